@@ -1,0 +1,211 @@
+"""The run directory: every artefact and every event of a search, safe against crashes.
+
+A file is written under a temporary name, fsynced, renamed, and only then recorded in `run.db`. What a
+crash leaves is either recorded or of no account, so a run resumes from any point.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from movlr_jax.errors import UserError
+
+_APPLICATION_ID = 0x6D6F766C  # "movl": marks run.db as ours
+_VERSION = 1
+_SCHEMA = """
+CREATE TABLE events (
+    id INTEGER PRIMARY KEY,
+    time REAL NOT NULL,
+    kind TEXT NOT NULL,
+    generation INTEGER NOT NULL DEFAULT -1,
+    candidate INTEGER NOT NULL DEFAULT -1,
+    data TEXT NOT NULL,
+    UNIQUE (kind, generation, candidate)
+);
+CREATE TABLE files (path TEXT PRIMARY KEY, sha256 TEXT NOT NULL, bytes INTEGER NOT NULL);
+"""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One recorded step of a run; -1 where it belongs to no generation or candidate."""
+
+    time: float
+    kind: str
+    generation: int
+    candidate: int
+    data: dict[str, Any]
+
+
+class Archive:
+    """An open run directory. One process at a time; close it, or use it as a context."""
+
+    def __init__(self, root: Path, lock: Any, db: sqlite3.Connection):
+        self.root, self._lock, self._db = root, lock, db
+
+    @classmethod
+    def create(cls, root: Path, config_yaml: str) -> Archive:
+        """A new run in `root`, which must be new or empty. Raises UserError."""
+        if root.exists() and any(root.iterdir()):
+            raise UserError(
+                f"the run directory {root} is not empty; choose another run_dir=..., or go on with resume={root}"
+            )
+        with _told(root):
+            root.mkdir(parents=True, exist_ok=True)
+            lock = _lock(root)
+            db = _connect(root / "run.db")
+            db.executescript(_SCHEMA)
+            db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            db.execute(f"PRAGMA user_version = {_VERSION}")
+        archive = cls(root, lock, db)
+        archive.put("config.yaml", config_yaml.encode())
+        return archive
+
+    @classmethod
+    def open(cls, root: Path, *, write: bool = True) -> Archive:
+        """An existing run. Raises UserError when `root` is missing, foreign, broken or in use."""
+        if not root.is_dir():
+            raise UserError(f"there is no run directory {root}; runs are kept under runs/<task>/<time>/")
+        path = root / "run.db"
+        if not path.is_file():
+            raise UserError(f"{root} is no run directory of movlr-jax: it has no run.db")
+        with _told(root):
+            lock = _lock(root) if write else None
+            try:
+                db = _connect(path)
+                application = db.execute("PRAGMA application_id").fetchone()[0]
+                version = db.execute("PRAGMA user_version").fetchone()[0]
+                sound = db.execute("PRAGMA quick_check").fetchone()[0]
+            except sqlite3.DatabaseError as error:
+                raise UserError(f"{path} is broken ({error}); the run cannot be read") from None
+        if application != _APPLICATION_ID:
+            raise UserError(f"{path} was not written by movlr-jax; is {root} another program's folder?")
+        if version != _VERSION:
+            raise UserError(f"{path} has format {version}, this version of movlr-jax reads {_VERSION}")
+        if sound != "ok":
+            raise UserError(f"{path} is broken ({sound}); the run cannot be read")
+        return cls(root, lock, db)
+
+    def put(self, relative: str, data: bytes) -> Path:
+        """Writes a file atomically and records it. Returns its path."""
+        path = self.root / relative
+        with _told(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = path.with_name(f".{path.name}.part")
+            with open(temporary, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+            _sync(path.parent)
+            self._db.execute(
+                "INSERT OR REPLACE INTO files VALUES (?, ?, ?)",
+                (relative, hashlib.sha256(data).hexdigest(), len(data)),
+            )
+        return path
+
+    def record(self, kind: str, data: Mapping[str, Any], generation: int = -1, candidate: int = -1) -> None:
+        """Records a step; a step recorded again replaces the earlier one."""
+        with _told(self.root):
+            self._db.execute(
+                "INSERT OR REPLACE INTO events (time, kind, generation, candidate, data) VALUES (?, ?, ?, ?, ?)",
+                (time.time(), kind, generation, candidate, json.dumps(data)),
+            )
+
+    def get(self, kind: str, generation: int = -1, candidate: int = -1) -> dict[str, Any] | None:
+        """What was recorded of a step, or None when it has not happened."""
+        row = self._db.execute(
+            "SELECT data FROM events WHERE kind = ? AND generation = ? AND candidate = ?",
+            (kind, generation, candidate),
+        ).fetchone()
+        return json.loads(row[0]) if row else None
+
+    def events(self, kind: str | None = None) -> list[Event]:
+        """All events, or those of one kind, in the order of generation, candidate and time."""
+        rows = self._db.execute(
+            "SELECT time, kind, generation, candidate, data FROM events WHERE ? IS NULL OR kind = ? "
+            "ORDER BY generation, candidate, id",
+            (kind, kind),
+        )
+        return [Event(t, k, g, c, json.loads(d)) for t, k, g, c, d in rows]
+
+    def close(self) -> None:
+        self._db.close()
+        if self._lock:
+            self._lock.close()
+
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def new_run_dir(base: Path, task: str) -> Path:
+    """`<base>/<task>/<time>`, made now so that two runs of the same second cannot share it."""
+    stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+    for suffix in ["", *(f"_{i}" for i in range(1, 1000))]:
+        path = base / task / (stamp + suffix)
+        with _told(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                path.mkdir()
+            except FileExistsError:
+                continue
+            return path
+    raise UserError(f"there are too many runs in {base / task} of this second")
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path, isolation_level=None)  # every statement commits by itself
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = FULL")
+    return db
+
+
+def _lock(root: Path) -> Any:
+    file = open(root / ".lock", "w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise UserError(
+            f"another process is working in {root}; wait for it, or choose another run_dir=..."
+        ) from None
+    return file
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Turns what the disk refuses into a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"cannot write {path}: {error.strerror or error}; make room or choose another run_dir=..., "
+            "then go on with resume=<run directory>"
+        ) from error
+    except sqlite3.OperationalError as error:
+        raise UserError(
+            f"cannot write the record in {path}: {error}; make room or choose another run_dir=..., "
+            "then go on with resume=<run directory>"
+        ) from error

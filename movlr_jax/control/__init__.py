@@ -1,0 +1,1 @@
+"""Optimisers of control: planners, and the muscle and joint controllers beneath them."""

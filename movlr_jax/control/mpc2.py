@@ -1,0 +1,105 @@
+"""MPC2 (Wei et al., ICLR 2025): plans over target postures, with a muscle controller beneath.
+
+High level: MPPI over one target posture z of the planned joints per plan. Low level: a proportional
+controller that turns z into muscle excitations at every control step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+
+from movlr_jax.control.muscle import MuscleParams, bias, excitation_for, gain, muscle_params
+from movlr_jax.rewards.state import Layout
+from movlr_jax.tasks.base import follow_couplings
+from movlr_jax.types import Array, Physics, SimState, Step
+
+
+@dataclass(frozen=True)
+class MuscleLaw:
+    """How a target posture becomes muscle forces.
+
+    `product` is the published law, F = min(0, k P (L* - L)) with P = sum_j |dL/dq_j| |z_j - q_j|.
+    `linear` is scaled by each muscle's strength and damped, F = min(0, F0 (kp (L* - L) - kd V) / L0).
+    """
+
+    law: Literal["linear", "product"] = "linear"
+    kp: float = 5.0  # linear: 1
+    kd: float = 0.2  # linear: s
+    product_gain: float = 1e4  # product: N/m per m, their k
+
+
+def posture_force(
+    law: MuscleLaw, p: MuscleParams, params: Any, length: Array, velocity: Array, q: Array
+) -> Array:
+    """Wanted muscle forces [nu] N, never positive.
+
+    params["length"] [nu] m are the lengths at the target; for the product law also params["moment"] [nu, nz]
+    m and params["posture"] [nz] rad. q [nz] rad is the posture now.
+    """
+    stretch = params["length"] - length
+    if law.law == "product":
+        effort = jnp.abs(params["moment"]) @ jnp.abs(params["posture"] - q)
+        return jnp.minimum(0.0, law.product_gain * effort * stretch)
+    pull = (law.kp * stretch - law.kd * velocity) / p.optimal_length
+    return jnp.minimum(0.0, p.peak_force * pull)
+
+
+def muscle_policy(
+    law: MuscleLaw, p: MuscleParams, layout: Layout, planned: Array, sim_dt: float, ctrl_dt: float
+):
+    """The low-level controller: excitations [nu] in [0, 1] that realise `posture_force`.
+
+    a* = (F - bias) / gain with gain <= -1; the excitation inverts one step of the activation dynamics.
+    Lengths were measured one sim_dt ago and are carried forward by their velocity.
+    """
+    index = jnp.asarray(layout.activations)
+
+    def policy(params: Any, view: Step, key: jax.Array) -> jax.Array:
+        velocity = layout.velocities(view.sensors)
+        length = layout.lengths(view.sensors) + sim_dt * velocity
+        force = posture_force(law, p, params, length, velocity, view.qpos[planned])
+        wanted = (force - bias(p, length)) / jnp.minimum(gain(p, length, velocity), -1.0)
+        return excitation_for(p, view.act[index], jnp.clip(wanted, 0.0, 1.0), ctrl_dt)
+
+    return policy
+
+
+class PostureSpace:
+    """The numbers an MPC2 plan consists of: target angles of the planned joints."""
+
+    def __init__(self, law: MuscleLaw, model: mujoco.MjModel, layout: Layout, planned: tuple[str, ...]):
+        joints = [model.joint(name) for name in planned]
+        self.law, self._model = law, model
+        self._muscles = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), muscle_params(model))
+        self._layout = layout
+        self.qpos = np.array([j.qposadr[0] for j in joints])
+        self._dofs = np.array([j.dofadr[0] for j in joints])
+        self.lower, self.upper = (np.array([j.range[i] for j in joints], np.float32) for i in (0, 1))
+
+    def policy(self, physics: Physics):
+        return muscle_policy(
+            self.law, self._muscles, self._layout, self.qpos, physics.sim_dt, physics.ctrl_dt
+        )
+
+    def held(self, state: SimState) -> np.ndarray:
+        """[R, 1, nz] the posture of each row now, as a plan."""
+        return np.asarray(state.qpos)[:, None, self.qpos].astype(np.float32)
+
+    def params(self, physics: Physics, state: SimState, plans: Array) -> dict[str, np.ndarray]:
+        """Policy parameters [R * n, ...] for plans [R, n, 1, nz] from the R rows of `state`."""
+        rows, n = plans.shape[:2]
+        target = np.repeat(np.asarray(state.qpos), n, axis=0)
+        posture = np.asarray(plans).reshape(rows * n, -1)
+        target[:, self.qpos] = posture
+        length, moment = physics.kinematics(follow_couplings(self._model, target))
+        params = {"length": length.astype(np.float32)}
+        if self.law.law == "product":
+            params["moment"] = moment[:, :, self._dofs].astype(np.float32)
+            params["posture"] = posture.astype(np.float32)
+        return params

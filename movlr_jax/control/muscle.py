@@ -1,0 +1,150 @@
+"""MuJoCo's muscle model as pure JAX functions, and its inverse.
+
+The forward functions follow the MuJoCo documentation (Modeling, Muscles) and are tested against
+`mju_muscleGain`, `mju_muscleBias` and `mju_muscleDynamics`. The inverse gives the excitation that brings
+an activation to a wanted value in one step (Wei et al., MPC2, ICLR 2025, section on the low level).
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+from flax import struct
+
+from movlr_jax.errors import UserError
+from movlr_jax.types import Array
+
+_MIN = 1e-15  # mjMINVAL
+
+
+@struct.dataclass
+class MuscleParams:
+    """Constants of every muscle of a model, each [nu]."""
+
+    length_min: Array  # m, actuator_lengthrange[0]
+    range_min: Array  # operating range in units of the optimal length
+    optimal_length: Array  # m, L0
+    peak_force: Array  # N, F0
+    lmin: Array
+    lmax: Array
+    vmax: Array  # L0/s
+    fpmax: Array
+    fvmax: Array
+    tau_act: Array  # s
+    tau_deact: Array  # s
+    tau_width: Array  # width of the smooth switch between the two, 0 for a hard switch
+
+
+def muscle_params(model: mujoco.MjModel) -> MuscleParams:
+    """Reads the muscle constants of `model`; every actuator must be a muscle.
+
+    Raises UserError when the model has no muscles, or actuators that are not muscles.
+    """
+    muscle = (model.actuator_gaintype == mujoco.mjtGain.mjGAIN_MUSCLE) & (
+        model.actuator_dyntype == mujoco.mjtDyn.mjDYN_MUSCLE
+    )
+    if model.nu == 0 or not muscle.all():
+        others = [model.actuator(i).name or f"#{i}" for i in np.flatnonzero(~muscle)[:5]]
+        raise UserError(
+            f"optimizer=mpc2 drives muscles, and this model has {int(muscle.sum())} muscles among its "
+            f"{model.nu} actuators{' (not muscles: ' + ', '.join(others) + ')' if others else ''}; "
+            "use optimizer=mppi, which plans over any actuator"
+        )
+    prm, dyn, lr = model.actuator_gainprm, model.actuator_dynprm, model.actuator_lengthrange
+    force = np.where(prm[:, 2] >= 0, prm[:, 2], prm[:, 3] / np.maximum(_MIN, model.actuator_acc0))
+    return MuscleParams(
+        length_min=lr[:, 0],
+        range_min=prm[:, 0],
+        optimal_length=np.maximum(_MIN, (lr[:, 1] - lr[:, 0]) / np.maximum(_MIN, prm[:, 1] - prm[:, 0])),
+        peak_force=force,
+        lmin=prm[:, 4],
+        lmax=prm[:, 5],
+        vmax=prm[:, 6],
+        fpmax=prm[:, 7],
+        fvmax=prm[:, 8],
+        tau_act=dyn[:, 0],
+        tau_deact=dyn[:, 1],
+        tau_width=dyn[:, 2],
+    )
+
+
+def _normalised_length(p: MuscleParams, length: Array) -> Array:
+    return p.range_min + (length - p.length_min) / p.optimal_length
+
+
+def gain(p: MuscleParams, length: Array, velocity: Array) -> Array:
+    """Active force per unit of activation, [nu] N, never positive: muscles pull.
+
+    length [nu] m, velocity [nu] m/s. -F0 FL(L) FV(V), as `mju_muscleGain`.
+    """
+    x = _normalised_length(p, length)
+    a, b = 0.5 * (p.lmin + 1), 0.5 * (1 + p.lmax)
+    rising = 0.5 * jnp.square((x - p.lmin) / (a - p.lmin))
+    near_left = 1 - 0.5 * jnp.square((1 - x) / (1 - a))
+    near_right = 1 - 0.5 * jnp.square((x - 1) / (b - 1))
+    falling = 0.5 * jnp.square((p.lmax - x) / (p.lmax - b))
+    fl = jnp.where(x <= a, rising, jnp.where(x <= 1, near_left, jnp.where(x <= b, near_right, falling)))
+    fl = jnp.where((x >= p.lmin) & (x <= p.lmax), fl, 0.0)
+
+    v = velocity / (p.optimal_length * p.vmax)
+    y = p.fvmax - 1
+    shortening = jnp.square(v + 1)
+    lengthening = p.fvmax - jnp.square(y - v) / y
+    fv = jnp.where(v <= -1, 0.0, jnp.where(v <= 0, shortening, jnp.where(v <= y, lengthening, p.fvmax)))
+    return -p.peak_force * fl * fv
+
+
+def bias(p: MuscleParams, length: Array) -> Array:
+    """Passive force, [nu] N, never positive. length [nu] m. As `mju_muscleBias`."""
+    x = _normalised_length(p, length)
+    b = 0.5 * (1 + p.lmax)
+    quadratic = 0.5 * jnp.square((x - 1) / (b - 1))
+    linear = 0.5 + (x - b) / (b - 1)
+    fp = jnp.where(x <= 1, 0.0, jnp.where(x <= b, quadratic, linear))
+    return -p.peak_force * p.fpmax * fp
+
+
+def _time_constants(p: MuscleParams, activation: Array) -> tuple[Array, Array]:
+    scale = 0.5 + 1.5 * jnp.clip(activation, 0.0, 1.0)
+    return p.tau_act * scale, p.tau_deact / scale
+
+
+def _time_constant(p: MuscleParams, activation: Array, drive: Array) -> Array:
+    """s, between activation (drive > 0) and deactivation (drive < 0); drive is excitation - activation."""
+    up, down = _time_constants(p, activation)
+    width = jnp.where(p.tau_width > 0, p.tau_width, 1.0)
+    x = jnp.clip(drive / width + 0.5, 0.0, 1.0)
+    smooth = down + (up - down) * x * x * x * (3 * x * (2 * x - 5) + 10)
+    return jnp.where(p.tau_width > 0, smooth, jnp.where(drive > 0, up, down))
+
+
+def activation_rate(p: MuscleParams, excitation: Array, activation: Array) -> Array:
+    """da/dt, [nu] 1/s, as `mju_muscleDynamics`."""
+    drive = jnp.clip(excitation, 0.0, 1.0) - jnp.clip(activation, 0.0, 1.0)
+    return drive / _time_constant(p, activation, drive)
+
+
+def excitation_for(p: MuscleParams, activation: Array, wanted: Array, dt: float) -> Array:
+    """The excitation in [0, 1], [nu], that takes `activation` as near to `wanted` as one step allows.
+
+    MuJoCo integrates a' = (u - a) / tau(u - a) with one Euler step of `dt` seconds. With r = (wanted - a) / dt
+    the drive d = u - a solves d = r tau(d). For a hard switch tau depends on the sign of r alone and
+    this is exact. For a smooth switch MPC2 linearises tau at d = 0; three Newton steps from there make it
+    exact to rounding. What cannot be reached in one step is what the clip to [0, 1] leaves.
+    """
+    rate = (wanted - activation) / dt
+    up, down = _time_constants(p, activation)
+    hard = rate * jnp.where(rate > 0, up, down)
+
+    width = jnp.where(p.tau_width > 0, p.tau_width, 1.0)
+    slope = 1.875 * (up - down) / width  # of tau at d = 0
+    drive = rate * 0.5 * (up + down) / jnp.maximum(1 - rate * slope, 1e-3)
+    drive = jnp.clip(drive, -1.0, 1.0)
+    for _ in range(3):
+        x = jnp.clip(drive / width + 0.5, 0.0, 1.0)
+        dtau = (up - down) * 30 * jnp.square(x * (1 - x)) / width
+        error = drive - rate * _time_constant(p, activation, drive)
+        drive = jnp.clip(drive - error / jnp.maximum(1 - rate * dtau, 1e-3), -1.0, 1.0)
+    drive = jnp.where(p.tau_width > 0, drive, hard)
+    return jnp.clip(activation + drive, 0.0, 1.0)

@@ -1,0 +1,139 @@
+"""The closed loop of a sampling planner, for K candidates in one batch.
+
+Every `replan_every` control steps: sample N plans per row with the same noise for all candidates, roll all
+K x N out, score each candidate's rows with its own reward program, update, act.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from movlr_jax.control import mppi
+from movlr_jax.control.mppi import MppiConfig
+from movlr_jax.rewards.program import RewardProgram, Scorer
+from movlr_jax.types import Array, Physics, Policy, Progress, SimState, Step, Trajectory
+
+
+class PlanSpace(Protocol):
+    """What the numbers of a plan mean."""
+
+    lower: Array  # [dims]
+    upper: Array  # [dims]
+
+    def policy(self, physics: Physics) -> Policy: ...
+    def held(self, state: SimState) -> Array: ...  # [R, knots, dims]
+    def params(self, physics: Physics, state: SimState, plans: Array) -> Any: ...
+
+
+@dataclass(frozen=True)
+class PlannerConfig:
+    """Horizon and rhythm of the planner."""
+
+    mppi: MppiConfig
+    horizon_s: float = 0.4
+    replan_every: int = 2  # control steps
+
+
+class Planner:
+    """Plans with `plan_physics`, acts in `sim_physics`; holds everything that is compiled once."""
+
+    def __init__(
+        self,
+        name: str,
+        config: PlannerConfig,
+        space: PlanSpace,
+        plan_physics: Physics,
+        sim_physics: Physics,
+        scorer: Scorer,
+    ):
+        self.name, self.config, self.space, self.scorer = name, config, space, scorer
+        self.plan_physics, self.sim_physics = plan_physics, sim_physics
+        self.horizon = max(1, round(config.horizon_s / plan_physics.ctrl_dt))
+        # One policy object each, made once: physics compiles per policy and shape.
+        self.plan_policy, self.sim_policy = space.policy(plan_physics), space.policy(sim_physics)
+        lower, upper, settings = jnp.asarray(space.lower), jnp.asarray(space.upper), config.mppi
+        self.init = jax.jit(jax.vmap(lambda mean: mppi.init(settings, mean, lower, upper)))
+        self.sample = jax.jit(
+            jax.vmap(
+                lambda plan, held, noise: mppi.sample(settings, plan, held, noise, lower, upper),
+                in_axes=(0, 0, None),
+            )
+        )
+        self.update = jax.jit(jax.vmap(lambda plan, z, c: mppi.update(settings, plan, z, c, lower, upper)))
+
+    def optimise(
+        self, programs: Sequence[RewardProgram], progress: Progress | None = None
+    ) -> PlannedControllers:
+        """K controllers, one per program; the work is done as they act."""
+        return PlannedControllers(self, tuple(programs), progress)
+
+
+@dataclass(frozen=True)
+class PlannedControllers:
+    """K planners in closed loop."""
+
+    planner: Planner
+    programs: tuple[RewardProgram, ...]
+    progress: Progress | None = None
+
+    def rollout(self, start: SimState, *, steps: int, key: jax.Array) -> Trajectory:
+        """`steps` control steps of K x E rows (candidate k owns rows k*E:(k+1)*E), replanning as it goes."""
+        p, every = self.planner, self.planner.config.replan_every
+        state, initial = start, start.step
+        plan = p.init(p.space.held(start))
+        segments = []
+        for t in range(0, steps, every):
+            key, noise_key, plan_key, act_key = jax.random.split(key, 4)
+            plan = self._replan(plan, state, initial, noise_key, plan_key)
+            params = p.space.params(p.sim_physics, state, np.asarray(plan.mean)[:, None])
+            segment = p.sim_physics.rollout(
+                state, p.sim_policy, params, steps=min(every, steps - t), key=act_key
+            )
+            segments.append(segment)
+            state = segment.final
+            if self.progress:
+                self.progress(min(t + every, steps), steps)
+        return concatenate(segments)
+
+    def _replan(
+        self, plan: mppi.Plan, state: SimState, initial: Step, noise_key: jax.Array, plan_key: jax.Array
+    ) -> mppi.Plan:
+        p, n = self.planner, self.planner.config.mppi.samples
+        rows, k = len(state.time), len(self.programs)
+        noise = jax.random.normal(noise_key, (n, *plan.mean.shape[1:]))
+        plans = p.sample(plan, p.space.held(state), noise)  # [R, N, knots, dims]
+        rollouts = p.plan_physics.rollout(
+            jax.tree.map(partial(np.repeat, repeats=n, axis=0), state),
+            p.plan_policy,
+            p.space.params(p.plan_physics, state, np.asarray(plans)),
+            steps=p.horizon,
+            key=plan_key,
+        )
+        scores = p.scorer(
+            self.programs,
+            *jax.tree.map(lambda x: by_candidate(x, k), (rollouts.steps, rollouts.actions)),
+            jax.tree.map(lambda x: by_candidate(np.repeat(x, n, axis=0), k), initial),
+        )
+        costs = -scores.totals.mean(axis=-1).reshape(rows, n)
+        costs[np.asarray(rollouts.diverged).reshape(rows, n)] = np.inf
+        return p.update(plan, plans, costs)
+
+
+def by_candidate(x: Array, k: int) -> np.ndarray:
+    """[K * N, ...] -> [K, N, ...]"""
+    return np.reshape(np.asarray(x), (k, -1, *x.shape[1:]))
+
+
+def concatenate(segments: Sequence[Trajectory]) -> Trajectory:
+    """One trajectory from consecutive ones of the same rows."""
+    joined = [(s.steps, s.actions) for s in segments]
+    steps, actions = jax.tree.map(lambda *x: np.concatenate(x, axis=1), *joined)
+    last = segments[-1]
+    return Trajectory(steps=steps, actions=actions, diverged=last.diverged, final=last.final)

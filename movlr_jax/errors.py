@@ -1,0 +1,35 @@
+"""The one exception a person sees as a sentence, and how a name that does not exist is reported."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """Something the person at the keyboard can mend; commands print it and exit with status 2."""
+
+
+class ProgramError(Exception):
+    """A reward program is wrong; the sentence goes to the person, the log and the proposer alike."""
+
+
+def near_matches(name: str, options: Iterable[str], limit: int = 5) -> list[str]:
+    """The options most like `name`: spelling first, then those that contain it."""
+    options = list(dict.fromkeys(options))
+    lowered = {option.lower(): option for option in options}
+    close = [lowered[m] for m in difflib.get_close_matches(name.lower(), lowered, n=limit, cutoff=0.5)]
+    inside = [o for o in options if name and (name.lower() in o.lower() or o.lower() in name.lower())]
+    return list(dict.fromkeys(close + inside))[:limit]
+
+
+def unknown_name(kind: str, name: object, options: Iterable[str]) -> str:
+    """A sentence for a name that does not exist: near matches, or everything when nothing is near."""
+    options = list(options)
+    if not options:
+        return f"there is no {kind} {name!r}: this model has none"
+    near = near_matches(str(name), options)
+    if near:
+        return f"there is no {kind} {name!r}; did you mean {' or '.join(repr(n) for n in near)}?"
+    shown = ", ".join(options[:40]) + (f", ... ({len(options)} in all)" if len(options) > 40 else "")
+    return f"there is no {kind} {name!r}; there are: {shown}"

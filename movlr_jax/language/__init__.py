@@ -1,0 +1,1 @@
+"""Who writes programs, who compares films, who criticises them."""

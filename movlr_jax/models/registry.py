@@ -1,0 +1,63 @@
+"""The models this package knows by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import mujoco
+
+from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.models import myosim
+
+
+@dataclass(frozen=True)
+class ModelAdapter:
+    """A musculoskeletal or robot model and the names in it that matter.
+
+    planned_joints are what MPC2 plans target postures over; joints coupled to others by equality constraints
+    follow and are never listed. roles maps what tasks speak of (hand, thumb, palm_site ...) to names.
+    """
+
+    name: str
+    load: Callable[[], mujoco.MjSpec]
+    root: str  # body whose subtree has the centre of mass
+    planned_joints: Sequence[str]
+    roles: Mapping[str, str]
+    touch: Mapping[str, Sequence[str]]  # part -> bodies
+    sites: Sequence[str]
+    posture: Mapping[str, float] = field(default_factory=dict)  # joint -> rad or m, a natural start
+    source: str = ""
+    licence: str = ""
+
+    def role(self, name: str) -> str:
+        """The name in this model of what a task calls `name`. Raises UserError when it has none."""
+        if name not in self.roles:
+            raise UserError(
+                f"model {self.name!r} has no part for the role {name!r}, which this task needs; "
+                f"it has: {', '.join(self.roles)}. Choose another model=..."
+            )
+        return self.roles[name]
+
+
+MODELS: dict[str, ModelAdapter] = {
+    "myoarm_r": ModelAdapter(
+        name="myoarm_r",
+        load=lambda: myosim.load("myoarm_r"),
+        root="Full Body",
+        planned_joints=myosim.ARM_JOINTS,
+        roles=myosim.ARM_ROLES,
+        touch=myosim.HAND_PARTS,
+        sites=myosim.HAND_SITES,
+        posture=myosim.ARM_POSTURE,
+        source="myo-sim (PyPI), entry myoarm_r",
+        licence="Apache-2.0; the arm derives from MoBL-ARMS, whose authors ask for non-commercial use",
+    ),
+}
+
+
+def model_adapter(name: str) -> ModelAdapter:
+    """The adapter of a model by name. Raises UserError with near matches."""
+    if name not in MODELS:
+        raise UserError(unknown_name("model", name, MODELS))
+    return MODELS[name]

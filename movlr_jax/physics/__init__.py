@@ -1,0 +1,1 @@
+"""Physics backends. None of them knows what a reward is."""

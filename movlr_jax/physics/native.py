@@ -1,0 +1,197 @@
+"""C MuJoCo on all cores, in closed loop.
+
+Each control step is one call of `mujoco.rollout`'s thread pool for the whole batch and one call of the
+jitted policy. What policies and rewards read comes back as sensors (`rewards.state.instrument`).
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import jax
+import mujoco
+import numpy as np
+from mujoco import rollout as mj_rollout
+
+from movlr_jax.errors import UserError
+from movlr_jax.rewards.state import Layout
+from movlr_jax.types import Array, Policy, SimState, Step, Trajectory
+
+_FULL = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
+_CTRL = mujoco.mjtState.mjSTATE_CTRL.value
+
+
+class NativePhysics:
+    """`model` stepped every `sim_dt`, controlled every `ctrl_dt` (a whole multiple of it).
+
+    The model is copied. implicitfast, stable at coarser steps, is used where `coarse` is set: a planner may
+    step more coarsely than the simulation it plans for.
+    """
+
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        layout: Layout,
+        *,
+        sim_dt: float,
+        ctrl_dt: float,
+        coarse: bool = False,
+        threads: int | None = None,
+    ):
+        self.substeps = round(ctrl_dt / sim_dt)
+        if self.substeps < 1 or abs(self.substeps * sim_dt - ctrl_dt) > 1e-9:
+            raise UserError(
+                f"ctrl_dt is {ctrl_dt:g} s, which is no whole multiple of the simulation step {sim_dt:g} s; "
+                "set one so that it divides the other"
+            )
+        self.layout, self.sim_dt, self.ctrl_dt = layout, sim_dt, ctrl_dt
+        self.model = copy.copy(model)
+        self.model.opt.timestep = sim_dt
+        if coarse:
+            self.model.opt.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+        nstate = 1 + model.nq + model.nv + model.na
+        if mujoco.mj_stateSize(model, _FULL) != nstate:
+            raise UserError(
+                "this model keeps state in plugins or delays, which native physics does not carry"
+            )
+        threads = threads or len(os.sched_getaffinity(0))
+        self._datas = [mujoco.MjData(self.model) for _ in range(threads)]
+        self._pool = mj_rollout.Rollout(nthread=threads)
+        self._workers = ThreadPoolExecutor(threads)
+        self._policies: dict[Policy, Callable[..., jax.Array]] = {}
+        self.traces: Counter[str] = Counter()
+        self.steps_done = 0  # simulation steps, over all rows, since the start
+
+    def start(self, qpos: Array, qvel: Array, act: Array) -> SimState:
+        """States at rest in time: qpos [B, nq], qvel [B, nv], act [B, na], sensors measured there."""
+        qpos, qvel, act = (np.asarray(x, np.float64) for x in (qpos, qvel, act))
+        rows = len(qpos)
+        full = np.concatenate([np.zeros((rows, 1)), qpos, qvel, act], axis=1)
+        sensors = np.empty((rows, 1, self.model.nsensordata))
+        control = np.zeros((rows, 1, self.model.nu))
+        self._advance(full, control, np.empty((rows, 1, full.shape[1])), sensors)
+        return SimState(
+            time=full[:, 0],
+            qpos=qpos,
+            qvel=qvel,
+            act=act,
+            sensors=sensors[:, 0].astype(np.float32),
+            prev_action=np.zeros((rows, self.model.nu), np.float32),
+            diverged=np.zeros(rows, bool),
+        )
+
+    def rollout(
+        self, start: SimState, policy: Policy, params: Any, *, steps: int, key: jax.Array
+    ) -> Trajectory:
+        """T = `steps` control steps of every row of `start` [B] under `policy` with `params` [B, ...].
+
+        A row that diverges is marked, and goes on from wherever MuJoCo has reset it: its numbers mean nothing.
+        """
+        m, substeps = self.model, self.substeps
+        rows = len(start.time)
+        act_policy = self._jitted(policy)
+        keys = jax.random.split(key, steps)
+        full = np.concatenate([np.asarray(start.time)[:, None], start.qpos, start.qvel, start.act], axis=1)
+        states = np.empty((rows, substeps, full.shape[1]))
+        sensed = np.empty((rows, substeps, m.nsensordata))
+        control = np.empty((rows, substeps, m.nu))
+        diverged = np.array(start.diverged)
+
+        kept = np.empty((rows, steps, full.shape[1]), np.float32)
+        sensors = np.empty((rows, steps, m.nsensordata), np.float32)
+        actions = np.empty((rows, steps, m.nu), np.float32)
+        latest, previous = np.asarray(start.sensors), np.asarray(start.prev_action)
+        for t in range(steps):
+            view = self._step(full.astype(np.float32), latest, previous)
+            actions[:, t] = previous = np.asarray(act_policy(params, view, keys[t]))
+            control[:] = previous[:, None]
+            expected = full[:, 0] + self.ctrl_dt
+            self._advance(full, control, states, sensed)
+            kept[:, t] = full if substeps == 1 else states[:, -2]  # where the sensors were measured
+            sensors[:, t] = latest = sensed[:, -1].astype(np.float32)
+            full = states[:, -1].copy()
+            # MuJoCo resets a diverged simulation, clock included, and rollout stops stepping it there.
+            diverged |= np.abs(full[:, 0] - expected) > 0.5 * self.sim_dt
+            full[:, 0] = expected
+        time, qpos, qvel, act = np.split(full, np.cumsum([1, m.nq, m.nv]), axis=1)
+        previous_actions = np.concatenate([np.asarray(start.prev_action)[:, None], actions[:, :-1]], axis=1)
+        return Trajectory(
+            steps=self._step(kept, sensors, previous_actions),
+            actions=actions,
+            diverged=diverged,
+            final=SimState(
+                time=time[:, 0],
+                qpos=qpos,
+                qvel=qvel,
+                act=act,
+                sensors=latest,
+                prev_action=previous,
+                diverged=diverged,
+            ),
+        )
+
+    def kinematics(self, qpos: Array) -> tuple[np.ndarray, np.ndarray]:
+        """Actuator lengths [B, nu] m and moment arms [B, nu, nv] m at postures `qpos` [B, nq]."""
+        m, qpos = self.model, np.asarray(qpos, np.float64)
+        lengths = np.empty((len(qpos), m.nu))
+        moments = np.empty((len(qpos), m.nu, m.nv))
+
+        def work(data: mujoco.MjData, rows: range) -> None:
+            for i in rows:
+                data.qpos[:] = qpos[i]
+                mujoco.mj_kinematics(m, data)
+                mujoco.mj_comPos(m, data)
+                mujoco.mj_tendon(m, data)
+                mujoco.mj_transmission(m, data)
+                lengths[i] = data.actuator_length
+                mujoco.mju_sparse2dense(
+                    moments[i],
+                    data.actuator_moment,
+                    data.moment_rownnz,
+                    data.moment_rowadr,
+                    data.moment_colind,
+                )
+
+        count = len(self._datas)
+        list(self._workers.map(work, self._datas, [range(i, len(qpos), count) for i in range(count)]))
+        return lengths, moments
+
+    def close(self) -> None:
+        """Stops the threads; the object is of no use afterwards."""
+        self._pool.close()
+        self._workers.shutdown()
+
+    def _step(self, full: np.ndarray, sensors: np.ndarray, previous: np.ndarray) -> Step:
+        m = self.model
+        time, qpos, qvel, act = np.split(full, np.cumsum([1, m.nq, m.nv]), axis=-1)
+        return Step(time=time[..., 0], qpos=qpos, qvel=qvel, act=act, sensors=sensors, prev_action=previous)
+
+    def _advance(self, full: np.ndarray, control: np.ndarray, states: np.ndarray, sensed: np.ndarray) -> None:
+        rows, substeps = control.shape[:2]
+        self._pool.rollout(
+            [self.model] * rows,
+            self._datas,
+            full,
+            control,
+            nstep=substeps,
+            skip_checks=True,
+            state=states,
+            sensordata=sensed,
+        )
+        self.steps_done += rows * substeps
+
+    def _jitted(self, policy: Policy) -> Callable[..., jax.Array]:
+        """`policy` vmapped over rows and compiled, once per policy and batch shape."""
+        if policy not in self._policies:
+
+            def batched(params: Any, view: Step, key: jax.Array) -> jax.Array:
+                self.traces[f"policy[{len(view.time)}]"] += 1
+                return jax.vmap(policy)(params, view, jax.random.split(key, len(view.time)))
+
+            self._policies[policy] = jax.jit(batched)
+        return self._policies[policy]

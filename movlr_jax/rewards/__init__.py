@@ -1,0 +1,1 @@
+"""Reward programs: what they may read, how they are shaped, and K of them compiled into one function."""

@@ -1,0 +1,289 @@
+"""What a reward may read, by name, the same from every physics backend.
+
+`Layout` adds the sensors that carry it to a model and remembers where each value lies; `State` is the
+object a reward program is handed. The table of calls in the prompt is made from `State` itself.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+
+from movlr_jax.errors import ProgramError, unknown_name
+from movlr_jax.types import Array, Step
+
+_PREFIX = "movlr/"  # of the sensors added here; a model's own sensors keep their names
+_JOINT_SIZES = {0: (7, 6), 1: (4, 3), 2: (1, 1), 3: (1, 1)}  # mjtJoint -> (nq, nv)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each named value lies in qpos, qvel, act and the sensor vector of one model."""
+
+    joints: Mapping[str, tuple[slice, slice]]  # name -> slices of qpos and qvel
+    bodies: Mapping[str, int]  # name -> row in the blocks below
+    muscles: Mapping[str, int]  # name of an actuator -> index in ctrl
+    activations: np.ndarray  # [nu] index in act, -1 where an actuator has no activation
+    touch: Mapping[str, tuple[int, ...]]  # part -> addresses that add up to its normal force
+    sites: Mapping[str, int]  # name -> address of its position
+    sensors: Mapping[str, slice]  # the model's own
+    blocks: Mapping[str, int]  # block -> its first address
+    goals: Mapping[str, tuple[int, ...]]  # name -> shape
+    sizes: Mapping[str, int]  # nq, nv, na, nu, nsensordata
+
+    def block(self, sensors: Array, name: str, count: int, width: int = 1) -> Array:
+        """[..., count * width] slice of the sensor vector."""
+        return sensors[..., self.blocks[name] : self.blocks[name] + count * width]
+
+    def lengths(self, sensors: Array) -> Array:
+        """Actuator lengths [..., nu] m."""
+        return self.block(sensors, "length", len(self.muscles))
+
+    def velocities(self, sensors: Array) -> Array:
+        """Actuator velocities [..., nu] m/s, positive when lengthening."""
+        return self.block(sensors, "velocity", len(self.muscles))
+
+
+def instrument(
+    spec: mujoco.MjSpec, *, root: str, touch: Mapping[str, Sequence[str]], sites: Sequence[str]
+) -> None:
+    """Adds to `spec` the sensors that `State` reads.
+
+    root is the body whose subtree has the centre of mass; touch maps a part to the bodies whose contacts
+    count; sites are the names of sites whose position may be read. Raises UserError on unknown names.
+    """
+    bodies = [body.name for body in spec.bodies if body.name and body.name != "world"]
+    xbody, sensor = mujoco.mjtObj.mjOBJ_XBODY, mujoco.mjtSensor
+
+    def add(name: str, kind: int, objtype: int, objname: str) -> None:
+        spec.add_sensor(name=_PREFIX + name, type=kind, objtype=objtype, objname=objname)
+
+    for block, kind in (
+        ("pos", sensor.mjSENS_FRAMEPOS),
+        ("quat", sensor.mjSENS_FRAMEQUAT),
+        ("vel", sensor.mjSENS_FRAMELINVEL),
+        ("angvel", sensor.mjSENS_FRAMEANGVEL),
+    ):
+        for body in bodies:
+            add(f"{block}/{body}", kind, xbody, body)
+    for block, kind in (
+        ("length", sensor.mjSENS_ACTUATORPOS),
+        ("velocity", sensor.mjSENS_ACTUATORVEL),
+        ("force", sensor.mjSENS_ACTUATORFRC),
+    ):
+        for actuator in spec.actuators:
+            add(f"{block}/{actuator.name}", kind, mujoco.mjtObj.mjOBJ_ACTUATOR, actuator.name)
+    add("com", sensor.mjSENS_SUBTREECOM, mujoco.mjtObj.mjOBJ_BODY, root)
+    add("com_vel", sensor.mjSENS_SUBTREELINVEL, mujoco.mjtObj.mjOBJ_BODY, root)
+    for name in sites:
+        add(f"site/{name}", sensor.mjSENS_FRAMEPOS, mujoco.mjtObj.mjOBJ_SITE, name)
+    for part, members in touch.items():
+        for body in members:
+            # A touch sensor adds up the normal forces of its body's contacts inside a site's volume;
+            # a sphere larger than any body takes them all.
+            site = f"{_PREFIX}touch/{part}/{body}"
+            spec.body(body).add_site(name=site, size=[10.0, 10.0, 10.0], rgba=[0, 0, 0, 0], group=5)
+            add(f"touch/{part}/{body}", sensor.mjSENS_TOUCH, mujoco.mjtObj.mjOBJ_SITE, site)
+
+
+def layout_of(model: mujoco.MjModel, goals: Mapping[str, Array]) -> Layout:
+    """Reads the layout of a compiled model that `instrument` prepared."""
+    joints, bodies, touch, sites, own, blocks = {}, {}, {}, {}, {}, {}
+    for j in range(model.njnt):
+        nq, nv = _JOINT_SIZES[int(model.jnt_type[j])]
+        q, v = int(model.jnt_qposadr[j]), int(model.jnt_dofadr[j])
+        joints[model.joint(j).name] = (slice(q, q + nq), slice(v, v + nv))
+    for s in range(model.nsensor):
+        name, adr = model.sensor(s).name, int(model.sensor_adr[s])
+        if not name.startswith(_PREFIX):
+            own[name] = slice(adr, adr + int(model.sensor_dim[s]))
+            continue
+        block, _, rest = name.removeprefix(_PREFIX).partition("/")
+        blocks.setdefault(block, adr)
+        if block == "pos":
+            bodies[rest] = len(bodies)
+        elif block == "site":
+            sites[rest] = adr
+        elif block == "touch":
+            part = rest.split("/")[0]
+            touch[part] = (*touch.get(part, ()), adr)
+    return Layout(
+        joints=joints,
+        bodies=bodies,
+        muscles={model.actuator(i).name: i for i in range(model.nu)},
+        activations=model.actuator_actadr.copy(),
+        touch=touch,
+        sites=sites,
+        sensors=own,
+        blocks=blocks,
+        goals={name: np.shape(value) for name, value in goals.items()},
+        sizes={n: int(getattr(model, n)) for n in ("nq", "nv", "na", "nu", "nsensordata")},
+    )
+
+
+def _find(kind: str, name: object, options: Mapping[str, Any]) -> Any:
+    if not isinstance(name, str) or name not in options:
+        raise ProgramError(unknown_name(kind, name, options))
+    return options[name]
+
+
+def rotation(quat: Array) -> Array:
+    """[..., 3, 3] rotation matrix of a unit quaternion [..., 4] (w, x, y, z)."""
+    w, x, y, z = quat[..., 0], quat[..., 1], quat[..., 2], quat[..., 3]
+    rows = [
+        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+    ]
+    return jnp.stack([jnp.stack(row, axis=-1) for row in rows], axis=-2)
+
+
+class State:
+    """One instant of one simulation, as a reward program sees it."""
+
+    __slots__ = ("_goals", "_initial", "_layout", "_step")
+
+    def __init__(self, layout: Layout, step: Step, goals: Mapping[str, Array], initial: Step):
+        self._layout, self._step, self._goals, self._initial = layout, step, goals, initial
+
+    def _body(self, block: str, body: str, width: int) -> Array:
+        start = self._layout.blocks[block] + width * _find("body", body, self._layout.bodies)
+        return self._step.sensors[start : start + width]
+
+    def _actuator(self, block: str, muscle: str) -> Array:
+        return self._step.sensors[self._layout.blocks[block] + _find("muscle", muscle, self._layout.muscles)]
+
+    @property
+    def time(self) -> Array:
+        """[] s | time since the start of the episode"""
+        return self._step.time - self._initial.time
+
+    def q(self, joint: str) -> Array:
+        """[] rad or m ([4], [7] for ball and free joints) | position of a joint"""
+        q = self._step.qpos[_find("joint", joint, self._layout.joints)[0]]
+        return q[0] if q.shape[0] == 1 else q
+
+    def qd(self, joint: str) -> Array:
+        """[] rad/s or m/s ([3], [6] for ball and free joints) | velocity of a joint"""
+        v = self._step.qvel[_find("joint", joint, self._layout.joints)[1]]
+        return v[0] if v.shape[0] == 1 else v
+
+    def pos(self, body: str) -> Array:
+        """[3] m, world frame | position of a body"""
+        return self._body("pos", body, 3)
+
+    def vel(self, body: str) -> Array:
+        """[3] m/s, world frame | linear velocity of a body"""
+        return self._body("vel", body, 3)
+
+    def angvel(self, body: str) -> Array:
+        """[3] rad/s, world frame | angular velocity of a body"""
+        return self._body("angvel", body, 3)
+
+    def rot(self, body: str) -> Array:
+        """[3, 3] | rotation of a body; columns are its axes in the world"""
+        return rotation(self._body("quat", body, 4))
+
+    @property
+    def com(self) -> Array:
+        """[3] m, world frame | centre of mass of the whole model"""
+        return self._layout.block(self._step.sensors, "com", 3)
+
+    @property
+    def com_vel(self) -> Array:
+        """[3] m/s, world frame | velocity of the centre of mass"""
+        return self._layout.block(self._step.sensors, "com_vel", 3)
+
+    def activation(self, muscle: str) -> Array:
+        """[] 1, from 0 to 1 | activation of a muscle"""
+        index = self._layout.activations[_find("muscle", muscle, self._layout.muscles)]
+        if index < 0:
+            raise ProgramError(f"actuator {muscle!r} has no activation: it is not a muscle")
+        return self._step.act[index]
+
+    def force(self, muscle: str) -> Array:
+        """[] N, positive when it pulls | tension of a muscle"""
+        return -self._actuator("force", muscle)
+
+    def length(self, muscle: str) -> Array:
+        """[] m | length of a muscle with its tendon"""
+        return self._actuator("length", muscle)
+
+    @property
+    def muscles(self) -> Array:
+        """[nu] 1, from 0 to 1 | activations of all muscles"""
+        indices = self._layout.activations
+        if len(indices) == 0 or (indices < 0).any():
+            raise ProgramError("state.muscles: this model has actuators that are not muscles; use action")
+        return self._step.act[indices]
+
+    def touch(self, name: str) -> Array:
+        """[] N, never negative | normal contact force on a foot, finger or object"""
+        addresses = _find("touch part", name, self._layout.touch)
+        return sum((self._step.sensors[a] for a in addresses[1:]), self._step.sensors[addresses[0]])
+
+    def site(self, name: str) -> Array:
+        """[3] m, world frame | position of a site"""
+        address = _find("site", name, self._layout.sites)
+        return self._step.sensors[address : address + 3]
+
+    def sensor(self, name: str) -> Array:
+        """as the sensor says ([] when it has one value) | a sensor of the model"""
+        value = self._step.sensors[_find("sensor", name, self._layout.sensors)]
+        return value[0] if value.shape[0] == 1 else value
+
+    @property
+    def qpos(self) -> Array:
+        """[nq] | positions of all joints"""
+        return self._step.qpos
+
+    @property
+    def qvel(self) -> Array:
+        """[nv] | velocities of all joints"""
+        return self._step.qvel
+
+    @property
+    def prev_action(self) -> Array:
+        """[nu] | the action of the step before"""
+        return self._step.prev_action
+
+    def goal(self, name: str) -> Array:
+        """as the goal says | a target of the task"""
+        _find("goal", name, self._layout.goals)
+        return self._goals[name]
+
+    @property
+    def initial(self) -> State:
+        """the same calls | the state at the start of the episode"""
+        return State(self._layout, self._initial, self._goals, self._initial)
+
+    def __getattr__(self, name: str) -> Array:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise ProgramError(f"state has no {name!r}: " + unknown_name("call", name, STATE_CALLS))
+
+
+def _call(name: str, member: object) -> str:
+    if isinstance(member, property):
+        return f"state.{name}"
+    parameters = list(inspect.signature(member).parameters)[1:]  # pyright: ignore[reportArgumentType]
+    return f"state.{name}({', '.join(parameters)})"
+
+
+STATE_CALLS = tuple(name for name in vars(State) if not name.startswith("_"))
+
+
+def state_table() -> list[tuple[str, str, str]]:
+    """(call, shape and unit, meaning) of everything a reward may read, in the order of the class."""
+    rows = []
+    for name in STATE_CALLS:
+        member = vars(State)[name]
+        shape, _, meaning = (inspect.getdoc(member) or "").partition(" | ")
+        rows.append((_call(name, member), shape, meaning))
+    return rows

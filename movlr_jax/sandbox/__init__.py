@@ -1,0 +1,1 @@
+"""Vetting of reward programs that a model or a person wrote."""

@@ -1,0 +1,6 @@
+"""Tasks: scene, goal, start states, success measure, camera and first rewards."""
+
+from movlr_jax.tasks.base import Task
+from movlr_jax.tasks.registry import TASKS, build_task
+
+__all__ = ["TASKS", "Task", "build_task"]

@@ -1,0 +1,93 @@
+"""What a task is, and the measures that every task shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import mujoco
+import numpy as np
+
+from movlr_jax.models import ModelAdapter
+from movlr_jax.rewards.state import Layout
+from movlr_jax.types import Array, Trajectory
+
+Metrics = dict[str, float]
+StartFn = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Camera:
+    """A free camera: lookat [3] m, distance m, azimuth and elevation degrees."""
+
+    lookat: tuple[float, float, float]
+    distance: float
+    azimuth: float
+    elevation: float
+    track: str | None = None  # body that the camera follows, if any
+
+
+@dataclass(frozen=True)
+class Task:
+    """One motion to be learned. The success measure is hidden from rewards and from proposers."""
+
+    name: str
+    description: str  # one sentence, for a model or a person
+    focus: str  # what a critic should look at
+    adapter: ModelAdapter
+    model: mujoco.MjModel  # instrumented: carries the sensors of its layout
+    layout: Layout
+    goals: Mapping[str, Array]
+    episode_s: float
+    start: StartFn  # (rng, n) -> qpos [n, nq], qvel [n, nv], act [n, na]
+    measure: Callable[[Trajectory, Task], Metrics]  # of ONE episode: leading axis T only
+    score: Callable[[Metrics], float]  # higher is better; orders candidates for the metrics judge
+    cameras: Sequence[Camera]
+    initial_reward: str
+    human_reward: str
+    library: Sequence[str]  # source of each term the scripted proposer may use, see language.scripted
+    notes: Sequence[str] = field(default_factory=tuple)  # licences and the like, shown by doctor and report
+
+
+def joint_limit_fraction(model: mujoco.MjModel, qpos: np.ndarray, margin: float = 0.02) -> float:
+    """Share of (time, limited joint) pairs within `margin` of the range to a limit. qpos [T, nq]."""
+    limited = np.flatnonzero(model.jnt_limited)
+    if not len(limited):
+        return 0.0
+    q = qpos[:, model.jnt_qposadr[limited]]
+    low, high = model.jnt_range[limited].T
+    slack = margin * (high - low)
+    return float(((q < low + slack) | (q > high - slack)).mean())
+
+
+def shared_metrics(trajectory: Trajectory, task: Task, ctrl_dt: float) -> Metrics:
+    """Measures of one episode [T, ...] that any task with actuators has.
+
+    effort is the mean squared activation (or action, without muscles); smoothness is the mean squared
+    change of action per second, lower is smoother; diverged_fraction is 1 when the simulation blew up.
+    """
+    used = trajectory.steps.act if task.model.na else trajectory.actions
+    change = np.diff(np.asarray(trajectory.actions), axis=0) / ctrl_dt
+    return {
+        "effort": float(np.square(used).mean()),
+        "smoothness": float(np.square(change).mean()) if len(change) else 0.0,
+        "joint_limit_fraction": joint_limit_fraction(task.model, np.asarray(trajectory.steps.qpos)),
+        "diverged_fraction": float(np.mean(trajectory.diverged)),
+    }
+
+
+def follow_couplings(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray:
+    """`qpos` [..., nq] with every joint that a joint equality drives set to what the equality asks.
+
+    q1 = q1_0 + poly(q2 - q2_0), as MuJoCo defines mjEQ_JOINT.
+    """
+    qpos = np.array(qpos)
+    for e in np.flatnonzero((model.eq_type == mujoco.mjtEq.mjEQ_JOINT) & (model.eq_active0 != 0)):
+        driven = model.jnt_qposadr[model.eq_obj1id[e]]
+        coefficients = model.eq_data[e, :5]
+        x = 0.0
+        if model.eq_obj2id[e] >= 0:
+            driver = model.jnt_qposadr[model.eq_obj2id[e]]
+            x = qpos[..., driver] - model.qpos0[driver]
+        qpos[..., driven] = model.qpos0[driven] + np.polynomial.polynomial.polyval(x, coefficients)
+    return qpos

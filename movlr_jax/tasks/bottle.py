@@ -1,0 +1,177 @@
+"""bottle_pour: grasp the dark bottle and bring it to the place and tilt of the light one."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+
+from movlr_jax.models import ModelAdapter
+from movlr_jax.resources import resource_text
+from movlr_jax.rewards.state import instrument, layout_of, rotation
+from movlr_jax.tasks.base import Camera, Metrics, Task, follow_couplings
+from movlr_jax.types import Trajectory
+
+RADIUS, HALF_HEIGHT = 0.03, 0.10  # m, of the bottle's body
+DARK, LIGHT = (0.10, 0.25, 0.55, 1.0), (0.45, 0.65, 0.95, 0.35)
+
+
+def bottle_pour(
+    adapter: ModelAdapter,
+    *,
+    episode_s: float,
+    lift_m: tuple[float, float, float] = (0.06, 0.0, 0.10),
+    tilt_deg: float = 50.0,
+    bottle_kg: float = 0.3,
+    start_noise: float = 0.01,
+    hold_s: float = 0.5,
+    success_position_m: float = 0.05,
+    success_orientation_rad: float = 0.524,
+) -> Task:
+    """The hand starts open around a standing bottle.
+
+    The target is `lift_m` (world frame) from the start and tilted by `tilt_deg` the way a pronating forearm
+    pours. start_noise is the standard deviation of the arm's joint angles at the start (rad).
+    """
+    spec = adapter.load()
+    palm, tilt = _palm_at_start(adapter), np.deg2rad(tilt_deg)
+    target_pos = palm + np.asarray(lift_m)
+    target_quat = np.array([np.cos(tilt / 2), 0.0, np.sin(tilt / 2), 0.0])  # about world y
+    _add_scene(spec, palm, bottle_kg, target_pos, target_quat)
+    goals = {
+        "object_pos": target_pos.astype(np.float32),
+        "object_quat": target_quat.astype(np.float32),
+        "object_rot": np.asarray(rotation(target_quat.astype(np.float32))),
+    }
+    touch = {**adapter.touch, "bottle": ("bottle",)}
+    instrument(spec, root=adapter.root, touch=touch, sites=adapter.sites)
+    model = spec.compile()
+
+    def start(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        qpos = np.repeat(_start_posture(model, adapter)[None], n, axis=0)
+        arm = [model.joint(j).qposadr[0] for j in adapter.planned_joints]
+        qpos[:, arm] += start_noise * rng.standard_normal((n, len(arm)))
+        low, high = model.jnt_range[[model.joint(j).id for j in adapter.planned_joints]].T
+        qpos[:, arm] = np.clip(qpos[:, arm], low, high)
+        return follow_couplings(model, qpos), np.zeros((n, model.nv)), np.full((n, model.na), 0.02)
+
+    def measure(episode: Trajectory, task: Task) -> Metrics:
+        layout, sensors = task.layout, np.asarray(episode.steps.sensors)
+        row = layout.bodies["bottle"]
+        pos = sensors[:, layout.blocks["pos"] + 3 * row :][:, :3]
+        quat = sensors[:, layout.blocks["quat"] + 4 * row :][:, :4]
+        time = np.asarray(episode.steps.time)
+        held = time > time[-1] - hold_s
+        distance = np.linalg.norm(pos - target_pos, axis=1)[held].max()
+        # the geodesic angle between unit quaternions: 2 arccos |<p, q>|
+        angle = (2 * np.arccos(np.clip(np.abs(quat @ target_quat), 0.0, 1.0)))[held].max()
+        return {
+            "success": float(distance <= success_position_m and angle <= success_orientation_rad),
+            "object_position_error_m": float(distance),
+            "object_orientation_error_rad": float(angle),
+        }
+
+    return Task(
+        name="bottle_pour",
+        description="grasp the dark bottle and bring it to the position and orientation of the light bottle",
+        focus="the distance between the two bottles, their tilt, and whether the fingers hold the bottle firmly",
+        adapter=adapter,
+        model=model,
+        layout=layout_of(model, goals),
+        goals=goals,
+        episode_s=episode_s,
+        start=start,
+        measure=measure,
+        score=score,
+        cameras=(Camera(tuple(palm + np.array([0.03, 0.05, 0.03])), 0.75, 60.0, -15.0),),
+        initial_reward=resource_text("assets", "rewards", "bottle_pour_initial.py"),
+        human_reward=resource_text("assets", "rewards", "bottle_pour_human.py"),
+        library=(),
+        notes=(f"{adapter.name}: {adapter.source}; {adapter.licence}",),
+    )
+
+
+def score(metrics: Metrics) -> float:
+    """Orders candidates: 1 cm counts as much as 6 degrees, and success before everything."""
+    error = (
+        metrics["object_position_error_m"] / 0.01 + np.rad2deg(metrics["object_orientation_error_rad"]) / 6
+    )
+    return 100.0 * metrics["success"] - min(error, 100.0)
+
+
+def _start_posture(model: mujoco.MjModel, adapter: ModelAdapter) -> np.ndarray:
+    qpos = model.qpos0.copy()
+    for joint, value in adapter.posture.items():
+        qpos[model.joint(joint).qposadr[0]] = value
+    return follow_couplings(model, qpos)
+
+
+def _palm_at_start(adapter: ModelAdapter) -> np.ndarray:
+    """Where the middle of the grasp is [3] m when the arm is in its start posture."""
+    model = adapter.load().compile()
+    data = mujoco.MjData(model)
+    data.qpos[:] = _start_posture(model, adapter)
+    mujoco.mj_kinematics(model, data)
+    return data.site(adapter.role("palm_site")).xpos.copy()
+
+
+def _add_scene(
+    spec: mujoco.MjSpec, palm: np.ndarray, mass: float, target_pos: np.ndarray, target_quat: np.ndarray
+) -> None:
+    world, geom = spec.worldbody, mujoco.mjtGeom
+    solid = {"contype": 1, "conaffinity": 1}  # said aloud: a model's defaults may switch contacts off
+    top = palm[2] - HALF_HEIGHT
+    world.add_light(pos=[-1.0, -2.0, 3.5], dir=[0.3, 0.6, -1.0], diffuse=[0.8] * 3, castshadow=False)
+    world.add_geom(
+        name="floor", type=geom.mjGEOM_PLANE, size=[5, 5, 0.1], rgba=[0.32, 0.35, 0.38, 1], **solid
+    )
+    table = world.add_body(name="table", pos=[palm[0] - 0.05, palm[1] - 0.15, top - 0.015])
+    table.add_geom(
+        name="table_top", type=geom.mjGEOM_BOX, size=[0.30, 0.22, 0.015], rgba=[0.55, 0.42, 0.30, 1], **solid
+    )
+    bottle = world.add_body(name="bottle", pos=palm)
+    bottle.add_freejoint(name="bottle_free")
+    # The hand grasps a capsule and four small feet stand on the table: contacts that every backend has.
+    bottle.add_geom(
+        name="bottle_grip",
+        type=geom.mjGEOM_CAPSULE,
+        size=[RADIUS, HALF_HEIGHT - RADIUS - 0.004, 0],
+        mass=mass,
+        friction=[1.0, 0.02, 0.001],
+        condim=4,
+        group=3,
+        **solid,
+    )
+    for i, angle in enumerate(np.deg2rad([45, 135, 225, 315])):
+        at = [0.8 * RADIUS * np.cos(angle), 0.8 * RADIUS * np.sin(angle), -HALF_HEIGHT + 0.005]
+        bottle.add_geom(
+            name=f"bottle_foot{i}",
+            type=geom.mjGEOM_SPHERE,
+            size=[0.005, 0, 0],
+            pos=at,
+            mass=0.001,
+            group=3,
+            **solid,
+        )
+    _add_look(bottle, "bottle", DARK)
+    target = world.add_body(name="target_bottle", pos=target_pos, quat=target_quat)
+    _add_look(target, "target", LIGHT)
+
+
+def _add_look(body: mujoco.MjsBody, name: str, rgba: tuple[float, ...]) -> None:
+    """What a bottle looks like; touches nothing and weighs nothing."""
+    cylinder = mujoco.mjtGeom.mjGEOM_CYLINDER
+    for part, size, height in (
+        ("body", [RADIUS, 0.07], -0.03),
+        ("shoulder", [0.6 * RADIUS, 0.012], 0.052),
+        ("neck", [0.4 * RADIUS, 0.022], 0.078),
+    ):
+        body.add_geom(
+            name=f"{name}_{part}",
+            type=cylinder,
+            size=[*size, 0],
+            pos=[0, 0, height],
+            rgba=list(rgba),
+            contype=0,
+            conaffinity=0,
+            mass=0,
+        )

@@ -1,0 +1,208 @@
+"""Records and protocols that the rest of the package is written against. Read this first.
+
+Axes: B simulations = K candidates x N samples (candidate k owns rows k*N:(k+1)*N), T control steps,
+H plan steps; nq, nv, nu, na as in MuJoCo; ns is the length of the model's sensor vector.
+Units are SI; frames are the world frame unless said otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import jax
+import numpy as np
+from flax import struct
+
+if TYPE_CHECKING:
+    from movlr_jax.rewards.program import RewardProgram
+    from movlr_jax.rewards.state import Layout
+    from movlr_jax.tasks.base import Task
+
+Array = jax.Array | np.ndarray
+
+
+@struct.dataclass
+class Step:
+    """What is known at one instant of one simulation; batched by leading axes.
+
+    Every field belongs to the same instant. `sensors` holds the sensors of `rewards.state.Layout`.
+    """
+
+    time: Array  # [...] s
+    qpos: Array  # [..., nq] m, rad
+    qvel: Array  # [..., nv] m/s, rad/s
+    act: Array  # [..., na] muscle activations, 1
+    sensors: Array  # [..., ns] as the layout says
+    prev_action: Array  # [..., nu] control of the step before
+
+
+@struct.dataclass
+class SimState:
+    """Where B simulations stand and what was last measured there.
+
+    `sensors` were measured at the start of the last simulation step, one sim_dt before `time`: MuJoCo
+    measures, then integrates. A controller that needs the present extrapolates (`control.mpc2`).
+    """
+
+    time: Array  # [B] s
+    qpos: Array  # [B, nq]
+    qvel: Array  # [B, nv]
+    act: Array  # [B, na]
+    sensors: Array  # [B, ns]
+    prev_action: Array  # [B, nu]
+    diverged: Array  # [B] bool, once true never false again
+
+    @property
+    def step(self) -> Step:
+        """What is known here, as a policy or a reward sees it."""
+        return Step(
+            time=self.time,
+            qpos=self.qpos,
+            qvel=self.qvel,
+            act=self.act,
+            sensors=self.sensors,
+            prev_action=self.prev_action,
+        )
+
+
+@struct.dataclass
+class Trajectory:
+    """B finished rollouts of T control steps: the only thing a reward ever sees of physics."""
+
+    steps: Step  # [B, T, ...] the state of the last simulation step of each control step
+    actions: Array  # [B, T, nu] control held over each control step
+    diverged: Array  # [B] bool
+    final: SimState  # [B, ...]
+
+
+class Policy(Protocol):
+    """A pure JAX function of one simulation: what to excite, given what is seen."""
+
+    def __call__(self, params: Any, view: Step, key: jax.Array) -> jax.Array: ...  # [nu]
+
+
+class Physics(Protocol):
+    """B simulations, stepped in closed loop. Knows nothing of rewards."""
+
+    layout: Layout
+    sim_dt: float  # s, one simulation step
+    ctrl_dt: float  # s, one control step
+    traces: Mapping[str, int]  # how often each of its functions was traced by JAX
+
+    def start(self, qpos: Array, qvel: Array, act: Array) -> SimState: ...
+
+    def rollout(
+        self, start: SimState, policy: Policy, params: Any, *, steps: int, key: jax.Array
+    ) -> Trajectory: ...
+
+    def kinematics(self, qpos: Array) -> tuple[Array, Array]:
+        """Actuator lengths [B, nu] m and moment arms [B, nu, nv] m at postures `qpos` [B, nq]."""
+        ...
+
+
+class Controllers(Protocol):
+    """K controllers, ready to act: what an optimiser returns."""
+
+    def rollout(self, start: SimState, *, steps: int, key: jax.Array) -> Trajectory:
+        """Evaluation episodes: `start` and the result have leading axis K x episodes."""
+        ...
+
+
+class Optimizer(Protocol):
+    """K reward programs in, K controllers out, all in one batch."""
+
+    name: str
+
+    def optimise(self, programs: Sequence[RewardProgram], task: Task, key: jax.Array) -> Controllers: ...
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One candidate after its turn: what it was, what it did, or why it could do nothing."""
+
+    generation: int
+    candidate: int
+    source: str
+    reason: str | None = None  # why it failed; None when it ran
+    weights: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    terms: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # term -> mean, curve, nonfinite
+    film: Path | None = None
+    parent: str | None = None  # name of the candidate it was written from
+
+    @property
+    def name(self) -> str:
+        return candidate_name(self.generation, self.candidate)
+
+    @property
+    def failed(self) -> bool:
+        return self.reason is not None
+
+
+def candidate_name(generation: int, candidate: int) -> str:
+    """`g01k03`: how a candidate is called in every log, report and caption."""
+    return f"g{generation:02d}k{candidate:02d}"
+
+
+@dataclass(frozen=True)
+class Preference:
+    """A judge's answer to `which of these two is better?`, the first or the second shown."""
+
+    winner: Literal["first", "second", "tie"]
+    reason: str
+
+
+@dataclass(frozen=True)
+class TermAdvice:
+    """One change a critic asks for."""
+
+    action: Literal["add", "strengthen", "weaken", "remove"]
+    term: str
+    reason: str
+    weight: float | None = None
+
+
+@dataclass(frozen=True)
+class Critique:
+    """A critic's view of the best motion so far."""
+
+    success: bool
+    problems: Sequence[str]  # general first, details after
+    advice: Sequence[TermAdvice] = ()
+    author: str = ""  # which critic, by its true name
+
+
+@dataclass(frozen=True)
+class ProposalRequest:
+    """All that a proposer may know when it writes the next programs."""
+
+    generation: int
+    task: Task
+    parent: Evaluation | None
+    critique: Critique | None
+    history: Sequence[Evaluation]
+    seed: int
+
+
+class Proposer(Protocol):
+    name: str
+
+    def propose(self, request: ProposalRequest, n: int) -> list[str]: ...
+
+
+class Judge(Protocol):
+    name: str
+
+    def compare(self, task: Task, a: Evaluation, b: Evaluation) -> Preference: ...
+
+
+class Critic(Protocol):
+    name: str
+
+    def criticise(self, task: Task, best: Evaluation) -> Critique: ...
+
+
+Progress = Callable[[int, int], None]  # (done, total) of the stage at hand
