@@ -100,15 +100,8 @@ class Archive:
     def put(self, relative: str, data: bytes) -> Path:
         """Writes a file atomically and records it. Returns its path."""
         path = self.root / relative
+        write_atomically(path, data)
         with _told(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = path.with_name(f".{path.name}.part")
-            with open(temporary, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-            _sync(path.parent)
             self._db.execute(
                 "INSERT OR REPLACE INTO files VALUES (?, ?, ?)",
                 (relative, hashlib.sha256(data).hexdigest(), len(data)),
@@ -150,6 +143,20 @@ class Archive:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def write_atomically(path: Path, data: bytes) -> Path:
+    """Writes `data` so that `path` is either the whole of it or what it was before. Raises UserError."""
+    with _told(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.part")
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _sync(path.parent)
+    return path
 
 
 def new_run_dir(base: Path, task: str) -> Path:

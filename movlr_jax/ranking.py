@@ -13,9 +13,11 @@ from itertools import combinations
 
 import numpy as np
 
+from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.types import Preference
 
 Compare = Callable[[int, int], Preference]  # (first shown, second shown)
+SCHEMES = ("active", "round_robin")
 _PRIOR_VARIANCE = 4.0
 
 
@@ -101,8 +103,10 @@ def rank(
     `budget` calls (default 4 n: 2 n pairs) are spent. round_robin: every pair. Both show both orders.
     """
     comparisons: list[Comparison] = []
-    if n == 1:
-        return Ranking(np.zeros(1), np.zeros(1), np.ones(1), 0.0, ())
+    if scheme not in SCHEMES:
+        raise UserError(unknown_name("ranking", scheme, SCHEMES))
+    if n <= 1:  # nothing to compare
+        return Ranking(np.zeros(n), np.zeros(n), np.ones(n), 0.0, ())
 
     def current() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         strengths, covariance = fit(n, _wins(n, comparisons))

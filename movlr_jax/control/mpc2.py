@@ -6,6 +6,7 @@ controller that turns z into muscle excitations at every control step.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,6 +16,7 @@ import mujoco
 import numpy as np
 
 from movlr_jax.control.muscle import MuscleParams, bias, excitation_for, gain, muscle_params
+from movlr_jax.control.static import StaticOptimiser
 from movlr_jax.rewards.state import Layout
 from movlr_jax.tasks.base import follow_couplings
 from movlr_jax.types import Array, Physics, SimState, Step
@@ -26,18 +28,21 @@ class MuscleLaw:
 
     `product` is the published law, F = min(0, k P (L* - L)) with P = sum_j |dL/dq_j| |z_j - q_j|.
     `linear` is scaled by each muscle's strength and damped, F = min(0, F0 (kp (L* - L) - kd V) / L0).
+    `hold` adds to either the least activations that hold the posture of the moment against gravity
+    (`control.static`); without them an arm sags until stretch makes up for its weight.
     """
 
     law: Literal["linear", "product"] = "linear"
     kp: float = 5.0  # linear: 1
     kd: float = 0.2  # linear: s
     product_gain: float = 1e4  # product: N/m per m, their k
+    hold: bool = True
 
 
-def posture_force(
+def posture_pull(
     law: MuscleLaw, p: MuscleParams, params: Any, length: Array, velocity: Array, q: Array
 ) -> Array:
-    """Wanted muscle forces [nu] N, never positive.
+    """Wanted muscle forces [nu] N beside those that hold the posture; negative ones pull.
 
     params["length"] [nu] m are the lengths at the target; for the product law also params["moment"] [nu, nz]
     m and params["posture"] [nz] rad. q [nz] rad is the posture now.
@@ -45,15 +50,14 @@ def posture_force(
     stretch = params["length"] - length
     if law.law == "product":
         effort = jnp.abs(params["moment"]) @ jnp.abs(params["posture"] - q)
-        return jnp.minimum(0.0, law.product_gain * effort * stretch)
-    pull = (law.kp * stretch - law.kd * velocity) / p.optimal_length
-    return jnp.minimum(0.0, p.peak_force * pull)
+        return law.product_gain * effort * stretch
+    return p.peak_force * (law.kp * stretch - law.kd * velocity) / p.optimal_length
 
 
 def muscle_policy(
     law: MuscleLaw, p: MuscleParams, layout: Layout, planned: Array, sim_dt: float, ctrl_dt: float
 ):
-    """The low-level controller: excitations [nu] in [0, 1] that realise `posture_force`.
+    """The low-level controller: excitations [nu] in [0, 1] that realise `posture_pull`.
 
     a* = (F - bias) / gain with gain <= -1; the excitation inverts one step of the activation dynamics.
     Lengths were measured one sim_dt ago and are carried forward by their velocity.
@@ -63,23 +67,47 @@ def muscle_policy(
     def policy(params: Any, view: Step, key: jax.Array) -> jax.Array:
         velocity = layout.velocities(view.sensors)
         length = layout.lengths(view.sensors) + sim_dt * velocity
-        force = posture_force(law, p, params, length, velocity, view.qpos[planned])
-        wanted = (force - bias(p, length)) / jnp.minimum(gain(p, length, velocity), -1.0)
+        passive = bias(p, length)
+        held = gain(p, length, 0.0) * params["hold"] + passive
+        force = jnp.minimum(0.0, held + posture_pull(law, p, params, length, velocity, view.qpos[planned]))
+        wanted = (force - passive) / jnp.minimum(gain(p, length, velocity), -1.0)
         return excitation_for(p, view.act[index], jnp.clip(wanted, 0.0, 1.0), ctrl_dt)
 
     return policy
 
 
+def synergy_mixing(planned: Sequence[str], synergies: Sequence[Sequence[str]], share: float) -> np.ndarray:
+    """[nz, nz] noise mixing under which joints of a synergy correlate by `share`; every variance stays 1.
+
+    A hand grasps by closing all fingers (Santello et al., 1998): noise that does so is found by few samples.
+    """
+    covariance = np.eye(len(planned))
+    for group in synergies:
+        members = [planned.index(joint) for joint in group]
+        covariance[np.ix_(members, members)] += share * (1 - np.eye(len(members)))
+    return np.linalg.cholesky(covariance).T.astype(np.float32)
+
+
 class PostureSpace:
     """The numbers an MPC2 plan consists of: target angles of the planned joints."""
 
-    def __init__(self, law: MuscleLaw, model: mujoco.MjModel, layout: Layout, planned: tuple[str, ...]):
+    def __init__(
+        self,
+        law: MuscleLaw,
+        model: mujoco.MjModel,
+        layout: Layout,
+        planned: Sequence[str],
+        synergies: Sequence[Sequence[str]] = (),
+        share: float = 0.0,
+    ):
         joints = [model.joint(name) for name in planned]
         self.law, self._model = law, model
         self._muscles = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), muscle_params(model))
         self._layout = layout
         self.qpos = np.array([j.qposadr[0] for j in joints])
         self._dofs = np.array([j.dofadr[0] for j in joints])
+        self._static = StaticOptimiser(model, self._dofs)
+        self.mixing = synergy_mixing(planned, synergies, share)
         self.lower, self.upper = (np.array([j.range[i] for j in joints], np.float32) for i in (0, 1))
 
     def policy(self, physics: Physics):
@@ -98,7 +126,13 @@ class PostureSpace:
         posture = np.asarray(plans).reshape(rows * n, -1)
         target[:, self.qpos] = posture
         length, moment = physics.kinematics(follow_couplings(self._model, target))
-        params = {"length": length.astype(np.float32)}
+        hold = [
+            self._static(q) if self.law.hold else np.zeros(self._model.nu) for q in np.asarray(state.qpos)
+        ]
+        params = {
+            "length": length.astype(np.float32),
+            "hold": np.repeat(np.asarray(hold, np.float32), n, axis=0),
+        }
         if self.law.law == "product":
             params["moment"] = moment[:, :, self._dofs].astype(np.float32)
             params["posture"] = posture.astype(np.float32)

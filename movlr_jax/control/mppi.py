@@ -63,6 +63,7 @@ def update(config: MppiConfig, plan: Plan, samples: Array, costs: Array, lower: 
     of the finite costs among them. With no finite cost the plan stays as it is.
     """
     count = config.elites or config.samples
+    costs = jnp.where(jnp.isfinite(costs), costs, jnp.inf)  # a cost that is no number is no good one
     best = jnp.argsort(costs, stable=True)[:count]
     z, c = samples[best], costs[best]
     finite = jnp.isfinite(c)
@@ -76,3 +77,13 @@ def update(config: MppiConfig, plan: Plan, samples: Array, costs: Array, lower: 
     sigma = jnp.maximum(sigma, config.sigma_min * (upper - lower))
     some = jnp.any(finite)
     return Plan(mean=jnp.where(some, mean, plan.mean), sigma=jnp.where(some, sigma, plan.sigma))
+
+
+def shift(plan: Plan, fraction: float) -> Plan:
+    """The plan seen `fraction` of its horizon later: knots move towards the present, the last one stays."""
+    knots = plan.mean.shape[0]
+    at = jnp.minimum(jnp.arange(knots) + fraction * (knots - 1), knots - 1)
+    low = jnp.floor(at).astype(int)
+    share = (at - low)[:, None]
+    mean = (1 - share) * plan.mean[low] + share * plan.mean[jnp.minimum(low + 1, knots - 1)]
+    return plan.replace(mean=mean)  # pyright: ignore[reportAttributeAccessIssue]

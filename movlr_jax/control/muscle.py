@@ -121,7 +121,7 @@ def _time_constant(p: MuscleParams, activation: Array, drive: Array) -> Array:
 
 def activation_rate(p: MuscleParams, excitation: Array, activation: Array) -> Array:
     """da/dt, [nu] 1/s, as `mju_muscleDynamics`."""
-    drive = jnp.clip(excitation, 0.0, 1.0) - jnp.clip(activation, 0.0, 1.0)
+    drive = jnp.clip(excitation, 0.0, 1.0) - activation  # MuJoCo clips the activation in tau alone
     return drive / _time_constant(p, activation, drive)
 
 
@@ -130,8 +130,8 @@ def excitation_for(p: MuscleParams, activation: Array, wanted: Array, dt: float)
 
     MuJoCo integrates a' = (u - a) / tau(u - a) with one Euler step of `dt` seconds. With r = (wanted - a) / dt
     the drive d = u - a solves d = r tau(d). For a hard switch tau depends on the sign of r alone and
-    this is exact. For a smooth switch MPC2 linearises tau at d = 0; three Newton steps from there make it
-    exact to rounding. What cannot be reached in one step is what the clip to [0, 1] leaves.
+    this is exact. For a smooth switch MPC2 linearises tau at d = 0; six Newton steps from there make it
+    exact to rounding for any width. What cannot be reached in one step is what the clip to [0, 1] leaves.
     """
     rate = (wanted - activation) / dt
     up, down = _time_constants(p, activation)
@@ -141,7 +141,7 @@ def excitation_for(p: MuscleParams, activation: Array, wanted: Array, dt: float)
     slope = 1.875 * (up - down) / width  # of tau at d = 0
     drive = rate * 0.5 * (up + down) / jnp.maximum(1 - rate * slope, 1e-3)
     drive = jnp.clip(drive, -1.0, 1.0)
-    for _ in range(3):
+    for _ in range(6):
         x = jnp.clip(drive / width + 0.5, 0.0, 1.0)
         dtau = (up - down) * 30 * jnp.square(x * (1 - x)) / width
         error = drive - rate * _time_constant(p, activation, drive)

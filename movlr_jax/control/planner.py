@@ -26,6 +26,7 @@ class PlanSpace(Protocol):
 
     lower: Array  # [dims]
     upper: Array  # [dims]
+    mixing: Array  # [dims, dims] turns independent noise into the noise of plans, unit variance each
 
     def policy(self, physics: Physics) -> Policy: ...
     def held(self, state: SimState) -> Array: ...  # [R, knots, dims]
@@ -66,6 +67,8 @@ class Planner:
                 in_axes=(0, 0, None),
             )
         )
+        elapsed = min(1.0, config.replan_every / self.horizon)
+        self.shift = jax.jit(jax.vmap(lambda plan: mppi.shift(plan, elapsed)))
         self.update = jax.jit(jax.vmap(lambda plan, z, c: mppi.update(settings, plan, z, c, lower, upper)))
 
     def optimise(
@@ -97,7 +100,7 @@ class PlannedControllers:
                 state, p.sim_policy, params, steps=min(every, steps - t), key=act_key
             )
             segments.append(segment)
-            state = segment.final
+            state, plan = segment.final, p.shift(plan)
             if self.progress:
                 self.progress(min(t + every, steps), steps)
         return concatenate(segments)
@@ -107,7 +110,7 @@ class PlannedControllers:
     ) -> mppi.Plan:
         p, n = self.planner, self.planner.config.mppi.samples
         rows, k = len(state.time), len(self.programs)
-        noise = jax.random.normal(noise_key, (n, *plan.mean.shape[1:]))
+        noise = jax.random.normal(noise_key, (n, *plan.mean.shape[1:])) @ p.space.mixing
         plans = p.sample(plan, p.space.held(state), noise)  # [R, N, knots, dims]
         rollouts = p.plan_physics.rollout(
             jax.tree.map(partial(np.repeat, repeats=n, axis=0), state),

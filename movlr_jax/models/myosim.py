@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
-
 import mujoco
 
 from movlr_jax.errors import UserError
+from movlr_jax.models.spec import quiet
 
 ARM_JOINTS = (
     (
@@ -50,33 +49,45 @@ HAND_PARTS = {
 
 HAND_SITES = ("S_grasp_r", "THtip_r", "IFtip_r", "MFtip_r", "RFtip_r", "LFtip_r")
 
-# Elbow bent, forearm level and pointing forward (-y), palm facing left (+x), fingers half open.
+# Elbow bent, forearm level and pointing forward (-y), palm facing left (+x), thumb and fingers about 3 mm off a
+# standing bottle of 3 cm radius: fitted by least squares on the distances of the hand's collision geoms.
 ARM_POSTURE = {
     "elv_angle_r": 1.4,
     "shoulder_elv_r": 0.5,
     "shoulder_rot_r": 0.0,
     "elbow_flexion_r": 1.2,
-    "pro_sup_r": 0.0,
-    "flexion_r": -0.3,
-    "cmc_flexion": 0.0,
-    "cmc_abduction": 0.2,
-    "mp_flexion_r": -0.1,
-    "ip_flexion_r": -0.2,
-    **dict.fromkeys(("mcp2_flexion_r", "mcp3_flexion_r", "mcp4_flexion_r", "mcp5_flexion_r"), 0.45),
-    **dict.fromkeys(("pm2_flexion_r", "pm3_flexion_r", "pm4_flexion", "pm5_flexion_r"), 0.65),
-    **dict.fromkeys(("md2_flexion_r", "md3_flexion", "md4_flexion_r", "md5_flexion_r"), 0.35),
+    "pro_sup_r": 0.41,
+    "deviation_r": 0.43,
+    "flexion_r": -0.37,
+    "cmc_flexion": 0.38,
+    "cmc_abduction": 0.21,
+    "mp_flexion_r": -0.14,
+    "ip_flexion_r": -0.30,
+    "mcp2_flexion_r": 0.09,
+    "mcp2_abduction_r": 0.18,
+    "pm2_flexion_r": 0.75,
+    "md2_flexion_r": 0.75,
+    "mcp3_flexion_r": 0.33,
+    "mcp3_abduction_r": 0.26,
+    "pm3_flexion_r": 0.81,
+    "md3_flexion": 0.62,
+    "mcp4_flexion_r": 0.50,
+    "mcp4_abduction_r": 0.26,
+    "pm4_flexion": 0.59,
+    "md4_flexion_r": 0.51,
+    "mcp5_flexion_r": 0.37,
+    "mcp5_abduction_r": 0.26,
+    "pm5_flexion_r": 0.75,
+    "md5_flexion_r": 0.36,
 }
+BONE = (0.93, 0.90, 0.84, 1.0)
+GRASP_OFFSET = (0.002, 0.009, 0.0)  # m, from the palm site to the axis of that bottle, world frame
 
 
 def load(entry: str) -> mujoco.MjSpec:
     """The editable spec of a MyoSim model without its room. Raises UserError when the package is missing."""
-    # MuJoCo writes warnings to MUJOCO_LOG.TXT in the working directory; the one about the package's own
-    # way of composing models is of no use to anyone who runs a search.
-    handler = mujoco.get_mju_user_warning()
-    mujoco.set_mju_user_warning(lambda _: None)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quiet():
             import myo_sim
 
             spec = myo_sim.load_spec(entry)
@@ -84,10 +95,11 @@ def load(entry: str) -> mujoco.MjSpec:
         raise UserError(
             f"model {entry!r} comes with the package myo-sim, which is not installed here; pip install myo-sim"
         ) from None
-    finally:
-        mujoco.set_mju_user_warning(handler)
     for geom in list(spec.worldbody.geoms):  # a room, a poster and a pedestal: not part of any task
         spec.delete(geom)
     for light in list(spec.lights):
         spec.delete(light)
+    for geom in spec.geoms:
+        if geom.type == mujoco.mjtGeom.mjGEOM_MESH:  # bones, in films: ivory, without shine
+            geom.rgba, geom.material = BONE, ""
     return spec

@@ -9,6 +9,7 @@ import mujoco
 
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.models import myosim
+from movlr_jax.resources import resource_dir
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class ModelAdapter:
     touch: Mapping[str, Sequence[str]]  # part -> bodies
     sites: Sequence[str]
     posture: Mapping[str, float] = field(default_factory=dict)  # joint -> rad or m, a natural start
+    grasp_offset: tuple[float, float, float] = (0.0, 0.0, 0.0)  # m, palm_site to what the posture grasps
     source: str = ""
     licence: str = ""
 
@@ -50,8 +52,21 @@ MODELS: dict[str, ModelAdapter] = {
         touch=myosim.HAND_PARTS,
         sites=myosim.HAND_SITES,
         posture=myosim.ARM_POSTURE,
+        grasp_offset=myosim.GRASP_OFFSET,
         source="myo-sim (PyPI), entry myoarm_r",
         licence="Apache-2.0; the arm derives from MoBL-ARMS, whose authors ask for non-commercial use",
+    ),
+    "tiny_muscle": ModelAdapter(
+        name="tiny_muscle",
+        load=lambda: mujoco.MjSpec.from_file(str(resource_dir("assets") / "models" / "tiny_muscle.xml")),
+        root="pelvis",
+        planned_joints=("hip", "knee"),
+        roles={"trunk": "pelvis", "thigh": "thigh", "shank": "shank", "foot": "foot"},
+        touch={"foot": ("foot",)},
+        sites=("pelvis", "sole"),
+        posture={"height": -0.038, "hip": 0.3, "knee": 0.6},
+        source="assets/models/tiny_muscle.xml, made for tests and first steps",
+        licence="Apache-2.0",
     ),
 }
 

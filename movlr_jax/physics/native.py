@@ -110,14 +110,12 @@ class NativePhysics:
             view = self._step(full.astype(np.float32), latest, previous)
             actions[:, t] = previous = np.asarray(act_policy(params, view, keys[t]))
             control[:] = previous[:, None]
-            expected = full[:, 0] + self.ctrl_dt
-            self._advance(full, control, states, sensed)
+            clock = full[:, 0] + self.ctrl_dt
+            diverged |= self._advance(full, control, states, sensed)
             kept[:, t] = full if substeps == 1 else states[:, -2]  # where the sensors were measured
             sensors[:, t] = latest = sensed[:, -1].astype(np.float32)
             full = states[:, -1].copy()
-            # MuJoCo resets a diverged simulation, clock included, and rollout stops stepping it there.
-            diverged |= np.abs(full[:, 0] - expected) > 0.5 * self.sim_dt
-            full[:, 0] = expected
+            full[:, 0] = clock
         time, qpos, qvel, act = np.split(full, np.cumsum([1, m.nq, m.nv]), axis=1)
         previous_actions = np.concatenate([np.asarray(start.prev_action)[:, None], actions[:, :-1]], axis=1)
         return Trajectory(
@@ -171,12 +169,21 @@ class NativePhysics:
         time, qpos, qvel, act = np.split(full, np.cumsum([1, m.nq, m.nv]), axis=-1)
         return Step(time=time[..., 0], qpos=qpos, qvel=qvel, act=act, sensors=sensors, prev_action=previous)
 
-    def _advance(self, full: np.ndarray, control: np.ndarray, states: np.ndarray, sensed: np.ndarray) -> None:
+    def _advance(
+        self, full: np.ndarray, control: np.ndarray, states: np.ndarray, sensed: np.ndarray
+    ) -> np.ndarray:
+        """Steps every row of `full` [B, nstate] into `states` and `sensed` [B, substeps, ...]; who diverged [B].
+
+        MuJoCo resets a diverged simulation, clock included, and rollout stops stepping it there. Its clock runs
+        one control step ahead of ours meanwhile: one sim_dt after a reset is no time that a sound row can show.
+        """
         rows, substeps = control.shape[:2]
+        ahead = full.copy()
+        ahead[:, 0] += self.ctrl_dt
         self._pool.rollout(
             [self.model] * rows,
             self._datas,
-            full,
+            ahead,
             control,
             nstep=substeps,
             skip_checks=True,
@@ -184,6 +191,9 @@ class NativePhysics:
             sensordata=sensed,
         )
         self.steps_done += rows * substeps
+        reset = np.abs(states[:, -1, 0] - (ahead[:, 0] + substeps * self.sim_dt)) > 0.5 * self.sim_dt
+        states[:, :, 0] -= self.ctrl_dt
+        return reset
 
     def _jitted(self, policy: Policy) -> Callable[..., jax.Array]:
         """`policy` vmapped over rows and compiled, once per policy and batch shape."""

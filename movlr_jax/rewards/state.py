@@ -9,13 +9,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import jax.numpy as jnp
 import mujoco
 import numpy as np
 
-from movlr_jax.errors import ProgramError, unknown_name
+from movlr_jax.errors import ProgramError, UserError, unknown_name
 from movlr_jax.types import Array, Step
 
 _PREFIX = "movlr/"  # of the sensors added here; a model's own sensors keep their names
@@ -60,6 +61,13 @@ def instrument(
     """
     bodies = [body.name for body in spec.bodies if body.name and body.name != "world"]
     xbody, sensor = mujoco.mjtObj.mjOBJ_XBODY, mujoco.mjtSensor
+    for kind, wanted, known in (
+        ("body", (root, *chain.from_iterable(touch.values())), bodies),
+        ("site", sites, [site.name for site in spec.sites]),
+    ):
+        for name in wanted:
+            if name not in known:
+                raise UserError(f"the adapter of this model is wrong: {unknown_name(kind, name, known)}")
 
     def add(name: str, kind: int, objtype: int, objname: str) -> None:
         spec.add_sensor(name=_PREFIX + name, type=kind, objtype=objtype, objname=objname)

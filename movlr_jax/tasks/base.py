@@ -28,6 +28,14 @@ class Camera:
 
 
 @dataclass(frozen=True)
+class Need:
+    """One thing a motion lacks, in words, and the kind of term that would help."""
+
+    problem: str
+    kind: str  # place, turn, hold, steady, economy: see language.terms
+
+
+@dataclass(frozen=True)
 class Task:
     """One motion to be learned. The success measure is hidden from rewards and from proposers."""
 
@@ -45,7 +53,8 @@ class Task:
     cameras: Sequence[Camera]
     initial_reward: str
     human_reward: str
-    library: Sequence[str]  # source of each term the scripted proposer may use, see language.scripted
+    diagnose: Callable[[Metrics], Sequence[Need]]  # what is still wrong, the most general first
+    roles: Mapping[str, str] = field(default_factory=dict)  # the adapter's, and those of the scene (object)
     notes: Sequence[str] = field(default_factory=tuple)  # licences and the like, shown by doctor and report
 
 

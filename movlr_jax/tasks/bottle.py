@@ -5,14 +5,21 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 
+from movlr_jax.control.static import StaticOptimiser
 from movlr_jax.models import ModelAdapter
+from movlr_jax.models.spec import compile_spec
 from movlr_jax.resources import resource_text
 from movlr_jax.rewards.state import instrument, layout_of, rotation
-from movlr_jax.tasks.base import Camera, Metrics, Task, follow_couplings
+from movlr_jax.tasks.base import Camera, Metrics, Need, Task, follow_couplings
+from movlr_jax.tasks.stage import add_lathed_mesh, add_stage
 from movlr_jax.types import Trajectory
 
 RADIUS, HALF_HEIGHT = 0.03, 0.10  # m, of the bottle's body
-DARK, LIGHT = (0.10, 0.25, 0.55, 1.0), (0.45, 0.65, 0.95, 0.35)
+DARK, LIGHT = (0.06, 0.16, 0.45, 1.0), (0.45, 0.72, 1.0, 0.35)
+PROFILE = (  # of the bottle's look: radius and height in m, bottom up
+    (0.0, -0.1), (0.026, -0.1), (0.03, -0.095), (0.03, 0.03), (0.028, 0.042), (0.022, 0.054),
+    (0.015, 0.064), (0.012, 0.072), (0.012, 0.088), (0.0145, 0.088), (0.0145, 0.1), (0.0, 0.1),
+)  # fmt: skip
 
 
 def bottle_pour(
@@ -33,7 +40,7 @@ def bottle_pour(
     pours. start_noise is the standard deviation of the arm's joint angles at the start (rad).
     """
     spec = adapter.load()
-    palm, tilt = _palm_at_start(adapter), np.deg2rad(tilt_deg)
+    palm, tilt = _grasp_at_start(adapter), np.deg2rad(tilt_deg)
     target_pos = palm + np.asarray(lift_m)
     target_quat = np.array([np.cos(tilt / 2), 0.0, np.sin(tilt / 2), 0.0])  # about world y
     _add_scene(spec, palm, bottle_kg, target_pos, target_quat)
@@ -44,7 +51,8 @@ def bottle_pour(
     }
     touch = {**adapter.touch, "bottle": ("bottle",)}
     instrument(spec, root=adapter.root, touch=touch, sites=adapter.sites)
-    model = spec.compile()
+    model = compile_spec(spec)
+    static = StaticOptimiser(model, np.array([model.joint(j).dofadr[0] for j in adapter.planned_joints]))
 
     def start(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         qpos = np.repeat(_start_posture(model, adapter)[None], n, axis=0)
@@ -52,7 +60,8 @@ def bottle_pour(
         qpos[:, arm] += start_noise * rng.standard_normal((n, len(arm)))
         low, high = model.jnt_range[[model.joint(j).id for j in adapter.planned_joints]].T
         qpos[:, arm] = np.clip(qpos[:, arm], low, high)
-        return follow_couplings(model, qpos), np.zeros((n, model.nv)), np.full((n, model.na), 0.02)
+        qpos = follow_couplings(model, qpos)
+        return qpos, np.zeros((n, model.nv)), np.array([static(q) for q in qpos])
 
     def measure(episode: Trajectory, task: Task) -> Metrics:
         layout, sensors = task.layout, np.asarray(episode.steps.sensors)
@@ -82,10 +91,11 @@ def bottle_pour(
         start=start,
         measure=measure,
         score=score,
-        cameras=(Camera(tuple(palm + np.array([0.03, 0.05, 0.03])), 0.75, 60.0, -15.0),),
+        cameras=(Camera(tuple(palm + np.array([0.02, 0.15, 0.03])), 0.68, 45.0, -12.0),),
         initial_reward=resource_text("assets", "rewards", "bottle_pour_initial.py"),
         human_reward=resource_text("assets", "rewards", "bottle_pour_human.py"),
-        library=(),
+        diagnose=diagnose,
+        roles={**adapter.roles, "object": "bottle"},
         notes=(f"{adapter.name}: {adapter.source}; {adapter.licence}",),
     )
 
@@ -98,6 +108,25 @@ def score(metrics: Metrics) -> float:
     return 100.0 * metrics["success"] - min(error, 100.0)
 
 
+def diagnose(metrics: Metrics) -> list[Need]:
+    """What is wrong with an episode, from its errors at the end."""
+    distance, angle = metrics["object_position_error_m"], metrics["object_orientation_error_rad"]
+    needs = []
+    if distance > 0.10:
+        needs.append(
+            Need(f"the bottle is {distance:.2f} m from its target: it was not grasped, or dropped", "hold")
+        )
+    if distance > 0.03:
+        needs.append(Need(f"the bottle ends {100 * distance:.0f} cm from its target", "place"))
+    if angle > np.deg2rad(15):
+        needs.append(Need(f"the bottle is {np.rad2deg(angle):.0f} degrees off the target's tilt", "turn"))
+    if not metrics["success"]:
+        needs.append(Need("the bottle is not held still at the end", "steady"))
+    if metrics.get("effort", 0.0) > 0.1:
+        needs.append(Need("the muscles work harder than the motion needs", "economy"))
+    return needs
+
+
 def _start_posture(model: mujoco.MjModel, adapter: ModelAdapter) -> np.ndarray:
     qpos = model.qpos0.copy()
     for joint, value in adapter.posture.items():
@@ -105,13 +134,13 @@ def _start_posture(model: mujoco.MjModel, adapter: ModelAdapter) -> np.ndarray:
     return follow_couplings(model, qpos)
 
 
-def _palm_at_start(adapter: ModelAdapter) -> np.ndarray:
+def _grasp_at_start(adapter: ModelAdapter) -> np.ndarray:
     """Where the middle of the grasp is [3] m when the arm is in its start posture."""
-    model = adapter.load().compile()
+    model = compile_spec(adapter.load())
     data = mujoco.MjData(model)
     data.qpos[:] = _start_posture(model, adapter)
     mujoco.mj_kinematics(model, data)
-    return data.site(adapter.role("palm_site")).xpos.copy()
+    return data.site(adapter.role("palm_site")).xpos + adapter.grasp_offset
 
 
 def _add_scene(
@@ -120,13 +149,13 @@ def _add_scene(
     world, geom = spec.worldbody, mujoco.mjtGeom
     solid = {"contype": 1, "conaffinity": 1}  # said aloud: a model's defaults may switch contacts off
     top = palm[2] - HALF_HEIGHT
-    world.add_light(pos=[-1.0, -2.0, 3.5], dir=[0.3, 0.6, -1.0], diffuse=[0.8] * 3, castshadow=False)
+    add_stage(spec)
     world.add_geom(
-        name="floor", type=geom.mjGEOM_PLANE, size=[5, 5, 0.1], rgba=[0.32, 0.35, 0.38, 1], **solid
+        name="floor", type=geom.mjGEOM_PLANE, size=[0, 0, 0.1], material="floor", rgba=[1, 1, 1, 1], **solid
     )
     table = world.add_body(name="table", pos=[palm[0] - 0.05, palm[1] - 0.15, top - 0.015])
     table.add_geom(
-        name="table_top", type=geom.mjGEOM_BOX, size=[0.30, 0.22, 0.015], rgba=[0.55, 0.42, 0.30, 1], **solid
+        name="table_top", type=geom.mjGEOM_BOX, size=[0.30, 0.22, 0.015], rgba=[0.80, 0.63, 0.47, 1], **solid
     )
     bottle = world.add_body(name="bottle", pos=palm)
     bottle.add_freejoint(name="bottle_free")
@@ -152,25 +181,16 @@ def _add_scene(
             group=3,
             **solid,
         )
-    _add_look(bottle, "bottle", DARK)
     target = world.add_body(name="target_bottle", pos=target_pos, quat=target_quat)
-    _add_look(target, "target", LIGHT)
-
-
-def _add_look(body: mujoco.MjsBody, name: str, rgba: tuple[float, ...]) -> None:
-    """What a bottle looks like; touches nothing and weighs nothing."""
-    cylinder = mujoco.mjtGeom.mjGEOM_CYLINDER
-    for part, size, height in (
-        ("body", [RADIUS, 0.07], -0.03),
-        ("shoulder", [0.6 * RADIUS, 0.012], 0.052),
-        ("neck", [0.4 * RADIUS, 0.022], 0.078),
-    ):
+    # a hair larger, so that the light bottle stays visible around the dark one when they meet
+    for body, name, scale, rgba in ((bottle, "bottle", 1.0, DARK), (target, "target", 1.03, LIGHT)):
+        add_lathed_mesh(spec, name, tuple((scale * r, scale * z) for r, z in PROFILE))
+        spec.add_material(name=name, rgba=rgba, specular=0.6, shininess=0.7)
         body.add_geom(
-            name=f"{name}_{part}",
-            type=cylinder,
-            size=[*size, 0],
-            pos=[0, 0, height],
-            rgba=list(rgba),
+            name=f"{name}_look",  # touches nothing and weighs nothing
+            type=geom.mjGEOM_MESH,
+            meshname=name,
+            material=name,
             contype=0,
             conaffinity=0,
             mass=0,

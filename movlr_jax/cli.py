@@ -1,0 +1,193 @@
+"""What the commands share: settings through Hydra, and mistakes answered with a sentence and exit status 2."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.resources import resource_dir
+
+_GROUPS = ("task", "optimizer")
+_FUSION = "xla_cpu_use_fusion_emitters"
+_FLAGS = ("-m", "--multirun")
+RESETTABLE = ("generations", "films")  # may change when a run is resumed
+
+
+def prepare_environment() -> None:
+    """What must be set before JAX and MuJoCo start, where the user has not set it. Commands only."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    # On a CPU, XLA's fusion emitters recompute deep kinematic chains and double the time rewards take to compile.
+    flags = os.environ.get("XLA_FLAGS", "")
+    if _FUSION not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} --{_FUSION}=false".strip()
+
+
+def run(command: Callable[[Any], int], argv: Sequence[str] | None = None) -> int:
+    """Composes the settings of each job in `argv` and runs `command` on them. Returns the exit status.
+
+    `command` takes a `config.Config`. A value with commas sweeps, one job after another, as Hydra's -m does;
+    a job that ends in a mistake of the user's does not keep the others from running.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    overrides = [a for a in arguments if a not in _FLAGS]
+    try:
+        if any(a in ("-h", "--help") for a in overrides):
+            print(help_text())
+            return 0
+        jobs = expand(overrides)
+        configs = [compose(job) for job in jobs]
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    status = 0
+    for number, (job, config) in enumerate(zip(jobs, configs, strict=True), 1):
+        if len(jobs) > 1:
+            print(f"job {number} of {len(jobs)}: {' '.join(job)}", file=sys.stderr)
+        try:
+            status = max(status, command(config))
+        except UserError as error:
+            print(error, file=sys.stderr)
+            status = 2
+    return status
+
+
+def expand(overrides: Sequence[str]) -> list[list[str]]:
+    """Every combination of the values that sweep, in the order of Hydra's basic sweeper. Raises UserError."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    try:
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+        choices = [
+            [f"{o.get_key_element()}={value}" for value in o.sweep_string_iterator()]
+            if o.is_sweep_override()
+            else [str(o.input_line)]
+            for o in parsed
+        ]
+    except HydraException as error:
+        raise UserError(
+            f"cannot read {' '.join(overrides)!r}: {_first_line(error)}; write name=value"
+        ) from None
+    return [list(job) for job in itertools.product(*choices)]
+
+
+def compose(overrides: Sequence[str]) -> Any:
+    """The checked `Config` of one job. Raises UserError with near matches."""
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    from movlr_jax.config import Config, check, from_mapping
+
+    resumed = _resumed(overrides)
+    if resumed is not None:
+        return check(from_mapping(Config, resumed))
+    folder = resource_dir("conf").resolve()
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(str(folder), version_base="1.3"):
+            composed = hydra_compose("config", overrides=_with_task(overrides, folder))
+        values = OmegaConf.to_container(composed, resolve=True, throw_on_missing=False)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise UserError(_sentence(error, overrides, folder)) from None
+    assert isinstance(values, dict)
+    missing = [name for name, value in values.items() if value == "???"]
+    if "task" in missing:
+        raise UserError(
+            f"no task is named; give +task=NAME. There are: {', '.join(_options(folder, 'task'))}"
+        )
+    return check(from_mapping(Config, values))
+
+
+def _resumed(overrides: Sequence[str]) -> dict[str, Any] | None:
+    """The settings that a run was made with, where `resume=RUN_DIR` comes without a task; else None.
+
+    What does not make it another run may be set anew beside it.
+    """
+    import yaml
+
+    given = dict(o.lstrip("+").partition("=")[::2] for o in overrides)
+    if not given.get("resume") or "task" in given:
+        return None
+    path = Path(given["resume"]) / "config.yaml"
+    if not path.is_file():
+        raise UserError(f"{given['resume']} is no run directory of movlr-jax: it has no config.yaml")
+    for name in given:
+        if name not in ("resume", *RESETTABLE):
+            raise UserError(
+                f"{name} cannot be set when a run is resumed, only {', '.join(RESETTABLE)}; start a new run for it"
+            )
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return {**values, **{name: yaml.safe_load(value) for name, value in given.items()}}
+    except (yaml.YAMLError, TypeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is broken: {_first_line(error)}; the run cannot be resumed") from None
+
+
+def _with_task(overrides: Sequence[str], folder: Path) -> list[str]:
+    """`task=NAME` and `+task=NAME` mean the same; a task that does not exist is named with what is like it."""
+    result = []
+    for override in overrides:
+        group, sign, value = override.lstrip("+").partition("=")
+        if sign and group in _GROUPS and value not in _options(folder, group):
+            raise UserError(unknown_name(group, value, _options(folder, group)))
+        result.append(f"+task={value}" if group == "task" else override)
+    return result
+
+
+def _sentence(error: Exception, overrides: Sequence[str], folder: Path) -> str:
+    """Hydra's error as one sentence, with the settings that are most like an unknown one."""
+    text = str(error)
+    unknown = re.search(r"Could not override '([^']*)'", text) or re.search(
+        r"Key '([^']*)' is not in struct", text
+    )
+    if unknown:
+        from omegaconf import OmegaConf
+
+        known = list(_leaves(OmegaConf.load(folder / "config.yaml")))
+        known += [f"optimizer.{name}" for name in _leaves(OmegaConf.load(folder / "optimizer" / "mpc2.yaml"))]
+        return unknown_name("setting", unknown.group(1), known)
+    return f"cannot read the settings {' '.join(overrides)!r}: {_first_line(error)}"
+
+
+def _leaves(node: Any, prefix: str = "") -> list[str]:
+    names = []
+    for key in node:
+        if key in ("defaults", "hydra"):
+            continue
+        child = node._get_node(key)
+        if hasattr(child, "keys"):
+            names += _leaves(child, f"{prefix}{key}.")
+        else:
+            names.append(f"{prefix}{key}")
+    return names
+
+
+def _options(folder: Path, group: str) -> list[str]:
+    return sorted(path.stem for path in (folder / group).glob("*.yaml"))
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def help_text() -> str:
+    """The settings and their defaults."""
+    folder = resource_dir("conf")
+    return (
+        "Settings are given as name=value; a value with commas runs once for each.\n"
+        f"Tasks (+task=NAME): {', '.join(_options(folder, 'task'))}\n"
+        f"Optimizers (optimizer=NAME): {', '.join(_options(folder, 'optimizer'))}\n\n"
+        + (folder / "config.yaml").read_text(encoding="utf-8").split("\nhydra:")[0]
+        + "\n"
+        + (folder / "optimizer" / "mpc2.yaml").read_text(encoding="utf-8")
+    )

@@ -1,0 +1,34 @@
+"""From settings to an optimiser with its physics, built once per run."""
+
+from __future__ import annotations
+
+from movlr_jax.config import OptimizerConfig
+from movlr_jax.control.knots import ControlSpace
+from movlr_jax.control.mpc2 import PostureSpace
+from movlr_jax.control.planner import Planner, PlannerConfig
+from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.physics.native import NativePhysics
+from movlr_jax.rewards.program import Scorer
+from movlr_jax.tasks import Task
+
+OPTIMIZERS = ("mpc2", "mppi")
+
+
+def build_planner(config: OptimizerConfig, task: Task) -> Planner:
+    """The planner that `config.name` names, over native physics. Raises UserError."""
+    model, layout = task.model, task.layout
+    if config.name == "mpc2":
+        planned = tuple(task.adapter.planned_joints)
+        space = PostureSpace(config.muscle, model, layout, planned)
+    elif config.name == "mppi":
+        space = ControlSpace(model, config.knots, config.horizon_s)
+    else:
+        raise UserError(unknown_name("optimizer", config.name, OPTIMIZERS))
+    return Planner(
+        config.name,
+        PlannerConfig(config.mppi, config.horizon_s, config.replan_every),
+        space,
+        NativePhysics(model, layout, sim_dt=config.plan_dt, ctrl_dt=config.ctrl_dt, coarse=True),
+        NativePhysics(model, layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt),
+        Scorer(layout, task.goals),
+    )

@@ -1,0 +1,50 @@
+"""Plans over the controls themselves: knots in time, linear between; for any actuator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+
+from movlr_jax.errors import UserError
+from movlr_jax.types import Array, Physics, SimState, Step
+
+
+class ControlSpace:
+    """The numbers of a plain MPPI plan: `knots` values of every control over the horizon."""
+
+    def __init__(self, model: mujoco.MjModel, knots: int, horizon_s: float):
+        unlimited = [model.actuator(i).name for i in np.flatnonzero(~model.actuator_ctrllimited.astype(bool))]
+        if unlimited:
+            raise UserError(
+                f"optimizer=mppi samples within control ranges, and these actuators have none: "
+                f"{', '.join(unlimited[:5])}; set ctrlrange in the model"
+            )
+        self.knots, self.horizon_s, self.mixing = knots, horizon_s, np.eye(model.nu, dtype=np.float32)
+        self.lower, self.upper = model.actuator_ctrlrange.T.astype(np.float32)
+
+    def policy(self, physics: Physics):
+        def policy(params: Any, view: Step, key: jax.Array) -> jax.Array:
+            x = (view.time - params["start"]) / self.horizon_s * (self.knots - 1)
+            x = jnp.clip(x, 0.0, self.knots - 1.0)
+            low = jnp.clip(jnp.floor(x).astype(int), 0, max(self.knots - 2, 0))
+            high = jnp.minimum(low + 1, self.knots - 1)
+            share = x - low
+            return (1 - share) * params["knots"][low] + share * params["knots"][high]
+
+        return policy
+
+    def held(self, state: SimState) -> np.ndarray:
+        """[R, knots, nu] the control of each row now, held."""
+        return np.repeat(np.asarray(state.prev_action)[:, None], self.knots, axis=1)
+
+    def params(self, physics: Physics, state: SimState, plans: Array) -> dict[str, np.ndarray]:
+        """Policy parameters [R * n, ...] for plans [R, n, knots, nu] that begin now."""
+        rows, n = plans.shape[:2]
+        return {
+            "knots": np.asarray(plans).reshape(rows * n, *plans.shape[2:]),
+            "start": np.repeat(np.asarray(state.time, np.float32), n),
+        }

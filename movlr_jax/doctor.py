@@ -1,0 +1,246 @@
+"""`python -m movlr_jax.doctor`: what works here. Every look is guarded: what is broken is a row, not an end.
+
+Imports are made late for the same reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+# import name -> distribution, of what the search of bottle_pour cannot do without
+NEEDED = {
+    "mujoco": "mujoco",
+    "jax": "jax",
+    "flax": "flax",
+    "numpy": "numpy",
+    "hydra": "hydra-core",
+    "myo_sim": "myo-sim",
+    "mediapy": "mediapy",
+    "imageio_ffmpeg": "imageio-ffmpeg",
+    "PIL": "pillow",
+    "rich": "rich",
+    "matplotlib": "matplotlib",
+    "jinja2": "jinja2",
+}
+OPTIONAL = ("mujoco-mjx", "warp-lang")
+NEEDED_MODEL = "myoarm_r"  # of bottle_pour
+KEYS = ("GEMINI_API_KEY", "OPENAI_API_KEY")
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at. ok: True works, False is needed and does not work, None is neither."""
+
+    name: str
+    ok: bool | None
+    detail: str
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Prints the table. Returns 0, or 1 when something that bottle_pour's search needs is missing."""
+    from rich.console import Console
+
+    argparse.ArgumentParser(
+        prog="python -m movlr_jax.doctor",
+        description="What works here: versions, GPU, renderer, models, keys.",
+    ).parse_args(argv)
+    console = Console()
+    rows: list[Check] = []
+    with console.status("looking") as status:
+        for name, look in LOOKS.items():
+            status.update(f"looking at {name}")
+            rows += _guarded(name, look)
+    console.print(table(rows))
+    missing = [row.name for row in rows if row.ok is False]
+    if missing:
+        console.print(
+            f"The search of bottle_pour needs what does not work here: {', '.join(missing)}.", style="red"
+        )
+    console.print(physics_choice(), highlight=False, markup=False)
+    return 1 if missing else 0
+
+
+def table(rows: list[Check]) -> Table:
+    """The rows as a table of rich."""
+    from rich.table import Table
+    from rich.text import Text
+
+    marks = {True: Text("yes", "green"), False: Text("no", "bold red"), None: Text("-", "dim")}
+    result = Table(title="movlr-jax: what works here", title_justify="left")
+    for heading in ("", "works", "detail"):
+        result.add_column(heading, overflow="fold")
+    for row in rows:
+        # as Text: square brackets in an error are not markup
+        result.add_row(Text(row.name), marks[row.ok], Text(row.detail))
+    return result
+
+
+def packages() -> list[Check]:
+    """Python and the packages; the needed ones are imported, for an installed one may be broken."""
+    rows = [Check("python", True, f"{platform.python_version()}, {platform.platform()}")]
+    for module, distribution in NEEDED.items():
+        try:
+            importlib.import_module(module)
+            rows.append(Check(distribution, True, metadata.version(distribution)))
+        except Exception as error:  # whatever a broken package does on import
+            absent = isinstance(error, ModuleNotFoundError) and error.name == module
+            why = f"not installed; pip install {distribution}" if absent else sentence(error)
+            rows.append(Check(distribution, False, why))
+    for distribution in OPTIONAL:
+        try:
+            rows.append(Check(distribution, True, metadata.version(distribution)))
+        except metadata.PackageNotFoundError:
+            rows.append(Check(distribution, None, "not installed; optional"))
+    return rows
+
+
+def machine() -> list[Check]:
+    """Cores that this process may use, memory, and room on the disk of the current folder."""
+    cores = _cores()
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / GIB
+    disk = shutil.disk_usage(Path.cwd())
+    return [
+        Check("CPU", True, f"{cores} core{'s' if cores > 1 else ''} for this process, {platform.machine()}"),
+        Check("memory", True, f"{memory:.1f} GiB"),
+        Check("disk", None if disk.free < GIB else True, f"{disk.free / GIB:.1f} GiB free in {Path.cwd()}"),
+    ]
+
+
+def devices() -> list[Check]:
+    """What JAX computes on."""
+    found = _jax_devices()
+    names = ", ".join(f"{d.platform}:{d.id} {d.device_kind}" for d in found)
+    gpu = any(d.platform == "gpu" for d in found)
+    return [Check("JAX devices", True, names), Check("GPU", gpu or None, "yes" if gpu else "no")]
+
+
+def films() -> list[Check]:
+    """Whether pictures can be drawn, and encoded."""
+    from movlr_jax.render import renderer
+
+    backend = renderer()
+    without = "" if backend.name else "; searches run without films"
+    return [
+        Check(
+            "renderer", True if backend.name else None, f"{backend.name or 'none'}: {backend.reason}{without}"
+        ),
+        *_guarded("ffmpeg", _ffmpeg),
+    ]
+
+
+def models() -> list[Check]:
+    """Every model this package knows, loaded and compiled."""
+    from movlr_jax.models import MODELS
+
+    return [row for name in MODELS for row in _guarded(f"model {name}", functools.partial(_model, name))]
+
+
+def keys() -> list[Check]:
+    """Which keys of language and vision models are set. Never what they are."""
+    return [Check(name, True if os.environ.get(name) else None, _yes_no(name)) for name in KEYS]
+
+
+def sandbox() -> list[Check]:
+    detail = "process: a child process with a deadline; the kernel confinement is not built yet"
+    return [Check("sandbox", None, detail)]
+
+
+def physics_choice() -> str:
+    """One sentence: which physics `physics=auto` takes here, and why."""
+    cores = _cores()
+    where = f"C MuJoCo on {cores} core{'s' if cores > 1 else ''}"
+    try:
+        gpu = any(d.platform == "gpu" for d in _jax_devices())
+    except Exception:  # JAX is broken, and a row says so
+        gpu = False
+    if gpu:
+        return f"physics=auto picks native here ({where}): the physics for the GPU is not built yet."
+    return f"physics=auto picks native here: JAX sees no GPU, and on a CPU {where} is faster than MJX."
+
+
+def sentence(error: BaseException) -> str:
+    """An error on one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__
+
+
+LOOKS: dict[str, Callable[[], list[Check]]] = {
+    "packages": packages,
+    "machine": machine,
+    "JAX devices": devices,
+    "films": films,
+    "models": models,
+    "keys": keys,
+    "sandbox": sandbox,
+}
+_NEEDED_LOOKS = ("packages", "JAX devices", "ffmpeg", "models", f"model {NEEDED_MODEL}")
+
+
+def _guarded(name: str, look: Callable[[], list[Check]]) -> list[Check]:
+    """What `look` found, or a row that says how it failed."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return look()
+    except Exception as error:
+        return [Check(name, False if name in _NEEDED_LOOKS else None, sentence(error))]
+
+
+def _ffmpeg() -> list[Check]:
+    import imageio_ffmpeg
+
+    program = imageio_ffmpeg.get_ffmpeg_exe()
+    done = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30, check=True)
+    return [Check("ffmpeg", True, " ".join(done.stdout.split()[:3]))]
+
+
+def _model(name: str) -> list[Check]:
+    import mujoco
+    import numpy as np
+
+    from movlr_jax.models import MODELS
+    from movlr_jax.models.spec import compile_spec
+
+    adapter = MODELS[name]
+    model = compile_spec(adapter.load())
+    muscles = np.count_nonzero(model.actuator_gaintype == mujoco.mjtGain.mjGAIN_MUSCLE)
+    detail = f"{model.njnt} joints, {muscles} muscles; {adapter.source}; licence: {adapter.licence}"
+    return [Check(f"model {name}", True, detail)]
+
+
+def _cores() -> int:
+    """Cores that this process may run on, which a container or taskset may have cut."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _jax_devices() -> list[Any]:
+    import jax
+
+    return jax.devices()
+
+
+def _yes_no(name: str) -> str:
+    return "yes" if os.environ.get(name) else "no"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

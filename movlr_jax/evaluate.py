@@ -1,0 +1,99 @@
+"""`python -m movlr_jax.evaluate +task=T reward=FILE|human|initial|RUN_DIR`: one reward, its motion and its numbers.
+
+The last line of stdout is one JSON object: the metrics, by their fixed names.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from movlr_jax import cli
+
+cli.prepare_environment()
+
+from movlr_jax.archive import write_atomically as write  # noqa: E402
+from movlr_jax.config import Config  # noqa: E402
+from movlr_jax.control.build import build_planner  # noqa: E402
+from movlr_jax.errors import UserError  # noqa: E402
+from movlr_jax.evaluation import evaluate as evaluate_programs  # noqa: E402
+from movlr_jax.evaluation import make_probe  # noqa: E402
+from movlr_jax.evolution import clip_of, summary  # noqa: E402
+from movlr_jax.film import Caption, film  # noqa: E402
+from movlr_jax.progress import Reporter  # noqa: E402
+from movlr_jax.sandbox.vet import Sandbox  # noqa: E402
+from movlr_jax.session import films_here, task_of  # noqa: E402
+from movlr_jax.tasks import Task  # noqa: E402
+
+
+def evaluate(config: Config) -> int:
+    """Optimises control under one reward, films it, prints its metrics. Raises UserError."""
+    reporter = Reporter()
+    task = task_of(config)
+    source, origin = reward_source(config.reward, task)
+    planner = build_planner(config.optimizer, task)
+    sandbox = Sandbox(make_probe(task, planner.sim_physics, config.seed))
+    try:
+        with reporter.stage("vet"):
+            verdict = sandbox.vet(source)
+    finally:
+        sandbox.close()
+    if not verdict.accepted:
+        raise UserError(f"reward {origin}: {verdict.message}")
+    with reporter.stage("optimise") as tick:
+        (outcome,) = evaluate_programs(planner, task, [verdict], config.seed, tick)
+    result = {
+        "task": task.name,
+        "model": config.model,
+        "reward": origin,
+        "seed": config.seed,
+        "optimizer": config.optimizer.name,
+        **outcome.metrics,
+        **outcome.timing,
+    }
+    if outcome.reason:
+        result["reason"] = outcome.reason
+    elif films_here(config, reporter):
+        with reporter.stage("film") as tick:
+            caption = Caption(f"{task.name} · {origin} reward · seed {config.seed}", summary(outcome.metrics))
+            mp4 = film(clip_of(task, outcome.states or b"", caption), progress=tick)
+        folder = Path(config.run_dir) if config.run_dir else Path("runs") / task.name / "evaluate"
+        result["film"] = str(write(folder / f"{Path(origin).stem}_seed{config.seed}.mp4", mp4))
+        reporter.say(f"film: {result['film']}")
+    print(json.dumps(result), flush=True)
+    return 0
+
+
+def reward_source(reward: str, task: Task) -> tuple[str, str]:
+    """The text of a reward and where it is from: human, initial, a file, or the best of a run directory."""
+    known = {"human": task.human_reward, "initial": task.initial_reward}
+    if reward in known:
+        return known[reward], reward
+    path = Path(reward)
+    if path.is_dir():
+        path = path / "best.py"
+        if not path.is_file():
+            raise UserError(
+                f"{reward} has no best.py; it is no run directory, or no generation of it is done"
+            )
+    try:
+        return path.read_text(encoding="utf-8"), str(path)
+    except FileNotFoundError:
+        raise UserError(
+            f"there is no reward {reward!r}: give a file, a run directory, or one of: {', '.join(known)}"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read the reward {reward!r}: {error}") from None
+
+
+def main(argv: list[str] | None = None) -> int:
+    try:
+        return cli.run(evaluate, argv)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,153 @@
+"""Evaluates reward programs: control under all K at once, metrics, and what a film needs.
+
+Never drops a candidate: K programs or reasons in, exactly K evaluations out, in order.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from movlr_jax.control.planner import Planner, by_candidate
+from movlr_jax.rewards.program import RewardProgram
+from movlr_jax.sandbox.trial import Probe
+from movlr_jax.sandbox.vet import Verdict
+from movlr_jax.tasks import Task
+from movlr_jax.tasks.base import shared_metrics
+from movlr_jax.types import Physics, Progress, Trajectory
+
+_CURVE_POINTS = 100
+TIMING = ("wall_s_per_sim_s", "physics_steps_per_s")  # differ from run to run; all else is reproducible
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One candidate after its episode: numbers for the record, and the states for a film."""
+
+    reason: str | None
+    stage: str | None
+    metrics: Mapping[str, float]
+    terms: Mapping[str, Mapping[str, Any]]
+    curve_time: Sequence[float]
+    timing: Mapping[str, float]
+    states: bytes | None  # npz of qpos, qvel, act, action, time: what films and re-analysis need
+
+
+def evaluate(
+    planner: Planner, task: Task, verdicts: Sequence[Verdict], seed: int, progress: Progress | None = None
+) -> list[Outcome]:
+    """One episode per verdict, all in one batch under common random numbers.
+
+    The batch always has K rows, so that nothing compiles anew when a program was rejected: such a slot runs
+    along with a program that was not, and its rollout is thrown away.
+    """
+    accepted = [v.program for v in verdicts if v.program]
+    if not accepted:
+        return [_failed(v) for v in verdicts]
+    programs = [v.program or accepted[0] for v in verdicts]
+    k, ctrl_dt = len(programs), planner.sim_physics.ctrl_dt
+    steps = round(task.episode_s / ctrl_dt)
+    begun, before = time.monotonic(), _steps_done(planner)
+    qpos, qvel, act = (np.repeat(x, k, axis=0) for x in task.start(np.random.default_rng(seed), 1))
+    start = planner.sim_physics.start(qpos, qvel, act)
+    trajectory = planner.optimise(programs, progress).rollout(start, steps=steps, key=jax.random.key(seed))
+    wall = time.monotonic() - begun
+    timing = {
+        "wall_s_per_sim_s": wall / (steps * ctrl_dt),
+        "physics_steps_per_s": (_steps_done(planner) - before) / wall,
+    }
+    scores = planner.scorer(
+        programs,
+        *jax.tree.map(lambda x: by_candidate(x, k), (trajectory.steps, trajectory.actions)),
+        jax.tree.map(lambda x: by_candidate(x, k), start.step),
+    )
+    outcomes = []
+    for i, verdict in enumerate(verdicts):
+        if verdict.program is None:
+            outcomes.append(_failed(verdict))
+            continue
+        episode = jax.tree.map(lambda x, i=i: x[i], trajectory)
+        terms = {name: values[0] for name, values in scores.terms[i].items()}
+        outcomes.append(_outcome(task, verdict.program, episode, terms, scores.nonfinite[i], timing, ctrl_dt))
+    return outcomes
+
+
+def _outcome(
+    task: Task,
+    program: RewardProgram,
+    episode: Trajectory,
+    terms: Mapping[str, np.ndarray],
+    nonfinite: Mapping[str, int],
+    timing: Mapping[str, float],
+    ctrl_dt: float,
+) -> Outcome:
+    metrics = {**task.measure(episode, task), **shared_metrics(episode, task, ctrl_dt)}
+    reason = None
+    if bool(episode.diverged):
+        reason = "the simulation diverged under this program; ask for less violent motion"
+    elif not all(math.isfinite(v) for v in metrics.values()):
+        reason = "the episode has measures that are not finite"
+    picked = np.linspace(0, len(episode.actions) - 1, min(_CURVE_POINTS, len(episode.actions))).astype(int)
+    time_s = np.asarray(episode.steps.time, float)
+    return Outcome(
+        reason=reason,
+        stage="run" if reason else None,
+        metrics={name: float(f"{value:.9g}") for name, value in metrics.items() if math.isfinite(value)},
+        terms={
+            name: _term(values, program.weights[name], nonfinite[name], picked)
+            for name, values in terms.items()
+        },
+        curve_time=[round(t, 4) for t in time_s[picked].tolist()],
+        timing=timing,
+        states=_states(episode),
+    )
+
+
+def _term(values: np.ndarray, weight: float, nonfinite: int, picked: np.ndarray) -> dict[str, Any]:
+    """Statistics of one term over an episode [T]; the curve is weighted."""
+    mean = float(values.mean())
+    return {
+        "mean": mean,
+        "weighted_mean": weight * mean,
+        "nonfinite": nonfinite,
+        "curve": [float(f"{weight * v:.6g}") for v in values[picked].tolist()],
+    }
+
+
+def _failed(verdict: Verdict) -> Outcome:
+    return Outcome(verdict.message, verdict.stage, {}, {}, (), {}, None)
+
+
+def _states(episode: Trajectory) -> bytes:
+    buffer = io.BytesIO()
+    s = episode.steps
+    np.savez_compressed(buffer, time=s.time, qpos=s.qpos, qvel=s.qvel, act=s.act, action=episode.actions)
+    return buffer.getvalue()
+
+
+def _steps_done(planner: Planner) -> int:
+    return planner.plan_physics.steps_done + planner.sim_physics.steps_done
+
+
+def make_probe(task: Task, physics: Physics, seed: int, rows: int = 8, steps: int = 12) -> Probe:
+    """States for vetting: the task's starts, and where random controls lead from there."""
+    rng = np.random.default_rng(seed)
+    start = physics.start(*task.start(rng, rows))
+    low, high = np.where(
+        task.model.actuator_ctrllimited[:, None], task.model.actuator_ctrlrange, [-1.0, 1.0]
+    ).T
+    controls = rng.uniform(low, high, (rows, task.model.nu)).astype(np.float32)
+    rollout = physics.rollout(start, _hold, controls, steps=steps, key=jax.random.key(seed))
+    host = jax.tree.map(np.asarray, (rollout.steps, rollout.actions, start.step))
+    return Probe(task.layout, {k: np.asarray(v) for k, v in task.goals.items()}, *host)
+
+
+def _hold(params: Any, view: Any, key: jax.Array) -> jax.Array:
+    return params

@@ -1,0 +1,298 @@
+"""The loop: propose, vet, optimise, film, rank, criticise; every stage recorded, any of them resumable."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from movlr_jax import evaluation
+from movlr_jax.archive import Archive
+from movlr_jax.config import Config
+from movlr_jax.control.planner import Planner
+from movlr_jax.errors import UserError
+from movlr_jax.film import Caption, Clip, film, side_by_side, title
+from movlr_jax.progress import Reporter
+from movlr_jax.ranking import rank
+from movlr_jax.sandbox.vet import Sandbox
+from movlr_jax.tasks import Task
+from movlr_jax.types import (
+    Critic,
+    Critique,
+    Evaluation,
+    Judge,
+    ProposalRequest,
+    Proposer,
+    TermAdvice,
+    candidate_name,
+)
+
+T = TypeVar("T")
+
+
+@dataclass
+class Engine:
+    """What a search is made of, each built once."""
+
+    config: Config
+    task: Task
+    planner: Planner
+    proposer: Proposer
+    judge: Judge
+    critic: Critic
+    sandbox: Sandbox
+    archive: Archive
+    reporter: Reporter
+    films: bool
+    seconds: dict[str, float] = field(default_factory=dict)  # of the generation at hand, by stage
+
+    @property
+    def note(self) -> str:
+        """What every film says of who wrote and who judged."""
+        return f"{self.proposer.name}, {self.judge.name}"
+
+
+def evolve(engine: Engine) -> Evaluation:
+    """Runs, or goes on with, a search. Returns the best candidate. Raises UserError when all of them fail."""
+    best: Evaluation | None = None
+    critique: Critique | None = None
+    history: list[Evaluation] = []
+    for g in range(engine.config.generations):
+        engine.reporter.say(f"generation {g + 1} of {engine.config.generations}")
+        engine.seconds = dict(engine.archive.get("timing", g) or {})
+        sources, parents = propose(engine, g, best, critique, history)
+        evaluations = optimise(engine, g, sources, parents)
+        evaluations = [make_film(engine, e) for e in evaluations]
+        history += evaluations
+        best = choose(engine, g, evaluations, best)
+        critique = criticise(engine, g, best)
+        engine.archive.put("best.py", best.source.encode())
+        engine.archive.record("timing", engine.seconds, g)
+        engine.reporter.say(f"  best so far: {best.name}  {summary(best.metrics)}")
+    assert best is not None
+    return best
+
+
+def propose(
+    engine: Engine, g: int, best: Evaluation | None, critique: Critique | None, history: list[Evaluation]
+) -> tuple[list[str], list[str | None]]:
+    """K sources and the names of their parents; generation 0 begins with the task's initial reward."""
+
+    def work() -> dict[str, Any]:
+        k, first = engine.config.candidates, g == 0
+        request = ProposalRequest(g, engine.task, best, critique, tuple(history), engine.config.seed)
+        sources = engine.proposer.propose(request, k - 1 if first else k)
+        parent = best.name if best else candidate_name(0, 0)
+        if first:
+            return {"sources": [engine.task.initial_reward, *sources], "parents": [None] + [parent] * (k - 1)}
+        return {"sources": sources, "parents": [parent] * k}
+
+    data = _once(engine, "proposed", g, "propose", work)
+    return data["sources"], data["parents"]
+
+
+def optimise(engine: Engine, g: int, sources: list[str], parents: list[str | None]) -> list[Evaluation]:
+    """Vets the programs, then controls under all of them at once; K evaluations, failures among them."""
+    archive = engine.archive
+    if all(archive.get("evaluated", g, k) for k in range(len(sources))):
+        return [_evaluation(archive.get("evaluated", g, k) or {}, archive.root) for k in range(len(sources))]
+    with _timed(engine, "vet"), engine.reporter.stage("vet") as tick:
+        verdicts = []
+        for k, source in enumerate(sources):
+            verdicts.append(engine.sandbox.vet(source))
+            tick(k + 1, len(sources))
+    planner = engine.planner
+    with _timed(engine, "optimise"), engine.reporter.stage("optimise", _rate(planner)) as tick:
+        outcomes = evaluation.evaluate(planner, engine.task, verdicts, engine.config.seed, tick)
+    evaluations = []
+    for k, (source, outcome) in enumerate(zip(sources, outcomes, strict=True)):
+        stem = f"gen_{g:02d}/k{k:02d}"
+        program = verdicts[k].program
+        data = {
+            "name": candidate_name(g, k),
+            "generation": g,
+            "candidate": k,
+            "parent": parents[k],
+            "reason": outcome.reason,
+            "stage": outcome.stage,
+            "weights": dict(program.weights) if program else {},
+            "metrics": dict(outcome.metrics),
+            "terms": dict(outcome.terms),
+            "curve_time": list(outcome.curve_time),
+            "film": None,
+            "source": source,
+            "timing": dict(outcome.timing),
+        }
+        archive.put(f"{stem}.py", source.encode())
+        archive.put(
+            f"{stem}.json", json.dumps({k: v for k, v in data.items() if k != "source"}, indent=1).encode()
+        )
+        if outcome.states:
+            archive.put(f"{stem}.npz", outcome.states)
+        if outcome.reason:
+            engine.reporter.say(f"  {candidate_name(g, k)} failed: {outcome.reason}")
+        archive.record("evaluated", data, g, k)
+        evaluations.append(_evaluation(data, archive.root))
+    return evaluations
+
+
+def make_film(engine: Engine, candidate: Evaluation) -> Evaluation:
+    """Films a candidate once; a candidate without states, or a machine without a renderer, has no film."""
+    if not engine.films or candidate.failed or candidate.film:
+        return candidate
+    stem = f"gen_{candidate.generation:02d}/k{candidate.candidate:02d}"
+    with _timed(engine, "film"), engine.reporter.stage(f"film {candidate.name}") as tick:
+        engine.archive.put(f"{stem}.mp4", film(clip(engine, candidate), progress=tick))
+    data = engine.archive.get("evaluated", candidate.generation, candidate.candidate) or {}
+    data["film"] = f"{stem}.mp4"
+    engine.archive.record("evaluated", data, candidate.generation, candidate.candidate)
+    return _evaluation(data, engine.archive.root)
+
+
+def choose(engine: Engine, g: int, evaluations: list[Evaluation], best: Evaluation | None) -> Evaluation:
+    """Ranks the generation and the incumbent together; the winner is the best so far."""
+    field_ = [e for e in ([best] if best else []) + evaluations if not e.failed]
+    if not field_:
+        reasons = "; ".join(f"{e.name}: {e.reason}" for e in evaluations)
+        raise UserError(f"every program of generation {g} failed, there is nothing to go on from. {reasons}")
+
+    def work() -> dict[str, Any]:
+        result = rank(
+            len(field_),
+            lambda i, j: engine.judge.compare(engine.task, field_[i], field_[j]),
+            engine.config.ranking,
+        )
+        return {
+            "names": [e.name for e in field_],
+            "strengths": result.strengths.tolist(),
+            "deviation": result.deviation.tolist(),
+            "p_best": result.p_best.tolist(),
+            "flip_rate": result.flip_rate,
+            "best": field_[result.order[0]].name,
+            "comparisons": [
+                {
+                    "first": field_[c.first].name,
+                    "second": field_[c.second].name,
+                    "winner": c.preference.winner,
+                    "reason": c.preference.reason,
+                }
+                for c in result.comparisons
+            ],
+        }
+
+    data = _once(engine, "ranked", g, "rank", work)
+    return next(e for e in field_ if e.name == data["best"])
+
+
+def criticise(engine: Engine, g: int, best: Evaluation) -> Critique:
+    """What the critic says of the best so far."""
+
+    def work() -> dict[str, Any]:
+        c = engine.critic.criticise(engine.task, best)
+        return {
+            "success": c.success,
+            "problems": list(c.problems),
+            "advice": [vars(a) for a in c.advice],
+            "author": c.author,
+        }
+
+    data = _once(engine, "criticised", g, "criticise", work)
+    return Critique(
+        data["success"], data["problems"], [TermAdvice(**a) for a in data["advice"]], data["author"]
+    )
+
+
+def clip(engine: Engine, candidate: Evaluation, label: str = "") -> Clip:
+    """What films need of a candidate's episode."""
+    path = engine.archive.root / f"gen_{candidate.generation:02d}/k{candidate.candidate:02d}.npz"
+    heading = title(engine.task.name, candidate.generation, candidate.candidate)
+    heading = f"{label} · {heading}" if label else heading
+    return clip_of(engine.task, path.read_bytes(), Caption(heading, summary(candidate.metrics), engine.note))
+
+
+def clip_of(task: Task, states: bytes, caption: Caption) -> Clip:
+    """An episode, as `evaluation` stored it, ready to be filmed."""
+    arrays = np.load(io.BytesIO(states))
+    return Clip(task, arrays["qpos"], arrays["time"], caption, act=arrays["act"])
+
+
+def film_best_and_first(engine: Engine, best: Evaluation) -> str | None:
+    """The best beside the first candidate that ran; the path within the run, or None without films."""
+    events = engine.archive.events("evaluated")
+    ran = [_evaluation(e.data, engine.archive.root) for e in events if not e.data["reason"]]
+    if not engine.films or not ran:
+        return None
+    path = "side_by_side.mp4"
+    with engine.reporter.stage("film best beside first") as tick:
+        clips = [clip(engine, ran[0], "first"), clip(engine, best, "best")]
+        engine.archive.put(path, side_by_side(clips, progress=tick))
+    return path
+
+
+def summary(metrics: Mapping[str, float]) -> str:
+    """The success measure in one line."""
+    names = {
+        "object_position_error_m": ("position error", 100.0, "cm"),
+        "object_orientation_error_rad": ("tilt error", 180 / np.pi, "deg"),
+        "distance_m": ("distance", 1.0, "m"),
+    }
+    parts = [
+        f"{words} {metrics[name] * scale:.1f} {unit}"
+        for name, (words, scale, unit) in names.items()
+        if name in metrics
+    ]
+    if "success" in metrics:
+        parts.append("success" if metrics["success"] else "no success")
+    return ", ".join(parts)
+
+
+def _evaluation(data: dict[str, Any], root: Path) -> Evaluation:
+    return Evaluation(
+        generation=data["generation"],
+        candidate=data["candidate"],
+        source=data["source"],
+        reason=data["reason"],
+        weights=data["weights"],
+        metrics=data["metrics"],
+        terms=data["terms"],
+        film=root / data["film"] if data["film"] else None,
+        parent=data["parent"],
+    )
+
+
+def _once(
+    engine: Engine, kind: str, g: int, stage: str, work: Callable[[], dict[str, Any]]
+) -> dict[str, Any]:
+    """The recorded result of a stage, or that of `work`, recorded."""
+    data = engine.archive.get(kind, g)
+    if data is None:
+        with _timed(engine, stage):
+            data = work()
+        engine.archive.record(kind, data, g)
+    return data
+
+
+class _timed:
+    """Adds the seconds of a block to the generation's timing."""
+
+    def __init__(self, engine: Engine, stage: str):
+        self.engine, self.stage = engine, stage
+
+    def __enter__(self) -> None:
+        self.begun = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        seconds = self.engine.seconds
+        seconds[self.stage] = seconds.get(self.stage, 0.0) + time.monotonic() - self.begun
+
+
+def _rate(planner: Planner) -> Callable[[], str]:
+    """Physics steps per second since now, as text."""
+    begun, before = time.monotonic(), planner.plan_physics.steps_done
+    return lambda: f"{(planner.plan_physics.steps_done - before) / (time.monotonic() - begun):,.0f} steps/s"

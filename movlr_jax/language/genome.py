@@ -1,0 +1,63 @@
+"""A reward program as something that can be mutated: named expressions with weights, and what precedes them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from movlr_jax.errors import ProgramError
+from movlr_jax.sandbox.source import parse
+
+
+@dataclass(frozen=True)
+class Genome:
+    """What the scripted proposer edits. `preamble` are the statements of `reward` before its return."""
+
+    terms: Mapping[str, tuple[float, str]]  # name -> (weight, expression)
+    preamble: str = ""
+    description: str = ""
+    helpers: str = field(default="")  # other top-level functions
+
+    def with_term(self, name: str, weight: float, expression: str) -> Genome:
+        return replace(self, terms={**self.terms, name: (weight, expression)})
+
+    def with_weight(self, name: str, weight: float) -> Genome:
+        return self.with_term(name, weight, self.terms[name][1])
+
+    def without(self, name: str) -> Genome:
+        return replace(self, terms={k: v for k, v in self.terms.items() if k != name})
+
+    def source(self) -> str:
+        """The program as text, in the one format that every proposer writes."""
+        weights = ", ".join(f'"{name}": {weight:.4g}' for name, (weight, _) in self.terms.items())
+        entries = "".join(f'        "{name}": {text},\n' for name, (_, text) in self.terms.items())
+        parts = [f'"""{self.description}"""\n', f"WEIGHTS = {{{weights}}}\n"]
+        if self.helpers:
+            parts.append("\n" + self.helpers + "\n")
+        body = "".join(f"    {line}\n" for line in self.preamble.splitlines())
+        parts.append(f"\ndef reward(state, action):\n{body}    return {{\n{entries}    }}\n")
+        return "\n".join(parts)
+
+
+def genome_of(source: str) -> Genome:
+    """The genome of a program that ends in one `return {...}` of literal names. Raises ProgramError otherwise."""
+    parsed = parse(source)
+    functions = [n for n in parsed.tree.body if isinstance(n, ast.FunctionDef)]
+    reward = next(f for f in functions if f.name == "reward")
+    body = reward.body[1:] if ast.get_docstring(reward) else reward.body
+    last = body[-1]
+    if not isinstance(last, ast.Return) or not isinstance(last.value, ast.Dict):
+        raise ProgramError("reward does not end in `return {...}`; only its weights can be edited by script")
+    names = [k.value if isinstance(k, ast.Constant) else None for k in last.value.keys]
+    if set(names) != set(parsed.weights):
+        raise ProgramError("the returned dict and WEIGHTS differ; only the weights can be edited by script")
+    return Genome(
+        terms={
+            str(name): (parsed.weights[str(name)], ast.unparse(value))
+            for name, value in zip(names, last.value.values, strict=True)
+        },
+        preamble="\n".join(ast.unparse(statement) for statement in body[:-1]),
+        description=parsed.description,
+        helpers="\n\n".join(ast.unparse(f) for f in functions if f is not reward),
+    )

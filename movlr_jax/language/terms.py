@@ -1,0 +1,61 @@
+"""A typed library of reward terms: what the scripted proposer composes programs from.
+
+Each term is one expression over what `State` offers, fitted to the parts and goals of the task at hand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from movlr_jax.tasks import Task
+
+FINGERS = ("thumb", "index", "middle", "ring", "little")
+
+
+@dataclass(frozen=True)
+class Term:
+    """A named expression, the weight it usually starts with, and the need it serves."""
+
+    name: str
+    kind: str  # place, turn, hold, steady, economy
+    weight: float
+    expression: str
+
+
+def library(task: Task) -> dict[str, Term]:
+    """Every term that this task's model and goals allow, by name."""
+    terms: list[Term] = []
+    if "object" in task.roles and "object_pos" in task.goals:
+        terms += _object_terms(task.roles["object"], task)
+    if task.model.na:
+        terms.append(Term("effort", "economy", 1.0, "-jnp.mean(jnp.square(state.muscles))"))
+    terms.append(Term("smooth", "economy", 1.0, "-jnp.mean(jnp.square(action - state.prev_action))"))
+    return {term.name: term for term in terms}
+
+
+def _object_terms(thing: str, task: Task) -> list[Term]:
+    pos, offset = f'state.pos("{thing}")', f'state.pos("{thing}") - state.goal("object_pos")'
+    rise = f'(state.pos("{thing}") - state.initial.pos("{thing}"))[2]'
+    climb = f'(state.goal("object_pos") - state.initial.pos("{thing}"))[2]'
+    turn = f'state.rot("{thing}"), state.goal("object_rot")'
+    terms = [
+        Term("position", "place", 100.0, f"-shaping.smooth_abs(jnp.linalg.norm({offset}), 0.02)"),
+        Term("arrival", "place", 10.0, f"shaping.gaussian(jnp.linalg.norm({offset}), 0.05)"),
+        Term("lift", "place", 5.0, f"shaping.tolerance({rise} / {climb}, 1.0, 1.0, 1.0)"),
+        Term("orientation", "turn", 10.0, f"-shaping.smooth_abs(shaping.rotation_error({turn}))"),
+        Term("alignment", "turn", 5.0, f"shaping.gaussian(shaping.rotation_error({turn}), 0.3)"),
+        Term("still", "steady", 2.0, f'-shaping.smooth_abs(jnp.linalg.norm(state.vel("{thing}")))'),
+        Term("spin", "steady", 0.3, f'-shaping.smooth_abs(jnp.linalg.norm(state.angvel("{thing}")))'),
+    ]
+    if "palm_site" in task.roles:
+        palm = f'state.site("{task.roles["palm_site"]}") - {pos}'
+        terms.append(Term("grasp", "hold", 100.0, f"-shaping.smooth_abs(jnp.linalg.norm({palm}), 0.02)"))
+    tips = [task.roles[f"{finger}_site"] for finger in FINGERS if f"{finger}_site" in task.roles]
+    if tips:
+        reach = " + ".join(f'jnp.linalg.norm(state.site("{tip}") - {pos})' for tip in tips)
+        terms.append(Term("fingers", "hold", 20.0, f"-({reach}) / {len(tips)}"))
+    touching = [finger for finger in FINGERS if finger in task.layout.touch]
+    if touching:
+        grip = " + ".join(f'jnp.tanh(state.touch("{finger}") / 5.0)' for finger in touching)
+        terms.append(Term("grip", "hold", 3.0, f"({grip}) / {len(touching)}"))
+    return terms

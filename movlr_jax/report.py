@@ -1,0 +1,115 @@
+"""The page of a run: `python -m movlr_jax.report RUN_DIR` (re)writes report.html, finished run or not.
+
+The page is one file: films, charts, styles and script are inside it, and its content policy forbids the
+browser to fetch anything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import hashlib
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from movlr_jax import __version__, report_text, report_views
+from movlr_jax.archive import Archive
+from movlr_jax.errors import UserError
+from movlr_jax.report_data import FIRST, Run, key_metrics, read_run
+from movlr_jax.resources import resource_text
+
+_FILM_BYTES = 64 * 2**20  # films beyond this are linked: browsers choke on pages of hundreds of megabytes
+
+
+@dataclass(frozen=True)
+class Film:
+    """A film of the run directory, inside the page (`data`) or beside it (`link`); neither: it is missing."""
+
+    path: str
+    data: Markup | None = None
+    link: str | None = None
+
+
+def write_report(archive: Archive) -> Path:
+    """Writes report.html into the run directory and returns its path. Raises UserError."""
+    page = render(read_run(archive))
+    return archive.put("report.html", page.encode("utf-8"))
+
+
+def render(run: Run) -> str:
+    """The page of a run as HTML."""
+    environment = Environment(
+        loader=FunctionLoader(lambda name: resource_text("assets", "report", name)),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for name in ("count", "duration", "human", "number", "percent", "plain", "quantity", "highlight"):
+        environment.filters[name] = getattr(report_text, name)
+    script = resource_text("assets", "report", "report.js")
+    films, metrics = embed_films(run), key_metrics(run)
+    return environment.get_template("report.html").render(
+        run=run,
+        version=__version__,
+        css=Markup(resource_text("assets", "report", "report.css")) + report_text.highlight_css(),
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        sentence=report_text.result_sentence(run),
+        tiles=report_views.tiles(run, metrics),
+        used=report_views.used(run),
+        films=films,
+        hero=report_views.hero(run, [path for path, film in films.items() if film.data]),
+        program=report_views.program(run),
+        charts=report_views.charts(run, metrics),
+        metrics=metrics,
+        generations=[report_views.generation(run, g) for g in run.generations],
+        ancestry=run.ancestry(run.best.name if run.best else None),
+    )
+
+
+def embed_films(run: Run) -> dict[str, Film]:
+    """Every film that the run names, by path; what matters most is embedded first."""
+    leading = [(run.finished or {}).get("side_by_side"), run.best and run.best.film]
+    leading += [c.film for c in run.candidates.values() if c.name == FIRST]
+    leading += [stage.film for _, stage in reversed(run.stages)]
+    rest = [c.film for generation in reversed(run.generations) for c in generation.candidates]
+    films, left, root = {}, _FILM_BYTES, run.root.resolve()
+    for path in dict.fromkeys(p for p in [*leading, *rest] if isinstance(p, str) and p):
+        file = (root / path).resolve()
+        # a foreign run.db must not draw other files of this machine into a page that is passed on
+        if not file.is_relative_to(root) or not file.is_file():
+            films[path] = Film(path)
+        elif file.stat().st_size > left:
+            films[path] = Film(path, link=quote(path))
+        else:
+            data = file.read_bytes()
+            left -= len(data)
+            films[path] = Film(path, data=Markup("data:video/mp4;base64," + base64.b64encode(data).decode()))
+    return films
+
+
+def main(argv: list[str] | None = None) -> int:
+    """`python -m movlr_jax.report RUN_DIR`; 0, or 2 when there is nothing to report on."""
+    parser = argparse.ArgumentParser(
+        prog="python -m movlr_jax.report", description="(Re)write report.html of a run, finished or not."
+    )
+    parser.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="runs/<task>/<time>")
+    arguments = parser.parse_args(argv)
+    try:
+        with Archive.open(arguments.run_dir) as archive:
+            path = write_report(archive)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(f"The report is at {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,246 @@
+"""What each section of a report shows, as plain data for the templates."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from movlr_jax import report_charts, report_text
+from movlr_jax.report_data import FIRST, Candidate, Generation, Run, direction, numbers, weight_shares
+
+_STAGES = ("propose", "vet", "optimise", "film", "rank", "criticise")  # the stages of a generation
+_ABOUT = ("task", "description", "model", "method", "seed", "hardware", "goals")
+
+
+def hero(run: Run, films: Collection[str]) -> list[tuple[str, str]]:
+    """(caption, path) of the films at the top: side by side, or else the first program's and the best's."""
+    best = run.best
+    side_by_side = str((run.finished or {}).get("side_by_side"))
+    if side_by_side in films:
+        return [(f"First program {FIRST} beside the best{f', {best.name}' if best else ''}", side_by_side)]
+    captions = {FIRST: f"First program, {FIRST}"}
+    if best:
+        title = "First program and best" if best.name == FIRST else "Best"
+        captions[best.name] = f"{title}, {best.name}"
+    shown = [run.candidates[name] for name in captions if name in run.candidates]
+    return [(captions[c.name], c.film) for c in shown if c.film and c.film in films]
+
+
+def tiles(run: Run, metrics: Sequence[str]) -> list[dict[str, Any]]:
+    """Best against first for every measure of success."""
+    best, first = run.best, run.candidates.get(FIRST)
+    if best is None:
+        return []
+    shown = []
+    for name in dict.fromkeys([*metrics, "success", "fell"]):
+        if name not in best.metrics:
+            continue
+        before = first.metrics.get(name) if first and first is not best else None
+        gain = direction(name) * (best.metrics[name] - before) if before is not None else 0.0
+        verdict = "better" if gain > 0 else "worse" if gain < 0 else "same"
+        # yes is not "higher" than no
+        yes_no = report_text.quantity(best.metrics[name], name) in ("yes", "no")
+        wanted = "" if yes_no else {1: "higher is better", -1: "lower is better"}.get(direction(name), "")
+        shown.append(
+            {"name": name, "best": best.metrics[name], "first": before, "verdict": verdict, "wanted": wanted}
+        )
+    return shown
+
+
+def used(run: Run) -> dict[str, Any]:
+    """What the run was made with and where its time went."""
+    about = run.about
+    backends = []
+    for role, text in (about.get("backends") or {}).items():
+        name, _, why = str(text).partition(":")
+        backends.append((role, name.strip(), why.strip()))
+    timings = [(g.index, _timing(g)) for g in run.generations if g.timing]
+    total = {stage: sum(timing[stage] for _, timing in timings) for stage in _STAGES}
+    models = str(about.get("models_used") or "")
+    return {
+        **{key: about.get(key) for key in _ABOUT},
+        "title": str(about.get("task") or run.root.resolve().parent.name).replace("_", " "),
+        "model_notes": about.get("model_notes") or [],
+        "versions": about.get("versions") or {},
+        "settings": about.get("settings") or {},
+        "backends": backends,
+        "models": models,
+        "no_models": models.lower().startswith("no "),
+        "stages": _STAGES,
+        "timings": timings,
+        "total": total,
+        "steps": sum(timing["physics_steps"] for _, timing in timings),
+        "wall_s": _number((run.finished or {}).get("wall_s")) or sum(total.values()) or None,
+    }
+
+
+def program(run: Run) -> dict[str, Any] | None:
+    """The best program, its difference to its parent and its terms."""
+    best = run.best
+    if best is None:
+        return None
+    parent = run.candidates.get(best.parent or "")
+    return {
+        "best": best,
+        "parent": parent,
+        "diff": report_text.diff(parent.source, best.source, parent.name, best.name) if parent else [],
+        "terms": [_term(best, i, name) for i, name in enumerate(best.weights)],
+    }
+
+
+def _term(best: Candidate, i: int, name: str) -> dict[str, Any]:
+    term = best.terms.get(name, {})
+    curve = numbers(term.get("curve"))
+    return {
+        "name": name,
+        "colour": i,
+        "weight": best.weights[name],
+        "share": weight_shares(best.weights)[name],
+        "mean": _number(term.get("mean")),
+        "weighted_mean": _number(term.get("weighted_mean")),
+        "nonfinite": _number(term.get("nonfinite")) or 0,
+        "spark": report_charts.sparkline(f"spark{i}", curve, i) if len(curve) > 1 else "",
+    }
+
+
+def charts(run: Run, metrics: Sequence[str]) -> dict[str, Any]:
+    """Every chart, or None where there is nothing to draw yet."""
+    best, candidates = run.best, list(run.candidates.values())
+    rows = [(f"{g}: {c.name}", weight_shares(c.weights)) for g, c in run.stages if c.weights]
+    ancestry = run.ancestry(best.name if best else None)
+    lineage = [_dot(c) for c in candidates]
+    return {
+        "measures": [_measure(run, i, name) for i, name in enumerate(metrics)],
+        "failed": sum(c.failed for c in candidates),
+        "heatmap": report_charts.weight_heatmap("weights", rows) if rows else None,
+        "curves": _curves(best) if best else None,
+        "lineage": report_charts.lineage_chart("lineage", lineage, ancestry) if lineage else None,
+    }
+
+
+def _measure(run: Run, i: int, name: str) -> tuple[str, int, Markup]:
+    unit = "" if name == "success" else report_text.unit(name)
+    dots = [_dot(c, name) for c in run.candidates.values()]
+    best = [(g, _dot(c, name)) for g, c in run.stages]
+    chart = report_charts.measure_chart(f"measure{i}", report_text.human(name), unit, dots, best)
+    return name, direction(name), chart
+
+
+def _curves(best: Candidate) -> Markup | None:
+    curves = {name: numbers(best.terms.get(name, {}).get("curve")) for name in best.weights}
+    if len(best.curve_time) < 2 or not any(curves.values()):
+        return None
+    return report_charts.curve_chart("curves", best.curve_time, curves)
+
+
+def _dot(c: Candidate, metric: str | None = None) -> report_charts.Dot:
+    value = c.metrics.get(metric, math.nan) if metric else math.nan
+    if c.failed:
+        tip = f"{c.name} failed: {c.reason}"[:200]
+    elif metric:
+        tip = f"{c.name}: {report_text.quantity(value, metric)}"
+    else:
+        tip = f"{c.name}, written from {c.parent}" if c.parent else c.name
+    return report_charts.Dot(c.name, c.generation, c.index, tip, c.failed, c.parent, value)
+
+
+def generation(run: Run, g: Generation) -> dict[str, Any]:
+    """Rows of a generation's table, strongest first, and what was said about it."""
+    ranked, proposed = g.ranked or {}, g.proposed or {}
+    own = {c.name: c for c in g.candidates}
+    notes = dict(enumerate(proposed.get("notes") or []))
+    rows = [_row(run, g, notes, *entry) for entry in _strengths(ranked)]
+    rows += [_row(run, g, notes, name) for name in own if name not in {row["name"] for row in rows}]
+    rows.sort(key=lambda row: (row["strength"] is None, -(row["strength"] or 0.0), row["name"]))
+    _place_bars([row for row in rows if row["strength"] is not None])
+    failed = {name for name, c in own.items() if c.failed}
+    return {
+        "index": g.index,
+        "rows": [row for row in rows if row["name"] not in failed],
+        "failed": [row for row in rows if row["name"] in failed],
+        "best": g.best,
+        "proposed": len(proposed.get("sources") or []),
+        "evaluated": len(own),
+        "seconds": sum(_timing(g)[stage] for stage in _STAGES) or None,
+        "flip_rate": _number(ranked.get("flip_rate")),
+        "comparisons": _comparisons(ranked.get("comparisons") or []),
+        "critique": _critique(g.criticised),
+    }
+
+
+def _strengths(ranked: Mapping[str, Any]) -> list[tuple]:
+    """(name, strength, deviation, probability to be the best) of all that were ranked."""
+    columns = (ranked.get(key) or [] for key in ("names", "strengths", "deviation", "p_best"))
+    return [row for row in itertools.zip_longest(*columns) if row[0] is not None]
+
+
+def _row(
+    run: Run,
+    g: Generation,
+    notes: Mapping[int, str],
+    name: str,
+    strength: Any = None,
+    deviation: Any = None,
+    p_best: Any = None,
+) -> dict[str, Any]:
+    c = run.candidates.get(name)
+    own = c is not None and c.generation == g.index
+    return {
+        "name": name,
+        "own": own,  # of this generation, not the best of an earlier one
+        "candidate": c,
+        "strength": _number(strength),
+        "deviation": _number(deviation) or 0.0,
+        "p_best": _number(p_best),
+        "best": name == g.best,
+        "note": notes.get(c.index) if c and own else None,
+    }
+
+
+def _place_bars(rows: Sequence[dict[str, Any]]) -> None:
+    """Gives each row where its strength ± deviation lies between the lowest and the highest of all, in %."""
+    ends = [row["strength"] + sign * row["deviation"] for row in rows for sign in (-1, 1)]
+    low, span = min(ends, default=0.0), (max(ends, default=0.0) - min(ends, default=0.0)) or 1.0
+    for row in rows:
+        left, middle, right = (row["strength"] + sign * row["deviation"] for sign in (-1, 0, 1))
+        row["bar"] = [round(100 * x / span, 1) for x in (left - low, middle - low, right - left)]
+
+
+def _comparisons(comparisons: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Each answer of the judge, marked where the same pair got another winner in the other order."""
+    winners: dict[frozenset[str], set[str]] = {}
+    answers = []
+    for c in comparisons:
+        first, second = str(c.get("first")), str(c.get("second"))
+        winner = {"first": first, "second": second}.get(str(c.get("winner")), "tie")
+        winners.setdefault(frozenset((first, second)), set()).add(winner)
+        answers.append({"first": first, "second": second, "winner": winner, "reason": c.get("reason") or ""})
+    return [{**a, "flipped": len(winners[frozenset((a["first"], a["second"]))]) > 1} for a in answers]
+
+
+def _critique(critique: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if critique is None:
+        return None
+    fields = ("action", "term", "reason", "weight")
+    advice = [{field: a.get(field) for field in fields} for a in critique.get("advice") or []]
+    return {
+        "success": bool(critique.get("success")),
+        "problems": critique.get("problems") or [],
+        "advice": [{**a, "weight": _number(a["weight"])} for a in advice],
+        "author": critique.get("author") or "",
+    }
+
+
+def _timing(g: Generation) -> dict[str, float]:
+    """Seconds of each stage and physics steps; 0 where nothing is recorded."""
+    timing = g.timing or {}
+    return {key: _number(timing.get(key)) or 0.0 for key in (*_STAGES, "physics_steps")}
+
+
+def _number(value: Any) -> float | None:
+    """A finite number, or None."""
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

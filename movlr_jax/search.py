@@ -1,0 +1,92 @@
+"""`python -m movlr_jax.search +task=NAME`: evolves a reward program for a task."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from pathlib import Path
+
+import yaml
+
+from movlr_jax import cli
+
+cli.prepare_environment()
+
+from movlr_jax.archive import Archive, new_run_dir  # noqa: E402
+from movlr_jax.config import Config  # noqa: E402
+from movlr_jax.evolution import evolve, film_best_and_first, summary  # noqa: E402
+from movlr_jax.progress import Reporter  # noqa: E402
+from movlr_jax.report import write_report  # noqa: E402
+from movlr_jax.session import build_engine, describe, same_search  # noqa: E402
+
+
+def search(config: Config) -> int:
+    """One search; 0, or 130 when interrupted. Raises UserError."""
+    reporter, begun = Reporter(), time.monotonic()
+    archive = open_archive(config)
+    engine = None
+    try:
+        reporter.say(f"searching a reward for {config.task.name}: {config.candidates} candidates x "
+                     f"{config.generations} generations, seed {config.seed}; no language or vision model used")  # fmt: skip
+        engine = build_engine(config, archive, reporter)
+        recorded = archive.get("run")
+        if recorded:
+            same_search(config, recorded["settings"], archive.root)
+        else:
+            archive.record("run", describe(engine))
+        best = evolve(engine)
+        side_by_side = film_best_and_first(engine, best)
+        finished = archive.get("finished") or {}
+        archive.record(
+            "finished",
+            {
+                "best": best.name,
+                "generations": config.generations,
+                "wall_s": finished.get("wall_s", 0.0) + time.monotonic() - begun,
+                "side_by_side": side_by_side,
+                "interrupted": False,
+            },
+        )
+        first = archive.get("evaluated", 0, 0) or {}
+        reporter.say(
+            f"first: {first.get('name')}  {first.get('reason') or summary(first.get('metrics', {}))}"
+        )
+        reporter.say(f"best:  {best.name}  {summary(best.metrics)}")
+        return 0
+    except KeyboardInterrupt:
+        reporter.say(f"interrupted; what was done is kept. Go on with resume={archive.root}")
+        return 130
+    finally:
+        if engine:
+            engine.sandbox.close()
+        if archive.get("run"):
+            report = write_report(archive)
+            reporter.say(f"report: {report}")
+            if (archive.root / "best.py").exists():
+                reporter.say(f"reward: {archive.root / 'best.py'}")
+        archive.close()
+
+
+def open_archive(config: Config) -> Archive:
+    """The run directory to work in: the one to resume, or a new one. Raises UserError."""
+    if config.resume:
+        return Archive.open(Path(config.resume))
+    root = Path(config.run_dir) if config.run_dir else new_run_dir(Path("runs"), config.task.name)
+    return Archive.create(root, to_yaml(config))
+
+
+def to_yaml(config: Config) -> str:
+    return yaml.safe_dump(dataclasses.asdict(config), sort_keys=False)
+
+
+def main(argv: list[str] | None = None) -> int:
+    try:
+        return cli.run(search, argv)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

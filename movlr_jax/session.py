@@ -1,0 +1,129 @@
+"""From settings to a search's parts: task, planner, language parts, sandbox; and what the record says of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from movlr_jax import __version__
+from movlr_jax.archive import Archive
+from movlr_jax.cli import RESETTABLE
+from movlr_jax.config import Config
+from movlr_jax.control.build import build_planner
+from movlr_jax.errors import UserError
+from movlr_jax.evaluation import make_probe
+from movlr_jax.evolution import Engine
+from movlr_jax.language.metrics import MetricsCritic, MetricsJudge
+from movlr_jax.language.scripted import ScriptedProposer
+from movlr_jax.progress import Reporter
+from movlr_jax.render import renderer
+from movlr_jax.sandbox.vet import Sandbox
+from movlr_jax.tasks import Task, build_task
+
+_PACKAGES = ("mujoco", "jax", "jaxlib", "flax", "numpy", "myo-sim", "hydra-core")
+
+
+def task_of(config: Config) -> Task:
+    """The task that the settings name. Raises UserError."""
+    return build_task(config.task.name, config.model, config.episode_s, config.task.settings)
+
+
+def films_here(config: Config, reporter: Reporter) -> bool:
+    """Whether films are wanted and can be drawn here; says why not."""
+    if not config.films:
+        return False
+    backend = renderer()
+    if backend.name is None:
+        reporter.say(f"no films: {backend.reason}")
+        return False
+    return True
+
+
+def build_engine(config: Config, archive: Archive, reporter: Reporter) -> Engine:
+    """Everything a search is made of, built once. Raises UserError."""
+    task = task_of(config)
+    planner = build_planner(config.optimizer, task)
+    probe = make_probe(task, planner.sim_physics, config.seed)
+    return Engine(
+        config=config,
+        task=task,
+        planner=planner,
+        proposer=ScriptedProposer(),
+        judge=MetricsJudge(),
+        critic=MetricsCritic(),
+        sandbox=Sandbox(probe),
+        archive=archive,
+        reporter=reporter,
+        films=films_here(config, reporter),
+    )
+
+
+def describe(engine: Engine) -> dict[str, Any]:
+    """What was used, for the record and the report."""
+    config, task = engine.config, engine.task
+    return {
+        "task": task.name,
+        "description": task.description,
+        "model": config.model,
+        "model_notes": list(task.notes),
+        "seed": config.seed,
+        "method": config.method,
+        "settings": flat(dataclasses.asdict(config)),
+        "backends": {
+            "physics": "native: C MuJoCo on all cores, the only backend of this version",
+            "optimizer": config.optimizer.name,
+            "proposer": engine.proposer.name,
+            "judge": engine.judge.name,
+            "critic": engine.critic.name,
+            "sandbox": f"{engine.sandbox.name}: a child process with a deadline",
+            "renderer": str(renderer().name) if engine.films else "none: no films",
+        },
+        "versions": versions(),
+        "hardware": hardware(),
+        "models_used": "no language or vision model used",
+        "goals": {name: [round(float(v), 4) for v in value.ravel()] for name, value in task.goals.items()},
+    }
+
+
+def versions() -> dict[str, str]:
+    found = {"movlr-jax": __version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "missing"
+    return found
+
+
+def hardware() -> str:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{platform.machine()}, {cores} cores, {platform.system()}"
+
+
+def flat(values: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested settings as dotted names."""
+    if not isinstance(values, dict):
+        return {prefix.rstrip("."): values}
+    return {k: v for name, value in values.items() for k, v in flat(value, f"{prefix}{name}.").items()}
+
+
+def same_search(config: Config, recorded: dict[str, Any], root: Any) -> None:
+    """Raises UserError when a run is resumed with settings that would make it another run."""
+    ours = flat(dataclasses.asdict(config))
+    free = ("run_dir", "resume", "reward", *RESETTABLE)
+    changed = [
+        f"{name} was {recorded.get(name)!r}, is {value!r}"
+        for name, value in ours.items()
+        if name not in free and recorded.get(name) != _json(value)
+    ]
+    if changed:
+        raise UserError(
+            f"{root} was made with other settings: {'; '.join(changed)}; start a new run for those"
+        )
+
+
+def _json(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,63 @@
+"""Sky, floor and light: what every task's film has in common. Nothing here changes the physics."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+
+_ZENITH, _NADIR = np.array([0.62, 0.73, 0.85]), np.array([0.90, 0.92, 0.94])  # the sky's gradient, rgb
+
+
+def add_stage(spec: mujoco.MjSpec) -> None:
+    """Adds a light sky, the material `floor` (for a plane that has rgba 1 1 1 1) and daylight to `spec`."""
+    texture, builtin = mujoco.mjtTexture, mujoco.mjtBuiltin
+    spec.add_texture(
+        name="sky",
+        type=texture.mjTEXTURE_SKYBOX,
+        builtin=builtin.mjBUILTIN_GRADIENT,
+        rgb1=_ZENITH,
+        rgb2=_NADIR,
+        width=256,
+        height=1536,
+    )
+    spec.add_texture(
+        name="floor",
+        type=texture.mjTEXTURE_2D,
+        builtin=builtin.mjBUILTIN_CHECKER,
+        rgb1=[0.66, 0.69, 0.73],
+        rgb2=[0.635, 0.665, 0.705],
+        width=256,
+        height=256,
+    )
+    floor = spec.add_material(name="floor", texrepeat=[2, 2], texuniform=True, specular=0, shininess=0)
+    floor.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = "floor"
+    spec.worldbody.add_light(
+        type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL,
+        pos=[0, 0, 4],
+        dir=[0.35, 0.65, -0.9],
+        diffuse=[0.66, 0.64, 0.60],
+        specular=[0.25] * 3,
+        castshadow=False,
+    )
+    light = spec.visual.headlight
+    light.ambient, light.diffuse, light.specular = [0.36] * 3, [0.30] * 3, [0.1] * 3
+    # the far floor fades into the sky at the horizon, which is half way down the gradient
+    spec.visual.rgba.haze = [*(_ZENITH + _NADIR) / 2, 1]
+    spec.visual.map.haze = 0.5
+
+
+def add_lathed_mesh(
+    spec: mujoco.MjSpec, name: str, profile: tuple[tuple[float, float], ...], edges: int = 24
+) -> None:
+    """Adds the mesh `name`: the `profile` of (radius, height) in m, from the bottom up, turned about z."""
+    outline, turn = np.array(profile), np.linspace(0, 2 * np.pi, edges, endpoint=False)
+    radius, height = outline[:, :1], np.repeat(outline[:, 1:], edges, axis=1)
+    points = np.stack([radius * np.cos(turn), radius * np.sin(turn), height], axis=-1).reshape(-1, 3)
+    ring, edge = np.divmod(np.arange((len(outline) - 1) * edges), edges)
+    here, right = ring * edges + edge, ring * edges + (edge + 1) % edges
+    faces = np.concatenate(
+        [np.stack([here, right, right + edges], -1), np.stack([here, right + edges, here + edges], -1)]
+    )
+    corners = points[faces]
+    area = np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1)
+    spec.add_mesh(name=name, uservert=points.ravel(), userface=faces[area > 1e-12].ravel())

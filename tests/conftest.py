@@ -1,0 +1,57 @@
+"""The tiny muscle leg, instrumented and ready to step: what most tests stand on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+import pytest
+
+from movlr_jax.models import ModelAdapter, model_adapter
+from movlr_jax.physics.native import NativePhysics
+from movlr_jax.rewards.state import Layout, instrument, layout_of
+
+# As the commands do, before JAX starts: fusion emitters double the time that rewards take to compile on a CPU.
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
+
+GOALS = {"height": np.float32(0.85), "foot_pos": np.array([0.1, 0.0, 0.0], np.float32)}
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """One compiled model and everything made from it."""
+
+    adapter: ModelAdapter
+    model: mujoco.MjModel
+    layout: Layout
+    physics: NativePhysics  # sim_dt 2 ms, ctrl_dt 10 ms
+    goals: dict[str, np.ndarray]
+
+    def states(self, rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """qpos [rows, nq], qvel [rows, nv], act [rows, na]: in the joint ranges, moving, the foot near the floor."""
+        rng = np.random.default_rng(seed)
+        hip, knee = rng.uniform(-0.2, 1.0, rows), rng.uniform(0.1, 1.5, rows)
+        drop = (
+            0.43 * (np.cos(hip) + np.cos(hip - knee)) - 0.86
+        )  # keeps the foot where the straight leg has it
+        height = drop + rng.uniform(-0.01, 0.005, rows)
+        return (
+            np.stack([height, hip, knee], axis=1),
+            rng.uniform(-0.5, 0.5, (rows, self.model.nv)),
+            rng.uniform(0.0, 1.0, (rows, self.model.na)),
+        )
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Iterator[Tiny]:
+    adapter = model_adapter("tiny_muscle")
+    spec = adapter.load()
+    instrument(spec, root=adapter.root, touch=adapter.touch, sites=adapter.sites)
+    model = spec.compile()
+    layout = layout_of(model, GOALS)
+    physics = NativePhysics(model, layout, sim_dt=0.002, ctrl_dt=0.01, threads=2)
+    yield Tiny(adapter, model, layout, physics, GOALS)
+    physics.close()

@@ -1,0 +1,114 @@
+"""The doctor: a row for everything, a status that can be trusted, and no secrets."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from movlr_jax import doctor
+from movlr_jax.doctor import Check
+
+
+def test_doctor_runs_as_a_command_and_never_shows_a_key():
+    done = subprocess.run(
+        [sys.executable, "-m", "movlr_jax.doctor"],
+        env={**os.environ, "GEMINI_API_KEY": "secret-g-123", "OPENAI_API_KEY": "", "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = done.stdout + done.stderr
+    assert "secret" not in shown
+    lines = {line.split("│")[1].strip(): line for line in shown.splitlines() if line.count("│") > 2}
+    assert "yes" in lines["GEMINI_API_KEY"]
+    assert "no" in lines["OPENAI_API_KEY"]
+    assert "63 muscles" in lines["model myoarm_r"]
+    assert "the kernel confinement is not built yet" in lines["sandbox"]
+    for name in ("python", "mujoco", "jax", "myo-sim", "CPU", "memory", "disk", "GPU", "renderer", "ffmpeg"):
+        assert name in lines
+    assert done.stdout.splitlines()[-1].startswith("physics=auto picks native here")
+    assert "Traceback" not in shown
+
+
+def test_a_package_that_is_missing_or_broken_is_a_row(monkeypatch):
+    real = doctor.importlib.import_module
+
+    def broken(name: str):
+        if name == "myo_sim":
+            raise ModuleNotFoundError("No module named 'myo_sim'", name="myo_sim")
+        if name == "mediapy":
+            raise OSError("libfoo.so: [bad] file")
+        return real(name)
+
+    monkeypatch.setattr(doctor.importlib, "import_module", broken)
+    rows = {row.name: row for row in doctor.packages()}
+    assert rows["myo-sim"] == Check("myo-sim", False, "not installed; pip install myo-sim")
+    assert rows["mediapy"] == Check("mediapy", False, "OSError: libfoo.so: [bad] file")
+    assert rows["mujoco"].ok
+
+
+@pytest.mark.parametrize(
+    ("rows", "status"),
+    [
+        ([Check("a", True, "fine"), Check("b", None, "optional")], 0),
+        ([Check("a", True, "fine"), Check("b", False, "gone [red]")], 1),
+    ],
+)
+def test_status_is_1_only_when_something_needed_does_not_work(monkeypatch, capsys, rows, status):
+    monkeypatch.setattr(doctor, "LOOKS", {"all": lambda: rows})
+    assert doctor.main([]) == status
+    out = capsys.readouterr().out
+    assert rows[1].detail in out, "square brackets are shown as they are"
+    assert ("does not work here: b" in out) == bool(status)
+
+
+def test_a_look_that_fails_is_a_row_and_says_whether_it_matters():
+    def fails() -> list[Check]:
+        raise RuntimeError("two\nlines")
+
+    assert doctor._guarded("films", fails) == [Check("films", None, "RuntimeError: two lines")]
+    assert doctor._guarded("ffmpeg", fails) == [Check("ffmpeg", False, "RuntimeError: two lines")]
+
+
+def test_ffmpeg_that_does_not_run_is_needed(monkeypatch):
+    monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", "/nowhere/ffmpeg")
+    row = {row.name: row for row in doctor.films()}["ffmpeg"]
+    assert row.ok is False
+    assert "/nowhere/ffmpeg" in row.detail
+
+
+def test_a_model_whose_package_is_missing_is_a_row(monkeypatch):
+    real = builtins.__import__
+
+    def without(name: str, *args, **kwargs):
+        if name == "myo_sim":
+            raise ImportError("no myo_sim")
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    rows = {row.name: row for row in doctor.models()}
+    assert rows["model myoarm_r"].ok is False
+    assert "pip install myo-sim" in rows["model myoarm_r"].detail
+
+
+@pytest.mark.parametrize(
+    ("platform", "reason"), [("cpu", "JAX sees no GPU"), ("gpu", "for the GPU is not built yet")]
+)
+def test_physics_choice_names_native_and_the_reason(monkeypatch, platform, reason):
+    monkeypatch.setattr(doctor, "_jax_devices", lambda: [SimpleNamespace(platform=platform)])
+    assert doctor.physics_choice().startswith("physics=auto picks native here")
+    assert reason in doctor.physics_choice()
+
+
+def test_physics_choice_is_said_even_where_jax_is_broken(monkeypatch):
+    def broken():
+        raise RuntimeError("no jax")
+
+    monkeypatch.setattr(doctor, "_jax_devices", broken)
+    assert doctor.physics_choice().startswith("physics=auto picks native here")

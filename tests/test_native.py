@@ -1,0 +1,334 @@
+"""Native physics, beside plain MuJoCo and beside itself one row at a time."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+
+from movlr_jax.errors import UserError
+from movlr_jax.physics.native import NativePhysics
+from movlr_jax.types import SimState, Trajectory
+
+KEY = jax.random.key(0)
+STEPS = 12
+
+
+def play(params, view, key):
+    """Open loop: params["ctrl"] [T, nu], by the clock."""
+    return params["ctrl"][jnp.round(view.time / 0.01).astype(int)]
+
+
+def stretch(params, view, key):
+    """Feedback from sensors, activations, the control before and a matrix product."""
+    lengths = view.sensors[params["length"]]
+    drive = params["gain"] @ (lengths - params["rest"]) + 0.1 * view.qvel.sum() + 0.2 * view.act
+    return jax.nn.sigmoid(4.0 * drive + 0.5 * view.prev_action)
+
+
+def controls(tiny, rows: int, seed: int = 1) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {"ctrl": rng.uniform(0, 1, (rows, STEPS, tiny.model.nu)).astype(np.float32)}
+
+
+def feedback(tiny, rows: int, seed: int = 2) -> dict[str, np.ndarray]:
+    rng, nu = np.random.default_rng(seed), tiny.model.nu
+    at = tiny.layout.blocks["length"] + np.arange(nu)
+    return {
+        "length": np.tile(at, (rows, 1)),
+        "rest": rng.uniform(0.1, 0.5, (rows, nu)).astype(np.float32),
+        "gain": rng.normal(size=(rows, nu, nu)).astype(np.float32),
+    }
+
+
+def step_in_c(physics: NativePhysics, start: SimState, row: int, actions: np.ndarray) -> mujoco.MjData:
+    """`actions` [T, nu] stepped with mj_step alone.
+
+    mujoco.rollout zeroes the constraint solver's warm start at each call, which is once per control step; within
+    a control step it carries over, as in mj_step.
+    """
+    model = physics.model
+    data = mujoco.MjData(model)
+    data.time, data.qpos[:], data.qvel[:] = start.time[row], start.qpos[row], start.qvel[row]
+    data.act[:] = start.act[row]
+    for action in actions:
+        data.qacc_warmstart[:] = 0
+        data.ctrl[:] = action
+        for _ in range(physics.substeps):
+            mujoco.mj_step(model, data)
+    return data
+
+
+def rows_of(tree, rows):
+    return jax.tree.map(lambda x: np.asarray(x)[rows], tree)
+
+
+def assert_same(a: Trajectory, b: Trajectory) -> None:
+    jax.tree.map(np.testing.assert_array_equal, a, b)
+
+
+@pytest.fixture(scope="module")
+def start(tiny) -> SimState:
+    return tiny.physics.start(*tiny.states(8))
+
+
+def test_a_rollout_is_plain_mujoco_bit_by_bit(tiny, start):
+    params = controls(tiny, 8)
+    result = tiny.physics.rollout(start, play, params, steps=STEPS, key=KEY)
+    np.testing.assert_array_equal(result.actions, params["ctrl"])
+    touched = 0
+    for row in range(8):
+        data = step_in_c(tiny.physics, start, row, params["ctrl"][row])
+        np.testing.assert_array_equal(result.final.qpos[row], data.qpos)
+        np.testing.assert_array_equal(result.final.qvel[row], data.qvel)
+        np.testing.assert_array_equal(result.final.act[row], data.act)
+        np.testing.assert_allclose(result.final.time[row], data.time, atol=1e-12)
+        touched += data.ncon > 0
+    assert touched, "no row touches the floor: contacts were not compared"
+    assert not result.diverged.any()
+    np.testing.assert_array_equal(result.final.prev_action, params["ctrl"][:, -1])
+
+
+def test_the_warm_start_matters_and_is_zero_at_each_control_step(tiny, start):
+    """The test above would not pass whatever the warm start: carrying it over gives other bits."""
+    params = controls(tiny, 8)
+    result = tiny.physics.rollout(start, play, params, steps=STEPS, key=KEY)
+    model, differs = tiny.physics.model, False
+    for row in range(8):
+        data = mujoco.MjData(model)
+        data.qpos[:], data.qvel[:], data.act[:] = start.qpos[row], start.qvel[row], start.act[row]
+        for action in params["ctrl"][row]:
+            data.ctrl[:] = action
+            mujoco.mj_step(model, data, nstep=tiny.physics.substeps)
+        differs |= bool((data.qpos != result.final.qpos[row]).any())
+        np.testing.assert_allclose(data.qpos, result.final.qpos[row], atol=1e-4)
+    assert differs
+
+
+def measured(model: mujoco.MjModel, qpos, qvel, act, ctrl) -> dict[str, np.ndarray]:
+    """What State speaks of, straight from mj_forward at one state."""
+    data = mujoco.MjData(model)
+    data.qpos[:], data.qvel[:], data.act[:], data.ctrl[:] = qpos, qvel, act, ctrl
+    mujoco.mj_forward(model, data)
+    velocities = np.zeros((model.nbody, 6))
+    for body in range(1, model.nbody):
+        mujoco.mj_objectVelocity(model, data, mujoco.mjtObj.mjOBJ_XBODY, body, velocities[body], 0)
+    touch, force, foot = 0.0, np.zeros(6), model.body("foot").id
+    for c in range(data.ncon):
+        if foot in model.geom_bodyid[data.contact[c].geom]:
+            mujoco.mj_contactForce(model, data, c, force)
+            touch += force[0]
+    mujoco.mj_subtreeVel(model, data)
+    pelvis = model.body("pelvis").id
+    return {
+        "pos": data.xpos[1:].ravel(),
+        "quat": data.xquat[1:].ravel(),
+        "vel": velocities[1:, 3:].ravel(),
+        "angvel": velocities[1:, :3].ravel(),
+        "length": data.actuator_length,
+        "velocity": data.actuator_velocity,
+        "force": data.actuator_force,
+        "com": data.subtree_com[pelvis],
+        "com_vel": data.subtree_linvel[pelvis],
+        "touch": np.array([touch]),
+        "site": np.concatenate([data.site(s).xpos for s in ("pelvis", "sole")]),
+    }
+
+
+def test_sensors_belong_to_the_state_beside_them(tiny, start):
+    """Trajectory.steps: sensors, qpos, qvel and act are of one instant, the start of the last simulation step."""
+    params = controls(tiny, 8)
+    result = tiny.physics.rollout(start, play, params, steps=STEPS, key=KEY)
+    steps, touches = result.steps, []
+    np.testing.assert_allclose(steps.time, np.tile(0.01 * np.arange(1, STEPS + 1) - 0.002, (8, 1)), atol=1e-6)
+    for row in range(8):
+        for t in (0, 3, STEPS - 1):
+            # the state is kept in float32, so the comparison starts from the state that C itself reaches
+            data = step_in_c(tiny.physics, start, row, params["ctrl"][row, :t])
+            data.qacc_warmstart[:] = 0
+            data.ctrl[:] = params["ctrl"][row, t]
+            for _ in range(tiny.physics.substeps - 1):
+                mujoco.mj_step(tiny.physics.model, data)
+            np.testing.assert_array_equal(steps.qpos[row, t], np.float32(data.qpos))
+            np.testing.assert_array_equal(steps.qvel[row, t], np.float32(data.qvel))
+            np.testing.assert_array_equal(steps.act[row, t], np.float32(data.act))
+            expected = measured(tiny.physics.model, data.qpos, data.qvel, data.act, data.ctrl)
+            for block, value in expected.items():
+                at = tiny.layout.blocks[block]
+                np.testing.assert_allclose(
+                    steps.sensors[row, t, at : at + len(value)], value, 1e-5, 1e-5 if block != "touch" else 0.05,
+                    err_msg=block,
+                )  # fmt: skip
+            touches.append(expected["touch"][0])
+    assert max(touches) > 100, "the foot never pressed on the floor"
+    assert min(touches) == 0
+
+
+def test_previous_actions_are_those_of_the_step_before(tiny, start):
+    params = controls(tiny, 8)
+    first = tiny.physics.rollout(start, play, params, steps=4, key=KEY)
+    np.testing.assert_array_equal(first.steps.prev_action[:, 0], 0)
+    np.testing.assert_array_equal(first.steps.prev_action[:, 1:], first.actions[:, :-1])
+    second = tiny.physics.rollout(first.final, play, params, steps=4, key=KEY)
+    np.testing.assert_array_equal(second.steps.prev_action[:, 0], first.actions[:, -1])
+
+
+def test_two_rollouts_in_a_row_are_one(tiny, start):
+    """Nothing but SimState carries over."""
+    params = controls(tiny, 8)
+    whole = tiny.physics.rollout(start, play, params, steps=6, key=KEY)
+    first = tiny.physics.rollout(start, play, params, steps=2, key=KEY)
+    second = tiny.physics.rollout(first.final, play, params, steps=4, key=KEY)
+    for name in ("qpos", "qvel", "act", "sensors"):
+        np.testing.assert_array_equal(getattr(whole.final, name), getattr(second.final, name))
+
+
+def test_a_batch_equals_each_row_alone_bit_by_bit(tiny):
+    """K x N = 4 x 3 rows under feedback from sensors."""
+    start = tiny.physics.start(*tiny.states(12, seed=5))
+    params = feedback(tiny, 12)
+    together = tiny.physics.rollout(start, stretch, params, steps=STEPS, key=KEY)
+    assert np.ptp(np.asarray(together.actions)) > 0.5, "the feedback does nothing"
+    for k in range(4):
+        rows = slice(3 * k, 3 * k + 3)
+        alone = tiny.physics.rollout(
+            rows_of(start, rows), stretch, rows_of(params, rows), steps=STEPS, key=KEY
+        )
+        assert_same(rows_of(together, rows), alone)
+    single = tiny.physics.rollout(
+        rows_of(start, slice(7, 8)), stretch, rows_of(params, slice(7, 8)), steps=STEPS, key=KEY
+    )
+    assert_same(rows_of(together, slice(7, 8)), single)
+
+
+def test_the_number_of_threads_changes_nothing(tiny, start):
+    params = feedback(tiny, 8)
+    one = NativePhysics(tiny.model, tiny.layout, sim_dt=0.002, ctrl_dt=0.01, threads=1)
+    assert_same(
+        tiny.physics.rollout(start, stretch, params, steps=STEPS, key=KEY),
+        one.rollout(start, stretch, params, steps=STEPS, key=KEY),
+    )
+    one.close()
+
+
+@pytest.mark.parametrize("substeps", [1, 5])
+@pytest.mark.parametrize("when", ["first step", "later"])
+@pytest.mark.parametrize("harm", ["velocity", "position", "nan"])
+def test_a_row_that_explodes_is_marked_and_leaves_the_others_alone(tiny, substeps: int, when: str, harm: str):
+    physics = NativePhysics(tiny.model, tiny.layout, sim_dt=0.002, ctrl_dt=0.002 * substeps, threads=2)
+    qpos, qvel, act = tiny.states(4)
+    params = feedback(tiny, 4)
+    healthy = physics.start(qpos, qvel, act)
+    if when == "later":
+        healthy = physics.rollout(healthy, stretch, params, steps=3, key=KEY).final
+    ill = jax.tree.map(np.array, healthy)
+    where = ill.qvel if harm == "velocity" else ill.qpos
+    where[1, 2] = np.nan if harm == "nan" else 1e11  # MuJoCo gives up at 1e10
+    expected = physics.rollout(healthy, stretch, params, steps=4, key=KEY)
+    result = physics.rollout(ill, stretch, params, steps=4, key=KEY)
+    np.testing.assert_array_equal(result.diverged, [False, True, False, False])
+    assert not expected.diverged.any()
+    others = np.array([0, 2, 3])
+    assert_same(rows_of(result, others), rows_of(expected, others))
+    again = physics.rollout(result.final, stretch, params, steps=2, key=KEY)
+    np.testing.assert_array_equal(again.diverged, [False, True, False, False])  # once true, never false again
+    physics.close()
+
+
+def test_a_row_that_explodes_on_the_way_is_marked(tiny, start):
+    """A state that MuJoCo accepts, and that runs away from there."""
+    ill = jax.tree.map(np.array, start)
+    ill.qvel[5] = 3e6
+    result = tiny.physics.rollout(ill, play, controls(tiny, 8), steps=STEPS, key=KEY)
+    np.testing.assert_array_equal(np.flatnonzero(result.diverged), [5])
+
+
+def test_a_policy_is_traced_once_per_batch_shape(tiny):
+    physics = NativePhysics(tiny.model, tiny.layout, sim_dt=0.002, ctrl_dt=0.01, threads=2)
+    for rows in (3, 5):
+        start = physics.start(*tiny.states(rows))
+        for generation in range(3):
+            physics.rollout(start, stretch, feedback(tiny, rows, seed=generation), steps=2, key=KEY)
+    assert dict(physics.traces) == {"policy[3]": 1, "policy[5]": 1}
+    assert physics.steps_done == (3 + 5) * (1 + 3 * 2 * 5)  # one to measure the start, five a control step
+    physics.close()
+
+
+def test_the_same_key_gives_the_same_noise_and_rows_differ(tiny, start):
+    def noisy(params, view, key):
+        return jax.random.uniform(key, view.prev_action.shape)
+
+    a, b, c = (
+        tiny.physics.rollout(start, noisy, None, steps=3, key=jax.random.key(seed)) for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(a.actions, b.actions)
+    assert len(np.unique(np.concatenate([a.actions.ravel(), c.actions.ravel()]))) == 2 * a.actions.size
+
+
+def test_state_in_single_precision_is_accepted(tiny, start):
+    params = controls(tiny, 8)
+    rough = jax.tree.map(lambda x: np.float32(x) if np.asarray(x).dtype == np.float64 else x, start)
+    a = tiny.physics.rollout(start, play, params, steps=3, key=KEY)
+    b = tiny.physics.rollout(rough, play, params, steps=3, key=KEY)
+    assert b.final.qpos.dtype == np.float64
+    np.testing.assert_allclose(a.final.qpos, b.final.qpos, atol=1e-4)
+
+
+@pytest.mark.parametrize(("sim_dt", "ctrl_dt"), [(0.002, 0.005), (0.002, 0.001), (0.003, 0.01)])
+def test_a_control_step_that_is_no_multiple_is_refused(tiny, sim_dt: float, ctrl_dt: float):
+    with pytest.raises(UserError, match=r"ctrl_dt is 0\.\d+ s, which is no whole multiple"):
+        NativePhysics(tiny.model, tiny.layout, sim_dt=sim_dt, ctrl_dt=ctrl_dt)
+
+
+def test_the_callers_model_is_left_alone(tiny):
+    integrator = tiny.model.opt.integrator
+    coarse = NativePhysics(tiny.model, tiny.layout, sim_dt=0.008, ctrl_dt=0.008, coarse=True, threads=1)
+    assert coarse.model.opt.timestep == 0.008
+    assert coarse.model.opt.integrator == mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+    assert tiny.model.opt.timestep == 0.002
+    assert tiny.model.opt.integrator == integrator
+    coarse.close()
+
+
+def test_kinematics(tiny):
+    """Lengths and moment arms beside mj_forward, for a number of rows that threads do not divide."""
+    qpos, _, _ = tiny.states(7)
+    lengths, moments = tiny.physics.kinematics(qpos)
+    data = mujoco.MjData(tiny.model)
+    dense = np.zeros((tiny.model.nu, tiny.model.nv))
+    for row in range(7):
+        data.qpos[:] = qpos[row]
+        mujoco.mj_forward(tiny.model, data)
+        mujoco.mju_sparse2dense(
+            dense, data.actuator_moment, data.moment_rownnz, data.moment_rowadr, data.moment_colind
+        )
+        np.testing.assert_array_equal(lengths[row], data.actuator_length)
+        np.testing.assert_array_equal(moments[row], dense)
+
+
+def test_moments_are_the_slopes_of_lengths(tiny):
+    """The same by finite differences; independent of how MuJoCo stores them."""
+    qpos, _, _ = tiny.states(5)
+    _, moments = tiny.physics.kinematics(qpos)
+    for joint in range(tiny.model.nv):
+        shift = np.zeros(tiny.model.nq)
+        shift[joint] = 1e-6
+        slope = (tiny.physics.kinematics(qpos + shift)[0] - tiny.physics.kinematics(qpos - shift)[0]) / 2e-6
+        np.testing.assert_allclose(moments[:, :, joint], slope, atol=1e-6)
+
+
+def test_start_measures_where_it_stands(tiny):
+    qpos, qvel, act = tiny.states(3)
+    start = tiny.physics.start(qpos, qvel, act)
+    assert not start.diverged.any()
+    for given, kept in ((qpos, start.qpos), (qvel, start.qvel), (act, start.act), (np.zeros(3), start.time)):
+        np.testing.assert_array_equal(given, kept)
+    for row in range(3):
+        expected = measured(tiny.physics.model, qpos[row], qvel[row], act[row], np.zeros(tiny.model.nu))
+        for block, value in expected.items():
+            at = tiny.layout.blocks[block]
+            np.testing.assert_allclose(
+                start.sensors[row, at : at + len(value)], value, 1e-5, 1e-5 if block != "touch" else 0.05
+            )
