@@ -43,7 +43,7 @@ def raw(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(description="steps/s of the closed loop beside raw MuJoCo")
     parser.add_argument("--task", default="bottle_pour")
     parser.add_argument("--rows", type=int, default=128, help="K x N")
     parser.add_argument("--steps", type=int, default=50, help="simulation steps per row")

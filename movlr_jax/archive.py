@@ -57,19 +57,23 @@ class Archive:
     @classmethod
     def create(cls, root: Path, config_yaml: str) -> Archive:
         """A new run in `root`, which must be new or empty. Raises UserError."""
-        if root.exists() and any(root.iterdir()):
-            raise UserError(
-                f"the run directory {root} is not empty; choose another run_dir=..., or go on with resume={root}"
-            )
-        with _told(root):
+        with _told(root), contextlib.ExitStack() as undo:
+            if root.exists() and any(root.iterdir()):
+                raise UserError(
+                    f"the run directory {root} is not empty; choose another run_dir=..., "
+                    f"or go on with resume={root}"
+                )
             root.mkdir(parents=True, exist_ok=True)
-            lock = _lock(root)
-            db = _connect(root / "run.db")
-            db.executescript(_SCHEMA)
-            db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-            db.execute(f"PRAGMA user_version = {_VERSION}")
-        archive = cls(root, lock, db)
-        archive.put("config.yaml", config_yaml.encode())
+            lock = undo.enter_context(_lock(root))
+            db = undo.enter_context(contextlib.closing(_connect(root / "run.db")))
+            _make_durable(db)
+            db.executescript(
+                f"BEGIN; {_SCHEMA} PRAGMA application_id = {_APPLICATION_ID}; "
+                f"PRAGMA user_version = {_VERSION}; COMMIT;"
+            )
+            archive = cls(root, lock, db)
+            archive.put("config.yaml", config_yaml.encode())
+            undo.pop_all()  # all went well: lock and record stay open
         return archive
 
     @classmethod
@@ -80,21 +84,13 @@ class Archive:
         path = root / "run.db"
         if not path.is_file():
             raise UserError(f"{root} is no run directory of movlr-jax: it has no run.db")
-        with _told(root):
-            lock = _lock(root) if write else None
-            try:
-                db = _connect(path)
-                application = db.execute("PRAGMA application_id").fetchone()[0]
-                version = db.execute("PRAGMA user_version").fetchone()[0]
-                sound = db.execute("PRAGMA quick_check").fetchone()[0]
-            except sqlite3.DatabaseError as error:
-                raise UserError(f"{path} is broken ({error}); the run cannot be read") from None
-        if application != _APPLICATION_ID:
-            raise UserError(f"{path} was not written by movlr-jax; is {root} another program's folder?")
-        if version != _VERSION:
-            raise UserError(f"{path} has format {version}, this version of movlr-jax reads {_VERSION}")
-        if sound != "ok":
-            raise UserError(f"{path} is broken ({sound}); the run cannot be read")
+        with _told(root), contextlib.ExitStack() as undo:
+            db = undo.enter_context(contextlib.closing(_connect(path)))
+            _check(db, path)  # before anything here is changed: it may be another program's
+            lock = undo.enter_context(_lock(root)) if write else None
+            if write:
+                _make_durable(db)
+            undo.pop_all()
         return cls(root, lock, db)
 
     def put(self, relative: str, data: bytes) -> Path:
@@ -154,7 +150,7 @@ def write_atomically(path: Path, data: bytes) -> Path:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        temporary.replace(path)
         _sync(path.parent)
     return path
 
@@ -175,14 +171,32 @@ def new_run_dir(base: Path, task: str) -> Path:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(path, isolation_level=None)  # every statement commits by itself
+    return sqlite3.connect(path, isolation_level=None)  # every statement commits by itself
+
+
+def _make_durable(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
-    return db
+
+
+def _check(db: sqlite3.Connection, path: Path) -> None:
+    """Raises UserError unless `db` is a sound record of a run, in a format that is read here."""
+    try:
+        application = db.execute("PRAGMA application_id").fetchone()[0]
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        sound = db.execute("PRAGMA quick_check").fetchone()[0]
+    except sqlite3.DatabaseError as error:
+        raise UserError(f"{path} is broken ({error}); the run cannot be read") from None
+    if application != _APPLICATION_ID:
+        raise UserError(f"{path} was not written by movlr-jax; is {path.parent} another program's folder?")
+    if version != _VERSION:
+        raise UserError(f"{path} has format {version}, this version of movlr-jax reads {_VERSION}")
+    if sound != "ok":
+        raise UserError(f"{path} is broken ({sound}); the run cannot be read")
 
 
 def _lock(root: Path) -> Any:
-    file = open(root / ".lock", "w")
+    file = open(root / ".lock", "w")  # noqa: SIM115 - held open for as long as the lock is
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

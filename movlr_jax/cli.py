@@ -115,7 +115,8 @@ def _resumed(overrides: Sequence[str]) -> dict[str, Any] | None:
     """
     import yaml
 
-    given = dict(o.lstrip("+").partition("=")[::2] for o in overrides)
+    parts = [override.lstrip("+").partition("=") for override in overrides]
+    given: dict[str, str] = {name: value for name, _, value in parts}
     if not given.get("resume") or "task" in given:
         return None
     path = Path(given["resume"]) / "config.yaml"

@@ -91,9 +91,8 @@ def _value(hint: Any, value: Any, where: str) -> Any:
     if hint in (int, bool, str) and type(value) is not hint:
         if hint is str and isinstance(value, int | float):
             return str(value)  # run_dir=2026 is a name
-        raise UserError(
-            f"{where}={value!r} is not {dict(int='a whole number', bool='true or false', str='a text')[hint.__name__]}"
-        )
+        wanted = {int: "a whole number", bool: "true or false", str: "a text"}[hint]
+        raise UserError(f"{where}={value!r} is not {wanted}")
     return value
 
 

@@ -63,11 +63,10 @@ def evaluate(
         "wall_s_per_sim_s": wall / (steps * ctrl_dt),
         "physics_steps_per_s": (_steps_done(planner) - before) / wall,
     }
-    scores = planner.scorer(
-        programs,
-        *jax.tree.map(lambda x: by_candidate(x, k), (trajectory.steps, trajectory.actions)),
-        jax.tree.map(lambda x: by_candidate(x, k), start.step),
+    states, actions, initial = jax.tree.map(
+        lambda x: by_candidate(x, k), (trajectory.steps, trajectory.actions, start.step)
     )
+    scores = planner.scorer(programs, states, actions, initial)
     outcomes = []
     for i, verdict in enumerate(verdicts):
         if verdict.program is None:
@@ -145,8 +144,8 @@ def make_probe(task: Task, physics: Physics, seed: int, rows: int = 8, steps: in
     ).T
     controls = rng.uniform(low, high, (rows, task.model.nu)).astype(np.float32)
     rollout = physics.rollout(start, _hold, controls, steps=steps, key=jax.random.key(seed))
-    host = jax.tree.map(np.asarray, (rollout.steps, rollout.actions, start.step))
-    return Probe(task.layout, {k: np.asarray(v) for k, v in task.goals.items()}, *host)
+    states, actions, initial = jax.tree.map(np.asarray, (rollout.steps, rollout.actions, start.step))
+    return Probe(task.layout, {k: np.asarray(v) for k, v in task.goals.items()}, states, actions, initial)
 
 
 def _hold(params: Any, view: Any, key: jax.Array) -> jax.Array:

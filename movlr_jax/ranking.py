@@ -53,6 +53,7 @@ def fit(n: int, wins: np.ndarray, variance: float = _PRIOR_VARIANCE) -> tuple[np
     """
     s = np.zeros(n)
     played = wins + wins.T
+    hessian = np.eye(n) / variance
     for _ in range(50):
         p = 1 / (1 + np.exp(s[None, :] - s[:, None]))
         gradient = (wins - played * p).sum(1) - s / variance

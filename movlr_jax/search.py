@@ -27,8 +27,10 @@ def search(config: Config) -> int:
     archive = open_archive(config)
     engine = None
     try:
-        reporter.say(f"searching a reward for {config.task.name}: {config.candidates} candidates x "
-                     f"{config.generations} generations, seed {config.seed}; no language or vision model used")  # fmt: skip
+        reporter.say(
+            f"searching a reward for {config.task.name}: {config.candidates} candidates x "
+            f"{config.generations} generations, seed {config.seed}; no language or vision model used"
+        )
         engine = build_engine(config, archive, reporter)
         recorded = archive.get("run")
         if recorded:

@@ -90,7 +90,12 @@ class Physics(Protocol):
     layout: Layout
     sim_dt: float  # s, one simulation step
     ctrl_dt: float  # s, one control step
-    traces: Mapping[str, int]  # how often each of its functions was traced by JAX
+    steps_done: int  # simulation steps, over all rows, since it was built
+
+    @property
+    def traces(self) -> Mapping[str, int]:
+        """How often each of its functions was traced by JAX."""
+        ...
 
     def start(self, qpos: Array, qvel: Array, act: Array) -> SimState: ...
 
@@ -188,19 +193,22 @@ class ProposalRequest:
 
 
 class Proposer(Protocol):
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def propose(self, request: ProposalRequest, n: int) -> list[str]: ...
 
 
 class Judge(Protocol):
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def compare(self, task: Task, a: Evaluation, b: Evaluation) -> Preference: ...
 
 
 class Critic(Protocol):
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def criticise(self, task: Task, best: Evaluation) -> Critique: ...
 

@@ -41,7 +41,7 @@ class MuscleLaw:
 
 def posture_pull(
     law: MuscleLaw, p: MuscleParams, params: Any, length: Array, velocity: Array, q: Array
-) -> Array:
+) -> jax.Array:
     """Wanted muscle forces [nu] N beside those that hold the posture; negative ones pull.
 
     params["length"] [nu] m are the lengths at the target; for the product law also params["moment"] [nu, nz]
@@ -51,7 +51,7 @@ def posture_pull(
     if law.law == "product":
         effort = jnp.abs(params["moment"]) @ jnp.abs(params["posture"] - q)
         return law.product_gain * effort * stretch
-    return p.peak_force * (law.kp * stretch - law.kd * velocity) / p.optimal_length
+    return jnp.asarray(p.peak_force * (law.kp * stretch - law.kd * velocity) / p.optimal_length)
 
 
 def muscle_policy(
@@ -68,7 +68,7 @@ def muscle_policy(
         velocity = layout.velocities(view.sensors)
         length = layout.lengths(view.sensors) + sim_dt * velocity
         passive = bias(p, length)
-        held = gain(p, length, 0.0) * params["hold"] + passive
+        held = gain(p, length, jnp.zeros_like(length)) * params["hold"] + passive
         force = jnp.minimum(0.0, held + posture_pull(law, p, params, length, velocity, view.qpos[planned]))
         wanted = (force - passive) / jnp.minimum(gain(p, length, velocity), -1.0)
         return excitation_for(p, view.act[index], jnp.clip(wanted, 0.0, 1.0), ctrl_dt)

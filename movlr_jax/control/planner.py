@@ -24,9 +24,9 @@ from movlr_jax.types import Array, Physics, Policy, Progress, SimState, Step, Tr
 class PlanSpace(Protocol):
     """What the numbers of a plan mean."""
 
-    lower: Array  # [dims]
-    upper: Array  # [dims]
-    mixing: Array  # [dims, dims] turns independent noise into the noise of plans, unit variance each
+    lower: np.ndarray  # [dims]
+    upper: np.ndarray  # [dims]
+    mixing: np.ndarray  # [dims, dims] turns independent noise into the noise of plans, unit variance each
 
     def policy(self, physics: Physics) -> Policy: ...
     def held(self, state: SimState) -> Array: ...  # [R, knots, dims]
@@ -110,7 +110,10 @@ class PlannedControllers:
     ) -> mppi.Plan:
         p, n = self.planner, self.planner.config.mppi.samples
         rows, k = len(state.time), len(self.programs)
+        noise_key, mask_key = jax.random.split(noise_key)
         noise = jax.random.normal(noise_key, (n, *plan.mean.shape[1:])) @ p.space.mixing
+        if p.config.mppi.moved < 1:
+            noise *= jax.random.bernoulli(mask_key, p.config.mppi.moved, noise.shape)
         plans = p.sample(plan, p.space.held(state), noise)  # [R, N, knots, dims]
         rollouts = p.plan_physics.rollout(
             jax.tree.map(partial(np.repeat, repeats=n, axis=0), state),
@@ -119,11 +122,11 @@ class PlannedControllers:
             steps=p.horizon,
             key=plan_key,
         )
-        scores = p.scorer(
-            self.programs,
-            *jax.tree.map(lambda x: by_candidate(x, k), (rollouts.steps, rollouts.actions)),
-            jax.tree.map(lambda x: by_candidate(np.repeat(x, n, axis=0), k), initial),
+        starts = jax.tree.map(lambda x: np.repeat(x, n, axis=0), initial)
+        states, actions, starts = jax.tree.map(
+            lambda x: by_candidate(x, k), (rollouts.steps, rollouts.actions, starts)
         )
+        scores = p.scorer(self.programs, states, actions, starts)
         costs = -scores.totals.mean(axis=-1).reshape(rows, n)
         costs[np.asarray(rollouts.diverged).reshape(rows, n)] = np.inf
         return p.update(plan, plans, costs)

@@ -80,12 +80,12 @@ def _random_edit(
     absent = [term for term in terms.values() if term.name not in genome.terms]
     choice = rng.choice(["add", "reweight", "drop", "cross"], p=[0.4, 0.35, 0.1, 0.15])
     if choice == "add" and absent:
-        term = absent[rng.integers(len(absent))]
+        term = absent[int(rng.integers(len(absent)))]
         return genome.with_term(term.name, _bounded(term.weight * _jitter(rng)), term.expression)
     if choice == "drop" and len(genome.terms) > 2:
-        return genome.without(list(genome.terms)[rng.integers(len(genome.terms))])
+        return genome.without(list(genome.terms)[int(rng.integers(len(genome.terms)))])
     if choice == "cross" and others:
-        other = others[rng.integers(len(others))]
+        other = others[int(rng.integers(len(others)))]
         shared = [name for name in other.weights if name in terms]
         if shared:
             name = shared[rng.integers(len(shared))]

@@ -120,7 +120,7 @@ class Scorer:
             results = []
             for k, w in enumerate(weights):
                 mine = jax.tree.map(lambda x, k=k: x[k], (steps, actions, initial))
-                results.append(one(k, w, *mine, goals))
+                results.append(one(k, w, mine[0], mine[1], mine[2], goals))
             return [list(r) for r in zip(*results, strict=True)]
 
         return score

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import io
 import math
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from movlr_jax.rewards import shaping
 from movlr_jax.rewards.program import RewardProgram, structure_hash
 
 MAX_BYTES = 32_768
+MAX_DEPTH = 100  # of the syntax tree
 MAX_WEIGHT = 1e6
 
 BUILTINS = [
@@ -303,9 +305,12 @@ def parse(source: str) -> ParsedReward:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         where = f"line {error.lineno}: " if isinstance(error, SyntaxError) and error.lineno else ""
         raise ProgramError(f"the program is not Python: {where}{getattr(error, 'msg', error)}") from None
+    _check_depth(tree)
     tree.body = [node for node in tree.body if not _tolerated_import(node)]
     for node in ast.walk(tree):
         _check_node(node)
+    for node in tree.body:
+        _check_top_level(node)
     functions = [n for n in tree.body if isinstance(n, ast.FunctionDef)]
     reward = [f for f in functions if f.name == "reward"]
     if len(reward) != 1:
@@ -313,9 +318,12 @@ def parse(source: str) -> ParsedReward:
             f"a program defines `reward(state, action)` exactly once at top level; found {len(reward)} such "
             f"functions{' (there are: ' + ', '.join(f.name for f in functions) + ')' if functions else ''}"
         )
-    names = [a.arg for a in reward[0].args.args]
-    if names != ["state", "action"] or reward[0].args.vararg or reward[0].args.kwarg:
-        raise ProgramError(f"reward takes exactly (state, action); this one takes ({', '.join(names)})")
+    takes = reward[0].args
+    others = takes.posonlyargs or takes.vararg or takes.kwonlyargs or takes.kwarg or takes.defaults
+    if [a.arg for a in takes.args] != ["state", "action"] or others:
+        raise ProgramError(
+            f"line {reward[0].lineno}: reward takes exactly (state, action); this one takes ({ast.unparse(takes)})"
+        )
     return ParsedReward(source, ast.get_docstring(tree) or "", _weights(tree), tree)
 
 
@@ -339,14 +347,36 @@ def load(parsed: ParsedReward) -> RewardProgram:
 
 def with_weights(source: str, weights: dict[str, float]) -> str:
     """The same program with other weights; everything else stays as it was written."""
-    node = next(n for n in ast.parse(source).body if _is_weights(n))
-    lines = source.splitlines(keepends=True)
-    text = "WEIGHTS = {" + ", ".join(f'"{k}": {v:.6g}' for k, v in weights.items()) + "}\n"
-    return "".join(lines[: node.lineno - 1] + [text] + lines[node.end_lineno :])
+    node = next(n for n in ast.parse(source).body if _is_weights(n)).value  # pyright: ignore
+    lines = [line.encode() for line in io.StringIO(source, newline="")]  # str.splitlines knows more line ends
+    text = "{" + ", ".join(f'"{k}": {v:.6g}' for k, v in weights.items()) + "}"
+    before = b"".join(lines[: node.lineno - 1]) + lines[node.lineno - 1][: node.col_offset]
+    after = lines[node.end_lineno - 1][node.end_col_offset :] + b"".join(lines[node.end_lineno :])
+    return (before + text.encode() + after).decode()
 
 
 def _tolerated_import(node: ast.stmt) -> bool:
     return isinstance(node, ast.Import | ast.ImportFrom) and ast.unparse(node) in _IMPORTS
+
+
+def _check_depth(tree: ast.AST) -> None:
+    """Deeper trees exhaust the recursion of whoever walks them, Python's own compiler included."""
+    level, depth = [tree], 0
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            where = next((f"line {n.lineno}: " for n in level if hasattr(n, "lineno")), "")  # pyright: ignore
+            raise ProgramError(f"{where}nested more than {MAX_DEPTH} deep; give parts of it a name")
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+
+
+def _check_top_level(node: ast.stmt) -> None:
+    text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    if not isinstance(node, ast.FunctionDef | ast.Assign | ast.AnnAssign) and not text:
+        raise ProgramError(
+            f"line {node.lineno}: `{ast.unparse(node).splitlines()[0]}`: only functions, constants and WEIGHTS "
+            "stand at top level"
+        )
 
 
 def _check_node(node: ast.AST) -> None:
@@ -364,8 +394,34 @@ def _check_node(node: ast.AST) -> None:
         raise ProgramError(f"{where}def {node.name}: decorators and private names are not allowed")
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in _FORBIDDEN:
         raise ProgramError(f"{where}{node.id!r} is not available in a reward program")
+    bound = node.name if isinstance(node, ast.FunctionDef) else name
+    if bound in _SCOPE and isinstance(getattr(node, "ctx", ast.Store()), ast.Store):
+        raise ProgramError(
+            f"{where}{bound!r} is in scope already and cannot mean anything else; use another name"
+        )
+    if isinstance(node, ast.Name) and node.id == "reward" and isinstance(node.ctx, ast.Store):
+        raise ProgramError(f"{where}reward is a function and cannot be assigned to")
     if isinstance(node, ast.Attribute):
         _check_attribute(node, where)
+    if isinstance(node, ast.Constant):
+        _check_constant(node.value, where)
+    if isinstance(node, ast.BinOp) and any(_is_text(side) for side in (node.left, node.right)):
+        raise ProgramError(
+            f"{where}`{ast.unparse(node)}`: names are written out, there are no operations on text"
+        )
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _check_constant(value: object, where: str) -> None:
+    if isinstance(value, complex | bytes):
+        raise ProgramError(
+            f"{where}{value!r}: rewards are real numbers; there are no {type(value).__name__} values"
+        )
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ProgramError(f"{where}a number here is too large for a float and reads as infinite")
 
 
 _FORBIDDEN = set(dir(builtins)) - set(BUILTINS)
@@ -373,11 +429,25 @@ _ROOTS = {"jnp": _JNP, "lax": _LAX, "jnp.linalg": _LINALG, "jax.nn": _NN, "jax.l
           "jax.numpy.linalg": _LINALG, "jax": ["numpy", "nn", "lax"], "shaping": list(shaping.PUBLIC)}  # fmt: skip
 
 
+_SCOPE = {"jnp", "jax", "lax", "shaping"}
+_HOMES = ("jnp", "jnp.linalg", "jax.nn", "jax.lax", "shaping")
+
+
 def _check_attribute(node: ast.Attribute, where: str) -> None:
     owner = ast.unparse(node.value)
+    if not isinstance(node.ctx, ast.Load):
+        raise ProgramError(f"{where}{owner}.{node.attr} cannot be set; use a variable of your own")
+    module, _, function = owner.rpartition(".")
+    if owner not in _ROOTS and function in _ROOTS.get(module, ()):
+        raise ProgramError(
+            f"{where}{owner}.{node.attr} is not available in a reward program; call {owner} itself"
+        )
     if owner in _ROOTS and node.attr not in _ROOTS[owner]:
-        near = near_matches(node.attr, _ROOTS[owner])
-        hint = f"; did you mean {' or '.join(f'{owner}.{n}' for n in near)}?" if near else ""
+        homes: dict[str, str] = {}  # name -> where it is: here, or else in another module
+        for root in (owner, *_HOMES):
+            homes.update({name: root for name in _ROOTS.get(root, ()) if name not in homes})
+        near = near_matches(node.attr, homes, limit=3)
+        hint = f"; did you mean {' or '.join(f'{homes[n]}.{n}' for n in near)}?" if near else ""
         raise ProgramError(f"{where}{owner}.{node.attr} is not available in a reward program{hint}")
 
 
@@ -391,7 +461,13 @@ def _weights(tree: ast.Module) -> dict[str, float]:
         raise ProgramError(
             f'a program has one top-level `WEIGHTS = {{"term": 1.0, ...}}`; found {len(found)}'
         )
-    node = found[0].value  # pyright: ignore[reportAttributeAccessIssue]
+    target, node = found[0].targets[0], found[0].value  # pyright: ignore[reportAttributeAccessIssue]
+    for use in ast.walk(tree):
+        if isinstance(use, ast.Name) and use.id == "WEIGHTS" and use is not target:
+            raise ProgramError(
+                f"line {use.lineno}: WEIGHTS is set once, at top level, and read by nobody here: terms are returned "
+                "unweighted, the total is summed for you"
+            )
     try:
         value = ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
@@ -409,12 +485,9 @@ def _weights(tree: ast.Module) -> dict[str, float]:
             raise ProgramError(
                 f"line {node.lineno}: a term's name is an identifier of at most 64 letters; got {term!r}"
             )
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not math.isfinite(weight):
-            raise ProgramError(
-                f"line {node.lineno}: WEIGHTS[{term!r}] is {weight!r}, expected a finite number"
-            )
+        if isinstance(weight, bool) or not isinstance(weight, int | float):
+            raise ProgramError(f"line {node.lineno}: WEIGHTS[{term!r}] is {weight!r}, expected a number")
         if abs(weight) > MAX_WEIGHT:
-            raise ProgramError(
-                f"line {node.lineno}: WEIGHTS[{term!r}] is {weight:g}, more than {MAX_WEIGHT:g}"
-            )
+            shown = repr(weight)[:20]
+            raise ProgramError(f"line {node.lineno}: WEIGHTS[{term!r}] is {shown}, more than {MAX_WEIGHT:g}")
     return {k: float(v) for k, v in value.items()}

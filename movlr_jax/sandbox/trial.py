@@ -86,7 +86,8 @@ def check_terms(program: RewardProgram, terms: Mapping[str, jax.ShapeDtypeStruct
     for name, value in terms.items():
         if value.shape != ():
             raise ProgramError(
-                f"term {name!r} has shape {value.shape}, a term is a scalar; reduce it, e.g. jnp.linalg.norm(x) or jnp.mean(x)"
+                f"term {name!r} has shape {value.shape}, a term is a scalar; "
+                "reduce it, e.g. jnp.linalg.norm(x) or jnp.mean(x)"
             )
         if jnp.issubdtype(value.dtype, jnp.complexfloating):
             raise ProgramError(f"term {name!r} is complex ({value.dtype}), a term is a real number")

@@ -45,7 +45,7 @@ class Sandbox:
     def __init__(self, probe: Probe, *, deadline_s: float = PROGRAM_DEADLINE_S):
         self._probe, self._deadline_s = pickle.dumps(probe), deadline_s
         self._child: subprocess.Popen[bytes] | None = None
-        self._log = tempfile.TemporaryFile()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the sandbox
 
     def vet(self, source: str) -> Verdict:
         """Tries one program. Never raises for what the program does."""

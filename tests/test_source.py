@@ -1,0 +1,287 @@
+"""What the text of a reward program may contain: each class of mistake, with its line and the likely fix."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from movlr_jax.errors import ProgramError
+from movlr_jax.resources import resource_dir
+from movlr_jax.sandbox.source import MAX_BYTES, MAX_DEPTH, load, parse, with_weights
+
+GOOD = '''"""Stand tall and keep still."""
+
+import jax.numpy as jnp
+
+WEIGHTS = {"tall": 10.0, "calm": -0.5}
+TARGET = 0.9
+
+
+def closeness(x, width=0.1):
+    return shaping.gaussian(x, width)
+
+
+def reward(state, action):
+    """One control step."""
+    speed = 0.0
+    for joint in ("hip", "knee"):
+        speed = speed + jnp.abs(state.qd(joint))
+    return {"tall": closeness(state.pos("pelvis")[2] - TARGET), "calm": jax.nn.relu(speed)}
+'''
+
+
+def program(body: str = '{"r": jnp.sum(action)}', weights: str = '{"r": 1.0}', before: str = "") -> str:
+    """A program whose WEIGHTS stand in line 2 and whose only expression stands in line 6."""
+    return f'"""Text."""\nWEIGHTS = {weights}\n\n{before}\ndef reward(state, action):\n    return {body}\n'
+
+
+def statement(text: str) -> str:
+    """A program with one more statement, in line 6."""
+    return program().replace("    return", f"    {text}\n    return")
+
+
+def test_a_good_program():
+    parsed = parse(GOOD)
+    assert parsed.description == "Stand tall and keep still."
+    assert parsed.weights == {"tall": 10.0, "calm": -0.5}
+    assert parsed.source == GOOD
+    assert load(parsed).terms == ("tall", "calm")
+
+
+@pytest.mark.parametrize(
+    "path", sorted((resource_dir("assets") / "rewards").glob("*.py")), ids=lambda p: p.stem
+)
+def test_the_rewards_we_ship_are_good(path: Path):
+    loaded = load(parse(path.read_text(encoding="utf-8")))
+    assert loaded.description
+
+
+@pytest.mark.parametrize(
+    "line", ["import jax", "import jax.numpy as jnp", "from jax import lax", "from jax import numpy as jnp"]
+)
+def test_imports_that_everybody_writes_are_dropped(line: str):
+    assert load(parse(line + "\n" + program())).weights == {"r": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "sentence"),
+    [
+        # imports
+        ("import os\n" + program(), 1, r"`import os`: nothing may be imported; jnp, jax\.nn"),
+        ("import jax.numpy as jnp, os\n" + program(), 1, "nothing may be imported"),
+        ("import jax.numpy as np\n" + program(), 1, "nothing may be imported"),
+        ("from jax import random\n" + program(), 1, "nothing may be imported"),
+        ("from __future__ import annotations\n" + program(), 1, "nothing may be imported"),
+        (statement("import jax.numpy as jnp"), 6, "nothing may be imported"),
+        # statements and expressions that have no place here
+        (statement("while True: pass"), 6, "While is not part of a reward program; use plain expressions"),
+        (statement("class A: pass"), 6, "ClassDef is not"),
+        (statement("global x"), 6, "Global is not"),
+        (statement("del state"), 6, "Delete is not"),
+        (statement("with state: pass"), 6, "With is not"),
+        (statement("raise ValueError"), 6, "Raise is not"),
+        (statement("match state:\n        case _: pass"), 6, "Match is not"),
+        (statement("yield 1.0"), 6, "Yield is not"),
+        (program('{f"r": 1.0}'), 6, "JoinedStr is not"),
+        (program('{"r": (x := 1.0)}'), 6, "NamedExpr is not"),
+        (program('{"r": sum({1.0 for i in (1, 2)})}'), 6, "SetComp is not"),
+        (program().replace("def", "async def"), 5, "AsyncFunctionDef is not"),
+        (program(before="@jit"), 5, "def reward: decorators and private names"),
+        # names
+        (program('{"r": action.__class__}'), 6, "'__class__': names that begin with an underscore"),
+        (program('{"r": __builtins__}'), 6, "'__builtins__': names that begin"),
+        (program('{"r": shaping.gaussian(action, _x=1)}'), 6, "'_x': names that begin"),
+        (program(before="def _help(x): return x"), 4, "def _help: decorators and private names"),
+        (statement("print(1)"), 6, "'print' is not available in a reward program"),
+        (program('{"r": getattr(state, "x")}'), 6, "'getattr' is not available"),
+        (statement("jnp = state"), 6, "'jnp' is in scope already and cannot mean anything else"),
+        (statement("for jax in (1, 2): pass"), 6, "'jax' is in scope already"),
+        (program('{"r": [lax for lax in (1, 2)][0]}'), 6, "'lax' is in scope already"),
+        (program(before="def shaping(x): return x"), 4, "'shaping' is in scope already"),
+        (program(before="def help(jnp): return jnp"), 4, "'jnp' is in scope already"),
+        (program(before="reward = 3"), 4, "reward is a function and cannot be assigned to"),
+        # attributes of what is in scope
+        (statement("jnp.sum = 3"), 6, r"jnp\.sum cannot be set"),
+        (statement("state.note = 3"), 6, r"state\.note cannot be set"),
+        (program('{"r": jnp.save(action)}'), 6, r"jnp\.save is not available in a reward program"),
+        (program('{"r": jax.debug.print(action)}'), 6, r"jax\.debug is not available"),
+        (program('{"r": jnp.linalg.svd(action)}'), 6, r"jnp\.linalg\.svd is not available"),
+        (program('{"r": jnp.linalg.linalg.np}'), 6, r"jnp\.linalg\.linalg"),
+        (program('{"r": jax.lax.while_loop(1, 2, 3)}'), 6, r"while_loop is not.*did you mean.*fori_loop"),
+        (program('{"r": jnp.sum.lower(action)}'), 6, r"jnp\.sum\.lower is not available.*; call jnp\.sum itself"),
+        (program('{"r": jnp.exp.clear_cache()}'), 6, r"jnp\.exp\.clear_cache is not available"),
+        # values
+        (program('{"r": 1j * action[0]}'), 6, "1j: rewards are real numbers"),
+        (program('{"r": b"x"}'), 6, "there are no bytes values"),
+        (program('{"r": 1e400 * action[0]}'), 6, "too large for a float and reads as infinite"),
+        (program('{"r%s" % 1: action[0]}'), 6, "no operations on text"),
+        # top level
+        (program(before="for i in range(10**12): pass"), 4, "`for i in .*only functions, constants and WEIGHTS"),
+        (program(before="sum([1])"), 4, r"`sum\(\[1\]\)`: only functions"),
+        (program(before="if True: pass"), 4, "only functions, constants"),
+        # the signature
+        (program().replace("state, action", "s, a"), 5, r"takes exactly \(state, action\); this one takes \(s, a\)"),
+        (program().replace("state, action", "state"), 5, r"this one takes \(state\)"),
+        (program().replace("state, action", "state, action, seen=[]"), 5, r"takes \(state, action, seen=\[\]\)"),
+        (program().replace("state, action", "state, action=None"), 5, "takes exactly"),
+        (program().replace("state, action", "state, action, *, x"), 5, "takes exactly"),
+        (program().replace("state, action", "state, action, **x"), 5, "takes exactly"),
+        # weights
+        (program(weights="{}"), 2, "WEIGHTS is a dict with at least one term"),
+        (program(weights="[1.0]"), 2, "WEIGHTS is a dict with at least one term; got list"),
+        (program(weights="dict(r=1.0)"), 2, "WEIGHTS is a literal dict of numbers"),
+        (program(weights='{"r": 2 * 3}'), 2, "WEIGHTS is a literal dict of numbers"),
+        (program(weights='{**{"r": 1.0}}'), 2, "WEIGHTS is a literal dict of numbers"),
+        (program(weights='{"r": 1.0, "r": 2.0}'), 2, "WEIGHTS names a term twice"),
+        (program(weights='{"r": "high"}'), 2, r"WEIGHTS\['r'\] is 'high', expected a number"),
+        (program(weights='{"r": True}'), 2, r"WEIGHTS\['r'\] is True, expected a number"),
+        (program(weights='{"r": 1e999}'), 2, "reads as infinite"),
+        (program(weights='{"r": 2e6}'), 2, r"WEIGHTS\['r'\] is 2000000\.0, more than 1e\+06"),
+        (program(weights='{"r": 1%s}' % ("0" * 400)), 2, r"WEIGHTS\['r'\] is 10+, more than 1e\+06"),
+        (program(weights='{"a b;rm": 1.0}'), 2, "a term's name is an identifier of at most 64 letters"),
+        (program(weights='{1: 1.0}'), 2, "a term's name is an identifier"),
+        (program(before='WEIGHTS["r"] = 2.0'), 4, "WEIGHTS is set once, at top level"),
+        (program('{"r": WEIGHTS["r"] * action[0]}'), 6, "read by nobody here: terms are returned unweighted"),
+        # depth
+        (program('{"r": ' + "-" * 400 + "1.0}"), 6, f"nested more than {MAX_DEPTH} deep"),
+        (program('{"r": action' + ".T" * 400 + "}"), 6, f"nested more than {MAX_DEPTH} deep"),
+        (program('{"r": ' + " + ".join(["1.0"] * 400) + "}"), 6, f"nested more than {MAX_DEPTH} deep"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_told_with_its_line(source: str, line: int, sentence: str):
+    with pytest.raises(ProgramError, match=rf"^line {line}: .*{sentence}"):
+        parse(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ("", r"defines `reward\(state, action\)` exactly once at top level; found 0"),
+        (program().replace("def reward", "def rewards"), r"found 0 such functions \(there are: rewards\)"),
+        (program() + program().partition("\n\n")[2], "found 2 such functions"),
+        (program().replace("WEIGHTS", "SCALES"), r"one top-level `WEIGHTS = .*found 0"),
+        (program(before='WEIGHTS = {"r": 2.0}'), "found 2"),
+        (program() + "\0", "the program is not Python"),
+        ('"""\ud800"""\n' + program(), "the program is not Python"),
+        (program().replace("):", ")"), r"the program is not Python: line 5: expected ':'"),
+        (program() + " return 1", "the program is not Python: line 7"),
+        (program() + "#" * MAX_BYTES, f"longer than {MAX_BYTES} bytes"),
+        (program('{"r": ' + "(" * 300 + "1.0" + ")" * 300 + "}"), "not Python: line 6: too many nested"),
+        (program('{"r": ' + "+".join(["1.0"] * 6000) + "}"), "not Python"),
+    ],
+)  # fmt: skip
+def test_a_text_that_is_no_program_is_told(source: str, sentence: str):
+    with pytest.raises(ProgramError, match=sentence):
+        parse(source)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("jnp.nrom", "jnp.linalg.norm"),
+        ("jnp.norm", "jnp.linalg.norm"),
+        ("jnp.linalg.nrom", "jnp.linalg.norm"),
+        ("jnp.sigmoid", "jax.nn.sigmoid"),
+        ("jnp.summ", "jnp.sum"),
+        ("jax.nn.sigmod", "jax.nn.sigmoid"),
+        ("jnp.tolerance", "shaping.tolerance"),
+        ("shaping.gausian", "shaping.gaussian"),
+        ("jax.numpy.maximun", "jax.numpy.maximum"),
+        ("jax.clamp", "jax.lax.clamp"),
+    ],
+)
+def test_a_name_that_does_not_exist_gets_the_one_that_was_meant(wrong: str, right: str):
+    """The first suggestion is the right one, in whatever module it is."""
+    with pytest.raises(ProgramError, match=rf"^line 6: {wrong} is not available.*; did you mean {right}\b"):
+        parse(program('{"r": %s(action)}' % wrong))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"r": action.astype(jnp.float32).sum() + jnp.square(action).mean()}',
+        '{"r": state.qpos[..., 0] + state.qpos[:2].max()}',
+        '{"r": sum(x * x for x in action)}',
+        '{"r": (lambda x: x if True else -x)(action[0])}',
+        '{"r": jnp.where(action[0] > jnp.pi, jnp.inf, 0.0)}',
+        '{"r": jax.numpy.linalg.norm(action, ord=2)}',
+        '{"r": lax.fori_loop(0, 3, lambda i, c: c + i, 0.0)}',
+        '{"r": ' + "(" * 150 + "1.0" + ")" * 150 + "}",  # leaves no trace in the tree
+    ],
+)
+def test_what_good_programs_do_is_allowed(body: str):
+    assert load(parse(program(body))).terms == ("r",)
+
+
+def test_a_program_that_fails_while_it_is_defined_is_told():
+    with pytest.raises(
+        ProgramError, match="the program cannot be loaded: NameError: name 'np' is not defined"
+    ):
+        load(parse(program(before="X = np.pi")))
+
+
+def test_programs_share_nothing(tiny):
+    """Each has its own facade: what one defines, the next does not see."""
+    load(parse(program(before="SECRET = 3.0")))
+    other = load(parse(program('{"r": SECRET}')))
+    with pytest.raises(NameError):
+        other.reward(None, np.zeros(2))
+
+
+def without_weights(source: str) -> list[str]:
+    """The program's other statements, one by one."""
+    return [ast.unparse(n) for n in ast.parse(source).body if not ast.unparse(n).startswith("WEIGHTS")]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        GOOD,
+        GOOD.replace("\n", "\r\n"),
+        GOOD.replace("WEIGHTS = {", "WEIGHTS = {  # most first\n    ").replace(
+            "0.5}", "0.5,\n}  # as it was"
+        ),
+        GOOD.replace("WEIGHTS", "SIGMA = 0.25; WEIGHTS"),
+        GOOD.replace("WEIGHTS", 'GREEK = "σσσ"; WEIGHTS').replace("-0.5}", "-0.5}; LAST = 1"),
+        GOOD.replace("Stand tall", "Stand\x0ctall\u2028and\x1cwide\u0085"),  # no ends of lines to Python
+        "\n".join(line for line in GOOD.splitlines() if "WEIGHTS" not in line)
+        + '\nWEIGHTS = {"tall": 1.0, "calm": 2}',
+    ],
+    ids=["plain", "windows", "several lines", "after another", "between", "odd characters", "last"],
+)
+def test_with_weights_changes_nothing_else(source: str):
+    changed = with_weights(source, {"tall": 0.125, "calm": -3e-05})
+    assert parse(changed).weights == {"tall": 0.125, "calm": -3e-05}
+    assert without_weights(changed) == without_weights(source)
+    assert load(parse(changed)).structure == load(parse(source)).structure
+    before, _, after = changed.partition("WEIGHTS = {")
+    assert source.startswith(before)
+    assert source.endswith(after.partition("}")[2])
+
+
+@given(
+    st.dictionaries(
+        st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True), st.floats(-1e6, 1e6), min_size=1, max_size=4
+    )
+)
+@settings(max_examples=50, deadline=None)
+def test_with_weights_takes_any_weights(weights: dict[str, float]):
+    """To six digits: a person is to read them."""
+    changed = parse(with_weights(GOOD, weights)).weights
+    assert list(changed) == list(weights)
+    np.testing.assert_allclose(list(changed.values()), list(weights.values()), rtol=1e-5)
+
+
+@given(st.text(max_size=200))
+@settings(max_examples=200, deadline=None)
+def test_any_text_ends_in_a_sentence(text: str):
+    for source in (text, program(f'{{"r": {text}}}'), program(weights=text), program(before=text)):
+        try:
+            parse(source)
+        except ProgramError as error:
+            assert str(error)
