@@ -27,6 +27,7 @@ class OptimizerConfig:
     plan_dt: float = 0.008  # s, step of the planner's rollouts
     horizon_s: float = 0.4  # s
     replan_every: int = 2  # control steps
+    synergy: float = 0.6  # mpc2: correlation of the noise of joints that the model's adapter lists together
     knots: int = 4  # of optimizer=mppi, over the horizon
     mppi: MppiConfig = field(default_factory=MppiConfig)
     muscle: MuscleLaw = field(default_factory=MuscleLaw)

@@ -185,7 +185,7 @@ def test_a_run_directory_is_new_or_empty(root: Path):
 
 
 def test_a_missing_run_is_told(tmp_path: Path):
-    with pytest.raises(UserError, match="there is no run directory .*nowhere"):
+    with pytest.raises(UserError, match=r"there is no run directory .*nowhere"):
         Archive.open(tmp_path / "nowhere")
     assert list(tmp_path.iterdir()) == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 from pathlib import Path
 
 import numpy as np
@@ -109,7 +110,7 @@ def test_imports_that_everybody_writes_are_dropped(line: str):
         (statement("jnp.sum = 3"), 6, r"jnp\.sum cannot be set"),
         (statement("state.note = 3"), 6, r"state\.note cannot be set"),
         (program('{"r": jnp.save(action)}'), 6, r"jnp\.save is not available in a reward program"),
-        (program('{"r": jax.debug.print(action)}'), 6, r"jax\.debug is not available"),
+        (program('{"r": jax.debug.print(action)}'), 6, r"jax\.debug is not available in a reward program$"),
         (program('{"r": jnp.linalg.svd(action)}'), 6, r"jnp\.linalg\.svd is not available"),
         (program('{"r": jnp.linalg.linalg.np}'), 6, r"jnp\.linalg\.linalg"),
         (program('{"r": jax.lax.while_loop(1, 2, 3)}'), 6, r"while_loop is not.*did you mean.*fori_loop"),
@@ -198,7 +199,7 @@ def test_a_text_that_is_no_program_is_told(source: str, sentence: str):
 def test_a_name_that_does_not_exist_gets_the_one_that_was_meant(wrong: str, right: str):
     """The first suggestion is the right one, in whatever module it is."""
     with pytest.raises(ProgramError, match=rf"^line 6: {wrong} is not available.*; did you mean {right}\b"):
-        parse(program('{"r": %s(action)}' % wrong))
+        parse(program('{"r": FUNCTION(action)}'.replace("FUNCTION", wrong)))
 
 
 @pytest.mark.parametrize(
@@ -279,9 +280,7 @@ def test_with_weights_takes_any_weights(weights: dict[str, float]):
 
 @given(st.text(max_size=200))
 @settings(max_examples=200, deadline=None)
-def test_any_text_ends_in_a_sentence(text: str):
+def test_no_text_ends_in_anything_but_a_program_error(text: str):
     for source in (text, program(f'{{"r": {text}}}'), program(weights=text), program(before=text)):
-        try:
+        with contextlib.suppress(ProgramError):
             parse(source)
-        except ProgramError as error:
-            assert str(error)

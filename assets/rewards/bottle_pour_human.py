@@ -1,17 +1,19 @@
-"""Hold the bottle with all fingers, and bring it to the position and tilt of the target."""
+"""Hold the bottle with thumb and fingers, and bring it calmly to the position and tilt of the target."""
 
-WEIGHTS = {"position": 100.0, "orientation": 10.0, "grasp": 100.0, "fingers": 10.0}
+WEIGHTS = {"position": 100.0, "orientation": 10.0, "grasp": 100.0, "grip": 3.0, "still": 2.0}
 
 
 def reward(state, action):
     bottle = state.pos("bottle")
-    tips = ("THtip_r", "IFtip_r", "MFtip_r", "RFtip_r", "LFtip_r")
-    reach = sum(jnp.linalg.norm(state.site(tip) - bottle) for tip in tips) / 5.0
+    to_target = jnp.linalg.norm(bottle - state.goal("object_pos"))
+    to_palm = jnp.linalg.norm(state.site("S_grasp_r") - bottle)
+    turn = shaping.rotation_error(state.rot("bottle"), state.goal("object_rot"))
+    fingers = ("index", "middle", "ring", "little")
+    grip = jnp.tanh(state.touch("thumb") / 5.0) + sum(jnp.tanh(state.touch(f) / 5.0) for f in fingers) / 2.0
     return {
-        "position": -shaping.smooth_abs(jnp.linalg.norm(bottle - state.goal("object_pos"))),
-        "orientation": -shaping.smooth_abs(
-            shaping.rotation_error(state.rot("bottle"), state.goal("object_rot"))
-        ),
-        "grasp": -shaping.smooth_abs(jnp.linalg.norm(state.site("S_grasp_r") - bottle)),
-        "fingers": -shaping.quadratic(reach / 0.1),
+        "position": -shaping.smooth_abs(to_target, 0.02),
+        "orientation": -shaping.smooth_abs(turn),
+        "grasp": -shaping.smooth_abs(to_palm, 0.02),
+        "grip": grip / 3.0,
+        "still": -shaping.smooth_abs(jnp.linalg.norm(state.vel("bottle"))),
     }

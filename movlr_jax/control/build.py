@@ -18,8 +18,10 @@ def build_planner(config: OptimizerConfig, task: Task) -> Planner:
     """The planner that `config.name` names, over native physics. Raises UserError."""
     model, layout = task.model, task.layout
     if config.name == "mpc2":
-        planned = tuple(task.adapter.planned_joints)
-        space = PostureSpace(config.muscle, model, layout, planned)
+        adapter = task.adapter
+        space = PostureSpace(
+            config.muscle, model, layout, adapter.planned_joints, adapter.synergies, config.synergy
+        )
     elif config.name == "mppi":
         space = ControlSpace(model, config.knots, config.horizon_s)
     else:

@@ -25,7 +25,6 @@ class MppiConfig:
     sigma: float = 0.1  # spread of the first plan
     sigma_min: float = 0.05  # floor of the adapted spread
     adapt: float = 0.0  # how much of the elites' own spread enters sigma at each update, 0..1
-    moved: float = 1.0  # share of the dimensions that each sample moves, the rest stay at the mean
     keep: int = 2  # samples that are not random: the mean itself, then the posture or control held now
 
 

@@ -110,10 +110,7 @@ class PlannedControllers:
     ) -> mppi.Plan:
         p, n = self.planner, self.planner.config.mppi.samples
         rows, k = len(state.time), len(self.programs)
-        noise_key, mask_key = jax.random.split(noise_key)
         noise = jax.random.normal(noise_key, (n, *plan.mean.shape[1:])) @ p.space.mixing
-        if p.config.mppi.moved < 1:
-            noise *= jax.random.bernoulli(mask_key, p.config.mppi.moved, noise.shape)
         plans = p.sample(plan, p.space.held(state), noise)  # [R, N, knots, dims]
         rollouts = p.plan_physics.rollout(
             jax.tree.map(partial(np.repeat, repeats=n, axis=0), state),

@@ -27,6 +27,7 @@ class ModelAdapter:
     roles: Mapping[str, str]
     touch: Mapping[str, Sequence[str]]  # part -> bodies
     sites: Sequence[str]
+    synergies: Sequence[Sequence[str]] = ()  # planned joints that natural motion moves together
     posture: Mapping[str, float] = field(default_factory=dict)  # joint -> rad or m, a natural start
     grasp_offset: tuple[float, float, float] = (0.0, 0.0, 0.0)  # m, palm_site to what the posture grasps
     source: str = ""
@@ -48,6 +49,7 @@ MODELS: dict[str, ModelAdapter] = {
         load=lambda: myosim.load("myoarm_r"),
         root="Full Body",
         planned_joints=myosim.ARM_JOINTS,
+        synergies=(myosim.FINGER_FLEXION,),
         roles=myosim.ARM_ROLES,
         touch=myosim.HAND_PARTS,
         sites=myosim.HAND_SITES,

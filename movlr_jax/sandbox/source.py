@@ -447,6 +447,8 @@ def _check_attribute(node: ast.Attribute, where: str) -> None:
         for root in (owner, *_HOMES):
             homes.update({name: root for name in _ROOTS.get(root, ()) if name not in homes})
         near = near_matches(node.attr, homes, limit=3)
+        if owner == "jax":  # parts of JAX that are not here resemble nothing that is
+            near = [name for name in near if name == node.attr]
         hint = f"; did you mean {' or '.join(f'{homes[n]}.{n}' for n in near)}?" if near else ""
         raise ProgramError(f"{where}{owner}.{node.attr} is not available in a reward program{hint}")
 
