@@ -14,6 +14,7 @@ from movlr_jax.control.mppi import MppiConfig, Plan
 
 KNOTS, DIMS, N = 2, 3, 16
 LOWER, UPPER = jnp.array([-1.0, 0.0, -5.0]), jnp.array([1.0, 2.0, 5.0])
+update = jax.jit(mppi.update, static_argnums=0)
 BASE = MppiConfig(samples=N, temperature=0.2, sigma=0.1, sigma_min=0.05)
 
 
@@ -51,7 +52,7 @@ def test_update_is_the_equation(elites: int, adapt: float, missing: int):
     for seed in range(3):
         plan, samples, costs = drawn(seed)
         costs[np.random.default_rng(seed).permutation(N)[:missing]] = np.inf
-        new = mppi.update(config, plan, samples, costs, LOWER, UPPER)
+        new = update(config, plan, samples, costs, LOWER, UPPER)
         mean, sigma = update_in_numpy(config, plan, samples, costs)
         np.testing.assert_allclose(new.mean, mean, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(new.sigma, sigma, rtol=1e-4, atol=1e-5)
@@ -62,27 +63,25 @@ def test_update_worked_by_hand():
     config = MppiConfig(samples=3, temperature=0.5)
     box = jnp.array([0.0]), jnp.array([10.0])
     plan = mppi.init(config, jnp.zeros((1, 1)), *box)
-    new = mppi.update(
-        config, plan, jnp.array([0.0, 1.0, 2.0])[:, None, None], jnp.array([0.0, 1.0, 2.0]), *box
-    )
+    new = update(config, plan, jnp.array([0.0, 1.0, 2.0])[:, None, None], jnp.array([0.0, 1.0, 2.0]), *box)
     np.testing.assert_allclose(new.mean, [[0.4247]], atol=1e-4)
     only_best = replace(config, elites=1)
-    assert mppi.update(only_best, plan, jnp.array([3.0, 1.0, 2.0])[:, None, None], jnp.array([1.0, 0.0, 2.0]),
+    assert update(only_best, plan, jnp.array([3.0, 1.0, 2.0])[:, None, None], jnp.array([1.0, 0.0, 2.0]),
                        *box).mean == 1.0  # fmt: skip
 
 
 def test_costs_count_relative_to_their_range():
     """A thousand times the cost, or a constant more of it, is the same plan: w . r has no natural unit."""
     plan, samples, costs = drawn()
-    one = mppi.update(BASE, plan, samples, costs, LOWER, UPPER)
+    one = update(BASE, plan, samples, costs, LOWER, UPPER)
     for other in (1000 * costs, costs + 5):
-        two = mppi.update(BASE, plan, samples, other, LOWER, UPPER)
+        two = update(BASE, plan, samples, other, LOWER, UPPER)
         np.testing.assert_allclose(one.mean, two.mean, atol=1e-4)
 
 
 def test_equal_costs_weigh_the_same():
     plan, samples, _ = drawn()
-    new = mppi.update(BASE, plan, samples, jnp.full(N, 3.0), LOWER, UPPER)
+    new = update(BASE, plan, samples, jnp.full(N, 3.0), LOWER, UPPER)
     np.testing.assert_allclose(new.mean, samples.mean(0), atol=1e-5)
 
 
@@ -90,9 +89,9 @@ def test_diverged_samples_have_no_weight():
     """Whatever stands in their place changes nothing."""
     plan, samples, costs = drawn()
     costs[[0, 7]] = np.inf
-    one = mppi.update(BASE, plan, samples, costs, LOWER, UPPER)
+    one = update(BASE, plan, samples, costs, LOWER, UPPER)
     samples[[0, 7]] = 1e9
-    two = mppi.update(BASE, plan, samples, costs, LOWER, UPPER)
+    two = update(BASE, plan, samples, costs, LOWER, UPPER)
     np.testing.assert_array_equal(one.mean, two.mean)
     np.testing.assert_array_equal(one.sigma, two.sigma)
 
@@ -101,11 +100,11 @@ def test_diverged_samples_have_no_weight():
 def test_costs_that_are_no_numbers_never_reach_the_plan(cost: float):
     plan, samples, costs = drawn()
     costs[4] = np.inf
-    expected = mppi.update(BASE, plan, samples, costs, LOWER, UPPER)
+    expected = update(BASE, plan, samples, costs, LOWER, UPPER)
     costs[4] = cost
-    actual = mppi.update(BASE, plan, samples, costs, LOWER, UPPER)
+    actual = update(BASE, plan, samples, costs, LOWER, UPPER)
     np.testing.assert_array_equal(actual.mean, expected.mean)
-    nothing = mppi.update(BASE, plan, samples, np.full(N, cost, "f"), LOWER, UPPER)
+    nothing = update(BASE, plan, samples, np.full(N, cost, "f"), LOWER, UPPER)
     np.testing.assert_array_equal(nothing.mean, plan.mean)
     np.testing.assert_array_equal(nothing.sigma, plan.sigma)
 
@@ -144,11 +143,9 @@ def test_candidates_share_their_noise():
     deviation = together - means[:, None]
     np.testing.assert_allclose(deviation, np.broadcast_to(deviation[0], deviation.shape), atol=1e-6)
     costs = jnp.square(together).sum((-1, -2))
-    updated = jax.vmap(lambda p, z, c: mppi.update(BASE, p, z, c, LOWER, UPPER))(plans, together, costs)
+    updated = jax.vmap(lambda p, z, c: update(BASE, p, z, c, LOWER, UPPER))(plans, together, costs)
     for k in range(4):
-        alone = mppi.update(
-            BASE, jax.tree.map(lambda x, k=k: x[k], plans), together[k], costs[k], LOWER, UPPER
-        )
+        alone = update(BASE, jax.tree.map(lambda x, k=k: x[k], plans), together[k], costs[k], LOWER, UPPER)
         np.testing.assert_allclose(updated.mean[k], alone.mean, atol=1e-6)
 
 
@@ -169,7 +166,7 @@ def test_a_quadratic_is_minimised(config: MppiConfig):
         noise = jax.random.normal(key, (config.samples, KNOTS, DIMS))
         samples = mppi.sample(config, plan, plan.mean, noise, LOWER, UPPER)
         costs = jnp.square((samples - goal) / (UPPER - LOWER)).sum((-1, -2))
-        return mppi.update(config, plan, samples, costs, LOWER, UPPER)
+        return update(config, plan, samples, costs, LOWER, UPPER)
 
     for key in jax.random.split(jax.random.key(3), 60):
         plan = improve(plan, key)

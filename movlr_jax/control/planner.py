@@ -131,7 +131,7 @@ class PlannedControllers:
 
 def by_candidate(x: Array, k: int) -> np.ndarray:
     """[K * N, ...] -> [K, N, ...]"""
-    return np.reshape(np.asarray(x), (k, -1, *x.shape[1:]))
+    return np.reshape(np.asarray(x), (k, len(x) // k, *x.shape[1:]))  # -1 would fail where nothing is in x
 
 
 def concatenate(segments: Sequence[Trajectory]) -> Trajectory:

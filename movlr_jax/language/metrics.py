@@ -37,7 +37,7 @@ class MetricsCritic:
     name: str = "metrics critic (no vision model)"
 
     def criticise(self, task: Task, best: Evaluation) -> Critique:
-        """One piece of advice for each need: strengthen a term that serves it, or add the first that would."""
+        """One piece of advice for each need: add a term that serves it, or strengthen one when all are there."""
         needs = task.diagnose(dict(best.metrics))
         terms = library(task)
         advice = []
@@ -45,7 +45,7 @@ class MetricsCritic:
             serving = [term for term in terms.values() if term.kind == need.kind]
             absent = [term for term in serving if term.name not in best.weights]
             present = [term for term in serving if term.name in best.weights]
-            if not present and absent:
+            if absent:
                 advice.append(TermAdvice("add", absent[0].name, need.problem, absent[0].weight))
             elif present:
                 advice.append(TermAdvice("strengthen", present[0].name, need.problem))

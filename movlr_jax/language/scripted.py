@@ -40,9 +40,12 @@ class ScriptedProposer:
                 sources.append(_reweighted(parent, rng))
                 continue
             child = _follow(genome, advice, terms, rng, share=1.0 if i == 0 else 0.6)
-            edits = 0 if i == 0 and advice else int(rng.integers(1, 3))
-            for _ in range(edits):
-                child = _random_edit(child, terms, others, rng)
+            if request.parent is None:  # nothing is known yet: as different as the library allows
+                for _ in range(int(rng.integers(2, 5))):
+                    child = _add(child, terms, rng)
+            elif i > 0 or not advice:
+                for _ in range(int(rng.integers(1, 3))):
+                    child = _random_edit(child, terms, others, rng)
             if child.terms == genome.terms:
                 child = _reweight(child, rng)
             sources.append(replace(child, description=_describe(child, request)).source())
@@ -77,11 +80,9 @@ def _random_edit(
     genome: Genome, terms: dict[str, Term], others: Sequence[Evaluation], rng: np.random.Generator
 ) -> Genome:
     """One of: add a term, change weights, drop a term, take a term from another program."""
-    absent = [term for term in terms.values() if term.name not in genome.terms]
     choice = rng.choice(["add", "reweight", "drop", "cross"], p=[0.4, 0.35, 0.1, 0.15])
-    if choice == "add" and absent:
-        term = absent[int(rng.integers(len(absent)))]
-        return genome.with_term(term.name, _bounded(term.weight * _jitter(rng)), term.expression)
+    if choice == "add":
+        return _add(genome, terms, rng)
     if choice == "drop" and len(genome.terms) > 2:
         return genome.without(list(genome.terms)[int(rng.integers(len(genome.terms)))])
     if choice == "cross" and others:
@@ -91,6 +92,15 @@ def _random_edit(
             name = shared[rng.integers(len(shared))]
             return genome.with_term(name, _bounded(other.weights[name]), terms[name].expression)
     return _reweight(genome, rng)
+
+
+def _add(genome: Genome, terms: dict[str, Term], rng: np.random.Generator) -> Genome:
+    """One more term of the library, with about its usual weight; other weights when all are there."""
+    absent = [term for term in terms.values() if term.name not in genome.terms]
+    if not absent:
+        return _reweight(genome, rng)
+    term = absent[int(rng.integers(len(absent)))]
+    return genome.with_term(term.name, _bounded(term.weight * _jitter(rng)), term.expression)
 
 
 def _reweight(genome: Genome, rng: np.random.Generator) -> Genome:

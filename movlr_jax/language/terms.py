@@ -38,7 +38,7 @@ def _object_terms(thing: str, task: Task) -> list[Term]:
     rise = f'(state.pos("{thing}") - state.initial.pos("{thing}"))[2]'
     climb = f'(state.goal("object_pos") - state.initial.pos("{thing}"))[2]'
     turn = f'state.rot("{thing}"), state.goal("object_rot")'
-    terms = [
+    terms = [  # within a kind, the most useful first: the critic asks for them in this order
         Term("position", "place", 100.0, f"-shaping.smooth_abs(jnp.linalg.norm({offset}), 0.02)"),
         Term("arrival", "place", 10.0, f"shaping.gaussian(jnp.linalg.norm({offset}), 0.05)"),
         Term("lift", "place", 5.0, f"shaping.tolerance({rise} / {climb}, 1.0, 1.0, 1.0)"),
@@ -50,12 +50,12 @@ def _object_terms(thing: str, task: Task) -> list[Term]:
     if "palm_site" in task.roles:
         palm = f'state.site("{task.roles["palm_site"]}") - {pos}'
         terms.append(Term("grasp", "hold", 100.0, f"-shaping.smooth_abs(jnp.linalg.norm({palm}), 0.02)"))
-    tips = [task.roles[f"{finger}_site"] for finger in FINGERS if f"{finger}_site" in task.roles]
-    if tips:
-        reach = " + ".join(f'jnp.linalg.norm(state.site("{tip}") - {pos})' for tip in tips)
-        terms.append(Term("fingers", "hold", 20.0, f"-({reach}) / {len(tips)}"))
     touching = [finger for finger in FINGERS if finger in task.layout.touch]
     if touching:
         grip = " + ".join(f'jnp.tanh(state.touch("{finger}") / 5.0)' for finger in touching)
         terms.append(Term("grip", "hold", 3.0, f"({grip}) / {len(touching)}"))
+    tips = [task.roles[f"{finger}_site"] for finger in FINGERS if f"{finger}_site" in task.roles]
+    if tips:
+        reach = " + ".join(f'jnp.linalg.norm(state.site("{tip}") - {pos})' for tip in tips)
+        terms.append(Term("fingers", "hold", 20.0, f"-({reach}) / {len(tips)}"))
     return terms

@@ -24,12 +24,7 @@ ARM_JOINTS = (
     + ("mcp5_flexion_r", "mcp5_abduction_r", "pm5_flexion_r", "md5_flexion_r")
 )
 
-FINGER_FLEXION = tuple(j for j in ARM_JOINTS if j[:3] in ("mcp", "pm2", "pm3", "pm4", "pm5") and "flexion" in j) + (
-    "md2_flexion_r",
-    "md3_flexion",
-    "md4_flexion_r",
-    "md5_flexion_r",
-)
+FINGER_FLEXION = tuple(j for j in ARM_JOINTS if j.startswith(("mcp", "pm", "md")) and "flexion" in j)
 
 ARM_ROLES = {
     "trunk": "torso",

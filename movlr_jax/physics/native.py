@@ -63,7 +63,7 @@ class NativePhysics:
         self._datas = [mujoco.MjData(self.model) for _ in range(threads)]
         self._pool = mj_rollout.Rollout(nthread=threads)
         self._workers = ThreadPoolExecutor(threads)
-        self._policies: dict[Policy, Callable[..., jax.Array]] = {}
+        self._policies: dict[Policy, Callable[..., np.ndarray]] = {}
         self.traces: Counter[str] = Counter()
         self.steps_done = 0  # simulation steps, over all rows, since the start
 
@@ -108,7 +108,7 @@ class NativePhysics:
         latest, previous = np.asarray(start.sensors), np.asarray(start.prev_action)
         for t in range(steps):
             view = self._step(full.astype(np.float32), latest, previous)
-            actions[:, t] = previous = np.asarray(act_policy(params, view, keys[t]))
+            actions[:, t] = previous = act_policy(params, view, keys[t])
             control[:] = previous[:, None]
             clock = full[:, 0] + self.ctrl_dt
             diverged |= self._advance(full, control, states, sensed)
@@ -195,13 +195,24 @@ class NativePhysics:
         states[:, :, 0] -= self.ctrl_dt
         return reset
 
-    def _jitted(self, policy: Policy) -> Callable[..., jax.Array]:
-        """`policy` vmapped over rows and compiled, once per policy and batch shape."""
+    def _jitted(self, policy: Policy) -> Callable[..., np.ndarray]:
+        """`policy` vmapped over rows and compiled, once per policy and batch shape.
+
+        One row runs as two. Alone, constants have the shape of the whole batch, and XLA folds chains of them that
+        it leaves apart where they are broadcast: a candidate alone would be rounded otherwise than among others.
+        """
         if policy not in self._policies:
 
+            @jax.jit
             def batched(params: Any, view: Step, key: jax.Array) -> jax.Array:
                 self.traces[f"policy[{len(view.time)}]"] += 1
                 return jax.vmap(policy)(params, view, jax.random.split(key, len(view.time)))
 
-            self._policies[policy] = jax.jit(batched)
+            def act(params: Any, view: Step, key: jax.Array) -> np.ndarray:
+                rows = len(view.time)
+                if rows == 1:
+                    params, view = jax.tree.map(lambda x: np.repeat(x, 2, axis=0), (params, view))
+                return np.asarray(batched(params, view, key))[:rows]
+
+            self._policies[policy] = act
         return self._policies[policy]
