@@ -1,9 +1,10 @@
 """How near the closed loop comes to raw C MuJoCo: the engine's steps/s beside one long open-loop rollout.
 
 Same model, batch, length, threads and controls, the two alternating in one process; the last line of stdout is
-one JSON object. `efficiency` is the median of the ratios of neighbouring runs.
+one JSON object. `efficiency` is the median of the ratios of neighbouring runs; `planner_efficiency` is that of
+the whole planner: target kinematics, static optimisation, scoring, update and the simulation it acts in included.
 
-    nice python benchmarks/native_efficiency.py [--rows 128] [--steps 50] [--repeats 7] [--ctrl-dt 0.016]
+    nice python benchmarks/native_efficiency.py [--samples 32] [--steps 50] [--repeats 7]
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import json
 import statistics
 import time
+from collections.abc import Callable
 
 from movlr_jax import cli
 
@@ -23,62 +25,84 @@ import numpy as np  # noqa: E402
 from mujoco import rollout as mj_rollout  # noqa: E402
 
 from movlr_jax.control.build import build_planner  # noqa: E402
+from movlr_jax.control.planner import Planner  # noqa: E402
+from movlr_jax.machine import hardware, versions  # noqa: E402
 from movlr_jax.physics.native import NativePhysics  # noqa: E402
-from movlr_jax.session import hardware, versions  # noqa: E402
+from movlr_jax.sandbox.source import load, parse  # noqa: E402
+from movlr_jax.session import task_of  # noqa: E402
+from movlr_jax.tasks import Task  # noqa: E402
 from movlr_jax.types import SimState  # noqa: E402
 
+CANDIDATES, REPLANS = 4, 4
 
-def raw(
-    physics: NativePhysics, pool: mj_rollout.Rollout, datas: list, start: SimState, controls: np.ndarray
-) -> float:
-    """Seconds of one open-loop call for all rows and steps; controls [B, T * substeps, nu]."""
+
+def raw_rate(physics: NativePhysics, start: SimState, controls: np.ndarray) -> Callable[[], float]:
+    """Steps/s of one open-loop call for all rows of `start` [B]; controls [B, T, nu], one per step."""
     rows, steps = controls.shape[:2]
+    threads = physics.threads
+    datas, pool = [mujoco.MjData(physics.model) for _ in range(threads)], mj_rollout.Rollout(nthread=threads)
     full = np.concatenate([start.time[:, None], start.qpos, start.qvel, start.act], axis=1)
-    states = np.empty((rows, steps, full.shape[1]))
-    sensors = np.empty((rows, steps, physics.model.nsensordata))
-    begun = time.perf_counter()
-    pool.rollout([physics.model] * rows, datas, full, controls, nstep=steps, skip_checks=True,
-                 state=states, sensordata=sensors)  # fmt: skip
-    return time.perf_counter() - begun
+    states, sensors = (
+        np.empty((rows, steps, full.shape[1])),
+        np.empty((rows, steps, physics.model.nsensordata)),
+    )
+
+    def measure() -> float:
+        begun = time.perf_counter()
+        pool.rollout([physics.model] * rows, datas, full, controls, nstep=steps, skip_checks=True,
+                     state=states, sensordata=sensors)  # fmt: skip
+        return rows * steps / (time.perf_counter() - begun)
+
+    return measure
+
+
+def planner_rate(planner: Planner, task: Task) -> Callable[[], float]:
+    """Steps/s, planned and simulated, of K candidates in closed loop."""
+    programs = [load(parse(task.human_reward))] * CANDIDATES
+    rows = [np.repeat(x, CANDIDATES, axis=0) for x in task.start(np.random.default_rng(0), 1)]
+    start, physics = planner.sim_physics.start(*rows), (planner.plan_physics, planner.sim_physics)
+    steps = REPLANS * planner.config.replan_every
+
+    def measure() -> float:
+        begun, before = time.perf_counter(), sum(p.steps_done for p in physics)
+        planner.optimise(programs).rollout(start, steps=steps, key=jax.random.key(0))
+        return (sum(p.steps_done for p in physics) - before) / (time.perf_counter() - begun)
+
+    return measure
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="steps/s of the closed loop beside raw MuJoCo")
     parser.add_argument("--task", default="bottle_pour")
-    parser.add_argument("--rows", type=int, default=128, help="K x N")
+    parser.add_argument("--samples", type=int, default=32, help=f"N; the batch is {CANDIDATES} x N rows")
     parser.add_argument("--steps", type=int, default=50, help="simulation steps per row")
     parser.add_argument("--repeats", type=int, default=7)
     arguments = parser.parse_args()
 
-    config = cli.compose([f"task={arguments.task}"])
-    from movlr_jax.session import task_of
-
+    config = cli.compose([f"task={arguments.task}", f"optimizer.mppi.samples={arguments.samples}"])
     task = task_of(config)
     planner = build_planner(config.optimizer, task)
     physics = planner.plan_physics
     assert isinstance(physics, NativePhysics)
-    rows, ctrl_steps = arguments.rows, max(1, arguments.steps // physics.substeps)
+    rows, ctrl_steps = CANDIDATES * arguments.samples, max(1, arguments.steps // physics.substeps)
     start = physics.start(*task.start(np.random.default_rng(0), rows))
-    plans = planner.space.held(start)[:, None]
-    params = planner.space.params(physics, start, plans)
+    params = planner.space.params(physics, start, planner.space.held(start)[:, None])
 
     def engine() -> tuple[float, np.ndarray]:
         begun = time.perf_counter()
         done = physics.rollout(start, planner.plan_policy, params, steps=ctrl_steps, key=jax.random.key(0))
-        return time.perf_counter() - begun, np.asarray(done.actions, np.float64)
+        seconds = time.perf_counter() - begun
+        return rows * ctrl_steps * physics.substeps / seconds, np.asarray(done.actions, np.float64)
 
-    _, actions = engine()  # compiles
-    controls = np.repeat(actions, physics.substeps, axis=1)
-    threads = len(physics._datas)
-    datas = [mujoco.MjData(physics.model) for _ in range(threads)]
-    ratios, raw_rates, engine_rates, total = [], [], [], rows * ctrl_steps * physics.substeps
-    with mj_rollout.Rollout(nthread=threads) as pool:
-        raw(physics, pool, datas, start, controls)
-        for _ in range(arguments.repeats):
-            r, e = raw(physics, pool, datas, start, controls), engine()[0]
-            ratios.append(r / e)
-            raw_rates.append(total / r)
-            engine_rates.append(total / e)
+    controls = np.repeat(engine()[1], physics.substeps, axis=1)  # compiles, too
+    raw, whole = raw_rate(physics, start, controls), planner_rate(planner, task)
+    raw(), whole()
+    runs = [(raw(), engine()[0], whole()) for _ in range(arguments.repeats)]
+    rates = {
+        name: statistics.median(x)
+        for name, x in zip(("raw", "engine", "planner"), zip(*runs, strict=True), strict=True)
+    }
+    ratios = sorted(e / r for r, e, _ in runs)
     print(
         json.dumps(
             {
@@ -88,11 +112,11 @@ def main() -> None:
                 "rows": rows,
                 "steps": ctrl_steps * physics.substeps,
                 "substeps": physics.substeps,
-                "threads": threads,
-                "raw_steps_per_s": round(statistics.median(raw_rates)),
-                "engine_steps_per_s": round(statistics.median(engine_rates)),
+                "threads": physics.threads,
+                **{f"{name}_steps_per_s": round(rate) for name, rate in rates.items()},
                 "efficiency": round(statistics.median(ratios), 3),
-                "efficiency_range": [round(min(ratios), 3), round(max(ratios), 3)],
+                "efficiency_range": [round(ratios[0], 3), round(ratios[-1], 3)],
+                "planner_efficiency": round(statistics.median(w / r for r, _, w in runs), 3),
                 "hardware": hardware(),
                 "versions": versions(),
             }

@@ -20,6 +20,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from movlr_jax.machine import cores
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -113,11 +115,11 @@ def packages() -> list[Check]:
 
 def machine() -> list[Check]:
     """Cores that this process may use, memory, and room on the disk of the current folder."""
-    cores = _cores()
+    n = cores()
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / GIB
     disk = shutil.disk_usage(Path.cwd())
     return [
-        Check("CPU", True, f"{cores} core{'s' if cores > 1 else ''} for this process, {platform.machine()}"),
+        Check("CPU", True, f"{n} core{'s' if n > 1 else ''} for this process, {platform.machine()}"),
         Check("memory", True, f"{memory:.1f} GiB"),
         Check("disk", None if disk.free < GIB else True, f"{disk.free / GIB:.1f} GiB free in {Path.cwd()}"),
     ]
@@ -164,8 +166,8 @@ def sandbox() -> list[Check]:
 
 def physics_choice() -> str:
     """One sentence: which physics `physics=auto` takes here, and why."""
-    cores = _cores()
-    where = f"C MuJoCo on {cores} core{'s' if cores > 1 else ''}"
+    n = cores()
+    where = f"C MuJoCo on {n} core{'s' if n > 1 else ''}"
     try:
         gpu = any(d.platform == "gpu" for d in _jax_devices())
     except Exception:  # JAX is broken, and a row says so
@@ -223,13 +225,6 @@ def _model(name: str) -> list[Check]:
     muscles = np.count_nonzero(model.actuator_gaintype == mujoco.mjtGain.mjGAIN_MUSCLE)
     detail = f"{model.njnt} joints, {muscles} muscles; {adapter.source}; licence: {adapter.licence}"
     return [Check(f"model {name}", True, detail)]
-
-
-def _cores() -> int:
-    """Cores that this process may run on, which a container or taskset may have cut."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _jax_devices() -> list[Any]:

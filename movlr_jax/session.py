@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import platform
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from movlr_jax import __version__
 from movlr_jax.archive import Archive
 from movlr_jax.cli import RESETTABLE
 from movlr_jax.config import Config
@@ -18,12 +14,11 @@ from movlr_jax.evaluation import make_probe
 from movlr_jax.evolution import Engine
 from movlr_jax.language.metrics import MetricsCritic, MetricsJudge
 from movlr_jax.language.scripted import ScriptedProposer
+from movlr_jax.machine import hardware, versions
 from movlr_jax.progress import Reporter
 from movlr_jax.render import renderer
 from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.tasks import Task, build_task
-
-_PACKAGES = ("mujoco", "jax", "jaxlib", "flax", "numpy", "myo-sim", "hydra-core")
 
 
 def task_of(config: Config) -> Task:
@@ -86,21 +81,6 @@ def describe(engine: Engine) -> dict[str, Any]:
         "models_used": "no language or vision model used",
         "goals": {name: [round(float(v), 4) for v in value.ravel()] for name, value in task.goals.items()},
     }
-
-
-def versions() -> dict[str, str]:
-    found = {"movlr-jax": __version__, "python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "missing"
-    return found
-
-
-def hardware() -> str:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{platform.machine()}, {cores} cores, {platform.system()}"
 
 
 def flat(values: Any, prefix: str = "") -> dict[str, Any]:

@@ -7,6 +7,7 @@ an activation to a wanted value in one step (Wei et al., MPC2, ICLR 2025, sectio
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
@@ -125,7 +126,7 @@ def activation_rate(p: MuscleParams, excitation: Array, activation: Array) -> Ar
     return drive / _time_constant(p, activation, drive)
 
 
-def excitation_for(p: MuscleParams, activation: Array, wanted: Array, dt: float) -> Array:
+def excitation_for(p: MuscleParams, activation: Array, wanted: Array, dt: float) -> jax.Array:
     """The excitation in [0, 1], [nu], that takes `activation` as near to `wanted` as one step allows.
 
     MuJoCo integrates a' = (u - a) / tau(u - a) with one Euler step of `dt` seconds. With r = (wanted - a) / dt

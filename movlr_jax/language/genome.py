@@ -17,7 +17,7 @@ class Genome:
     terms: Mapping[str, tuple[float, str]]  # name -> (weight, expression)
     preamble: str = ""
     description: str = ""
-    helpers: str = field(default="")  # other top-level functions
+    helpers: str = field(default="")  # other top-level functions and constants
 
     def with_term(self, name: str, weight: float, expression: str) -> Genome:
         return replace(self, terms={**self.terms, name: (weight, expression)})
@@ -30,14 +30,29 @@ class Genome:
 
     def source(self) -> str:
         """The program as text, in the one format that every proposer writes."""
-        weights = ", ".join(f'"{name}": {weight:.4g}' for name, (weight, _) in self.terms.items())
+        weights = ", ".join(f'"{name}": {float(weight)}' for name, (weight, _) in self.terms.items())
         entries = "".join(f'        "{name}": {text},\n' for name, (_, text) in self.terms.items())
-        parts = [f'"""{self.description}"""\n', f"WEIGHTS = {{{weights}}}\n"]
+        said = self.description.replace("\\", "").replace('"', "'")
+        parts = [f'"""{said}"""\n', f"WEIGHTS = {{{weights}}}\n"]
         if self.helpers:
             parts.append("\n" + self.helpers + "\n")
         body = "".join(f"    {line}\n" for line in self.preamble.splitlines())
         parts.append(f"\ndef reward(state, action):\n{body}    return {{\n{entries}    }}\n")
         return "\n".join(parts)
+
+
+def _is_data(node: ast.stmt) -> bool:
+    """Whether a top-level statement is the docstring or WEIGHTS, which a genome keeps apart."""
+    return isinstance(node, ast.Expr) or (
+        isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == ["WEIGHTS"]
+    )
+
+
+def _returns(node: ast.AST) -> bool:
+    """Whether a statement may return from the function that it stands in."""
+    if isinstance(node, ast.FunctionDef):
+        return False
+    return isinstance(node, ast.Return) or any(_returns(child) for child in ast.iter_child_nodes(node))
 
 
 def genome_of(source: str) -> Genome:
@@ -46,9 +61,11 @@ def genome_of(source: str) -> Genome:
     functions = [n for n in parsed.tree.body if isinstance(n, ast.FunctionDef)]
     reward = next(f for f in functions if f.name == "reward")
     body = reward.body[1:] if ast.get_docstring(reward) else reward.body
-    last = body[-1]
+    last = body[-1] if body else None
     if not isinstance(last, ast.Return) or not isinstance(last.value, ast.Dict):
         raise ProgramError("reward does not end in `return {...}`; only its weights can be edited by script")
+    if any(_returns(statement) for statement in body[:-1]):
+        raise ProgramError("reward returns in more than one place; only its weights can be edited by script")
     names = [k.value if isinstance(k, ast.Constant) else None for k in last.value.keys]
     if set(names) != set(parsed.weights):
         raise ProgramError("the returned dict and WEIGHTS differ; only the weights can be edited by script")
@@ -59,5 +76,5 @@ def genome_of(source: str) -> Genome:
         },
         preamble="\n".join(ast.unparse(statement) for statement in body[:-1]),
         description=parsed.description,
-        helpers="\n\n".join(ast.unparse(f) for f in functions if f is not reward),
+        helpers="\n\n".join(ast.unparse(n) for n in parsed.tree.body if n is not reward and not _is_data(n)),
     )

@@ -31,6 +31,7 @@ class ScriptedProposer:
         terms = library(request.task)
         advice = request.critique.advice if request.critique else ()
         others = [e for e in request.history if not e.failed]
+        tried = {e.source for e in request.history}
         sources: list[str] = []
         for i in range(n):
             rng = np.random.default_rng([request.seed, request.generation, i])
@@ -46,9 +47,11 @@ class ScriptedProposer:
             elif i > 0 or not advice:
                 for _ in range(int(rng.integers(1, 3))):
                     child = _random_edit(child, terms, others, rng)
-            if child.terms == genome.terms:
+            source = _written(child, request)
+            while child.terms == genome.terms or source in tried or source in sources:
                 child = _reweight(child, rng)
-            sources.append(replace(child, description=_describe(child, request)).source())
+                source = _written(child, request)
+            sources.append(source)
         return sources
 
 
@@ -66,7 +69,7 @@ def _follow(
         known = item.term in genome.terms
         if item.action == "add" and not known and item.term in terms:
             term = terms[item.term]
-            genome = genome.with_term(term.name, item.weight or term.weight, term.expression)
+            genome = genome.with_term(term.name, _bounded(item.weight or term.weight), term.expression)
         elif item.action in ("strengthen", "add") and known:
             genome = genome.with_weight(item.term, _bounded(2.0 * genome.terms[item.term][0]))
         elif item.action == "weaken" and known:
@@ -121,5 +124,8 @@ def _bounded(weight: float) -> float:
     return float(f"{np.sign(weight or 1.0) * np.clip(abs(weight), _LEAST, _MOST):.3g}")
 
 
-def _describe(genome: Genome, request: ProposalRequest) -> str:
-    return f"Terms for: {request.task.description}. Weighs {', '.join(genome.terms)}."
+def _written(genome: Genome, request: ProposalRequest) -> str:
+    """The program of a genome, described by what it is for and what it weighs."""
+    wish = request.task.description
+    description = f"{wish[0].upper()}{wish[1:]}: {', '.join(genome.terms)}."
+    return replace(genome, description=description).source()

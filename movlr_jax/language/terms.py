@@ -35,13 +35,17 @@ def library(task: Task) -> dict[str, Term]:
 
 def _object_terms(thing: str, task: Task) -> list[Term]:
     pos, offset = f'state.pos("{thing}")', f'state.pos("{thing}") - state.goal("object_pos")'
-    rise = f'(state.pos("{thing}") - state.initial.pos("{thing}"))[2]'
     climb = f'(state.goal("object_pos") - state.initial.pos("{thing}"))[2]'
     turn = f'state.rot("{thing}"), state.goal("object_rot")'
     terms = [  # within a kind, the most useful first: the critic asks for them in this order
         Term("position", "place", 100.0, f"-shaping.smooth_abs(jnp.linalg.norm({offset}), 0.02)"),
         Term("arrival", "place", 10.0, f"shaping.gaussian(jnp.linalg.norm({offset}), 0.05)"),
-        Term("lift", "place", 5.0, f"shaping.tolerance({rise} / {climb}, 1.0, 1.0, 1.0)"),
+        Term(
+            "lift",
+            "place",
+            5.0,
+            f"shaping.tolerance(({offset})[2], margin=jnp.maximum(jnp.abs({climb}), 0.05))",
+        ),
         Term("orientation", "turn", 10.0, f"-shaping.smooth_abs(shaping.rotation_error({turn}))"),
         Term("alignment", "turn", 5.0, f"shaping.gaussian(shaping.rotation_error({turn}), 0.3)"),
         Term("still", "steady", 2.0, f'-shaping.smooth_abs(jnp.linalg.norm(state.vel("{thing}")))'),

@@ -7,7 +7,6 @@ jitted policy. What policies and rewards read comes back as sensors (`rewards.st
 from __future__ import annotations
 
 import copy
-import os
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,8 @@ import numpy as np
 from mujoco import rollout as mj_rollout
 
 from movlr_jax.errors import UserError
+from movlr_jax.machine import cores
+from movlr_jax.models.spec import quiet
 from movlr_jax.rewards.state import Layout
 from movlr_jax.types import Array, Policy, SimState, Step, Trajectory
 
@@ -59,10 +60,10 @@ class NativePhysics:
             raise UserError(
                 "this model keeps state in plugins or delays, which native physics does not carry"
             )
-        threads = threads or len(os.sched_getaffinity(0))
-        self._datas = [mujoco.MjData(self.model) for _ in range(threads)]
-        self._pool = mj_rollout.Rollout(nthread=threads)
-        self._workers = ThreadPoolExecutor(threads)
+        self.threads = threads or cores()
+        self._datas = [mujoco.MjData(self.model) for _ in range(self.threads)]
+        self._pool = mj_rollout.Rollout(nthread=self.threads)
+        self._workers = ThreadPoolExecutor(self.threads)
         self._policies: dict[Policy, Callable[..., np.ndarray]] = {}
         self.traces: Counter[str] = Counter()
         self.steps_done = 0  # simulation steps, over all rows, since the start
@@ -180,16 +181,17 @@ class NativePhysics:
         rows, substeps = control.shape[:2]
         ahead = full.copy()
         ahead[:, 0] += self.ctrl_dt
-        self._pool.rollout(
-            [self.model] * rows,
-            self._datas,
-            ahead,
-            control,
-            nstep=substeps,
-            skip_checks=True,
-            state=states,
-            sensordata=sensed,
-        )
+        with quiet():  # a diverging row is told of by its mark
+            self._pool.rollout(
+                [self.model] * rows,
+                self._datas,
+                ahead,
+                control,
+                nstep=substeps,
+                skip_checks=True,
+                state=states,
+                sensordata=sensed,
+            )
         self.steps_done += rows * substeps
         reset = np.abs(states[:, -1, 0] - (ahead[:, 0] + substeps * self.sim_dt)) > 0.5 * self.sim_dt
         states[:, :, 0] -= self.ctrl_dt

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -53,22 +55,39 @@ def trace(program: RewardProgram, probe: Probe) -> Any:
         (jax.tree.map(lambda _: 2, probe.steps), 2, jax.tree.map(lambda _: 1, probe.initial)),
     )
     goals = {k: jnp.asarray(v, jnp.float32) for k, v in probe.goals.items()}
-    returned: list[Any] = []
 
     def instant(step: Step, action: Array, initial: Step) -> Any:
         terms = program.reward(State(probe.layout, step, goals, initial), action)
-        returned.append(type(terms))
         if not isinstance(terms, dict):
             raise ProgramError(
-                f"reward returns {type(terms).__name__}, expected a dict of named scalar terms, "
+                f"reward returns {_kind(terms)}, expected a dict of named scalar terms, "
                 'e.g. {"reach": -distance}'
             )
         for name, value in terms.items():
-            if isinstance(value, str | dict | list | tuple) or value is None:
-                raise ProgramError(f"term {name!r} is a {type(value).__name__}, a term is one number")
+            if not isinstance(value, bool | int | float | complex | jax.Array | np.ndarray | np.generic):
+                raise ProgramError(
+                    f"{_where(program, name)}term {name!r} is {_kind(value)}, a term is one number"
+                )
         return {str(k): jnp.asarray(v) for k, v in terms.items()}
 
     return jax.eval_shape(instant, step, action, initial)
+
+
+def _kind(value: object) -> str:
+    """What a value is, in words."""
+    if isinstance(value, jax.Array):
+        return f"an array of shape {value.shape}"
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def _where(program: RewardProgram, term: str) -> str:
+    """`line N: ` of the entry of a returned dict that is called `term`, or nothing where there is none."""
+    for node in ast.walk(ast.parse(program.source)):
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.Dict):
+            for key in node.value.keys:
+                if isinstance(key, ast.Constant) and key.value == term:
+                    return f"line {key.lineno}: "
+    return ""
 
 
 def check_terms(program: RewardProgram, terms: Mapping[str, jax.ShapeDtypeStruct]) -> None:
@@ -76,7 +95,8 @@ def check_terms(program: RewardProgram, terms: Mapping[str, jax.ShapeDtypeStruct
     for name in terms:
         if name not in program.weights:
             raise ProgramError(
-                f"term {name!r} has no weight: " + unknown_name("entry of WEIGHTS", name, program.weights)
+                f"{_where(program, name)}term {name!r} has no weight: "
+                + unknown_name("entry of WEIGHTS", name, program.weights)
             )
     for name in program.weights:
         if name not in terms:
@@ -86,11 +106,13 @@ def check_terms(program: RewardProgram, terms: Mapping[str, jax.ShapeDtypeStruct
     for name, value in terms.items():
         if value.shape != ():
             raise ProgramError(
-                f"term {name!r} has shape {value.shape}, a term is a scalar; "
+                f"{_where(program, name)}term {name!r} has shape {value.shape}, a term is a scalar; "
                 "reduce it, e.g. jnp.linalg.norm(x) or jnp.mean(x)"
             )
         if jnp.issubdtype(value.dtype, jnp.complexfloating):
-            raise ProgramError(f"term {name!r} is complex ({value.dtype}), a term is a real number")
+            raise ProgramError(
+                f"{_where(program, name)}term {name!r} is complex ({value.dtype}), a term is a real number"
+            )
 
 
 def check_values(program: RewardProgram, probe: Probe) -> None:
@@ -102,8 +124,8 @@ def check_values(program: RewardProgram, probe: Probe) -> None:
     for name, count in scores.nonfinite[0].items():
         if count == total:
             raise ProgramError(
-                f"term {name!r} is not finite at any of {total} states of this task; look for a division by zero, "
-                "a log or square root of a negative number, or an exp that overflows"
+                f"{_where(program, name)}term {name!r} is not finite at any of {total} states of this task; look for "
+                "a division by zero, a log or square root of a negative number, or an exp that overflows"
             )
     if not np.isfinite(scores.totals).all():
         raise ProgramError("the weighted total overflows float32; use smaller weights or bounded terms")
@@ -123,7 +145,11 @@ def explain(error: Exception) -> str:
         )
     if isinstance(error, jax.errors.ConcretizationTypeError | jax.errors.TracerArrayConversionError):
         return where + "a value that is only known at run time is used where Python needs a constant; use jnp"
+    if isinstance(error, jax.errors.UnexpectedTracerError):
+        return where + "a value of one step is kept for another; a reward sees one step at a time"
     if isinstance(error, RecursionError):
         return where + "the program calls itself without end"
-    first = (str(error).strip() or "no message").splitlines()[0][:300]
+    first = re.sub(r" at 0x[0-9a-f]+", "", (str(error).strip() or "no message").splitlines()[0][:300])
+    if isinstance(error, MemoryError) or first.startswith("RESOURCE_EXHAUSTED"):
+        return where + "the program needs too much memory; a reward is a few small vectors a step"
     return f"{where}{type(error).__name__}: {first}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
 import pickle
 import select
@@ -20,14 +22,14 @@ from movlr_jax.sandbox.source import load, parse
 from movlr_jax.sandbox.trial import Probe
 
 START_DEADLINE_S, PROGRAM_DEADLINE_S = 120.0, 30.0
-_KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH")  # nothing with keys in it
+_KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "XLA_FLAGS")  # nothing with keys in it
 
 
 @dataclass(frozen=True)
 class Verdict:
     """What vetting found. `message` is None exactly when the program was accepted."""
 
-    stage: str  # parse, load, trace, probe or deadline: where it ended
+    stage: str  # parse, load, trace, probe, deadline or crash: where it ended
     message: str | None
     seconds: float
     program: RewardProgram | None = None
@@ -55,19 +57,19 @@ class Sandbox:
         except ProgramError as error:
             return Verdict("parse", str(error), time.monotonic() - started)
         child = self._running()
-        try:
+        asked = time.monotonic()
+        with contextlib.suppress(BrokenPipeError):  # it is gone, as the missing answer says too
             assert child.stdin
             child.stdin.write(json.dumps(source).encode() + b"\n")
             child.stdin.flush()
-            answer = self._answer(child, self._deadline_s)
-        except BrokenPipeError:
-            answer = None
+        answer = self._answer(child, self._deadline_s)
         seconds = time.monotonic() - started
         if not isinstance(answer, list):
-            late = child.poll() is None
+            late = time.monotonic() - asked >= self._deadline_s
             self.close()
             message = (
-                f"the program was not ready after {self._deadline_s:g} s; make it smaller"
+                f"the program was not ready after {self._deadline_s:g} s: it loops or compiles for too long; "
+                "make it smaller"
                 if late
                 else "the program took its process down; it may need too much memory"
             )
@@ -92,8 +94,9 @@ class Sandbox:
         package = str(Path(__file__).resolve().parents[2])
         environment = {k: os.environ[k] for k in _KEPT if k in os.environ}
         environment |= {"PYTHONPATH": package, "JAX_PLATFORMS": "cpu", "PYTHONHASHSEED": "0"}
+        command = [sys.executable, "-m", "movlr_jax.sandbox.worker", str(math.ceil(self._deadline_s) + 2)]
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "movlr_jax.sandbox.worker"],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -101,10 +104,12 @@ class Sandbox:
             cwd="/",
             start_new_session=True,
         )
-        assert self._child.stdin
-        self._child.stdin.write(self._probe)
-        self._child.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):
+            assert self._child.stdin
+            self._child.stdin.write(self._probe)
+            self._child.stdin.flush()
         if self._answer(self._child, START_DEADLINE_S) != "ready":
+            self.close()
             self._log.seek(0)
             tail = self._log.read().decode(errors="replace").strip().splitlines()[-1:]
             raise UserError(f"the sandbox process does not start: {tail[0] if tail else 'no message'}")

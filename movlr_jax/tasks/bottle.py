@@ -147,6 +147,9 @@ def _add_scene(
     spec: mujoco.MjSpec, palm: np.ndarray, mass: float, target_pos: np.ndarray, target_quat: np.ndarray
 ) -> None:
     world, geom = spec.worldbody, mujoco.mjtGeom
+    # Soft contacts creep: with pyramidal cones the bottle slides out of any grasp within two seconds. Friction that
+    # is stiffer than the normal force holds it (measured: 6 of 6 grasps kept, 3 of 6 without).
+    spec.option.cone, spec.option.impratio = mujoco.mjtCone.mjCONE_ELLIPTIC, 10
     solid = {"contype": 1, "conaffinity": 1}  # said aloud: a model's defaults may switch contacts off
     top = palm[2] - HALF_HEIGHT
     add_stage(spec)
