@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import re
+import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from movlr_jax.resources import resource_dir
 _GROUPS = ("task", "optimizer")
 _FUSION = "xla_cpu_use_fusion_emitters"
 _FLAGS = ("-m", "--multirun")
+INTERRUPTED = 130  # exit status, as a shell gives it after Ctrl-C
 RESETTABLE = ("generations", "films")  # may change when a run is resumed
 
 
@@ -45,15 +49,22 @@ def run(command: Callable[[Any], int], argv: Sequence[str] | None = None) -> int
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
+    # A cluster that takes the machine back sends SIGTERM: as good a reason to stop cleanly as Ctrl-C.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     status = 0
-    for number, (job, config) in enumerate(zip(jobs, configs, strict=True), 1):
+    for number, (job, config) in enumerate(zip(jobs, configs, strict=True)):
         if len(jobs) > 1:
-            print(f"job {number} of {len(jobs)}: {' '.join(job)}", file=sys.stderr)
+            print(f"job {number + 1} of {len(jobs)}: {' '.join(job)}", file=sys.stderr)
+            if config.run_dir:  # each job its own folder, numbered as Hydra numbers them
+                config = dataclasses.replace(config, run_dir=str(Path(config.run_dir) / str(number)))
         try:
             status = max(status, command(config))
         except UserError as error:
             print(error, file=sys.stderr)
-            status = 2
+            status = max(status, 2)
+        if status == INTERRUPTED:
+            break
     return status
 
 

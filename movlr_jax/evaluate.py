@@ -92,7 +92,7 @@ def main(argv: list[str] | None = None) -> int:
         return cli.run(evaluate, argv)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        return 130
+        return cli.INTERRUPTED
 
 
 if __name__ == "__main__":

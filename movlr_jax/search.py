@@ -58,7 +58,7 @@ def search(config: Config) -> int:
         return 0
     except KeyboardInterrupt:
         reporter.say(f"interrupted; what was done is kept. Go on with resume={archive.root}")
-        return 130
+        return cli.INTERRUPTED
     finally:
         if engine:
             engine.sandbox.close()
@@ -87,7 +87,7 @@ def main(argv: list[str] | None = None) -> int:
         return cli.run(search, argv)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        return 130
+        return cli.INTERRUPTED
 
 
 if __name__ == "__main__":

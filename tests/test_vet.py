@@ -51,7 +51,7 @@ def sandbox(probe: Probe) -> Iterator[Sandbox]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "SOMETHING_ELSE"):
             patch.setenv(name, SECRET)
-        box = Sandbox(probe, deadline_s=2.0)
+        box = Sandbox(probe, deadline_s=3.0)
         yield box
     box.close()
 
@@ -217,10 +217,10 @@ def test_a_program_that_does_not_end_costs_its_deadline_and_no_more(sandbox: San
     (before,) = children()
     began = time.monotonic()
     verdict = sandbox.vet(source)
-    assert time.monotonic() - began < 4.0
+    assert time.monotonic() - began < 6.0
     assert verdict.stage == "deadline"
     assert verdict.message == (
-        "the program was not ready after 2 s: it loops or compiles for too long; make it smaller"
+        "the program was not ready after 3 s: it loops or compiles for too long; make it smaller"
     )
     assert before not in children()
     assert sandbox.vet(SOUND).accepted
@@ -238,7 +238,7 @@ def test_a_child_that_dies_is_said_to_have_died(sandbox: Sandbox):
     killer.join()
     assert verdict.stage == "crash"
     assert verdict.message == "the program took its process down; it may need too much memory"
-    assert verdict.seconds < 1.5
+    assert verdict.seconds < 2.5
     assert sandbox.vet(SOUND).accepted
 
 
