@@ -23,6 +23,9 @@ from movlr_jax.errors import UserError
 
 _APPLICATION_ID = 0x6D6F766C  # "movl": marks run.db as ours
 _VERSION = 1
+# what a run writes before its first record
+_FIRST = {".lock", "run.db", "run.db-journal", "run.db-wal", "run.db-shm", "config.yaml", ".config.yaml.part"}
+_TAKEN = "the run directory {root} is not empty; choose another run_dir=..., or go on with resume={root}"
 _SCHEMA = """
 CREATE TABLE events (
     id INTEGER PRIMARY KEY,
@@ -58,13 +61,13 @@ class Archive:
     def create(cls, root: Path, config_yaml: str) -> Archive:
         """A new run in `root`, which must be new or empty. Raises UserError."""
         with _told(root), contextlib.ExitStack() as undo:
-            if root.exists() and any(root.iterdir()):
-                raise UserError(
-                    f"the run directory {root} is not empty; choose another run_dir=..., "
-                    f"or go on with resume={root}"
-                )
             root.mkdir(parents=True, exist_ok=True)
+            found = {path.name for path in root.iterdir()}
+            if found and not ("run.db" in found and found <= _FIRST):
+                raise UserError(_TAKEN.format(root=root))
             lock = undo.enter_context(_lock(root))
+            if found:
+                _clear(root)
             db = undo.enter_context(contextlib.closing(_connect(root / "run.db")))
             _make_durable(db)
             db.executescript(
@@ -146,11 +149,15 @@ def write_atomically(path: Path, data: bytes) -> Path:
     with _told(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.part")
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        try:
+            with open(temporary, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except OSError:
+            temporary.unlink(missing_ok=True)  # a part of a film takes room on a full disk
+            raise
         _sync(path.parent)
     return path
 
@@ -172,6 +179,19 @@ def new_run_dir(base: Path, task: str) -> Path:
 
 def _connect(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, isolation_level=None)  # every statement commits by itself
+
+
+def _clear(root: Path) -> None:
+    """Takes away what a run left that ended before its first record. Raises UserError if there is a record."""
+    with contextlib.closing(_connect(root / "run.db")) as db:
+        tables = db.execute("SELECT name FROM sqlite_master").fetchall()
+        if tables and (
+            db.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID
+            or db.execute("SELECT count(*) FROM events").fetchone()[0]
+        ):
+            raise UserError(_TAKEN.format(root=root))
+    for name in _FIRST - {".lock"}:
+        (root / name).unlink(missing_ok=True)
 
 
 def _make_durable(db: sqlite3.Connection) -> None:

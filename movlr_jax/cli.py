@@ -73,6 +73,11 @@ def expand(overrides: Sequence[str]) -> list[list[str]]:
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
+    for flag in overrides:
+        if flag.startswith("-"):
+            raise UserError(
+                f"there is no option {flag!r}; settings are given as name=value, --help lists them"
+            )
     try:
         parsed = OverridesParser.create().parse_overrides(list(overrides))
         choices = [
@@ -97,7 +102,8 @@ def compose(overrides: Sequence[str]) -> Any:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    from movlr_jax.config import Config, check, from_mapping
+    from movlr_jax.config import Config, check
+    from movlr_jax.settings import from_mapping
 
     resumed = _resumed(overrides)
     if resumed is not None:
@@ -108,7 +114,7 @@ def compose(overrides: Sequence[str]) -> Any:
         with initialize_config_dir(str(folder), version_base="1.3"):
             composed = hydra_compose("config", overrides=_with_task(overrides, folder))
         values = OmegaConf.to_container(composed, resolve=True, throw_on_missing=False)
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise UserError(_sentence(error, overrides, folder)) from None
     assert isinstance(values, dict)
     missing = [name for name, value in values.items() if value == "???"]
@@ -163,12 +169,21 @@ def _sentence(error: Exception, overrides: Sequence[str], folder: Path) -> str:
         r"Key '([^']*)' is not in struct", text
     )
     if unknown:
-        from omegaconf import OmegaConf
-
-        known = list(_leaves(OmegaConf.load(folder / "config.yaml")))
-        known += [f"optimizer.{name}" for name in _leaves(OmegaConf.load(folder / "optimizer" / "mpc2.yaml"))]
-        return unknown_name("setting", unknown.group(1), known)
+        return unknown_name("setting", unknown.group(1), _settings(overrides, folder))
     return f"cannot read the settings {' '.join(overrides)!r}: {_first_line(error)}"
+
+
+def _settings(overrides: Sequence[str], folder: Path) -> list[str]:
+    """Every setting there is beside these overrides, as dotted names."""
+    from omegaconf import OmegaConf
+
+    given = dict(o.lstrip("+").split("=", 1) for o in overrides if "=" in o)
+    known = _leaves(OmegaConf.load(folder / "config.yaml"))
+    chosen = folder / "optimizer" / f"{given.get('optimizer', 'mpc2')}.yaml"
+    known += [f"optimizer.{name}" for name in _leaves(OmegaConf.load(chosen))]
+    if "task" in given:
+        known += _leaves(OmegaConf.load(folder / "task" / f"{given['task']}.yaml"))
+    return list(dict.fromkeys(known))
 
 
 def _leaves(node: Any, prefix: str = "") -> list[str]:

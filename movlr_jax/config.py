@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_type_hints
+from typing import Any
 
 from movlr_jax.control.mpc2 import MuscleLaw
 from movlr_jax.control.mppi import MppiConfig
@@ -64,47 +62,15 @@ class Config:
     reward: str = "human"  # of evaluate: a file, human, initial, or a run directory
 
 
-def from_mapping(kind: type, values: Any, where: str = "") -> Any:
-    """A frozen dataclass from nested mappings. Raises UserError for unknown names and wrong types."""
-    if not isinstance(values, Mapping):
-        raise UserError(f"{where or 'the configuration'} is {values!r}, expected a group of settings")
-    names = {f.name: f for f in dataclasses.fields(kind)}
-    for name in values:
-        if name not in names:
-            raise UserError(f"{where}{name}: " + unknown_name("setting", name, names))
-    hints = get_type_hints(kind)
-    built = {}
-    for name, f in names.items():
-        if name in values:
-            built[name] = _value(hints[name], values[name], f"{where}{name}")
-        elif f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
-            raise UserError(f"{where}{name} is not set; give {where}{name}=...")
-    return kind(**built)
-
-
-def _value(hint: Any, value: Any, where: str) -> Any:
-    if dataclasses.is_dataclass(hint):
-        return from_mapping(hint, value, where + ".")  # pyright: ignore[reportArgumentType]
-    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
-        if not math.isfinite(value):
-            raise UserError(f"{where}={value} is not a finite number")
-        return float(value)
-    if hint in (int, bool, str) and type(value) is not hint:
-        if hint is str and isinstance(value, int | float):
-            return str(value)  # run_dir=2026 is a name
-        wanted = {int: "a whole number", bool: "true or false", str: "a text"}[hint]
-        raise UserError(f"{where}={value!r} is not {wanted}")
-    return value
-
-
 def check(config: Config) -> Config:
     """Ranges and choices that types do not tell. Raises UserError; returns `config`."""
-    o = config.optimizer
+    o, mppi, muscle = config.optimizer, config.optimizer.mppi, config.optimizer.muscle
     for name, value in (
         ("candidates", config.candidates),
         ("generations", config.generations),
         ("optimizer.replan_every", o.replan_every),
-        ("optimizer.mppi.samples", o.mppi.samples),
+        ("optimizer.knots", o.knots),
+        ("optimizer.mppi.samples", mppi.samples),
     ):
         if value < 1:
             raise UserError(f"{name}={value}: it must be 1 or more")
@@ -114,14 +80,30 @@ def check(config: Config) -> Config:
         ("optimizer.sim_dt", o.sim_dt),
         ("optimizer.plan_dt", o.plan_dt),
         ("optimizer.horizon_s", o.horizon_s),
-        ("optimizer.mppi.temperature", o.mppi.temperature),
+        ("optimizer.mppi.temperature", mppi.temperature),
     ):
         if value <= 0:
             raise UserError(f"{name}={value:g}: it must be more than 0")
     if config.episode_s < o.ctrl_dt:
         raise UserError(f"episode_s={config.episode_s:g} is shorter than one control step of {o.ctrl_dt:g} s")
-    if config.seed < 0:
-        raise UserError(f"seed={config.seed}: it must be 0 or more")
+    for name, value in (
+        ("seed", config.seed),
+        ("optimizer.synergy", o.synergy),
+        ("optimizer.mppi.elites", mppi.elites),
+        ("optimizer.mppi.sigma", mppi.sigma),
+        ("optimizer.mppi.sigma_min", mppi.sigma_min),
+        ("optimizer.mppi.adapt", mppi.adapt),
+        ("optimizer.mppi.keep", mppi.keep),
+        ("optimizer.muscle.kp", muscle.kp),
+        ("optimizer.muscle.kd", muscle.kd),
+        ("optimizer.muscle.product_gain", muscle.product_gain),
+    ):
+        if value < 0:
+            raise UserError(f"{name}={value:g}: it must be 0 or more")
+    if o.synergy >= 1:
+        raise UserError(f"optimizer.synergy={o.synergy:g}: a correlation of noise must be less than 1")
+    if mppi.adapt > 1:
+        raise UserError(f"optimizer.mppi.adapt={mppi.adapt:g}: a share must be 1 or less")
     for name, value, choices in (
         ("physics", config.physics, PHYSICS),
         ("ranking", config.ranking, RANKINGS),
@@ -129,7 +111,7 @@ def check(config: Config) -> Config:
         ("llm", config.llm, ("scripted",)),
         ("vlm", config.vlm, ("metrics",)),
         ("method", config.method, ("movlr",)),
-        ("optimizer.muscle.law", o.muscle.law, ("linear", "product")),
+        ("optimizer.muscle.law", muscle.law, ("linear", "product")),
     ):
         if value not in choices:
             raise UserError(unknown_name(name, value, choices))

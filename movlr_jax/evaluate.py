@@ -52,16 +52,20 @@ def evaluate(config: Config) -> int:
         **outcome.metrics,
         **outcome.timing,
     }
-    if outcome.reason:
-        result["reason"] = outcome.reason
-    elif films_here(config, reporter):
-        with reporter.stage("film") as tick:
-            caption = Caption(f"{task.name} · {origin} reward · seed {config.seed}", summary(outcome.metrics))
-            mp4 = film(clip_of(task, outcome.states or b"", caption), progress=tick)
-        folder = Path(config.run_dir) if config.run_dir else Path("runs") / task.name / "evaluate"
-        result["film"] = str(write(folder / f"{Path(origin).stem}_seed{config.seed}.mp4", mp4))
-        reporter.say(f"film: {result['film']}")
-    print(json.dumps(result), flush=True)
+    try:
+        if outcome.reason:
+            result["reason"] = outcome.reason
+            raise UserError(f"reward {origin}: {outcome.reason}")
+        if films_here(config, reporter):
+            with reporter.stage("film") as tick:
+                heading = f"{task.name} · {origin} reward · seed {config.seed}"
+                caption = Caption(heading, summary(outcome.metrics))
+                mp4 = film(clip_of(task, outcome.states or b"", caption), progress=tick)
+            folder = Path(config.run_dir) if config.run_dir else Path("runs") / task.name / "evaluate"
+            result["film"] = str(write(folder / f"{Path(origin).stem}_seed{config.seed}.mp4", mp4))
+            reporter.say(f"film: {result['film']}")
+    finally:
+        print(json.dumps(result), flush=True)  # whatever becomes of the film, the numbers are not lost
     return 0
 
 

@@ -56,8 +56,8 @@ def evaluate(
     steps = round(task.episode_s / ctrl_dt)
     begun, before = time.monotonic(), _steps_done(planner)
     qpos, qvel, act = (np.repeat(x, k, axis=0) for x in task.start(np.random.default_rng(seed), 1))
-    start = planner.sim_physics.start(qpos, qvel, act)
-    trajectory = planner.optimise(programs, progress).rollout(start, steps=steps, key=jax.random.key(seed))
+    start, key = planner.sim_physics.start(qpos, qvel, act), jax.random.key(seed)
+    trajectory = planner.optimise(programs, key, progress).rollout(start, steps=steps, key=key)
     wall = time.monotonic() - begun
     timing = {
         "wall_s_per_sim_s": wall / (steps * ctrl_dt),

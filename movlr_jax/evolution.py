@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -32,8 +33,6 @@ from movlr_jax.types import (
     TermAdvice,
     candidate_name,
 )
-
-T = TypeVar("T")
 
 
 @dataclass
@@ -157,28 +156,28 @@ def make_film(engine: Engine, candidate: Evaluation) -> Evaluation:
 
 def choose(engine: Engine, g: int, evaluations: list[Evaluation], best: Evaluation | None) -> Evaluation:
     """Ranks the generation and the incumbent together; the winner is the best so far."""
-    field_ = [e for e in ([best] if best else []) + evaluations if not e.failed]
-    if not field_:
+    entrants = [e for e in ([best] if best else []) + evaluations if not e.failed]
+    if not entrants:
         reasons = "; ".join(f"{e.name}: {e.reason}" for e in evaluations)
         raise UserError(f"every program of generation {g} failed, there is nothing to go on from. {reasons}")
 
     def work() -> dict[str, Any]:
         result = rank(
-            len(field_),
-            lambda i, j: engine.judge.compare(engine.task, field_[i], field_[j]),
+            len(entrants),
+            lambda i, j: engine.judge.compare(engine.task, entrants[i], entrants[j]),
             engine.config.ranking,
         )
         return {
-            "names": [e.name for e in field_],
+            "names": [e.name for e in entrants],
             "strengths": result.strengths.tolist(),
             "deviation": result.deviation.tolist(),
             "p_best": result.p_best.tolist(),
             "flip_rate": result.flip_rate,
-            "best": field_[result.order[0]].name,
+            "best": entrants[result.order[0]].name,
             "comparisons": [
                 {
-                    "first": field_[c.first].name,
-                    "second": field_[c.second].name,
+                    "first": entrants[c.first].name,
+                    "second": entrants[c.second].name,
                     "winner": c.preference.winner,
                     "reason": c.preference.reason,
                 }
@@ -187,7 +186,7 @@ def choose(engine: Engine, g: int, evaluations: list[Evaluation], best: Evaluati
         }
 
     data = _once(engine, "ranked", g, "rank", work)
-    return next(e for e in field_ if e.name == data["best"])
+    return next(e for e in entrants if e.name == data["best"])
 
 
 def criticise(engine: Engine, g: int, best: Evaluation) -> Critique:
@@ -278,18 +277,12 @@ def _once(
     return data
 
 
-class _timed:
+@contextlib.contextmanager
+def _timed(engine: Engine, stage: str) -> Iterator[None]:
     """Adds the seconds of a block to the generation's timing."""
-
-    def __init__(self, engine: Engine, stage: str):
-        self.engine, self.stage = engine, stage
-
-    def __enter__(self) -> None:
-        self.begun = time.monotonic()
-
-    def __exit__(self, *_: object) -> None:
-        seconds = self.engine.seconds
-        seconds[self.stage] = seconds.get(self.stage, 0.0) + time.monotonic() - self.begun
+    begun = time.monotonic()
+    yield
+    engine.seconds[stage] = engine.seconds.get(stage, 0.0) + time.monotonic() - begun
 
 
 def _rate(planner: Planner) -> Callable[[], str]:

@@ -15,15 +15,18 @@ cli.prepare_environment()
 
 from movlr_jax.archive import Archive, new_run_dir  # noqa: E402
 from movlr_jax.config import Config  # noqa: E402
+from movlr_jax.control.build import build_planner  # noqa: E402
 from movlr_jax.evolution import evolve, film_best_and_first, summary  # noqa: E402
 from movlr_jax.progress import Reporter  # noqa: E402
 from movlr_jax.report import write_report  # noqa: E402
-from movlr_jax.session import build_engine, describe, same_search  # noqa: E402
+from movlr_jax.session import build_engine, describe, same_search, task_of  # noqa: E402
 
 
 def search(config: Config) -> int:
     """One search; 0, or 130 when interrupted. Raises UserError."""
     reporter, begun = Reporter(), time.monotonic()
+    task = task_of(config)
+    planner = build_planner(config.optimizer, task)  # wrong settings end here, and leave no run directory
     archive = open_archive(config)
     engine = None
     try:
@@ -31,10 +34,10 @@ def search(config: Config) -> int:
             f"searching a reward for {config.task.name}: {config.candidates} candidates x "
             f"{config.generations} generations, seed {config.seed}; no language or vision model used"
         )
-        engine = build_engine(config, archive, reporter)
+        engine = build_engine(config, task, planner, archive, reporter)
         recorded = archive.get("run")
         if recorded:
-            same_search(config, recorded["settings"], archive.root)
+            same_search(config, recorded["settings"], archive)
         else:
             archive.record("run", describe(engine))
         best = evolve(engine)
@@ -62,12 +65,12 @@ def search(config: Config) -> int:
     finally:
         if engine:
             engine.sandbox.close()
-        if archive.get("run"):
-            report = write_report(archive)
-            reporter.say(f"report: {report}")
-            if (archive.root / "best.py").exists():
-                reporter.say(f"reward: {archive.root / 'best.py'}")
-        archive.close()
+        with archive:
+            if archive.get("run"):
+                report = write_report(archive)
+                reporter.say(f"report: {report}")
+                if (archive.root / "best.py").exists():
+                    reporter.say(f"reward: {archive.root / 'best.py'}")
 
 
 def open_archive(config: Config) -> Archive:

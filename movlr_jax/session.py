@@ -8,7 +8,7 @@ from typing import Any
 from movlr_jax.archive import Archive
 from movlr_jax.cli import RESETTABLE
 from movlr_jax.config import Config
-from movlr_jax.control.build import build_planner
+from movlr_jax.control.planner import Planner
 from movlr_jax.errors import UserError
 from movlr_jax.evaluation import make_probe
 from movlr_jax.evolution import Engine
@@ -37,10 +37,10 @@ def films_here(config: Config, reporter: Reporter) -> bool:
     return True
 
 
-def build_engine(config: Config, archive: Archive, reporter: Reporter) -> Engine:
+def build_engine(
+    config: Config, task: Task, planner: Planner, archive: Archive, reporter: Reporter
+) -> Engine:
     """Everything a search is made of, built once. Raises UserError."""
-    task = task_of(config)
-    planner = build_planner(config.optimizer, task)
     probe = make_probe(task, planner.sim_physics, config.seed)
     return Engine(
         config=config,
@@ -90,8 +90,8 @@ def flat(values: Any, prefix: str = "") -> dict[str, Any]:
     return {k: v for name, value in values.items() for k, v in flat(value, f"{prefix}{name}.").items()}
 
 
-def same_search(config: Config, recorded: dict[str, Any], root: Any) -> None:
-    """Raises UserError when a run is resumed with settings that would make it another run."""
+def same_search(config: Config, recorded: dict[str, Any], archive: Archive) -> None:
+    """Raises UserError when a run is resumed with settings that would make it another run, or undo part of it."""
     ours = flat(dataclasses.asdict(config))
     free = ("run_dir", "resume", "reward", *RESETTABLE)
     changed = [
@@ -101,7 +101,12 @@ def same_search(config: Config, recorded: dict[str, Any], root: Any) -> None:
     ]
     if changed:
         raise UserError(
-            f"{root} was made with other settings: {'; '.join(changed)}; start a new run for those"
+            f"{archive.root} was made with other settings: {'; '.join(changed)}; start a new run for those"
+        )
+    done = len(archive.events("criticised"))
+    if config.generations < done:
+        raise UserError(
+            f"generations={config.generations}: {archive.root} has {done} generations already; give {done} or more"
         )
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from movlr_jax.tasks.base import Task
 
 Array = jax.Array | np.ndarray
+Progress = Callable[[int, int], None]  # (done, total) of the stage at hand
 
 
 @struct.dataclass
@@ -117,11 +118,13 @@ class Controllers(Protocol):
 
 
 class Optimizer(Protocol):
-    """K reward programs in, K controllers out, all in one batch."""
+    """K reward programs in, K controllers out, in one batch. Built with its task and physics, compiled once."""
 
     name: str
 
-    def optimise(self, programs: Sequence[RewardProgram], task: Task, key: jax.Array) -> Controllers: ...
+    def optimise(
+        self, programs: Sequence[RewardProgram], key: jax.Array, progress: Progress | None = None
+    ) -> Controllers: ...
 
 
 @dataclass(frozen=True)
@@ -211,6 +214,3 @@ class Critic(Protocol):
     def name(self) -> str: ...
 
     def criticise(self, task: Task, best: Evaluation) -> Critique: ...
-
-
-Progress = Callable[[int, int], None]  # (done, total) of the stage at hand

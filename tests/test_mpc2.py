@@ -292,7 +292,7 @@ def close(planner: Planner) -> None:
 def act(planner: Planner, which: Sequence[RewardProgram], start, rows: int = 1, seed: int = 5) -> Trajectory:
     """Seven control steps of `rows` episodes of each program, all from the same states."""
     state = planner.sim_physics.start(*(np.tile(x[:rows], (len(which), 1)) for x in start))
-    return planner.optimise(which).rollout(state, steps=7, key=jax.random.key(seed))
+    return planner.optimise(which, jax.random.key(seed)).rollout(state, steps=7, key=jax.random.key(seed))
 
 
 def assert_same_bits(a: Trajectory, b: Trajectory) -> None:
@@ -355,7 +355,9 @@ def test_when_every_sample_diverges_the_plan_stays():
     state = planner.sim_physics.start(np.zeros((1, 2)), np.zeros((1, 2)), np.zeros((1, 0)))
     state = state.replace(prev_action=np.array([[0.3, 0.5]], np.float32))
     greedy = 'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return {"a": action[0]}\n'
-    trajectory = planner.optimise(programs([greedy])).rollout(state, steps=1, key=jax.random.key(0))
+    trajectory = planner.optimise(programs([greedy]), jax.random.key(0)).rollout(
+        state, steps=1, key=jax.random.key(0)
+    )
     np.testing.assert_allclose(trajectory.actions[0, 0], [0.3, 0.5], atol=1e-6)
     assert trajectory.diverged.all()
     close(planner)

@@ -15,12 +15,13 @@ import pytest
 
 from movlr_jax.archive import Archive
 from movlr_jax.cli import compose
+from movlr_jax.control.build import build_planner
 from movlr_jax.evaluate import main as evaluate
 from movlr_jax.evolution import evolve
 from movlr_jax.progress import Reporter
 from movlr_jax.search import main as search
 from movlr_jax.search import to_yaml
-from movlr_jax.session import build_engine, describe
+from movlr_jax.session import build_engine, describe, task_of
 
 QUICK = ["+task=bottle_pour", "candidates=2", "generations=3", "episode_s=0.16", "optimizer.mppi.samples=4",
          "optimizer.horizon_s=0.16"]  # fmt: skip
@@ -104,13 +105,14 @@ def test_ctrl_c_ends_cleanly_and_resumably(finished: Path, tmp_path: Path):
 def test_physics_is_traced_once_over_three_generations(tmp_path: Path):
     config = compose([*QUICK, "films=false"])
     with Archive.create(tmp_path / "run", to_yaml(config)) as archive:
-        engine = build_engine(config, archive, Reporter())
+        task = task_of(config)
+        planner = build_planner(config.optimizer, task)
+        engine = build_engine(config, task, planner, archive, Reporter())
         archive.record("run", describe(engine))
         try:
             evolve(engine)
         finally:
             engine.sandbox.close()
-    planner = engine.planner
     assert planner.plan_physics.traces == {f"policy[{config.candidates * config.optimizer.mppi.samples}]": 1}
     # the simulation itself, and the few rows that vetting's states come from
     assert set(planner.sim_physics.traces.values()) == {1}

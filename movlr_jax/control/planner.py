@@ -72,9 +72,9 @@ class Planner:
         self.update = jax.jit(jax.vmap(lambda plan, z, c: mppi.update(settings, plan, z, c, lower, upper)))
 
     def optimise(
-        self, programs: Sequence[RewardProgram], progress: Progress | None = None
+        self, programs: Sequence[RewardProgram], key: jax.Array, progress: Progress | None = None
     ) -> PlannedControllers:
-        """K controllers, one per program; the work is done as they act."""
+        """K controllers, one per program. A planner learns nothing beforehand: the work is done as they act."""
         return PlannedControllers(self, tuple(programs), progress)
 
 
@@ -94,7 +94,7 @@ class PlannedControllers:
         segments = []
         for t in range(0, steps, every):
             key, noise_key, plan_key, act_key = jax.random.split(key, 4)
-            plan = self._replan(plan, state, initial, noise_key, plan_key)
+            plan = self.replan(plan, state, initial, noise_key, plan_key)
             params = p.space.params(p.sim_physics, state, np.asarray(plan.mean)[:, None])
             segment = p.sim_physics.rollout(
                 state, p.sim_policy, params, steps=min(every, steps - t), key=act_key
@@ -105,9 +105,10 @@ class PlannedControllers:
                 self.progress(min(t + every, steps), steps)
         return concatenate(segments)
 
-    def _replan(
+    def replan(
         self, plan: mppi.Plan, state: SimState, initial: Step, noise_key: jax.Array, plan_key: jax.Array
     ) -> mppi.Plan:
+        """The next plan of every row [R] of `state`: sample, roll out, score, update. `initial` began the episode."""
         p, n = self.planner, self.planner.config.mppi.samples
         rows, k = len(state.time), len(self.programs)
         noise = jax.random.normal(noise_key, (n, *plan.mean.shape[1:])) @ p.space.mixing

@@ -96,7 +96,7 @@ class NativePhysics:
         m, substeps = self.model, self.substeps
         rows = len(start.time)
         act_policy = self._jitted(policy)
-        keys = jax.random.split(key, steps)
+        params = jax.device_put(params)
         full = np.concatenate([np.asarray(start.time)[:, None], start.qpos, start.qvel, start.act], axis=1)
         states = np.empty((rows, substeps, full.shape[1]))
         sensed = np.empty((rows, substeps, m.nsensordata))
@@ -109,7 +109,7 @@ class NativePhysics:
         latest, previous = np.asarray(start.sensors), np.asarray(start.prev_action)
         for t in range(steps):
             view = self._step(full.astype(np.float32), latest, previous)
-            actions[:, t] = previous = act_policy(params, view, keys[t])
+            actions[:, t] = previous = act_policy(params, view, key, np.int32(t))
             control[:] = previous[:, None]
             clock = full[:, 0] + self.ctrl_dt
             diverged |= self._advance(full, control, states, sensed)
@@ -206,15 +206,17 @@ class NativePhysics:
         if policy not in self._policies:
 
             @jax.jit
-            def batched(params: Any, view: Step, key: jax.Array) -> jax.Array:
-                self.traces[f"policy[{len(view.time)}]"] += 1
-                return jax.vmap(policy)(params, view, jax.random.split(key, len(view.time)))
+            def batched(params: Any, view: Step, key: jax.Array, t: jax.Array) -> jax.Array:
+                rows = len(view.time)
+                self.traces[f"policy[{rows}]"] += 1
+                keys = jax.random.split(jax.random.fold_in(key, t), rows)  # costs nothing where none is used
+                return jax.vmap(policy)(params, view, keys)
 
-            def act(params: Any, view: Step, key: jax.Array) -> np.ndarray:
+            def act(params: Any, view: Step, key: jax.Array, t: np.int32) -> np.ndarray:
                 rows = len(view.time)
                 if rows == 1:
-                    params, view = jax.tree.map(lambda x: np.repeat(x, 2, axis=0), (params, view))
-                return np.asarray(batched(params, view, key))[:rows]
+                    params, view = jax.tree.map(lambda x: np.repeat(np.asarray(x), 2, axis=0), (params, view))
+                return np.asarray(batched(params, view, key, t))[:rows]
 
             self._policies[policy] = act
         return self._policies[policy]

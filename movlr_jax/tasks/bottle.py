@@ -6,6 +6,7 @@ import mujoco
 import numpy as np
 
 from movlr_jax.control.static import StaticOptimiser
+from movlr_jax.errors import UserError
 from movlr_jax.models import ModelAdapter
 from movlr_jax.models.spec import compile_spec
 from movlr_jax.resources import resource_text
@@ -39,6 +40,16 @@ def bottle_pour(
     The target is `lift_m` (world frame) from the start and tilted by `tilt_deg` the way a pronating forearm
     pours. start_noise is the standard deviation of the arm's joint angles at the start (rad).
     """
+    for name, value in (
+        ("bottle_kg", bottle_kg),
+        ("hold_s", hold_s),
+        ("success_position_m", success_position_m),
+        ("success_orientation_rad", success_orientation_rad),
+    ):
+        if value <= 0:
+            raise UserError(f"task.settings.{name}={value:g}: it must be more than 0")
+    if start_noise < 0:
+        raise UserError(f"task.settings.start_noise={start_noise:g}: it must be 0 or more")
     spec = adapter.load()
     palm, tilt = _grasp_at_start(adapter), np.deg2rad(tilt_deg)
     target_pos = palm + np.asarray(lift_m)

@@ -7,6 +7,7 @@ from typing import Any
 
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.models import model_adapter
+from movlr_jax.settings import keywords
 from movlr_jax.tasks.base import Task
 from movlr_jax.tasks.bottle import bottle_pour
 
@@ -17,7 +18,10 @@ def build_task(name: str, model: str, episode_s: float, settings: Mapping[str, A
     """The task `name` on `model`, with the settings of its conf file. Raises UserError."""
     if name not in TASKS:
         raise UserError(unknown_name("task", name, TASKS))
+    given = keywords(TASKS[name], settings, "task.settings", without=["episode_s"])
     try:
-        return TASKS[name](model_adapter(model), episode_s=episode_s, **settings)
-    except TypeError as error:
-        raise UserError(f"task {name!r} cannot take its settings: {error}") from error
+        return TASKS[name](model_adapter(model), episode_s=episode_s, **given)
+    except ValueError as error:  # of MuJoCo's compiler
+        raise UserError(
+            f"task {name!r} cannot be built with these settings: {' '.join(str(error).split())}"
+        ) from error

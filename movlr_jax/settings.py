@@ -1,0 +1,85 @@
+"""What a person set, into typed values; every mistake becomes a sentence that names the setting."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, get_args, get_origin, get_type_hints
+
+from movlr_jax.errors import UserError, unknown_name
+
+_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+
+
+def from_mapping(kind: type, values: Any, where: str = "") -> Any:
+    """A frozen dataclass from nested mappings; `where` is the dotted name of the group, empty at the top.
+
+    Raises UserError for unknown names, missing ones and wrong types.
+    """
+    fields = dataclasses.fields(kind)
+    _check_names(values, [f.name for f in fields], where)
+    hints, built = get_type_hints(kind), {}
+    for f in fields:
+        name = _dotted(where, f.name)
+        if f.name in values:
+            built[f.name] = typed(hints[f.name], values[f.name], name)
+        elif f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
+            raise UserError(f"{name} is not set; give {name}=...")
+    return kind(**built)
+
+
+def keywords(
+    function: Callable[..., Any], values: Any, where: str, without: Sequence[str] = ()
+) -> dict[str, Any]:
+    """`values` as keyword-only arguments of `function`, all but those `without`. Raises UserError."""
+    parameters = inspect.signature(function).parameters.values()
+    hints = get_type_hints(function)
+    known = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in without]
+    _check_names(values, known, where)
+    return {name: typed(hints[name], value, _dotted(where, name)) for name, value in values.items()}
+
+
+def typed(hint: Any, value: Any, name: str) -> Any:
+    """`value` as what the annotation `hint` asks for. Raises UserError that calls it `name`."""
+    if isinstance(hint, types.UnionType):  # X | None
+        if value is None:
+            return None
+        hint = next(option for option in get_args(hint) if option is not types.NoneType)
+    if dataclasses.is_dataclass(hint):
+        return from_mapping(hint, value, name)  # pyright: ignore[reportArgumentType]
+    if get_origin(hint) is tuple:
+        kinds = get_args(hint)
+        if not isinstance(value, list | tuple) or len(value) != len(kinds):
+            raise UserError(f"{name}={value!r} is not a list of {len(kinds)} values")
+        return tuple(
+            typed(kind, v, f"{name}[{i}]") for i, (kind, v) in enumerate(zip(kinds, value, strict=True))
+        )
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is float and number:
+        if not math.isfinite(value):
+            raise UserError(f"{name}={value} is not a finite number")
+        return float(value)
+    if hint is str and number:
+        return str(value)  # run_dir=2026 is a name
+    if hint in _WORDS and type(value) is not hint:
+        raise UserError(f"{name}={value!r} is not {_WORDS[hint]}")
+    if get_origin(hint) is Mapping and not isinstance(value, Mapping):
+        raise UserError(f"{name} is {value!r}, expected a group of settings")
+    return value
+
+
+def _check_names(values: Any, known: list[str], where: str) -> None:
+    if not isinstance(values, Mapping):
+        raise UserError(f"{where or 'the configuration'} is {values!r}, expected a group of settings")
+    for name in values:
+        if name not in known:
+            raise UserError(
+                unknown_name("setting", _dotted(where, str(name)), [_dotted(where, k) for k in known])
+            )
+
+
+def _dotted(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name
