@@ -23,9 +23,6 @@ from movlr_jax.errors import UserError
 
 _APPLICATION_ID = 0x6D6F766C  # "movl": marks run.db as ours
 _VERSION = 1
-# what a run writes before its first record
-_FIRST = {".lock", "run.db", "run.db-journal", "run.db-wal", "run.db-shm", "config.yaml", ".config.yaml.part"}
-_TAKEN = "the run directory {root} is not empty; choose another run_dir=..., or go on with resume={root}"
 _SCHEMA = """
 CREATE TABLE events (
     id INTEGER PRIMARY KEY,
@@ -61,13 +58,13 @@ class Archive:
     def create(cls, root: Path, config_yaml: str) -> Archive:
         """A new run in `root`, which must be new or empty. Raises UserError."""
         with _told(root), contextlib.ExitStack() as undo:
+            if root.exists() and any(root.iterdir()):
+                raise UserError(
+                    f"the run directory {root} is not empty; choose another run_dir=..., "
+                    f"or go on with resume={root}"
+                )
             root.mkdir(parents=True, exist_ok=True)
-            found = {path.name for path in root.iterdir()}
-            if found and not ("run.db" in found and found <= _FIRST):
-                raise UserError(_TAKEN.format(root=root))
             lock = undo.enter_context(_lock(root))
-            if found:
-                _clear(root)
             db = undo.enter_context(contextlib.closing(_connect(root / "run.db")))
             _make_durable(db)
             db.executescript(
@@ -106,6 +103,18 @@ class Archive:
                 (relative, hashlib.sha256(data).hexdigest(), len(data)),
             )
         return path
+
+    def read(self, relative: str) -> bytes:
+        """What `put` wrote. Raises UserError when it is missing, or was changed by somebody else."""
+        path = self.root / relative
+        row = self._db.execute("SELECT sha256 FROM files WHERE path = ?", (relative,)).fetchone()
+        data = path.read_bytes() if path.is_file() else None
+        if not row or data is None or hashlib.sha256(data).hexdigest() != row[0]:
+            raise UserError(
+                f"{path} {'is missing' if data is None else 'was changed since it was written'}; "
+                "bring it back, or resume with films=false"
+            )
+        return data
 
     def record(self, kind: str, data: Mapping[str, Any], generation: int = -1, candidate: int = -1) -> None:
         """Records a step; a step recorded again replaces the earlier one."""
@@ -179,19 +188,6 @@ def new_run_dir(base: Path, task: str) -> Path:
 
 def _connect(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, isolation_level=None)  # every statement commits by itself
-
-
-def _clear(root: Path) -> None:
-    """Takes away what a run left that ended before its first record. Raises UserError if there is a record."""
-    with contextlib.closing(_connect(root / "run.db")) as db:
-        tables = db.execute("SELECT name FROM sqlite_master").fetchall()
-        if tables and (
-            db.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID
-            or db.execute("SELECT count(*) FROM events").fetchone()[0]
-        ):
-            raise UserError(_TAKEN.format(root=root))
-    for name in _FIRST - {".lock"}:
-        (root / name).unlink(missing_ok=True)
 
 
 def _make_durable(db: sqlite3.Connection) -> None:

@@ -48,7 +48,7 @@ class Config:
     episode_s: float
     optimizer: OptimizerConfig
     candidates: int = 4  # K
-    generations: int = 4  # N
+    generations: int = 3  # N
     seed: int = 0
     run_dir: str | None = None
     resume: str | None = None

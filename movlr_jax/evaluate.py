@@ -30,6 +30,10 @@ from movlr_jax.tasks import Task  # noqa: E402
 def evaluate(config: Config) -> int:
     """Optimises control under one reward, films it, prints its metrics. Raises UserError."""
     reporter = Reporter()
+    if config.resume:
+        raise UserError(
+            f"resume goes on with a search; to evaluate its best program give reward={config.resume}"
+        )
     task = task_of(config)
     source, origin = reward_source(config.reward, task)
     planner = build_planner(config.optimizer, task)

@@ -54,7 +54,7 @@ class Engine:
     @property
     def note(self) -> str:
         """What every film says of who wrote and who judged."""
-        return f"{self.proposer.name}, {self.judge.name}"
+        return ", ".join(name.split(" (")[0] for name in (self.proposer.name, self.judge.name))
 
 
 def evolve(engine: Engine) -> Evaluation:
@@ -209,10 +209,10 @@ def criticise(engine: Engine, g: int, best: Evaluation) -> Critique:
 
 def clip(engine: Engine, candidate: Evaluation, label: str = "") -> Clip:
     """What films need of a candidate's episode."""
-    path = engine.archive.root / f"gen_{candidate.generation:02d}/k{candidate.candidate:02d}.npz"
+    states = engine.archive.read(f"gen_{candidate.generation:02d}/k{candidate.candidate:02d}.npz")
     heading = title(engine.task.name, candidate.generation, candidate.candidate)
     heading = f"{label} · {heading}" if label else heading
-    return clip_of(engine.task, path.read_bytes(), Caption(heading, summary(candidate.metrics), engine.note))
+    return clip_of(engine.task, states, Caption(heading, summary(candidate.metrics), engine.note))
 
 
 def clip_of(task: Task, states: bytes, caption: Caption) -> Clip:
@@ -235,20 +235,19 @@ def film_best_and_first(engine: Engine, best: Evaluation) -> str | None:
 
 
 def summary(metrics: Mapping[str, float]) -> str:
-    """The success measure in one line."""
+    """The success measure in one short line, as logs and films say it."""
     names = {
-        "object_position_error_m": ("position error", 100.0, "cm"),
-        "object_orientation_error_rad": ("tilt error", 180 / np.pi, "deg"),
-        "distance_m": ("distance", 1.0, "m"),
+        "object_position_error_m": ("off by", 100.0, "cm"),
+        "object_orientation_error_rad": ("and", 180 / np.pi, "deg"),
+        "distance_m": ("walked", 1.0, "m"),
     }
     parts = [
-        f"{words} {metrics[name] * scale:.1f} {unit}"
-        for name, (words, scale, unit) in names.items()
-        if name in metrics
+        f"{words} {metrics[n] * scale:.1f} {unit}"
+        for n, (words, scale, unit) in names.items()
+        if n in metrics
     ]
-    if "success" in metrics:
-        parts.append("success" if metrics["success"] else "no success")
-    return ", ".join(parts)
+    ending = [] if "success" not in metrics else [": success" if metrics["success"] else ": no success"]
+    return " ".join(parts) + "".join(ending)
 
 
 def _evaluation(data: dict[str, Any], root: Path) -> Evaluation:

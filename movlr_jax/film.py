@@ -124,10 +124,16 @@ def encode(pictures: Iterable[np.ndarray], fps: float) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "film.mp4"
         args = "-preset veryfast -movflags +faststart"  # the index first: plays before it is loaded
-        with mediapy.VideoWriter(path, first.shape[:2], fps=fps, crf=22, ffmpeg_args=args) as writer:
-            for picture in itertools.chain([first], pictures):
-                writer.add_image(picture)
-        return path.read_bytes()
+        try:
+            with mediapy.VideoWriter(path, first.shape[:2], fps=fps, crf=22, ffmpeg_args=args) as writer:
+                for picture in itertools.chain([first], pictures):
+                    writer.add_image(picture)
+            return path.read_bytes()
+        except (OSError, RuntimeError) as error:
+            said = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise UserError(
+                f"no film: {said}; make room in {tempfile.gettempdir()}, or set TMPDIR to where there is some"
+            ) from error
 
 
 def colour_muscles(model: mujoco.MjModel, act: np.ndarray) -> None:

@@ -25,20 +25,24 @@ from movlr_jax.session import build_engine, describe, same_search, task_of  # no
 def search(config: Config) -> int:
     """One search; 0, or 130 when interrupted. Raises UserError."""
     reporter, begun = Reporter(), time.monotonic()
+    if config.resume:
+        Archive.open(
+            Path(config.resume), write=False
+        ).close()  # a broken run is told before anything is built
     task = task_of(config)
     planner = build_planner(config.optimizer, task)  # wrong settings end here, and leave no run directory
     archive = open_archive(config)
     engine = None
     try:
+        recorded = archive.get("run")
+        if recorded:
+            same_search(config, recorded["settings"], archive)
         reporter.say(
             f"searching a reward for {config.task.name}: {config.candidates} candidates x "
             f"{config.generations} generations, seed {config.seed}; no language or vision model used"
         )
         engine = build_engine(config, task, planner, archive, reporter)
-        recorded = archive.get("run")
-        if recorded:
-            same_search(config, recorded["settings"], archive)
-        else:
+        if not recorded:
             archive.record("run", describe(engine))
         best = evolve(engine)
         side_by_side = film_best_and_first(engine, best)
@@ -63,10 +67,9 @@ def search(config: Config) -> int:
         reporter.say(f"interrupted; what was done is kept. Go on with resume={archive.root}")
         return cli.INTERRUPTED
     finally:
-        if engine:
-            engine.sandbox.close()
         with archive:
-            if archive.get("run"):
+            if engine:
+                engine.sandbox.close()
                 report = write_report(archive)
                 reporter.say(f"report: {report}")
                 if (archive.root / "best.py").exists():

@@ -41,6 +41,12 @@ class Genome:
         return "\n".join(parts)
 
 
+def _text(node: ast.AST) -> str:
+    """Source of a node, with the double quotes that programs are written with."""
+    text = ast.unparse(node)
+    return text if '"' in text else text.replace("'", '"')
+
+
 def _is_data(node: ast.stmt) -> bool:
     """Whether a top-level statement is the docstring or WEIGHTS, which a genome keeps apart."""
     return isinstance(node, ast.Expr) or (
@@ -71,10 +77,10 @@ def genome_of(source: str) -> Genome:
         raise ProgramError("the returned dict and WEIGHTS differ; only the weights can be edited by script")
     return Genome(
         terms={
-            str(name): (parsed.weights[str(name)], ast.unparse(value))
+            str(name): (parsed.weights[str(name)], _text(value))
             for name, value in zip(names, last.value.values, strict=True)
         },
-        preamble="\n".join(ast.unparse(statement) for statement in body[:-1]),
+        preamble="\n".join(_text(statement) for statement in body[:-1]),
         description=parsed.description,
-        helpers="\n\n".join(ast.unparse(n) for n in parsed.tree.body if n is not reward and not _is_data(n)),
+        helpers="\n\n".join(_text(n) for n in parsed.tree.body if n is not reward and not _is_data(n)),
     )
