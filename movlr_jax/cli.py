@@ -63,6 +63,9 @@ def run(command: Callable[[Any], int], argv: Sequence[str] | None = None) -> int
         except UserError as error:
             print(error, file=sys.stderr)
             status = max(status, 2)
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            status = INTERRUPTED
         if status == INTERRUPTED:
             break
     return status

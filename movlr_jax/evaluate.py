@@ -96,11 +96,7 @@ def reward_source(reward: str, task: Task) -> tuple[str, str]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    try:
-        return cli.run(evaluate, argv)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return cli.INTERRUPTED
+    return cli.run(evaluate, argv)
 
 
 if __name__ == "__main__":

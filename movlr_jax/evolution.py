@@ -211,7 +211,8 @@ def clip(engine: Engine, candidate: Evaluation, label: str = "") -> Clip:
     """What films need of a candidate's episode."""
     states = engine.archive.read(f"gen_{candidate.generation:02d}/k{candidate.candidate:02d}.npz")
     heading = title(engine.task.name, candidate.generation, candidate.candidate)
-    heading = f"{label} · {heading}" if label else heading
+    if label:  # beside another film there is less room
+        heading = f"{label}: {engine.task.name} {candidate.name}"
     return clip_of(engine.task, states, Caption(heading, summary(candidate.metrics), engine.note))
 
 
@@ -235,19 +236,16 @@ def film_best_and_first(engine: Engine, best: Evaluation) -> str | None:
 
 
 def summary(metrics: Mapping[str, float]) -> str:
-    """The success measure in one short line, as logs and films say it."""
-    names = {
-        "object_position_error_m": ("off by", 100.0, "cm"),
-        "object_orientation_error_rad": ("and", 180 / np.pi, "deg"),
-        "distance_m": ("walked", 1.0, "m"),
-    }
-    parts = [
-        f"{words} {metrics[n] * scale:.1f} {unit}"
-        for n, (words, scale, unit) in names.items()
-        if n in metrics
-    ]
-    ending = [] if "success" not in metrics else [": success" if metrics["success"] else ": no success"]
-    return " ".join(parts) + "".join(ending)
+    """The success measure in one line, short enough for the caption of a film."""
+    parts = []
+    if "object_position_error_m" in metrics:
+        angle = np.rad2deg(metrics["object_orientation_error_rad"])
+        parts.append(f"{100 * metrics['object_position_error_m']:.1f} cm, {angle:.0f} deg off")
+    if "distance_m" in metrics:
+        parts.append(f"walked {metrics['distance_m']:.2f} m")
+    if "success" in metrics:
+        parts.append("success" if metrics["success"] else "no success")
+    return ": ".join(parts)
 
 
 def _evaluation(data: dict[str, Any], root: Path) -> Evaluation:

@@ -89,11 +89,7 @@ def to_yaml(config: Config) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    try:
-        return cli.run(search, argv)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return cli.INTERRUPTED
+    return cli.run(search, argv)
 
 
 if __name__ == "__main__":

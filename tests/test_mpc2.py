@@ -31,7 +31,8 @@ LAWS = (
     MuscleLaw("product", hold=False),
 )
 REWARDS = (
-    'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return {"a": -shaping.smooth_abs(state.q("knee") - 1.0)}\n',
+    'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n'
+    '    return {"a": -shaping.smooth_abs(state.q("knee") - 1.0)}\n',
     'WEIGHTS = {"a": 10.0, "b": 0.1}\ndef reward(state, action):\n'
     '    return {"a": -jnp.square(state.q("hip")), "b": -jnp.mean(state.muscles)}\n',
     'WEIGHTS = {"a": 3.0}\ndef reward(state, action):\n    return {"a": state.pos("foot")[0]}\n',
@@ -330,7 +331,10 @@ def test_rows_that_diverge_never_win():
     layout = layout_of(model, {})
     space = ControlSpace(model, knots=1, horizon_s=0.05)
     planner = planner_of(space, model, layout, {}, MppiConfig(samples=64, sigma=0.2), horizon_s=0.05)
-    greedy = 'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return {"a": jnp.abs(action[1]) + 0.01 * action[0]}\n'
+    greedy = (
+        'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n'
+        '    return {"a": jnp.abs(action[1]) + 0.01 * action[0]}\n'
+    )
     rest = np.zeros((2, 2)), np.zeros((2, 2)), np.zeros((2, 0))
 
     controls = np.array([[1.0, 0.09], [1.0, 0.2]], np.float32)

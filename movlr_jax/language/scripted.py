@@ -125,7 +125,6 @@ def _bounded(weight: float) -> float:
 
 
 def _written(genome: Genome, request: ProposalRequest) -> str:
-    """The program of a genome, described by what it is for and what it weighs."""
+    """The program of a genome, described by what it is for."""
     wish = request.task.description
-    description = f"{wish[0].upper()}{wish[1:]}: {', '.join(genome.terms)}."
-    return replace(genome, description=description).source()
+    return replace(genome, description=f"{wish[0].upper()}{wish[1:]}.").source()

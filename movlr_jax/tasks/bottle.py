@@ -16,6 +16,7 @@ from movlr_jax.tasks.stage import add_lathed_mesh, add_stage
 from movlr_jax.types import Trajectory
 
 RADIUS, HALF_HEIGHT = 0.03, 0.10  # m, of the bottle's body
+OVERLAP = 1e-3  # m that the hand may be inside the bottle at the start
 DARK, LIGHT = (0.06, 0.16, 0.45, 1.0), (0.45, 0.72, 1.0, 0.35)
 PROFILE = (  # of the bottle's look: radius and height in m, bottom up
     (0.0, -0.1), (0.026, -0.1), (0.03, -0.095), (0.03, 0.03), (0.028, 0.042), (0.022, 0.054),
@@ -65,13 +66,25 @@ def bottle_pour(
     model = compile_spec(spec)
     static = StaticOptimiser(model, np.array([model.joint(j).dofadr[0] for j in adapter.planned_joints]))
 
-    def start(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def draw(rng: np.random.Generator, n: int) -> np.ndarray:
         qpos = np.repeat(_start_posture(model, adapter)[None], n, axis=0)
         arm = [model.joint(j).qposadr[0] for j in adapter.planned_joints]
         qpos[:, arm] += start_noise * rng.standard_normal((n, len(arm)))
         low, high = model.jnt_range[[model.joint(j).id for j in adapter.planned_joints]].T
         qpos[:, arm] = np.clip(qpos[:, arm], low, high)
-        qpos = follow_couplings(model, qpos)
+        return follow_couplings(model, qpos)
+
+    def start(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        qpos = draw(rng, n)
+        for _ in range(100):  # until no hand is inside its bottle
+            deep = np.array([_overlap(model, q) > OVERLAP for q in qpos])
+            if not deep.any():
+                break
+            qpos[deep] = draw(rng, int(deep.sum()))
+        else:
+            raise UserError(
+                f"task.settings.start_noise={start_noise:g} puts the hand into the bottle; lower it"
+            )
         return qpos, np.zeros((n, model.nv)), np.array([static(q) for q in qpos])
 
     def measure(episode: Trajectory, task: Task) -> Metrics:
@@ -143,6 +156,17 @@ def _start_posture(model: mujoco.MjModel, adapter: ModelAdapter) -> np.ndarray:
     for joint, value in adapter.posture.items():
         qpos[model.joint(joint).qposadr[0]] = value
     return follow_couplings(model, qpos)
+
+
+def _overlap(model: mujoco.MjModel, qpos: np.ndarray) -> float:
+    """How deep anything but the table is inside the bottle, m."""
+    data = mujoco.MjData(model)
+    data.qpos[:] = qpos
+    mujoco.mj_fwdPosition(model, data)
+    bottle, table = model.body("bottle").id, model.body("table").id
+    pairs = model.geom_bodyid[data.contact.geom]
+    hand = (pairs == bottle).any(axis=1) & ~(pairs == table).any(axis=1)
+    return -float(np.min(data.contact.dist[hand], initial=0.0))
 
 
 def _grasp_at_start(adapter: ModelAdapter) -> np.ndarray:
