@@ -6,9 +6,7 @@ import dataclasses
 import itertools
 import os
 import re
-import signal
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,9 +47,8 @@ def run(command: Callable[[Any], int], argv: Sequence[str] | None = None) -> int
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
-    # A cluster that takes the machine back sends SIGTERM: as good a reason to stop cleanly as Ctrl-C.
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    from movlr_jax.progress import interruptible
+
     status = 0
     for number, (job, config) in enumerate(zip(jobs, configs, strict=True)):
         if len(jobs) > 1:
@@ -59,7 +56,8 @@ def run(command: Callable[[Any], int], argv: Sequence[str] | None = None) -> int
             if config.run_dir:  # each job its own folder, numbered as Hydra numbers them
                 config = dataclasses.replace(config, run_dir=str(Path(config.run_dir) / str(number)))
         try:
-            status = max(status, command(config))
+            with interruptible():
+                status = max(status, command(config))
         except UserError as error:
             print(error, file=sys.stderr)
             status = max(status, 2)

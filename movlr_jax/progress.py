@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -10,6 +12,47 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 Tick = Callable[[int, int], None]  # (done, total)
+
+
+_stop = threading.Event()
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Makes Ctrl-C and SIGTERM (a cluster that takes its machine back) end the block with KeyboardInterrupt.
+
+    An exception raised by a signal is lost when it strikes inside a destructor or a callback from C. So the wish
+    is remembered, and every step of progress asks for it again.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ask(*_: object) -> None:
+        _stop.set()
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        _stop.clear()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def stop_if_asked() -> None:
+    """Raises KeyboardInterrupt when somebody asked to stop and nobody heard."""
+    if _stop.is_set():
+        raise KeyboardInterrupt
+
+
+def _stoppable(tick: Tick) -> Tick:
+    def checked(done: int, total: int) -> None:
+        stop_if_asked()
+        tick(done, total)
+
+    return checked
 
 
 class Reporter:
@@ -24,9 +67,10 @@ class Reporter:
     @contextlib.contextmanager
     def stage(self, what: str, rate: Callable[[], str] = lambda: "") -> Iterator[Tick]:
         """A stage named `what`; yields a function to call with (done, total). `rate` says how fast it goes."""
+        stop_if_asked()
         started = time.monotonic()
         if not self.console.is_terminal:
-            yield self._plain(what, rate, started)
+            yield _stoppable(self._plain(what, rate, started))
             self.say(f"  {what}: done in {time.monotonic() - started:.1f} s {rate()}".rstrip())
             return
         columns = (
@@ -40,7 +84,7 @@ class Reporter:
         )
         with Progress(*columns, console=self.console) as bar:
             task = bar.add_task(what, total=None, rate="")
-            yield lambda done, total: bar.update(task, completed=done, total=total, rate=rate())
+            yield _stoppable(lambda done, total: bar.update(task, completed=done, total=total, rate=rate()))
             total = bar.tasks[0].total or 1
             bar.update(task, completed=total, total=total, rate=rate())
 

@@ -22,6 +22,7 @@ from movlr_jax.sandbox.source import load, parse
 from movlr_jax.sandbox.trial import Probe
 
 START_DEADLINE_S, PROGRAM_DEADLINE_S = 120.0, 30.0
+_PING_DEADLINE_S = 5.0
 _KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "XLA_FLAGS")  # nothing with keys in it
 
 
@@ -58,11 +59,7 @@ class Sandbox:
             return Verdict("parse", str(error), time.monotonic() - started)
         child = self._running()
         asked = time.monotonic()
-        with contextlib.suppress(BrokenPipeError):  # it is gone, as the missing answer says too
-            assert child.stdin
-            child.stdin.write(json.dumps(source).encode() + b"\n")
-            child.stdin.flush()
-        answer = self._answer(child, self._deadline_s)
+        answer = self._ask(child, source, self._deadline_s)
         seconds = time.monotonic() - started
         if not isinstance(answer, list):
             late = time.monotonic() - asked >= self._deadline_s
@@ -88,7 +85,8 @@ class Sandbox:
             self._child = None
 
     def _running(self) -> subprocess.Popen[bytes]:
-        if self._child and self._child.poll() is None:
+        # Asked whether it is there, for a child that died meanwhile must not be the next program's fault.
+        if self._child and self._ask(self._child, None, _PING_DEADLINE_S) == "ready":
             return self._child
         self.close()
         package = str(Path(__file__).resolve().parents[2])
@@ -114,6 +112,14 @@ class Sandbox:
             tail = self._log.read().decode(errors="replace").strip().splitlines()[-1:]
             raise UserError(f"the sandbox process does not start: {tail[0] if tail else 'no message'}")
         return self._child
+
+    def _ask(self, child: subprocess.Popen[bytes], request: str | None, deadline_s: float) -> object:
+        """The answer to a program, or to None (is it there?); None when it is late or gone."""
+        with contextlib.suppress(BrokenPipeError):  # it is gone, as the missing answer says too
+            assert child.stdin
+            child.stdin.write(json.dumps(request).encode() + b"\n")
+            child.stdin.flush()
+        return self._answer(child, deadline_s)
 
     @staticmethod
     def _answer(child: subprocess.Popen[bytes], deadline_s: float) -> object:

@@ -28,8 +28,12 @@ def main() -> None:
 
     print(json.dumps("ready"), file=answers, flush=True)
     for line in sys.stdin.buffer:
+        source = json.loads(line)
+        if source is None:  # is it there?
+            print(json.dumps("ready"), file=answers, flush=True)
+            continue
         signal.alarm(limit)  # when the main process is gone, nobody else ends a program that hangs
-        stage, message = trial(json.loads(line), probe)
+        stage, message = trial(source, probe)
         signal.alarm(0)
         print(json.dumps([stage, message]), file=answers, flush=True)
 
