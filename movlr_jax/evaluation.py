@@ -24,7 +24,6 @@ from movlr_jax.tasks.base import shared_metrics
 from movlr_jax.types import Physics, Progress, Trajectory
 
 _CURVE_POINTS = 100
-TIMING = ("wall_s_per_sim_s", "physics_steps_per_s")  # differ from run to run; all else is reproducible
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from movlr_jax.errors import ProgramError
-from movlr_jax.sandbox.source import parse
+from movlr_jax.sandbox.source import is_weights, parse
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,7 @@ def _text(node: ast.AST) -> str:
 
 def _is_data(node: ast.stmt) -> bool:
     """Whether a top-level statement is the docstring or WEIGHTS, which a genome keeps apart."""
-    return isinstance(node, ast.Expr) or (
-        isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == ["WEIGHTS"]
-    )
+    return isinstance(node, ast.Expr) or is_weights(node)
 
 
 def _returns(node: ast.AST) -> bool:

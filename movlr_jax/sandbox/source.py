@@ -334,7 +334,7 @@ def load(parsed: ParsedReward) -> RewardProgram:
         exec(compile(parsed.tree, "<reward>", "exec"), scope)
     except Exception as error:
         raise ProgramError(f"the program cannot be loaded: {type(error).__name__}: {error}") from None
-    body = [n for n in parsed.tree.body if not _is_weights(n) and not isinstance(n, ast.Expr)]
+    body = [n for n in parsed.tree.body if not is_weights(n) and not isinstance(n, ast.Expr)]
     canonical = ast.dump(ast.Module(body, [])) + repr(list(parsed.weights))
     return RewardProgram(
         source=parsed.source,
@@ -347,7 +347,7 @@ def load(parsed: ParsedReward) -> RewardProgram:
 
 def with_weights(source: str, weights: dict[str, float]) -> str:
     """The same program with other weights; everything else stays as it was written."""
-    node = next(n for n in ast.parse(source).body if _is_weights(n)).value  # pyright: ignore
+    node = next(n for n in ast.parse(source).body if is_weights(n)).value  # pyright: ignore
     lines = [line.encode() for line in io.StringIO(source, newline="")]  # str.splitlines knows more line ends
     text = "{" + ", ".join(f'"{k}": {v:.6g}' for k, v in weights.items()) + "}"
     before = b"".join(lines[: node.lineno - 1]) + lines[node.lineno - 1][: node.col_offset]
@@ -453,12 +453,12 @@ def _check_attribute(node: ast.Attribute, where: str) -> None:
         raise ProgramError(f"{where}{owner}.{node.attr} is not available in a reward program{hint}")
 
 
-def _is_weights(node: ast.stmt) -> bool:
+def is_weights(node: ast.stmt) -> bool:
     return isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == ["WEIGHTS"]
 
 
 def _weights(tree: ast.Module) -> dict[str, float]:
-    found = [n for n in tree.body if _is_weights(n)]
+    found = [n for n in tree.body if is_weights(n)]
     if len(found) != 1:
         raise ProgramError(
             f'a program has one top-level `WEIGHTS = {{"term": 1.0, ...}}`; found {len(found)}'
