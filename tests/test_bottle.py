@@ -14,10 +14,11 @@ import pytest
 from movlr_jax.control.mpc2 import MuscleLaw, PostureSpace
 from movlr_jax.control.static import StaticOptimiser
 from movlr_jax.evaluation import make_probe
+from movlr_jax.models import follow_couplings
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.tasks import Task, build_task
-from movlr_jax.tasks.base import follow_couplings, joint_limit_fraction, shared_metrics
+from movlr_jax.tasks.base import joint_limit_fraction, shared_metrics
 from movlr_jax.tasks.bottle import score
 from movlr_jax.types import SimState, Step, Trajectory
 

@@ -14,13 +14,12 @@ from movlr_jax.control.mpc2 import MuscleLaw, PostureSpace, synergy_mixing
 from movlr_jax.control.mppi import MppiConfig
 from movlr_jax.control.planner import Planner, PlannerConfig, PlanSpace
 from movlr_jax.errors import UserError
-from movlr_jax.models import model_adapter
+from movlr_jax.models import follow_couplings, model_adapter
 from movlr_jax.models.spec import compile_spec
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.program import RewardProgram, Scorer
 from movlr_jax.rewards.state import instrument, layout_of
 from movlr_jax.sandbox.source import load, parse
-from movlr_jax.tasks.base import follow_couplings
 from movlr_jax.types import SimState, Trajectory
 
 PLANNED = ("hip", "knee")

@@ -17,8 +17,8 @@ import numpy as np
 
 from movlr_jax.control.muscle import MuscleParams, bias, excitation_for, gain, muscle_params
 from movlr_jax.control.static import StaticOptimiser
+from movlr_jax.models import follow_couplings
 from movlr_jax.rewards.state import Layout
-from movlr_jax.tasks.base import follow_couplings
 from movlr_jax.types import Array, Physics, SimState, Step
 
 

@@ -1,5 +1,6 @@
 """Where a model comes from, and how its names map to the roles that tasks use."""
 
-from movlr_jax.models.registry import MODELS, ModelAdapter, model_adapter
+from movlr_jax.models.adapter import ModelAdapter, follow_couplings, nominal_qpos
+from movlr_jax.models.registry import MODELS, model_adapter
 
-__all__ = ["MODELS", "ModelAdapter", "model_adapter"]
+__all__ = ["MODELS", "ModelAdapter", "follow_couplings", "model_adapter", "nominal_qpos"]

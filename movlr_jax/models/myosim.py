@@ -1,10 +1,12 @@
-"""Models of the `myo-sim` package: the right arm and hand with 63 muscles."""
+"""Models of the `myo-sim` package: right arm and hand with 63 muscles, legs with 80."""
 
 from __future__ import annotations
 
 import mujoco
 
 from movlr_jax.errors import UserError
+from movlr_jax.models import human
+from movlr_jax.models.adapter import ModelAdapter
 from movlr_jax.models.spec import quiet
 
 ARM_JOINTS = (
@@ -83,6 +85,7 @@ ARM_POSTURE = {
     "md5_flexion_r": 0.36,
 }
 BONE = (0.93, 0.90, 0.84, 1.0)
+LEGS_POSTURE: dict[str, float] = {}
 GRASP_OFFSET = (0.002, 0.009, 0.0)  # m, from the palm site to the axis of that bottle, world frame
 
 
@@ -105,3 +108,41 @@ def load(entry: str) -> mujoco.MjSpec:
         if geom.type == mujoco.mjtGeom.mjGEOM_MESH:  # bones, in films: ivory, without shine
             geom.rgba, geom.material = BONE, ""
     return spec
+
+
+def load_legs() -> mujoco.MjSpec:
+    """The legs under a rigid trunk, turned to face +x."""
+    spec = load("myolegs")
+    spec.body("Full Body").quat = [0.5**0.5, 0.0, 0.0, 0.5**0.5]  # it is built facing -y
+    return spec
+
+
+ADAPTERS = (
+    ModelAdapter(
+        name="myoarm_r",
+        load=lambda: load("myoarm_r"),
+        root="Full Body",
+        planned_joints=ARM_JOINTS,
+        synergies=(FINGER_FLEXION,),
+        roles=ARM_ROLES,
+        touch=HAND_PARTS,
+        sites=HAND_SITES,
+        posture=ARM_POSTURE,
+        forward=(0.0, -1.0, 0.0),
+        grasp_offset=GRASP_OFFSET,
+        source="myo-sim (PyPI), entry myoarm_r",
+        licence="Apache-2.0; the arm derives from MoBL-ARMS, whose authors ask for non-commercial use",
+    ),
+    ModelAdapter(
+        name="myolegs",
+        load=load_legs,
+        root="Full Body",
+        planned_joints=human.LEG_JOINTS,
+        roles={"pelvis": "pelvis", "trunk": "torso", "head": "head", **human.LEG_ROLES},
+        touch={**human.FEET, "pelvis": ("pelvis",), "trunk": ("torso",), "head": ("neck", "head")},
+        muscle_groups=human.LEG_MUSCLES,
+        posture=LEGS_POSTURE,
+        source="myo-sim (PyPI), entry myolegs",
+        licence="Apache-2.0",
+    ),
+)

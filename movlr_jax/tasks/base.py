@@ -83,20 +83,3 @@ def shared_metrics(trajectory: Trajectory, task: Task, ctrl_dt: float) -> Metric
         "joint_limit_fraction": joint_limit_fraction(task.model, np.asarray(trajectory.steps.qpos)),
         "diverged_fraction": float(np.mean(trajectory.diverged)),
     }
-
-
-def follow_couplings(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray:
-    """`qpos` [..., nq] with every joint that a joint equality drives set to what the equality asks.
-
-    q1 = q1_0 + poly(q2 - q2_0), as MuJoCo defines mjEQ_JOINT.
-    """
-    qpos = np.array(qpos)
-    for e in np.flatnonzero((model.eq_type == mujoco.mjtEq.mjEQ_JOINT) & (model.eq_active0 != 0)):
-        driven = model.jnt_qposadr[model.eq_obj1id[e]]
-        coefficients = model.eq_data[e, :5]
-        x = 0.0
-        if model.eq_obj2id[e] >= 0:
-            driver = model.jnt_qposadr[model.eq_obj2id[e]]
-            x = qpos[..., driver] - model.qpos0[driver]
-        qpos[..., driven] = model.qpos0[driven] + np.polynomial.polynomial.polyval(x, coefficients)
-    return qpos

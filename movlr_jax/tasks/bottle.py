@@ -7,11 +7,11 @@ import numpy as np
 
 from movlr_jax.control.static import StaticOptimiser
 from movlr_jax.errors import UserError
-from movlr_jax.models import ModelAdapter
+from movlr_jax.models import ModelAdapter, follow_couplings, nominal_qpos
 from movlr_jax.models.spec import compile_spec
 from movlr_jax.resources import resource_text
 from movlr_jax.rewards.state import instrument, layout_of, rotation
-from movlr_jax.tasks.base import Camera, Metrics, Need, Task, follow_couplings
+from movlr_jax.tasks.base import Camera, Metrics, Need, Task
 from movlr_jax.tasks.stage import add_lathed_mesh, add_stage
 from movlr_jax.types import Trajectory
 
@@ -67,7 +67,7 @@ def bottle_pour(
     static = StaticOptimiser(model, np.array([model.joint(j).dofadr[0] for j in adapter.planned_joints]))
 
     def draw(rng: np.random.Generator, n: int) -> np.ndarray:
-        qpos = np.repeat(_start_posture(model, adapter)[None], n, axis=0)
+        qpos = np.repeat(nominal_qpos(model, adapter)[None], n, axis=0)
         arm = [model.joint(j).qposadr[0] for j in adapter.planned_joints]
         qpos[:, arm] += start_noise * rng.standard_normal((n, len(arm)))
         low, high = model.jnt_range[[model.joint(j).id for j in adapter.planned_joints]].T
@@ -151,13 +151,6 @@ def diagnose(metrics: Metrics) -> list[Need]:
     return needs
 
 
-def _start_posture(model: mujoco.MjModel, adapter: ModelAdapter) -> np.ndarray:
-    qpos = model.qpos0.copy()
-    for joint, value in adapter.posture.items():
-        qpos[model.joint(joint).qposadr[0]] = value
-    return follow_couplings(model, qpos)
-
-
 def _overlap(model: mujoco.MjModel, qpos: np.ndarray) -> float:
     """How deep anything but the table is inside the bottle, m."""
     data = mujoco.MjData(model)
@@ -173,7 +166,7 @@ def _grasp_at_start(adapter: ModelAdapter) -> np.ndarray:
     """Where the middle of the grasp is [3] m when the arm is in its start posture."""
     model = compile_spec(adapter.load())
     data = mujoco.MjData(model)
-    data.qpos[:] = _start_posture(model, adapter)
+    data.qpos[:] = nominal_qpos(model, adapter)
     mujoco.mj_kinematics(model, data)
     return data.site(adapter.role("palm_site")).xpos + adapter.grasp_offset
 

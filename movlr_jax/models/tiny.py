@@ -1,0 +1,23 @@
+"""A planar leg with seven muscles, for tests and first steps."""
+
+from __future__ import annotations
+
+import mujoco
+
+from movlr_jax.models.adapter import ModelAdapter
+from movlr_jax.resources import resource_dir
+
+ADAPTERS = (
+    ModelAdapter(
+        name="tiny_muscle",
+        load=lambda: mujoco.MjSpec.from_file(str(resource_dir("assets") / "models" / "tiny_muscle.xml")),
+        root="pelvis",
+        planned_joints=("hip", "knee"),
+        roles={"trunk": "pelvis", "thigh": "thigh", "shank": "shank", "foot": "foot"},
+        touch={"foot": ("foot",)},
+        sites=("pelvis", "sole"),
+        posture={"height": -0.038, "hip": 0.3, "knee": 0.6},
+        source="assets/models/tiny_muscle.xml, made for tests and first steps",
+        licence="Apache-2.0",
+    ),
+)
