@@ -1,6 +1,6 @@
 """`python -m movlr_jax.doctor`: what works here. Every look is guarded: what is broken is a row, not an end.
 
-Imports are made late for the same reason.
+`model=NAME` shows one model instead. Imports are made late, for what is broken must not keep this from starting.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from typing import TYPE_CHECKING, Any
 from movlr_jax.machine import cores
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
+
+    from movlr_jax.models import ModelAdapter
 
 # import name -> distribution, of what the search of bottle_pour cannot do without
 NEEDED = {
@@ -56,14 +59,23 @@ class Check:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Prints the table. Returns 0, or 1 when something that bottle_pour's search needs is missing."""
+    """Prints the table. Returns 0, or 1 when something that bottle_pour's search needs is missing.
+
+    With `model=NAME` prints all about one model, and returns 2 where it does not exist or cannot be had.
+    """
     from rich.console import Console
 
-    argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="python -m movlr_jax.doctor",
-        description="What works here: versions, GPU, renderer, models, keys.",
-    ).parse_args(argv)
+        description="What works here: versions, GPU, renderer, models, keys. With model=NAME: all about one model.",
+    )
+    parser.add_argument(
+        "setting", nargs="?", metavar="model=NAME", help="a model's name, or the path of an MJCF file"
+    )
+    setting = parser.parse_args(argv).setting
     console = Console()
+    if setting is not None:
+        return _show_model(setting, console)
     rows: list[Check] = []
     with console.status("looking") as status:
         for name, look in LOOKS.items():
@@ -77,6 +89,23 @@ def main(argv: list[str] | None = None) -> int:
         )
     console.print(physics_choice(), highlight=False, markup=False)
     return 1 if missing else 0
+
+
+def _show_model(setting: str, console: Console) -> int:
+    """Prints all about the model that `setting` (model=NAME) names. Returns 0, or 2 after a sentence."""
+    from movlr_jax.errors import UserError
+    from movlr_jax.models import model_adapter
+    from movlr_jax.models.card import model_card
+
+    key, _, name = setting.partition("=")
+    try:
+        if key != "model" or not name:
+            raise UserError(f"doctor takes model=NAME and nothing else, not {setting!r}")
+        console.print(model_card(model_adapter(name)))
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
 
 
 def table(rows: list[Check]) -> Table:
@@ -148,7 +177,7 @@ def films() -> list[Check]:
 
 
 def models() -> list[Check]:
-    """Every model this package knows, loaded and compiled."""
+    """Every model this package knows: the needed one loaded and compiled, of the others whether they are here."""
     from movlr_jax.models import MODELS
 
     return [row for name in MODELS for row in _guarded(f"model {name}", functools.partial(_model, name))]
@@ -214,17 +243,32 @@ def _ffmpeg() -> list[Check]:
 
 
 def _model(name: str) -> list[Check]:
+    from movlr_jax.errors import UserError
+    from movlr_jax.models import MODELS
+
+    adapter = MODELS[name]
+    about = f"{adapter.source}; licence: {adapter.licence}"
+    if adapter.files is None or name == NEEDED_MODEL:
+        return [Check(f"model {name}", True, f"{_size(adapter)}; {about}")]
+    try:
+        here = adapter.files()
+    except UserError as error:
+        return [Check(f"model {name}", None, str(error))]
+    if here is None:
+        return [Check(f"model {name}", None, f"not here yet, the first use downloads it; {about}")]
+    return [Check(f"model {name}", True, about)]
+
+
+def _size(adapter: ModelAdapter) -> str:
+    """Joints and muscles of a model, which it must be loaded and compiled for."""
     import mujoco
     import numpy as np
 
-    from movlr_jax.models import MODELS
     from movlr_jax.models.spec import compile_spec
 
-    adapter = MODELS[name]
     model = compile_spec(adapter.load())
     muscles = np.count_nonzero(model.actuator_gaintype == mujoco.mjtGain.mjGAIN_MUSCLE)
-    detail = f"{model.njnt} joints, {muscles} muscles; {adapter.source}; licence: {adapter.licence}"
-    return [Check(f"model {name}", True, detail)]
+    return f"{model.njnt} joints, {muscles} muscles"
 
 
 def _jax_devices() -> list[Any]:

@@ -6,12 +6,19 @@ import builtins
 import os
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
+import mujoco
 import pytest
 
 from movlr_jax import doctor
 from movlr_jax.doctor import Check
+from movlr_jax.errors import UserError
+from movlr_jax.models import MODELS
+
+MASSLESS = "<mujoco><worldbody><body><joint/></body></worldbody></mujoco>"
 
 
 def test_doctor_runs_as_a_command_and_never_shows_a_key():
@@ -95,6 +102,79 @@ def test_a_model_whose_package_is_missing_is_a_row(monkeypatch):
     rows = {row.name: row for row in doctor.models()}
     assert rows["model myoarm_r"].ok is False
     assert "pip install myo-sim" in rows["model myoarm_r"].detail
+
+
+def test_the_overview_loads_no_heavy_model_and_tells_where_to_get_the_others(monkeypatch):
+    def heavy():
+        raise AssertionError("loaded")
+
+    adapters = {
+        "myoarm_r": MODELS["tiny_muscle"],
+        "here": replace(MODELS["ostrich"], load=heavy, files=lambda: Path("/somewhere")),
+        "not_yet": replace(MODELS["ostrich"], load=heavy, files=lambda: None),
+        "missing": replace(MODELS["ostrich"], load=heavy, files=_not_installed),
+    }
+    monkeypatch.setattr("movlr_jax.models.MODELS", adapters)
+    rows = {row.name: row for row in doctor.models()}
+    assert "7 muscles" in rows["model myoarm_r"].detail
+    assert rows["model here"].ok
+    assert rows["model not_yet"].ok is None
+    assert "first use downloads it" in rows["model not_yet"].detail
+    assert rows["model missing"] == Check("model missing", None, "not installed; pip install it")
+
+
+def _not_installed() -> Path:
+    raise UserError("not installed; pip install it")
+
+
+def test_model_card_shows_what_a_task_needs_to_know(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "150")
+    assert doctor.main(["model=tiny_muscle"]) == 0
+    shown = capsys.readouterr().out
+    for fact in (
+        "nq 3, nv 3, 4 bodies, 7 muscles",
+        "22.8 kg",  # 12 + 7 + 3 + 0.8
+        "faces +x, up is +z",
+        "assets/models/tiny_muscle.xml",
+        "2 planned, 0 kept, 0 follow others, 0 locked",
+        "-0.5 to 1.6 rad",
+        "steps/s",
+        "Apache-2.0",
+        "pelvis, sole",
+    ):
+        assert fact in shown, fact
+    height = 0.90 - 0.038  # m, of the pelvis in the posture
+    assert f"+0.000 +0.000 {height:+.3f}" in shown
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("model=myoleg", "there is no model 'myoleg'; did you mean 'myolegs'"),
+        ("model=nowhere/model.xml", "there is no model file nowhere/model.xml"),
+        ("model=", "doctor takes model=NAME and nothing else"),
+        ("physics=native", "doctor takes model=NAME and nothing else"),
+    ],
+)
+def test_a_model_that_cannot_be_shown_is_a_sentence_and_status_2(capsys, setting, said):
+    assert doctor.main([setting]) == 2
+    told = capsys.readouterr()
+    assert not told.out
+    assert said in told.err
+    assert told.err.count("\n") == 1
+
+
+def test_a_model_without_its_files_is_told_with_the_fix(monkeypatch, capsys):
+    monkeypatch.setenv("MENAGERIE_ROOT", "/nowhere")
+    assert doctor.main(["model=ms_human_700"]) == 2
+    assert "MENAGERIE_ROOT=/nowhere holds no folder ms_human_700" in capsys.readouterr().err
+
+
+def test_a_model_that_does_not_compile_is_told(monkeypatch, capsys):
+    broken = replace(MODELS["tiny_muscle"], load=lambda: mujoco.MjSpec.from_string(MASSLESS))
+    monkeypatch.setitem(MODELS, "tiny_muscle", broken)
+    assert doctor.main(["model=tiny_muscle"]) == 2
+    assert "'tiny_muscle' does not compile" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

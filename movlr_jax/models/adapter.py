@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import mujoco
 import numpy as np
@@ -39,6 +40,8 @@ class ModelAdapter:
     grasp_offset: tuple[float, float, float] = (0.0, 0.0, 0.0)  # m, palm_site to what the posture grasps
     source: str = ""
     licence: str = ""
+    # where its files are here, None when loading it would download them; raises UserError as `load` does
+    files: Callable[[], Path | None] | None = None
 
     def role(self, name: str) -> str:
         """The name in this model of what a task calls `name`. Raises UserError when it has none."""

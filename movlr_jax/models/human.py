@@ -28,6 +28,10 @@ LEG_ROLES = {
 
 FEET = {f"{word}_foot": (f"calcn_{side}", f"toes_{side}") for word, side in SIDES.items()}
 
+LEGS = {
+    f"{word}_leg": (f"femur_{side}", f"tibia_{side}") for word, side in SIDES.items()
+}  # a knee on the ground
+
 _LEG_GROUPS = {
     "biceps_femoris": ("bflh", "bfsh"),
     "gastrocnemius": ("gaslat", "gasmed"),
@@ -43,8 +47,78 @@ _LEG_GROUPS = {
     "iliacus": ("iliacus",),
 }
 
-LEG_MUSCLES: Mapping[str, Sequence[str]] = {
-    f"{group}_{side}": tuple(f"{muscle}_{side}" for muscle in members)
-    for side in "rl"
-    for group, members in _LEG_GROUPS.items()
+_TRUNK_GROUPS = {
+    "erector_spinae": (
+        *(f"IL_L{i}" for i in range(1, 5)),
+        *(f"IL_R{i}" for i in range(5, 13)),
+        *(f"LTpT_T{i}" for i in range(1, 13)),
+        *(f"LTpT_R{i}" for i in range(4, 13)),
+        *(f"LTpL_L{i}" for i in range(1, 6)),
+    ),
+    "rectus_abdominis": ("rect_abd",),
+    "internal_oblique": tuple(f"IO{i}" for i in range(1, 7)),
+    "psoas": tuple(
+        f"Ps_{part}"
+        for part in ("L1_VB", "L1_TP", "L2_TP", "L3_TP", "L4_TP", "L5_TP", "L5_VB")
+        + ("L1_L2_IVD", "L2_L3_IVD", "L3_L4_IVD", "L4_L5_IVD")
+    ),
 }
+
+_UPPER_ARM_GROUPS = {
+    "deltoid": ("DELT1", "DELT2", "DELT3"),
+    "rotator_cuff": ("SUPSP", "INFSP", "SUBSC", "TMIN"),
+    "pectoralis_major": ("PECM1", "PECM2", "PECM3"),
+    "biceps": ("BIClong", "BICshort"),
+    "brachialis": ("BRA",),
+    "triceps": ("TRIlong", "TRIlat", "TRImed"),
+}
+
+_FOREARM_GROUPS = {
+    "wrist_extensors": ("ECRL", "ECRB", "ECU"),
+    "wrist_flexors": ("FCR", "FCU", "PL"),
+}
+
+
+def muscle_groups(
+    groups: Mapping[str, Sequence[str]], suffixes: Mapping[str, str]
+) -> dict[str, tuple[str, ...]]:
+    """`groups` once per side: suffixes maps the side (r, l) to what its muscles' names end in."""
+    return {
+        f"{group}_{side}": tuple(muscle + suffix for muscle in members)
+        for side, suffix in suffixes.items()
+        for group, members in groups.items()
+    }
+
+
+BOTH = {"r": "_r", "l": "_l"}
+LEG_MUSCLES = muscle_groups(_LEG_GROUPS, BOTH)
+TRUNK_MUSCLES = muscle_groups(_TRUNK_GROUPS, BOTH)
+
+
+# the back of MyoSim and MuscleMimic; MS-Human-700 names the same muscles otherwise
+DOTTED_BACK_GROUPS = {
+    "external_oblique": tuple(f"EO{i}" for i in range(1, 7)),
+    "multifidus": (
+        *(f"MF_m{i}s" for i in range(1, 6)),
+        *(f"MF_m{i}t.{k}" for i in range(1, 6) for k in range(1, 4)),
+        *(f"MF_m{i}.laminar" for i in range(1, 6)),
+    ),
+}
+LUMBAR_JOINTS = ("flex_extension", "lat_bending", "axial_rotation")  # theirs too; the vertebrae follow
+
+
+def arm_muscles(suffixes: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """The groups of the shoulder, elbow and wrist of each side in `suffixes`."""
+    return muscle_groups({**_UPPER_ARM_GROUPS, **_FOREARM_GROUPS}, suffixes)
+
+
+def forearm_muscles(suffixes: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Those of the wrist alone."""
+    return muscle_groups(_FOREARM_GROUPS, suffixes)
+
+
+def arm_joints(elbow: str) -> tuple[str, ...]:
+    """Shoulder and elbow joints of both sides; the elbow's name differs from model to model."""
+    return tuple(
+        f"{joint}_{side}" for side in "rl" for joint in ("elv_angle", "shoulder_elv", "shoulder_rot", elbow)
+    )

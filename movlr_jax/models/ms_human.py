@@ -14,14 +14,13 @@ import mujoco
 from movlr_jax.errors import UserError
 from movlr_jax.models import human
 from movlr_jax.models.adapter import ModelAdapter
-from movlr_jax.models.spec import quiet
+from movlr_jax.models.spec import bare_bones, read_spec, strip
 
 PELVIS_JOINTS = ("pelvis_tx", "pelvis_ty", "pelvis_tz", "pelvis_tilt", "pelvis_list", "pelvis_rotation")
-BONE = (0.93, 0.90, 0.84, 1.0)
 
 
-def folder() -> Path:
-    """Where the model's files are; downloads them when they are not here. Raises UserError."""
+def files() -> Path | None:
+    """Where the model's files are, None when they have not been downloaded yet. Raises UserError."""
     root = os.environ.get("MENAGERIE_ROOT")
     if root:
         path = Path(root).expanduser() / "ms_human_700"
@@ -30,11 +29,23 @@ def folder() -> Path:
         return path
     try:
         import mujoco_menagerie
+        from mujoco_menagerie import Cache
     except ImportError:
         raise UserError(
             "MS-Human-700 comes through the package mujoco-menagerie, which is not installed here; "
             "pip install mujoco-menagerie, or set MENAGERIE_ROOT to a folder that holds ms_human_700/"
         ) from None
+    robot, cache = mujoco_menagerie.get("ms_human_700"), Cache()
+    return cache.model_path(robot) if cache.is_cached(robot) else None
+
+
+def folder() -> Path:
+    """Where the model's files are; downloads them when they are not here. Raises UserError."""
+    here = files()
+    if here is not None:
+        return here
+    import mujoco_menagerie
+
     try:
         return Path(mujoco_menagerie.get("ms_human_700").path())
     except (mujoco_menagerie.MenagerieError, OSError) as error:
@@ -46,21 +57,51 @@ def folder() -> Path:
 
 def load(entry: str) -> mujoco.MjSpec:
     """The spec of one of its entries without floor, table, lights and cameras. Raises UserError."""
-    with quiet():
-        spec = mujoco.MjSpec.from_file(str(folder() / f"{entry}.xml"))
-    for element in (*spec.worldbody.geoms, *spec.lights, *spec.cameras, *spec.keys):
-        spec.delete(element)
+    spec = read_spec(folder() / f"{entry}.xml")
+    strip(spec, spec.worldbody.geoms)
     for joint in spec.joints:
         if joint.name in PELVIS_JOINTS:  # their ranges end the walk after five metres
             joint.limited = mujoco.mjtLimited.mjLIMITED_FALSE
-    for geom in spec.geoms:
-        if geom.type == mujoco.mjtGeom.mjGEOM_MESH:  # bones, in films
-            geom.rgba, geom.material = BONE, ""
+    bare_bones(spec)
     return spec
 
 
 _ROLES = {"pelvis": "pelvis", "trunk": "thoracic1", "head": "head_neck", **human.LEG_ROLES}
+_ARM_ROLES = {
+    f"{word}_{part}": f"{body}_{side}"
+    for word, side in human.SIDES.items()
+    for part, body in (("upper_arm", "humerus"), ("forearm", "radius"), ("hand", "hand"))
+}
+_TOUCH = {**human.FEET, **human.LEGS, "pelvis": ("pelvis", "sacrum"), "head": ("head_neck",)}
 _SOURCE = "MuJoCo Menagerie, ms_human_700, entry "
+
+SPINE_JOINTS = tuple(
+    f"{level}_{direction}"  # flexion-extension, lateral bending, axial rotation
+    for level in ("L5_S1", "T12_L1", "T1_head_neck")
+    for direction in ("FE", "LB", "AR")
+)
+WRIST_JOINTS = tuple(f"{joint}_{side}" for side in "rl" for joint in ("pro_sup", "deviation", "flexion"))
+
+# Arms hang beside the body: at zero the elbows and the shoulders' elevation stand at the end of their ranges.
+ARM_POSTURE = {
+    f"{joint}_{side}": angle
+    for side in "rl"
+    for joint, angle in (("shoulder_elv", 0.1), ("elbow_flexion", 0.25))
+}
+
+_BACK_GROUPS = {
+    "external_oblique": tuple(f"EO_R{i}" for i in range(5, 13)),
+    "multifidus": (
+        *(f"MF_m{i}s" for i in range(1, 6)),
+        *(f"MF_m{i}t_{k}" for i in range(1, 6) for k in range(1, 4)),
+        *(f"MF_m{i}_laminar" for i in range(1, 6)),
+    ),
+    "latissimus_dorsi": (
+        *(f"LD_L{i}" for i in range(1, 6)),
+        *(f"LD_T{i}" for i in range(7, 13)),
+        *("LD_R11", "LD_R12", "LD_IL"),
+    ),
+}
 
 ADAPTERS = (
     ModelAdapter(
@@ -69,9 +110,29 @@ ADAPTERS = (
         root="pelvis",
         planned_joints=human.LEG_JOINTS,
         roles=_ROLES,
-        touch={**human.FEET, "pelvis": ("pelvis", "sacrum"), "head": ("head_neck",)},
+        touch=_TOUCH,
         muscle_groups=human.LEG_MUSCLES,
         source=_SOURCE + "MS-Human-700-Locomotion",
         licence="Apache-2.0",
+        files=files,
+    ),
+    ModelAdapter(
+        name="ms_human_700",
+        load=lambda: load("MS-Human-700"),
+        root="pelvis",
+        planned_joints=(*human.LEG_JOINTS, *SPINE_JOINTS, *human.arm_joints("elbow_flexion")),
+        kept_joints=WRIST_JOINTS,
+        roles={**_ROLES, **_ARM_ROLES},
+        touch=_TOUCH,
+        muscle_groups={
+            **human.LEG_MUSCLES,
+            **human.TRUNK_MUSCLES,
+            **human.muscle_groups(_BACK_GROUPS, human.BOTH),
+            **human.arm_muscles(human.BOTH),
+        },
+        posture=ARM_POSTURE,
+        source=_SOURCE + "MS-Human-700",
+        licence="Apache-2.0",
+        files=files,
     ),
 )

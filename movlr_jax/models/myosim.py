@@ -1,13 +1,16 @@
-"""Models of the `myo-sim` package: right arm and hand with 63 muscles, legs with 80."""
+"""Models of the `myo-sim` package: right arm and hand, legs, torso."""
 
 from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
 
 import mujoco
 
 from movlr_jax.errors import UserError
 from movlr_jax.models import human
 from movlr_jax.models.adapter import ModelAdapter
-from movlr_jax.models.spec import quiet
+from movlr_jax.models.spec import bare_bones, quiet, strip
 
 ARM_JOINTS = (
     (
@@ -84,8 +87,6 @@ ARM_POSTURE = {
     "pm5_flexion_r": 0.75,
     "md5_flexion_r": 0.36,
 }
-BONE = (0.93, 0.90, 0.84, 1.0)
-LEGS_POSTURE: dict[str, float] = {}
 GRASP_OFFSET = (0.002, 0.009, 0.0)  # m, from the palm site to the axis of that bottle, world frame
 
 
@@ -97,25 +98,71 @@ def load(entry: str) -> mujoco.MjSpec:
 
             spec = myo_sim.load_spec(entry)
     except ImportError:
-        raise UserError(
-            f"model {entry!r} comes with the package myo-sim, which is not installed here; pip install myo-sim"
-        ) from None
-    for geom in list(spec.worldbody.geoms):  # a room, a poster and a pedestal: not part of any task
-        spec.delete(geom)
-    for light in list(spec.lights):
-        spec.delete(light)
-    for geom in spec.geoms:
-        if geom.type == mujoco.mjtGeom.mjGEOM_MESH:  # bones, in films: ivory, without shine
-            geom.rgba, geom.material = BONE, ""
+        raise _missing() from None
+    strip(spec, spec.worldbody.geoms)  # a room, a poster and a pedestal: not part of any task
+    bare_bones(spec)
     return spec
 
 
-def load_legs() -> mujoco.MjSpec:
+def files() -> Path:
+    """The package's folder. Raises UserError when it is missing; quick, for nothing is imported."""
+    found = find_spec("myo_sim")
+    if found is None or found.origin is None:
+        raise _missing()
+    return Path(found.origin).parent
+
+
+def _missing() -> UserError:
+    return UserError(
+        "this model comes with the package myo-sim, which is not installed here; pip install myo-sim"
+    )
+
+
+def load_legs(entry: str) -> mujoco.MjSpec:
     """The legs under a rigid trunk, turned to face +x."""
-    spec = load("myolegs")
+    spec = load(entry)
     spec.body("Full Body").quat = [0.5**0.5, 0.0, 0.0, 0.5**0.5]  # it is built facing -y
     return spec
 
+
+LEGS_ROLES = {"pelvis": "pelvis", "trunk": "torso", "head": "head", **human.LEG_ROLES}
+LEGS_TOUCH = {
+    **human.FEET,
+    **human.LEGS,
+    "pelvis": ("pelvis",),
+    "trunk": ("torso",),
+    "head": ("neck", "head"),
+}
+LEGS26_JOINTS = tuple(j for j in human.LEG_JOINTS if not j.startswith("subtalar"))  # it has none
+LEGS26_MUSCLES = human.muscle_groups(
+    {
+        "biceps_femoris": ("bifemsh",),  # the long head is among the hamstrings
+        "hamstrings": ("hamstrings",),
+        "gastrocnemius": ("gastroc",),
+        "soleus": ("soleus",),
+        "tibialis_anterior": ("tibant",),
+        "vasti": ("vasti",),
+        "rectus_femoris": ("rectfem",),
+        "gluteus_maximus": ("glutmax",),
+        "adductors": ("add",),
+        "abductors": ("abd",),
+        "iliopsoas": ("iliopsoas",),
+    },
+    human.BOTH,
+)
+
+HAND_JOINTS = tuple(  # the arm's from the forearm on, which here all carry their side
+    joint if joint.endswith("_r") else f"{joint}_r" for joint in ARM_JOINTS[4:]
+)
+HAND_FLEXION = tuple(j for j in HAND_JOINTS if j.startswith(("mcp", "pm", "md")) and "flexion" in j)
+
+TORSO_MUSCLES = {
+    **human.TRUNK_MUSCLES,
+    **human.muscle_groups(human.DOTTED_BACK_GROUPS, human.BOTH),
+}
+
+_LICENCE = "Apache-2.0"
+_ARM_LICENCE = "Apache-2.0; the arm derives from MoBL-ARMS, whose authors ask for non-commercial use"
 
 ADAPTERS = (
     ModelAdapter(
@@ -127,22 +174,65 @@ ADAPTERS = (
         roles=ARM_ROLES,
         touch=HAND_PARTS,
         sites=HAND_SITES,
+        muscle_groups=human.arm_muscles({"r": ""}),
         posture=ARM_POSTURE,
         forward=(0.0, -1.0, 0.0),
         grasp_offset=GRASP_OFFSET,
         source="myo-sim (PyPI), entry myoarm_r",
-        licence="Apache-2.0; the arm derives from MoBL-ARMS, whose authors ask for non-commercial use",
+        licence=_ARM_LICENCE,
+        files=files,
+    ),
+    ModelAdapter(
+        name="myohand_r",
+        load=lambda: load("myohand_r"),
+        root="Full Body",
+        planned_joints=HAND_JOINTS,
+        synergies=(HAND_FLEXION,),
+        roles=ARM_ROLES,
+        touch=HAND_PARTS,
+        sites=HAND_SITES,
+        muscle_groups=human.forearm_muscles({"r": "_r"}),
+        posture=dict.fromkeys(HAND_FLEXION, 0.3),  # at rest fingers curl
+        forward=(0.0, -1.0, 0.0),
+        source="myo-sim (PyPI), entry myohand_r",
+        licence=_ARM_LICENCE,
+        files=files,
     ),
     ModelAdapter(
         name="myolegs",
-        load=load_legs,
+        load=lambda: load_legs("myolegs"),
         root="Full Body",
         planned_joints=human.LEG_JOINTS,
-        roles={"pelvis": "pelvis", "trunk": "torso", "head": "head", **human.LEG_ROLES},
-        touch={**human.FEET, "pelvis": ("pelvis",), "trunk": ("torso",), "head": ("neck", "head")},
+        roles=LEGS_ROLES,
+        touch=LEGS_TOUCH,
         muscle_groups=human.LEG_MUSCLES,
-        posture=LEGS_POSTURE,
         source="myo-sim (PyPI), entry myolegs",
-        licence="Apache-2.0",
+        licence=_LICENCE,
+        files=files,
+    ),
+    ModelAdapter(
+        name="myolegs26",
+        load=lambda: load_legs("myolegs26"),
+        root="Full Body",
+        planned_joints=LEGS26_JOINTS,
+        roles=LEGS_ROLES,
+        touch=LEGS_TOUCH,
+        muscle_groups=LEGS26_MUSCLES,
+        source="myo-sim (PyPI), entry myolegs26",
+        licence=_LICENCE,
+        files=files,
+    ),
+    ModelAdapter(
+        name="myotorso",
+        load=lambda: load("myotorso"),
+        root="Full Body",
+        planned_joints=human.LUMBAR_JOINTS,
+        roles={"trunk": "torso", "head": "head"},
+        touch={"trunk": ("torso",), "head": ("neck", "head")},
+        muscle_groups=TORSO_MUSCLES,
+        forward=(0.0, -1.0, 0.0),
+        source="myo-sim (PyPI), entry myotorso",
+        licence=_LICENCE,
+        files=files,
     ),
 )

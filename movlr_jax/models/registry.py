@@ -1,18 +1,35 @@
-"""The models this package knows by name."""
+"""The models this package knows by name, and any other by the path of its file."""
 
 from __future__ import annotations
 
-from movlr_jax.errors import UserError, unknown_name
-from movlr_jax.models import ms_human, myosim, tiny
+from difflib import get_close_matches
+
+from movlr_jax.errors import UserError, near_matches
+from movlr_jax.models import from_path, ms_human, ms_human_arm, musclemimic, myosim, ostrich, tiny
 from movlr_jax.models.adapter import ModelAdapter
 
 MODELS: dict[str, ModelAdapter] = {
-    adapter.name: adapter for adapter in (*myosim.ADAPTERS, *ms_human.ADAPTERS, *tiny.ADAPTERS)
+    adapter.name: adapter
+    for adapter in (
+        *myosim.ADAPTERS,
+        *ms_human.ADAPTERS,
+        *ms_human_arm.ADAPTERS,
+        *musclemimic.ADAPTERS,
+        *ostrich.ADAPTERS,
+        *tiny.ADAPTERS,
+    )
 }
 
 
 def model_adapter(name: str) -> ModelAdapter:
-    """The adapter of a model by name. Raises UserError with near matches."""
-    if name not in MODELS:
-        raise UserError(unknown_name("model", name, MODELS))
-    return MODELS[name]
+    """The adapter of a model by name, or of any MJCF file by its path. Raises UserError with near matches."""
+    if name in MODELS:
+        return MODELS[name]
+    if from_path.is_path(name):
+        return from_path.adapter_of(name)
+    # many models have names alike: a slip of the pen first, anything like it only when there is none
+    near = get_close_matches(name.lower(), MODELS, n=3, cutoff=0.7) or near_matches(name, MODELS)
+    hint = f"; did you mean {' or '.join(repr(n) for n in near)}?" if near else "."
+    raise UserError(
+        f"there is no model {name!r}{hint} There are {', '.join(MODELS)}, and any MJCF file by its path"
+    )

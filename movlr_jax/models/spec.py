@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import mujoco
+
+from movlr_jax.errors import UserError
+
+BONE = (0.93, 0.90, 0.84, 1.0)  # of every skeleton in films
 
 
 @contextlib.contextmanager
@@ -26,3 +31,26 @@ def compile_spec(spec: mujoco.MjSpec) -> mujoco.MjModel:
     """The compiled model of `spec`; what is wrong with it still raises."""
     with quiet():
         return spec.compile()
+
+
+def read_spec(path: Path) -> mujoco.MjSpec:
+    """The spec of an MJCF file. Raises UserError with MuJoCo's words on one line."""
+    try:
+        with quiet():
+            return mujoco.MjSpec.from_file(str(path))
+    except (ValueError, mujoco.FatalError) as error:
+        raise UserError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
+
+
+def strip(spec: mujoco.MjSpec, geoms: Iterable[mujoco.MjsGeom]) -> None:
+    """Takes `geoms` (of a floor or a room), lights, cameras and keyframes out of `spec`."""
+    for element in (*geoms, *spec.lights, *spec.cameras, *spec.keys):
+        spec.delete(element)
+    spec.nkey = 0  # else an empty keyframe comes back
+
+
+def bare_bones(spec: mujoco.MjSpec) -> None:
+    """Gives every mesh the colour of bone, without shine, for films."""
+    for geom in spec.geoms:
+        if geom.type == mujoco.mjtGeom.mjGEOM_MESH:
+            geom.rgba, geom.material = BONE, ""

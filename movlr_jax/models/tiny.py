@@ -7,10 +7,12 @@ import mujoco
 from movlr_jax.models.adapter import ModelAdapter
 from movlr_jax.resources import resource_dir
 
+FILE = resource_dir("assets") / "models" / "tiny_muscle.xml"
+
 ADAPTERS = (
     ModelAdapter(
         name="tiny_muscle",
-        load=lambda: mujoco.MjSpec.from_file(str(resource_dir("assets") / "models" / "tiny_muscle.xml")),
+        load=lambda: mujoco.MjSpec.from_file(str(FILE)),
         root="pelvis",
         planned_joints=("hip", "knee"),
         roles={"trunk": "pelvis", "thigh": "thigh", "shank": "shank", "foot": "foot"},
@@ -19,5 +21,6 @@ ADAPTERS = (
         posture={"height": -0.038, "hip": 0.3, "knee": 0.6},
         source="assets/models/tiny_muscle.xml, made for tests and first steps",
         licence="Apache-2.0",
+        files=lambda: FILE,
     ),
 )

@@ -1,0 +1,128 @@
+"""All there is to know of one model, for a person: `python -m movlr_jax.doctor model=NAME`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+import mujoco
+import numpy as np
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from movlr_jax.errors import UserError
+from movlr_jax.models.adapter import ModelAdapter, nominal_qpos
+from movlr_jax.models.spec import compile_spec
+
+_AXES = {0: "x", 1: "y", 2: "z"}
+_SPEED_S = 0.3  # s that the speed is measured for
+_FALL = 100  # steps, after which the body is put back: it has no ground here
+
+
+def model_card(adapter: ModelAdapter) -> Group:
+    """Tables of the model's facts, joints, parts and muscles. Raises UserError when it cannot be had."""
+    try:
+        model = compile_spec(adapter.load())
+    except ValueError as error:  # a mesh is missing, say
+        raise UserError(f"model {adapter.name!r} does not compile: {' '.join(str(error).split())}") from None
+    data = mujoco.MjData(model)
+    data.qpos[:] = nominal_qpos(model, adapter)
+    mujoco.mj_forward(model, data)
+    return Group(
+        _facts(adapter, model, data),
+        _joints(adapter, model, data),
+        _roles(adapter, model, data),
+        _lists("touch parts", ("part", "bodies whose contacts count"), adapter.touch.items()),
+        _lists("muscle groups", ("group", "muscles"), adapter.muscle_groups.items()),
+    )
+
+
+def steps_per_s(model: mujoco.MjModel, qpos: np.ndarray) -> float:
+    """Simulation steps per second of C MuJoCo on one core, from the posture `qpos` [nq], without control."""
+    data, begun, steps = mujoco.MjData(model), time.perf_counter(), 0
+    while time.perf_counter() - begun < _SPEED_S:
+        mujoco.mj_resetData(model, data)
+        data.qpos[:] = qpos
+        mujoco.mj_step(model, data, nstep=_FALL)
+        steps += _FALL
+    return steps / (time.perf_counter() - begun)
+
+
+def _facts(adapter: ModelAdapter, model: mujoco.MjModel, data: mujoco.MjData) -> Table:
+    muscles = int(np.count_nonzero(model.actuator_gaintype == int(mujoco.mjtGain.mjGAIN_MUSCLE)))
+    others = f", {model.nu - muscles} other actuators" if model.nu > muscles else ""
+    coupled = int(np.count_nonzero((model.eq_type == int(mujoco.mjtEq.mjEQ_JOINT)) & (model.eq_obj2id >= 0)))
+    locked = int(np.count_nonzero((model.eq_type == int(mujoco.mjtEq.mjEQ_JOINT)) & (model.eq_obj2id < 0)))
+    files = adapter.files() if adapter.files else None
+    com = data.subtree_com[model.body(adapter.root).id]
+    speed = steps_per_s(model, data.qpos.copy())
+    facts = {
+        "source": adapter.source,
+        "licence": adapter.licence,
+        "files": str(files or "not said"),
+        "size": f"nq {model.nq}, nv {model.nv}, {model.nbody - 1} bodies, {muscles} muscles{others}",
+        "mass": f"{model.body_subtreemass[0]:.1f} kg, centre of mass of {adapter.root} at {_vector(com)} m",
+        "frames": f"faces {_axis(adapter.forward)}, up is +z; m, kg, s, rad",
+        "joints": f"{len(adapter.planned_joints)} planned, {len(adapter.kept_joints)} kept, {coupled} follow others, "
+        f"{locked} locked",
+        "step": f"{1000 * model.opt.timestep:g} ms",
+        "speed": f"{speed:,.0f} steps/s, {speed * model.opt.timestep:.1f} times real time "
+        "(C MuJoCo, one core, nothing touched)",
+        "sites": ", ".join(adapter.sites) or "none",
+    }
+    table = Table(title=f"model {adapter.name}", title_justify="left", show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        table.add_row(Text(name), Text(value))
+    return table
+
+
+def _joints(adapter: ModelAdapter, model: mujoco.MjModel, data: mujoco.MjData) -> Table:
+    mates = {joint: i + 1 for i, group in enumerate(adapter.synergies) for joint in group}
+    table = _table("joints", ("joint", "is", "range", "starts at", "moves with"))
+    rows = [(name, "planned") for name in adapter.planned_joints] + [(n, "kept") for n in adapter.kept_joints]
+    for name, use in rows:
+        joint = model.joint(name)
+        unit = "m" if joint.type[0] == int(mujoco.mjtJoint.mjJNT_SLIDE) else "rad"
+        low, high = joint.range
+        at = f"{data.qpos[joint.qposadr[0]]:.3g} {unit}"
+        mate = f"group {mates[name]}" if name in mates else ""
+        table.add_row(*map(Text, (name, use, f"{low:.3g} to {high:.3g} {unit}", at, mate)))
+    return table
+
+
+def _roles(adapter: ModelAdapter, model: mujoco.MjModel, data: mujoco.MjData) -> Table:
+    table = _table("parts that tasks speak of, in the start posture", ("role", "name here", "x y z in m"))
+    for role, name in adapter.roles.items():
+        at = data.site(name).xpos if role.endswith("_site") else data.body(name).xpos
+        table.add_row(*map(Text, (role, name, _vector(at))))
+    return table
+
+
+def _lists(title: str, headings: tuple[str, str], rows: Iterable[tuple[str, Iterable[str]]]) -> Table:
+    table = _table(title, headings)
+    for name, members in rows:
+        table.add_row(Text(name), Text(", ".join(members)))
+    return table
+
+
+def _table(title: str, headings: Iterable[str]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    return table
+
+
+def _vector(values: np.ndarray) -> str:
+    return " ".join(f"{value:+.3f}" for value in values)
+
+
+def _axis(direction: Iterable[float]) -> str:
+    """`+x` where a direction is an axis, else its numbers."""
+    values = np.asarray(tuple(direction))
+    main = int(np.argmax(np.abs(values)))
+    if np.isclose(abs(values[main]), 1.0):
+        return f"{'+' if values[main] > 0 else '-'}{_AXES[main]}"
+    return _vector(values)

@@ -1,0 +1,90 @@
+"""An adapter for a model that nobody wrote one for: what can be read off the model itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import mujoco
+import numpy as np
+
+from movlr_jax.models.adapter import ModelAdapter
+from movlr_jax.models.spec import compile_spec
+
+MAX_PARTS = 30  # bodies whose contacts may be read; beyond that only those at the ends of chains
+_SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
+
+
+def name_all(spec: mujoco.MjSpec) -> None:
+    """Gives every body, joint and actuator of `spec` a name: rewards and sensors speak of names."""
+    for kind, elements in (
+        ("body", spec.bodies),
+        ("joint", spec.joints),
+        ("actuator", spec.actuators),
+    ):
+        taken = {element.name for element in elements}
+        for i, element in enumerate(elements):
+            if element.name:
+                continue
+            wish = (getattr(element, "target", "") or f"{kind}{i}") if kind == "actuator" else f"{kind}{i}"
+            while wish in taken:
+                wish += "_"
+            element.name = wish
+            taken.add(wish)
+
+
+def derive_adapter(
+    name: str, load: Callable[[], mujoco.MjSpec], *, source: str = "", licence: str = ""
+) -> ModelAdapter:
+    """What tasks need to know of the model that `load` gives, found in the model. Names must be complete.
+
+    root is the heaviest body on the world that moves; planned joints are those that an actuator moves within a
+    range; contacts are read of every moving body that can touch; sites that no tendon runs through are kept.
+    """
+    model = compile_spec(load())
+    moving = np.flatnonzero(model.body_treeid >= 0)
+    trees = [b for b in moving if model.body_treeid[model.body_parentid[b]] < 0]
+    root = max(trees, key=lambda b: model.body_subtreemass[b], default=1)
+    colliding = (model.geom_contype | model.geom_conaffinity) != 0
+    colliding[np.concatenate([model.pair_geom1, model.pair_geom2])] = True
+    touching = {int(b) for b in model.geom_bodyid[colliding]}
+    parts = [int(b) for b in moving if int(b) in touching]
+    if len(parts) > MAX_PARTS:
+        parents = set(model.body_parentid.tolist())
+        parts = [b for b in parts if b not in parents][:MAX_PARTS]
+    through = set(model.wrap_objid[model.wrap_type == mujoco.mjtWrap.mjWRAP_SITE].tolist())
+    around = (model.wrap_type == mujoco.mjtWrap.mjWRAP_SPHERE) | (
+        model.wrap_type == mujoco.mjtWrap.mjWRAP_CYLINDER
+    )
+    through |= set(model.wrap_prm[around].astype(int).tolist())  # the side that a tendon passes a geom on
+    return ModelAdapter(
+        name=name,
+        load=load,
+        root=model.body(int(root)).name,
+        planned_joints=tuple(model.joint(j).name for j in driven_joints(model)),
+        roles={},
+        touch={model.body(b).name: (model.body(b).name,) for b in parts},
+        sites=tuple(
+            model.site(s).name for s in range(model.nsite) if s not in through and model.site(s).name
+        ),
+        source=source,
+        licence=licence,
+    )
+
+
+def driven_joints(model: mujoco.MjModel) -> list[int]:
+    """Hinges and slides with a range that an actuator moves and no equality drives."""
+    data = mujoco.MjData(model)
+    mujoco.mj_fwdPosition(model, data)
+    moment = np.zeros((model.nu, model.nv))
+    mujoco.mju_sparse2dense(
+        moment, data.actuator_moment, data.moment_rownnz, data.moment_rowadr, data.moment_colind
+    )
+    coupled = set(model.eq_obj1id[model.eq_type == mujoco.mjtEq.mjEQ_JOINT].tolist())
+    return [
+        j
+        for j in range(model.njnt)
+        if int(model.jnt_type[j]) in _SCALAR  # an enum does not equal a numpy integer
+        and model.jnt_limited[j]
+        and j not in coupled
+        and np.abs(moment[:, model.jnt_dofadr[j]]).max(initial=0.0) > 1e-9
+    ]

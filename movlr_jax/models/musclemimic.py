@@ -1,0 +1,156 @@
+"""Models of the `musclemimic-models` package: the whole body with 416 muscles, both arms with 126.
+
+Built by the MuscleMimic team upon MyoSuite's models. Nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import mujoco
+
+from movlr_jax.errors import UserError
+from movlr_jax.models import human
+from movlr_jax.models.adapter import ModelAdapter
+from movlr_jax.models.spec import bare_bones, read_spec, strip
+
+_ENTRIES = {"fullbody": "body/myofullbody.xml", "bimanual": "arm/myoarm_bimanual.xml"}
+
+WRIST_JOINTS = ("pro_sup", "deviation", "flexion")
+THUMB_JOINTS = ("cmc_flexion", "cmc_abduction", "mp_flexion", "ip_flexion")
+FINGER_FLEXION = tuple(f"{joint}{i}_flexion" for i in range(2, 6) for joint in ("mcp", "pm", "md"))
+FINGER_SPREAD = tuple(f"mcp{i}_abduction" for i in range(2, 6))
+HAND_JOINTS = tuple(
+    f"{joint}_{side}"
+    for side in "rl"
+    for joint in (*WRIST_JOINTS, *THUMB_JOINTS, *FINGER_FLEXION, *FINGER_SPREAD)
+)
+ARM_JOINTS = human.arm_joints("elbow_flex")
+ARM_MUSCLES = human.arm_muscles({"r": "", "l": "_left"})
+
+_FINGERS = {
+    "thumb": ("firstmc", "proximal_thumb", "distal_thumb"),
+    "index": ("2proxph", "2midph", "2distph"),
+    "middle": ("3proxph", "3midph", "3distph"),
+    "ring": ("4proxph", "4midph", "4distph"),
+    "little": ("5proxph", "5midph", "5distph"),
+    "palm": ("secondmc", "thirdmc", "fourthmc", "fifthmc"),
+}
+HAND_PARTS = {
+    f"{word}_{part}": tuple(f"{body}_{side}" for body in bodies)
+    for word, side in human.SIDES.items()
+    for part, bodies in _FINGERS.items()
+}
+HANDS = {
+    f"{word}_hand": tuple(f"{body}_{side}" for bodies in _FINGERS.values() for body in bodies)
+    for word, side in human.SIDES.items()
+}
+_SITES = {
+    "palm": "S_grasp",
+    "thumb": "THtip",
+    "index": "IFtip",
+    "middle": "MFtip",
+    "ring": "RFtip",
+    "little": "LFtip",
+}
+HAND_SITES = tuple(site + end for end in ("", "_left") for site in _SITES.values())
+
+ARM_ROLES = {
+    f"{word}_{part}": f"{body}_{side}"
+    for word, side in human.SIDES.items()
+    for part, body in (("upper_arm", "humerus"), ("forearm", "radius"), ("hand", "thirdmc"))
+}
+# Tasks of one hand speak of the right one.
+RIGHT_ROLES = {part: ARM_ROLES[f"right_{part}"] for part in ("upper_arm", "forearm", "hand")} | {
+    f"{part}_site": site for part, site in _SITES.items()
+}
+
+# The keyframe has every joint at zero: the upper arms 2 cm inside the chest, elbows and fingers at the end of their
+# ranges. Here arms hang just off the body with the elbows easy, and the fingers curl as they do at rest.
+ARM_POSTURE = {
+    f"{joint}_{side}": angle
+    for side in "rl"
+    for joint, angle in (
+        ("shoulder_elv", 0.15),
+        ("elbow_flex", 0.25),
+        *((joint, 0.3) for joint in FINGER_FLEXION),
+    )
+}
+
+
+def files() -> Path:
+    """The folder of the models. Raises UserError when the package is missing."""
+    found = find_spec("musclemimic_models")
+    if found is None or found.origin is None:
+        raise UserError(
+            "this model comes with the package musclemimic-models, which is not installed here; "
+            "pip install musclemimic-models"
+        )
+    return Path(found.origin).parent / "model"
+
+
+def load(entry: str) -> mujoco.MjSpec:
+    """The editable spec of an entry without floor, lights and keyframe. Raises UserError."""
+    spec = read_spec(files() / _ENTRIES[entry])
+    strip(spec, spec.worldbody.geoms)
+    bare_bones(spec)
+    return spec
+
+
+def load_fullbody() -> mujoco.MjSpec:
+    """The whole body, turned to face +x."""
+    spec = load("fullbody")
+    body = spec.body("Full Body")
+    body.pos, body.quat = [0.0, 0.0, body.pos[2]], [0.5**0.5, 0.0, 0.0, 0.5**0.5]  # it is built facing -y
+    return spec
+
+
+_SOURCE = "musclemimic-models (PyPI), entry "
+_LICENCE = "Apache-2.0 with NOTICE; the arms derive from MoBL-ARMS, whose authors ask for non-commercial use"
+
+ADAPTERS = (
+    ModelAdapter(
+        name="musclemimic_fullbody",
+        load=load_fullbody,
+        root="Full Body",
+        planned_joints=(*human.LEG_JOINTS, *human.LUMBAR_JOINTS, *ARM_JOINTS),
+        kept_joints=HAND_JOINTS,
+        roles={"pelvis": "pelvis", "trunk": "torso", "head": "head", **human.LEG_ROLES, **ARM_ROLES},
+        touch={
+            **human.FEET,
+            **human.LEGS,
+            **HANDS,
+            "pelvis": ("pelvis",),
+            "trunk": ("torso", "thorax"),
+            "head": ("neck", "head"),
+        },
+        sites=HAND_SITES,
+        muscle_groups={
+            **human.LEG_MUSCLES,
+            **human.TRUNK_MUSCLES,
+            **human.muscle_groups(human.DOTTED_BACK_GROUPS, human.BOTH),
+            **ARM_MUSCLES,
+        },
+        posture=ARM_POSTURE,
+        source=_SOURCE + "myofullbody",
+        licence=_LICENCE,
+        files=files,
+    ),
+    ModelAdapter(
+        name="musclemimic_bimanual",
+        load=lambda: load("bimanual"),
+        root="Bimanual",
+        planned_joints=(*ARM_JOINTS, *HAND_JOINTS),
+        synergies=tuple(tuple(f"{joint}_{side}" for joint in FINGER_FLEXION) for side in "rl"),
+        roles={"trunk": "thorax", **ARM_ROLES, **RIGHT_ROLES},
+        touch=HAND_PARTS,
+        sites=HAND_SITES,
+        muscle_groups=ARM_MUSCLES,
+        posture=ARM_POSTURE,
+        forward=(0.0, -1.0, 0.0),
+        source=_SOURCE + "bimanual",
+        licence=_LICENCE,
+        files=files,
+    ),
+)

@@ -1,0 +1,197 @@
+"""The ostrich of OstrichRL: 120 muscles, 56 joints, from a CT scan of Struthio camelus.
+
+La Barbera et al., OstrichRL: A Musculoskeletal Ostrich Simulation to Study Bio-mechanical Locomotion (2021).
+Its files are those of a folder named by OSTRICH_ROOT, or MENAGERIE_ROOT/ostrich where that exists; otherwise
+`pooch` downloads them once (37 MB), at a fixed commit, and checks them against `ostrich_files.txt`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import mujoco
+
+from movlr_jax.errors import UserError
+from movlr_jax.models.adapter import ModelAdapter
+from movlr_jax.models.human import SIDES
+from movlr_jax.models.spec import bare_bones, read_spec, strip
+
+if TYPE_CHECKING:
+    from pooch import Pooch
+
+COMMIT = "b9ccb7edcfd8e5b117226dfd55fcd9ef2899f74b"
+URL = f"https://raw.githubusercontent.com/vittorione94/ostrichrl/{COMMIT}/ostrichrl/assets/models/ostrich/"
+ENTRY = "ostrich.xml"
+REGISTRY = Path(__file__).with_name("ostrich_files.txt")
+# Not checked: the copy that the other hashes were taken from had another mesh in its place. Nothing but the look of
+# the head hangs on it, and how it meets the ground in a fall; its mass is in the XML.
+UNCHECKED = "meshes/head.stl"
+
+LEG_JOINTS = tuple(
+    f"{side}_{joint}"
+    for side in "rl"
+    for joint in ("hip_x", "hip_y", "hip_z", "knee_y", "knee_z", "ankle_y", "mtp_y")
+)
+NECK = tuple(f"v{i}_{axis}" for axis in "yx" for i in range(1, 18))
+# The neck is planned at its root alone, where a little moves the head far and the six joints move as two. The
+# other 30 are kept: each would add a direction to search that 14 leg joints have to share samples with, and a
+# stable head is part of a good walk.
+NECK_ROOT = (("v1_y", "v2_y", "v3_y"), ("v1_x", "v2_x", "v3_x"))
+KEPT_NECK = tuple(j for j in (*NECK, "head_y", "head_x") if j not in NECK_ROOT[0] + NECK_ROOT[1])
+
+# The model has no standing posture. This one is as far from the ends of the four joint ranges as it can be (least
+# sum of squared distances from their middles, in ranges, by SLSQP) while the body is level, the soles are level
+# (the four angles add up to 0), the centre of mass is over the middle of the feet, and the hips stand at 92 % of
+# their height over straight legs. Rounded to 1 mrad; root_z puts the soles on the ground.
+CROUCH = {"hip_y": -0.385, "knee_y": 0.902, "ankle_y": -0.825, "mtp_y": 0.308}
+POSTURE = {"root_z": -0.093} | {f"{side}_{joint}": angle for side in "rl" for joint, angle in CROUCH.items()}
+
+# m from the joint at the head of a foot, which is one body: where its third toe ends, a place for tasks to speak of
+TOE_TIP = (0.205, 0.0, -0.07)
+
+LEG_GROUPS = {
+    "iliotibialis": ("ic", "ila", "ilp"),
+    "femorotibialis": ("fmtl", "fmtim", "fmtm"),
+    "ambiens": ("amb1", "amb2"),
+    "iliofibularis": ("ilfba", "ilfbp"),
+    "iliotrochantericus": ("itca", "itcp", "itcr", "itm"),
+    "flexor_cruris": ("fclp", "fcm"),
+    "gastrocnemius": ("gl", "gim", "gm"),
+    "tibialis_cranialis": ("tcf", "tct"),
+    "digital_flexors": ("fdl", "fhl", "fp_pd3", "fpd3", "fpd4"),
+    "digital_extensors": ("edl",),
+    "fibularis_longus": ("fl",),
+}
+NECK_MUSCLES = {
+    "neck_front": tuple(f"frontal{i}" for i in range(1, 12)),
+    "neck_back": tuple(f"caudalis{i}" for i in range(1, 12)),
+    "neck_right": tuple(f"lateral_right{i}" for i in range(1, 12)),
+    "neck_left": tuple(f"lateral_left{i}" for i in range(1, 12)),
+}
+
+
+def files() -> Path | None:
+    """The folder that holds ostrich.xml, None when it has not been downloaded yet. Raises UserError."""
+    root = os.environ.get("OSTRICH_ROOT")
+    if root:
+        path = Path(root).expanduser()
+        if not (path / ENTRY).is_file():
+            raise UserError(
+                f"OSTRICH_ROOT={root} holds no {ENTRY}; point it at the folder of the model, "
+                "ostrichrl/assets/models/ostrich in a checkout of github.com/vittorione94/ostrichrl"
+            )
+        return path
+    menagerie = os.environ.get("MENAGERIE_ROOT")
+    if menagerie and (Path(menagerie).expanduser() / "ostrich" / ENTRY).is_file():
+        return Path(menagerie).expanduser() / "ostrich"
+    cache = _pooch()
+    whole = all((cache.abspath / name).is_file() for name in cache.registry)
+    return cache.abspath if whole else None
+
+
+def folder() -> Path:
+    """The folder that holds ostrich.xml; downloads it when it is not here. Raises UserError."""
+    here = files()
+    if here is not None:
+        return here
+    from rich.console import Console
+    from rich.progress import track
+
+    cache = _pooch()
+    try:
+        for name in track(
+            cache.registry_files, "ostrich model", console=Console(stderr=True), transient=True
+        ):
+            cache.fetch(name)
+    except (OSError, ValueError) as error:  # no network, no such file; a file that is not what it should be
+        raise UserError(
+            f"the ostrich model cannot be downloaded from github.com/vittorione94/ostrichrl: "
+            f"{' '.join(str(error).split())}; without a network set OSTRICH_ROOT to a folder that holds {ENTRY}"
+        ) from None
+    return cache.abspath
+
+
+def _pooch() -> Pooch:
+    """Knows the model's files, their hashes and where they are kept. Raises UserError when it is missing."""
+    try:
+        import pooch
+    except ImportError:
+        raise UserError(
+            "the ostrich model is downloaded by the package pooch, which is not installed here; pip install pooch, "
+            f"or set OSTRICH_ROOT to a folder that holds {ENTRY}"
+        ) from None
+    pooch.get_logger().setLevel("ERROR")  # it would print a line for each of 54 files
+    cache = pooch.create(
+        path=pooch.os_cache("movlr_jax") / f"ostrich-{COMMIT[:8]}",
+        base_url=URL,
+        registry={UNCHECKED: None},
+        retry_if_failed=1,
+    )
+    cache.load_registry(REGISTRY)
+    return cache
+
+
+def load() -> mujoco.MjSpec:
+    """The spec without floor, lights and cameras. Raises UserError."""
+    spec = read_spec(folder() / ENTRY)
+    strip(spec, spec.worldbody.geoms)
+    bare_bones(spec)
+    # what a task adds is neither a mirror nor sprung: its parts are made already, with the defaults they had
+    spec.default.geom.material = ""
+    joint = spec.default.joint
+    joint.limited, joint.armature = mujoco.mjtLimited.mjLIMITED_AUTO, 0.0
+    joint.stiffness = joint.damping = [0.0, 0.0, 0.0]
+    for side in "lr":
+        spec.body(f"{side}_pes").add_body(name=f"{side}_toes", pos=TOE_TIP)
+    return spec
+
+
+ADAPTERS = (
+    ModelAdapter(
+        name="ostrich",
+        load=load,
+        root="ostrich",
+        planned_joints=(*LEG_JOINTS, *NECK_ROOT[0], *NECK_ROOT[1]),
+        kept_joints=KEPT_NECK,
+        synergies=NECK_ROOT,
+        roles={
+            "pelvis": "ostrich",
+            "trunk": "ostrich",
+            "head": "head",
+            **{
+                f"{word}_{part}": f"{side}_{body}"
+                for word, side in SIDES.items()
+                for part, body in (
+                    ("thigh", "femur"),
+                    ("shank", "tibiotarsus"),
+                    ("foot", "pes"),
+                    ("toes", "toes"),
+                )
+            },
+        },
+        touch={
+            "left_foot": ("l_pes",),
+            "right_foot": ("r_pes",),
+            "left_leg": ("l_femur", "l_tibiotarsus"),
+            "right_leg": ("r_femur", "r_tibiotarsus"),
+            "trunk": ("ostrich",),
+            "wings": ("humerusl", "radiusl", "humerusr", "radiusr"),
+            "neck": tuple(f"vertebra{i}" for i in range(1, 18)),
+            "head": ("head",),
+        },
+        muscle_groups={
+            **{
+                f"{group}_{side}": tuple(f"{side}_{muscle}" for muscle in members)
+                for side in "rl"
+                for group, members in LEG_GROUPS.items()
+            },
+            **NECK_MUSCLES,
+        },
+        posture=POSTURE,
+        source=f"github.com/vittorione94/ostrichrl at {COMMIT[:8]}",
+        licence="MIT, (c) 2021 Vittorio La Barbera and Fabio Pardo",
+        files=files,
+    ),
+)

@@ -1,0 +1,196 @@
+"""A model that is known by its path alone: what is read off it, and what is said when it cannot be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import mujoco
+import numpy as np
+import pytest
+
+from movlr_jax.errors import UserError
+from movlr_jax.models import model_adapter, nominal_qpos
+from movlr_jax.models.from_path import roles_of
+from movlr_jax.models.spec import compile_spec
+from movlr_jax.resources import resource_dir
+from movlr_jax.rewards.state import instrument, layout_of
+
+TINY = str(resource_dir("assets") / "models" / "tiny_muscle.xml")
+
+# As a person would write it: half of it without names, a floor of its own, a keyframe, facing -y. The left ankle
+# follows the right one.
+BIPED = """
+<mujoco>
+  <compiler angle="radian"/>
+  <option timestep="0.005"/>
+  <default><geom contype="0" conaffinity="0"/></default>
+  <worldbody>
+    <light pos="0 0 3"/>
+    <camera name="eye" pos="0 -3 1"/>
+    <geom name="ground" type="plane" size="2 2 1" contype="1" conaffinity="1"/>
+    <geom name="post" type="box" size="0.1 0.1 0.5" pos="3 3 0.5"/>
+    <body name="crate" pos="2 0 0.5" euler="0 0 0.5">
+      <freejoint/><geom type="box" size="0.1 0.1 0.1" contype="1"/>
+    </body>
+    <body name="base_pelvis" pos="0 0 1">
+      <joint name="tx" type="slide" axis="1 0 0" range="-5 5" limited="true"/>
+      <joint name="tz" type="slide" axis="0 0 1"/>
+      <joint name="yaw" axis="0 0 1" range="-1 1" limited="true"/>
+      <geom type="capsule" fromto="-0.1 0 0 0.1 0 0" size="0.08" contype="1"/>
+      <site name="hook"/>
+      <body name="HeadLink" pos="0 0 0.5"><geom size="0.1" contype="1"/></body>
+      <body pos="0.1 0 -0.1">
+        <joint name="hip_l" axis="1 0 0" range="-1 1" limited="true"/>
+        <geom type="capsule" fromto="0 0 0 0 0 -0.6" size="0.04"/>
+        <site name="from_l" pos="0 0.05 -0.4"/>
+        <body name="foot_l" pos="0 0 -0.7">
+          <joint name="ankle_l" axis="1 0 0" range="-1 1" limited="true"/>
+          <geom name="sole_l" type="capsule" fromto="0 0.05 0 0 -0.15 0" size="0.03"/>
+          <site name="to_l" pos="0 0.05 0"/>
+        </body>
+      </body>
+      <body pos="-0.1 0 -0.1">
+        <joint name="hip_r" axis="1 0 0" range="-1 1" limited="true"/>
+        <geom type="capsule" fromto="0 0 0 0 0 -0.6" size="0.04"/>
+        <body name="foot_r" pos="0 0 -0.7">
+          <joint axis="1 0 0" range="-1 1" limited="true"/>
+          <geom name="sole_r" type="capsule" fromto="0 0.05 0 0 -0.15 0" size="0.03"/>
+        </body>
+      </body>
+    </body>
+  </worldbody>
+  <contact>
+    <pair geom1="ground" geom2="sole_l"/>
+    <pair geom1="sole_r" geom2="ground"/>
+    <pair name="feet" geom1="sole_l" geom2="sole_r"/>
+  </contact>
+  <tendon><spatial name="calf_l"><site site="from_l"/><site site="to_l"/></spatial></tendon>
+  <equality><joint joint1="ankle_l" joint2="hip_l" polycoef="0 -1 0 0 0"/></equality>
+  <actuator>
+    <muscle tendon="calf_l"/>
+    <motor name="swing" joint="hip_l"/>
+    <motor joint="hip_r"/>
+    <motor joint="tz"/>
+  </actuator>
+  <sensor><framepos name="seen" objtype="camera" objname="eye"/><jointpos name="angle" joint="hip_l"/></sensor>
+  <keyframe>
+    <key qpos="1 -1 0.2 1 0 0 0  0.3 0.05 0 0.25 -0.25 -0.5 0"/>
+  </keyframe>
+</mujoco>
+"""
+
+
+@pytest.fixture
+def biped(tmp_path) -> str:
+    path = tmp_path / "biped.xml"
+    path.write_text(BIPED)
+    return str(path)
+
+
+def test_the_tiny_leg_is_planned_over_hip_and_knee():
+    adapter, known = model_adapter(TINY), model_adapter("tiny_muscle")
+    assert tuple(adapter.planned_joints) == tuple(known.planned_joints) == ("hip", "knee")
+    assert adapter.root == known.root
+    assert adapter.sites == known.sites
+    assert adapter.roles["foot"] == "foot"
+
+
+def test_a_model_of_ones_own_is_read_as_a_person_would(biped):
+    adapter = model_adapter(biped)
+    assert set(adapter.planned_joints) == {"hip_l", "hip_r"}, (
+        "limited, moved by an actuator, not by an equality"
+    )
+    assert adapter.root == adapter.roles["pelvis"] == "base_pelvis"
+    assert adapter.roles["head"] == "HeadLink"
+    assert (adapter.roles["left_foot"], adapter.roles["right_foot"]) == ("foot_l", "foot_r")
+    assert adapter.forward == (0.0, -1.0, 0.0)
+    assert adapter.sites == ("hook",)
+    assert adapter.touch["left_foot"] == ("foot_l",)
+    assert {"crate", "base_pelvis", "HeadLink"} <= adapter.touch.keys()
+
+
+def test_its_own_ground_goes_and_its_feet_meet_that_of_the_task(biped):
+    spec = model_adapter(biped).load()
+    assert [geom.name for geom in spec.worldbody.geoms] == ["post"]
+    assert [pair.name for pair in spec.pairs] == ["feet"]
+    assert [sensor.name for sensor in spec.sensors] == ["angle"]
+    ground = spec.worldbody.add_geom(
+        type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], contype=1, conaffinity=1
+    )
+    ground.name, ground.pos = "task_ground", [0, 0, 0.4]
+    model = compile_spec(spec)
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    touching = {model.geom(g).name for c in data.contact for g in c.geom}
+    assert {"sole_l", "sole_r"} <= touching
+    assert not model.nkey
+    assert not model.ncam
+
+
+def test_it_starts_as_its_first_keyframe_has_it(biped):
+    adapter = model_adapter(biped)
+    model, raw = compile_spec(adapter.load()), mujoco.MjModel.from_xml_string(BIPED)
+    assert np.allclose(nominal_qpos(model, adapter), raw.key_qpos[0])
+
+
+def test_nothing_ends_its_walk_and_all_is_named(biped):
+    adapter = model_adapter(biped)
+    spec = adapter.load()
+    instrument(spec, root=adapter.root, touch=adapter.touch, sites=adapter.sites)
+    model = compile_spec(spec)
+    layout = layout_of(model, {})
+    assert [bool(model.joint(j).limited[0]) for j in ("tx", "tz", "yaw")] == [False] * 3
+    assert model.joint("hip_l").limited[0]
+    assert len(layout.joints) == model.njnt
+    assert len(layout.muscles) == model.nu
+    assert len(layout.bodies) == model.nbody - 1
+    assert all([*layout.joints, *layout.muscles, *layout.bodies])
+    again = layout_of(compile_spec(adapter.load()), {})
+    assert list(again.joints) == list(layout.joints), "the same names each time"
+
+
+@pytest.mark.parametrize(
+    ("names", "roles"),
+    [
+        (("pelvis", "calcn_r", "toes_l"), {"pelvis": "pelvis", "left_toes": "toes_l", "right_foot": "calcn_r"}),
+        (("LeftFoot", "RightFoot", "Torso"), {"left_foot": "LeftFoot", "right_foot": "RightFoot", "trunk": "Torso"}),
+        (("l_ankle_roll", "left_hand", "right_upper_arm"), {"left_foot": "l_ankle_roll", "left_hand": "left_hand",
+                                                          "right_upper_arm": "right_upper_arm"}),
+        (("footstool_l", "forehead", "rail"), {}),
+    ],
+)  # fmt: skip
+def test_parts_are_found_by_the_words_in_their_names(names, roles):
+    bodies = "".join(f'<body name="{n}"><freejoint/><geom size="0.1"/></body>' for n in names)
+    found = roles_of(mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{bodies}</worldbody></mujoco>"))
+    assert roles.items() <= found.items()
+    if not roles:
+        assert not found
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "<mujoco><worldbody><body><geom type='sphr'/></body></worldbody></mujoco>",
+            "cannot be read.*sphr.*line 1",
+        ),
+        ("<mujoco><worldbody>", "cannot be read"),
+        ("<mujoco><worldbody><body name='a'><joint/></body></worldbody></mujoco>", "does not compile.*mass"),
+        ("<mujoco><worldbody><body><joint/><geom size='1'/></body></worldbody></mujoco>", "has no actuators"),
+        ("<mujoco><include file='gone.xml'/></mujoco>", r"cannot be read.*gone\.xml"),
+    ],
+)
+def test_a_file_that_is_no_model_is_told_on_one_line(tmp_path, text, said):
+    path = tmp_path / "bad.xml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=said) as error:
+        model_adapter(str(path))
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_that_is_missing_or_compiled_is_told(tmp_path, biped):
+    with pytest.raises(UserError, match=r"no model file .*bipde\.xml; did you mean .*biped\.xml"):
+        model_adapter(str(Path(biped).with_name("bipde.xml")))
+    (tmp_path / "m.mjb").write_bytes(b"")
+    with pytest.raises(UserError, match=r"is compiled.*give its XML"):
+        model_adapter(str(tmp_path / "m.mjb"))

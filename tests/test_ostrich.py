@@ -1,0 +1,194 @@
+"""The ostrich: its posture, found for this project, and how its files come here."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import hashlib
+import http.server
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import mujoco
+import numpy as np
+import pytest
+
+from movlr_jax.errors import UserError
+from movlr_jax.models import model_adapter, nominal_qpos, ostrich
+from movlr_jax.models.spec import compile_spec
+
+
+def folder() -> Path:
+    try:
+        path = ostrich.files()
+    except UserError as error:
+        pytest.skip(str(error))
+    if path is None:
+        pytest.skip("the ostrich has not been downloaded here")
+    return path
+
+
+@pytest.fixture(scope="module")
+def bird() -> tuple[mujoco.MjModel, mujoco.MjData]:
+    folder()
+    adapter = model_adapter("ostrich")
+    model = compile_spec(adapter.load())
+    data = mujoco.MjData(model)
+    data.qpos[:] = nominal_qpos(model, adapter)
+    mujoco.mj_forward(model, data)
+    return model, data
+
+
+def foot_points(model: mujoco.MjModel, data: mujoco.MjData, side: str) -> np.ndarray:
+    """[n, 3] m, every vertex of the meshes of one foot in the world."""
+    points = []
+    for g in np.flatnonzero(model.geom_bodyid == model.body(f"{side}_pes").id):
+        if model.geom_type[g] == int(mujoco.mjtGeom.mjGEOM_MESH):
+            mesh = model.mesh(model.geom_dataid[g])
+            first, count = mesh.vertadr[0], mesh.vertnum[0]
+            points.append(
+                model.mesh_vert[first : first + count] @ data.geom_xmat[g].reshape(3, 3).T + data.geom_xpos[g]
+            )
+    return np.concatenate(points)
+
+
+def test_it_stands_flat_on_the_ground_with_its_mass_over_the_middle_of_its_feet(bird):
+    model, data = bird
+    feet = [foot_points(model, data, side) for side in "lr"]
+    soles = [foot[foot[:, 2] < foot[:, 2].min() + 0.01] for foot in feet]
+    for foot, sole in zip(feet, soles, strict=True):
+        assert abs(foot[:, 2].min()) < 2e-3
+        # what is within 1 cm of the ground spans most of the foot: it is not on tiptoe
+        assert np.ptp(sole[:, 0]) > 0.8 * np.ptp(foot[:, 0])
+    support = np.concatenate(soles)
+    middle = (support.min(axis=0) + support.max(axis=0)) / 2
+    assert np.abs(data.subtree_com[model.body("ostrich").id] - middle)[:2].max() < 0.02
+
+
+def test_it_stands_symmetrically_and_crouched_but_rather_straight(bird):
+    model, data = bird
+    middle = (data.body("l_femur").xpos + data.body("r_femur").xpos)[1] / 2
+    for part in ("femur", "tibiotarsus", "tarsometatarsus", "pes", "toes"):
+        left, right = data.body(f"l_{part}").xpos, data.body(f"r_{part}").xpos
+        assert np.abs(left - (right * [1, -1, 1] + [0, 2 * middle, 0])).max() < 1e-3
+    for joint in ostrich.CROUCH:
+        low, high = model.joint(f"l_{joint}").range
+        value = data.joint(f"l_{joint}").qpos[0]
+        assert value == data.joint(f"r_{joint}").qpos[0]
+        assert low + 0.1 * (high - low) < value < high - 0.1 * (high - low)
+    hips = data.body("l_femur").xpos[2]
+    straight = mujoco.MjData(model)
+    mujoco.mj_forward(model, straight)
+    legs = straight.body("l_femur").xpos[2] - foot_points(model, straight, "l")[:, 2].min()
+    assert 0.9 < hips / legs < 0.95
+    assert np.allclose(data.body("ostrich").xmat.reshape(3, 3), np.eye(3)), "the body is level"
+
+
+@pytest.fixture
+def elsewhere(monkeypatch, tmp_path) -> Path:
+    """No folder is named, and the cache is empty."""
+    pooch = pytest.importorskip("pooch")
+    monkeypatch.delenv("OSTRICH_ROOT", raising=False)
+    monkeypatch.delenv("MENAGERIE_ROOT", raising=False)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(pooch, "os_cache", lambda name: tmp_path / name)
+    return tmp_path
+
+
+@pytest.fixture
+def server(tmp_path) -> Iterator[tuple[str, Path]]:
+    """A web server of a copy of the model's small files; meshes are three bytes each."""
+    site = tmp_path / "site"
+    for name in (*_names(), ostrich.UNCHECKED):
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_bytes(b"abc")
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Quiet, directory=str(site))
+    ) as httpd:
+        threading.Thread(target=httpd.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{httpd.server_port}/", site
+        httpd.shutdown()
+
+
+def _names() -> list[str]:
+    return [line.split()[0] for line in ostrich.REGISTRY.read_text().splitlines()]
+
+
+def test_files_are_downloaded_once_and_checked(elsewhere, server, monkeypatch, tmp_path):
+    url, site = server
+    registry = tmp_path / "files.txt"
+    digest = hashlib.sha256(b"abc").hexdigest()
+    registry.write_text("".join(f"{name} sha256:{digest}\n" for name in _names()))
+    monkeypatch.setattr(ostrich, "URL", url)
+    monkeypatch.setattr(ostrich, "REGISTRY", registry)
+    assert ostrich.files() is None
+    got = ostrich.folder()
+    assert elsewhere in got.parents
+    assert all((got / name).read_bytes() == b"abc" for name in (*_names(), ostrich.UNCHECKED))
+    for file in site.rglob("*.*"):
+        file.unlink()
+    assert ostrich.files() == ostrich.folder() == got, "from the cache"
+
+
+def test_a_file_that_is_not_what_it_should_be_is_told(elsewhere, server, monkeypatch):
+    monkeypatch.setattr(ostrich, "URL", server[0])  # its ostrich.xml is "abc"
+    with pytest.raises(UserError, match=r"cannot be downloaded.*ostrich\.xml.*OSTRICH_ROOT"):
+        ostrich.folder()
+
+
+def test_without_a_network_the_fix_is_told(elsewhere, monkeypatch):
+    monkeypatch.setattr(ostrich, "URL", "http://127.0.0.1:9/")
+    with pytest.raises(UserError, match=r"cannot be downloaded.*set OSTRICH_ROOT"):
+        ostrich.folder()
+
+
+def test_without_pooch_the_fix_is_told(elsewhere, monkeypatch):
+    real = builtins.__import__
+
+    def without(name: str, *args, **kwargs):
+        if name == "pooch":
+            raise ImportError("no pooch")
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(UserError, match="pip install pooch, or set OSTRICH_ROOT"):
+        ostrich.files()
+
+
+def test_a_folder_that_is_named_is_used_and_must_hold_the_model(elsewhere, monkeypatch):
+    monkeypatch.setenv("OSTRICH_ROOT", str(elsewhere))
+    with pytest.raises(UserError, match=r"holds no ostrich\.xml"):
+        ostrich.files()
+    (elsewhere / "ostrich.xml").write_text("<mujoco/>")
+    assert ostrich.files() == elsewhere
+
+
+def test_the_hashes_are_those_of_the_files_in_use():
+    here = folder()
+    hashes = dict(line.split() for line in ostrich.REGISTRY.read_text().splitlines())
+    assert len(hashes) == 53
+    assert ostrich.UNCHECKED not in hashes
+    for name, known in hashes.items():
+        assert known == "sha256:" + hashlib.sha256((here / name).read_bytes()).hexdigest(), name
+
+
+def test_it_moves_as_its_authors_made_it_and_what_a_task_adds_does_not():
+    raw = mujoco.MjModel.from_xml_path(str(folder() / ostrich.ENTRY))
+    spec = ostrich.load()
+    thing = spec.worldbody.add_body(name="thing")
+    thing.add_joint(name="free")
+    thing.add_geom(type=mujoco.mjtGeom.mjGEOM_SPHERE, size=[0.1, 0, 0])
+    model = compile_spec(spec)
+    for field in ("jnt_range", "jnt_limited", "jnt_stiffness", "dof_damping", "dof_armature"):
+        theirs = getattr(raw, field)
+        assert np.array_equal(getattr(model, field)[: len(theirs)], theirs), field
+    assert np.array_equal(model.geom_friction[:-1], raw.geom_friction[1:])  # without its floor
+    assert np.array_equal(model.body_mass[1:6], raw.body_mass[1:6])
+    assert not model.jnt_stiffness[-1]
+    assert not model.dof_damping[-1]
+    assert model.geom_matid[-1] < 0
