@@ -77,7 +77,9 @@ def rollout_share(planner: Planner, task: Task) -> Callable[[], float]:
         nonlocal spent
         spent, begun = 0.0, time.perf_counter()
         planner.plan_physics.rollout = timed  # the same work, with a clock around it
-        jax.block_until_ready(controllers.replan(plan, start, start.step, key, key).mean)
+        jax.block_until_ready(
+            controllers.replan(plan, start, start.step, planner.space.held(start), key, key).mean
+        )
         planner.plan_physics.rollout = rollout
         return spent / (time.perf_counter() - begun)
 

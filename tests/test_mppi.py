@@ -112,24 +112,25 @@ def test_costs_that_are_no_numbers_never_reach_the_plan(cost: float):
 def test_samples_stay_in_the_box():
     plan, _, _ = drawn()
     noise = 100 * jax.random.normal(jax.random.key(0), (N, KNOTS, DIMS))
-    samples = mppi.sample(BASE, plan, plan.mean, noise, LOWER, UPPER)
+    samples = mppi.sample(BASE, plan, plan.mean, plan.mean, noise, LOWER, UPPER)
     assert samples.shape == (N, KNOTS, DIMS)
     assert ((samples >= LOWER) & (samples <= UPPER)).all()
     assert (samples[2:] == LOWER).any()
     assert (samples[2:] == UPPER).any()
 
 
-def test_the_first_sample_is_the_mean_and_the_second_what_is_held():
+def test_known_samples_come_first_the_mean_what_is_held_and_what_was_at_the_start():
     plan, _, _ = drawn()
-    held = jnp.full((KNOTS, DIMS), 0.5)
+    held, home = jnp.full((KNOTS, DIMS), 0.5), jnp.full((KNOTS, DIMS), 0.25)
     noise = jax.random.normal(jax.random.key(0), (N, KNOTS, DIMS))
     plain = np.clip(plan.mean + plan.sigma * noise, LOWER, UPPER)
-    for keep in (0, 1, 2):
-        samples = mppi.sample(replace(BASE, keep=keep), plan, held, noise, LOWER, UPPER)
+    for keep in (0, 1, 2, 3):
+        samples = mppi.sample(replace(BASE, keep=keep), plan, held, home, noise, LOWER, UPPER)
         np.testing.assert_array_equal(samples[0], plan.mean if keep >= 1 else plain[0])
         np.testing.assert_array_equal(samples[1], held if keep >= 2 else plain[1])
-        np.testing.assert_allclose(samples[2:], plain[2:], rtol=1e-6)
-    beyond = mppi.sample(BASE, plan, 100 * held, noise, LOWER, UPPER)
+        np.testing.assert_array_equal(samples[2], home if keep >= 3 else plain[2])
+        np.testing.assert_allclose(samples[3:], plain[3:], rtol=1e-6)
+    beyond = mppi.sample(BASE, plan, 100 * held, held, noise, LOWER, UPPER)
     np.testing.assert_array_equal(beyond[1], np.broadcast_to(UPPER, (KNOTS, DIMS)))
 
 
@@ -139,7 +140,7 @@ def test_candidates_share_their_noise():
     means = jnp.stack([jnp.zeros((KNOTS, DIMS)) + shift for shift in (0.2, 0.4, 0.6, 0.8)])
     plans = jax.vmap(lambda m: mppi.init(BASE, m, LOWER, UPPER))(means)
     noise = 0.1 * jax.random.normal(jax.random.key(0), (N, KNOTS, DIMS))
-    together = jax.vmap(lambda p: mppi.sample(BASE, p, p.mean, noise, LOWER, UPPER))(plans)
+    together = jax.vmap(lambda p: mppi.sample(BASE, p, p.mean, p.mean, noise, LOWER, UPPER))(plans)
     deviation = together - means[:, None]
     np.testing.assert_allclose(deviation, np.broadcast_to(deviation[0], deviation.shape), atol=1e-6)
     costs = jnp.square(together).sum((-1, -2))
@@ -164,7 +165,7 @@ def test_a_quadratic_is_minimised(config: MppiConfig):
     @jax.jit
     def improve(plan: Plan, key: jax.Array) -> Plan:
         noise = jax.random.normal(key, (config.samples, KNOTS, DIMS))
-        samples = mppi.sample(config, plan, plan.mean, noise, LOWER, UPPER)
+        samples = mppi.sample(config, plan, plan.mean, plan.mean, noise, LOWER, UPPER)
         costs = jnp.square((samples - goal) / (UPPER - LOWER)).sum((-1, -2))
         return update(config, plan, samples, costs, LOWER, UPPER)
 

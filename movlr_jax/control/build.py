@@ -7,6 +7,7 @@ from movlr_jax.control.knots import ControlSpace
 from movlr_jax.control.mpc2 import PostureSpace
 from movlr_jax.control.planner import Planner, PlannerConfig
 from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.models import nominal_qpos
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.program import Scorer
 from movlr_jax.tasks import Task
@@ -19,8 +20,15 @@ def build_planner(config: OptimizerConfig, task: Task) -> Planner:
     model, layout = task.model, task.layout
     if config.name == "mpc2":
         adapter = task.adapter
+        nominal = nominal_qpos(model, adapter)
         space = PostureSpace(
-            config.muscle, model, layout, adapter.planned_joints, adapter.synergies, config.synergy
+            config.muscle,
+            model,
+            layout,
+            adapter.planned_joints,
+            adapter.synergies,
+            config.synergy,
+            kept={name: float(nominal[model.joint(name).qposadr[0]]) for name in adapter.kept_joints},
         )
     elif config.name == "mppi":
         space = ControlSpace(model, config.knots, config.horizon_s)
@@ -33,4 +41,6 @@ def build_planner(config: OptimizerConfig, task: Task) -> Planner:
         NativePhysics(model, layout, sim_dt=config.plan_dt, ctrl_dt=config.ctrl_dt, coarse=True),
         NativePhysics(model, layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt),
         Scorer(layout, task.goals),
+        over=task.over,
+        perturb=task.perturb,
     )

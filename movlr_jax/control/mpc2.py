@@ -6,7 +6,7 @@ controller that turns z into muscle excitations at every control step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -99,14 +99,19 @@ class PostureSpace:
         planned: Sequence[str],
         synergies: Sequence[Sequence[str]] = (),
         share: float = 0.0,
+        kept: Mapping[str, float] | None = None,
     ):
-        joints = [model.joint(name) for name in planned]
+        """kept: joint -> rad, where muscles hold what no plan moves."""
+        joints, kept = [model.joint(name) for name in planned], kept or {}
         self.law, self._model = law, model
         self._muscles = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), muscle_params(model))
         self._layout = layout
         self.qpos = np.array([j.qposadr[0] for j in joints])
         self._dofs = np.array([j.dofadr[0] for j in joints])
-        self._static = StaticOptimiser(model, self._dofs)
+        self._kept = np.array([model.joint(name).qposadr[0] for name in kept], int)
+        self._kept_at = np.array(list(kept.values()))
+        held = np.array([model.joint(name).dofadr[0] for name in kept], int)
+        self._static = StaticOptimiser(model, np.concatenate([self._dofs, held]))
         self.mixing = synergy_mixing(planned, synergies, share)
         self.lower, self.upper = (np.array([j.range[i] for j in joints], np.float32) for i in (0, 1))
 
@@ -125,6 +130,7 @@ class PostureSpace:
         target = np.repeat(np.asarray(state.qpos), n, axis=0)
         posture = np.asarray(plans).reshape(rows * n, -1)
         target[:, self.qpos] = posture
+        target[:, self._kept] = self._kept_at
         length, moment = physics.kinematics(follow_couplings(self._model, target))
         hold = [
             self._static(q) if self.law.hold else np.zeros(self._model.nu) for q in np.asarray(state.qpos)

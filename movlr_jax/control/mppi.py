@@ -25,7 +25,8 @@ class MppiConfig:
     sigma: float = 0.1  # spread of the first plan
     sigma_min: float = 0.05  # floor of the adapted spread
     adapt: float = 0.0  # how much of the elites' own spread enters sigma at each update, 0..1
-    keep: int = 2  # samples that are not random: the mean itself, then the posture or control held now
+    # samples that are not random: the mean itself, then what is held now, then what was held at the start
+    keep: int = 2
 
 
 @struct.dataclass
@@ -42,17 +43,18 @@ def init(config: MppiConfig, mean: Array, lower: Array, upper: Array) -> Plan:
     return Plan(mean=jnp.clip(mean, lower, upper), sigma=spread)
 
 
-def sample(config: MppiConfig, plan: Plan, held: Array, noise: Array, lower: Array, upper: Array) -> Array:
+def sample(
+    config: MppiConfig, plan: Plan, held: Array, home: Array, noise: Array, lower: Array, upper: Array
+) -> Array:
     """N plans [N, knots, dims] in the box, from standard normal `noise` [N, knots, dims].
 
-    The first is the mean, the second `held` [knots, dims] (what is held now): a planner can always do
-    nothing new. The noise is an argument so that K candidates can share it (common random numbers).
+    The first is the mean, the second `held` and the third `home` [knots, dims] (what is held now, what was at
+    the start): a planner can always do nothing new, or go back. The noise is an argument so that K candidates
+    can share it (common random numbers).
     """
     drawn = plan.mean + plan.sigma * noise
-    if config.keep >= 1:
-        drawn = drawn.at[0].set(plan.mean)
-    if config.keep >= 2:
-        drawn = drawn.at[1].set(held)
+    for i, known in enumerate((plan.mean, held, home)[: min(config.keep, config.samples)]):
+        drawn = drawn.at[i].set(known)
     return jnp.clip(drawn, lower, upper)
 
 

@@ -6,7 +6,7 @@ K x N out, score each candidate's rows with its own reward program, update, act.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -53,9 +53,14 @@ class Planner:
         plan_physics: Physics,
         sim_physics: Physics,
         scorer: Scorer,
+        *,
+        over: Callable[[Step, Step], np.ndarray] | None = None,
+        perturb: Callable[[SimState, float], SimState] | None = None,
     ):
+        """over and perturb are the task's: when an episode is over, and what the world does to a body."""
         self.name, self.config, self.space, self.scorer = name, config, space, scorer
         self.plan_physics, self.sim_physics = plan_physics, sim_physics
+        self.over, self.perturb = over, perturb
         self.horizon = max(1, round(config.horizon_s / plan_physics.ctrl_dt))
         # One policy object each, made once: physics compiles per policy and shape.
         self.plan_policy, self.sim_policy = space.policy(plan_physics), space.policy(sim_physics)
@@ -63,8 +68,8 @@ class Planner:
         self.init = jax.jit(jax.vmap(lambda mean: mppi.init(settings, mean, lower, upper)))
         self.sample = jax.jit(
             jax.vmap(
-                lambda plan, held, noise: mppi.sample(settings, plan, held, noise, lower, upper),
-                in_axes=(0, 0, None),
+                lambda plan, held, home, noise: mppi.sample(settings, plan, held, home, noise, lower, upper),
+                in_axes=(0, 0, 0, None),
             )
         )
         elapsed = min(1.0, config.replan_every / self.horizon)
@@ -87,14 +92,19 @@ class PlannedControllers:
     progress: Progress | None = None
 
     def rollout(self, start: SimState, *, steps: int, key: jax.Array) -> Trajectory:
-        """`steps` control steps of K x E rows (candidate k owns rows k*E:(k+1)*E), replanning as it goes."""
+        """`steps` control steps of K x E rows (candidate k owns rows k*E:(k+1)*E), replanning as it goes.
+
+        Ends early once the task says of every row that it is over.
+        """
         p, every = self.planner, self.planner.config.replan_every
-        state, initial = start, start.step
-        plan = p.init(p.space.held(start))
-        segments = []
+        state, initial, home = start, start.step, p.space.held(start)
+        plan = p.init(home)
+        segments, over, diverged = [], np.zeros(len(start.time), bool), np.asarray(start.diverged)
         for t in range(0, steps, every):
             key, noise_key, plan_key, act_key = jax.random.split(key, 4)
-            plan = self.replan(plan, state, initial, noise_key, plan_key)
+            if p.perturb:
+                state = p.perturb(state, every * p.sim_physics.ctrl_dt)
+            plan = self.replan(plan, state, initial, home, noise_key, plan_key)
             params = p.space.params(p.sim_physics, state, np.asarray(plan.mean)[:, None])
             segment = p.sim_physics.rollout(
                 state, p.sim_policy, params, steps=min(every, steps - t), key=act_key
@@ -103,16 +113,32 @@ class PlannedControllers:
             state, plan = segment.final, p.shift(plan)
             if self.progress:
                 self.progress(min(t + every, steps), steps)
-        return concatenate(segments)
+            diverged = np.where(
+                over, diverged, state.diverged
+            )  # what befalls a row afterwards is not its own
+            if p.over:
+                over |= p.over(segment.steps, initial).any(axis=1) | diverged
+                if over.all():
+                    break
+        return concatenate(segments).replace(diverged=diverged)  # pyright: ignore[reportAttributeAccessIssue]
 
     def replan(
-        self, plan: mppi.Plan, state: SimState, initial: Step, noise_key: jax.Array, plan_key: jax.Array
+        self,
+        plan: mppi.Plan,
+        state: SimState,
+        initial: Step,
+        home: Array,
+        noise_key: jax.Array,
+        plan_key: jax.Array,
     ) -> mppi.Plan:
-        """The next plan of every row [R] of `state`: sample, roll out, score, update. `initial` began the episode."""
+        """The next plan of every row [R] of `state`: sample, roll out, score, update.
+
+        `initial` [R] began the episode and `home` [R, knots, dims] is the plan that holds what was then.
+        """
         p, n = self.planner, self.planner.config.mppi.samples
         rows, k = len(state.time), len(self.programs)
         noise = jax.random.normal(noise_key, (n, *plan.mean.shape[1:])) @ p.space.mixing
-        plans = p.sample(plan, p.space.held(state), noise)  # [R, N, knots, dims]
+        plans = p.sample(plan, p.space.held(state), home, noise)  # [R, N, knots, dims]
         rollouts = p.plan_physics.rollout(
             jax.tree.map(partial(np.repeat, repeats=n, axis=0), state),
             p.plan_policy,
