@@ -15,6 +15,7 @@ from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.resources import resource_dir
 
 _GROUPS = ("task", "optimizer")
+_SHORTHANDS = ("env", "file")  # of a task's own settings, where they have arrived when all is composed
 _FUSION = "xla_cpu_use_fusion_emitters"
 _FLAGS = ("-m", "--multirun")
 INTERRUPTED = 130  # exit status, as a shell gives it after Ctrl-C
@@ -118,11 +119,15 @@ def compose(overrides: Sequence[str]) -> Any:
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise UserError(_sentence(error, overrides, folder)) from None
     assert isinstance(values, dict)
+    values = {str(name): value for name, value in values.items() if name not in _SHORTHANDS}
     missing = [name for name, value in values.items() if value == "???"]
     if "task" in missing:
         raise UserError(
             f"no task is named; give +task=NAME. There are: {', '.join(_options(folder, 'task'))}"
         )
+    settings = values["task"]["settings"]
+    if isinstance(settings, dict) and settings.get("file"):  # a run is resumed from anywhere
+        settings["file"] = str(Path(str(settings["file"])).expanduser().resolve())
     return check(from_mapping(Config, values))
 
 
@@ -153,14 +158,30 @@ def _resumed(overrides: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _with_task(overrides: Sequence[str], folder: Path) -> list[str]:
-    """`task=NAME` and `+task=NAME` mean the same; a task that does not exist is named with what is like it."""
-    result = []
+    """`task=NAME` and `+task=NAME` mean the same; a task that does not exist is named with what is like it.
+
+    `+task=FILE.py` is a task of the user's own, whose settings nobody knows beforehand.
+    """
+    result, own = [], any(_own_file(override) or override.lstrip("+") == "task=own" for override in overrides)
     for override in overrides:
         group, sign, value = override.lstrip("+").partition("=")
+        if _own_file(override):
+            quoted = _own_file(override).replace("\\", "\\\\").replace("'", "\\'")
+            result += ["+task=own", f"file='{quoted}'"]
+            continue
+        if own and group.startswith("task.settings."):
+            override = f"++{group}={value}"
         if sign and group in _GROUPS and value not in _options(folder, group):
             raise UserError(unknown_name(group, value, _options(folder, group)))
         result.append(f"+task={value}" if group == "task" else override)
     return result
+
+
+def _own_file(override: str) -> str:
+    """The path in `+task=my_task.py`; empty in any other override."""
+    group, _, value = override.lstrip("+").partition("=")
+    path = value.strip().strip("\"'")
+    return path if group == "task" and path.endswith(".py") else ""
 
 
 def _sentence(error: Exception, overrides: Sequence[str], folder: Path) -> str:

@@ -45,7 +45,7 @@ class Config:
 
     task: TaskConfig
     model: str
-    episode_s: float
+    episode_s: float | None  # s; None: as the task's file says
     optimizer: OptimizerConfig
     candidates: int = 4  # K
     generations: int = 3  # N
@@ -75,7 +75,7 @@ def check(config: Config) -> Config:
         if value < 1:
             raise UserError(f"{name}={value}: it must be 1 or more")
     for name, value in (
-        ("episode_s", config.episode_s),
+        ("episode_s", o.ctrl_dt if config.episode_s is None else config.episode_s),
         ("optimizer.ctrl_dt", o.ctrl_dt),
         ("optimizer.sim_dt", o.sim_dt),
         ("optimizer.plan_dt", o.plan_dt),
@@ -84,7 +84,7 @@ def check(config: Config) -> Config:
     ):
         if value <= 0:
             raise UserError(f"{name}={value:g}: it must be more than 0")
-    if config.episode_s < o.ctrl_dt:
+    if config.episode_s is not None and config.episode_s < o.ctrl_dt:
         raise UserError(f"episode_s={config.episode_s:g} is shorter than one control step of {o.ctrl_dt:g} s")
     for name, value in (
         ("seed", config.seed),

@@ -49,7 +49,7 @@ def evaluate(config: Config) -> int:
         (outcome,) = evaluate_programs(planner, task, [verdict], config.seed, tick)
     result = {
         "task": task.name,
-        "model": config.model,
+        "model": task.adapter.name,
         "reward": origin,
         "seed": config.seed,
         "optimizer": config.optimizer.name,

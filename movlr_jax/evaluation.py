@@ -19,11 +19,11 @@ from movlr_jax.control.planner import Planner, by_candidate
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox.trial import Probe
 from movlr_jax.sandbox.vet import Verdict
-from movlr_jax.tasks import Task
+from movlr_jax.tasks import Task, biomechanics
 from movlr_jax.tasks.base import shared_metrics
-from movlr_jax.types import Physics, Progress, Trajectory
+from movlr_jax.types import Physics, Progress, Step, Trajectory
 
-_CURVE_POINTS = 100
+_CURVE_POINTS = 200  # of an episode of ten seconds, enough to tell the phases of a step
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ class Outcome:
     stage: str | None
     metrics: Mapping[str, float]
     terms: Mapping[str, Mapping[str, Any]]
-    curve_time: Sequence[float]
+    series: Mapping[str, Sequence[float | None]]  # curves of the motion; None where there is no number
+    curve_time: Sequence[float]  # s, of the curves of terms and series
     timing: Mapping[str, float]
     states: bytes | None  # npz of qpos, qvel, act, action, time: what films and re-analysis need
 
@@ -57,7 +58,7 @@ def evaluate(
     qpos, qvel, act = (np.repeat(x, k, axis=0) for x in task.start(np.random.default_rng(seed), 1))
     start, key = planner.sim_physics.start(qpos, qvel, act), jax.random.key(seed)
     trajectory = planner.optimise(programs, key, progress).rollout(start, steps=steps, key=key)
-    wall = time.monotonic() - begun
+    wall, steps = time.monotonic() - begun, trajectory.actions.shape[1]
     timing = {
         "wall_s_per_sim_s": wall / (steps * ctrl_dt),
         "physics_steps_per_s": (_steps_done(planner) - before) / wall,
@@ -66,15 +67,30 @@ def evaluate(
         lambda x: by_candidate(x, k), (trajectory.steps, trajectory.actions, start.step)
     )
     scores = planner.scorer(programs, states, actions, initial)
+    ends = episode_ends(trajectory, start.step, task)
     outcomes = []
     for i, verdict in enumerate(verdicts):
         if verdict.program is None:
             outcomes.append(_failed(verdict))
             continue
-        episode = jax.tree.map(lambda x, i=i: x[i], trajectory)
-        terms = {name: values[0] for name, values in scores.terms[i].items()}
+        episode = Trajectory(
+            steps=jax.tree.map(lambda x, i=i: np.asarray(x)[i, : ends[i]], trajectory.steps),
+            actions=np.asarray(trajectory.actions)[i, : ends[i]],
+            diverged=trajectory.diverged[i],
+            final=jax.tree.map(lambda x, i=i: x[i], trajectory.final),
+        )
+        terms = {name: values[0, : ends[i]] for name, values in scores.terms[i].items()}
         outcomes.append(_outcome(task, verdict.program, episode, terms, scores.nonfinite[i], timing, ctrl_dt))
     return outcomes
+
+
+def episode_ends(trajectory: Trajectory, first: Step, task: Task) -> np.ndarray:
+    """[B] how many control steps of each row count: all, or up to the one that ended it (a fall)."""
+    rows, steps = np.shape(trajectory.actions)[:2]
+    if task.over is None:
+        return np.full(rows, steps)
+    over = task.over(trajectory.steps, first)
+    return np.where(over.any(axis=1), over.argmax(axis=1) + 1, steps)
 
 
 def _outcome(
@@ -86,7 +102,12 @@ def _outcome(
     timing: Mapping[str, float],
     ctrl_dt: float,
 ) -> Outcome:
-    metrics = {**task.measure(episode, task), **shared_metrics(episode, task, ctrl_dt)}
+    metrics = {
+        **task.measure(episode, task),
+        **shared_metrics(episode, task, ctrl_dt),
+        **biomechanics.metrics(episode, task),
+    }
+    series = biomechanics.series(episode, task) | dict(task.series(episode, task) if task.series else {})
     reason = None
     if bool(episode.diverged):
         reason = "the simulation diverged under this program; ask for less violent motion"
@@ -102,6 +123,7 @@ def _outcome(
             name: _term(values, program.weights[name], nonfinite[name], picked)
             for name, values in terms.items()
         },
+        series={name: _curve(values[picked]) for name, values in series.items()},
         curve_time=[round(t, 4) for t in time_s[picked].tolist()],
         timing=timing,
         states=_states(episode),
@@ -115,12 +137,17 @@ def _term(values: np.ndarray, weight: float, nonfinite: int, picked: np.ndarray)
         "mean": mean,
         "weighted_mean": weight * mean,
         "nonfinite": nonfinite,
-        "curve": [float(f"{weight * v:.6g}") for v in values[picked].tolist()],
+        "curve": _curve(weight * values[picked].astype(float)),
     }
 
 
+def _curve(values: np.ndarray) -> list[float | None]:
+    """Values as they are recorded: six digits; JSON has no word for what is not finite."""
+    return [float(f"{v:.6g}") if math.isfinite(v) else None for v in values.tolist()]
+
+
 def _failed(verdict: Verdict) -> Outcome:
-    return Outcome(verdict.message, verdict.stage, {}, {}, (), {}, None)
+    return Outcome(verdict.message, verdict.stage, {}, {}, {}, (), {}, None)
 
 
 def _states(episode: Trajectory) -> bytes:

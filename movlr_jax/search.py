@@ -31,14 +31,14 @@ def search(config: Config) -> int:
         ).close()  # a broken run is told before anything is built
     task = task_of(config)
     planner = build_planner(config.optimizer, task)  # wrong settings end here, and leave no run directory
-    archive = open_archive(config)
+    archive = open_archive(config, task.name)
     engine = None
     try:
         recorded = archive.get("run")
         if recorded:
             same_search(config, recorded["settings"], archive)
         reporter.say(
-            f"searching a reward for {config.task.name}: {config.candidates} candidates x "
+            f"searching a reward for {task.name}: {config.candidates} candidates x "
             f"{config.generations} generations, seed {config.seed}; no language or vision model used"
         )
         engine = build_engine(config, task, planner, archive, reporter)
@@ -76,11 +76,11 @@ def search(config: Config) -> int:
                     reporter.say(f"reward: {archive.root / 'best.py'}")
 
 
-def open_archive(config: Config) -> Archive:
+def open_archive(config: Config, task: str) -> Archive:
     """The run directory to work in: the one to resume, or a new one. Raises UserError."""
     if config.resume:
         return Archive.open(Path(config.resume))
-    root = Path(config.run_dir) if config.run_dir else new_run_dir(Path("runs"), config.task.name)
+    root = Path(config.run_dir) if config.run_dir else new_run_dir(Path("runs"), task)
     return Archive.create(root, to_yaml(config))
 
 

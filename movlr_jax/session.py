@@ -62,7 +62,7 @@ def describe(engine: Engine) -> dict[str, Any]:
     return {
         "task": task.name,
         "description": task.description,
-        "model": config.model,
+        "model": task.adapter.name,
         "model_notes": list(task.notes),
         "seed": config.seed,
         "method": config.method,

@@ -6,7 +6,7 @@ WEIGHTS = {"position": 100.0, "orientation": 10.0, "grasp": 100.0, "grip": 3.0, 
 def reward(state, action):
     bottle = state.pos("bottle")
     to_target = jnp.linalg.norm(bottle - state.goal("object_pos"))
-    to_palm = jnp.linalg.norm(state.site("S_grasp_r") - bottle)
+    to_palm = jnp.linalg.norm(state.site("$palm_site") - bottle)
     turn = shaping.rotation_error(state.rot("bottle"), state.goal("object_rot"))
     fingers = ("index", "middle", "ring", "little")
     grip = jnp.tanh(state.touch("thumb") / 5.0) + sum(jnp.tanh(state.touch(f) / 5.0) for f in fingers) / 2.0

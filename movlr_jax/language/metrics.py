@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from movlr_jax.language.terms import library
@@ -18,16 +19,24 @@ class MetricsJudge:
     name: str = "metrics judge (no vision model)"
 
     def compare(self, task: Task, a: Evaluation, b: Evaluation) -> Preference:
-        """Which of two evaluations is better, a shown first. A failed candidate loses to any that ran."""
-        if a.failed or b.failed:
-            if a.failed and b.failed:
+        """Which of two evaluations is better, a shown first. One without a sound score loses to any with one."""
+        first, second = _score(task, a), _score(task, b)
+        if first is None or second is None:
+            if first is None and second is None:
                 return Preference("tie", "both failed")
-            return Preference("second" if a.failed else "first", "the other failed")
-        first, second = task.score(dict(a.metrics)), task.score(dict(b.metrics))
+            return Preference("second" if first is None else "first", "the other failed")
         reason = f"task score {first:.2f} against {second:.2f}"
         if abs(first - second) < _TIE:
             return Preference("tie", reason)
         return Preference("first" if first > second else "second", reason)
+
+
+def _score(task: Task, candidate: Evaluation) -> float | None:
+    """The task's score; None where it means nothing: the candidate failed, or a simulation of it diverged."""
+    if candidate.failed or candidate.metrics.get("diverged_fraction", 0.0) > 0:
+        return None
+    score = task.score(dict(candidate.metrics))
+    return None if math.isnan(score) else score
 
 
 @dataclass(frozen=True)
@@ -37,12 +46,16 @@ class MetricsCritic:
     name: str = "metrics critic (no vision model)"
 
     def criticise(self, task: Task, best: Evaluation) -> Critique:
-        """One piece of advice for each need: add a term that serves it, or strengthen one when all are there."""
+        """One piece of advice for each need: add a term that serves it, or strengthen one when all are there.
+
+        No term is asked for twice, whatever else it would serve.
+        """
         needs = task.diagnose(dict(best.metrics))
         terms = library(task)
-        advice = []
+        advice: list[TermAdvice] = []
         for need in needs:
-            serving = [term for term in terms.values() if term.kind == need.kind]
+            asked = {item.term for item in advice}
+            serving = [term for term in terms.values() if term.kind == need.kind and term.name not in asked]
             absent = [term for term in serving if term.name not in best.weights]
             present = [term for term in serving if term.name in best.weights]
             if absent:
@@ -51,7 +64,7 @@ class MetricsCritic:
                 advice.append(TermAdvice("strengthen", present[0].name, need.problem))
         return Critique(
             success=bool(best.metrics.get("success", 0.0)),
-            problems=tuple(need.problem for need in needs),
+            problems=tuple(dict.fromkeys(need.problem for need in needs)),
             advice=tuple(advice),
             author=self.name,
         )

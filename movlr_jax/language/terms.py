@@ -5,21 +5,12 @@ Each term is one expression over what `State` offers, fitted to the parts and go
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from movlr_jax.language.gait_terms import gait_terms
+from movlr_jax.language.plain_terms import plain_terms
+from movlr_jax.language.term import Term
 from movlr_jax.tasks import Task
 
 FINGERS = ("thumb", "index", "middle", "ring", "little")
-
-
-@dataclass(frozen=True)
-class Term:
-    """A named expression, the weight it usually starts with, and the need it serves."""
-
-    name: str
-    kind: str  # place, turn, hold, steady, economy
-    weight: float
-    expression: str
 
 
 def library(task: Task) -> dict[str, Term]:
@@ -27,7 +18,10 @@ def library(task: Task) -> dict[str, Term]:
     terms: list[Term] = []
     if "object" in task.roles and "object_pos" in task.goals:
         terms += _object_terms(task.roles["object"], task)
-    if task.model.na:
+    terms += gait_terms(task)
+    if not terms:
+        terms += plain_terms(task)
+    if len(task.layout.activations) and (task.layout.activations >= 0).all():
         terms.append(Term("effort", "economy", 1.0, "-jnp.mean(jnp.square(state.muscles))"))
     terms.append(Term("smooth", "economy", 1.0, "-jnp.mean(jnp.square(action - state.prev_action))"))
     return {term.name: term for term in terms}

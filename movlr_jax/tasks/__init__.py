@@ -2,5 +2,6 @@
 
 from movlr_jax.tasks.base import Task
 from movlr_jax.tasks.registry import TASKS, build_task
+from movlr_jax.tasks.simple import simple_task
 
-__all__ = ["TASKS", "Task", "build_task"]
+__all__ = ["TASKS", "Task", "build_task", "simple_task"]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from string import Template
 
 import mujoco
 import numpy as np
 
+from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.models import ModelAdapter
 from movlr_jax.rewards.state import Layout
-from movlr_jax.types import Array, Trajectory
+from movlr_jax.types import Array, SimState, Step, Trajectory
 
 Metrics = dict[str, float]
 StartFn = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray, np.ndarray]]
@@ -54,19 +56,53 @@ class Task:
     initial_reward: str
     human_reward: str
     diagnose: Callable[[Metrics], Sequence[Need]]  # what is still wrong, the most general first
+    # (steps [B, T], first [B]) -> [B, T] whether an episode is over, as by a fall; None: it lasts episode_s
+    over: Callable[[Step, Step], np.ndarray] | None = None
+    # (state [B], s until it is asked again) -> what the world does to a body meanwhile, as a push
+    perturb: Callable[[SimState, float], SimState] | None = None
+    # (episode [T, ...], task) -> curves [T] for the report, units in their names, beside those that every task has
+    series: Callable[[Trajectory, Task], Mapping[str, np.ndarray]] | None = None
     roles: Mapping[str, str] = field(default_factory=dict)  # the adapter's, and those of the scene (object)
     notes: Sequence[str] = field(default_factory=tuple)  # licences and the like, shown by doctor and report
 
 
-def joint_limit_fraction(model: mujoco.MjModel, qpos: np.ndarray, margin: float = 0.02) -> float:
-    """Share of (time, limited joint) pairs within `margin` of the range to a limit. qpos [T, nq]."""
-    limited = np.flatnonzero(model.jnt_limited)
+def fill_reward(text: str, roles: Mapping[str, str]) -> str:
+    """The reward program `text` with every `$role` replaced by its name in `roles`; `$$` is a plain `$`.
+
+    One text serves every model that has the roles it speaks of. Raises UserError for a role that is lacking.
+    """
+    try:
+        return Template(text).substitute(roles)
+    except KeyError as error:
+        role = str(error.args[0])
+        raise UserError(
+            "the reward program of this task cannot be written for this model: "
+            + unknown_name("role", role, roles)
+        ) from None
+    except ValueError as error:
+        raise UserError(
+            f"the reward program has a $ that names no role ({error}); write $$ for a plain $"
+        ) from None
+
+
+def joints_at_limit(model: mujoco.MjModel, qpos: np.ndarray, margin: float = 0.02) -> np.ndarray:
+    """[T] share of the limited joints that are within `margin` of their range to a limit. qpos [T, nq].
+
+    Joints that equalities drive, as a kneecap's, say nothing of their own and are left out.
+    """
+    driven = model.eq_obj1id[(model.eq_type == mujoco.mjtEq.mjEQ_JOINT) & (model.eq_active0 != 0)]
+    limited = np.setdiff1d(np.flatnonzero(model.jnt_limited), driven)
     if not len(limited):
-        return 0.0
+        return np.zeros(len(qpos))
     q = qpos[:, model.jnt_qposadr[limited]]
     low, high = model.jnt_range[limited].T
     slack = margin * (high - low)
-    return float(((q < low + slack) | (q > high - slack)).mean())
+    return ((q < low + slack) | (q > high - slack)).mean(axis=-1)
+
+
+def joint_limit_fraction(model: mujoco.MjModel, qpos: np.ndarray, margin: float = 0.02) -> float:
+    """Share of (time, limited joint) pairs within `margin` of the range to a limit. qpos [T, nq]."""
+    return float(joints_at_limit(model, qpos, margin).mean())
 
 
 def shared_metrics(trajectory: Trajectory, task: Task, ctrl_dt: float) -> Metrics:

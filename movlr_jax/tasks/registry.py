@@ -10,12 +10,47 @@ from movlr_jax.models import model_adapter
 from movlr_jax.settings import keywords
 from movlr_jax.tasks.base import Task
 from movlr_jax.tasks.bottle import bottle_pour
+from movlr_jax.tasks.own import own_task
+from movlr_jax.tasks.playground import playground
+from movlr_jax.tasks.walks import (
+    flat_walk,
+    injured_walk,
+    left_turn,
+    ostrich_walk,
+    rough_walk,
+    slope_walk,
+    stand,
+)
 
-TASKS: dict[str, Callable[..., Task]] = {"bottle_pour": bottle_pour}
+TASKS: dict[str, Callable[..., Task]] = {
+    "bottle_pour": bottle_pour,
+    "stand": stand,
+    "flat_walk": flat_walk,
+    "slope_walk": slope_walk,
+    "rough_walk": rough_walk,
+    "left_turn": left_turn,
+    "injured_walk": injured_walk,
+    "ostrich_walk": ostrich_walk,
+}
+OWN = "own"  # a task from a file of the user's
+OWN_MODEL = "own"  # what `model` is for a task that brings its model
 
 
-def build_task(name: str, model: str, episode_s: float, settings: Mapping[str, Any]) -> Task:
-    """The task `name` on `model`, with the settings of its conf file. Raises UserError."""
+def build_task(name: str, model: str, episode_s: float | None, settings: Mapping[str, Any]) -> Task:
+    """The task `name` on `model`, with the settings of its conf file. Raises UserError.
+
+    episode_s may be None for a task from a file alone: it then lasts as long as the file says.
+    """
+    if name in (OWN, "playground") and model != OWN_MODEL:
+        raise UserError(f"model={model}: task {name!r} brings its own model; leave model out")
+    if name == OWN:
+        return own_task(settings, episode_s)
+    if episode_s is None:
+        raise UserError("episode_s is not set; give episode_s=...")
+    if name == "playground":
+        return playground(
+            episode_s=episode_s, **keywords(playground, settings, "task.settings", ["episode_s"])
+        )
     if name not in TASKS:
         raise UserError(unknown_name("task", name, TASKS))
     given = keywords(TASKS[name], settings, "task.settings", without=["episode_s"])

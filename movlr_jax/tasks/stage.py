@@ -8,11 +8,17 @@ import numpy as np
 _ZENITH, _NADIR = np.array([0.62, 0.73, 0.85]), np.array([0.90, 0.92, 0.94])  # the sky's gradient, rgb
 
 
+FLOOR = "stage/floor"  # the material
+
+
 def add_stage(spec: mujoco.MjSpec) -> None:
-    """Adds a light sky, the material `floor` (for a plane that has rgba 1 1 1 1) and daylight to `spec`."""
+    """Adds a light sky, the material FLOOR (for a plane that has rgba 1 1 1 1) and daylight to `spec`."""
     texture, builtin = mujoco.mjtTexture, mujoco.mjtBuiltin
+    for other in list(spec.textures):
+        if other.type == texture.mjTEXTURE_SKYBOX:  # there is one sky
+            spec.delete(other)
     spec.add_texture(
-        name="sky",
+        name="stage/sky",
         type=texture.mjTEXTURE_SKYBOX,
         builtin=builtin.mjBUILTIN_GRADIENT,
         rgb1=_ZENITH,
@@ -21,7 +27,7 @@ def add_stage(spec: mujoco.MjSpec) -> None:
         height=1536,
     )
     spec.add_texture(
-        name="floor",
+        name=FLOOR,
         type=texture.mjTEXTURE_2D,
         builtin=builtin.mjBUILTIN_CHECKER,
         rgb1=[0.66, 0.69, 0.73],
@@ -29,8 +35,8 @@ def add_stage(spec: mujoco.MjSpec) -> None:
         width=256,
         height=256,
     )
-    floor = spec.add_material(name="floor", texrepeat=[2, 2], texuniform=True, specular=0, shininess=0)
-    floor.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = "floor"
+    floor = spec.add_material(name=FLOOR, texrepeat=[2, 2], texuniform=True, specular=0, shininess=0)
+    floor.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = FLOOR
     spec.worldbody.add_light(
         type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL,
         pos=[0, 0, 4],

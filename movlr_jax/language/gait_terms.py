@@ -1,0 +1,72 @@
+"""Reward terms for bodies that stand and walk: posture, balance, progress and gait."""
+
+from __future__ import annotations
+
+from movlr_jax.language.term import Term
+from movlr_jax.tasks import Task
+
+_NEEDED = ("pelvis", "head", "left_foot", "right_foot", "left_toes", "right_toes")
+
+
+def gait_terms(task: Task) -> list[Term]:
+    """Within a kind the most useful first. None for a task without a walker or without a velocity to walk at."""
+    if "velocity" not in task.goals or any(role not in task.roles for role in _NEEDED):
+        return []
+    role = task.roles
+    pelvis, head = role["pelvis"], role["head"]
+    feet = [role[part] for part in ("left_foot", "left_toes", "right_foot", "right_toes")]
+    middle = " + ".join(f'state.pos("{foot}")' for foot in feet)
+    start = " + ".join(f'state.initial.pos("{foot}")' for foot in feet)
+    turned = f'(state.rot("{pelvis}") @ state.initial.rot("{pelvis}").T)'
+    climb = f'state.goal("slope") * (state.pos("{head}") - state.initial.pos("{head}"))[0]'
+    capture = "(state.com + state.com_vel * jnp.sqrt(state.com[2] / 9.81))"
+    stance = f"({capture} - ({middle}) / 4.0 - state.initial.com + ({start}) / 4.0)"
+    aside = 'jnp.stack([-jnp.sin(state.goal("heading")), jnp.cos(state.goal("heading"))])'
+    left, right = f'state.pos("{feet[1]}")', f'state.pos("{feet[3]}")'
+    rest = f'state.initial.pos("{feet[1]}")[2]'
+    lift = "0.08 * jax.nn.relu(jnp.sin(2.0 * jnp.pi * (0.8 * state.time + {shift})))"
+    wanted = [(left, lift.format(shift=0.0)), (right, lift.format(shift=0.5))]
+    swing = " + ".join(f"shaping.smooth_abs({foot}[2] - {rest} - {high}, 0.02)" for foot, high in wanted)
+    bent = f"sum((state.q(j) - state.initial.q(j)) ** 2 for j in {_tuple(task.adapter.planned_joints)})"
+    terms = [
+        Term("upright", "upright", 200.0, f"-shaping.smooth_abs(1.0 - {turned}[2, 2])"),
+        Term(
+            "height",
+            "height",
+            200.0,
+            f'-shaping.smooth_abs((state.initial.pos("{head}") - state.pos("{head}"))[2] + {climb})',
+        ),
+        Term("balance", "balance", 100.0, f"-shaping.smooth_abs(jnp.linalg.norm({stance}[:2]))"),
+        Term("posture", "upright", 10.0, f"-0.5 * {bent}"),
+        Term(
+            "sway",
+            "steady",
+            30.0,
+            '-shaping.smooth_abs(jnp.linalg.norm(state.com_vel[:2] - state.goal("velocity")[:2]))',
+        ),
+        Term(
+            "heading",
+            "straight",
+            20.0,
+            f'-shaping.smooth_abs(jnp.arctan2({turned}[1, 0], {turned}[0, 0]) - state.goal("heading"))',
+        ),
+        Term(
+            "lateral", "straight", 30.0, f"-shaping.smooth_abs((state.com - state.initial.com)[:2] @ {aside})"
+        ),
+    ]
+    if float(abs(task.goals["velocity"]).max()) > 0:
+        terms += [
+            Term(
+                "forward",
+                "forward",
+                100.0,
+                f'-shaping.smooth_abs(jnp.linalg.norm(state.vel("{pelvis}")[:2] - state.goal("velocity")[:2]))',
+            ),
+            Term("swing", "gait", 50.0, f"-({swing})"),
+            Term("width", "gait", 30.0, f"-shaping.smooth_abs(({left} - {right})[:2] @ {aside} - 0.17)"),
+        ]
+    return terms
+
+
+def _tuple(names: object) -> str:
+    return "(" + "".join(f'"{name}", ' for name in names) + ")"  # pyright: ignore[reportGeneralTypeIssues]

@@ -1,0 +1,296 @@
+"""A task from a model and a few words: what `Task` asks for is derived from the model wherever it can be."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from movlr_jax.control.static import StaticOptimiser
+from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.language.genome import Genome
+from movlr_jax.models import ModelAdapter, follow_couplings, model_adapter
+from movlr_jax.models.derived import derive_adapter, name_all
+from movlr_jax.models.from_path import roles_of
+from movlr_jax.models.spec import compile_spec, quiet
+from movlr_jax.rewards.state import Layout, instrument, layout_of
+from movlr_jax.tasks.base import Camera, Metrics, Need, StartFn, Task
+from movlr_jax.tasks.readout import Readout
+from movlr_jax.tasks.stage import add_stage
+from movlr_jax.tasks.view import camera_for
+from movlr_jax.types import Array, Trajectory
+
+HOLD_S = 0.5  # the error of a place that is to be reached is the worst of the last half second
+MUSCLE = mujoco.mjtGain.mjGAIN_MUSCLE
+
+
+def simple_task(
+    *,
+    name: str,
+    model: str | Path | mujoco.MjSpec,
+    description: str,
+    focus: str = "",
+    goals: Mapping[str, Any] | None = None,
+    start: str | Mapping[str, float] | StartFn | None = None,
+    start_noise: float = 0.01,
+    measure: Callable[[Readout], Mapping[str, float]] | None = None,
+    success: Callable[[Metrics], bool] | None = None,
+    score: Callable[[Metrics], float] | None = None,
+    diagnose: Callable[[Metrics], list[Need]] | None = None,
+    tolerance_m: float = 0.05,
+    reward: str | None = None,
+    human_reward: str | None = None,
+    camera: Camera | None = None,
+    scene: Callable[[mujoco.MjSpec], None] | None = None,
+    roles: Mapping[str, str] | None = None,
+    notes: tuple[str, ...] = (),
+    episode_s: float = 3.0,
+) -> Task:
+    """A task on the MJCF file `model` (beside the file that calls this, unless its path says otherwise).
+
+    model: also a name of `movlr_jax.models` or an MjSpec. scene(spec) adds to it what it lacks.
+    goals: name -> numbers, or the name of a body or site: the place where it is at the start. A goal called
+    `<body or site>_pos` is where that body or site is to be: it is measured (`object_position_error_m`), it decides
+    `success` (within `tolerance_m`, the worst of the last half second), and the scripted proposer has terms for it.
+    start: joint -> rad or m, or the name of a keyframe; the first keyframe, or qpos0, unless said. start_noise is the
+    standard deviation of driven hinges, rad. Or a function (rng, n) -> qpos, qvel, act.
+    measure(episode) reads positions and the like of the whole episode by name, each [T, ...], and returns numbers
+    with units in their names; `success` there, or success(metrics), says whether it was one.
+    score(metrics) orders candidates, higher is better. reward, human_reward: program texts or paths.
+    """
+    if not re.fullmatch(r"[\w.-]+", name):
+        raise UserError(f"name={name!r}: a task's name is a folder's too; use letters, digits, _, - and .")
+    folder = Path(sys._getframe(1).f_globals.get("__file__", "")).parent
+    spec, known = _spec_of(model, folder)
+    name_all(spec)
+    if scene:
+        scene(spec)
+        name_all(spec)
+    _light(spec)
+    bare = compile_spec(spec)
+    stem = Path(str(model)).stem if _is_path(model) else name
+    adapter = known or replace(derive_adapter(stem, spec.copy), roles=roles_of(bare))
+    placed = _at_start(bare, start)
+    targets = {goal: _target(goal, value, *placed) for goal, value in (goals or {}).items()}
+    wanted = {goal.removesuffix("_pos") for goal in targets} & {site.name for site in spec.sites}
+    sites = tuple(dict.fromkeys((*adapter.sites, *sorted(wanted))))
+    instrument(spec, root=adapter.root, touch=adapter.touch, sites=sites)
+    compiled = compile_spec(spec)
+    layout = layout_of(compiled, targets)
+    reached = reached_by(layout, targets)
+    begin = (
+        start if callable(start) else partial(_starts, compiled, adapter, placed[1].qpos.copy(), start_noise)
+    )
+    first, human = (_program(text, folder) for text in (reward, human_reward))
+    first = first or _first_reward(description, layout, reached)
+
+    def measured(episode: Trajectory, task: Task) -> Metrics:
+        read = Readout(task.layout, episode.steps)
+        metrics = {} if not reached else {"object_position_error_m": _worst_error(read, reached, targets)}
+        if measure:
+            metrics |= {key: float(value) for key, value in measure(read).items()}
+        if success:
+            metrics["success"] = float(success(metrics))
+        elif "success" not in metrics and reached:
+            metrics["success"] = float(metrics["object_position_error_m"] <= tolerance_m)
+        return metrics
+
+    return Task(
+        name=name,
+        description=description.strip().rstrip("."),
+        focus=focus or "whether the motion does what was asked for, and how calmly",
+        adapter=adapter,
+        model=compiled,
+        layout=layout,
+        goals=targets,
+        episode_s=episode_s,
+        start=begin,
+        measure=measured,
+        score=score or default_score,
+        cameras=(
+            camera
+            or camera_for(compiled, placed[1].qpos, adapter.root, [targets[g] for g in reached.values()]),
+        ),
+        initial_reward=first,
+        human_reward=human or first,
+        diagnose=diagnose or partial(default_diagnosis, tolerance_m),
+        roles={**adapter.roles, **(roles or {})},
+        notes=notes,
+    )
+
+
+def reached_by(layout: Layout, goals: Mapping[str, Array]) -> dict[str, str]:
+    """Body or site -> the goal that says where it is to be."""
+    things = {goal.removesuffix("_pos"): goal for goal in goals if goal.endswith("_pos")}
+    return {t: g for t, g in things.items() if t in layout.bodies or t in layout.sites}
+
+
+def default_score(metrics: Metrics) -> float:
+    """Success before everything; then 1 cm of error counts as much as 6 degrees, and as effort of a tenth."""
+    error = sum(value / 0.01 for name, value in metrics.items() if name.endswith("_error_m"))
+    error += sum(np.rad2deg(value) / 6 for name, value in metrics.items() if name.endswith("_error_rad"))
+    return 100.0 * metrics.get("success", 0.0) - min(error, 1000.0) - 10.0 * metrics.get("effort", 0.0)
+
+
+def default_diagnosis(tolerance_m: float, metrics: Metrics) -> list[Need]:
+    """What is wrong with an episode, as far as the shared measures tell."""
+    needs, error = [], metrics.get("object_position_error_m", 0.0)
+    if error > tolerance_m:
+        needs.append(Need(f"it ends {100 * error:.0f} cm from where it should be", "place"))
+    if not metrics.get("success", 1.0):
+        needs.append(Need("what was asked for is not done, or not held", "steady"))
+    if metrics.get("effort", 0.0) > 0.1:
+        needs.append(Need("it works harder than the motion needs", "economy"))
+    return needs
+
+
+def _is_path(model: object) -> bool:
+    return isinstance(model, Path) or (isinstance(model, str) and Path(model).suffix != "")
+
+
+def _spec_of(model: str | Path | mujoco.MjSpec, folder: Path) -> tuple[mujoco.MjSpec, ModelAdapter | None]:
+    """An editable spec, and its adapter where the model is one that this package knows. Raises UserError."""
+    if isinstance(model, mujoco.MjSpec):
+        return model, None
+    if not _is_path(model):
+        adapter = model_adapter(str(model))
+        return adapter.load(), adapter
+    path = folder / Path(model).expanduser()
+    if not path.is_file():
+        raise UserError(f"there is no model file {path}; give its path, beside the task's file or absolute")
+    try:
+        with quiet():
+            return mujoco.MjSpec.from_file(str(path)), None
+    except (ValueError, mujoco.FatalError) as error:
+        raise UserError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
+
+
+def _light(spec: mujoco.MjSpec) -> None:
+    """Sky and daylight for a model that has neither."""
+    names = {element.name for element in (*spec.textures, *spec.materials)}
+    if not spec.lights and not names & {"sky", "floor"}:
+        add_stage(spec)
+
+
+def _at_start(model: mujoco.MjModel, start: object) -> tuple[mujoco.MjModel, mujoco.MjData]:
+    """The model placed as an episode begins, without noise. Raises UserError."""
+    data = mujoco.MjData(model)
+    keys = [model.key(k).name for k in range(model.nkey)]
+    if isinstance(start, str):
+        if start not in keys:
+            raise UserError(f"start={start!r}: {unknown_name('keyframe', start, keys)}")
+        mujoco.mj_resetDataKeyframe(model, data, keys.index(start))
+    elif model.nkey:
+        mujoco.mj_resetDataKeyframe(model, data, 0)
+    if isinstance(start, Mapping):
+        joints = [model.joint(j).name for j in range(model.njnt)]
+        for joint, value in start.items():
+            if joint not in joints:
+                raise UserError(f"start: {unknown_name('joint', joint, joints)}")
+            data.qpos[model.joint(joint).qposadr[0]] = value
+    elif callable(start):
+        data.qpos[:] = start(np.random.default_rng(0), 1)[0][0]
+    data.qpos[:] = follow_couplings(model, data.qpos)
+    mujoco.mj_kinematics(model, data)
+    return model, data
+
+
+def _target(goal: str, value: object, model: mujoco.MjModel, data: mujoco.MjData) -> np.ndarray:
+    """A goal as numbers; the name of a body or site is where it is at the start. Raises UserError."""
+    if isinstance(value, str):
+        for kind, places in (
+            (mujoco.mjtObj.mjOBJ_SITE, data.site_xpos),
+            (mujoco.mjtObj.mjOBJ_BODY, data.xpos),
+        ):
+            found = mujoco.mj_name2id(model, kind, value)
+            if found >= 0:
+                return places[found].astype(np.float32)
+        names = [model.body(i).name for i in range(model.nbody)] + [
+            model.site(i).name for i in range(model.nsite)
+        ]
+        raise UserError(f"goal {goal!r}: {unknown_name('body or site', value, names)}")
+    try:
+        return np.asarray(value, np.float32)
+    except (TypeError, ValueError):
+        raise UserError(
+            f"goal {goal!r} is {value!r}, expected numbers or the name of a body or site"
+        ) from None
+
+
+def _starts(
+    model: mujoco.MjModel,
+    adapter: ModelAdapter,
+    qpos: np.ndarray,
+    noise: float,
+    rng: np.random.Generator,
+    n: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """`qpos` [nq] n times, driven hinges with noise within their ranges; muscles hold the posture."""
+    rows = np.repeat(qpos[None], n, axis=0)
+    joints = [model.joint(j) for j in adapter.planned_joints]
+    for joint in joints:
+        if joint.type[0] == mujoco.mjtJoint.mjJNT_HINGE:
+            column = joint.qposadr[0]
+            rows[:, column] = np.clip(rows[:, column] + noise * rng.standard_normal(n), *joint.range)
+    rows = follow_couplings(model, rows)
+    act = np.zeros((n, model.na))
+    if model.na == model.nu and (model.actuator_gaintype == MUSCLE).all():
+        static = StaticOptimiser(model, np.array([joint.dofadr[0] for joint in joints]))
+        act = np.array([static(q) for q in rows])
+    return rows, np.zeros((n, model.nv)), act
+
+
+def _worst_error(read: Readout, reached: Mapping[str, str], goals: Mapping[str, Array]) -> float:
+    """m, the largest distance of anything from its place in the last half second."""
+    held = read.time > read.time[-1] - HOLD_S
+    return max(
+        float(np.linalg.norm(place_of(read, thing) - goals[goal], axis=-1)[held].max())
+        for thing, goal in reached.items()
+    )
+
+
+def place_of(read: Readout, thing: str) -> np.ndarray:
+    """[..., 3] m of a body, or of a site."""
+    return read.pos(thing) if thing in read.layout.bodies else read.site(thing)
+
+
+def _program(text: str | None, folder: Path) -> str | None:
+    """The text of a reward program, given as such or as a path. Raises UserError."""
+    if text is None or "\n" in text:
+        return text
+    path = folder / Path(text).expanduser()
+    if not path.is_file():
+        raise UserError(f"there is no reward file {path}; give its path, or the program itself")
+    return path.read_text(encoding="utf-8")
+
+
+def place_text(layout: Layout, thing: str) -> str:
+    """Where a body or site is, as a reward program says it."""
+    return f'state.pos("{thing}")' if thing in layout.bodies else f'state.site("{thing}")'
+
+
+def _first_reward(description: str, layout: Layout, reached: Mapping[str, str]) -> str:
+    """A plain program to begin with: get there; or, where nothing is to be reached, keep the start posture."""
+    terms = {
+        f"{identifier(thing)}_distance": (
+            100.0,
+            f'-shaping.smooth_abs(jnp.linalg.norm({place_text(layout, thing)} - state.goal("{goal}")))',
+        )
+        for thing, goal in reached.items()
+    } or {
+        "posture": (1.0, "-jnp.mean(jnp.square(state.qpos - state.initial.qpos))"),
+        "control": (0.01, "-jnp.mean(jnp.square(action))"),
+    }
+    return Genome(terms, description=description).source()
+
+
+def identifier(name: str) -> str:
+    """`name` as a term may be called."""
+    return re.sub(r"\W", "_", name)

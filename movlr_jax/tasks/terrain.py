@@ -1,0 +1,87 @@
+"""What walkers stand on: a plane, a tilted plane, rough ground. The world's x is forward, z up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+from scipy.interpolate import RegularGridInterpolator
+from scipy.ndimage import gaussian_filter
+
+from movlr_jax.tasks.stage import FLOOR, add_stage
+
+GROUND = "ground"  # the geom's name
+_CELL = 0.1  # m, of rough ground
+_ROUGH_X, _ROUGH_Y = (-3.0, 17.0), (-5.0, 5.0)  # m, the rough field's extent
+_SMOOTH = 1.5  # cells, the spread of a bump
+_FLAT = 0.6  # m around the origin where a body starts, and as much again until bumps are at full height
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Adds itself to a spec as the geom `ground`, and knows how high it is."""
+
+    add: Callable[[mujoco.MjSpec], mujoco.MjsGeom]
+    height: Callable[[np.ndarray], np.ndarray]  # xy [..., 2] m -> z [...] m
+    slope: float = 0.0  # tan of its tilt, rising forward
+
+
+def _plane(spec: mujoco.MjSpec, **where: list[float]) -> mujoco.MjsGeom:
+    add_stage(spec)
+    return spec.worldbody.add_geom(
+        name=GROUND,
+        type=mujoco.mjtGeom.mjGEOM_PLANE,
+        size=[0, 0, 0.1],
+        material=FLOOR,
+        rgba=[1, 1, 1, 1],
+        **where,
+    )
+
+
+def flat() -> Ground:
+    """The plane z = 0."""
+    return Ground(add=_plane, height=lambda xy: np.zeros(np.shape(xy)[:-1]))
+
+
+def slope(degrees: float) -> Ground:
+    """A plane through the origin that rises forward by `degrees`."""
+    half = np.deg2rad(degrees) / 2
+    rise = float(np.tan(2 * half))
+    return Ground(
+        add=lambda spec: _plane(spec, quat=[float(np.cos(half)), 0.0, -float(np.sin(half)), 0.0]),
+        height=lambda xy: rise * np.asarray(xy)[..., 0],
+        slope=rise,
+    )
+
+
+def rough(bump_m: float, seed: int) -> Ground:
+    """Smooth random bumps from 0 to `bump_m` high, the same for the same seed; level where a body starts."""
+    x, y = (np.arange(low, high + _CELL / 2, _CELL) for low, high in (_ROUGH_X, _ROUGH_Y))
+    noise = gaussian_filter(np.random.default_rng(seed).standard_normal((len(y), len(x))), _SMOOTH)
+    bumps = (noise - noise.min()) / np.ptp(noise)
+    away = np.hypot(*np.meshgrid(x, y))
+    bumps *= np.clip(away / _FLAT - 1, 0.0, 1.0)
+    surface = RegularGridInterpolator((x, y), bump_m * bumps.T, bounds_error=False, fill_value=0.0)
+
+    def add(spec: mujoco.MjSpec) -> mujoco.MjsGeom:
+        add_stage(spec)
+        spec.add_hfield(
+            name=GROUND,
+            nrow=len(y),
+            ncol=len(x),
+            size=[(x[-1] - x[0]) / 2, (y[-1] - y[0]) / 2, max(bump_m, 1e-3), 0.2],
+            # the compiler stretches what is given to [0, 1]: the level start is its lowest place
+            userdata=bumps.ravel(),
+        )
+        return spec.worldbody.add_geom(
+            name=GROUND,
+            type=mujoco.mjtGeom.mjGEOM_HFIELD,
+            hfieldname=GROUND,
+            pos=[(x[0] + x[-1]) / 2, (y[0] + y[-1]) / 2, 0.0],
+            material=FLOOR,
+            rgba=[1, 1, 1, 1],
+        )
+
+    return Ground(add=add, height=lambda xy: surface(np.asarray(xy)).reshape(np.shape(xy)[:-1]))

@@ -1,0 +1,72 @@
+"""A camera for a model that nobody set one up for: from its extent, and from the plane it moves in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import mujoco
+import numpy as np
+
+from movlr_jax.tasks.base import Camera
+
+_ROOM = 0.95  # of the distance at which the diagonal of all that is shown just fits
+
+
+def camera_for(
+    model: mujoco.MjModel, qpos: np.ndarray, root: str, points: Sequence[np.ndarray] = ()
+) -> Camera:
+    """Shows all that moves, and `points` [3] m, from where its plane of motion is seen flat.
+
+    qpos [nq] is a posture it is shown in. Follows `root` if that can travel. A chain that is fixed at its foot is
+    given room for its reach.
+    """
+    data = mujoco.MjData(model)
+    data.qpos[:] = qpos
+    mujoco.mj_kinematics(model, data)
+    moving = (model.body_treeid[model.geom_bodyid] >= 0) & (model.geom_rbound > 0)
+    centres, radii = data.geom_xpos[moving], model.geom_rbound[moving, None]
+    corners = np.concatenate([centres - radii, centres + radii, *[np.atleast_2d(p) for p in points]])
+    if not len(corners):
+        return Camera((0.0, 0.0, 0.0), 2.0, 120.0, -15.0)
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    travels = _travels(model, root)
+    if not travels:  # whichever way it swings
+        foot = data.xpos[model.body(root).id]
+        reach = np.abs(corners - foot).max()
+        low, high = np.minimum(low, foot - 0.6 * reach), np.maximum(high, foot + 0.6 * reach)
+    half_view = np.deg2rad(model.vis.global_.fovy) / 2
+    distance = float(_ROOM * 0.5 * np.linalg.norm(high - low) / np.sin(half_view))
+    azimuth, elevation = _direction(model, data)
+    middle = 0.5 * (low + high)
+    return Camera(
+        (float(middle[0]), float(middle[1]), float(middle[2])),
+        distance,
+        azimuth,
+        elevation,
+        track=root if travels else None,
+    )
+
+
+def _travels(model: mujoco.MjModel, body: str) -> bool:
+    """Whether `body` has joints of its own that carry it sideways without end."""
+    for j in np.flatnonzero(model.jnt_bodyid == model.body(body).id):
+        kind = model.jnt_type[j]
+        sideways = kind == mujoco.mjtJoint.mjJNT_SLIDE and abs(model.jnt_axis[j][2]) < 0.7
+        if kind == mujoco.mjtJoint.mjJNT_FREE or (sideways and not model.jnt_limited[j]):
+            return True
+    return False
+
+
+def _direction(model: mujoco.MjModel, data: mujoco.MjData) -> tuple[float, float]:
+    """Azimuth and elevation in degrees that look along the axis of all hinges, if they share one."""
+    hinges = model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE
+    only_scalar = (hinges | (model.jnt_type == mujoco.mjtJoint.mjJNT_SLIDE)).all()
+    if hinges.any() and only_scalar:
+        along = np.abs(data.xaxis[hinges]).min(axis=0)
+        if along[1] > 0.95:
+            return 90.0, -8.0
+        if along[0] > 0.95:
+            return 0.0, -8.0
+        if along[2] > 0.95:
+            return 90.0, -75.0
+    return 120.0, -15.0

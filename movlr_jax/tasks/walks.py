@@ -1,0 +1,171 @@
+"""The standing and walking tasks by name: what each asks for, on which ground, with which hand-made reward."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from movlr_jax.errors import UserError
+from movlr_jax.models import ModelAdapter
+from movlr_jax.tasks.base import Task
+from movlr_jax.tasks.locomotion import Goal, locomotion
+from movlr_jax.tasks.terrain import rough, slope
+
+# the muscles that the injured leg lacks: both heads of the biceps femoris, both gastrocnemii, semimembranosus
+# and semitendinosus
+INJURED = ("biceps_femoris", "gastrocnemius", "semimembranosus", "semitendinosus")
+_GAIT = (
+    "whether the body stays up and moves forward, then trunk, lift and placement of the feet, knees and hips"
+)
+
+
+def stand(
+    adapter: ModelAdapter,
+    *,
+    episode_s: float,
+    start_noise: float = 0.01,
+    push_m_s: float = 0.0,
+    push_s: float = 2.0,
+) -> Task:
+    """Upright to the end and within 0.3 m of where it began."""
+    goal = Goal(
+        name="stand",
+        description="stand still and upright",
+        focus="whether the body stays up, then sway, drift and the posture of trunk and legs",
+        reward="stand",
+    )
+    return locomotion(
+        adapter, goal, episode_s=episode_s, start_noise=start_noise, push_m_s=push_m_s, push_s=push_s
+    )
+
+
+def flat_walk(
+    adapter: ModelAdapter, *, episode_s: float, speed_m_s: float = 1.0, start_noise: float = 0.01
+) -> Task:
+    """Forward over level ground."""
+    goal = Goal(
+        name="flat_walk",
+        description=f"walk forward in a straight line at about {speed_m_s:g} m/s with good posture",
+        focus=_GAIT,
+        speed=_positive("speed_m_s", speed_m_s),
+    )
+    return locomotion(adapter, goal, episode_s=episode_s, start_noise=start_noise)
+
+
+def slope_walk(
+    adapter: ModelAdapter,
+    *,
+    episode_s: float,
+    speed_m_s: float = 1.0,
+    slope_deg: float = 5.0,
+    start_noise: float = 0.01,
+) -> Task:
+    """Forward up a tilted plane."""
+    if not -30 <= slope_deg <= 30:
+        raise UserError(f"task.settings.slope_deg={slope_deg:g}: it must be from -30 to 30 degrees")
+    goal = Goal(
+        name="slope_walk",
+        description=f"walk straight up a slope of {slope_deg:g} degrees at about {speed_m_s:g} m/s with good posture",
+        focus=_GAIT,
+        speed=_positive("speed_m_s", speed_m_s),
+    )
+    return locomotion(adapter, goal, episode_s=episode_s, ground=slope(slope_deg), start_noise=start_noise)
+
+
+def rough_walk(
+    adapter: ModelAdapter,
+    *,
+    episode_s: float,
+    speed_m_s: float = 1.0,
+    bump_m: float = 0.03,
+    terrain_seed: int = 0,
+    start_noise: float = 0.01,
+) -> Task:
+    """Forward over seeded bumps."""
+    if bump_m < 0:
+        raise UserError(f"task.settings.bump_m={bump_m:g}: it must be 0 or more")
+    goal = Goal(
+        name="rough_walk",
+        description=f"walk forward in a straight line over rough ground at about {speed_m_s:g} m/s with good posture",
+        focus=_GAIT,
+        speed=_positive("speed_m_s", speed_m_s),
+    )
+    ground = rough(bump_m, terrain_seed)
+    return locomotion(adapter, goal, episode_s=episode_s, ground=ground, start_noise=start_noise)
+
+
+def left_turn(
+    adapter: ModelAdapter,
+    *,
+    episode_s: float,
+    speed_m_s: float = 0.8,
+    turn_deg: float = 90.0,
+    turn_s: float = 4.0,
+    start_noise: float = 0.01,
+) -> Task:
+    """Forward, and from turn_s on to the left; its distance is that along the new heading after turn_s."""
+    goal = Goal(
+        name="left_turn",
+        description=f"walk forward, after {turn_s:g} s turn left by {turn_deg:g} degrees and walk on",
+        focus=f"{_GAIT}; after {turn_s:g} s, whether the body turns left and goes where it then faces",
+        speed=_positive("speed_m_s", speed_m_s),
+        heading=float(np.deg2rad(turn_deg)),
+        turn_s=turn_s,
+        min_speed=0.0,
+        min_distance_m=1.0,
+        max_drift_m=float("inf"),
+        max_heading_error=float(np.deg2rad(10)),
+    )
+    return locomotion(adapter, goal, episode_s=episode_s, start_noise=start_noise)
+
+
+def injured_walk(
+    adapter: ModelAdapter,
+    *,
+    episode_s: float,
+    speed_m_s: float = 1.0,
+    strength: float = 0.0,
+    side: str = "right",
+    start_noise: float = 0.01,
+) -> Task:
+    """Forward over level ground while hamstrings and calf of one leg keep the share `strength` of their force."""
+    if not 0 <= strength <= 1:
+        raise UserError(f"task.settings.strength={strength:g}: the share of force left must be from 0 to 1")
+    if side not in ("left", "right"):
+        raise UserError(f"task.settings.side={side}: it must be left or right")
+    groups = [f"{group}_{side[0]}" for group in INJURED]
+    missing = [group for group in groups if group not in adapter.muscle_groups]
+    if missing:
+        raise UserError(
+            f"model {adapter.name!r} has no muscle group {missing[0]!r}, which this task weakens; "
+            f"it has: {', '.join(adapter.muscle_groups) or 'none'}"
+        )
+    goal = Goal(
+        name="injured_walk",
+        description=f"walk forward in a straight line at about {speed_m_s:g} m/s although hamstrings and calf of the "
+        f"{side} leg {'do not work' if strength == 0 else 'are weak'}",
+        focus=_GAIT,
+        speed=_positive("speed_m_s", speed_m_s),
+    )
+    weaken = {muscle: strength for group in groups for muscle in adapter.muscle_groups[group]}
+    return locomotion(adapter, goal, episode_s=episode_s, start_noise=start_noise, weaken=weaken)
+
+
+def ostrich_walk(
+    adapter: ModelAdapter, *, episode_s: float, speed_m_s: float = 1.0, start_noise: float = 0.01
+) -> Task:
+    """A large bird forward over level ground."""
+    goal = Goal(
+        name="ostrich_walk",
+        description=f"the ostrich walks forward at about {speed_m_s:g} m/s, its body level, its legs rather "
+        "straight, its head steady",
+        focus=f"{_GAIT}; the neck and head",
+        speed=_positive("speed_m_s", speed_m_s),
+        reward="ostrich_walk",
+    )
+    return locomotion(adapter, goal, episode_s=episode_s, start_noise=start_noise)
+
+
+def _positive(name: str, value: float) -> float:
+    if value <= 0:
+        raise UserError(f"task.settings.{name}={value:g}: it must be more than 0")
+    return value
