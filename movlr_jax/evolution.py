@@ -123,6 +123,7 @@ def optimise(engine: Engine, g: int, sources: list[str], parents: list[str | Non
             "weights": dict(program.weights) if program else {},
             "metrics": dict(outcome.metrics),
             "terms": dict(outcome.terms),
+            "series": dict(outcome.series),
             "curve_time": list(outcome.curve_time),
             "film": None,
             "source": source,
@@ -239,8 +240,10 @@ def summary(metrics: Mapping[str, float]) -> str:
     """The success measure in one line, short enough for the caption of a film."""
     parts = []
     if "object_position_error_m" in metrics:
-        angle = np.rad2deg(metrics["object_orientation_error_rad"])
-        parts.append(f"{100 * metrics['object_position_error_m']:.1f} cm, {angle:.0f} deg off")
+        off = f"{100 * metrics['object_position_error_m']:.1f} cm"
+        if "object_orientation_error_rad" in metrics:
+            off += f", {np.rad2deg(metrics['object_orientation_error_rad']):.0f} deg"
+        parts.append(f"{off} off")
     if "distance_m" in metrics:
         parts.append(f"walked {metrics['distance_m']:.2f} m")
     if "success" in metrics:

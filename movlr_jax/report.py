@@ -67,6 +67,7 @@ def render(run: Run) -> str:
         hero=report_views.hero(run, [path for path, film in films.items() if film.data]),
         program=report_views.program(run),
         charts=report_views.charts(run, metrics),
+        motion=report_views.motion(run),
         metrics=metrics,
         generations=[report_views.generation(run, g) for g in run.generations],
         ancestry=run.ancestry(run.best.name if run.best else None),

@@ -136,14 +136,58 @@ def curve_chart(key: str, time: Sequence[float], curves: Mapping[str, Sequence[f
         return _svg(figure, key, "weighted value of each term against time")
 
 
-def sparkline(key: str, values: Sequence[float], colour: int) -> Markup:
-    """One curve on its own scale, without axes."""
+def motion_chart(
+    key: str,
+    label: str,
+    unit: str,
+    time: Sequence[float],
+    lines: Sequence[Sequence[float]],
+    beside: tuple[Sequence[float], Sequence[float]] | None = None,
+) -> Markup:
+    """Curves of one motion against time, line i in colour i; `beside`, (time, curve) of another, dotted."""
     with rc_context(_STYLE):
-        figure = Figure(figsize=(1.6, 0.35))
-        ax = figure.add_axes((0.02, 0.08, 0.96, 0.84))
-        ax.set_axis_off()
-        ax.plot(range(len(values)), values, color=SERIES[colour % len(SERIES)], linewidth=1.4)
-        return _svg(figure, key, "course of one term")
+        figure, ax = _axes(3.45, 1.75)
+        if beside:
+            n = min(map(len, beside))
+            ax.plot(beside[0][:n], beside[1][:n], color=MUTED, linewidth=1.1, linestyle=(0, (1.2, 1.6)))
+        for i, values in enumerate(lines):
+            n = min(len(time), len(values))
+            ax.plot(time[:n], values[:n], color=SERIES[i % len(SERIES)], linewidth=1.5)
+        low, high = ax.get_ylim()
+        positive = not any(v < 0 for values in lines for v in values)
+        if positive and (low < 0.5 * high or unit == "%"):
+            ax.set_ylim(bottom=0.0)
+        known = [t for t in time if math.isfinite(t)]
+        if known:
+            ax.set_xlim(min(0.0, *known), max(known) + 1e-9)
+        ax.yaxis.set_major_locator(MaxNLocator(nbins=4))
+        ax.set_xlabel("time (s)")
+        ax.set_ylabel(unit)
+        return _svg(figure, key, label)
+
+
+def sparkline(label: str, lines: Sequence[tuple[int, Sequence[float]]]) -> Markup:
+    """Curves, each with the number of its colour, on one scale of their own, without axes."""
+    finite = [v for _, values in lines for v in values if math.isfinite(v)]
+    if not finite:
+        return Markup("")
+    low, span = min(finite), (max(finite) - min(finite)) or 1.0
+    paths = []
+    for colour, values in lines:
+        points, pen = [], "M"
+        for i, v in enumerate(values):
+            if not math.isfinite(v):
+                pen = "M"  # a gap
+                continue
+            points.append(
+                f"{pen}{600 * i / max(len(values) - 1, 1):.0f} {116 - 112 * ((v - low) / span):.0f}"
+            )
+            pen = "L"
+        paths.append(f'<path d="{"".join(points)}" style="stroke: var(--c{colour % len(SERIES)})"/>')
+    return Markup(
+        f'<svg class="spark" role="img" aria-label="{escape(label)}" viewBox="0 0 600 120" '
+        f'preserveAspectRatio="none">{"".join(paths)}</svg>'
+    )
 
 
 def lineage_chart(key: str, dots: Sequence[Dot], ancestry: Sequence[str]) -> Markup:

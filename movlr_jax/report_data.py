@@ -28,7 +28,8 @@ class Candidate:
     metrics: Mapping[str, float]
     timing: Mapping[str, float]
     terms: Mapping[str, Mapping[str, Any]]
-    curve_time: Sequence[float]  # s
+    series: Mapping[str, Sequence[float]]  # curves of the motion, units in their names
+    curve_time: Sequence[float]  # s, of the curves of terms and series
     film: str | None  # path inside the run directory
 
     @property
@@ -166,6 +167,7 @@ def _candidate(generation: int, index: int, data: Mapping[str, Any]) -> Candidat
         metrics=_floats(data.get("metrics")),
         timing=_floats(data.get("timing")),
         terms={name: _mapping(term) for name, term in _mapping(data.get("terms")).items()},
+        series={name: numbers(values) for name, values in _mapping(data.get("series")).items()},
         curve_time=numbers(data.get("curve_time")),
         film=_text(data.get("film")),
     )

@@ -11,8 +11,23 @@ from markupsafe import Markup
 
 from movlr_jax.report_data import FIRST, Run, key_metrics
 
-_UNITS = {"m_s": "m/s", "m": "m", "rad": "rad", "s": "s", "hz": "Hz", "fraction": "%"}  # longest first
+_UNITS = {
+    "m_s": "m/s",
+    "m": "m",
+    "rad": "rad",
+    "s": "s",
+    "hz": "Hz",
+    "n": "N",
+    "fraction": "%",
+}  # longest first
 _YES_NO = ("success", "fell")
+_TITLES = {  # of curves whose names alone say too little
+    "effort": "effort: mean squared activation",
+    "joint_limit_fraction": "joints at the end of their range",
+    "speed_m_s": "speed of the centre of mass",
+    "foot_force_n": "force under the feet",
+    "foot_height_m": "height of the heels",
+}
 
 
 def unit(metric: str) -> str:
@@ -26,6 +41,11 @@ def human(name: str) -> str:
     """`object_position_error_m` -> `object position error`."""
     end = _unit_end(name)
     return name.removesuffix("" if end == "fraction" else f"_{end}").replace("_", " ").strip()
+
+
+def title(series: str) -> str:
+    """What a curve of the motion shows, in words."""
+    return _TITLES.get(series, human(series))
 
 
 def _unit_end(metric: str) -> str:

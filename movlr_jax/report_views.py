@@ -103,7 +103,7 @@ def _term(best: Candidate, i: int, name: str) -> dict[str, Any]:
         "mean": _number(term.get("mean")),
         "weighted_mean": _number(term.get("weighted_mean")),
         "nonfinite": _number(term.get("nonfinite")) or 0,
-        "spark": report_charts.sparkline(f"spark{i}", curve, i) if len(curve) > 1 else "",
+        "spark": report_charts.sparkline(f"course of {name}", [(i, curve)]) if len(curve) > 1 else "",
     }
 
 
@@ -135,6 +135,54 @@ def _curves(best: Candidate) -> Markup | None:
     if len(best.curve_time) < 2 or not any(curves.values()):
         return None
     return report_charts.curve_chart("curves", best.curve_time, curves)
+
+
+def motion(run: Run) -> list[dict[str, Any]]:
+    """A chart of every curve of the best program's motion, dotted beside it those of the first program's.
+
+    Left and right are drawn together, and the first program's only where there is one line.
+    """
+    best, first = run.best, run.candidates.get(FIRST)
+    if best is None or len(best.curve_time) < 2:
+        return []
+    others = _panels(first) if first and first is not best and not first.failed else {}
+    shown = []
+    for i, (name, lines) in enumerate(_panels(best).items()):
+        other = others.get(name, {}).get("")
+        title = report_text.title(name)
+        chart = report_charts.motion_chart(
+            f"motion{i}",
+            f"{title} against time",
+            report_text.unit(name),
+            best.curve_time,
+            list(lines.values()),
+            (first.curve_time, other) if first and other else None,
+        )
+        shown.append({"title": title, "chart": chart, "paired": len(lines) > 1, "beside": other is not None})
+    return shown
+
+
+def _panels(c: Candidate) -> dict[str, dict[str, list[float]]]:
+    """What is drawn together: name without its side -> side, left first, "" for neither -> curve; shares in %."""
+    panels: dict[str, dict[str, list[float]]] = {}
+    for name, values in c.series.items():
+        side = next((side for side in ("left", "right") if name.startswith(f"{side}_")), "")
+        name = name.removeprefix(f"{side}_") if side else name
+        scale = 100.0 if report_text.unit(name) == "%" else 1.0
+        if any(math.isfinite(v) for v in values):
+            panels.setdefault(name, {})[side] = [scale * v for v in values]
+    return {name: dict(sorted(lines.items())) for name, lines in panels.items()}
+
+
+def _course(c: Candidate | None) -> list[dict[str, Any]]:
+    """The same curves of any program, small: title, line, and the least and the largest value."""
+    shown = []
+    for name, lines in (_panels(c) if c else {}).items():
+        finite = [v for values in lines.values() for v in values if math.isfinite(v)]
+        title, unit = report_text.title(name), report_text.unit(name)
+        spark = report_charts.sparkline(f"course of {title}", list(enumerate(lines.values())))
+        shown.append({"title": title, "unit": unit, "low": min(finite), "high": max(finite), "spark": spark})
+    return shown
 
 
 def _dot(c: Candidate, metric: str | None = None) -> report_charts.Dot:
@@ -197,6 +245,7 @@ def _row(
         "deviation": _number(deviation) or 0.0,
         "p_best": _number(p_best),
         "best": name == g.best,
+        "course": _course(c) if own else [],
         "note": notes.get(c.index) if c and own else None,
     }
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from movlr_jax import report, report_data, report_text
+from movlr_jax import report, report_charts, report_data, report_text
 from movlr_jax.archive import Archive
 from movlr_jax.errors import UserError
 
@@ -79,6 +79,12 @@ def evaluated_step(g: int, k: int, reason: str | None = None) -> Step:
             "cost": math.nan,
         },
         "terms": {"position": term, "grasp": term},
+        "series": {
+            "speed_m_s": [0.01 * t * (g + 1) for t in range(100)],
+            "joint_limit_fraction": [None] * 50 + [0.25] * 50,
+            "right_foot_force_n": [700.0 * (t % 20 < 10) for t in range(100)],
+            "left_foot_force_n": [650.0 * (t % 20 >= 10) for t in range(100)],
+        },
         "curve_time": [0.05 * t for t in range(100)],
         "film": f"gen_{g:02d}/k{k:02d}.mp4",
         "timing": {"wall_s_per_sim_s": 3.2, "physics_steps_per_s": 9000.0},
@@ -242,11 +248,62 @@ def test_shows_program_diff_ranking_and_critique(page):
 
 def test_charts_are_inline_follow_the_page_and_link_to_programs(text):
     charts = re.findall(r'<svg class="chart".*?</svg>', text, flags=re.DOTALL)
-    assert len(charts) == 1 + 1 + 1 + 2 + 1  # measure, weights, curves, two sparklines, lineage
+    assert len(charts) == 1 + 1 + 1 + 3 + 1  # measure, weights, curves, motion, lineage
     assert not any(re.search(r"#0[12]0[12]0\d|<image|xmlns|<metadata", chart) for chart in charts)
     measure = next(chart for chart in charts if "measure0-" in chart)
     assert measure.count('href="#g0') == 12
     assert "<title>g02k01: 0.0723 m</title>" in measure
+
+
+def path_of(svg: str, colour: int) -> str:
+    return re.search(rf'<path d="([^"]*)"[^>]*var\(--c{colour}\)', svg)[1]
+
+
+def test_draws_how_the_best_program_moves(text, page):
+    """Speed, joint limits and the force under both feet; the first program's is dotted where there is one line."""
+    panels = re.findall(r'<figure class="card"><h3>([^<]*)</h3>(.*?)</figure>', text, flags=re.DOTALL)
+    panels = {title: chart for title, chart in panels if "motion" in chart}
+    assert list(panels) == [
+        "speed of the centre of mass",
+        "joints at the end of their range",
+        "force under the feet",
+    ]
+    speed, limits, force = panels.values()
+    assert ">m/s<" in speed
+    assert ">%<" in limits
+    assert ">24<" in limits  # a share of 0.25 is 25 %
+    assert ">N<" in force
+    assert all(">time (s)<" in chart for chart in panels.values())
+    assert "stroke-dasharray" in speed
+    assert "var(--c1)" not in speed
+    assert "stroke-dasharray" not in force
+    # the left foot has the first colour, whatever the order of the record; it is in the air when the right stands
+    left, right = (float(path_of(force, colour).split()[2]) for colour in (0, 1))
+    assert left > right  # downwards on the page
+
+
+def test_shows_the_motion_of_every_program_that_ran(text, page):
+    ran = sum(1 for kind, data, _, _ in steps() if kind == "evaluated" and not data["reason"])
+    terms = 2
+    assert text.count('<svg class="spark"') == 3 * ran + terms
+    assert page.words.count("0 to 700 N") == ran
+    assert "25 to 25 %" in page.words
+    for g, most in enumerate(("0.99", "1.98", "2.97")):
+        assert page.words.count(f"0 to {most} m/s") == sum(
+            1 for kind, data, i, _ in steps() if kind == "evaluated" and i == g and not data["reason"]
+        )
+
+
+def test_lines_break_where_there_is_no_number():
+    line = report_charts.sparkline("x", [(3, [0.0, 1.0, math.nan, 1.0, 0.0])])
+    assert 'd="M0 116L150 4M450 4L600 116"' in line
+    assert "var(--c3)" in line
+    assert report_charts.sparkline("x", [(0, [math.nan])]) == ""
+
+
+def test_works_for_runs_that_recorded_no_motion(tmp_path):
+    old = [(kind, {k: v for k, v in data.items() if k != "series"}, g, k) for kind, data, g, k in steps()]
+    assert "No motion is recorded yet." in page_of(tmp_path / "r", old)
 
 
 def test_reports_failed_programs_with_their_reasons(page):
@@ -317,6 +374,8 @@ def test_strange_numbers_and_names_do_not_stop_the_charts(tmp_path):
     names = ["_hidden", "$x_{", "名前", "<i>", "", *(f"term {i}" for i in range(30))]
     data |= {"weights": dict.fromkeys(names, 0.0) | {"_hidden": -2.0}, "terms": dict.fromkeys(names, term)}
     data |= {"metrics": {"distance_m": math.inf, "object_angle_rad": -1e9}, "curve_time": [0.0, 0.1, 0.2]}
+    motion = [math.nan, None, math.inf, 1.0]
+    data |= {"series": {"left_": motion, "right_x_m": motion, "$x_{": [1.0], "<i>": [], "none": None}}
     kind_r, ranked, _, _ = ranked_step(0)
     page = Page(page_of(tmp_path / "r", [(kind, data, g, k), (kind_r, ranked | {"best": "g00k00"}, 0, -1)]))
     assert "_hidden" in page.words
@@ -399,6 +458,8 @@ def test_an_unwritable_run_is_a_sentence(tmp_path):
         ("joint_limit_fraction", 0.031, "3.1 %"),
         ("physics_steps_per_s", 9123.4, "9,123"),
         ("cost_of_transport", math.nan, "not finite"),
+        ("left_foot_force_n", 702.4, "702 N"),
+        ("cadence_hz", 1.8, "1.8 Hz"),
         ("distance_m", None, "–"),
     ],
 )
