@@ -111,10 +111,14 @@ def compose(overrides: Sequence[str]) -> Any:
     if resumed is not None:
         return check(from_mapping(Config, resumed))
     folder = resource_dir("conf").resolve()
+    overrides = _with_task(overrides, folder)
     GlobalHydra.instance().clear()
     try:
         with initialize_config_dir(str(folder), version_base="1.3"):
-            composed = hydra_compose("config", overrides=_with_task(overrides, folder))
+            composed = hydra_compose("config", overrides=list(overrides))
+            tuned = _tuned(composed, folder)
+            if tuned:  # beneath what the user sets
+                composed = hydra_compose("config", overrides=[*overrides, tuned])
         values = OmegaConf.to_container(composed, resolve=True, throw_on_missing=False)
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise UserError(_sentence(error, overrides, folder)) from None
@@ -125,10 +129,19 @@ def compose(overrides: Sequence[str]) -> Any:
         raise UserError(
             f"no task is named; give +task=NAME. There are: {', '.join(_options(folder, 'task'))}"
         )
-    settings = values["task"]["settings"]
-    if isinstance(settings, dict) and settings.get("file"):  # a run is resumed from anywhere
-        settings["file"] = str(Path(str(settings["file"])).expanduser().resolve())
+    if "+task=own" in overrides:  # a run is resumed from anywhere
+        settings = values["task"]["settings"]
+        settings["file"] = settings["file"] and str(Path(str(settings["file"])).expanduser().resolve())
     return check(from_mapping(Config, values))
+
+
+def _tuned(composed: Any, folder: Path) -> str | None:
+    """The override that brings the settings tuned for this task on this model, where there are any."""
+    from omegaconf import OmegaConf
+
+    name, model = OmegaConf.select(composed, "task.name"), OmegaConf.select(composed, "model")
+    exists = isinstance(model, str) and (folder / "tuned" / str(name) / f"{model}.yaml").is_file()
+    return f"+tuned/{name}={model}" if exists else None
 
 
 def _resumed(overrides: Sequence[str]) -> dict[str, Any] | None:
@@ -162,26 +175,20 @@ def _with_task(overrides: Sequence[str], folder: Path) -> list[str]:
 
     `+task=FILE.py` is a task of the user's own, whose settings nobody knows beforehand.
     """
-    result, own = [], any(_own_file(override) or override.lstrip("+") == "task=own" for override in overrides)
+    result: list[str] = []
     for override in overrides:
         group, sign, value = override.lstrip("+").partition("=")
-        if _own_file(override):
-            quoted = _own_file(override).replace("\\", "\\\\").replace("'", "\\'")
+        path = value.strip().strip("\"'")
+        if group == "task" and path.endswith(".py"):
+            quoted = path.replace("\\", "\\\\").replace("'", "\\'")
             result += ["+task=own", f"file='{quoted}'"]
             continue
-        if own and group.startswith("task.settings."):
-            override = f"++{group}={value}"
         if sign and group in _GROUPS and value not in _options(folder, group):
             raise UserError(unknown_name(group, value, _options(folder, group)))
         result.append(f"+task={value}" if group == "task" else override)
+    if "+task=own" in result:
+        result = [f"++{o.lstrip('+')}" if o.lstrip("+").startswith("task.settings.") else o for o in result]
     return result
-
-
-def _own_file(override: str) -> str:
-    """The path in `+task=my_task.py`; empty in any other override."""
-    group, _, value = override.lstrip("+").partition("=")
-    path = value.strip().strip("\"'")
-    return path if group == "task" and path.endswith(".py") else ""
 
 
 def _sentence(error: Exception, overrides: Sequence[str], folder: Path) -> str:
@@ -201,10 +208,13 @@ def _settings(overrides: Sequence[str], folder: Path) -> list[str]:
 
     given = dict(o.lstrip("+").split("=", 1) for o in overrides if "=" in o)
     known = _leaves(OmegaConf.load(folder / "config.yaml"))
-    chosen = folder / "optimizer" / f"{given.get('optimizer', 'mpc2')}.yaml"
-    known += [f"optimizer.{name}" for name in _leaves(OmegaConf.load(chosen))]
+    task: Any = OmegaConf.create()
     if "task" in given:
-        known += _leaves(OmegaConf.load(folder / "task" / f"{given['task']}.yaml"))
+        task = OmegaConf.load(folder / "task" / f"{given['task']}.yaml")
+    defaults = [default.get("override /optimizer", "mpc2") for default in task.get("defaults", [])]
+    chosen = folder / "optimizer" / f"{given.get('optimizer', [*defaults, 'mpc2'][0])}.yaml"
+    known += [f"optimizer.{name}" for name in _leaves(OmegaConf.load(chosen))]
+    known += _leaves(task)
     return list(dict.fromkeys(known))
 
 
@@ -234,7 +244,7 @@ def help_text() -> str:
     folder = resource_dir("conf")
     return (
         "Settings are given as name=value; a value with commas runs once for each.\n"
-        f"Tasks (+task=NAME): {', '.join(_options(folder, 'task'))}\n"
+        f"Tasks (+task=NAME, or +task=FILE.py for your own): {', '.join(_options(folder, 'task'))}\n"
         f"Optimizers (optimizer=NAME): {', '.join(_options(folder, 'optimizer'))}\n\n"
         + (folder / "config.yaml").read_text(encoding="utf-8").split("\nhydra:")[0]
         + "\n"

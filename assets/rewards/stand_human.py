@@ -3,8 +3,8 @@
 WEIGHTS = {
     "height": 200.0,
     "upright": 200.0,
-    "balance": 100.0,
-    "posture": 10.0,
+    "balance": 200.0,
+    "posture": 20.0,
     "speed": 30.0,
     "joint_speed": 0.05,
 }
@@ -25,7 +25,7 @@ def reward(state, action):
     return {
         "height": -shaping.smooth_abs(sunk),
         "upright": -shaping.smooth_abs(1.0 - lean),
-        "balance": -shaping.smooth_abs(jnp.linalg.norm(capture - over_the_feet(state) - balanced)),
+        "balance": -shaping.smooth_abs(jnp.linalg.norm(capture - over_the_feet(state) - balanced), 0.02),
         "posture": -0.5 * bent,
         "speed": -shaping.smooth_abs(jnp.linalg.norm(state.com_vel)),
         "joint_speed": -0.5 * sum(state.qd(j) ** 2 for j in JOINTS),

@@ -20,6 +20,8 @@ LEG_JOINTS = tuple(
     )
 )
 
+LEG_PAIRS = tuple((joint, f"{joint[:-2]}_l") for joint in LEG_JOINTS if joint.endswith("_r"))
+
 LEG_ROLES = {
     f"{word}_{part}": f"{body}_{side}"
     for word, side in SIDES.items()

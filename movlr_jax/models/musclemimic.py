@@ -116,6 +116,7 @@ ADAPTERS = (
         root="Full Body",
         planned_joints=(*human.LEG_JOINTS, *human.LUMBAR_JOINTS, *ARM_JOINTS),
         kept_joints=HAND_JOINTS,
+        synergies=human.LEG_PAIRS,
         roles={"pelvis": "pelvis", "trunk": "torso", "head": "head", **human.LEG_ROLES, **ARM_ROLES},
         touch={
             **human.FEET,

@@ -203,6 +203,7 @@ ADAPTERS = (
         load=lambda: load_legs("myolegs"),
         root="Full Body",
         planned_joints=human.LEG_JOINTS,
+        synergies=human.LEG_PAIRS,
         roles=LEGS_ROLES,
         touch=LEGS_TOUCH,
         muscle_groups=human.LEG_MUSCLES,
