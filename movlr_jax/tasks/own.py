@@ -22,7 +22,8 @@ FUNCTION = "task"  # what the file has to define
 def own_task(settings: Mapping[str, Any], episode_s: float | None) -> Task:
     """The task that the function `task` of the file `settings["file"]` returns, called with the other settings.
 
-    Raises UserError. What goes wrong later, in the functions that the task brings with it, is told with the line it happened in.
+    Raises UserError. What goes wrong later, in the functions that the task brings with it, is told with the line
+    that it happened in.
     """
     settings = dict(settings)
     path = settings.pop("file", None)

@@ -65,6 +65,16 @@ AIMS: Mapping[str, Aim] = {
     "PointMass": Aim("bring the point to the middle", None, {"pointmass_pos": (0.0, 0.0, 0.01)}, {}, 0.015),
     "ReacherEasy": Aim("bring the finger to the target", None, {"finger_pos": "target"}, {}, 0.05),
     "ReacherHard": Aim("bring the finger to the small target", None, {"finger_pos": "target"}, {}, 0.015),
+    "FingerTurnEasy": Aim(
+        "turn the body with the finger until its tip is at the target", None, {"tip_pos": "target"}
+    ),
+    "FingerTurnHard": Aim(
+        "turn the body with the finger until its tip is at the small target",
+        None,
+        {"tip_pos": "target"},
+        {},
+        0.03,
+    ),
     "FishSwim": Aim(
         "swim upright until the mouth is at the target",
         None,

@@ -75,7 +75,8 @@ def _playground(part: str) -> Any:
     except ImportError as error:
         missing = (error.name or "mujoco_playground").partition(".")[0]
         raise UserError(
-            f"task=playground needs the package playground, and {missing} is not installed here; pip install playground"
+            f"task=playground needs the package playground, of which {missing} is missing here; "
+            "pip install playground"
         ) from None
 
 
@@ -113,8 +114,9 @@ def _loaded(name: str, registry: Any, mjx_env: Any) -> tuple[Any, mujoco.MjSpec]
                     f"{type(error).__name__}: {' '.join(str(error).split())}"
                 ) from error
     raise UserError(
-        f"env={name} cannot be loaded: {problem}. Meshes of robots are those of MuJoCo Menagerie: set MENAGERIE_ROOT to a "
-        "clone of github.com/google-deepmind/mujoco_menagerie (environments of dm_control need none)"
+        f"env={name} cannot be loaded: {problem}. Meshes of robots are those of MuJoCo Menagerie: set "
+        "MENAGERIE_ROOT to a clone of github.com/google-deepmind/mujoco_menagerie (environments of dm_control "
+        "need none)"
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import mujoco
 import numpy as np
@@ -63,7 +63,8 @@ def simple_task(
     standard deviation of driven hinges, rad. Or a function (rng, n) -> qpos, qvel, act.
     measure(episode) reads positions and the like of the whole episode by name, each [T, ...], and returns numbers
     with units in their names; `success` there, or success(metrics), says whether it was one.
-    score(metrics) orders candidates, higher is better. reward, human_reward: program texts or paths.
+    score(metrics) orders candidates, higher is better. reward, human_reward: program texts or paths; a task without a
+    hand-made reward has its first program in that place too.
     """
     if not re.fullmatch(r"[\w.-]+", name):
         raise UserError(f"name={name!r}: a task's name is a folder's too; use letters, digits, _, - and .")
@@ -179,7 +180,7 @@ def _light(spec: mujoco.MjSpec) -> None:
         add_stage(spec)
 
 
-def _at_start(model: mujoco.MjModel, start: object) -> tuple[mujoco.MjModel, mujoco.MjData]:
+def _at_start(model: mujoco.MjModel, start: Any) -> tuple[mujoco.MjModel, mujoco.MjData]:
     """The model placed as an episode begins, without noise. Raises UserError."""
     data = mujoco.MjData(model)
     keys = [model.key(k).name for k in range(model.nkey)]
@@ -196,7 +197,7 @@ def _at_start(model: mujoco.MjModel, start: object) -> tuple[mujoco.MjModel, muj
                 raise UserError(f"start: {unknown_name('joint', joint, joints)}")
             data.qpos[model.joint(joint).qposadr[0]] = value
     elif callable(start):
-        data.qpos[:] = start(np.random.default_rng(0), 1)[0][0]
+        data.qpos[:] = cast(StartFn, start)(np.random.default_rng(0), 1)[0][0]
     data.qpos[:] = follow_couplings(model, data.qpos)
     mujoco.mj_kinematics(model, data)
     return model, data
