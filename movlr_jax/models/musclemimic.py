@@ -133,7 +133,7 @@ ADAPTERS = (
             **human.muscle_groups(human.DOTTED_BACK_GROUPS, human.BOTH),
             **ARM_MUSCLES,
         },
-        posture=ARM_POSTURE,
+        posture={**ARM_POSTURE, "flex_extension": 0.12},  # upright its back muscles are at their limit
         source=_SOURCE + "myofullbody",
         licence=_LICENCE,
         files=files,

@@ -10,6 +10,7 @@ from movlr_jax.models import model_adapter
 from movlr_jax.settings import keywords
 from movlr_jax.tasks.base import Task
 from movlr_jax.tasks.bottle import bottle_pour
+from movlr_jax.tasks.cube import cube_rotate
 from movlr_jax.tasks.own import own_task
 from movlr_jax.tasks.playground import playground
 from movlr_jax.tasks.walks import (
@@ -24,6 +25,7 @@ from movlr_jax.tasks.walks import (
 
 TASKS: dict[str, Callable[..., Task]] = {
     "bottle_pour": bottle_pour,
+    "cube_rotate": cube_rotate,
     "stand": stand,
     "flat_walk": flat_walk,
     "slope_walk": slope_walk,
@@ -32,12 +34,23 @@ TASKS: dict[str, Callable[..., Task]] = {
     "injured_walk": injured_walk,
     "ostrich_walk": ostrich_walk,
 }
+WALKERS = ("myolegs", "myolegs26", "ms_human_700_legs", "ms_human_700", "musclemimic_fullbody")
+HANDS = ("myoarm_r", "ms_human_700_manipulation")
+# the models that each task is tested on, its default first; others may do, if they have the parts it speaks of
+MODELS_OF: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(TASKS, WALKERS),
+    **{name: HANDS for name in ("bottle_pour", "cube_rotate") if name in TASKS},
+    "injured_walk": tuple(m for m in WALKERS if m != "myolegs26"),  # which lumps the hamstrings together
+    "ostrich_walk": ("ostrich",),
+}
 OWN = "own"  # a task from a file of the user's
 OWN_MODEL = "own"  # what `model` is for a task that brings its model
 
 
 def build_task(name: str, model: str, episode_s: float | None, settings: Mapping[str, Any]) -> Task:
     """The task `name` on `model`, with the settings of its conf file. Raises UserError.
+
+    model=ms_human_700 means, for a task of the hand, its entry with fingers.
 
     episode_s may be None for a task from a file alone: it then lasts as long as the file says.
     """
@@ -53,6 +66,8 @@ def build_task(name: str, model: str, episode_s: float | None, settings: Mapping
         )
     if name not in TASKS:
         raise UserError(unknown_name("task", name, TASKS))
+    if model == "ms_human_700" and MODELS_OF[name] == HANDS:
+        model = "ms_human_700_manipulation"  # the entry of MS-Human-700 that has fingers
     given = keywords(TASKS[name], settings, "task.settings", without=["episode_s"])
     try:
         return TASKS[name](model_adapter(model), episode_s=episode_s, **given)

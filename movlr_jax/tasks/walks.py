@@ -160,7 +160,6 @@ def ostrich_walk(
         "straight, its head steady",
         focus=f"{_GAIT}; the neck and head",
         speed=_positive("speed_m_s", speed_m_s),
-        reward="ostrich_walk",
     )
     return locomotion(adapter, goal, episode_s=episode_s, start_noise=start_noise)
 

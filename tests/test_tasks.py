@@ -1,0 +1,120 @@
+"""Every task on every model it is meant for: it loads, resets, steps, is measured and filmed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import jax
+import mujoco
+import numpy as np
+import pytest
+import yaml
+
+from movlr_jax.config import OptimizerConfig
+from movlr_jax.control.build import build_planner
+from movlr_jax.control.mppi import MppiConfig
+from movlr_jax.errors import UserError
+from movlr_jax.evaluation import evaluate
+from movlr_jax.evolution import clip_of
+from movlr_jax.film import Caption, film
+from movlr_jax.models import MODELS
+from movlr_jax.physics.native import NativePhysics
+from movlr_jax.render import renderer
+from movlr_jax.resources import resource_dir
+from movlr_jax.sandbox.source import load, parse
+from movlr_jax.sandbox.vet import Verdict
+from movlr_jax.tasks import TASKS, build_task
+from movlr_jax.tasks.registry import MODELS_OF
+
+EPISODE_S = 0.064
+CASES = [(task, model) for task, models in MODELS_OF.items() for model in models]
+UNITS = ("_m", "_s", "_rad", "_hz", "_m_s", "_s_per_sim_s", "_fraction")
+PLAIN = ("success", "fell", "effort", "smoothness", "symmetry", "cost_of_transport", "joint_limit_fraction")
+
+
+def built(task: str, model: str):
+    try:
+        MODELS[model].load()
+    except UserError as error:
+        pytest.skip(str(error))
+    return build_task(task, model, EPISODE_S, {})
+
+
+@pytest.mark.parametrize(("name", "model"), CASES)
+def test_it_runs_is_measured_and_filmed(name, model):
+    task = built(name, model)
+    config = OptimizerConfig(horizon_s=0.032, mppi=MppiConfig(samples=3, keep=3))
+    planner = build_planner(config, task)
+    verdicts = [Verdict("probe", None, 0.0, load(parse(s))) for s in (task.human_reward, task.initial_reward)]
+    try:
+        for outcome in evaluate(planner, task, verdicts, seed=0):
+            assert outcome.reason is None
+            assert all(np.isfinite(v) for v in outcome.metrics.values())
+            assert all(k in PLAIN or k.endswith(UNITS) for k in outcome.metrics), outcome.metrics
+            assert json.dumps(outcome.metrics)
+            assert outcome.metrics["diverged_fraction"] == 0
+            if "fell" in outcome.metrics:
+                assert outcome.metrics["fell"] == 0
+            for values in outcome.terms.values():
+                assert np.isfinite(values["curve"]).all()
+                assert values["nonfinite"] == 0
+            assert np.isfinite(task.score(dict(outcome.metrics)))
+            task.diagnose(dict(outcome.metrics))
+        if renderer().name:
+            mp4 = film(clip_of(task, outcome.states or b"", Caption(name, "test")))
+            assert mp4[4:8] == b"ftyp"
+    finally:
+        planner.plan_physics.close()
+        planner.sim_physics.close()
+
+
+@pytest.mark.parametrize(("name", "model"), [(task, models[0]) for task, models in MODELS_OF.items()])
+def test_native_physics_is_plain_mujoco_stepped_in_a_loop(name, model):
+    task = built(name, model)
+    physics = NativePhysics(task.model, task.layout, sim_dt=0.002, ctrl_dt=0.016)
+    rng = np.random.default_rng(0)
+    qpos, qvel, act = task.start(rng, 2)
+    controls = rng.uniform(0, 1, (2, task.model.nu)).astype(np.float32)
+    rollout = physics.rollout(
+        physics.start(qpos, qvel, act), lambda params, view, key: params, controls, steps=3, key=jax.random.key(0)
+    )
+    physics.close()
+    for row in range(2):
+        data, model_ = mujoco.MjData(physics.model), physics.model
+        data.qpos[:], data.qvel[:], data.act[:], data.ctrl[:] = qpos[row], qvel[row], act[row], controls[row]
+        for step in range(24):
+            if step % 8 == 0:
+                data.qacc_warmstart[:] = 0  # each control step begins afresh
+            mujoco.mj_step(model_, data)
+        np.testing.assert_array_equal(rollout.final.qpos[row], data.qpos)
+        np.testing.assert_array_equal(rollout.final.qvel[row], data.qvel)
+        np.testing.assert_array_equal(rollout.final.act[row], data.act)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_its_settings_file_says_what_the_task_takes(name):
+    path = resource_dir("conf") / "task" / f"{name}.yaml"
+    values = yaml.safe_load(path.read_text())
+    assert values["task"]["name"] == name
+    assert values["model"] == MODELS_OF[name][0]
+    assert values["episode_s"] > 0
+    model = values["model"]
+    try:
+        MODELS[model].load()
+    except UserError as error:
+        pytest.skip(str(error))
+    build_task(name, model, values["episode_s"], values["task"]["settings"])
+
+
+def test_the_whole_body_model_means_the_one_with_fingers_to_a_task_of_the_hand():
+    try:
+        MODELS["ms_human_700_manipulation"].load()
+    except UserError as error:
+        pytest.skip(str(error))
+    assert build_task("bottle_pour", "ms_human_700", 1.0, {}).adapter.name == "ms_human_700_manipulation"
+
+
+def test_kept_joints_and_planned_joints_are_apart():
+    for adapter in MODELS.values():
+        assert not set(adapter.kept_joints) & set(adapter.planned_joints), replace(adapter, load=None).name
