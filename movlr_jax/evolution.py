@@ -245,7 +245,9 @@ def summary(metrics: Mapping[str, float]) -> str:
             off += f", {np.rad2deg(metrics['object_orientation_error_rad']):.0f} deg"
         parts.append(f"{off} off")
     if "distance_m" in metrics:
-        parts.append(f"walked {metrics['distance_m']:.2f} m")
+        parts.append(f"moved {metrics['distance_m']:.2f} m")
+    if "time_to_fall_s" in metrics:
+        parts.append(f"fell at {metrics['time_to_fall_s']:.1f} s")
     if "success" in metrics:
         parts.append("success" if metrics["success"] else "no success")
     return ": ".join(parts)

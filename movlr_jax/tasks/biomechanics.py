@@ -76,7 +76,10 @@ def metrics(episode: Trajectory, task: Task) -> Metrics:
         left, right = (_foot(read, task, side, weight) for side in (0, 1))
         work = positive_work(time, read.actuator("force"), read.actuator("velocity"))
         found = {
-            "cost_of_transport": cost_of_transport(work, weight, travelled(time, com)),
+            # sway is no way: a body that stands has travelled nowhere
+            "cost_of_transport": cost_of_transport(work, weight, travelled(time, com))
+            if np.linalg.norm((com[-1] - com[0])[:2]) >= NEAREST
+            else None,
             "symmetry": symmetry(time, com, left, right),
             "cadence_hz": cadence(time, left, right),
             "foot_clearance_m": foot_clearance(left, right),
