@@ -86,7 +86,7 @@ def test_defaults_are_those_of_conf():
     assert config.generations >= 3
     assert config.optimizer.mppi.samples >= 32
     assert (config.run_dir, config.resume) == (None, None)
-    assert config.task.settings["lift_m"] == [0.06, 0.0, 0.10]
+    assert config.task.settings["lift_m"] == [0.0, 0.06, 0.10]
     defaults = OptimizerConfig()
     assert config.optimizer.muscle == defaults.muscle
     assert (config.optimizer.sim_dt, config.optimizer.plan_dt) == (defaults.sim_dt, defaults.plan_dt)
@@ -141,9 +141,9 @@ def test_help_names_tasks_and_settings(capsys: pytest.CaptureFixture[str]):
 # What is refused before anything happens.
 
 REFUSED = [
-    ([], "no task is named; give +task=NAME. There are: bottle_pour"),
+    ([], "no task is named; give +task=NAME. There are: bottle_pour, cube_rotate, flat_walk, "),
     (["+task=bottle_por"], "there is no task 'bottle_por'; did you mean 'bottle_pour'?"),
-    (["task=walk"], "there is no task 'walk'; there are: bottle_pour"),
+    (["task=flat_wlak"], "there is no task 'flat_wlak'; did you mean 'flat_walk'"),
     ([TASK, "candidate=4"], "there is no setting 'candidate'; did you mean 'candidates'?"),
     ([TASK, "+candidate=4"], "there is no setting 'candidate'; did you mean 'candidates'?"),
     ([TASK, "optimizer.mppi.sample=4"], "'optimizer.mppi.sample'; did you mean 'optimizer.mppi.samples'"),
@@ -248,7 +248,7 @@ def test_a_missing_model_package_is_told(elsewhere: Path):
     done = subprocess.run([sys.executable, "-c", script, *QUICK], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr.strip() == (
-        "model 'myoarm_r' comes with the package myo-sim, which is not installed here; pip install myo-sim"
+        "this model comes with the package myo-sim, which is not installed here; pip install myo-sim"
     )
     assert list(elsewhere.iterdir()) == []
 
@@ -259,7 +259,7 @@ def test_a_model_without_muscles_needs_another_optimizer():
         '<actuator><motor name="push" joint="x" ctrllimited="true" ctrlrange="-1 1"/></actuator></mujoco>'
     )
     bottle = build_task("bottle_pour", "myoarm_r", 1.0, {})
-    adapter = replace(bottle.adapter, planned_joints=("x",), synergies=())
+    adapter = replace(bottle.adapter, planned_joints=("x",), synergies=(), posture={})
     task = replace(bottle, model=compile_spec(spec), adapter=adapter)
     with pytest.raises(UserError) as caught:
         build_planner(OptimizerConfig(), task)

@@ -96,7 +96,7 @@ class PlannedControllers:
 
         Ends early once the task says of every row that it is over.
         """
-        p, every = self.planner, self.planner.config.replan_every
+        p, every, ended = self.planner, self.planner.config.replan_every, self.planner.over
         state, initial, home = start, start.step, p.space.held(start)
         plan = p.init(home)
         segments, over, diverged = [], np.zeros(len(start.time), bool), np.asarray(start.diverged)
@@ -113,11 +113,10 @@ class PlannedControllers:
             state, plan = segment.final, p.shift(plan)
             if self.progress:
                 self.progress(min(t + every, steps), steps)
-            diverged = np.where(
-                over, diverged, state.diverged
-            )  # what befalls a row afterwards is not its own
-            if p.over:
-                over |= p.over(segment.steps, initial).any(axis=1) | diverged
+            # what befalls a row after its episode is not its own
+            diverged = np.where(over, diverged, state.diverged)
+            if ended is not None:
+                over |= ended(segment.steps, initial).any(axis=1) | diverged
                 if over.all():
                     break
         return concatenate(segments).replace(diverged=diverged)  # pyright: ignore[reportAttributeAccessIssue]

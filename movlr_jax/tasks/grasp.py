@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import mujoco
 import numpy as np
@@ -54,6 +54,13 @@ def about(axis: np.ndarray, degrees: float) -> np.ndarray:
     """The unit quaternion [4] of a turn about `axis` [3]."""
     quat = np.empty(4)
     mujoco.mju_axisAngle2Quat(quat, np.asarray(axis, float) / np.linalg.norm(axis), np.deg2rad(degrees))
+    return quat
+
+
+def product(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """The quaternion [4] that turns as `second` does, then as `first` does."""
+    quat = np.empty(4)
+    mujoco.mju_mulQuat(quat, first, second)
     return quat
 
 
@@ -125,11 +132,15 @@ def grasp_task(
     episode_s: float,
     start_noise: float,
     cameras: Sequence[Camera],
+    posture: Mapping[str, float] | None = None,
 ) -> Task:
     """The task to bring the free body `thing` of `spec` (the model with its scene) to `goal`.
 
-    The arm starts in its posture, give or take start_noise rad (standard deviation of its joint angles).
+    The arm starts in `posture` (joint -> rad; the adapter's, if None), give or take start_noise rad (standard
+    deviation of its joint angles).
     """
+    if posture is not None:
+        adapter = replace(adapter, posture=posture)
     goals = {
         "object_pos": goal.pos.astype(np.float32),
         "object_quat": goal.quat.astype(np.float32),

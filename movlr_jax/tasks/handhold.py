@@ -14,7 +14,11 @@ GAP = 0.003  # m between the block and what will hold it
 HOLDING = ("thumb", "index", "middle", "ring")  # with their last phalanges
 FAR = 0.3  # m, distances beyond are not told apart
 INSIDE = 0.03  # of a joint's range, kept free at its ends
-LEVEL = {"thumb": 0.0, "index": 0.008, "middle": -0.008}  # m above the block's middle: two fingers against the thumb
+LEVEL = {
+    "thumb": 0.0,
+    "index": 0.008,
+    "middle": -0.008,
+}  # m above the block's middle: two fingers against the thumb
 
 
 def around_block(adapter: ModelAdapter, half: float) -> tuple[dict[str, float], np.ndarray, float]:
@@ -40,7 +44,7 @@ def around_block(adapter: ModelAdapter, half: float) -> tuple[dict[str, float], 
 
 
 class _Fit:
-    """The model beside a cube, and the residuals of a trial [joints + 4]: angles, the cube's shift in m, its heading."""
+    """The model beside a cube; a trial [joints + 4] is angles, then the cube's shift in m and its heading in rad."""
 
     def __init__(self, adapter: ModelAdapter, half: float):
         self.adapter = adapter

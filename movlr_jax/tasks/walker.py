@@ -82,7 +82,7 @@ class Walker:
         normal = np.array([-ground.slope, 0.0, 1.0]) / np.hypot(1.0, ground.slope)
         self._place(qpos)
         solid = self.model.geom_conaffinity.astype(bool)
-        height = min(lowest(self.model, self._data, g, normal) for g in np.flatnonzero(solid))
+        height = min(lowest(self.model, self._data, int(g), normal) for g in np.flatnonzero(solid))
         return self._moved(qpos, np.array([0.0, 0.0, -(height + SINK) / normal[2]]))
 
     def push(self, qpos: np.ndarray, velocity: np.ndarray) -> np.ndarray:
