@@ -132,6 +132,17 @@ def test_a_plan_begins_at_the_posture_of_the_moment(tiny):
     np.testing.assert_allclose(space.upper, [1.6, 2.0])
 
 
+def test_kept_joints_are_held_where_they_were_told_whatever_the_state_and_the_plan(tiny):
+    space = PostureSpace(MuscleLaw(), tiny.model, tiny.layout, ("hip",), kept={"knee": 0.6})
+    state = tiny.physics.start(*tiny.states(3))
+    plans = np.full((3, 1, 1, 1), 0.2, np.float32)
+    assert space.held(state).shape == (3, 1, 1)
+    expected = np.array(state.qpos)
+    expected[:, 1], expected[:, 2] = 0.2, 0.6
+    lengths, _ = tiny.physics.kinematics(expected)
+    np.testing.assert_allclose(space.params(tiny.physics, state, plans)["length"], lengths, rtol=1e-6)
+
+
 @pytest.fixture(scope="module")
 def arm():
     """The arm and hand with nothing around, in the posture that grasps."""

@@ -122,3 +122,24 @@ def test_the_whole_body_model_means_the_one_with_fingers_to_a_task_of_the_hand()
 def test_kept_joints_and_planned_joints_are_apart():
     for adapter in MODELS.values():
         assert not set(adapter.kept_joints) & set(adapter.planned_joints), replace(adapter, load=None).name
+
+
+def test_a_fall_ends_an_episode_and_what_others_do_meanwhile_does_not_matter():
+    """Pushed over: the episode is cut at the fall, and its measures are those of the program alone."""
+    task = build_task("stand", "myolegs", 3.0, {"push_m_s": 1.2, "push_s": 0.0})
+    config = OptimizerConfig(horizon_s=0.032, replan_every=4, mppi=MppiConfig(samples=3, keep=3))
+    planner = build_planner(config, task)
+    fold = 'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return {"a": -state.pos("head")[2]}\n'
+    programs = [Verdict("probe", None, 0.0, load(parse(s))) for s in (task.human_reward, fold)]
+    together = evaluate(planner, task, programs, seed=0)
+    alone = [evaluate(planner, task, [program], seed=0)[0] for program in programs]
+    ends = []
+    for a, b in zip(together, alone, strict=True):
+        assert a.metrics == b.metrics
+        assert a.metrics["fell"] == 1
+        assert a.curve_time == b.curve_time
+        ends.append(a.metrics["time_to_fall_s"])
+        assert a.curve_time[-1] - a.curve_time[0] == pytest.approx(ends[-1], abs=1e-3)
+    assert 0.2 < min(ends) < max(ends) < 2.9
+    planner.plan_physics.close()
+    planner.sim_physics.close()
