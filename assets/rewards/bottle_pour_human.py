@@ -1,6 +1,6 @@
 """Hold the bottle with thumb and fingers, and bring it calmly to the position and tilt of the target."""
 
-WEIGHTS = {"position": 100.0, "orientation": 10.0, "grasp": 100.0, "grip": 3.0, "still": 2.0}
+WEIGHTS = {"position": 150.0, "orientation": 30.0, "grasp": 100.0, "grip": 3.0, "still": 2.0}
 
 
 def reward(state, action):
@@ -12,7 +12,7 @@ def reward(state, action):
     grip = jnp.tanh(state.touch("thumb") / 5.0) + sum(jnp.tanh(state.touch(f) / 5.0) for f in fingers) / 2.0
     return {
         "position": -shaping.smooth_abs(to_target, 0.02),
-        "orientation": -shaping.smooth_abs(turn),
+        "orientation": shaping.gaussian(to_target, 0.04) * (1.5 - shaping.smooth_abs(turn, 0.03)),
         "grasp": -shaping.smooth_abs(to_palm, 0.02),
         "grip": grip / 3.0,
         "still": -shaping.smooth_abs(jnp.linalg.norm(state.vel("bottle"))),
