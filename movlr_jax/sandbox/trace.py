@@ -18,7 +18,7 @@ from movlr_jax.errors import ProgramError, unknown_name
 from movlr_jax.rewards.program import RewardProgram, structure_hash
 from movlr_jax.rewards.state import Layout, State
 from movlr_jax.sandbox.codec import FILE, encode
-from movlr_jax.sandbox.facade import facade
+from movlr_jax.sandbox.facade import BUILTINS, facade
 from movlr_jax.sandbox.inputs import inputs, pack
 from movlr_jax.sandbox.source import ParsedReward, is_weights, parse, unchecked, where_is
 
@@ -33,7 +33,7 @@ def load(parsed: ParsedReward, scope: dict[str, Any] | None = None) -> RewardPro
         exec(compile(ast.fix_missing_locations(tree), FILE, "exec"), scope)
     except Exception as error:
         text = explain(error)
-        raise ProgramError(f"the program cannot be loaded: {text}") from None
+        raise ProgramError(text) from None
     return RewardProgram(
         source=parsed.source,
         description=parsed.description,
@@ -108,6 +108,8 @@ def _terms(program: RewardProgram, terms: Any) -> dict[str, Any]:
         raise ProgramError(
             f'reward returns {_kind(terms)}, expected a dict of named scalar terms, e.g. {{"reach": -distance}}'
         )
+    if not terms:
+        raise ProgramError('reward returns no terms, expected those of WEIGHTS, e.g. {"reach": -distance}')
     for name, value in terms.items():
         where = where_is(program.source, name)
         if name not in program.weights:
@@ -145,8 +147,8 @@ def explain(error: Exception) -> str:
     """One sentence for any way a program can fail, with its line where there is one."""
     # not extract_tb, which reads source files
     stack = traceback.walk_tb(error.__traceback__)
-    lines = [line for frame, line in stack if frame.f_code.co_filename == FILE]
-    where = f"line {lines[-1]}: " if lines else ""
+    mine = [(frame, line) for frame, line in stack if frame.f_code.co_filename == FILE]
+    where = f"line {mine[-1][1]}: " if mine else ""
     if isinstance(error, ProgramError):
         text = str(error)
         return text if re.match(r"line \d", text) or "line " in text[:60] else where + text
@@ -173,6 +175,11 @@ def explain(error: Exception) -> str:
     first = re.sub(r" at 0x[0-9a-f]+", "", (str(error).strip() or "no message").splitlines()[0][:300])
     if isinstance(error, MemoryError) or first.startswith("RESOURCE_EXHAUSTED"):
         return where + "the program needs too much memory; a reward is a few small vectors a step"
+    if isinstance(error, NameError) and mine:
+        scope = [*mine[-1][0].f_locals, *mine[-1][0].f_globals, *BUILTINS]
+        return where + unknown_name("name", error.name, [n for n in scope if not n.startswith("_")])
+    if isinstance(error, TypeError) and "shape" in first:
+        return f"{where}shapes that do not fit: {first.rstrip('.')}; look at what the state gives, and index or reduce it"
     if isinstance(error, PermissionError):
         return where + f"the program reaches for something outside itself ({first})"
     return f"{where}{type(error).__name__}: {first}"

@@ -115,16 +115,20 @@ class Sandbox:
         self, sources: Sequence[str], done: Callable[[int, int], None] | None = None
     ) -> list[Verdict]:
         """Verdicts in the order of the programs, as many at a time as there are cores."""
-        if sources:
-            with contextlib.suppress(ProgramError):
-                self.start()
         verdicts: dict[int, Verdict] = {}
-        with ThreadPoolExecutor(max_workers=cores()) as pool:
+        pool = ThreadPoolExecutor(max_workers=cores())
+        try:
             work = {pool.submit(self.vet, source): i for i, source in enumerate(sources)}
             for future in as_completed(work):
                 verdicts[work[future]] = future.result()
                 if done:
                     done(len(verdicts), len(sources))
+        except BaseException:  # Ctrl-C among them: nobody waits for what is under way
+            pool.shutdown(wait=False, cancel_futures=True)
+            self.close()
+            raise
+        finally:
+            pool.shutdown()
         return [verdicts[i] for i in range(len(sources))]
 
     def _vet(self, parsed: ParsedReward, began: float) -> tuple[RewardProgram, list[str]]:
@@ -202,6 +206,8 @@ class Sandbox:
         """One request to the warm process, and its answer; it is started anew where it has died."""
         with self._lock:
             for attempt in (1, 2):
+                if "reap" in request and (not self._zygote or self._zygote[0].poll() is not None):
+                    return {"status": 0}  # it went with its children
                 _, control = self._running()
                 try:
                     socket.send_fds(control, [json.dumps(request).encode()], descriptors)
@@ -211,8 +217,6 @@ class Sandbox:
                 if answer:
                     return json.loads(answer)
                 self._stop()
-                if "reap" in request:
-                    return {"status": 0}  # it went with its children
                 if attempt == 2:
                     raise UserError(f"the sandbox process ends at once: {self._last_words()}")
         raise AssertionError
@@ -338,11 +342,13 @@ def judge(source: str, counts: dict[str, Any]) -> list[str]:
 def _counts(answer: bytes, terms: list[str]) -> dict[str, Any]:
     try:
         counts = json.loads(answer)
+        if isinstance(counts.get("error"), str):
+            raise _Rejected("probe", f"the program cannot be compiled or run: {_one_line(counts['error'])}")
         for term in terms:
             for name in ("states", "bad", "extremes", "far", "slopes", "constant"):
                 counts[term][name] = int(counts[term][name])
         return {term: counts[term] for term in terms}
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise _Rejected("crash", _DOWN) from None
 
 
@@ -352,11 +358,15 @@ def _told(answer: bytes) -> tuple[str, str]:
         said = json.loads(answer)
         stage, message = said["stage"], said["message"]
         if stage in _STAGES and isinstance(message, str) and message:
-            line = " ".join(message.split())[:1000]
-            return stage, "".join(c if c.isprintable() else "?" for c in line)
+            return stage, _one_line(message)
     except (ValueError, TypeError, KeyError, RecursionError):
         pass
     return "crash", "the program's process gave an answer that is none"
+
+
+def _one_line(text: str) -> str:
+    """Text of a child, fit for a log and a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in " ".join(text.split())[:1000])
 
 
 def _read(pipe: int, end: float) -> tuple[bytes, bool]:

@@ -45,12 +45,15 @@ def main() -> None:
     settings: dict[str, Any] = pickle.load(sys.stdin.buffer)
     # JAX looks through all packages for plugins when a backend starts; here it is always the CPU's
     importlib.metadata.entry_points = lambda **_: importlib.metadata.EntryPoints()
+    import jax
+
     from movlr_jax.sandbox import probe as prober
     from movlr_jax.sandbox import trace
 
     for name in _LATE:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    jax.config.update("jax_traceback_filtering", "off")  # it looks at paths, which a tracer may not
     what = settings["probe"]
     trace.document(_WARM, what.layout)
     with contextlib.suppress(trace.Rejection):
@@ -93,7 +96,9 @@ def _serve(control: socket.socket, jobs: dict[str, Any], confined: bool) -> None
             return
         request = json.loads(message)
         if "reap" in request:
-            _, status = os.waitpid(request["reap"], 0)
+            status = 0
+            with contextlib.suppress(ChildProcessError):  # of the warm process before this one
+                _, status = os.waitpid(request["reap"], 0)
             children.discard(request["reap"])
             control.send(json.dumps({"status": status}).encode())
             continue
@@ -134,7 +139,11 @@ def _child(job: Any, request: dict[str, Any], descriptors: list[int], zygote: in
     os.write(answer, CONFINED)
     with open(text, "rb") as file:
         data = file.read()
-    result = job(data, request).encode()
+    try:
+        result = job(data, request).encode()
+    except Exception as error:  # of XLA, of memory: the tracer's own are told by `_trace`
+        text = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        result = json.dumps({"error": text[:300]}).encode()
     while result:
         result = result[os.write(answer, result) :]
     os._exit(0)
