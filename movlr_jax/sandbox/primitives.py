@@ -94,15 +94,27 @@ def _dtype_in(value: Any) -> np.dtype:
     return np.dtype(value)
 
 
-def _number(value: Any) -> int | float | bool | None:
-    """A fill value; never NaN or infinite, which JSON cannot hold."""
+def _fill_out(value: Any) -> int | float | bool | str | None:
+    """What stands in for entries out of bounds: JAX's own choice is NaN, which JSON cannot hold."""
     if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic | np.ndarray):
         value = value.item()
+    if isinstance(value, float):
+        return value if np.isfinite(value) else "nan" if np.isnan(value) else _refuse(value)
+    return _int(value)
+
+
+def _fill_in(value: Any) -> int | float | bool | None:
+    if value is None or isinstance(value, bool):
+        return value
     if isinstance(value, float) and np.isfinite(value):
         return value
-    return _int(value)
+    return float("nan") if value == "nan" else _int(value)
+
+
+def _refuse(value: Any) -> Any:
+    raise BadValue(f"{value}")
 
 
 def _same(function: Callable[[Any], Any]) -> Kind:
@@ -140,7 +152,8 @@ def _record(kind: Any, fields: tuple[str, ...]) -> Kind:
     return Kind(encode, decode)
 
 
-INT, BOOL, INTS, NONE, NESTED, NUMBER = (_same(f) for f in (_int, _bool, _ints, _none, _nested, _number))
+INT, BOOL, INTS, NONE, NESTED = (_same(f) for f in (_int, _bool, _ints, _none, _nested))
+FILL = Kind(_fill_out, _fill_in)
 SIZES = _same(_sizes)
 STRONG = Kind(_bool, lambda value: _bool(value) and False)  # weak types matter to promotion, which is done
 DTYPE = Kind(_dtype_out, _dtype_in)
@@ -185,7 +198,7 @@ TABLE: dict[str, dict[str, Kind]] = {
     "dynamic_update_slice": {},
     "gather": {
         "dimension_numbers": GATHER, "slice_sizes": INTS, "indices_are_sorted": BOOL, "unique_indices": BOOL,
-        "mode": MODE, "fill_value": NUMBER,
+        "mode": MODE, "fill_value": FILL,
     },
     "integer_pow": {"y": INT},
     "iota": {"dtype": DTYPE, "shape": INTS, "dimension": INT, "sharding": NONE},
@@ -198,6 +211,7 @@ TABLE: dict[str, dict[str, Kind]] = {
     "split": {"sizes": SIZES, "axis": INT},
     "squeeze": {"dimensions": INTS},
     "stack": {"axis": INT},
+    "tile": {"reps": INTS},
     "transpose": {"permutation": INTS},
     **{n: _SCATTER for n in ("scatter", "scatter-add", "scatter-mul", "scatter-min", "scatter-max")},
 }  # fmt: skip
@@ -223,9 +237,11 @@ def known() -> dict[str, Primitive]:
     """The primitives of the table by name, as this version of JAX has them."""
     found = {p.name: p for p in vars(primitives).values() if isinstance(p, Primitive)}
     x = jax.ShapeDtypeStruct((2,), jnp.float32)
-    # the two that jax.extend does not list
-    for use in (lambda x: jnp.split(x, 2), lambda x: jnp.stack([x, x])):
+    # those that jax.extend does not list
+    for use in (lambda x: jnp.split(x, 2), lambda x: jnp.stack([x, x]), lambda x: jnp.tile(x, 2)):
         for equation in jax.make_jaxpr(use)(x).jaxpr.eqns:
+            for inner in getattr(equation.params.get("jaxpr"), "eqns", ()):
+                found.setdefault(inner.primitive.name, inner.primitive)
             found.setdefault(equation.primitive.name, equation.primitive)
     return {name: found[name] for name in TABLE if name in found}
 

@@ -75,7 +75,13 @@ def document(source: str, layout: Layout, checked: bool = True) -> str:
         stage = "load"
         program = load(parsed, scope)
         stage = "trace"
-        first, second = (_document(program, layout) for _ in range(2))
+        first = _document(program, layout)
+        try:
+            second = _document(program, layout)
+        except Exception:
+            raise ProgramError(
+                "a value of one step is kept for another; a reward sees one step at a time"
+            ) from None
         if first != second:
             raise ProgramError(
                 "the program is another one each time it is read; a reward depends on state and action alone"
