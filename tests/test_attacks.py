@@ -172,7 +172,8 @@ def test_what_does_not_end_is_ended(box: Sandbox, lines: tuple[str, ...]):
     [
         ("x = bytearray(8 << 30)",),
         ("x = []", "while True: x.append(bytearray(1 << 24))"),
-        ("libc.mmap.restype = ctypes.c_void_p", "assert libc.mmap(0, ctypes.c_size_t(8 << 30), 3, 34, -1, 0) == 2**64 - 1", "assert False, 'refused'",),
+        ("libc.mmap.restype = ctypes.c_void_p",
+         "assert libc.mmap(0, ctypes.c_size_t(8 << 30), 3, 34, -1, 0) == 2**64 - 1", "assert False, 'refused'"),
         ("ctypes.string_at(0)",),
         ("os.abort()",),
         ("os._exit(0)",),

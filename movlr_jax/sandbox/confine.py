@@ -87,7 +87,9 @@ def trial() -> list[str]:
     code = "import os; from movlr_jax.sandbox import confine as c; c.weak(c.Limits(5, c.GIB), os.getppid());"
     code += "c.confine_tracer(); os._exit(0)"
     environment = {"PYTHONPATH": str(Path(__file__).resolve().parents[2]), "PATH": "/usr/bin:/bin"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, env=environment, timeout=60, check=False
+    )
     said = done.stderr.decode(errors="replace").strip().splitlines()
     return [] if done.returncode == 0 else said[-1:] or [f"exit status {done.returncode}"]
 
@@ -131,7 +133,12 @@ def worker_paths() -> list[str]:
     import sysconfig
 
     found = {sysconfig.get_paths()[k] for k in ("stdlib", "platstdlib", "purelib", "platlib")}
-    found |= {"/sys/devices/system/cpu", "/proc/cpuinfo", "/dev/urandom", str(Path(__file__).resolve().parents[1])}
+    found |= {
+        "/sys/devices/system/cpu",
+        "/proc/cpuinfo",
+        "/dev/urandom",
+        str(Path(__file__).resolve().parents[1]),
+    }
     return sorted(str(Path(p).resolve()) for p in found if Path(p).exists())
 
 

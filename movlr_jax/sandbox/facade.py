@@ -13,31 +13,37 @@ import jax.numpy as jnp
 from movlr_jax.errors import ProgramError
 from movlr_jax.rewards import shaping
 
-BUILTINS = (
-    "abs bool dict enumerate float int len list max min pow range reversed round sum tuple zip True "
-    "False None"
-).split()
-JNP = (
-    "abs absolute add all any arange arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax "
-    "argmin argsort array asarray atleast_1d bool_ broadcast_to cbrt ceil clip concatenate cos cosh "
-    "cross cumsum deg2rad degrees diag diff divide dot e einsum equal exp exp2 expand_dims expm1 eye "
-    "fabs flip float32 float_power floor floor_divide fmax fmin full full_like greater greater_equal "
-    "heaviside hypot inf inner int32 isfinite isinf isnan less less_equal linalg linspace log log10 "
-    "log1p log2 logaddexp logical_and logical_not logical_or logical_xor matmul max maximum mean "
-    "median min minimum mod multiply nan_to_num negative newaxis not_equal ones ones_like outer pi "
-    "power prod ptp rad2deg radians ravel reciprocal remainder repeat reshape roll round select sign "
-    "sin sinc sinh sort split sqrt square squeeze stack std subtract sum swapaxes take tan tanh "
-    "tensordot tile trace transpose tril triu trunc var vdot where zeros zeros_like"
-).split()
-LINALG = ("norm det cross").split()
-NN = (
-    "celu elu gelu hard_sigmoid hard_tanh leaky_relu log_sigmoid log_softmax logsumexp relu relu6 selu "
-    "sigmoid silu soft_sign softmax softplus swish tanh"
-).split()
-LAX = (
-    "abs add clamp cond cos div dot exp fori_loop log max min mul neg pow rsqrt scan select sign sin "
-    "sqrt square stop_gradient sub tanh"
-).split()
+BUILTINS = [
+    "abs", "bool", "dict", "enumerate", "float", "int", "len", "list", "max", "min", "pow", "range",
+    "reversed", "round", "sum", "tuple", "zip", "True", "False", "None",
+]  # fmt: skip
+JNP = [
+    "abs", "absolute", "add", "all", "any", "arange", "arccos", "arccosh", "arcsin", "arcsinh", "arctan",
+    "arctan2", "arctanh", "argmax", "argmin", "argsort", "array", "asarray", "atleast_1d", "bool_",
+    "broadcast_to", "cbrt", "ceil", "clip", "concatenate", "cos", "cosh", "cross", "cumsum", "deg2rad",
+    "degrees", "diag", "diff", "divide", "dot", "e", "einsum", "equal", "exp", "exp2", "expand_dims",
+    "expm1", "eye", "fabs", "flip", "float32", "float_power", "floor", "floor_divide", "fmax", "fmin",
+    "full", "full_like", "greater", "greater_equal", "heaviside", "hypot", "inf", "inner", "int32",
+    "isfinite", "isinf", "isnan", "less", "less_equal", "linalg", "linspace", "log", "log10", "log1p",
+    "log2", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "max",
+    "maximum", "mean", "median", "min", "minimum", "mod", "multiply", "nan_to_num", "negative", "newaxis",
+    "not_equal", "ones", "ones_like", "outer", "pi", "power", "prod", "ptp", "rad2deg", "radians", "ravel",
+    "reciprocal", "remainder", "repeat", "reshape", "roll", "round", "select", "sign", "sin", "sinc",
+    "sinh", "sort", "split", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes",
+    "take", "tan", "tanh", "tensordot", "tile", "trace", "transpose", "tril", "triu", "trunc", "var",
+    "vdot", "where", "zeros", "zeros_like",
+]  # fmt: skip
+LINALG = ["norm", "det", "cross"]
+NN = [
+    "celu", "elu", "gelu", "hard_sigmoid", "hard_tanh", "leaky_relu", "log_sigmoid", "log_softmax",
+    "logsumexp", "relu", "relu6", "selu", "sigmoid", "silu", "soft_sign", "softmax", "softplus", "swish",
+    "tanh",
+]  # fmt: skip
+LAX = [
+    "abs", "add", "clamp", "cond", "cos", "div", "dot", "exp", "fori_loop", "log", "max", "min", "mul",
+    "neg", "pow", "rsqrt", "scan", "select", "sign", "sin", "sqrt", "square", "stop_gradient", "sub",
+    "tanh",
+]  # fmt: skip
 
 MAX_ENTRIES = 10_000  # of a Python list, and turns of a Python loop
 MAX_BITS = 1024  # of a Python integer

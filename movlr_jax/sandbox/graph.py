@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import ShapedArray as Shape
 
 from movlr_jax.errors import ProgramError
 from movlr_jax.sandbox.codec import VERSION, refusal
@@ -40,7 +41,6 @@ MAX_RANK = 8
 MAX_DEPTH = 6  # of loops and branches within each other
 MAX_OPERANDS = 4096
 
-Shape = jax.core.ShapedArray
 Atom = int | np.ndarray  # a value by number, or a literal
 
 
@@ -175,8 +175,8 @@ class _Reader:
         self.equations += 1
         if self.equations > MAX_EQUATIONS:
             raise ProgramError(
-                f"{where}the program comes to more than {MAX_EQUATIONS} operations; a Python loop is written out turn "
-                "by turn, use arrays or jax.lax.fori_loop"
+                f"{where}the program comes to more than {MAX_EQUATIONS} operations; a Python loop is written out "
+                "turn by turn, use arrays or jax.lax.fori_loop"
             )
         operands = tuple(self.atom(a, avals) for a in _list(item["i"], MAX_OPERANDS))
         if not isinstance(name, str) or len(name) > 64:

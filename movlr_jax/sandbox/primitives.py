@@ -160,7 +160,8 @@ DTYPE = Kind(_dtype_out, _dtype_in)
 MODE, ROUNDING = _choice(GatherScatterMode), _choice(RoundingMethod)
 GATHER = _record(
     GatherDimensionNumbers,
-    ("offset_dims", "collapsed_slice_dims", "start_index_map", "operand_batching_dims", "start_indices_batching_dims"),
+    ("offset_dims", "collapsed_slice_dims", "start_index_map", "operand_batching_dims",
+     "start_indices_batching_dims"),
 )  # fmt: skip
 SCATTER = _record(
     ScatterDimensionNumbers,
@@ -170,19 +171,24 @@ SCATTER = _record(
 
 _AXES, _ACCURACY = {"axes": INTS}, {"accuracy": NONE}
 _SCATTER = {"dimension_numbers": SCATTER, "indices_are_sorted": BOOL, "unique_indices": BOOL, "mode": MODE}
-_PLAIN = (
-    "abs acos acosh add add_any and asin asinh atan atan2 atanh ceil clamp copy cosh div eq erf floor ge gt is_finite "
-    "le lt max min mul ne neg not or pow rem select_n shift_left shift_right_arithmetic shift_right_logical sign "
-    "sinh square stop_gradient sub tan tanh xor erfc"
-).split()
-_ACCURATE = "cbrt cos exp exp2 expm1 log log1p logistic rsqrt sin sqrt tan tanh".split()
+_PLAIN = [
+    "abs", "acos", "acosh", "add", "add_any", "and", "asin", "asinh", "atan", "atan2", "atanh", "ceil",
+    "clamp", "copy", "cosh", "div", "eq", "erf", "floor", "ge", "gt", "is_finite", "le", "lt", "max",
+    "min", "mul", "ne", "neg", "not", "or", "pow", "rem", "select_n", "shift_left",
+    "shift_right_arithmetic", "shift_right_logical", "sign", "sinh", "square", "stop_gradient", "sub",
+    "tan", "tanh", "xor", "erfc",
+]  # fmt: skip
+_ACCURATE = [
+    "cbrt", "cos", "exp", "exp2", "expm1", "log", "log1p", "logistic", "rsqrt", "sin", "sqrt", "tan",
+    "tanh",
+]  # fmt: skip
 
 # Parameters of each primitive. A parameter of kind NONE may also be absent: it came with some version of JAX.
 TABLE: dict[str, dict[str, Kind]] = {
     **{name: {} for name in _PLAIN},
-    **{name: _ACCURACY for name in _ACCURATE},
+    **dict.fromkeys(_ACCURATE, _ACCURACY),
     "mul": {"out_dtype": NONE},
-    **{name: _AXES for name in ("reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_prod")},
+    **dict.fromkeys(("reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_prod"), _AXES),
     "reduce_max": _AXES | {"out_sharding": NONE},
     "reduce_min": _AXES | {"out_sharding": NONE},
     "reduce_sum": _AXES | {"out_sharding": NONE},
@@ -192,7 +198,8 @@ TABLE: dict[str, dict[str, Kind]] = {
     "concatenate": {"dimension": INT},
     "convert_element_type": {"new_dtype": DTYPE, "weak_type": STRONG, "sharding": NONE},
     "dot_general": {
-        "dimension_numbers": NESTED, "precision": NONE, "preferred_element_type": _or_none(DTYPE), "out_sharding": NONE
+        "dimension_numbers": NESTED, "precision": NONE, "preferred_element_type": _or_none(DTYPE),
+        "out_sharding": NONE,
     },
     "dynamic_slice": {"slice_sizes": INTS},
     "dynamic_update_slice": {},
@@ -213,7 +220,7 @@ TABLE: dict[str, dict[str, Kind]] = {
     "stack": {"axis": INT},
     "tile": {"reps": INTS},
     "transpose": {"permutation": INTS},
-    **{n: _SCATTER for n in ("scatter", "scatter-add", "scatter-mul", "scatter-min", "scatter-max")},
+    **dict.fromkeys(("scatter", "scatter-add", "scatter-mul", "scatter-min", "scatter-max"), _SCATTER),
 }  # fmt: skip
 SCAN = {"length": INT, "reverse": BOOL, "num_consts": INT, "num_carry": INT}
 MULTIPLIES = ("dot_general",)  # whose work is more than what goes in and out
@@ -226,7 +233,7 @@ CUSTOM: dict[str, tuple[int, Callable[..., Any]]] = {
 }
 INLINED = ("_sinc_maclaurin",)  # a gradient of its own that agrees with that of its value
 
-_SCATTERS = {
+_SCATTERS: dict[str, Callable[..., Any]] = {
     "scatter": jax.lax.scatter, "scatter-add": jax.lax.scatter_add, "scatter-mul": jax.lax.scatter_mul,
     "scatter-min": jax.lax.scatter_min, "scatter-max": jax.lax.scatter_max,
 }  # fmt: skip

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from movlr_jax.rewards.state import Layout
@@ -65,13 +64,14 @@ def examine(
 ) -> dict[str, Any]:
     """Counts for each term: of states, of values that are not finite there and at extremes, whether it varies."""
     graph = read(text, terms, inputs(probe.layout))
-    goals = [jnp.asarray(probe.goals[name], jnp.float32) for name in sorted(probe.goals)]
+    goals = [np.asarray(probe.goals[name], np.float32) for name in sorted(probe.goals)]
     values, reached = states(probe)
 
     def instant(*x: Any) -> list[jax.Array]:
         return run(graph, [*x, *goals])
 
-    @partial(jax.jit, compiler_options={"xla_backend_optimization_level": 1})
+    # runs once: what compiles soonest is best
+    @partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
     def work(*x: Any) -> Any:
         slopes = []
         if gradients:

@@ -141,8 +141,10 @@ def _check_annotation(annotation: ast.expr | None) -> None:
     )
     for node in ast.walk(annotation) if annotation else ():
         if not isinstance(node, plain):
+            assert annotation
+            what = ast.unparse(annotation)
             raise ProgramError(
-                f"line {annotation.lineno}: the annotation `{ast.unparse(annotation)}` is more than names; leave it out"  # pyright: ignore
+                f"line {annotation.lineno}: the annotation `{what}` is more than names; leave it out"
             )
 
 

@@ -48,54 +48,16 @@ ARCHITECTURES = {"x86_64": (0xC000003E, _X86_64), "aarch64": (0xC00000B7, _AARCH
 DENIED_AS_ABSENT = ("clone3",)
 
 _COMMON: tuple[str | Condition, ...] = (
-    # fmt: off
-    "read",
-    "write",
-    "writev",
-    "close",
-    "fstat",
-    "lseek",
-    "poll",
-    "munmap",
-    "brk",
-    "mremap",
-    "madvise",
-    "futex",
-    "rt_sigaction",
-    "rt_sigprocmask",
-    "rt_sigreturn",
-    "sigaltstack",
-    "sched_yield",
-    "nanosleep",
-    "clock_nanosleep",
-    "clock_gettime",
-    "clock_getres",
-    "gettimeofday",
-    "times",
-    "getrusage",
-    "getrandom",
-    "getpid",
-    "gettid",
-    "getppid",
-    "getuid",
-    "geteuid",
-    "getgid",
-    "getegid",
-    "uname",
-    "sysinfo",
-    "getcpu",
-    "sched_getaffinity",
-    "restart_syscall",
-    "set_robust_list",
-    "rseq",
-    "exit",
-    "exit_group",
-    # fmt: on
+    "read", "write", "writev", "close", "fstat", "lseek", "poll", "munmap", "brk", "mremap", "madvise", "futex",
+    "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sigaltstack", "sched_yield", "nanosleep", "clock_nanosleep",
+    "clock_gettime", "clock_getres", "gettimeofday", "times", "getrusage", "getrandom", "getpid", "gettid", "getppid",
+    "getuid", "geteuid", "getgid", "getegid", "uname", "sysinfo", "getcpu", "sched_getaffinity", "restart_syscall",
+    "set_robust_list", "rseq", "exit", "exit_group",
     Condition("fcntl", ((1, _ALL, 1),)),  # F_GETFD
     Condition("tgkill", ((0, _ALL, "self"),)),  # abort()
     # its own limits, read only: with another pid or a new value it would reach others
     Condition("prlimit64", ((0, _ALL, 0), (2, _ALL, 0))),
-)
+)  # fmt: skip
 TRACER: tuple[str | Condition, ...] = (
     *_COMMON,
     Condition("mmap", ((2, _PROT_EXEC, 0),)),

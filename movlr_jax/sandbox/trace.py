@@ -185,7 +185,7 @@ def explain(error: Exception) -> str:
         scope = [*mine[-1][0].f_locals, *mine[-1][0].f_globals, *BUILTINS]
         return where + unknown_name("name", error.name, [n for n in scope if not n.startswith("_")])
     if isinstance(error, TypeError) and "shape" in first:
-        return f"{where}shapes that do not fit: {first.rstrip('.')}; look at what the state gives, and index or reduce it"
+        return f"{where}shapes that do not fit: {first.rstrip('.')}; look up what the state gives, index or reduce it"
     if isinstance(error, PermissionError):
         return where + f"the program reaches for something outside itself ({first})"
     return f"{where}{type(error).__name__}: {first}"

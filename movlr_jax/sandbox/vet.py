@@ -88,6 +88,7 @@ class Sandbox:
         )
         if name == "confined":
             require_confinement()
+        self.cpu_s = 0.0  # processor time of all children so far
         self._layout = probe.layout
         self._settings = pickle.dumps({"probe": probe, "confined": name == "confined"})
         self._zygote: tuple[subprocess.Popen[bytes], socket.socket] | None = None
@@ -189,7 +190,8 @@ class Sandbox:
             os.killpg(pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)  # before it made a group of its own
-        status = self._command({"reap": pid}, [])["status"]
+        ended = self._command({"reap": pid}, [])
+        status, self.cpu_s = ended["status"], self.cpu_s + ended["cpu_s"]
         if answer[:1] != CONFINED:
             if answer:
                 raise UserError(
@@ -207,7 +209,7 @@ class Sandbox:
         with self._lock:
             for attempt in (1, 2):
                 if "reap" in request and (not self._zygote or self._zygote[0].poll() is not None):
-                    return {"status": 0}  # it went with its children
+                    return {"status": 0, "cpu_s": 0.0}  # it went with its children
                 _, control = self._running()
                 try:
                     socket.send_fds(control, [json.dumps(request).encode()], descriptors)
@@ -269,8 +271,8 @@ def require_confinement() -> None:
     lacks = confine.missing()
     if lacks:
         raise UserError(
-            f"this machine cannot confine generated programs, it lacks: {'; '.join(lacks)}. sandbox=process accepts a "
-            "child process with limits and a deadline, which an ill-meaning program can leave; the run will say so"
+            f"this machine cannot confine generated programs, it lacks: {'; '.join(lacks)}. sandbox=process accepts "
+            "a child process with limits and a deadline, which an ill-meaning program can leave; the run will say so"
         )
 
 
@@ -321,15 +323,15 @@ def judge(source: str, counts: dict[str, Any]) -> list[str]:
         if count["slopes"]:
             raise _Rejected(
                 "probe",
-                f"{where}term {name!r} has no finite gradient at {count['slopes']} of {count['states']} states of this "
-                "task; look for a square root or a norm of 0, and for jnp.where around what is not defined",
+                f"{where}term {name!r} has no finite gradient at {count['slopes']} of {count['states']} states of "
+                "this task; look for a square root or a norm of 0, and for jnp.where around what is not defined",
             )
         if count["constant"]:
             notes.append(f"{where}term {name!r} is the same at every state: it changes nothing")
         if count["bad"]:
             notes.append(
-                f"{where}term {name!r} is not finite at {count['bad']} of {count['states']} states of this task; such "
-                "values are replaced by the worst one seen"
+                f"{where}term {name!r} is not finite at {count['bad']} of {count['states']} states of this task; "
+                "such values are replaced by the worst one seen"
             )
         elif count["far"]:
             notes.append(

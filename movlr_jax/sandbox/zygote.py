@@ -96,11 +96,12 @@ def _serve(control: socket.socket, jobs: dict[str, Any], confined: bool) -> None
             return
         request = json.loads(message)
         if "reap" in request:
-            status = 0
+            status, cpu_s = 0, 0.0
             with contextlib.suppress(ChildProcessError):  # of the warm process before this one
-                _, status = os.waitpid(request["reap"], 0)
+                _, status, used = os.wait4(request["reap"], 0)
+                cpu_s = used.ru_utime + used.ru_stime
             children.discard(request["reap"])
-            control.send(json.dumps({"status": status}).encode())
+            control.send(json.dumps({"status": status, "cpu_s": cpu_s}).encode())
             continue
         zygote, pid = os.getpid(), os.fork()
         if pid == 0:
