@@ -148,7 +148,7 @@ def against_native(task: Any, source: str, repeats: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="What vetting costs")
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--leak", type=int, default=100)
     options = parser.parse_args()
