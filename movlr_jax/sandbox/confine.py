@@ -147,7 +147,11 @@ def _limit(kind: int, value: tuple[int, int]) -> None:
     _, hard = resource.getrlimit(kind)
     if hard != resource.RLIM_INFINITY:
         value = (min(value[0], hard), min(value[1], hard))
-    resource.setrlimit(kind, value)
+    try:
+        resource.setrlimit(kind, value)
+    except (ValueError, OSError):  # macOS refuses limits of memory
+        if sys.platform.startswith("linux"):
+            raise
 
 
 def _must(result: int, what: str) -> int:

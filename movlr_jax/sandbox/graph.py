@@ -281,7 +281,11 @@ class _Reader:
     def constant(self, data: Any) -> np.ndarray:
         if not isinstance(data, list) or len(data) != 3 or data[0] not in DTYPES:
             raise _malformed("a constant")
-        dtype, shape = np.dtype(data[0]), tuple(_count(n, MAX_ELEMENTS) for n in _list(data[1], MAX_RANK))
+        dtype, shape = np.dtype(data[0]), tuple(_count(n) for n in _list(data[1], MAX_RANK))
+        if prod(shape) > MAX_ELEMENTS:
+            raise ProgramError(
+                f"the program holds a constant array of {prod(shape):,} numbers; at most {MAX_ELEMENTS:,}"
+            )
         size = prod(shape) * dtype.itemsize
         self.bytes += size
         if self.bytes > MAX_CONSTANTS:
