@@ -46,9 +46,10 @@ SOUND = """WEIGHTS = {"near": 10.0, "calm": 0.1, "still": 1.0}
 def reward(state, action):
     offset = state.pos("bottle") - state.goal("object_pos")
     speed = jnp.linalg.norm(state.vel("bottle"))
+    grip = sum(jnp.tanh(state.touch(finger) / 5.0) for finger in ("index", "middle"))
     return {
         "near": jnp.exp(-5.0 * jnp.linalg.norm(offset)),
-        "calm": -jnp.mean(jnp.square(action)) - jnp.mean(jnp.abs(action - state.prev_action)),
+        "calm": 0.1 * grip - jnp.mean(jnp.square(action)) - jnp.mean(jnp.abs(action - state.prev_action)),
         "still": jax.nn.softplus(-speed) * jnp.where(state.time > 0.5, 1.0, 0.5),
     }
 """
