@@ -76,7 +76,9 @@ def programs(reward: str, task: Task) -> list[tuple[str, str]]:
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read the reward {reward!r}: {error}") from None
     if not found:
-        raise UserError(f"{reward} holds no reward program: a folder has .py files, a .jsonl file one object a line")
+        raise UserError(
+            f"{reward} holds no reward program: a folder has .py files, a .jsonl file one object a line"
+        )
     return found
 
 
@@ -88,7 +90,9 @@ def _line(path: Path, number: int, line: str) -> tuple[str, str]:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         source, name = None, ""
     if not isinstance(source, str):
-        raise UserError(f'{path}, line {number}: expected an object like {{"name": ..., "code": "WEIGHTS = ..."}}')
+        raise UserError(
+            f'{path}, line {number}: expected an object like {{"name": ..., "code": "WEIGHTS = ..."}}'
+        )
     return name, source
 
 
