@@ -29,7 +29,8 @@ from movlr_jax.control.build import build_planner  # noqa: E402
 from movlr_jax.control.planner import Planner  # noqa: E402
 from movlr_jax.machine import hardware, versions  # noqa: E402
 from movlr_jax.physics.native import NativePhysics  # noqa: E402
-from movlr_jax.sandbox.source import load, parse  # noqa: E402
+from movlr_jax.sandbox.source import parse  # noqa: E402
+from movlr_jax.sandbox.trace import load  # noqa: E402
 from movlr_jax.session import task_of  # noqa: E402
 from movlr_jax.tasks import Task  # noqa: E402
 from movlr_jax.types import SimState  # noqa: E402

@@ -12,7 +12,7 @@ from movlr_jax.errors import UserError, unknown_name
 
 PHYSICS = ("auto", "native")
 RANKINGS = ("active", "round_robin")
-SANDBOXES = ("process",)
+SANDBOXES = ("confined", "process")
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Config:
     llm: str = "scripted"
     vlm: str = "metrics"
     ranking: str = "active"
-    sandbox: str = "process"
+    sandbox: str = "confined"
     films: bool = True
     reward: str = "human"  # of evaluate: a file, human, initial, or a run directory
 

@@ -189,8 +189,14 @@ def keys() -> list[Check]:
 
 
 def sandbox() -> list[Check]:
-    detail = "process: a child process with a deadline; the kernel confinement is not built yet"
-    return [Check("sandbox", None, detail)]
+    """Whether the kernel can hold generated programs, tried out in a child."""
+    from movlr_jax.sandbox import confine
+
+    lacks = confine.missing() or confine.trial()
+    if lacks:
+        detail = f"cannot confine generated programs, lacks {'; '.join(lacks)}; sandbox=process accepts less"
+        return [Check("sandbox", None, detail)]
+    return [Check("sandbox", True, f"confined: {confine.describe()}")]
 
 
 def physics_choice() -> str:

@@ -37,7 +37,7 @@ def evaluate(config: Config) -> int:
     task = task_of(config)
     source, origin = reward_source(config.reward, task)
     planner = build_planner(config.optimizer, task)
-    sandbox = Sandbox(make_probe(task, planner.sim_physics, config.seed))
+    sandbox = Sandbox(make_probe(task, planner.sim_physics, config.seed), name=config.sandbox)
     try:
         with reporter.stage("vet"):
             verdict = sandbox.vet(source)
@@ -47,12 +47,16 @@ def evaluate(config: Config) -> int:
         raise UserError(f"reward {origin}: {verdict.message}")
     with reporter.stage("optimise") as tick:
         (outcome,) = evaluate_programs(planner, task, [verdict], config.seed, tick)
+    for note in verdict.notes:
+        reporter.say(f"note: {note}")
     result = {
         "task": task.name,
         "model": task.adapter.name,
         "reward": origin,
         "seed": config.seed,
         "optimizer": config.optimizer.name,
+        "sandbox": config.sandbox,
+        "nonfinite": {name: term["nonfinite"] for name, term in outcome.terms.items() if term["nonfinite"]},
         **outcome.metrics,
         **outcome.timing,
     }

@@ -17,7 +17,7 @@ import numpy as np
 
 from movlr_jax.control.planner import Planner, by_candidate
 from movlr_jax.rewards.program import RewardProgram
-from movlr_jax.sandbox.trial import Probe
+from movlr_jax.sandbox.probe import Probe
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.tasks import Task, biomechanics
 from movlr_jax.tasks.base import shared_metrics

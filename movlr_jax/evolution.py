@@ -102,10 +102,7 @@ def optimise(engine: Engine, g: int, sources: list[str], parents: list[str | Non
     if all(archive.get("evaluated", g, k) for k in range(len(sources))):
         return [_evaluation(archive.get("evaluated", g, k) or {}, archive.root) for k in range(len(sources))]
     with _timed(engine, "vet"), engine.reporter.stage("vet") as tick:
-        verdicts = []
-        for k, source in enumerate(sources):
-            verdicts.append(engine.sandbox.vet(source))
-            tick(k + 1, len(sources))
+        verdicts = engine.sandbox.vet_all(sources, tick)
     planner = engine.planner
     with _timed(engine, "optimise"), engine.reporter.stage("optimise", _rate(planner)) as tick:
         outcomes = evaluation.evaluate(planner, engine.task, verdicts, engine.config.seed, tick)
@@ -129,6 +126,8 @@ def optimise(engine: Engine, g: int, sources: list[str], parents: list[str | Non
             "source": source,
             "timing": dict(outcome.timing),
         }
+        for note in verdicts[k].notes:
+            engine.reporter.say(f"  {candidate_name(g, k)}: {note}")
         archive.put(f"{stem}.py", source.encode())
         archive.put(
             f"{stem}.json", json.dumps({k: v for k, v in data.items() if k != "source"}, indent=1).encode()
@@ -137,6 +136,11 @@ def optimise(engine: Engine, g: int, sources: list[str], parents: list[str | Non
             archive.put(f"{stem}.npz", outcome.states)
         if outcome.reason:
             engine.reporter.say(f"  {candidate_name(g, k)} failed: {outcome.reason}")
+        for name, term in outcome.terms.items():
+            if term["nonfinite"]:
+                engine.reporter.say(
+                    f"  {candidate_name(g, k)}: term {name!r} was not finite at {term['nonfinite']} steps; replaced"
+                )
         archive.record("evaluated", data, g, k)
         evaluations.append(_evaluation(data, archive.root))
     return evaluations
@@ -197,7 +201,7 @@ def criticise(engine: Engine, g: int, best: Evaluation) -> Critique:
         c = engine.critic.criticise(engine.task, best)
         return {
             "success": c.success,
-            "problems": list(c.problems),
+            "problems": [*c.problems, *broken_terms(best)],
             "advice": [vars(a) for a in c.advice],
             "author": c.author,
         }
@@ -206,6 +210,16 @@ def criticise(engine: Engine, g: int, best: Evaluation) -> Critique:
     return Critique(
         data["success"], data["problems"], [TermAdvice(**a) for a in data["advice"]], data["author"]
     )
+
+
+def broken_terms(best: Evaluation) -> list[str]:
+    """What the guard replaced in the best program's episode, in words for the next proposal."""
+    return [
+        f"term {name!r} was not finite at {term['nonfinite']} steps of the episode, where it counted as its worst "
+        "value; bound what goes into its divisions, logs, roots and exponentials"
+        for name, term in best.terms.items()
+        if term.get("nonfinite")
+    ]
 
 
 def clip(engine: Engine, candidate: Evaluation, label: str = "") -> Clip:

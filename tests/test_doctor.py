@@ -17,6 +17,7 @@ from movlr_jax import doctor
 from movlr_jax.doctor import Check
 from movlr_jax.errors import UserError
 from movlr_jax.models import MODELS
+from movlr_jax.sandbox import confine
 
 MASSLESS = "<mujoco><worldbody><body><joint/></body></worldbody></mujoco>"
 
@@ -36,7 +37,7 @@ def test_doctor_runs_as_a_command_and_never_shows_a_key():
     assert "yes" in lines["GEMINI_API_KEY"]
     assert "no" in lines["OPENAI_API_KEY"]
     assert "63 muscles" in lines["model myoarm_r"]
-    assert "the kernel confinement is not built yet" in lines["sandbox"]
+    assert ("confined: no_new_privs, Landlock" in lines["sandbox"]) == (not confine.missing())
     for name in ("python", "mujoco", "jax", "myo-sim", "CPU", "memory", "disk", "GPU", "renderer", "ffmpeg"):
         assert name in lines
     assert done.stdout.splitlines()[-1].startswith("physics=auto picks native here")

@@ -18,8 +18,11 @@ from movlr_jax.language.scripted import ScriptedProposer
 from movlr_jax.language.terms import library
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.program import Scorer
-from movlr_jax.sandbox.source import load, parse
-from movlr_jax.sandbox.trial import Probe, check_terms, trace, trial
+from movlr_jax.sandbox.graph import read
+from movlr_jax.sandbox.inputs import inputs
+from movlr_jax.sandbox.probe import Probe
+from movlr_jax.sandbox.source import parse
+from movlr_jax.sandbox.trace import document, load
 from movlr_jax.tasks import Task, build_task
 from movlr_jax.types import Critique, Evaluation, ProposalRequest, TermAdvice
 
@@ -67,7 +70,7 @@ def test_every_term_of_the_library_runs_on_real_states(bottle: Bottle):
     terms = library(bottle.task)
     assert {t.kind for t in terms.values()} == {"place", "turn", "hold", "steady", "economy"}
     source = Genome({t.name: (t.weight, t.expression) for t in terms.values()}).source()
-    assert trial(source, bottle.probe) == ("probe", None)
+    assert vetted(source, bottle.probe)
     found = values(source, bottle.probe)
     assert set(found) == {*terms, "total"}
     for name, value in found.items():
@@ -225,10 +228,8 @@ def request(
 
 
 def vetted(source: str, probe: Probe) -> bool:
-    """Whether a program passes reading, loading and tracing; raises ProgramError otherwise."""
-    program = load(parse(source))
-    check_terms(program, trace(program, probe))
-    return True
+    """Whether a program passes reading, loading, tracing and the check; raises otherwise."""
+    return bool(read(document(source, probe.layout), list(parse(source).weights), inputs(probe.layout)).out)
 
 
 def test_the_same_request_gives_the_same_programs(bottle: Bottle):

@@ -19,7 +19,8 @@ from movlr_jax.models.spec import compile_spec
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.program import RewardProgram, Scorer
 from movlr_jax.rewards.state import instrument, layout_of
-from movlr_jax.sandbox.source import load, parse
+from movlr_jax.sandbox.source import parse
+from movlr_jax.sandbox.trace import load
 from movlr_jax.types import SimState, Trajectory
 
 PLANNED = ("hip", "knee")

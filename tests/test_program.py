@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from movlr_jax.rewards.program import RewardProgram, Scorer, guard
-from movlr_jax.sandbox.source import load, parse
+from movlr_jax.sandbox.source import parse
+from movlr_jax.sandbox.trace import load
 from movlr_jax.types import Step
 
 SOURCES = (

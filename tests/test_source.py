@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from movlr_jax.errors import ProgramError
 from movlr_jax.resources import resource_dir
-from movlr_jax.sandbox.source import MAX_BYTES, MAX_DEPTH, load, parse, with_weights
+from movlr_jax.sandbox.source import MAX_BYTES, MAX_DEPTH, parse, with_weights
+from movlr_jax.sandbox.trace import load
 
 GOOD = '''"""Stand tall and keep still."""
 
@@ -220,9 +221,7 @@ def test_what_good_programs_do_is_allowed(body: str):
 
 
 def test_a_program_that_fails_while_it_is_defined_is_told():
-    with pytest.raises(
-        ProgramError, match="the program cannot be loaded: NameError: name 'np' is not defined"
-    ):
+    with pytest.raises(ProgramError, match="line 4: there is no name 'np'; did you mean 'jnp'"):
         load(parse(program(before="X = np.pi")))
 
 

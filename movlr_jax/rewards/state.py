@@ -277,6 +277,11 @@ class State:
         raise ProgramError(f"state has no {name!r}: " + unknown_name("call", name, STATE_CALLS))
 
 
+def parts(state: State) -> tuple[Step, Step, Mapping[str, Array]]:
+    """(step, start of the episode, goals): all that a state holds."""
+    return state._step, state._initial, state._goals
+
+
 def _call(name: str, member: object) -> str:
     if isinstance(member, property):
         return f"state.{name}"

@@ -1,6 +1,7 @@
 """Reads the text of a reward program: what it may contain, and the program in it.
 
-An allow-list over the syntax tree. It gives good sentences; confinement is `vet`'s business.
+An allow-list over the syntax tree. It gives good sentences; confinement is `confine`'s business. Nothing here
+runs the program.
 """
 
 from __future__ import annotations
@@ -10,55 +11,18 @@ import builtins
 import io
 import math
 from dataclasses import dataclass
-from types import SimpleNamespace
-from typing import Any
-
-import jax
-import jax.numpy as jnp
 
 from movlr_jax.errors import ProgramError, near_matches
 from movlr_jax.rewards import shaping
-from movlr_jax.rewards.program import RewardProgram, structure_hash
+from movlr_jax.sandbox.facade import BUILTINS, JNP, LAX, LINALG, NN
 
 MAX_BYTES = 32_768
 MAX_DEPTH = 100  # of the syntax tree
 MAX_WEIGHT = 1e6
 
-BUILTINS = [
-    "abs",
-    "bool",
-    "dict",
-    "enumerate",
-    "float",
-    "int",
-    "len",
-    "list",
-    "max",
-    "min",
-    "pow",
-    "range",
-    "reversed",
-    "round",
-    "sum",
-    "tuple",
-    "zip",
-    "True",
-    "False",
-    "None",
-]
-
 _NODES = (
     # statements
-    (
-        ast.Module,
-        ast.FunctionDef,
-        ast.arguments,
-        ast.arg,
-        ast.Return,
-        ast.Assign,
-        ast.AugAssign,
-        ast.AnnAssign,
-    )
+    (ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Assign, ast.AugAssign)
     + (ast.For, ast.If, ast.Expr, ast.Pass, ast.Break, ast.Continue, ast.Assert)
     # expressions
     + (
@@ -78,212 +42,6 @@ _NODES = (
 )
 
 _IMPORTS = {"import jax", "import jax.numpy as jnp", "from jax import lax", "from jax import numpy as jnp"}
-
-_JNP = [
-    "abs",
-    "absolute",
-    "add",
-    "all",
-    "any",
-    "arange",
-    "arccos",
-    "arccosh",
-    "arcsin",
-    "arcsinh",
-    "arctan",
-    "arctan2",
-    "arctanh",
-    "array",
-    "asarray",
-    "atleast_1d",
-    "broadcast_to",
-    "cbrt",
-    "ceil",
-    "clip",
-    "concatenate",
-    "cos",
-    "cosh",
-    "cross",
-    "cumsum",
-    "deg2rad",
-    "degrees",
-    "diag",
-    "diff",
-    "divide",
-    "dot",
-    "e",
-    "einsum",
-    "equal",
-    "exp",
-    "exp2",
-    "expand_dims",
-    "expm1",
-    "eye",
-    "fabs",
-    "flip",
-    "float32",
-    "float_power",
-    "floor",
-    "floor_divide",
-    "full",
-    "full_like",
-    "fmax",
-    "fmin",
-    "greater",
-    "greater_equal",
-    "heaviside",
-    "hypot",
-    "inf",
-    "inner",
-    "int32",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "less",
-    "less_equal",
-    "linspace",
-    "log",
-    "log10",
-    "log1p",
-    "log2",
-    "logaddexp",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
-    "matmul",
-    "max",
-    "maximum",
-    "mean",
-    "median",
-    "min",
-    "minimum",
-    "mod",
-    "multiply",
-    "nan_to_num",
-    "negative",
-    "not_equal",
-    "ones",
-    "ones_like",
-    "outer",
-    "pi",
-    "power",
-    "prod",
-    "ptp",
-    "rad2deg",
-    "radians",
-    "ravel",
-    "reciprocal",
-    "remainder",
-    "repeat",
-    "reshape",
-    "roll",
-    "round",
-    "select",
-    "sign",
-    "sin",
-    "sinc",
-    "sinh",
-    "sort",
-    "split",
-    "sqrt",
-    "square",
-    "squeeze",
-    "stack",
-    "std",
-    "subtract",
-    "sum",
-    "swapaxes",
-    "take",
-    "tan",
-    "tanh",
-    "tensordot",
-    "tile",
-    "trace",
-    "transpose",
-    "tril",
-    "triu",
-    "trunc",
-    "ufunc",
-    "var",
-    "vdot",
-    "where",
-    "zeros",
-    "zeros_like",
-    "argmax",
-    "argmin",
-    "argsort",
-    "newaxis",
-    "bool_",
-    "linalg",
-]
-_LINALG = ["norm", "det", "inv", "solve", "cross"]
-_NN = [
-    "celu",
-    "elu",
-    "gelu",
-    "hard_sigmoid",
-    "hard_tanh",
-    "leaky_relu",
-    "log_sigmoid",
-    "log_softmax",
-    "logsumexp",
-    "relu",
-    "relu6",
-    "selu",
-    "sigmoid",
-    "silu",
-    "soft_sign",
-    "softmax",
-    "softplus",
-    "swish",
-    "tanh",
-]
-_LAX = [
-    "abs",
-    "add",
-    "clamp",
-    "cond",
-    "cos",
-    "div",
-    "dot",
-    "exp",
-    "fori_loop",
-    "log",
-    "max",
-    "min",
-    "mul",
-    "neg",
-    "pow",
-    "rsqrt",
-    "scan",
-    "select",
-    "sign",
-    "sin",
-    "sqrt",
-    "square",
-    "stop_gradient",
-    "sub",
-    "tanh",
-]
-
-
-def _pick(module: Any, names: list[str]) -> dict[str, Any]:
-    return {name: getattr(module, name) for name in names if hasattr(module, name)}
-
-
-def facade() -> dict[str, Any]:
-    """The names in scope of a reward program: parts of jnp, jax.nn and jax.lax, shaping, a few builtins."""
-    jnp_names = _pick(jnp, [n for n in _JNP if n != "linalg"])
-    jnp_facade = SimpleNamespace(**jnp_names, linalg=SimpleNamespace(**_pick(jnp.linalg, _LINALG)))
-    nn, lax = SimpleNamespace(**_pick(jax.nn, _NN)), SimpleNamespace(**_pick(jax.lax, _LAX))
-    return {
-        "__builtins__": {name: getattr(builtins, name) for name in BUILTINS},
-        "jnp": jnp_facade,
-        "jax": SimpleNamespace(numpy=jnp_facade, nn=nn, lax=lax),
-        "lax": lax,
-        "shaping": SimpleNamespace(**shaping.PUBLIC),
-    }
 
 
 @dataclass(frozen=True)
@@ -306,6 +64,7 @@ def parse(source: str) -> ParsedReward:
         where = f"line {error.lineno}: " if isinstance(error, SyntaxError) and error.lineno else ""
         raise ProgramError(f"the program is not Python: {where}{getattr(error, 'msg', error)}") from None
     _check_depth(tree)
+    tree = _Unannotated().visit(tree)
     tree.body = [node for node in tree.body if not _tolerated_import(node)]
     for node in ast.walk(tree):
         _check_node(node)
@@ -327,22 +86,11 @@ def parse(source: str) -> ParsedReward:
     return ParsedReward(source, ast.get_docstring(tree) or "", _weights(tree), tree)
 
 
-def load(parsed: ParsedReward) -> RewardProgram:
-    """Runs the definitions of a parsed program in the facade. Raises ProgramError."""
-    scope = facade()
-    try:
-        exec(compile(parsed.tree, "<reward>", "exec"), scope)
-    except Exception as error:
-        raise ProgramError(f"the program cannot be loaded: {type(error).__name__}: {error}") from None
-    body = [n for n in parsed.tree.body if not is_weights(n) and not isinstance(n, ast.Expr)]
-    canonical = ast.dump(ast.Module(body, [])) + repr(list(parsed.weights))
-    return RewardProgram(
-        source=parsed.source,
-        description=parsed.description,
-        weights=parsed.weights,
-        reward=scope["reward"],
-        structure=structure_hash(canonical),
-    )
+def unchecked(source: str) -> ParsedReward:
+    """The parts of a program whose text nobody looked at: for tests of what holds it when the text is no help."""
+    tree = ast.parse(source)
+    weights = next(ast.literal_eval(n.value) for n in tree.body if is_weights(n))  # pyright: ignore
+    return ParsedReward(source, "", weights, tree)
 
 
 def with_weights(source: str, weights: dict[str, float]) -> str:
@@ -359,6 +107,47 @@ def _tolerated_import(node: ast.stmt) -> bool:
     return isinstance(node, ast.Import | ast.ImportFrom) and ast.unparse(node) in _IMPORTS
 
 
+class _Unannotated(ast.NodeTransformer):
+    """Drops annotations, which say nothing to JAX; they may hold names and nothing that could run."""
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        _check_annotation(node.annotation)
+        node.annotation = None
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        _check_annotation(node.returns)
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        _check_annotation(node.annotation)
+        if node.value is None:
+            return ast.copy_location(ast.Pass(), node)
+        return self.generic_visit(ast.copy_location(ast.Assign([node.target], node.value), node))
+
+
+def _check_annotation(annotation: ast.expr | None) -> None:
+    plain = (
+        ast.Name,
+        ast.Attribute,
+        ast.Subscript,
+        ast.Constant,
+        ast.Tuple,
+        ast.List,
+        ast.BinOp,
+        ast.BitOr,
+        ast.Load,
+    )
+    for node in ast.walk(annotation) if annotation else ():
+        if not isinstance(node, plain):
+            assert annotation
+            what = ast.unparse(annotation)
+            raise ProgramError(
+                f"line {annotation.lineno}: the annotation `{what}` is more than names; leave it out"
+            )
+
+
 def _check_depth(tree: ast.AST) -> None:
     """Deeper trees exhaust the recursion of whoever walks them, Python's own compiler included."""
     level, depth = [tree], 0
@@ -372,7 +161,7 @@ def _check_depth(tree: ast.AST) -> None:
 
 def _check_top_level(node: ast.stmt) -> None:
     text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    if not isinstance(node, ast.FunctionDef | ast.Assign | ast.AnnAssign) and not text:
+    if not isinstance(node, ast.FunctionDef | ast.Assign | ast.Pass) and not text:
         raise ProgramError(
             f"line {node.lineno}: `{ast.unparse(node).splitlines()[0]}`: only functions, constants and WEIGHTS "
             "stand at top level"
@@ -425,8 +214,8 @@ def _check_constant(value: object, where: str) -> None:
 
 
 _FORBIDDEN = set(dir(builtins)) - set(BUILTINS)
-_ROOTS = {"jnp": _JNP, "lax": _LAX, "jnp.linalg": _LINALG, "jax.nn": _NN, "jax.lax": _LAX, "jax.numpy": _JNP,
-          "jax.numpy.linalg": _LINALG, "jax": ["numpy", "nn", "lax"], "shaping": list(shaping.PUBLIC)}  # fmt: skip
+_ROOTS = {"jnp": JNP, "lax": LAX, "jnp.linalg": LINALG, "jax.nn": NN, "jax.lax": LAX, "jax.numpy": JNP,
+          "jax.numpy.linalg": LINALG, "jax": ["numpy", "nn", "lax"], "shaping": list(shaping.PUBLIC)}  # fmt: skip
 
 
 _SCOPE = {"jnp", "jax", "lax", "shaping"}
@@ -454,7 +243,11 @@ def _check_attribute(node: ast.Attribute, where: str) -> None:
 
 
 def is_weights(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == ["WEIGHTS"]
+    """Whether a statement sets WEIGHTS, with or without an annotation."""
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    if isinstance(node, ast.AnnAssign) and node.value:
+        targets = [node.target]
+    return [ast.unparse(t) for t in targets] == ["WEIGHTS"]
 
 
 def _weights(tree: ast.Module) -> dict[str, float]:
@@ -493,3 +286,13 @@ def _weights(tree: ast.Module) -> dict[str, float]:
             shown = repr(weight)[:20]
             raise ProgramError(f"line {node.lineno}: WEIGHTS[{term!r}] is {shown}, more than {MAX_WEIGHT:g}")
     return {k: float(v) for k, v in value.items()}
+
+
+def where_is(source: str, term: object) -> str:
+    """`line N: ` of the entry of a returned dict that is called `term`, or nothing where there is none."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.Dict):
+            for key in node.value.keys:
+                if isinstance(key, ast.Constant) and key.value == term:
+                    return f"line {key.lineno}: "
+    return ""

@@ -1,0 +1,204 @@
+"""A traced reward as plain data: the jaxpr, written by the child as JSON. Nothing here runs what it reads.
+
+A document is {"version", "terms", "main"}; a graph is {"in", "consts", "eqns", "out"}. Values are numbered: the
+inputs, then the constants, then the results of each equation. An operand is such a number, or a literal
+[dtype, hexadecimal bytes]; a constant is [dtype, shape, hexadecimal bytes]. Equations hold
+"p" primitive, "i" operands, "n" number of results, "a" parameters, "l" line of the program, "g" inner graphs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+
+from movlr_jax.errors import ProgramError
+from movlr_jax.sandbox.primitives import CUSTOM, DTYPES, INLINED, SCAN, TABLE, BadValue
+
+VERSION = 1
+FILE = "<reward>"  # the name that programs are compiled under
+
+_HINTS = {
+    "while": "a loop whose number of turns is only known at run time; use a Python `for` over a fixed range, or "
+    "jax.lax.fori_loop with constant bounds",
+    "lu": "a factorisation of a matrix; write the small solution out, or use jnp.linalg.norm, jnp.dot, jnp.cross",
+    "pure_callback": "a call back into Python",
+    "io_callback": "a call back into Python",
+    "debug_callback": "a call back into Python",
+    "debug_print": "printing",
+    "random_bits": "randomness; a reward is the same each time",
+}
+
+
+def refusal(primitive: str, line: int | None) -> str:
+    """The sentence for an operation that no reward may use."""
+    where = f"line {line}: " if line else ""
+    if primitive.startswith(("random_", "threefry")):
+        return where + "randomness is not part of a reward; it is the same each time"
+    what = _HINTS.get(primitive)
+    if what:
+        return f"{where}{what} (`{primitive}` is not among the operations of a reward)"
+    return f"{where}the operation `{primitive}` is not among those of a reward; use elementwise functions and sums"
+
+
+def encode(closed: ClosedJaxpr, terms: list[str]) -> dict[str, Any]:
+    """The document of a traced reward. Raises ProgramError with the line of what cannot be part of it."""
+    return {"version": VERSION, "terms": terms, "main": _graph(closed.jaxpr, closed.consts)}
+
+
+class _Writer:
+    """Numbers the values of one graph while its equations are written."""
+
+    def __init__(self, inputs: int):
+        self.inputs, self.count = inputs, inputs
+        self.consts: list[Any] = []
+        self.equations: list[dict[str, Any]] = []
+
+    def constant(self, value: Any) -> Any:
+        array = np.asarray(value)
+        _known_dtype(array.dtype.name, None)
+        return [array.dtype.name, list(array.shape), array.tobytes().hex()]
+
+
+def _known_dtype(name: str, line: int | None) -> None:
+    if name not in DTYPES:
+        where = f"line {line}: " if line else ""
+        raise ProgramError(
+            f"{where}the program computes with {name} values; a reward computes in float32, int32 and bool, "
+            "drop the astype or dtype"
+        )
+
+
+def _graph(jaxpr: Jaxpr, consts: Any, line: int | None = None) -> dict[str, Any]:
+    # constants of inlined parts come to light on the way, but are numbered before the equations: so two passes
+    flat: list[tuple[Any, list[Any], list[Any], int | None]] = []
+    values: list[Any] = []
+    alias: dict[Any, Any] = {}
+    for var, const in zip(jaxpr.constvars, consts, strict=True):
+        alias[var] = ("const", len(values))
+        values.append(const)
+    scope = {var: ("in", i) for i, var in enumerate(jaxpr.invars)} | alias
+    out = _flatten(jaxpr, scope, flat, values, line)
+    writer = _Writer(len(jaxpr.invars))
+    writer.consts = [writer.constant(v) for v in values]
+    numbers: dict[Any, int] = {("in", i): i for i in range(writer.inputs)}
+    numbers |= {("const", i): writer.inputs + i for i in range(len(values))}
+    writer.count = writer.inputs + len(values)
+
+    def atom(value: Any) -> Any:
+        return value[1] if value[0] == "literal" else numbers[value]
+
+    for equation, operands, results, at in flat:
+        writer.equations.append(_equation(equation, [atom(v) for v in operands], at))
+        for result in results:
+            numbers[result] = writer.count
+            writer.count += 1
+    return {
+        "in": writer.inputs,
+        "consts": writer.consts,
+        "eqns": writer.equations,
+        "out": [atom(v) for v in out],
+    }
+
+
+def _flatten(
+    jaxpr: Jaxpr, scope: dict[Any, Any], flat: list[Any], values: list[Any], line: int | None
+) -> list[Any]:
+    """Appends the equations of a jaxpr, with those of the functions it calls in their place."""
+
+    def read(var: Any) -> Any:
+        if isinstance(var, Literal):
+            array = np.asarray(var.val, var.aval.dtype)  # pyright: ignore[reportAttributeAccessIssue]
+            _known_dtype(array.dtype.name, line)
+            return ("literal", [array.dtype.name, array.tobytes().hex()])
+        return scope[var]
+
+    for equation in jaxpr.eqns:
+        at = line or _line(equation)
+        inner = _inlined(equation)
+        operands = [read(v) for v in equation.invars]
+        if inner is not None:
+            inner_scope: dict[Any, Any] = dict(zip(inner.jaxpr.invars, operands[-len(inner.jaxpr.invars) :]
+                                                   if inner.jaxpr.invars else [], strict=True))  # fmt: skip
+            for var, const in zip(inner.jaxpr.constvars, inner.consts, strict=True):
+                inner_scope[var] = ("const", len(values))
+                values.append(const)
+            for var, value in zip(
+                equation.outvars, _flatten(inner.jaxpr, inner_scope, flat, values, at), strict=True
+            ):
+                scope[var] = value
+            continue
+        results = [("eqn", len(flat), i) for i in range(len(equation.outvars))]
+        for var in equation.outvars:
+            dtype = getattr(var.aval, "dtype", None)
+            _known_dtype(str(dtype), at)
+        flat.append((equation, operands, results, at))
+        scope.update(zip(equation.outvars, results, strict=True))
+    return [read(v) for v in jaxpr.outvars]
+
+
+def _inlined(equation: Any) -> ClosedJaxpr | None:
+    """The body of an equation that only calls one."""
+    name, params = equation.primitive.name, equation.params
+    if name in ("jit", "pjit", "closed_call", "core_call", "remat", "checkpoint"):
+        inner = params.get("jaxpr") or params.get("call_jaxpr")
+        return inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ())
+    if name == "custom_jvp_call" and params["call_jaxpr"].jaxpr.debug_info.func_name in INLINED:
+        return params["call_jaxpr"]
+    if name == "cond" and params.get("branches_platforms") is not None:
+        # one branch a platform (jnp.diag): no reward runs on the others
+        for branch, platforms in zip(params["branches"], params["branches_platforms"], strict=True):
+            if platforms is None:
+                return branch
+    return None
+
+
+def _equation(equation: Any, operands: list[Any], line: int | None) -> dict[str, Any]:
+    name, params, graphs = equation.primitive.name, dict(equation.params), []
+    if equation.effects and name not in ("scan", "cond"):
+        raise ProgramError(refusal(name, line))
+    kinds = TABLE.get(name)
+    if name == "custom_jvp_call":
+        called = params["call_jaxpr"].jaxpr.debug_info.func_name
+        if called not in CUSTOM:
+            raise ProgramError(refusal(called, line))
+        name, kinds, params = called, {}, {}
+    elif name == "scan":
+        body = params["jaxpr"]
+        graphs, kinds = [_graph(body.jaxpr, body.consts, None)], SCAN
+        params = {k: params[k] for k in SCAN}
+    elif name == "cond":
+        graphs, kinds, params = [_graph(b.jaxpr, b.consts, None) for b in params["branches"]], {}, {}
+    elif name == "platform_index":  # only ever read by a `cond` of one branch a platform, which is inlined
+        name, kinds, params = "iota", TABLE["iota"], _ZERO
+    elif name.startswith("scatter"):
+        params = {k: v for k, v in params.items() if k not in ("update_jaxpr", "update_consts")}
+    if kinds is None:
+        raise ProgramError(refusal(name, line))
+    written = {}
+    for key, value in params.items():
+        if key not in kinds:
+            raise ProgramError(f"{refusal(name, line)} (its parameter {key!r} is not known)")
+        try:
+            written[key] = kinds[key].encode(value)
+        except (BadValue, ValueError, TypeError) as error:
+            detail = str(error) or f"{key}={value!r}"[:80]
+            where = f"line {line}: " if line else ""
+            raise ProgramError(
+                f"{where}`{name}` with {detail}: not part of a reward; use its defaults"
+            ) from None
+    made = {"p": name, "i": operands, "n": len(equation.outvars), "a": written, "l": line or 0}
+    return made | ({"g": graphs} if graphs else {})
+
+
+_ZERO = {"dtype": np.dtype("int32"), "shape": (1,), "dimension": 0, "sharding": None}
+
+
+def _line(equation: Any) -> int | None:
+    """The line of the program that an equation stems from."""
+    traceback = equation.source_info.traceback
+    for frame in traceback.frames if traceback else ():
+        if frame.file_name == FILE:
+            return frame.line_num
+    return None

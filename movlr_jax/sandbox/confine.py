@@ -1,0 +1,232 @@
+"""Takes rights away from the process that calls it: kernel confinement by ctypes alone, without root.
+
+Linux on x86_64 and aarch64: no_new_privs, Landlock, seccomp, resource limits, parent-death signal. None of it
+can be undone. What a kernel lacks is told by `missing`; nothing here goes on quietly without it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import resource
+import signal
+import struct
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from movlr_jax.sandbox.syscalls import ARCHITECTURES, DENIED_AS_ABSENT, TRACER, WORKER, Condition
+
+GIB = 1 << 30
+_SET_PDEATHSIG, _SET_DUMPABLE, _GET_SECCOMP, _SET_SECCOMP, _NO_NEW_PRIVS = 1, 4, 21, 22, 38
+_SECCOMP_FILTER = 2
+_ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+_EPERM, _ENOSYS, _EFAULT = 1, 38, 14
+_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
+_READ_FILE, _READ_DIR = 1 << 2, 1 << 3
+_LD, _AND, _JEQ, _JGE, _RET = 0x20, 0x54, 0x15, 0x35, 0x06  # BPF, 32-bit words
+_X32 = 0x40000000
+
+
+class ConfinementError(Exception):
+    """A step of the confinement failed; the process must not go on."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Resource limits of one process."""
+
+    cpu_s: int
+    data: int  # bytes of private memory
+    space: int = 6 * GIB  # bytes of address space: JAX aborts below 1.5 GiB
+    files: int = 16
+    processes: int | None = None  # None: not limited, as where threads are needed
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def landlock_abi() -> int:
+    """Version of Landlock that this kernel offers; 0 where there is none."""
+    if not sys.platform.startswith("linux"):
+        return 0
+    return max(0, _libc().syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1)))
+
+
+def missing() -> list[str]:
+    """What this machine lacks for the confinement, in words; nothing where all of it works."""
+    if not sys.platform.startswith("linux"):
+        return [f"Linux (this is {platform.system()})"]
+    lacks = []
+    if platform.machine() not in ARCHITECTURES:
+        lacks.append(
+            f"a table of system calls for {platform.machine()} (there are {', '.join(ARCHITECTURES)})"
+        )
+    if landlock_abi() < 1:
+        lacks.append(f"Landlock (Linux 5.13 or later with lsm=landlock; this is {platform.release()})")
+    libc = _libc()
+    # Asking for the filter mode with no filter: EFAULT where filters exist, EINVAL where they do not.
+    libc.prctl(_SET_SECCOMP, _SECCOMP_FILTER, None, 0, 0)
+    if ctypes.get_errno() != _EFAULT:
+        lacks.append("seccomp filters (CONFIG_SECCOMP_FILTER, and a container that allows them)")
+    return lacks
+
+
+def describe() -> str:
+    """The confinement in one line, where it works."""
+    return f"no_new_privs, Landlock ABI {landlock_abi()}, seccomp, resource limits"
+
+
+def trial() -> list[str]:
+    """What fails when a child of this process, which is small, is really confined; nothing where all is well."""
+    import subprocess
+
+    code = "import os; from movlr_jax.sandbox import confine as c; c.weak(c.Limits(5, c.GIB), os.getppid());"
+    code += "c.confine_tracer(); os._exit(0)"
+    environment = {"PYTHONPATH": str(Path(__file__).resolve().parents[2]), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, env=environment, timeout=60, check=False
+    )
+    said = done.stderr.decode(errors="replace").strip().splitlines()
+    return [] if done.returncode == 0 else said[-1:] or [f"exit status {done.returncode}"]
+
+
+def weak(limits: Limits, parent: int) -> None:
+    """What every child gets, on any system: limits, and its end with its parent's."""
+    for name, value in (
+        ("RLIMIT_CORE", (0, 0)),
+        ("RLIMIT_FSIZE", (0, 0)),
+        ("RLIMIT_DATA", (limits.data, limits.data)),
+        ("RLIMIT_AS", (limits.space, limits.space)),
+        ("RLIMIT_CPU", (limits.cpu_s, limits.cpu_s + 2)),  # equal, its SIGKILL would look like lack of memory
+        ("RLIMIT_NOFILE", (limits.files, limits.files)),
+        ("RLIMIT_NPROC", None if limits.processes is None else (limits.processes, limits.processes)),
+    ):
+        if value is not None and hasattr(resource, name):
+            _limit(getattr(resource, name), value)
+    if sys.platform.startswith("linux"):
+        libc = _libc()
+        _must(libc.prctl(_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "the parent-death signal")
+        if os.getppid() != parent:  # it died before that was set
+            os._exit(1)
+        _must(libc.prctl(_SET_DUMPABLE, 0, 0, 0, 0), "not dumpable")
+        _must(libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+
+
+def confine_tracer() -> None:
+    """No file, no thread, no code but what is loaded: pure Python on what it holds."""
+    _landlock(())
+    _seccomp(TRACER)
+
+
+def confine_worker(readable: Iterable[str]) -> None:
+    """As `confine_tracer`, with threads, compiled code, and reading beneath `readable`: what XLA needs."""
+    _landlock(readable)
+    _seccomp(WORKER)
+
+
+def worker_paths() -> list[str]:
+    """What a process that compiles has to read: Python, its packages, the list of cores, randomness."""
+    import sysconfig
+
+    found = {sysconfig.get_paths()[k] for k in ("stdlib", "platstdlib", "purelib", "platlib")}
+    found |= {
+        "/sys/devices/system/cpu",
+        "/proc/cpuinfo",
+        "/dev/urandom",
+        str(Path(__file__).resolve().parents[1]),
+    }
+    return sorted(str(Path(p).resolve()) for p in found if Path(p).exists())
+
+
+def _limit(kind: int, value: tuple[int, int]) -> None:
+    """Lowers a limit; one that is lower already stays."""
+    _, hard = resource.getrlimit(kind)
+    if hard != resource.RLIM_INFINITY:
+        value = (min(value[0], hard), min(value[1], hard))
+    try:
+        resource.setrlimit(kind, value)
+    except (ValueError, OSError):  # macOS refuses limits of memory
+        if sys.platform.startswith("linux"):
+            raise
+
+
+def _must(result: int, what: str) -> int:
+    if result < 0:
+        raise ConfinementError(f"{what}: {os.strerror(ctypes.get_errno())}")
+    return result
+
+
+def _landlock(readable: Iterable[str]) -> None:
+    """Denies every file but what lies beneath `readable`, which may be read; TCP; signals to others."""
+    libc, abi = _libc(), landlock_abi()
+    if abi < 1:
+        raise ConfinementError("Landlock: not offered by this kernel")
+    files = (1 << 13) - 1  # all rights of the first version; later ones added refer, truncate, ioctl
+    for since, bit in ((2, 13), (3, 14), (5, 15)):
+        files |= (abi >= since) << bit
+    attributes = struct.pack("QQQ", files, 3 if abi >= 4 else 0, 3 if abi >= 6 else 0)
+    size = 24 if abi >= 6 else 16 if abi >= 4 else 8
+    ruleset = _must(libc.syscall(_LANDLOCK_CREATE, attributes, ctypes.c_size_t(size), 0), "Landlock")
+    for path in readable:
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        rights = _READ_FILE | (_READ_DIR if Path(path).is_dir() else 0)
+        rule = struct.pack("=Qi", rights, fd)
+        _must(libc.syscall(_LANDLOCK_ADD, ruleset, 1, rule, 0), f"Landlock, {path}")
+        os.close(fd)
+    _must(libc.syscall(_LANDLOCK_RESTRICT, ruleset, 0), "Landlock")
+    os.close(ruleset)
+
+
+def _seccomp(allowed: Sequence[str | Condition]) -> None:
+    program = filter_program(allowed, platform.machine(), os.getpid())
+    code = b"".join(struct.pack("HBBI", *step) for step in program)
+    buffer = ctypes.create_string_buffer(code, len(code))
+    prog = struct.pack("HxxxxxxQ", len(program), ctypes.addressof(buffer))
+    _must(_libc().prctl(_SET_SECCOMP, _SECCOMP_FILTER, prog, 0, 0), "seccomp")
+
+
+def filter_program(
+    allowed: Sequence[str | Condition], machine: str, pid: int
+) -> list[tuple[int, int, int, int]]:
+    """The BPF program (code, jt, jf, k) that allows these calls and answers EPERM to all others.
+
+    A call through another ABI (32 bit, x32) ends the process.
+    """
+    if machine not in ARCHITECTURES:
+        raise ConfinementError(f"no table of system calls for {machine}")
+    audit, table = ARCHITECTURES[machine]
+    steps = [(_LD, 0, 0, 4), (_JEQ, 1, 0, audit), (_RET, 0, 0, _KILL), (_LD, 0, 0, 0)]
+    if machine == "x86_64":
+        steps += [(_JGE, 0, 1, _X32), (_RET, 0, 0, _KILL)]
+    for name in DENIED_AS_ABSENT:  # libc then takes the older call, whose arguments can be looked at
+        steps += [(_JEQ, 0, 1, table[name]), (_RET, 0, 0, _ERRNO | _ENOSYS)]
+    for item in allowed:
+        if isinstance(item, str):
+            if item in table:  # the old calls do not exist on aarch64
+                steps += [(_JEQ, 0, 1, table[item]), (_RET, 0, 0, _ALLOW)]
+            continue
+        if item.call not in table:
+            continue
+        tests = _tests(item, pid)
+        body: list[tuple[int, int, int, int]] = []
+        for i, (offset, mask, wanted) in enumerate(tests):
+            left = 3 * (len(tests) - i - 1) + 1  # instructions to the refusal
+            body += [(_LD, 0, 0, offset), (_AND, 0, 0, mask), (_JEQ, 0, left, wanted)]
+        body += [(_RET, 0, 0, _ALLOW), (_RET, 0, 0, _ERRNO | _EPERM)]
+        steps += [(_JEQ, 0, len(body), table[item.call]), *body]
+    return [*steps, (_RET, 0, 0, _ERRNO | _EPERM)]
+
+
+def _tests(item: Condition, pid: int) -> list[tuple[int, int, int]]:
+    """(offset, mask, value) of the 32-bit words of the arguments that must agree."""
+    tests = []
+    for argument, mask, wanted in item.tests:
+        low = 16 + 8 * argument
+        tests.append((low, mask, pid if wanted == "self" else wanted))
+        if mask == 0xFFFFFFFF and wanted != "self":
+            tests.append((low + 4, mask, 0))
+    return tests

@@ -1,0 +1,316 @@
+"""Reads the document of a traced reward, which nobody trusts, and makes a JAX function of it.
+
+Every operation, parameter, shape and type is checked against `primitives.TABLE` and against budgets before
+anything is built; sizes are worked out here and not believed. Raises ProgramError and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import ShapedArray as Shape
+
+from movlr_jax.errors import ProgramError
+from movlr_jax.sandbox.codec import VERSION, refusal
+from movlr_jax.sandbox.primitives import (
+    CUSTOM,
+    DTYPES,
+    MULTIPLIES,
+    SCAN,
+    TABLE,
+    BadValue,
+    apply,
+    known,
+    shapes,
+)
+
+MAX_DOCUMENT = 4 << 20  # bytes
+MAX_EQUATIONS = 1500
+MAX_ELEMENTS = 4096  # of one intermediate value
+MAX_TURNS = 1024  # of one loop
+MAX_WORK = 4_000_000  # elements computed a step, loops multiplied out
+MAX_CONSTANTS = 1 << 18  # bytes
+MAX_RANK = 8
+MAX_DEPTH = 6  # of loops and branches within each other
+MAX_OPERANDS = 4096
+
+Atom = int | np.ndarray  # a value by number, or a literal
+
+
+@dataclass(frozen=True)
+class Equation:
+    """One operation: which, on what, and how many values come of it."""
+
+    primitive: str
+    operands: tuple[Atom, ...]
+    params: dict[str, Any]
+    graphs: tuple[Graph, ...] = ()
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Equations in order. Values are numbered: inputs, constants, then the results of each equation."""
+
+    inputs: int
+    consts: tuple[np.ndarray, ...]
+    equations: tuple[Equation, ...]
+    out: tuple[Atom, ...]
+
+
+def read(text: bytes | str, terms: Sequence[str], inputs: Sequence[Shape]) -> Graph:
+    """The checked graph of a document whose terms and inputs are known beforehand. Raises ProgramError."""
+    if len(text) > MAX_DOCUMENT:
+        raise ProgramError(
+            f"the traced program is larger than {MAX_DOCUMENT >> 20} MiB; use loops and helpers less often"
+        )
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        raise _malformed("it is not JSON") from None
+    main = _fields(document, "version", "terms", "main")["main"]
+    if document["version"] != VERSION or document["terms"] != list(terms):
+        raise _malformed("its version or its terms are others")
+    reader = _Reader()
+    graph, outs = reader.graph(main, list(inputs), 1, 0)
+    if len(outs) != len(terms):
+        raise _malformed(f"{len(outs)} values for {len(terms)} terms")
+    for term, out in zip(terms, outs, strict=True):
+        if out.shape != () or out.dtype != np.float32:
+            raise _malformed(f"term {term!r} is {out.dtype.name}{list(out.shape)}, not one float32")
+    return graph
+
+
+def run(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+    """The values of a checked graph: on arrays, or traced under jit, vmap, grad and scan."""
+    env: list[Any] = [*inputs, *graph.consts]
+
+    def value(atom: Atom) -> Any:
+        return env[atom] if isinstance(atom, int) else atom
+
+    for equation in graph.equations:
+        operands = [value(a) for a in equation.operands]
+        if equation.primitive == "scan":
+            env += _scan(equation, operands)
+        elif equation.primitive == "cond":
+            branches = [lambda *xs, g=g: tuple(run(g, xs)) for g in equation.graphs]
+            env += jax.lax.switch(operands[0], branches, *operands[1:])
+        elif equation.primitive in CUSTOM:
+            env.append(CUSTOM[equation.primitive][1](*operands))
+        else:
+            env += apply(equation.primitive, operands, equation.params)
+    return [jnp.asarray(value(a)) for a in graph.out]
+
+
+def _scan(equation: Equation, operands: list[Any]) -> list[Any]:
+    p, (body,) = equation.params, equation.graphs
+    first, last = p["num_consts"], p["num_consts"] + p["num_carry"]
+    consts = operands[:first]
+
+    def turn(carry: tuple[Any, ...], x: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        outs = run(body, [*consts, *carry, *x])
+        return tuple(outs[: p["num_carry"]]), tuple(outs[p["num_carry"] :])
+
+    carry = tuple(jnp.asarray(v) for v in operands[first:last])
+    carry, stacked = jax.lax.scan(turn, carry, tuple(operands[last:]), p["length"], p["reverse"])
+    return [*carry, *stacked]
+
+
+def _malformed(detail: str) -> ProgramError:
+    return ProgramError(f"the description of the traced program is malformed: {detail}")
+
+
+def _fields(value: Any, *names: str) -> dict[str, Any]:
+    if not isinstance(value, dict) or set(value) != set(names):
+        raise _malformed(f"expected an object of {', '.join(names)}")
+    return value
+
+
+def _list(value: Any, most: int) -> list[Any]:
+    if not isinstance(value, list) or len(value) > most:
+        raise _malformed("a list is missing or too long")
+    return value
+
+
+def _count(value: Any, most: int = 1 << 31) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise _malformed("a whole number is missing or out of range")
+    return value
+
+
+class _Reader:
+    """Reads graphs while it adds up what they cost."""
+
+    def __init__(self) -> None:
+        self.equations, self.work, self.bytes = 0, 0, 0
+
+    def graph(self, data: Any, inputs: list[Shape], turns: int, depth: int) -> tuple[Graph, list[Shape]]:
+        """A graph whose inputs have these shapes, run `turns` times a step, and the shapes of its results."""
+        if depth > MAX_DEPTH:
+            raise ProgramError(f"loops and branches are nested more than {MAX_DEPTH} deep; flatten them")
+        data = _fields(data, "in", "consts", "eqns", "out")
+        if _count(data["in"]) != len(inputs):
+            raise _malformed(f"{data['in']} inputs where there are {len(inputs)}")
+        consts = tuple(self.constant(c) for c in _list(data["consts"], MAX_OPERANDS))
+        avals = inputs + [Shape(c.shape, c.dtype) for c in consts]
+        equations = []
+        for item in _list(data["eqns"], MAX_DOCUMENT):
+            equation, results = self.equation(item, avals, turns, depth)
+            equations.append(equation)
+            avals += results
+        out = tuple(self.atom(a, avals) for a in _list(data["out"], MAX_OPERANDS))
+        return Graph(len(inputs), consts, tuple(equations), out), [self.shape(a, avals) for a in out]
+
+    def equation(self, item: Any, avals: list[Shape], turns: int, depth: int) -> tuple[Equation, list[Shape]]:
+        wanted = ("p", "i", "n", "a", "l")
+        item = _fields(item, *wanted, *(["g"] if isinstance(item, dict) and "g" in item else []))
+        name, line = item["p"], _count(item["l"], 100_000)
+        where = f"line {line}: " if line else ""
+        self.equations += 1
+        if self.equations > MAX_EQUATIONS:
+            raise ProgramError(
+                f"{where}the program comes to more than {MAX_EQUATIONS} operations; a Python loop is written out "
+                "turn by turn, use arrays or jax.lax.fori_loop"
+            )
+        operands = tuple(self.atom(a, avals) for a in _list(item["i"], MAX_OPERANDS))
+        if not isinstance(name, str) or len(name) > 64:
+            raise _malformed("an operation has no name")
+        before = self.work
+        given = [self.shape(a, avals) for a in operands]
+        graphs: tuple[Graph, ...] = ()
+        if name == "scan":
+            params = self.params(item["a"], SCAN, name)
+            graphs, results = self.scan(item, params, given, turns, depth, where)
+        elif name == "cond":
+            params = self.params(item["a"], {}, name)
+            graphs, results = self.cond(item, given, turns, depth)
+        elif "g" in item:
+            raise _malformed(f"{name!r} has inner graphs")
+        elif name in CUSTOM or (name in TABLE and name in known()):
+            params = self.params(item["a"], TABLE.get(name, {}), name)
+            results = self.results(name, operands, given, params, where)
+        else:
+            raise ProgramError(refusal(name if name.isprintable() else "?", line))
+        if _count(item["n"], MAX_OPERANDS) != len(results):
+            raise _malformed(f"{name!r} gives {len(results)} values, not {item['n']}")
+        for result in results:
+            self.size(result, where)
+        most = max((prod(s.shape) for s in (*results, *given)), default=1)
+        if name in MULTIPLIES:
+            most = prod(given[0].shape) * prod(given[1].shape)
+        self.work += turns * max(most, 1) if not graphs else 0
+        if self.work > MAX_WORK and before <= MAX_WORK:
+            raise ProgramError(
+                f"{where}the program computes more than {MAX_WORK:,} numbers a step, loops multiplied out; make its "
+                "loops shorter or its arrays smaller"
+            )
+        return Equation(name, operands, params, graphs), results
+
+    def results(
+        self, name: str, operands: Sequence[Atom], given: list[Shape], params: dict[str, Any], where: str
+    ) -> list[Shape]:
+        if name in CUSTOM and (len(given) != CUSTOM[name][0] or any(s.dtype != np.float32 for s in given)):
+            raise _malformed(f"{name!r} on other operands than floats")
+        try:
+            return shapes(name, given, params)
+        except Exception as error:  # whatever a rule of JAX makes of parameters that it never saw
+            detail = (str(error).splitlines() or [""])[0][:120]
+            raise _malformed(f"{where}{name!r} with these operands: {detail}") from None
+
+    def scan(
+        self, item: Any, p: dict[str, Any], given: list[Shape], turns: int, depth: int, where: str
+    ) -> tuple[tuple[Graph, ...], list[Shape]]:
+        length, first, last = p["length"], p["num_consts"], p["num_consts"] + p["num_carry"]
+        if not 0 <= length <= MAX_TURNS:
+            raise ProgramError(
+                f"{where}a loop of {length:,} turns; at most {MAX_TURNS:,}, a reward is a few operations a step"
+            )
+        if min(first, p["num_carry"]) < 0 or last > len(given):
+            raise _malformed("a loop over more than there is")
+        over = given[last:]
+        if any(not s.shape or s.shape[0] != length for s in over):
+            raise _malformed("a loop over arrays of another length")
+        inputs = given[:last] + [Shape(s.shape[1:], s.dtype) for s in over]
+        (body,) = _list(item.get("g"), 1) or [None]
+        graph, outs = self.graph(body, inputs, turns * max(length, 1), depth + 1)
+        carried = p["num_carry"]
+        if len(outs) < carried or any(
+            (a.shape, a.dtype) != (b.shape, b.dtype) for a, b in zip(given[first:last], outs, strict=False)
+        ):
+            raise _malformed("a loop that carries other values than it takes")
+        stacked = [Shape((length, *s.shape), s.dtype) for s in outs[carried:]]
+        return (graph,), outs[:carried] + stacked
+
+    def cond(
+        self, item: Any, given: list[Shape], turns: int, depth: int
+    ) -> tuple[tuple[Graph, ...], list[Shape]]:
+        if not given or given[0].shape != () or given[0].dtype != np.int32:
+            raise _malformed("a branch without an index")
+        branches = [self.graph(g, given[1:], turns, depth + 1) for g in _list(item.get("g"), 64)]
+        kinds = {tuple((s.shape, s.dtype.name) for s in outs) for _, outs in branches}
+        if len(kinds) != 1:
+            raise _malformed("branches that differ in what they give")
+        return tuple(g for g, _ in branches), branches[0][1]
+
+    def params(self, data: Any, kinds: dict[str, Any], name: str) -> dict[str, Any]:
+        if not isinstance(data, dict) or not set(data) <= set(kinds):
+            raise _malformed(f"parameters of {name!r}")
+        try:
+            values = {key: kinds[key].decode(value) for key, value in data.items()}
+        except (BadValue, TypeError, ValueError):
+            raise _malformed(f"a parameter of {name!r}") from None
+        if kinds is SCAN and set(values) != set(kinds):
+            raise _malformed(f"parameters of {name!r}")
+        return values
+
+    def atom(self, data: Any, avals: list[Shape]) -> Atom:
+        if isinstance(data, int) and not isinstance(data, bool):
+            if not 0 <= data < len(avals):
+                raise _malformed("a value that does not exist yet")
+            return data
+        if not isinstance(data, list) or len(data) != 2:
+            raise _malformed("an operand")
+        return self.constant([data[0], [], data[1]])
+
+    def constant(self, data: Any) -> np.ndarray:
+        if not isinstance(data, list) or len(data) != 3 or data[0] not in DTYPES:
+            raise _malformed("a constant")
+        dtype, shape = np.dtype(data[0]), tuple(_count(n) for n in _list(data[1], MAX_RANK))
+        if prod(shape) > MAX_ELEMENTS:
+            raise ProgramError(
+                f"the program holds a constant array of {prod(shape):,} numbers; at most {MAX_ELEMENTS:,}"
+            )
+        size = prod(shape) * dtype.itemsize
+        self.bytes += size
+        if self.bytes > MAX_CONSTANTS:
+            raise ProgramError(
+                f"the program holds more than {MAX_CONSTANTS >> 10} KiB of constants; compute them, or leave them out"
+            )
+        if not isinstance(data[2], str) or len(data[2]) != 2 * size:
+            raise _malformed("a constant of another size")
+        try:
+            raw = bytes.fromhex(data[2])
+        except ValueError:
+            raise _malformed("a constant that is not hexadecimal") from None
+        if len(raw) != size or (dtype == np.bool_ and raw.strip(b"\0\1")):
+            raise _malformed("a constant of another size")
+        return np.frombuffer(raw, dtype).reshape(shape)
+
+    def shape(self, atom: Atom, avals: list[Shape]) -> Shape:
+        return avals[atom] if isinstance(atom, int) else Shape(atom.shape, atom.dtype)
+
+    def size(self, aval: Shape, where: str) -> None:
+        if np.dtype(aval.dtype).name not in DTYPES:
+            raise ProgramError(f"{where}{aval.dtype} values; a reward computes in float32, int32 and bool")
+        if len(aval.shape) > MAX_RANK or prod(aval.shape) > MAX_ELEMENTS:
+            shape = "x".join(str(n) for n in aval.shape[:MAX_RANK])
+            raise ProgramError(
+                f"{where}an array of {shape} has {prod(aval.shape):,} numbers; at most {MAX_ELEMENTS:,} in "
+                f"{MAX_RANK} dimensions, reduce it or make it smaller"
+            )

@@ -1,0 +1,38 @@
+"""What a traced reward takes, as a flat list: a step, the action, the start of the episode, the goals by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from movlr_jax.rewards.state import Layout
+from movlr_jax.types import Array, Step
+
+_SIZES = {"qpos": "nq", "qvel": "nv", "act": "na", "sensors": "nsensordata", "prev_action": "nu"}
+FIELDS = ("time", *_SIZES)
+
+
+def inputs(layout: Layout) -> list[jax.core.ShapedArray]:
+    """Shapes and types, in order."""
+    step = [(), *((layout.sizes[size],) for size in _SIZES.values())]
+    goals = [layout.goals[name] for name in sorted(layout.goals)]
+    shapes = [*step, (layout.sizes["nu"],), *step, *goals]
+    return [jax.core.ShapedArray(tuple(shape), jnp.dtype("float32")) for shape in shapes]
+
+
+def pack(layout: Layout, values: Sequence[Any]) -> tuple[Step, Any, Step, dict[str, Any]]:
+    """(step, action, initial, goals) of the flat list."""
+    n = len(FIELDS)
+    step, initial = (
+        Step(**dict(zip(FIELDS, v, strict=True))) for v in (values[:n], values[n + 1 : 2 * n + 1])
+    )
+    return step, values[n], initial, dict(zip(sorted(layout.goals), values[2 * n + 1 :], strict=True))
+
+
+def flat(step: Step, action: Array, initial: Step, goals: Mapping[str, Array]) -> list[Any]:
+    """The flat list of its parts."""
+    first, start = ([getattr(s, name) for name in FIELDS] for s in (step, initial))
+    return [*first, action, *start, *(goals[name] for name in sorted(goals))]

@@ -1,0 +1,100 @@
+"""Runs a checked document on states: those a task reaches, and extremes. In a child that never saw the program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from movlr_jax.rewards.state import Layout
+from movlr_jax.sandbox.graph import read, run
+from movlr_jax.sandbox.inputs import flat, inputs
+from movlr_jax.types import Array, Step
+
+_EXTREMES = (-1e3, 0.0, 1e3)
+_HUGE = 1e30  # as `rewards.program.guard`
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What a program is tried on: states that the task really reaches."""
+
+    layout: Layout
+    goals: Mapping[str, Array]
+    steps: Step  # [N, T, ...]
+    actions: Array  # [N, T, nu]
+    initial: Step  # [N, ...]
+
+
+def states(probe: Probe) -> tuple[list[np.ndarray], int]:
+    """Inputs of a reward [M, ...] without goals, and how many of the M the task reached: the others are extremes.
+
+    Start states and rollout states; then everything at once, and one field at a time, far outside.
+    """
+    n, t = np.shape(probe.actions)[:2]
+
+    def rows(x: Any, times: int) -> np.ndarray:
+        x = np.asarray(x, np.float32)
+        return np.repeat(x, times, axis=0) if times > 1 else x.reshape(-1, *x.shape[2:])
+
+    reached = flat(
+        jax.tree.map(lambda x: rows(x, 0), probe.steps),
+        rows(probe.actions, 0),
+        jax.tree.map(lambda x: rows(x, t), probe.initial),
+        {},
+    )
+    start = flat(probe.initial, np.asarray(probe.actions)[:, 0], probe.initial, {})
+    reached = [np.concatenate([np.asarray(a, np.float32), b]) for a, b in zip(start, reached, strict=True)]
+    count = n + n * t
+    far = [[x[:1].copy() for x in reached] for _ in range(len(_EXTREMES) * (len(reached) + 1))]
+    for i, value in enumerate(_EXTREMES):
+        for row, field in enumerate((None, *range(len(reached)))):
+            for k, x in enumerate(far[i * (len(reached) + 1) + row]):
+                if field is None or field == k:
+                    x[:] = value
+    return [np.concatenate([x, *(f[k] for f in far)]) for k, x in enumerate(reached)], count
+
+
+def examine(
+    text: bytes, terms: list[str], weights: list[float], probe: Probe, gradients: bool
+) -> dict[str, Any]:
+    """Counts for each term: of states, of values that are not finite there and at extremes, whether it varies."""
+    graph = read(text, terms, inputs(probe.layout))
+    goals = [np.asarray(probe.goals[name], np.float32) for name in sorted(probe.goals)]
+    values, reached = states(probe)
+
+    def instant(*x: Any) -> list[jax.Array]:
+        return run(graph, [*x, *goals])
+
+    # runs once: what compiles soonest is best
+    @partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+    def work(*x: Any) -> Any:
+        slopes = []
+        if gradients:
+            slopes = [
+                jax.vmap(jax.grad(lambda *v, i=i: instant(*v)[i], tuple(range(len(x)))))(*x)
+                for i in range(len(terms))
+            ]
+        return jax.vmap(instant)(*x), slopes
+
+    found, slopes = jax.device_get(work(*values))
+    report = {}
+    for i, (term, weight) in enumerate(zip(terms, weights, strict=True)):
+        value = np.asarray(found[i])
+        finite = np.abs(value) < _HUGE / max(abs(weight), 1.0)
+        steep = np.ones(reached, bool)
+        for slope in slopes[i] if gradients else ():
+            steep &= np.isfinite(slope[:reached].reshape(reached, -1)).all(axis=1)
+        report[term] = {
+            "states": reached,
+            "bad": int((~finite[:reached]).sum()),
+            "extremes": len(value) - reached,
+            "far": int((~finite[reached:]).sum()),
+            "slopes": int((~steep).sum()),
+            "constant": bool((value == value[0]).all()),
+        }
+    return report

@@ -1,0 +1,166 @@
+"""The warm process that candidates are forked from. One thread, no backend started, nothing worth stealing in it.
+
+Started by `vet` with a socket and, on stdin, a pickled probe (from the main process, never the other way round).
+Requests come over the socket with two descriptors, the text to read and the pipe for the answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import importlib.metadata
+import json
+import os
+import pickle
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+READY = b"ready"
+CONFINED, FAILED = b"+", b"-"  # the first byte of an answer
+# What JAX imports late: when it compiles first. Each child would read these files again.
+_LATE = [
+    "jax.experimental.multihost_utils",
+    *(f"jaxlib.mlir.dialects.{name}" for name in ("mhlo", "builtin", "stablehlo", "chlo", "func", "sdy")),
+]
+_WARM = """WEIGHTS = {"a": 1.0}
+def reward(state, action):
+    x = jnp.linalg.norm(jnp.stack([action[0], 1.0])) + jnp.clip(action, 0.0, 1.0).mean()
+    x = x + jnp.where(action > 0, 1.0, action).sum() + jnp.array([1.0, 2.0])[0] + jax.nn.relu(x) + jax.nn.softplus(x)
+    y = jnp.sum(jnp.square(state.qvel)) + jnp.exp(-jnp.abs(state.qpos)).max() + jax.nn.sigmoid(x) + jnp.tanh(x) ** 2
+    z = shaping.tolerance(x) + jnp.maximum(x, y) + jnp.dot(action, action)
+    return {"a": x + y + z + jax.lax.fori_loop(0, 2, lambda i, c: c + i * 1.0, 0.0)}
+"""
+_BROKEN = """WEIGHTS = {"a": 1.0}
+def reward(state, action):
+    return {"a": unknown}
+"""
+
+
+def main() -> None:
+    control = socket.socket(fileno=int(sys.argv[1]))
+    settings: dict[str, Any] = pickle.load(sys.stdin.buffer)
+    # JAX looks through all packages for plugins when a backend starts; here it is always the CPU's
+    importlib.metadata.entry_points = lambda **_: importlib.metadata.EntryPoints()
+    import jax
+
+    from movlr_jax.sandbox import probe as prober
+    from movlr_jax.sandbox import trace
+
+    for name in _LATE:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    jax.config.update("jax_traceback_filtering", "off")  # it looks at paths, which a tracer may not
+    what = settings["probe"]
+    trace.document(_WARM, what.layout)
+    with contextlib.suppress(trace.Rejection):
+        trace.document(_BROKEN, what.layout)
+    jobs = {
+        "trace": lambda text, o: _trace(trace, text.decode(), what, o),
+        "probe": lambda text, o: json.dumps(
+            prober.examine(text, o["terms"], o["weights"], what, o["gradients"])
+        ),
+    }
+    threads = len(list(Path("/proc/self/task").iterdir())) if sys.platform.startswith("linux") else 1
+    if threads != 1:
+        raise SystemExit(
+            f"the sandbox has {threads} threads before its first program; set OPENBLAS_NUM_THREADS=1"
+        )
+    gc.collect()
+    gc.freeze()
+    control.send(READY)
+    _serve(control, jobs, settings["confined"])
+
+
+def _trace(trace: Any, source: str, what: Any, options: dict[str, Any]) -> str:
+    try:
+        return trace.document(source, what.layout, options["checked"])
+    except trace.Rejection as rejection:
+        return json.dumps({"stage": rejection.args[0], "message": rejection.args[1]})
+
+
+def _serve(control: socket.socket, jobs: dict[str, Any], confined: bool) -> None:
+    """One request after another until the main process is gone."""
+    children: set[int] = set()
+    while True:
+        try:
+            message, descriptors, _, _ = socket.recv_fds(control, 65536, 2)
+        except ConnectionError:
+            message, descriptors = b"", []
+        if not message:
+            for pid in children:
+                os.kill(pid, signal.SIGKILL)
+            return
+        request = json.loads(message)
+        if "reap" in request:
+            status, cpu_s = 0, 0.0
+            with contextlib.suppress(ChildProcessError):  # of the warm process before this one
+                _, status, used = os.wait4(request["reap"], 0)
+                cpu_s = used.ru_utime + used.ru_stime
+            children.discard(request["reap"])
+            control.send(json.dumps({"status": status, "cpu_s": cpu_s}).encode())
+            continue
+        zygote, pid = os.getpid(), os.fork()
+        if pid == 0:
+            try:
+                _child(jobs[request["job"]], request, descriptors, zygote, confined)
+            finally:
+                os._exit(1)
+        children.add(pid)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        control.send(json.dumps({"pid": pid}).encode())
+
+
+def _child(job: Any, request: dict[str, Any], descriptors: list[int], zygote: int, confined: bool) -> None:
+    """Gives up every right, then reads what nobody trusts and answers."""
+    from movlr_jax.sandbox import confine
+
+    gc.disable()
+    os.setpgid(0, 0)
+    text, answer = _only(descriptors)
+    traces = request["job"] == "trace"
+    limits = confine.Limits(
+        cpu_s=request["cpu_s"],
+        data=confine.GIB if traces else 3 * confine.GIB,
+        files=8 if traces else 64,
+        processes=0 if traces else None,
+    )
+    try:
+        paths = [] if traces or not confined else confine.worker_paths()
+        confine.weak(limits, zygote)
+        if confined:
+            confine.confine_tracer() if traces else confine.confine_worker(paths)
+    except Exception as error:
+        os.write(answer, FAILED + str(error).encode())
+        return
+    os.write(answer, CONFINED)
+    with open(text, "rb") as file:
+        data = file.read()
+    try:
+        result = job(data, request).encode()
+    except Exception as error:  # of XLA, of memory: the tracer's own are told by `_trace`
+        text = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        result = json.dumps({"error": text[:300]}).encode()
+    while result:
+        result = result[os.write(answer, result) :]
+    os._exit(0)
+
+
+def _only(descriptors: list[int]) -> tuple[int, int]:
+    """Closes all descriptors but the two, which become 3 and 4; the first three lead nowhere."""
+    high = [os.dup2(fd, 100 + i) for i, fd in enumerate(descriptors)]
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for target in (0, 1, 2):
+        os.dup2(nowhere, target)
+    for target, fd in enumerate(high, start=3):
+        os.dup2(fd, target)
+    os.closerange(5, 65536)
+    return 3, 4
+
+
+if __name__ == "__main__":
+    main()
