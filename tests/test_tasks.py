@@ -22,7 +22,8 @@ from movlr_jax.models import MODELS
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.render import renderer
 from movlr_jax.resources import resource_dir
-from movlr_jax.sandbox.source import load, parse
+from movlr_jax.sandbox.source import parse
+from movlr_jax.sandbox.trace import load
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.tasks import TASKS, build_task
 from movlr_jax.tasks.registry import MODELS_OF
