@@ -14,12 +14,12 @@ from typing import Any
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.resources import resource_dir
 
-_GROUPS = ("task", "optimizer")
+_GROUPS = ("task", "optimizer", "method", "llm", "vlm")
 _SHORTHANDS = ("env", "file")  # of a task's own settings, where they have arrived when all is composed
 _FUSION = "xla_cpu_use_fusion_emitters"
 _FLAGS = ("-m", "--multirun")
 INTERRUPTED = 130  # exit status, as a shell gives it after Ctrl-C
-RESETTABLE = ("generations", "films")  # may change when a run is resumed
+RESETTABLE = ("generations", "films", "max_calls", "max_cost_usd")  # may change when a run is resumed
 
 
 def prepare_environment() -> None:
@@ -214,6 +214,10 @@ def _settings(overrides: Sequence[str], folder: Path) -> list[str]:
     defaults = [default.get("override /optimizer", "mpc2") for default in task.get("defaults", [])]
     chosen = folder / "optimizer" / f"{given.get('optimizer', [*defaults, 'mpc2'][0])}.yaml"
     known += [f"optimizer.{name}" for name in _leaves(OmegaConf.load(chosen))]
+    for group, default in (("llm", "scripted"), ("vlm", "metrics")):
+        node = OmegaConf.load(folder / group / f"{given.get(group, default)}.yaml")
+        known += [f"{group}.{name}" for name in _leaves(node)]
+    known += _leaves(OmegaConf.load(folder / "method" / f"{given.get('method', 'movlr')}.yaml"))
     known += _leaves(task)
     return list(dict.fromkeys(known))
 

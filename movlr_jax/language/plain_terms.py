@@ -39,7 +39,7 @@ def _reach_terms(thing: str, goal: str, task: Task) -> list[Term]:
 def _mover_terms(root: str) -> list[Term]:
     pos, begun = f'state.pos("{root}")', f'state.initial.pos("{root}")'
     turn = f'shaping.rotation_error(state.rot("{root}"), state.initial.rot("{root}"))'
-    lost = "state.com_vel[0] - state.goal(\"velocity\")[0]"
+    lost = 'state.com_vel[0] - state.goal("velocity")[0]'
     return [
         Term("speed", "forward", 3.0, f"-shaping.smooth_abs({lost})"),
         Term("height", "height", 10.0, f"-shaping.smooth_abs(({pos} - {begun})[2])"),
