@@ -48,26 +48,34 @@ def run(command: Callable[[Any], int], argv: Sequence[str] | None = None) -> int
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
-    from movlr_jax.progress import interruptible
-
     status = 0
     for number, (job, config) in enumerate(zip(jobs, configs, strict=True)):
         if len(jobs) > 1:
             print(f"job {number + 1} of {len(jobs)}: {' '.join(job)}", file=sys.stderr)
             if config.run_dir:  # each job its own folder, numbered as Hydra numbers them
                 config = dataclasses.replace(config, run_dir=str(Path(config.run_dir) / str(number)))
-        try:
-            with interruptible():
-                status = max(status, command(config))
-        except UserError as error:
-            print(error, file=sys.stderr)
-            status = max(status, 2)
-        except KeyboardInterrupt:
-            print("interrupted", file=sys.stderr)
-            status = INTERRUPTED
+        status = max(status, run_one(command, config))
         if status == INTERRUPTED:
             break
     return status
+
+
+def run_one(
+    command: Callable[[Any], int], config: Any, tell: Callable[[str], object] = lambda text: None
+) -> int:
+    """Runs `command` on one set of settings; a mistake of the user's is printed, and told. Returns the exit status."""
+    from movlr_jax.progress import interruptible
+
+    try:
+        with interruptible():
+            return command(config)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        tell(str(error))
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
 
 
 def expand(overrides: Sequence[str]) -> list[list[str]]:

@@ -95,7 +95,8 @@ def _both_orders(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return [shown for i, j in pairs for shown in ((i, j), (j, i))]
 
 
-def _flip_rate(comparisons: Sequence[Comparison]) -> float:
+def flip_rate(comparisons: Sequence[Comparison]) -> float:
+    """Share of the pairs shown in both orders whose answers name different winners."""
     pairs: dict[frozenset[int], list[int | None]] = {}
     for c in comparisons:
         winner = {"first": c.first, "second": c.second, "tie": None}[c.preference.winner]
@@ -145,7 +146,7 @@ def rank(
     strengths, covariance = fit(n, _wins(n, comparisons))
     p_best = probability_best(strengths, covariance)
     deviation = np.sqrt(np.diag(covariance))
-    return Ranking(strengths, deviation, p_best, _flip_rate(comparisons), tuple(comparisons), winner)
+    return Ranking(strengths, deviation, p_best, flip_rate(comparisons), tuple(comparisons), winner)
 
 
 def _active(n: int, ask: CompareAll, budget: int, enough: float) -> list[Comparison]:

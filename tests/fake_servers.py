@@ -64,7 +64,10 @@ def scripted_model(asked: Asked) -> dict[str, Any]:
         )
         source = shown[0].strip()
         if "cannot be used" not in asked.said and chance.random() < 0.25:
-            return {"changes": "broken", "program": source.replace("return {", 'x = state.pos("no_such_body")\n    return {', 1)}
+            return {
+                "changes": "broken",
+                "program": source.replace("return {", 'x = state.pos("no_such_body")\n    return {', 1),
+            }
         source = source.replace('state.pos("no_such_body")', "state.time")
 
         def other(match: re.Match[str]) -> str:
@@ -79,7 +82,12 @@ def scripted_model(asked: Asked) -> dict[str, Any]:
             for part in (asked.media[:half], asked.media[half:])
         )
         winner = "tie" if first == second else "first" if first > second else "second"
-        return {"first_motion": "it moves", "second_motion": "it moves too", "winner": winner, "reason": "it looks better"}
+        return {
+            "first_motion": "it moves",
+            "second_motion": "it moves too",
+            "winner": winner,
+            "reason": "it looks better",
+        }
     if asked.wants == "advice":
         term = (re.findall(r"- `(\w+)`: weight", asked.said) or ["reach"])[0]
         advice = [{"action": "strengthen", "term": term, "reason": "it is too weak", "weight": None}]
@@ -114,7 +122,9 @@ class FakeServer:
         handler = type("Handler", (_Handler,), {"fake": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        ).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -149,7 +159,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         fake, body = self.fake, self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        sent = self.headers.get("x-goog-api-key") or (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+        sent = self.headers.get("x-goog-api-key") or (self.headers.get("Authorization") or "").removeprefix(
+            "Bearer "
+        )
         if fake.key is not None and sent != fake.key:
             fake.requests.append({"fault": "expired", "path": self.path})
             # as some servers do, with the key in the message
@@ -161,7 +173,10 @@ class _Handler(BaseHTTPRequestHandler):
             fake.under_way += 1
             fake.most_under_way = max(fake.most_under_way, fake.under_way)
         try:
-            self._answer(json.loads(body), hashlib.sha256(body + (self.headers.get("Idempotency-Key") or "").encode()).hexdigest())
+            self._answer(
+                json.loads(body),
+                hashlib.sha256(body + (self.headers.get("Idempotency-Key") or "").encode()).hexdigest(),
+            )
         finally:
             with fake._lock:
                 fake.under_way -= 1
@@ -169,7 +184,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, request: dict[str, Any], identity: str) -> None:
         fake, fault = self.fake, self.fake.fault()
         asked = self._asked(request)
-        fake.requests.append({"fault": fault, "path": self.path, "asked": asked, "body": request, "id": identity})
+        fake.requests.append(
+            {"fault": fault, "path": self.path, "asked": asked, "body": request, "id": identity}
+        )
         time.sleep(fake.delay_s)
         if fault == "429":
             return self._error(429, "slow down", "RESOURCE_EXHAUSTED", {"Retry-After": fake.retry_after})
@@ -185,7 +202,11 @@ class _Handler(BaseHTTPRequestHandler):
             content = content[: len(content) // 2]
         if fault == "schema":
             content = json.dumps({"verdict": "the first one, I think"})
-        answer = self._openai(asked, content, fault) if fake.kind == "openai" else self._gemini(asked, content, fault)
+        answer = (
+            self._openai(asked, content, fault)
+            if fake.kind == "openai"
+            else self._gemini(asked, content, fault)
+        )
         self._json(200, answer, half=fault == "half_body")
         if not fault:
             fake.answered[identity] += 1
@@ -194,18 +215,32 @@ class _Handler(BaseHTTPRequestHandler):
         message: dict[str, Any] = {"role": "assistant", "content": content}
         reason = "stop"
         if fault == "blocked":
-            message, reason = {"role": "assistant", "content": None, "refusal": "I cannot help with that"}, "stop"
+            message, reason = (
+                {"role": "assistant", "content": None, "refusal": "I cannot help with that"},
+                "stop",
+            )
         if fault == "length":
             reason = "length"
         choices = [] if fault == "empty" else [{"index": 0, "finish_reason": reason, "message": message}]
         usage = {"prompt_tokens": 6500, "completion_tokens": 1500, "total_tokens": 8000}
         version = f"{asked.model}-2026-10-01"
-        return {"id": "x", "object": "chat.completion", "created": 1, "model": version, "choices": choices, "usage": usage}
+        return {
+            "id": "x",
+            "object": "chat.completion",
+            "created": 1,
+            "model": version,
+            "choices": choices,
+            "usage": usage,
+        }
 
     def _gemini(self, asked: Asked, content: str, fault: str) -> dict[str, Any]:
         answer: dict[str, Any] = {
             "modelVersion": f"{asked.model}-002",
-            "usageMetadata": {"promptTokenCount": 6500, "candidatesTokenCount": 1200, "thoughtsTokenCount": 300},
+            "usageMetadata": {
+                "promptTokenCount": 6500,
+                "candidatesTokenCount": 1200,
+                "thoughtsTokenCount": 300,
+            },
         }
         if fault == "blocked":
             return {**answer, "promptFeedback": {"blockReason": "SAFETY"}}
@@ -213,13 +248,21 @@ class _Handler(BaseHTTPRequestHandler):
             return {**answer, "candidates": []}
         parts = [{"text": "thinking", "thought": True}, {"text": content}]
         reason = "MAX_TOKENS" if fault == "length" else "STOP"
-        return {**answer, "candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": reason}]}
+        return {
+            **answer,
+            "candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": reason}],
+        }
 
     def _asked(self, request: dict[str, Any]) -> Asked:
         if self.fake.kind == "openai":
             return _asked_openai(request, self.headers.get("Idempotency-Key") or "")
         model = re.search(r"models/([^:]+):", self.path)
-        return _asked_gemini(request, model.group(1) if model else "", self.fake.files)
+        return _asked_gemini(
+            request,
+            model.group(1) if model else "",
+            self.fake.files,
+            self.headers.get("Idempotency-Key") or "",
+        )
 
     def _upload(self, body: bytes) -> None:
         """The resumable protocol: start gives an address, then the bytes come, then the file is processed."""
@@ -227,16 +270,32 @@ class _Handler(BaseHTTPRequestHandler):
             name = f"film{len(self.fake.files)}"
             self.fake.files[name] = b""
             host = f"http://127.0.0.1:{self.server.server_address[1]}"
-            return self._json(200, {}, {"X-Goog-Upload-URL": f"{host}/upload/v1beta/files?upload_id={name}", "X-Goog-Upload-Status": "active"})
+            return self._json(
+                200,
+                {},
+                {
+                    "X-Goog-Upload-URL": f"{host}/upload/v1beta/files?upload_id={name}",
+                    "X-Goog-Upload-Status": "active",
+                },
+            )
         name = self.path.rsplit("upload_id=", 1)[-1]
         self.fake.files[name] += body
         final = "finalize" in (self.headers.get("X-Goog-Upload-Command") or "")
         self.fake.requests.append({"fault": "", "path": self.path, "bytes": len(body)})
-        self._json(200, {"file": self._file(name, "PROCESSING")}, {"X-Goog-Upload-Status": "final" if final else "active"})
+        self._json(
+            200,
+            {"file": self._file(name, "PROCESSING")},
+            {"X-Goog-Upload-Status": "final" if final else "active"},
+        )
 
     def _file(self, name: str, state: str) -> dict[str, Any]:
         host = f"http://127.0.0.1:{self.server.server_address[1]}"
-        return {"name": f"files/{name}", "uri": f"{host}/v1beta/files/{name}", "mimeType": "video/mp4", "state": state}
+        return {
+            "name": f"files/{name}",
+            "uri": f"{host}/v1beta/files/{name}",
+            "mimeType": "video/mp4",
+            "state": state,
+        }
 
     def _error(self, code: int, message: str, status: str, headers: dict[str, str] | None = None) -> None:
         self._json(code, {"error": {"code": code, "message": message, "status": status}}, headers)
@@ -292,7 +351,7 @@ def _camel(value: Any) -> Any:
     }
 
 
-def _asked_gemini(request: dict[str, Any], model: str, files: dict[str, bytes]) -> Asked:
+def _asked_gemini(request: dict[str, Any], model: str, files: dict[str, bytes], seed: str) -> Asked:
     request = _camel(request)
     texts, turns, media = [], [], []
     for content in request["contents"]:
@@ -301,10 +360,14 @@ def _asked_gemini(request: dict[str, Any], model: str, files: dict[str, bytes]) 
             if "text" in part:
                 texts.append(part["text"])
             elif "inlineData" in part:
-                media.append((part["inlineData"]["mimeType"], base64.urlsafe_b64decode(part["inlineData"]["data"])))
+                media.append(
+                    (part["inlineData"]["mimeType"], base64.urlsafe_b64decode(part["inlineData"]["data"]))
+                )
             elif "fileData" in part:
-                media.append((part["fileData"]["mimeType"], files[part["fileData"]["fileUri"].rsplit("/", 1)[-1]]))
+                media.append(
+                    (part["fileData"]["mimeType"], files[part["fileData"]["fileUri"].rsplit("/", 1)[-1]])
+                )
     system = "\n".join(p["text"] for p in (request.get("systemInstruction") or {}).get("parts", []))
     config = request["generationConfig"]
     schema = config.get("responseJsonSchema") or config["responseSchema"]
-    return Asked(model, system, texts, turns, media, schema, config, "")
+    return Asked(model, system, texts, turns, media, schema, config, seed)

@@ -57,6 +57,7 @@ class Gemini:
             max_output_tokens=sent["max_output_tokens"],
             response_mime_type="application/json",
             response_json_schema=wire.schema_of(question.schema),
+            http_options=types.HttpOptions(headers={"Idempotency-Key": key}),
             thinking_config=types.ThinkingConfig(**thinking) if thinking else None,
         )
         try:

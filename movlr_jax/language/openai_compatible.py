@@ -63,7 +63,8 @@ class OpenAICompatible:
         except self._sdk.APITimeoutError:
             raise Transient("no answer in time") from None
         except self._sdk.APIError as error:
-            raise Transient(f"{type(error).__name__}: {error.__cause__ or error}") from None
+            cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+            raise wire.transport(cause) or Transient(type(error).__name__) from None
         except Exception as error:
             raise wire.transport(error) or error from None
         return _reply(answer)

@@ -10,6 +10,7 @@ from typing import Any
 
 from movlr_jax.errors import UserError
 from movlr_jax.language.call import Transient
+from movlr_jax.language.keys import redact
 
 _TRANSPORT = ("httpx", "httpx2", "httpcore", "httpcore2", "aiohttp", "anyio", "h11", "ssl")
 _PASSING = (408, 409, 425, 429, 500, 502, 503, 504, 529)
@@ -19,7 +20,7 @@ def failure(
     status: int, message: str, headers: Mapping[str, str] | None, *, where: str, key_env: str | None
 ) -> Exception:
     """What an HTTP status means for the search: worth another attempt, or the person's to mend."""
-    said = " ".join(message.split())[:300]
+    said = redact(" ".join(message.split()))[:300]
     if status in _PASSING:
         return Transient(f"HTTP {status}: {said}", retry_after(headers or {}, message))
     if status in (401, 403) or (status == 400 and re.search(r"api.?key", message, re.IGNORECASE)):
@@ -51,7 +52,7 @@ def transport(error: Exception) -> Transient | None:
     """`error` as one of the way, or None when it is none: a broken connection, a late or unreadable answer."""
     root = type(error).__module__.split(".")[0]
     if root in _TRANSPORT or isinstance(error, OSError | TimeoutError | ValueError):
-        said = " ".join(str(error).split())[:200]
+        said = redact(" ".join(str(error).split()))[:200]
         return Transient(f"{type(error).__name__}: {said}" if said else type(error).__name__)
     return None
 
