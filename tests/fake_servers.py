@@ -54,15 +54,21 @@ def draw(asked: Asked, *more: str) -> random.Random:
     return random.Random(hashlib.sha256(text.encode()).hexdigest())
 
 
+def from_nothing(asked: Asked) -> str:
+    """A first program, of a body and a joint that the message names."""
+    body, joint = (re.findall(rf"{kind}[^`]*`(\w+)`", asked.system)[0] for kind in ("- Bodies:", "- Joints"))
+    return (
+        'WEIGHTS = {"height": 2.0, "bend": 1.0}\n\n\ndef reward(state, action):\n    return {\n'
+        f'        "height": state.pos("{body}")[2],\n        "bend": -jnp.abs(state.q("{joint}")),\n    }}'
+    )
+
+
 def scripted_model(asked: Asked) -> dict[str, Any]:
     """Writes small edits of the program it is shown, now and then a broken one; judges by what the film weighs."""
     chance = draw(asked)
     if asked.wants == "program":
-        programs = re.findall(r"```python\n(.*?)```", "\n".join([*asked.texts]), flags=re.DOTALL)
-        shown = [p for p in programs if "WEIGHTS" in p] or re.findall(
-            r"```python\n(.*?)```", asked.system, flags=re.DOTALL
-        )
-        source = shown[0].strip()
+        shown = re.findall(r"```python\n(.*?)```", asked.said, flags=re.DOTALL)
+        source = shown[0].strip() if shown else from_nothing(asked)
         if "cannot be used" not in asked.said and chance.random() < 0.25:
             return {
                 "changes": "broken",

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from fake_servers import FAULTS, FakeServer
+
 from movlr_jax.archive import Archive
 from movlr_jax.errors import BudgetSpent, UserError
 from movlr_jax.language.answers import Judgement, Program, Ready
@@ -176,6 +176,15 @@ def test_samples_are_calls_of_their_own_and_wait_for_their_turn(kind: str, archi
         assert all(a.value.ready for a in answers)
         assert len(server.requests) == 6
         assert server.most_under_way == 2
+        asking.desk.close()
+
+
+def test_the_same_question_twice_at_once_is_one_call(archive: Archive):
+    """As when two motions are alike, and are shown in both orders."""
+    with FakeServer("openai", delay_s=0.1) as server:
+        asking = Asking(server, archive)
+        assert all(a.value.ready for a in asking.ask([question(), question()]))
+        assert len(server.requests) == 1
         asking.desk.close()
 
 

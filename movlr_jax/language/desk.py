@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -77,6 +78,7 @@ class Desk:
     say: Callable[[str], None]
     answers_of: Ledger | None = None  # replay: where answers come from, and only from there
     _runner: asyncio.Runner = field(default_factory=asyncio.Runner)
+    _asked: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
 
     @property
     def name(self) -> str:
@@ -98,8 +100,9 @@ class Desk:
         limit = asyncio.Semaphore(self.config.concurrency)
 
         async def one(question: Question) -> Answer:
-            async with limit:
-                return await self._ask(question)
+            key = key_of(self.backend, question)
+            async with self._asked[key], limit:  # who asks the same at the same time waits for that answer
+                return await self._ask(question, key)
 
         results = await asyncio.gather(*(one(q) for q in questions), return_exceptions=True)
         for result in results:  # after all have ended: what was answered is paid for, and is kept
@@ -107,8 +110,8 @@ class Desk:
                 raise result
         return [r for r in results if isinstance(r, Answer)]
 
-    async def _ask(self, question: Question) -> Answer:
-        key, ledger = key_of(self.backend, question), self.budget.ledger
+    async def _ask(self, question: Question, key: str) -> Answer:
+        ledger = self.budget.ledger
         known = ledger.find_call(key)
         if known is None and self.answers_of is not None:
             known = self.answers_of.find_call(key)

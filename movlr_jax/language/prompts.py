@@ -126,7 +126,7 @@ def statistics(candidate: Evaluation) -> list[dict[str, Any]]:
         rows.append(
             {
                 "name": name,
-                "values": [f"{v:.3g}" for v in picked],
+                "course": [f"{v:.3g}" for v in picked],
                 "most": f"{curve.max():.3g}",
                 "mean": f"{curve.mean():.3g}",
                 "least": f"{curve.min():.3g}",

@@ -14,7 +14,8 @@ from movlr_jax.language.eyes import Eyes
 from movlr_jax.language.settings import NO_PROGRAM
 from movlr_jax.types import ProposalRequest
 
-_SAMPLES = 1000  # per generation: more than any of them asks for
+_SAMPLES = 100_000  # per generation: more than any of them asks for
+_TRIES = 1000  # samples between one repair of a slot and the next
 
 Talk = Callable[[ProposalRequest], list[Message]]
 
@@ -61,7 +62,8 @@ class ModelProposer:
             if not broken:
                 break
             questions = [
-                self._question("repair", [*messages, *_complaint(slots[i])], samples[i]) for i in broken
+                self._question("repair", [*messages, *_complaint(slots[i])], samples[i] + attempt * _TRIES)
+                for i in broken
             ]
             for i, answer in zip(broken, self.desk.ask(questions), strict=True):
                 slots[i] = _slot(answer, request, f" (after {attempt} broken: {slots[i].reason})")
