@@ -63,7 +63,7 @@ def run(command: Callable[[Any], int], argv: Sequence[str] | None = None) -> int
 def run_one(
     command: Callable[[Any], int], config: Any, tell: Callable[[str], object] = lambda text: None
 ) -> int:
-    """Runs `command` on one set of settings; a mistake of the user's is printed, and told. Returns the exit status."""
+    """Runs `command` on one set of settings; a user's mistake is printed, and told. Returns the exit status."""
     from movlr_jax.progress import interruptible
 
     try:

@@ -1,4 +1,4 @@
-"""`doctor llm=... vlm=...` and `doctor judge vlm=...`: one cheap call to each model; known pairs through the judge."""
+"""`doctor llm=... vlm=...`, one cheap call to each model; `doctor judge vlm=...`, known pairs through the judge."""
 
 from __future__ import annotations
 
@@ -94,9 +94,8 @@ def check_judge(arguments: Sequence[str], console: Console) -> int:
                 comparisons.append(Comparison(a, b, preference))
         calls, cost = archive.spent()
     _print(console, desk.name, told)
-    console.print(
-        f"accuracy {right} of {len(told)}, flip rate {100 * flip_rate(comparisons):.0f} %, {calls} calls, {cost:.4f} USD"
-    )
+    flips = 100 * flip_rate(comparisons)
+    console.print(f"accuracy {right} of {len(told)}, flip rate {flips:.0f} %, {calls} calls, {cost:.4f} USD")
     return 0
 
 

@@ -94,7 +94,8 @@ def test_every_failure_is_said_and_asked_again(kind: str, fault: str, archive: A
         assert states == [("failed", True), ("answered", False)]
         expected = {
             "429": "HTTP 429", "500": "HTTP 500", "503": "HTTP 503", "truncated": "not of the asked form",
-            "schema": "not of the asked form", "length": "cut off", "blocked": "refused" if kind == "openai" else "SAFETY",
+            "schema": "not of the asked form", "length": "cut off",
+            "blocked": "refused" if kind == "openai" else "SAFETY",
             "empty": "no choices" if kind == "openai" else "no candidates",
         }  # fmt: skip
         assert expected.get(fault, "") in asking.said[0]
@@ -109,7 +110,7 @@ def test_retry_after_is_honoured_and_a_long_one_ends_the_search(kind: str, archi
         asking.ask([question()])
         assert time.monotonic() - begun >= 0.6
         server.retry_after = "3600"
-        with pytest.raises(UserError, match="asks to wait 3600 s .*resume="):
+        with pytest.raises(UserError, match=r"asks to wait 3600 s .*resume="):
             asking.ask([question("more")])
         assert len(server.requests) == 3
         asking.desk.close()
@@ -119,7 +120,7 @@ def test_retry_after_is_honoured_and_a_long_one_ends_the_search(kind: str, archi
 def test_a_provider_that_stays_away_ends_the_search_with_a_sentence(kind: str, archive: Archive):
     with FakeServer(kind, script=["503"] * 3) as server:
         asking = Asking(server, archive)
-        with pytest.raises(UserError, match="no answer in 3 attempts: HTTP 503.*resume="):
+        with pytest.raises(UserError, match=r"no answer in 3 attempts: HTTP 503.*resume="):
             asking.ask([question()])
         assert len(server.requests) == 3, "one layer of retries, not two multiplied"
         asking.desk.close()
@@ -141,7 +142,7 @@ def test_a_model_that_always_refuses_is_an_answer_of_its_own(kind: str, archive:
 def test_a_wrong_key_is_told_at_once_and_never_shown(kind: str, archive: Archive):
     with FakeServer(kind, key="sk-another") as server:
         asking = Asking(server, archive)
-        with pytest.raises(UserError, match="does not let us in .*MOVLR_TEST_KEY") as told:
+        with pytest.raises(UserError, match=r"does not let us in .*MOVLR_TEST_KEY") as told:
             asking.ask([question()])
         assert len(server.requests) == 1
         assert KEY not in str(told.value)

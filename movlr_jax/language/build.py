@@ -140,8 +140,8 @@ def open_desk(
         return Desk(_Replayed(model), model, price, budget, say, Archive.open(source, write=False))
     if budget.max_cost_usd is not None and price.tokens_in is None and model.name != "manual":
         raise UserError(
-            f"nobody knows the price of {model.model}, so max_cost_usd cannot be kept; give {where}.price=[in,out] in "
-            "USD per million tokens, or max_calls=... instead"
+            f"nobody knows the price of {model.model}, so max_cost_usd cannot be kept; give {where}.price=[in,out] "
+            "in USD per million tokens, or max_calls=... instead"
         )
     return Desk(_backend(model, where, archive, say), model, price, budget, say)
 

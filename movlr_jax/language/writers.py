@@ -46,8 +46,8 @@ class ModelProposer:
                 break
         else:
             raise UserError(
-                f"all programs that {self.name} wrote for generation {request.generation} are broken, twice over; the "
-                f"last: {slots[-1].reason}. A more able model may do, or fewer rules in the task"
+                f"all programs that {self.name} wrote for generation {request.generation} are broken, twice over; "
+                f"the last: {slots[-1].reason}. A more able model may do, or fewer rules in the task"
             )
         self.notes = [slot.note for slot in slots]
         return [slot.source for slot in slots]
