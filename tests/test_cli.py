@@ -471,7 +471,10 @@ def test_a_run_whose_record_is_gone_is_still_a_reward(finished: Path, capsys: py
 def test_only_what_does_not_make_it_another_run_may_change(mistake: Mistake, finished: Path):
     run = copy_of(finished)
     said = mistake(search, f"resume={run}", "seed=1")
-    assert said == "seed cannot be set when a run is resumed, only generations, films, max_calls, max_cost_usd; start a new run for it"
+    assert (
+        said
+        == "seed cannot be set when a run is resumed, only generations, films, max_calls, max_cost_usd; start a new run for it"
+    )
     said = mistake(search, *QUICK, "seed=1", f"resume={run}")
     assert said == f"{run} was made with other settings: seed was 0, is 1; start a new run for those"
     assert search([f"resume={run}", "generations=3"]) == 0
