@@ -257,7 +257,10 @@ def help_text() -> str:
     return (
         "Settings are given as name=value; a value with commas runs once for each.\n"
         f"Tasks (+task=NAME, or +task=FILE.py for your own): {', '.join(_options(folder, 'task'))}\n"
-        f"Optimizers (optimizer=NAME): {', '.join(_options(folder, 'optimizer'))}\n\n"
+        f"Optimizers (optimizer=NAME): {', '.join(_options(folder, 'optimizer'))}\n"
+        f"Methods (method=NAME): {', '.join(_options(folder, 'method'))}\n"
+        f"Who writes programs (llm=NAME): {', '.join(_options(folder, 'llm'))}\n"
+        f"Who compares and criticises (vlm=NAME): {', '.join(_options(folder, 'vlm'))}\n\n"
         + (folder / "config.yaml").read_text(encoding="utf-8").split("\nhydra:")[0]
         + "\n"
         + (folder / "optimizer" / "mpc2.yaml").read_text(encoding="utf-8")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
 from fake_servers import Asked, FakeServer, scripted_model
+
 from movlr_jax.doctor import main
 from movlr_jax.doctor_models import known_pairs
 from movlr_jax.tasks import build_task

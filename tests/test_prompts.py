@@ -23,7 +23,14 @@ from movlr_jax.tasks import Task, build_task
 from movlr_jax.types import Critique, Evaluation, ProposalRequest, TermAdvice
 
 GOLDEN = Path(__file__).parent / "golden" / "bottle_pour"
-SOURCE = '"""Bring the bottle."""\n\nWEIGHTS = {"position": 100.0}\n\n\ndef reward(state, action):\n    return {"position": -state.pos("bottle")[2]}\n'
+SOURCE = '''"""Bring the bottle."""
+
+WEIGHTS = {"position": 100.0}
+
+
+def reward(state, action):
+    return {"position": -state.pos("bottle")[2]}
+'''
 CURVE = [round(-5 + 0.02 * i, 3) for i in range(200)]
 BEST = Evaluation(
     1, 2, SOURCE, weights={"position": 100.0}, metrics={"success": 0.0, "object_position_error_m": 0.07,

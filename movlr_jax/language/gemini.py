@@ -7,6 +7,7 @@ import io
 from collections.abc import Mapping
 from typing import Any
 
+from movlr_jax.errors import UserError
 from movlr_jax.language import wire
 from movlr_jax.language.call import BadAnswer, Media, Question, Reply, Transient
 from movlr_jax.language.keys import key_from
@@ -29,6 +30,11 @@ class Gemini:
             from google.genai import errors, types
         except ImportError as error:
             raise wire.missing("google-genai", "gemini", error) from error
+        thinks_by_tokens = (config.model or "").startswith(_THINK_BY_TOKENS)
+        if config.thinking is not None and thinks_by_tokens and not config.thinking.isdigit():
+            raise UserError(
+                f"{where}.thinking={config.thinking}: {config.model} takes a number of tokens, not a level"
+            )
         self._config, self._types, self._errors = config, types, errors
         key = key_from(config.key_env, needed=True, where=where)
         options = types.HttpOptions(
@@ -113,7 +119,8 @@ class Gemini:
 
 def parameters(config: ModelConfig, question: Question) -> dict[str, Any]:
     """What is sent beside the messages; what the model would ignore is left out."""
-    model, sent = config.model or "", {"max_output_tokens": config.max_tokens}
+    model = config.model or ""
+    sent: dict[str, Any] = {"max_output_tokens": config.max_tokens}
     temperature = question.temperature if config.temperature is None else config.temperature
     if temperature is not None and not model.startswith(_IGNORE_TEMPERATURE):
         sent["temperature"] = temperature

@@ -44,10 +44,11 @@ class OpenAICompatible:
         form = question.schema
         schema = {"name": form.__name__, "schema": wire.schema_of(form), "strict": True}
         try:
-            answer = await self._client.chat.completions.create(
+            create: Any = self._client.chat.completions.create  # its overloads know no media of other servers
+            answer = await create(
                 model=self.model,
-                messages=[_message(m.role, m.parts) for m in question.messages],  # pyright: ignore[reportArgumentType]
-                response_format={"type": "json_schema", "json_schema": schema},  # pyright: ignore[reportArgumentType]
+                messages=[_message(m.role, m.parts) for m in question.messages],
+                response_format={"type": "json_schema", "json_schema": schema},
                 extra_headers={"Idempotency-Key": key},
                 **parameters(self._config, question),
             )

@@ -40,11 +40,10 @@ class ModelProposer:
             self.notes = []
             return []
         messages, begun = self.talk(request), request.generation * _SAMPLES
-        for asked in range(2):
-            slots = self._slots(request, messages, [begun + asked * n + i for i in range(n)])
-            if not all(slot.reason for slot in slots):
-                break
-        else:
+        slots = self._slots(request, messages, [begun + i for i in range(n)])
+        if all(slot.reason for slot in slots):  # not one of them: all are asked for anew
+            slots = self._slots(request, messages, [begun + n + i for i in range(n)])
+        if all(slot.reason for slot in slots):
             raise UserError(
                 f"all programs that {self.name} wrote for generation {request.generation} are broken, twice over; "
                 f"the last: {slots[-1].reason}. A more able model may do, or fewer rules in the task"
