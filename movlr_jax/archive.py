@@ -35,6 +35,19 @@ CREATE TABLE events (
 );
 CREATE TABLE files (path TEXT PRIMARY KEY, sha256 TEXT NOT NULL, bytes INTEGER NOT NULL);
 """
+# Every attempt at a call of a model; state: failed, answered, or refused (given up). Made when first needed.
+_CALLS = """
+CREATE TABLE IF NOT EXISTS calls (
+    id INTEGER PRIMARY KEY,
+    time REAL NOT NULL,
+    key TEXT NOT NULL,
+    state TEXT NOT NULL,
+    sent INTEGER NOT NULL,
+    cost_usd REAL,
+    data TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS calls_by_key ON calls (key, state);
+"""
 
 
 @dataclass(frozen=True)
@@ -104,6 +117,11 @@ class Archive:
             )
         return path
 
+    def has(self, relative: str) -> bool:
+        """Whether `put` wrote a file to its end, and it is still there."""
+        row = self._db.execute("SELECT 1 FROM files WHERE path = ?", (relative,)).fetchone()
+        return row is not None and (self.root / relative).is_file()
+
     def read(self, relative: str) -> bytes:
         """What `put` wrote. Raises UserError when it is missing, or was changed by somebody else."""
         path = self.root / relative
@@ -140,6 +158,44 @@ class Archive:
             (kind, kind),
         )
         return [Event(t, k, g, c, json.loads(d)) for t, k, g, c, d in rows]
+
+    def log_call(self, key: str, state: str, data: Mapping[str, Any]) -> None:
+        """Records an attempt at a call of a model: its request, its answer or why there is none, its price."""
+        with _told(self.root):
+            self._db.executescript(_CALLS)
+            sent = bool(data.get("sent", True)) and not data.get("replayed")
+            self._db.execute(
+                "INSERT INTO calls (time, key, state, sent, cost_usd, data) VALUES (?, ?, ?, ?, ?, ?)",
+                (time.time(), key, state, sent, data.get("cost_usd"), json.dumps(data)),
+            )
+
+    def find_call(self, key: str) -> dict[str, Any] | None:
+        """What was answered to a call, or that it was refused; None when it has no end yet."""
+        if not self._has_calls():
+            return None
+        row = self._db.execute(
+            "SELECT state, data FROM calls WHERE key = ? AND state IN ('answered', 'refused') ORDER BY id",
+            (key,),
+        ).fetchone()
+        return {**json.loads(row[1]), "state": row[0]} if row else None
+
+    def calls(self) -> list[dict[str, Any]]:
+        """Every attempt, in the order of time, with its key and state."""
+        if not self._has_calls():
+            return []
+        rows = self._db.execute("SELECT key, state, data FROM calls ORDER BY id")
+        return [{**json.loads(data), "key": key, "state": state} for key, state, data in rows]
+
+    def spent(self) -> tuple[int, float]:
+        """Calls sent over the wire, and their price in USD as far as it is known."""
+        if not self._has_calls():
+            return 0, 0.0
+        return self._db.execute(
+            "SELECT COUNT(*), COALESCE(SUM(cost_usd), 0.0) FROM calls WHERE sent"
+        ).fetchone()
+
+    def _has_calls(self) -> bool:
+        return bool(self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone())
 
     def close(self) -> None:
         self._db.close()

@@ -14,12 +14,12 @@ from typing import Any
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.resources import resource_dir
 
-_GROUPS = ("task", "optimizer")
+_GROUPS = ("task", "optimizer", "method", "llm", "vlm")
 _SHORTHANDS = ("env", "file")  # of a task's own settings, where they have arrived when all is composed
 _FUSION = "xla_cpu_use_fusion_emitters"
 _FLAGS = ("-m", "--multirun")
 INTERRUPTED = 130  # exit status, as a shell gives it after Ctrl-C
-RESETTABLE = ("generations", "films")  # may change when a run is resumed
+RESETTABLE = ("generations", "films", "max_calls", "max_cost_usd")  # may change when a run is resumed
 
 
 def prepare_environment() -> None:
@@ -48,26 +48,34 @@ def run(command: Callable[[Any], int], argv: Sequence[str] | None = None) -> int
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
-    from movlr_jax.progress import interruptible
-
     status = 0
     for number, (job, config) in enumerate(zip(jobs, configs, strict=True)):
         if len(jobs) > 1:
             print(f"job {number + 1} of {len(jobs)}: {' '.join(job)}", file=sys.stderr)
             if config.run_dir:  # each job its own folder, numbered as Hydra numbers them
                 config = dataclasses.replace(config, run_dir=str(Path(config.run_dir) / str(number)))
-        try:
-            with interruptible():
-                status = max(status, command(config))
-        except UserError as error:
-            print(error, file=sys.stderr)
-            status = max(status, 2)
-        except KeyboardInterrupt:
-            print("interrupted", file=sys.stderr)
-            status = INTERRUPTED
+        status = max(status, run_one(command, config))
         if status == INTERRUPTED:
             break
     return status
+
+
+def run_one(
+    command: Callable[[Any], int], config: Any, tell: Callable[[str], object] = lambda text: None
+) -> int:
+    """Runs `command` on one set of settings; a user's mistake is printed, and told. Returns the exit status."""
+    from movlr_jax.progress import interruptible
+
+    try:
+        with interruptible():
+            return command(config)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        tell(str(error))
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
 
 
 def expand(overrides: Sequence[str]) -> list[list[str]]:
@@ -214,6 +222,10 @@ def _settings(overrides: Sequence[str], folder: Path) -> list[str]:
     defaults = [default.get("override /optimizer", "mpc2") for default in task.get("defaults", [])]
     chosen = folder / "optimizer" / f"{given.get('optimizer', [*defaults, 'mpc2'][0])}.yaml"
     known += [f"optimizer.{name}" for name in _leaves(OmegaConf.load(chosen))]
+    for group, default in (("llm", "scripted"), ("vlm", "metrics")):
+        node = OmegaConf.load(folder / group / f"{given.get(group, default)}.yaml")
+        known += [f"{group}.{name}" for name in _leaves(node)]
+    known += _leaves(OmegaConf.load(folder / "method" / f"{given.get('method', 'movlr')}.yaml"))
     known += _leaves(task)
     return list(dict.fromkeys(known))
 
@@ -245,7 +257,10 @@ def help_text() -> str:
     return (
         "Settings are given as name=value; a value with commas runs once for each.\n"
         f"Tasks (+task=NAME, or +task=FILE.py for your own): {', '.join(_options(folder, 'task'))}\n"
-        f"Optimizers (optimizer=NAME): {', '.join(_options(folder, 'optimizer'))}\n\n"
+        f"Optimizers (optimizer=NAME): {', '.join(_options(folder, 'optimizer'))}\n"
+        f"Methods (method=NAME): {', '.join(_options(folder, 'method'))}\n"
+        f"Who writes programs (llm=NAME): {', '.join(_options(folder, 'llm'))}\n"
+        f"Who compares and criticises (vlm=NAME): {', '.join(_options(folder, 'vlm'))}\n\n"
         + (folder / "config.yaml").read_text(encoding="utf-8").split("\nhydra:")[0]
         + "\n"
         + (folder / "optimizer" / "mpc2.yaml").read_text(encoding="utf-8")

@@ -9,9 +9,11 @@ from typing import Any
 from movlr_jax.control.mpc2 import MuscleLaw
 from movlr_jax.control.mppi import MppiConfig
 from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.language.settings import WATCHERS, WRITERS, ModelConfig, check_model
+from movlr_jax.methods import Method, check_method
 
 PHYSICS = ("auto", "native")
-RANKINGS = ("active", "round_robin")
+RANKINGS = ("active", "round_robin", "knockout", "paper")
 SANDBOXES = ("confined", "process")
 
 
@@ -53,10 +55,16 @@ class Config:
     run_dir: str | None = None
     resume: str | None = None
     physics: str = "auto"
-    method: str = "movlr"
-    llm: str = "scripted"
-    vlm: str = "metrics"
+    method: Method = field(default_factory=Method)
+    llm: ModelConfig = field(default_factory=lambda: ModelConfig("scripted"))
+    vlm: ModelConfig = field(default_factory=lambda: ModelConfig("metrics"))
     ranking: str = "active"
+    comparisons: int | None = None  # calls of the judge per generation; None: as the ranking needs
+    gates: bool = True  # a fall or a lost simulation overrules a model's judgement
+    retries: int = 3  # of a broken program
+    inner_weights: int = 0  # variants of each program's weights in the same batch
+    max_calls: int | None = None  # of language and vision models
+    max_cost_usd: float | None = None
     sandbox: str = "confined"
     films: bool = True
     reward: str = "human"  # of evaluate: a file, human, initial, or a run directory
@@ -88,6 +96,10 @@ def check(config: Config) -> Config:
         raise UserError(f"episode_s={config.episode_s:g} is shorter than one control step of {o.ctrl_dt:g} s")
     for name, value in (
         ("seed", config.seed),
+        ("retries", config.retries),
+        ("inner_weights", config.inner_weights),
+        ("max_calls", config.max_calls or 0),
+        ("max_cost_usd", config.max_cost_usd or 0.0),
         ("optimizer.synergy", o.synergy),
         ("optimizer.mppi.elites", mppi.elites),
         ("optimizer.mppi.sigma", mppi.sigma),
@@ -108,11 +120,15 @@ def check(config: Config) -> Config:
         ("physics", config.physics, PHYSICS),
         ("ranking", config.ranking, RANKINGS),
         ("sandbox", config.sandbox, SANDBOXES),
-        ("llm", config.llm, ("scripted",)),
-        ("vlm", config.vlm, ("metrics",)),
-        ("method", config.method, ("movlr",)),
         ("optimizer.muscle.law", muscle.law, ("linear", "product")),
     ):
         if value not in choices:
             raise UserError(unknown_name(name, value, choices))
+    check_model(config.llm, "llm", WRITERS)
+    check_model(config.vlm, "vlm", WATCHERS)
+    check_method(config.method)
+    if config.method.start == "human" and (config.candidates, config.generations) != (1, 1):
+        raise UserError("method=human evaluates one program once; leave candidates and generations at 1")
+    if config.comparisons is not None and config.comparisons < 2:
+        raise UserError(f"comparisons={config.comparisons}: one pair in both orders takes 2")
     return config

@@ -43,7 +43,7 @@ NEEDED = {
     "matplotlib": "matplotlib",
     "jinja2": "jinja2",
 }
-OPTIONAL = ("mujoco-mjx", "warp-lang")
+OPTIONAL = ("mujoco-mjx", "warp-lang", "google-genai", "openai", "genai-prices")
 NEEDED_MODEL = "myoarm_r"  # of bottle_pour
 KEYS = ("GEMINI_API_KEY", "OPENAI_API_KEY")
 GIB = 2**30
@@ -70,12 +70,18 @@ def main(argv: list[str] | None = None) -> int:
         description="What works here: versions, GPU, renderer, models, keys. With model=NAME: all about one model.",
     )
     parser.add_argument(
-        "setting", nargs="?", metavar="model=NAME", help="a model's name, or the path of an MJCF file"
+        "settings",
+        nargs="*",
+        metavar="model=NAME",
+        help="a model's name, or the path of an MJCF file; llm=... vlm=...: one cheap call to each; "
+        "judge vlm=...: known pairs of motions through the judge",
     )
-    setting = parser.parse_args(argv).setting
+    settings = parser.parse_args(argv).settings
     console = Console()
-    if setting is not None:
-        return _show_model(setting, console)
+    if settings and (settings[0] == "judge" or settings[0].startswith(("llm", "vlm"))):
+        return _ask_models(settings, console)
+    if settings:
+        return _show_model(" ".join(settings), console)
     rows: list[Check] = []
     with console.status("looking") as status:
         for name, look in LOOKS.items():
@@ -89,6 +95,20 @@ def main(argv: list[str] | None = None) -> int:
         )
     console.print(physics_choice(), highlight=False, markup=False)
     return 1 if missing else 0
+
+
+def _ask_models(settings: list[str], console: Console) -> int:
+    """Calls to the models that `settings` name. Returns 0, 1 where one does not answer, 2 after a sentence."""
+    from movlr_jax import doctor_models
+    from movlr_jax.errors import UserError
+
+    try:
+        if settings[0] == "judge":
+            return doctor_models.check_judge(settings[1:], console)
+        return doctor_models.check_models(settings, console)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
 
 
 def _show_model(setting: str, console: Console) -> int:

@@ -10,6 +10,10 @@ class UserError(Exception):
     """Something the person at the keyboard can mend; commands print it and exit with status 2."""
 
 
+class BudgetSpent(UserError):
+    """max_calls or max_cost_usd is reached; what was done is kept."""
+
+
 class ProgramError(Exception):
     """A reward program is wrong; the sentence goes to the person, the log and the proposer alike."""
 

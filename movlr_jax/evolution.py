@@ -6,10 +6,10 @@ import contextlib
 import io
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,20 +19,28 @@ from movlr_jax.config import Config
 from movlr_jax.control.planner import Planner
 from movlr_jax.errors import UserError
 from movlr_jax.film import Caption, Clip, film, side_by_side, title
+from movlr_jax.gates import gated
+from movlr_jax.inner import adopt, with_variants
+from movlr_jax.language.settings import NO_PROGRAM
+from movlr_jax.methods import parent_of
 from movlr_jax.progress import Reporter
 from movlr_jax.ranking import rank
-from movlr_jax.sandbox.vet import Sandbox
+from movlr_jax.sandbox.vet import Sandbox, Verdict
 from movlr_jax.tasks import Task
 from movlr_jax.types import (
     Critic,
     Critique,
     Evaluation,
     Judge,
+    Preference,
     ProposalRequest,
     Proposer,
     TermAdvice,
     candidate_name,
 )
+
+if TYPE_CHECKING:
+    from movlr_jax.language.desk import Desk
 
 
 @dataclass
@@ -49,7 +57,16 @@ class Engine:
     archive: Archive
     reporter: Reporter
     films: bool
+    models_used: str  # language and vision models, or that there are none
+    desks: Sequence[Desk] = ()  # where models are spoken to
+    verdicts: dict[str, Verdict] = field(default_factory=dict)  # of the generation at hand, by source
     seconds: dict[str, float] = field(default_factory=dict)  # of the generation at hand, by stage
+
+    def close(self) -> None:
+        """Ends the sandbox and the connections to models."""
+        self.sandbox.close()
+        for desk in self.desks:
+            desk.close()
 
     @property
     def note(self) -> str:
@@ -60,17 +77,19 @@ class Engine:
 def evolve(engine: Engine) -> Evaluation:
     """Runs, or goes on with, a search. Returns the best candidate. Raises UserError when all of them fail."""
     best: Evaluation | None = None
+    parent: Evaluation | None = None
     critique: Critique | None = None
     history: list[Evaluation] = []
     for g in range(engine.config.generations):
         engine.reporter.say(f"generation {g + 1} of {engine.config.generations}")
         engine.seconds = dict(engine.archive.get("timing", g) or {})
-        sources, parents = propose(engine, g, best, critique, history)
+        sources, parents = propose(engine, g, parent, critique, history)
         evaluations = optimise(engine, g, sources, parents)
         evaluations = [make_film(engine, e) for e in evaluations]
         history += evaluations
         best = choose(engine, g, evaluations, best)
-        critique = criticise(engine, g, best)
+        parent = parent_of(engine.config.method, best, ranked(engine, g), evaluations)
+        critique = criticise(engine, g, parent)
         engine.archive.put("best.py", best.source.encode())
         engine.archive.record("timing", engine.seconds, g)
         engine.reporter.say(f"  best so far: {best.name}  {summary(best.metrics)}")
@@ -79,21 +98,37 @@ def evolve(engine: Engine) -> Evaluation:
 
 
 def propose(
-    engine: Engine, g: int, best: Evaluation | None, critique: Critique | None, history: list[Evaluation]
+    engine: Engine, g: int, parent: Evaluation | None, critique: Critique | None, history: list[Evaluation]
 ) -> tuple[list[str], list[str | None]]:
-    """K sources and the names of their parents; generation 0 begins with the task's initial reward."""
+    """K sources and the names of their parents; generation 0 begins with the program that the method begins with."""
 
     def work() -> dict[str, Any]:
-        k, first = engine.config.candidates, g == 0
-        request = ProposalRequest(g, engine.task, best, critique, tuple(history), engine.config.seed)
-        sources = engine.proposer.propose(request, k - 1 if first else k)
-        parent = best.name if best else candidate_name(0, 0)
-        if first:
-            return {"sources": [engine.task.initial_reward, *sources], "parents": [None] + [parent] * (k - 1)}
-        return {"sources": sources, "parents": [parent] * k}
+        k, task, start = engine.config.candidates, engine.task, engine.config.method.start
+        given = {"initial": [task.initial_reward], "human": [task.human_reward], "nothing": []}[start]
+        given = given if g == 0 else []
+        seed, vetted = engine.config.seed, lambda source: vet(engine, source).message
+        request = ProposalRequest(g, task, parent, critique, tuple(history), seed, vetted)
+        engine.verdicts.clear()
+        sources = engine.proposer.propose(request, k - len(given))
+        origin = parent.name if parent else candidate_name(0, 0) if given else None
+        notes = [""] * len(given) + list(getattr(engine.proposer, "notes", []))
+        return {
+            "sources": [*given, *sources],
+            "parents": [None] * len(given) + [origin] * len(sources),
+            "notes": notes,
+        }
 
     data = _once(engine, "proposed", g, "propose", work)
     return data["sources"], data["parents"]
+
+
+def vet(engine: Engine, source: str) -> Verdict:
+    """Whether a program can be used; asked once of each."""
+    if source not in engine.verdicts:
+        no_program = source.startswith(NO_PROGRAM)
+        said = f"no program was written: {source.removeprefix(NO_PROGRAM).strip()}"
+        engine.verdicts[source] = Verdict("propose", said, 0.0) if no_program else engine.sandbox.vet(source)
+    return engine.verdicts[source]
 
 
 def optimise(engine: Engine, g: int, sources: list[str], parents: list[str | None]) -> list[Evaluation]:
@@ -102,12 +137,18 @@ def optimise(engine: Engine, g: int, sources: list[str], parents: list[str | Non
     if all(archive.get("evaluated", g, k) for k in range(len(sources))):
         return [_evaluation(archive.get("evaluated", g, k) or {}, archive.root) for k in range(len(sources))]
     with _timed(engine, "vet"), engine.reporter.stage("vet") as tick:
-        verdicts = engine.sandbox.vet_all(sources, tick)
+        new = [s for s in dict.fromkeys(sources) if s not in engine.verdicts and not s.startswith(NO_PROGRAM)]
+        engine.verdicts.update(zip(new, engine.sandbox.vet_all(new, tick), strict=True))
+        verdicts = [vet(engine, source) for source in sources]
     planner = engine.planner
     with _timed(engine, "optimise"), engine.reporter.stage("optimise", _rate(planner)) as tick:
-        outcomes = evaluation.evaluate(planner, engine.task, verdicts, engine.config.seed, tick)
+        batch = with_variants(verdicts, engine.config.inner_weights, engine.config.seed, g)
+        outcomes = evaluation.evaluate(planner, engine.task, batch, engine.config.seed, tick)
     evaluations = []
-    for k, (source, outcome) in enumerate(zip(sources, outcomes, strict=True)):
+    for k, source in enumerate(sources):
+        verdicts[k], outcome, inner = adopt(engine.task, batch, outcomes, k, len(sources))
+        adopted = verdicts[k].program
+        source = adopted.source if inner and adopted else source
         stem = f"gen_{g:02d}/k{k:02d}"
         program = verdicts[k].program
         data = {
@@ -125,6 +166,7 @@ def optimise(engine: Engine, g: int, sources: list[str], parents: list[str | Non
             "film": None,
             "source": source,
             "timing": dict(outcome.timing),
+            **({"inner": inner} if inner else {}),
         }
         for note in verdicts[k].notes:
             engine.reporter.say(f"  {candidate_name(g, k)}: {note}")
@@ -171,6 +213,8 @@ def choose(engine: Engine, g: int, evaluations: list[Evaluation], best: Evaluati
             len(entrants),
             lambda i, j: engine.judge.compare(engine.task, entrants[i], entrants[j]),
             engine.config.ranking,
+            engine.config.comparisons,
+            compare_all=lambda pairs: compare_all(engine, [(entrants[i], entrants[j]) for i, j in pairs]),
         )
         return {
             "names": [e.name for e in entrants],
@@ -185,6 +229,7 @@ def choose(engine: Engine, g: int, evaluations: list[Evaluation], best: Evaluati
                     "second": entrants[c.second].name,
                     "winner": c.preference.winner,
                     "reason": c.preference.reason,
+                    **({"overruled": c.preference.overruled} if c.preference.overruled else {}),
                 }
                 for c in result.comparisons
             ],
@@ -192,6 +237,24 @@ def choose(engine: Engine, g: int, evaluations: list[Evaluation], best: Evaluati
 
     data = _once(engine, "ranked", g, "rank", work)
     return next(e for e in entrants if e.name == data["best"])
+
+
+def compare_all(engine: Engine, pairs: list[tuple[Evaluation, Evaluation]]) -> list[Preference]:
+    """The judge's answers, overruled where the task's numbers know better; a model is asked all at once."""
+    at_once = getattr(engine.judge, "compare_all", None)
+    if at_once is None:
+        return [engine.judge.compare(engine.task, a, b) for a, b in pairs]
+    said = at_once(engine.task, pairs)
+    if not engine.config.gates:
+        return said
+    return [gated(preference, a, b) for preference, (a, b) in zip(said, pairs, strict=True)]
+
+
+def ranked(engine: Engine, g: int) -> list[str]:
+    """Names of the last ranking, the strongest first."""
+    data = engine.archive.get("ranked", g) or {"names": [], "strengths": []}
+    order = sorted(range(len(data["names"])), key=lambda i: (-round(data["strengths"][i], 9), i))
+    return [data["names"][i] for i in order]
 
 
 def criticise(engine: Engine, g: int, best: Evaluation) -> Critique:
@@ -204,12 +267,12 @@ def criticise(engine: Engine, g: int, best: Evaluation) -> Critique:
             "problems": [*c.problems, *broken_terms(best)],
             "advice": [vars(a) for a in c.advice],
             "author": c.author,
+            **({"said": c.said} if c.said else {}),
         }
 
     data = _once(engine, "criticised", g, "criticise", work)
-    return Critique(
-        data["success"], data["problems"], [TermAdvice(**a) for a in data["advice"]], data["author"]
-    )
+    advice = [TermAdvice(**a) for a in data["advice"]]
+    return Critique(data["success"], data["problems"], advice, data["author"], data.get("said", ""))
 
 
 def broken_terms(best: Evaluation) -> list[str]:

@@ -88,17 +88,19 @@ def side_by_side(
 
 
 def frames(
-    clip: Clip, *, size: tuple[int, int] = SIZE, fps: float = FPS, samples: int = 0
+    clip: Clip, *, size: tuple[int, int] = SIZE, fps: float = FPS, samples: int = 0, captions: bool = True
 ) -> Generator[np.ndarray, None, None]:
-    """The pictures of a film, each [height, cameras x width, 3] uint8, with captions; in real time at `fps`.
+    """The pictures of a film, each [height, cameras x width, 3] uint8, in real time at `fps`.
+
+    captions=False leaves everything out that is written around the motion, for those who are to judge it blindly.
 
     From the first state that is not finite on, the film holds the last good one and says so.
     """
     clip, lost_s = _until_lost(clip)
     (width, height), cameras = size, clip.task.cameras
-    strip = max(10, round(0.07 * height))
+    strip = max(10, round(0.07 * height)) if captions else 0
     frame_times, index, fraction = _resample(clip.times, fps)
-    captions = _Captions(clip.caption, width * len(cameras), strip, lost_s)
+    written = _Captions(clip.caption, width * len(cameras), strip, lost_s) if captions else None
     with Canvas(clip.task.model, (width, height - 2 * strip), len(cameras), samples=samples) as canvas:
         model, data = canvas.model, mujoco.MjData(canvas.model)
         views = _Views(model, cameras)
@@ -107,7 +109,8 @@ def frames(
             if clip.act is not None:
                 j = min(i + 1, len(clip.act) - 1)
                 colour_muscles(model, (1 - f) * clip.act[i] + f * clip.act[j])
-            yield captions.around(canvas.draw(data, views.at(data)), time)
+            picture = canvas.draw(data, views.at(data))
+            yield written.around(picture, time) if written else picture
 
 
 def encode(pictures: Iterable[np.ndarray], fps: float) -> bytes:

@@ -17,7 +17,8 @@ from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.types import Preference
 
 Compare = Callable[[int, int], Preference]  # (first shown, second shown)
-SCHEMES = ("active", "round_robin")
+CompareAll = Callable[[Sequence[tuple[int, int]]], Sequence[Preference]]  # several at once
+SCHEMES = ("active", "round_robin", "knockout", "paper")
 _PRIOR_VARIANCE = 4.0
 
 
@@ -39,11 +40,15 @@ class Ranking:
     p_best: np.ndarray  # [n] probability that each is the best
     flip_rate: float  # share of pairs whose two orders disagree on the winner
     comparisons: Sequence[Comparison]
+    winner: int | None = None  # of knockout and paper, which name one whatever the strengths say
 
     @property
     def order(self) -> list[int]:
         """Indices from best to worst; ties keep the earlier first."""
-        return sorted(range(len(self.strengths)), key=lambda i: (-round(float(self.strengths[i]), 9), i))
+        return sorted(
+            range(len(self.strengths)),
+            key=lambda i: (i != self.winner, -round(float(self.strengths[i]), 9), i),
+        )
 
 
 def fit(n: int, wins: np.ndarray, variance: float = _PRIOR_VARIANCE) -> tuple[np.ndarray, np.ndarray]:
@@ -82,11 +87,16 @@ def _wins(n: int, comparisons: Sequence[Comparison]) -> np.ndarray:
     return wins
 
 
-def _both_orders(compare: Compare, i: int, j: int) -> list[Comparison]:
-    return [Comparison(i, j, compare(i, j)), Comparison(j, i, compare(j, i))]
+def _asked(ask: CompareAll, pairs: Sequence[tuple[int, int]]) -> list[Comparison]:
+    return [Comparison(i, j, p) for (i, j), p in zip(pairs, ask(pairs), strict=True)]
 
 
-def _flip_rate(comparisons: Sequence[Comparison]) -> float:
+def _both_orders(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    return [shown for i, j in pairs for shown in ((i, j), (j, i))]
+
+
+def flip_rate(comparisons: Sequence[Comparison]) -> float:
+    """Share of the pairs shown in both orders whose answers name different winners."""
     pairs: dict[frozenset[int], list[int | None]] = {}
     for c in comparisons:
         winner = {"first": c.first, "second": c.second, "tie": None}[c.preference.winner]
@@ -96,42 +106,77 @@ def _flip_rate(comparisons: Sequence[Comparison]) -> float:
 
 
 def rank(
-    n: int, compare: Compare, scheme: str = "active", budget: int | None = None, enough: float = 0.95
+    n: int,
+    compare: Compare,
+    scheme: str = "active",
+    budget: int | None = None,
+    enough: float = 0.95,
+    compare_all: CompareAll | None = None,
 ) -> Ranking:
-    """Ranks n items with `compare`.
+    """Ranks n items with `compare`, or `compare_all` where several comparisons can be made at once.
 
     active: each item meets the leader, then leader against likeliest challenger until P(best) >= enough or
-    `budget` calls (default 4 n: 2 n pairs) are spent. round_robin: every pair. Both show both orders.
+    `budget` calls (default 4 n: 2 n pairs) are spent. round_robin: every pair. knockout: winners of pairs meet
+    until one is left. These show both orders. paper: each newcomer is shown once before the incumbent (item 0,
+    then whoever won), as MoVLR does. Raises UserError when `budget` is less than a scheme needs.
     """
-    comparisons: list[Comparison] = []
     if scheme not in SCHEMES:
         raise UserError(unknown_name("ranking", scheme, SCHEMES))
     if n <= 1:  # nothing to compare
         return Ranking(np.zeros(n), np.zeros(n), np.ones(n), 0.0, ())
-
-    def current() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        strengths, covariance = fit(n, _wins(n, comparisons))
-        return strengths, covariance, probability_best(strengths, covariance)
-
+    needed = {"active": 2 * (n - 1), "round_robin": n * (n - 1), "knockout": 2 * (n - 1), "paper": n - 1}
+    if budget is not None and budget < needed[scheme]:
+        raise UserError(
+            f"ranking={scheme} of {n} programs takes {needed[scheme]} comparisons or more; "
+            f"comparisons={budget} is too few"
+        )
+    ask = compare_all or (lambda pairs: [compare(i, j) for i, j in pairs])
+    winner, comparisons = None, []
     if scheme == "round_robin":
-        for i, j in combinations(range(n), 2):
-            comparisons += _both_orders(compare, i, j)
+        comparisons = _asked(ask, _both_orders(list(combinations(range(n), 2))))
+    elif scheme == "knockout":
+        winner, comparisons = _knockout(n, ask)
+    elif scheme == "paper":
+        winner = 0
+        for newcomer in range(1, n):
+            comparisons += _asked(ask, [(newcomer, winner)])
+            winner = newcomer if comparisons[-1].preference.winner == "first" else winner
     else:
-        budget = budget or 4 * n
-        leader = 0
-        for challenger in range(1, n):
-            comparisons += _both_orders(compare, leader, challenger)
-            leader = int(np.argmax(fit(n, _wins(n, comparisons))[0]))
-        while len(comparisons) + 2 <= budget:
-            strengths, _, p_best = current()
-            leader = int(np.argmax(strengths))
-            if p_best[leader] >= enough:
-                break
-            met = _wins(n, comparisons)[leader] + _wins(n, comparisons)[:, leader]
-            # The likeliest challenger, each further meeting making it less so.
-            doubt = np.where(np.arange(n) == leader, -1.0, (p_best + 1e-6) / (1 + met))
-            comparisons += _both_orders(compare, leader, int(np.argmax(doubt)))
-    strengths, covariance, p_best = current()
-    return Ranking(
-        strengths, np.sqrt(np.diag(covariance)), p_best, _flip_rate(comparisons), tuple(comparisons)
-    )
+        comparisons = _active(n, ask, budget or 4 * n, enough)
+    strengths, covariance = fit(n, _wins(n, comparisons))
+    p_best = probability_best(strengths, covariance)
+    deviation = np.sqrt(np.diag(covariance))
+    return Ranking(strengths, deviation, p_best, flip_rate(comparisons), tuple(comparisons), winner)
+
+
+def _active(n: int, ask: CompareAll, budget: int, enough: float) -> list[Comparison]:
+    comparisons: list[Comparison] = []
+    leader = 0
+    for challenger in range(1, n):
+        comparisons += _asked(ask, _both_orders([(leader, challenger)]))
+        leader = int(np.argmax(fit(n, _wins(n, comparisons))[0]))
+    while len(comparisons) + 2 <= budget:
+        wins = _wins(n, comparisons)
+        strengths, covariance = fit(n, wins)
+        p_best = probability_best(strengths, covariance)
+        leader = int(np.argmax(strengths))
+        if p_best[leader] >= enough:
+            break
+        met = wins[leader] + wins[:, leader]
+        # The likeliest challenger, each further meeting making it less so.
+        doubt = np.where(np.arange(n) == leader, -1.0, (p_best + 1e-6) / (1 + met))
+        comparisons += _asked(ask, _both_orders([(leader, int(np.argmax(doubt)))]))
+    return comparisons
+
+
+def _knockout(n: int, ask: CompareAll) -> tuple[int, list[Comparison]]:
+    """Who is left, and all comparisons; of a pair that ties the earlier stays, an odd one out waits a round."""
+    comparisons: list[Comparison] = []
+    left = list(range(n))
+    while len(left) > 1:
+        pairs = [(left[i], left[i + 1]) for i in range(0, len(left) - 1, 2)]
+        met = _asked(ask, _both_orders(pairs))
+        wins = _wins(n, met)
+        comparisons += met
+        left = [j if wins[j, i] > wins[i, j] else i for i, j in pairs] + left[2 * len(pairs) :]
+    return left[0], comparisons

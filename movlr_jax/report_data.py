@@ -55,6 +55,21 @@ class Generation:
 
 
 @dataclass(frozen=True)
+class ModelCalls:
+    """All calls of one purpose to one model of a run."""
+
+    purpose: str
+    model: str
+    versions: str  # as the answers name themselves
+    sent: int
+    failed: int  # attempts that had to be made again
+    refused: int  # given up
+    tokens_in: int
+    tokens_out: int
+    cost_usd: float | None
+
+
+@dataclass(frozen=True)
 class Run:
     """A whole run directory, finished or not."""
 
@@ -62,6 +77,7 @@ class Run:
     about: Mapping[str, Any] = field(default_factory=dict)  # the "run" event
     generations: Sequence[Generation] = ()
     finished: Mapping[str, Any] | None = None
+    calls: Sequence[ModelCalls] = ()
 
     @property
     def candidates(self) -> dict[str, Candidate]:
@@ -118,7 +134,32 @@ def read_run(archive: Archive) -> Run:
         Generation(index, **parts.get(index, {}), candidates=evaluated.get(index, []))
         for index in sorted(parts.keys() | evaluated.keys())
     ]
-    return Run(archive.root, about, generations, finished)
+    return Run(archive.root, about, generations, finished, _calls(archive.calls()))
+
+
+def _calls(attempts: Sequence[Mapping[str, Any]]) -> list[ModelCalls]:
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for a in attempts:
+        groups.setdefault((str(a.get("purpose")), f"{a.get('provider')} {a.get('model')}"), []).append(
+            _clean(a)
+        )
+    rows = []
+    for (purpose, model), made in groups.items():
+        prices = [a.get("cost_usd") for a in made if a.get("sent")]
+        rows.append(
+            ModelCalls(
+                purpose=purpose,
+                model=model,
+                versions=", ".join(sorted({str(a["model_version"]) for a in made if a.get("model_version")})),
+                sent=sum(bool(a.get("sent")) and not a.get("replayed") for a in made),
+                failed=sum(a["state"] == "failed" for a in made),
+                refused=sum(a["state"] == "refused" for a in made),
+                tokens_in=sum(a.get("tokens_in") or 0 for a in made),
+                tokens_out=sum(a.get("tokens_out") or 0 for a in made),
+                cost_usd=None if None in prices else sum(p for p in prices if p is not None),
+            )
+        )
+    return rows
 
 
 def key_metrics(run: Run) -> list[str]:

@@ -70,6 +70,7 @@ def used(run: Run) -> dict[str, Any]:
         "backends": backends,
         "models": models,
         "no_models": models.lower().startswith("no "),
+        "calls": run.calls,
         "stages": _STAGES,
         "timings": timings,
         "total": total,
@@ -215,6 +216,7 @@ def generation(run: Run, g: Generation) -> dict[str, Any]:
         "evaluated": len(own),
         "seconds": sum(_timing(g)[stage] for stage in _STAGES) or None,
         "flip_rate": _number(ranked.get("flip_rate")),
+        "overruled": sum(bool(c.get("overruled")) for c in ranked.get("comparisons") or []),
         "comparisons": _comparisons(ranked.get("comparisons") or []),
         "critique": _critique(g.criticised),
     }
@@ -267,7 +269,16 @@ def _comparisons(comparisons: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
         first, second = str(c.get("first")), str(c.get("second"))
         winner = {"first": first, "second": second}.get(str(c.get("winner")), "tie")
         winners.setdefault(frozenset((first, second)), set()).add(winner)
-        answers.append({"first": first, "second": second, "winner": winner, "reason": c.get("reason") or ""})
+        overruled = str(c.get("overruled") or "")
+        answers.append(
+            {
+                "first": first,
+                "second": second,
+                "winner": winner,
+                "reason": c.get("reason") or "",
+                "overruled": overruled,
+            }
+        )
     return [{**a, "flipped": len(winners[frozenset((a["first"], a["second"]))]) > 1} for a in answers]
 
 
@@ -281,6 +292,7 @@ def _critique(critique: Mapping[str, Any] | None) -> dict[str, Any] | None:
         "problems": critique.get("problems") or [],
         "advice": [{**a, "weight": _number(a["weight"])} for a in advice],
         "author": critique.get("author") or "",
+        "said": critique.get("said") or "",
     }
 
 

@@ -16,6 +16,7 @@ cli.prepare_environment()
 from movlr_jax.archive import Archive, new_run_dir  # noqa: E402
 from movlr_jax.config import Config  # noqa: E402
 from movlr_jax.control.build import build_planner  # noqa: E402
+from movlr_jax.errors import BudgetSpent  # noqa: E402
 from movlr_jax.evolution import evolve, film_best_and_first, summary  # noqa: E402
 from movlr_jax.progress import Reporter  # noqa: E402
 from movlr_jax.report import write_report  # noqa: E402
@@ -39,9 +40,10 @@ def search(config: Config) -> int:
             same_search(config, recorded["settings"], archive)
         reporter.say(
             f"searching a reward for {task.name}: {config.candidates} candidates x "
-            f"{config.generations} generations, seed {config.seed}; no language or vision model used"
+            f"{config.generations} generations, seed {config.seed}, method {config.method.name}"
         )
         engine = build_engine(config, task, planner, archive, reporter)
+        reporter.say(engine.models_used)
         if not recorded:
             archive.record("run", describe(engine))
         best = evolve(engine)
@@ -63,13 +65,16 @@ def search(config: Config) -> int:
         )
         reporter.say(f"best:  {best.name}  {summary(best.metrics)}")
         return 0
+    except BudgetSpent as spent:
+        reporter.say(f"{spent}. What was done is kept; go on with resume={archive.root} and a larger budget")
+        return 0
     except KeyboardInterrupt:
         reporter.say(f"interrupted; what was done is kept. Go on with resume={archive.root}")
         return cli.INTERRUPTED
     finally:
         with archive:
             if engine:
-                engine.sandbox.close()
+                engine.close()
                 report = write_report(archive)
                 reporter.say(f"report: {report}")
                 if (archive.root / "best.py").exists():

@@ -11,14 +11,15 @@ from movlr_jax.config import Config
 from movlr_jax.control.planner import Planner
 from movlr_jax.errors import UserError
 from movlr_jax.evaluation import make_probe
-from movlr_jax.evolution import Engine
-from movlr_jax.language.metrics import MetricsCritic, MetricsJudge
-from movlr_jax.language.scripted import ScriptedProposer
+from movlr_jax.evolution import Engine, clip_of
+from movlr_jax.film import Caption, Clip
+from movlr_jax.language.build import build_parts
 from movlr_jax.machine import hardware, versions
 from movlr_jax.progress import Reporter
 from movlr_jax.render import renderer
 from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.tasks import Task, build_task
+from movlr_jax.types import Evaluation
 
 
 def task_of(config: Config) -> Task:
@@ -41,18 +42,27 @@ def build_engine(
     config: Config, task: Task, planner: Planner, archive: Archive, reporter: Reporter
 ) -> Engine:
     """Everything a search is made of, built once. Raises UserError."""
+
+    def seen(e: Evaluation) -> Clip:
+        states = archive.read(f"gen_{e.generation:02d}/k{e.candidate:02d}.npz")
+        return clip_of(task, states, Caption(""))
+
+    films = films_here(config, reporter)
+    parts = build_parts(config, archive, seen, films, reporter.say)
     probe = make_probe(task, planner.sim_physics, config.seed)
     return Engine(
         config=config,
         task=task,
         planner=planner,
-        proposer=ScriptedProposer(),
-        judge=MetricsJudge(),
-        critic=MetricsCritic(),
+        proposer=parts.proposer,
+        judge=parts.judge,
+        critic=parts.critic,
         sandbox=Sandbox(probe, name=config.sandbox),
         archive=archive,
         reporter=reporter,
-        films=films_here(config, reporter),
+        films=films,
+        models_used=parts.used,
+        desks=parts.desks,
     )
 
 
@@ -65,7 +75,7 @@ def describe(engine: Engine) -> dict[str, Any]:
         "model": task.adapter.name,
         "model_notes": list(task.notes),
         "seed": config.seed,
-        "method": config.method,
+        "method": config.method.name,
         "settings": flat(dataclasses.asdict(config)),
         "backends": {
             "physics": "native: C MuJoCo on all cores, the only backend of this version",
@@ -78,7 +88,7 @@ def describe(engine: Engine) -> dict[str, Any]:
         },
         "versions": versions(),
         "hardware": hardware(),
-        "models_used": "no language or vision model used",
+        "models_used": engine.models_used,
         "goals": {name: [round(float(v), 4) for v in value.ravel()] for name, value in task.goals.items()},
     }
 

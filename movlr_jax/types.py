@@ -161,6 +161,7 @@ class Preference:
 
     winner: Literal["first", "second", "tie"]
     reason: str
+    overruled: str = ""  # what the judge had said, where a gate of the task knew better
 
 
 @dataclass(frozen=True)
@@ -181,6 +182,7 @@ class Critique:
     problems: Sequence[str]  # general first, details after
     advice: Sequence[TermAdvice] = ()
     author: str = ""  # which critic, by its true name
+    said: str = ""  # the feedback in the words of a method that has its own
 
 
 @dataclass(frozen=True)
@@ -193,6 +195,7 @@ class ProposalRequest:
     critique: Critique | None
     history: Sequence[Evaluation]
     seed: int
+    vet: Callable[[str], str | None] | None = None  # why a program cannot be used; None: it can
 
 
 class Proposer(Protocol):

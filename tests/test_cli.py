@@ -171,9 +171,14 @@ REFUSED = [
     ([TASK, "optimizer.mppi=5"], "optimizer.mppi is 5, expected a group of settings"),
     ([TASK, "optimizer.muscle.law=cubic"], "'cubic'; there are: linear, product"),
     ([TASK, "physics=mjx"], "there is no physics 'mjx'; there are: auto, native"),
-    ([TASK, "method=eureka"], "there is no method 'eureka'; there are: movlr"),
-    ([TASK, "ranking=elo"], "there is no ranking 'elo'; there are: active, round_robin"),
-    ([TASK, "llm=gpt"], "there is no llm 'gpt'; there are: scripted"),
+    ([TASK, "method=eurika"], "there is no method 'eurika'; did you mean 'eureka'?"),
+    ([TASK, "llm.model=x"], "there is no setting 'llm.model'"),
+    ([TASK, "llm=openai_compatible"], "llm=openai_compatible needs a model; give llm.model=NAME"),
+    ([TASK, "llm=gemini", "llm.key_env=sk-123"], "llm.key_env is the NAME of an environment variable"),
+    ([TASK, "vlm=gemini", "vlm.base_url=http://a:b@c/"], "vlm.base_url must not carry a name, password"),
+    ([TASK, "vlm=replay"], "vlm=replay needs the run to replay; give vlm.run=RUN_DIR"),
+    ([TASK, "ranking=elo"], "there is no ranking 'elo'; there are: active, round_robin, knockout, paper"),
+    ([TASK, "llm=gpt"], "there is no llm 'gpt'; there are: gemini, manual, openai_compatible, replay, scripted"),
     ([TASK, "candidates"], "Error parsing override 'candidates'; write name=value"),
     ([TASK, "candidates='4"], "write name=value"),
     ([TASK, "=4"], "cannot read the settings"),
@@ -466,7 +471,10 @@ def test_a_run_whose_record_is_gone_is_still_a_reward(finished: Path, capsys: py
 def test_only_what_does_not_make_it_another_run_may_change(mistake: Mistake, finished: Path):
     run = copy_of(finished)
     said = mistake(search, f"resume={run}", "seed=1")
-    assert said == "seed cannot be set when a run is resumed, only generations, films; start a new run for it"
+    assert (
+        said == "seed cannot be set when a run is resumed, only generations, films, max_calls, max_cost_usd; "
+        "start a new run for it"
+    )
     said = mistake(search, *QUICK, "seed=1", f"resume={run}")
     assert said == f"{run} was made with other settings: seed was 0, is 1; start a new run for those"
     assert search([f"resume={run}", "generations=3"]) == 0

@@ -20,7 +20,7 @@ from movlr_jax.language.genome import Genome
 from movlr_jax.language.terms import library
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.sandbox.source import parse
-from movlr_jax.sandbox.trial import trial
+from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.search import main as search
 from movlr_jax.session import task_of
 from movlr_jax.tasks import Task, simple_task
@@ -153,12 +153,11 @@ def test_every_term_for_it_runs(folder: Path):
     physics.close()
     terms = library(task)
     assert {term.kind for term in terms.values()} == {"place", "steady", "economy"}
-    assert trial(Genome({t.name: (t.weight, t.expression) for t in terms.values()}).source(), probe) == (
-        "probe",
-        None,
-    )
-    for reward in (task.initial_reward, task.human_reward):
-        assert trial(reward, probe) == ("probe", None)
+    every = Genome({t.name: (t.weight, t.expression) for t in terms.values()}).source()
+    sandbox = Sandbox(probe)
+    for reward in (task.initial_reward, task.human_reward, every):
+        assert sandbox.vet(reward).message is None
+    sandbox.close()
 
 
 def test_the_file_may_be_anywhere_and_a_run_remembers_it(folder: Path, monkeypatch: pytest.MonkeyPatch):

@@ -18,7 +18,7 @@ from movlr_jax.language.genome import Genome
 from movlr_jax.language.terms import library
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.resources import resource_dir
-from movlr_jax.sandbox.trial import trial
+from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.search import main as search
 from movlr_jax.session import task_of
 from movlr_jax.tasks import Task, build_task, playground_models
@@ -120,8 +120,10 @@ def test_rewards_and_terms_run(tasks: dict[str, Task], env: str):
     probe = make_probe(task, physics, seed=0, rows=2, steps=4)
     physics.close()
     terms = Genome({t.name: (t.weight, t.expression) for t in library(task).values()}).source()
+    sandbox = Sandbox(probe)
     for reward in (task.initial_reward, task.human_reward, terms):
-        assert trial(reward, probe) == ("probe", None)
+        assert sandbox.vet(reward).message is None
+    sandbox.close()
 
 
 def test_the_families_have_hand_made_rewards(tasks: dict[str, Task]):

@@ -50,8 +50,8 @@ def test_fit_is_that_of_choix(n: int, games: int, variance: float):
     """choix penalises alpha * |s|^2, which is a Gaussian prior of variance 1 / (2 alpha)."""
     data, wins = tournament(n, games, seed=n)
     strengths, _ = fit(n, wins, variance)
-    expected = choix.opt_pairwise(n, data, alpha=1 / (2 * variance), tol=1e-12, max_iter=1000)
-    np.testing.assert_allclose(strengths - strengths.mean(), expected - expected.mean(), atol=1e-5)
+    expected = choix.opt_pairwise(n, data, alpha=1 / (2 * variance), tol=1e-14, max_iter=5000)
+    np.testing.assert_allclose(strengths - strengths.mean(), expected - expected.mean(), atol=1e-6)
     assert abs(strengths.sum()) < 1e-8, "the prior centres them"
 
 
@@ -151,6 +151,43 @@ def test_every_pair_is_shown_in_both_orders(scheme: str):
     assert all(judge.calls[i] == judge.calls[i + 1][::-1] for i in range(0, len(judge.calls), 2))
 
 
+@pytest.mark.parametrize(
+    ("scheme", "calls"), [("knockout", 10), ("paper", 5), ("round_robin", 30), ("active", 10)]
+)
+def test_a_budget_that_is_too_small_is_told(scheme: str, calls: int):
+    with pytest.raises(UserError, match=f"ranking={scheme} of 6 programs takes {calls} comparisons or more"):
+        rank(6, Judge(np.arange(6)), scheme, calls - 1)
+
+
+@pytest.mark.parametrize(("scheme", "calls"), [("knockout", 12), ("paper", 6)])
+def test_a_perfect_judge_names_the_best_in_any_scheme(scheme: str, calls: int):
+    strengths = np.random.default_rng(5).permutation(7)
+    judge = Judge(strengths)
+    assert rank(7, judge, scheme).order[0] == strengths.argmax()
+    assert len(judge.calls) == calls
+
+
+def test_the_paper_shows_each_newcomer_first_and_once():
+    judge = Judge([1, 3, 2, 5])
+    assert rank(4, judge, "paper").order[0] == 3
+    assert judge.calls == [(1, 0), (2, 1), (3, 1)]
+
+
+def test_who_wins_a_knockout_wins_whatever_the_strengths_say():
+    """0 beats 1 beats 2 beats 0: the pairs decide."""
+    beats = {(0, 1), (1, 2), (2, 0)}
+    result = rank(3, lambda i, j: Preference("first" if (i, j) in beats else "second", ""), "knockout")
+    assert result.order[0] == 2
+    assert result.winner == 2
+
+
+@pytest.mark.parametrize("scheme", ["active", "round_robin", "knockout", "paper"])
+def test_asked_one_by_one_or_together_is_the_same(scheme: str):
+    together = Judge(np.arange(5))
+    result = rank(5, together, scheme, compare_all=lambda pairs: [together(i, j) for i, j in pairs])
+    assert result.comparisons == rank(5, Judge(np.arange(5)), scheme).comparisons
+
+
 @pytest.mark.parametrize("budget", [8, 12, 20, 40])
 def test_the_budget_is_a_limit(budget: int):
     judge = Judge(np.zeros(5), slope=1.0)
@@ -213,3 +250,17 @@ def test_both_orders_and_active_pairs_beat_a_champion_by_one_order():
         found["active"] += rank(8, judge).order[0] == best
         assert len(judge.calls) <= 32
     assert found["active"] > found["champion"] + 15, found
+
+
+def test_top_1_of_ten_with_a_biased_judge():
+    """400 trials, first shown favoured by 0.8 logits: active pairs in both orders find the best most often."""
+    found: dict[str, int] = dict.fromkeys(("active", "round_robin", "knockout", "paper"), 0)
+    for seed in range(400):
+        strengths = np.random.default_rng(seed).normal(size=10)
+        for scheme in found:
+            judge = Judge(strengths, slope=1.5, bias=0.8, seed=10_000 + seed)
+            result = rank(10, judge, scheme, 40 if scheme == "active" else None)
+            found[scheme] += result.order[0] == strengths.argmax()
+            assert len(judge.calls) <= {"active": 40, "round_robin": 90, "knockout": 18, "paper": 9}[scheme]
+    assert found["active"] > 0.66 * 400, found
+    assert found["active"] > found["knockout"] + 30 > found["paper"] + 30, found

@@ -1,0 +1,226 @@
+"""`python -m movlr_jax.compare +task=T methods=[movlr,eureka,human]`: methods under one budget, one table, one plot.
+
+Every method gets the same simulated seconds (`sim_s=`, K x N x episode_s of the settings unless said), and the
+same max_calls and max_cost_usd. Each keeps its own K, unless candidates=... sets one for all, and as many
+generations as the seconds allow.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from movlr_jax import cli
+
+cli.prepare_environment()
+
+from movlr_jax.archive import Archive, new_run_dir, write_atomically  # noqa: E402
+from movlr_jax.config import Config  # noqa: E402
+from movlr_jax.errors import UserError, unknown_name  # noqa: E402
+from movlr_jax.methods import NAMES  # noqa: E402
+from movlr_jax.search import search  # noqa: E402
+from movlr_jax.session import task_of  # noqa: E402
+from movlr_jax.tasks import Task  # noqa: E402
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one method came to."""
+
+    method: str
+    reason: str | None  # why it came to nothing
+    models: str = ""
+    best: str = ""
+    score: float = math.nan  # the task's, higher is better
+    success: float = math.nan
+    programs: int = 0
+    failed: int = 0
+    sim_s: float = 0.0  # simulated seconds of evaluation episodes
+    calls: int = 0
+    cost_usd: float = 0.0
+    wall_s: float = 0.0
+    course: Sequence[tuple[float, float]] = ()  # (simulated s so far, best score so far) by generation
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the methods one after another. Returns 0, or the worst exit status of a search."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if any(a in ("-h", "--help") for a in arguments):
+        print(__doc__)
+        return 0
+    try:
+        methods, sim_s, overrides = read_arguments(arguments)
+        configs = plan(methods, sim_s, overrides)
+        task = task_of(configs[0])
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    rows, status = [], 0
+    for config in configs:
+        said: list[str] = []
+        ended = cli.run_one(search, config, said.append)
+        status = max(status, ended)
+        rows.append(read_row(Path(str(config.run_dir)), config, task, "; ".join(said) or None))
+        if ended == cli.INTERRUPTED:
+            break
+    root = Path(str(configs[0].run_dir)).parent
+    write(root, rows)
+    show(rows, task, root)
+    return status
+
+
+def read_arguments(arguments: Sequence[str]) -> tuple[list[str], float | None, list[str]]:
+    """Methods, simulated seconds, and the settings of all searches. Raises UserError."""
+    methods, sim_s, overrides = ["movlr", "eureka", "harmon", "human"], None, []
+    for argument in arguments:
+        name, _, value = argument.lstrip("+").partition("=")
+        if name == "methods":
+            methods = [m.strip() for m in value.strip("[]").split(",") if m.strip()]
+        elif name == "sim_s":
+            try:
+                sim_s = float(value)
+            except ValueError:
+                raise UserError(f"sim_s={value!r} is not a number of seconds") from None
+        elif name in ("method", "resume"):
+            raise UserError(f"compare takes methods=[...], not {name}=")
+        else:
+            overrides.append(argument)
+    for method in methods:
+        if method not in NAMES:
+            raise UserError(unknown_name("method", method, NAMES))
+    if not methods:
+        raise UserError("methods=[] names no method; give methods=[movlr,human] or others")
+    return methods, sim_s, overrides
+
+
+def plan(methods: Sequence[str], sim_s: float | None, overrides: Sequence[str]) -> list[Config]:
+    """One search for each method, all of them under the same simulated seconds. Raises UserError."""
+    base = cli.compose(list(overrides))
+    episode = base.episode_s or task_of(base).episode_s
+    seconds = sim_s or base.candidates * base.generations * episode
+    root = Path(base.run_dir) if base.run_dir else new_run_dir(Path("runs"), f"{base.task.name}/compare")
+    configs = []
+    for method in methods:
+        sized = [o for o in overrides if not o.startswith(("candidates=", "generations="))]
+        chosen = sized if method == "human" else list(overrides)
+        config = cli.compose([*chosen, f"method={method}"])
+        affordable = max(1, int(seconds / episode + 1e-9))
+        k = min(config.candidates, affordable)
+        n = 1 if method == "human" else max(1, affordable // k)
+        configs.append(dataclasses.replace(config, candidates=k, generations=n, run_dir=str(root / method)))
+    return configs
+
+
+def read_row(run: Path, config: Config, task: Task, reason: str | None) -> Row:
+    """What a finished, or broken, search left behind."""
+    try:
+        archive = Archive.open(run, write=False)
+    except UserError as error:
+        return Row(config.method.name, reason or str(error))
+    with archive:
+        evaluated = [e.data for e in archive.events("evaluated")]
+        ranked = archive.events("ranked")
+        calls, cost = archive.spent()
+        about, timings = archive.get("run") or {}, archive.events("timing")
+    known = {data["name"]: data for data in evaluated}
+    episode = config.episode_s or task.episode_s
+    course = []
+    for event in ranked:
+        seconds = sum(d["generation"] <= event.generation for d in evaluated) * episode
+        course.append((seconds, _score(task, known[event.data["best"]])))
+    best = known.get(ranked[-1].data["best"]) if ranked else None
+    return Row(
+        method=config.method.name,
+        reason=reason if best is None else None,
+        models=about.get("models_used", ""),
+        best=best["name"] if best else "",
+        score=_score(task, best) if best else math.nan,
+        success=best["metrics"].get("success", math.nan) if best else math.nan,
+        programs=len(evaluated),
+        failed=sum(d["reason"] is not None for d in evaluated),
+        sim_s=len(evaluated) * episode,
+        calls=calls,
+        cost_usd=cost,
+        wall_s=sum(v for t in timings for v in t.data.values()),
+        course=course,
+    )
+
+
+def _score(task: Task, data: dict[str, Any]) -> float:
+    return task.score(dict(data["metrics"])) if data["metrics"] else math.nan
+
+
+def write(root: Path, rows: Sequence[Row]) -> None:
+    """compare.csv and compare.png."""
+    text = io.StringIO()
+    names = [f.name for f in dataclasses.fields(Row) if f.name != "course"]
+    writer = csv.DictWriter(text, names)
+    writer.writeheader()
+    writer.writerows([{name: getattr(row, name) for name in names} for row in rows])
+    write_atomically(root / "compare.csv", text.getvalue().encode())
+    write_atomically(root / "compare.png", _plot(rows))
+
+
+def _plot(rows: Sequence[Row]) -> bytes:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.add_subplot(xlabel="simulated seconds", ylabel="task score of the best so far")
+    for row in rows:
+        if row.course:
+            axes.plot(*zip(*row.course, strict=True), marker="o", label=row.method)
+    if axes.lines:
+        axes.legend()
+    axes.grid(alpha=0.3)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=150)
+    return buffer.getvalue()
+
+
+def show(rows: Sequence[Row], task: Task, root: Path) -> None:
+    """The table, where the files are, and everything as JSON on the last line."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{task.name}: methods under one budget", title_justify="left")
+    for heading in (
+        "method",
+        "score",
+        "success",
+        "programs",
+        "failed",
+        "sim s",
+        "calls",
+        "USD",
+        "wall s",
+        "models",
+    ):
+        table.add_column(heading)
+    for row in sorted(rows, key=lambda r: -r.score if math.isfinite(r.score) else math.inf):
+        if row.reason:
+            table.add_row(row.method, "-", "-", "-", "-", "-", str(row.calls), "-", "-", row.reason)
+            continue
+        success = "-" if math.isnan(row.success) else "yes" if row.success else "no"
+        table.add_row(
+            row.method, f"{row.score:.3g}", success, str(row.programs), str(row.failed), f"{row.sim_s:.4g}",
+            str(row.calls), f"{row.cost_usd:.4f}", f"{row.wall_s:.0f}", row.models,
+        )  # fmt: skip
+    Console(stderr=True).print(table)
+    print(f"table: {root / 'compare.csv'}\nplot: {root / 'compare.png'}", file=sys.stderr)
+    plain = [
+        {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in dataclasses.asdict(r).items()}
+        for r in rows
+    ]
+    print(json.dumps(plain), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

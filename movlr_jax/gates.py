@@ -1,0 +1,28 @@
+"""What a task's numbers know for certain, and may overrule a judge with: falls and lost simulations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from movlr_jax.types import Evaluation, Preference
+
+
+def fault(candidate: Evaluation) -> str | None:
+    """Why a motion cannot be the better one, or None."""
+    if candidate.failed or candidate.metrics.get("diverged_fraction", 0.0) > 0:
+        return "its simulation was lost"
+    if candidate.metrics.get("fell", 0.0) > 0:
+        return "it fell"
+    return None
+
+
+def gated(preference: Preference, a: Evaluation, b: Evaluation) -> Preference:
+    """The preference, or its correction where exactly one of the two (a shown first) has a fault."""
+    faults = fault(a), fault(b)
+    if (faults[0] is None) == (faults[1] is None):
+        return preference
+    winner, loser, why = ("second", a, faults[0]) if faults[0] else ("first", b, faults[1])
+    if preference.winner == winner:
+        return preference
+    said = f"the judge said {preference.winner}: {preference.reason}"
+    return replace(preference, winner=winner, reason=f"{loser.name}: {why}", overruled=said)

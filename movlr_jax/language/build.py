@@ -1,0 +1,207 @@
+"""From settings to the parts that write, judge and criticise, as a method combines them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from movlr_jax.archive import Archive
+from movlr_jax.errors import UserError
+from movlr_jax.language.feedback import DescriptorCritic, NoCritic, ReflectionCritic
+from movlr_jax.language.metrics import MetricsCritic, MetricsJudge
+from movlr_jax.language.scripted import ScriptedProposer
+from movlr_jax.language.settings import ModelConfig
+from movlr_jax.types import Critic, Evaluation, Judge, Proposer
+
+if TYPE_CHECKING:
+    from movlr_jax.config import Config
+    from movlr_jax.film import Clip
+    from movlr_jax.language.call import Backend, Question
+    from movlr_jax.language.desk import Budget, Desk
+    from movlr_jax.language.eyes import Eyes
+
+Say = Callable[[str], None]
+NONE_USED = "no language or vision model used"
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Who does what in a search, and what is to be closed after it."""
+
+    proposer: Proposer
+    judge: Judge
+    critic: Critic
+    used: str  # which models, in one line
+    desks: tuple[Desk, ...] = ()
+
+
+def build_parts(
+    config: Config, archive: Archive, clip: Callable[[Evaluation], Clip], films: bool, say: Say
+) -> Parts:
+    """Everything that speaks, with one budget. Raises UserError for what is missing: packages, keys, films."""
+    method = config.method
+    llm, llm_source = recorded_model(config.llm, "llm")
+    vlm, vlm_source = recorded_model(config.vlm, "vlm")
+    watching = not vlm.embedded and (method.watches or method.judge == "vlm" or method.feedback in _SEEING)
+    writing = not llm.embedded and not method.watches and method.start != "human"
+    if method.watches and vlm.embedded:
+        raise UserError(
+            f"method={method.name} needs a model that watches and writes; give vlm=gemini or another"
+        )
+    if not watching and not writing:
+        return _embedded(config)
+    from movlr_jax.language import watchers, writers
+    from movlr_jax.language.desk import Budget
+    from movlr_jax.language.eyes import Eyes
+
+    budget = Budget(archive, config.max_calls, config.max_cost_usd)
+    eyes = see = None
+    if watching:
+        watchers.needs_films(films, f"vlm={vlm.name}")
+        shown = replace(vlm, media="frames", frames=method.frames) if method.frames else vlm
+        eyes = Eyes(shown, archive, clip, method.every_s or None)
+        see = open_desk(vlm, "vlm", vlm_source, archive, budget, say)
+    write = open_desk(llm, "llm", llm_source, archive, budget, say) if writing else None
+    parts = _embedded(config)
+    if method.watches and eyes and see:
+        talk = writers.watching_talk(eyes)
+        proposer = writers.ModelProposer(see, talk, method.temperature, config.retries)
+    elif write:
+        talk = _talk(method.feedback)
+        proposer = writers.ModelProposer(write, talk, method.temperature, config.retries)
+    else:
+        proposer = parts.proposer
+    judge = watchers.ModelJudge(see, eyes) if see and eyes and method.judge == "vlm" else parts.judge
+    return Parts(
+        proposer=proposer,
+        judge=judge,
+        critic=_critic(config, see, eyes) or parts.critic,
+        used=_used(config, write, see),
+        desks=tuple(desk for desk in (write, see) if desk),
+    )
+
+
+_SEEING = ("critique", "descriptors")
+
+
+def _embedded(config: Config) -> Parts:
+    """The parts that need no model. The scripted proposer understands advice alone, whatever the method."""
+    critics: dict[str, Critic] = {
+        "reflection": ReflectionCritic(),
+        "descriptors": DescriptorCritic(None, None),
+    }
+    critic = MetricsCritic() if config.llm.embedded else critics.get(config.method.feedback, MetricsCritic())
+    return Parts(ScriptedProposer(), MetricsJudge(), critic, NONE_USED)
+
+
+def _critic(config: Config, see: Desk | None, eyes: Eyes | None) -> Critic | None:
+    """Who gives the method's feedback; None: whoever does without models."""
+    from movlr_jax.language import watchers
+
+    feedback = config.method.feedback
+    if feedback == "none":
+        return NoCritic()
+    if feedback == "descriptors" and see:
+        return DescriptorCritic(see, eyes)
+    if feedback == "critique" and see and eyes:
+        return watchers.ModelCritic(see, eyes)
+    return None
+
+
+def _talk(feedback: str) -> Callable[..., Any]:
+    from movlr_jax.language import writers
+
+    return {"reflection": writers.eureka_talk, "descriptors": writers.motionvl_talk}.get(
+        feedback, writers.edit_talk
+    )
+
+
+def _used(config: Config, write: Desk | None, see: Desk | None) -> str:
+    said = []
+    if write:
+        said.append(f"language model: {write.name}")
+    if see:
+        said.append(f"vision model: {see.name}")
+    replayed = " (replayed)" if "replay" in (config.llm.name, config.vlm.name) else ""
+    return "; ".join(said) + replayed
+
+
+def open_desk(
+    model: ModelConfig, where: str, source: Path | None, archive: Archive, budget: Budget, say: Say
+) -> Desk:
+    """One model, ready to be asked. `source`: the run whose answers are given again. Raises UserError."""
+    from movlr_jax.language.desk import Desk
+    from movlr_jax.language.prices import price_of
+
+    price = price_of(model)
+    if source is not None:
+        return Desk(_Replayed(model), model, price, budget, say, Archive.open(source, write=False))
+    if budget.max_cost_usd is not None and price.tokens_in is None and model.name != "manual":
+        raise UserError(
+            f"nobody knows the price of {model.model}, so max_cost_usd cannot be kept; give {where}.price=[in,out] "
+            "in USD per million tokens, or max_calls=... instead"
+        )
+    return Desk(_backend(model, where, archive, say), model, price, budget, say)
+
+
+def _backend(model: ModelConfig, where: str, archive: Archive, say: Say) -> Backend:
+    if model.name == "gemini":
+        from movlr_jax.language.gemini import Gemini
+
+        return Gemini(model, where)
+    if model.name == "openai_compatible":
+        from movlr_jax.language.openai_compatible import OpenAICompatible
+
+        return OpenAICompatible(model, where)
+    from movlr_jax.language.manual import Manual
+
+    return Manual(model, archive.root, say)
+
+
+def recorded_model(model: ModelConfig, where: str, depth: int = 0) -> tuple[ModelConfig, Path | None]:
+    """Of replay: the model that the recorded run spoke to, and that run; else the model itself and None."""
+    import yaml
+
+    from movlr_jax.settings import from_mapping
+
+    if model.name != "replay":
+        return model, None
+    source = Path(str(model.run))
+    path = source / "config.yaml"
+    if not path.is_file():
+        raise UserError(f"{where}.run={source} is no run directory of movlr-jax: it has no config.yaml")
+    values = yaml.safe_load(path.read_text(encoding="utf-8")).get(where)
+    recorded = from_mapping(ModelConfig, values, where)
+    if recorded.name == "replay" and depth < 8:
+        recorded, _ = recorded_model(recorded, where, depth + 1)
+    return recorded, source
+
+
+class _Replayed:
+    """A backend's identity without its wire: what keys are made of."""
+
+    def __init__(self, model: ModelConfig):
+        from movlr_jax.language import gemini, manual, openai_compatible
+
+        self._config = model
+        modules = {"gemini": gemini, "openai_compatible": openai_compatible, "manual": manual}
+        self._parameters = modules[model.name].parameters
+
+    @property
+    def name(self) -> str:
+        return self._config.name
+
+    @property
+    def model(self) -> str:
+        return self._config.model or ("person" if self._config.name == "manual" else "")
+
+    def parameters(self, question: Question) -> Mapping[str, Any]:
+        return self._parameters(self._config, question)
+
+    async def send(self, question: Question, key: str) -> Any:
+        raise UserError("a replayed run sends nothing")
+
+    async def close(self) -> None:
+        pass

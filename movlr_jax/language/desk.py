@@ -1,0 +1,222 @@
+"""Where every call goes through: the record first, then the budget, then the wire with its one layer of retries."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from movlr_jax.errors import BudgetSpent, UserError
+from movlr_jax.language.answers import read
+from movlr_jax.language.call import (
+    Answer,
+    Backend,
+    BadAnswer,
+    Question,
+    Reply,
+    Transient,
+    key_of,
+)
+from movlr_jax.language.keys import redact
+from movlr_jax.language.prices import Price
+from movlr_jax.language.settings import ModelConfig
+
+
+class Ledger(Protocol):
+    """The record of all calls of a run; `Archive` is one."""
+
+    def log_call(self, key: str, state: str, data: dict[str, Any]) -> None: ...
+
+    def find_call(self, key: str) -> dict[str, Any] | None:
+        """What was answered (state answered or refused), or None."""
+        ...
+
+    def spent(self) -> tuple[int, float]:
+        """Calls sent, and their price in USD."""
+        ...
+
+
+@dataclass
+class Budget:
+    """What may still be spent, over all models of a run; what is under way counts."""
+
+    ledger: Ledger
+    max_calls: int | None = None
+    max_cost_usd: float | None = None
+    calls_under_way: int = 0
+    cost_under_way: float = 0.0
+
+    def reserve(self, most_usd: float) -> None:
+        """Raises BudgetSpent when one more call would be too much."""
+        calls, cost = self.ledger.spent()
+        if self.max_calls is not None and calls + self.calls_under_way + 1 > self.max_calls:
+            raise BudgetSpent(f"max_calls={self.max_calls} is spent: {calls} calls were made")
+        if self.max_cost_usd is not None and cost + self.cost_under_way + most_usd > self.max_cost_usd:
+            raise BudgetSpent(
+                f"max_cost_usd={self.max_cost_usd:g} is spent: {calls} calls cost {cost:.4f} USD, and the "
+                f"next may cost {most_usd:.4f}"
+            )
+        self.calls_under_way += 1
+        self.cost_under_way += most_usd
+
+    def release(self, most_usd: float) -> None:
+        self.calls_under_way -= 1
+        self.cost_under_way -= most_usd
+
+
+@dataclass
+class Desk:
+    """One model, spoken to by one role. Use `ask`; `close` at the end."""
+
+    backend: Backend
+    config: ModelConfig
+    price: Price
+    budget: Budget
+    say: Callable[[str], None]
+    answers_of: Ledger | None = None  # replay: where answers come from, and only from there
+    _runner: asyncio.Runner = field(default_factory=asyncio.Runner)
+    _asked: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
+
+    @property
+    def name(self) -> str:
+        return f"{self.backend.name} {self.backend.model}"
+
+    def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        """The answers in the order of the questions; known ones are not asked again.
+
+        Raises BudgetSpent, and UserError when a provider cannot be reached or does not let us in; answers that
+        came before that are recorded.
+        """
+        return self._runner.run(self._ask_all(questions))
+
+    def close(self) -> None:
+        self._runner.run(self.backend.close())
+        self._runner.close()
+
+    async def _ask_all(self, questions: Sequence[Question]) -> list[Answer]:
+        limit = asyncio.Semaphore(self.config.concurrency)
+
+        async def one(question: Question) -> Answer:
+            key = key_of(self.backend, question)
+            async with self._asked[key], limit:  # who asks the same at the same time waits for that answer
+                return await self._ask(question, key)
+
+        results = await asyncio.gather(*(one(q) for q in questions), return_exceptions=True)
+        for result in results:  # after all have ended: what was answered is paid for, and is kept
+            if isinstance(result, BaseException):
+                raise result
+        return [r for r in results if isinstance(r, Answer)]
+
+    async def _ask(self, question: Question, key: str) -> Answer:
+        ledger = self.budget.ledger
+        known = ledger.find_call(key)
+        if known is None and self.answers_of is not None:
+            known = self.answers_of.find_call(key)
+            if known is None:
+                raise UserError(
+                    f"the replayed run has no answer to this call ({question.purpose}, {self.name}, key "
+                    f"{key[:12]}); replay with the settings it was made with, on the machine it was made on"
+                )
+            ledger.log_call(key, known["state"], {**known, "cost_usd": 0.0, "replayed": True})
+        if known is not None:
+            return self._known(question, known)
+        return await self._fetch(question, key)
+
+    def _known(self, question: Question, known: dict[str, Any]) -> Answer:
+        if known["state"] == "refused":
+            return Answer(problem=known["error"])
+        return Answer(read(question.schema, Reply(known["answer"], known["model_version"])))
+
+    async def _fetch(self, question: Question, key: str) -> Answer:
+        """Asks until there is an answer of the asked form, or no attempt is left."""
+        problem, bad = "", False
+        for attempt in range(1, self.config.attempts + 1):
+            try:
+                return Answer(await self._attempt(question, key, attempt))
+            except BadAnswer as error:
+                problem, bad, wait = redact(str(error)), True, 0.0
+            except Transient as error:
+                problem, bad = redact(str(error)), False
+                wait = self.config.backoff_s * 2 ** (attempt - 1)
+                if error.retry_after is not None:
+                    if error.retry_after > self.config.patience_s:
+                        raise UserError(
+                            f"{self.name} asks to wait {error.retry_after:.0f} s ({problem}); "
+                            "go on later with resume=<run directory>"
+                        ) from None
+                    wait = error.retry_after
+            if attempt < self.config.attempts:
+                self.say(f"  {question.purpose} {self.name}: {problem}; again in {wait:.1f} s")
+                await asyncio.sleep(wait)
+        if not bad:
+            raise UserError(
+                f"{self.name} gave no answer in {self.config.attempts} attempts: {problem}; "
+                "go on later with resume=<run directory>"
+            )
+        self.say(
+            f"  {question.purpose} {self.name}: {problem}; given up after {self.config.attempts} attempts"
+        )
+        self.budget.ledger.log_call(key, "refused", self._entry(question, error=problem, sent=False))
+        return Answer(problem=problem)
+
+    async def _attempt(self, question: Question, key: str, attempt: int) -> Any:
+        """One call over the wire, logged whatever becomes of it."""
+        most = self.price.most(question, self.config.max_tokens)
+        self.budget.reserve(most)
+        begun, reply, state, error = time.monotonic(), None, "failed", None
+        try:
+            try:
+                async with asyncio.timeout(self.config.timeout_s):
+                    reply = await self.backend.send(question, key)
+            except TimeoutError:
+                raise Transient(f"no answer within {self.config.timeout_s:g} s") from None
+            value = read(question.schema, reply)
+            state = "answered"
+            return value
+        except BadAnswer as bad:
+            reply, error = bad.reply, str(bad)
+            raise
+        except (Transient, UserError) as failure:
+            error = str(failure)
+            raise
+        finally:
+            self.budget.release(most)
+            seconds = round(time.monotonic() - begun, 3)
+            entry = self._entry(question, reply, error, attempt=attempt, seconds=seconds)
+            self.budget.ledger.log_call(key, state, entry)
+
+    def _entry(
+        self,
+        question: Question,
+        reply: Reply | None = None,
+        error: str | None = None,
+        *,
+        sent: bool = True,
+        attempt: int = 0,
+        seconds: float = 0.0,
+    ) -> dict[str, Any]:
+        tokens_in, tokens_out = (reply.tokens_in, reply.tokens_out) if reply else (0, 0)
+        return {
+            "purpose": question.purpose,
+            "provider": self.backend.name,
+            "model": self.backend.model,
+            "asked": {"temperature": question.temperature},
+            "parameters": dict(self.backend.parameters(question)),
+            "messages": [
+                {**m, "parts": [redact(p) if isinstance(p, str) else p for p in m["parts"]]}
+                for m in question.transcript()
+            ],
+            "sample": question.sample,
+            "sent": sent,
+            "attempt": attempt,
+            "seconds": seconds,
+            "answer": redact(reply.text) if reply else None,
+            "model_version": redact(reply.model_version) if reply else None,
+            "tokens_in": tokens_in,
+            "tokens_out": tokens_out,
+            "cost_usd": self.price.of(tokens_in, tokens_out),
+            "error": redact(error) if error else None,
+        }

@@ -1,0 +1,158 @@
+"""Google's Gemini through the google-genai SDK: films inline or uploaded, answers by schema."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from movlr_jax.errors import UserError
+from movlr_jax.language import wire
+from movlr_jax.language.call import BadAnswer, Media, Question, Reply, Transient
+from movlr_jax.language.keys import key_from
+from movlr_jax.language.settings import ModelConfig
+
+# What models do with the temperature, and how they are told to think: by level (3.x) or by tokens (2.5).
+_IGNORE_TEMPERATURE = ("gemini-3.5-flash", "gemini-3.6", "gemini-3.7", "gemini-3.8", "gemini-4")
+_THINK_BY_TOKENS = ("gemini-2.5",)
+_MEGABYTE = 1_000_000
+
+
+class Gemini:
+    """generateContent without the SDK's own retries, which ignore Retry-After."""
+
+    name = "gemini"
+
+    def __init__(self, config: ModelConfig, where: str):
+        try:
+            from google import genai
+            from google.genai import errors, types
+        except ImportError as error:
+            raise wire.missing("google-genai", "gemini", error) from error
+        thinks_by_tokens = (config.model or "").startswith(_THINK_BY_TOKENS)
+        if config.thinking is not None and thinks_by_tokens and not config.thinking.isdigit():
+            raise UserError(
+                f"{where}.thinking={config.thinking}: {config.model} takes a number of tokens, not a level"
+            )
+        self._config, self._types, self._errors = config, types, errors
+        key = key_from(config.key_env, needed=True, where=where)
+        options = types.HttpOptions(
+            base_url=config.base_url,
+            api_version="v1beta",
+            timeout=round(1000 * config.timeout_s),  # milliseconds
+            retry_options=types.HttpRetryOptions(attempts=1),
+        )
+        self._client = genai.Client(api_key=key, vertexai=False, http_options=options)
+        self._uploaded: dict[str, Any] = {}  # sha256 of a film -> its URI there
+
+    @property
+    def model(self) -> str:
+        return self._config.model or ""
+
+    def parameters(self, question: Question) -> Mapping[str, Any]:
+        return parameters(self._config, question)
+
+    async def send(self, question: Question, key: str) -> Reply:
+        types, sent = self._types, parameters(self._config, question)
+        system = [m.text for m in question.messages if m.role == "system"]
+        thinking = sent.get("thinking")
+        settings = types.GenerateContentConfig(
+            system_instruction="\n".join(system) or None,
+            temperature=sent.get("temperature"),
+            max_output_tokens=sent["max_output_tokens"],
+            response_mime_type="application/json",
+            response_json_schema=wire.schema_of(question.schema),
+            http_options=types.HttpOptions(headers={"Idempotency-Key": key}),
+            thinking_config=types.ThinkingConfig(**thinking) if thinking else None,
+        )
+        try:
+            contents = [
+                types.Content(
+                    role="model" if m.role == "assistant" else "user",
+                    parts=[await self._part(p) for p in m.parts],
+                )
+                for m in question.messages
+                if m.role != "system"
+            ]
+            answer = await self._client.aio.models.generate_content(
+                model=self.model, contents=contents, config=settings
+            )
+        except self._errors.APIError as error:
+            headers = getattr(error.response, "headers", None)
+            message = f"{error.message or ''} {error.details or ''}"
+            raise wire.failure(
+                error.code, message, headers, where="gemini", key_env=self._config.key_env
+            ) from None
+        except Exception as error:
+            raise wire.transport(error) or error from None
+        return _reply(answer)
+
+    async def close(self) -> None:
+        await self._client.aio.aclose()
+
+    async def _part(self, part: str | Media) -> Any:
+        types = self._types
+        if isinstance(part, str):
+            return types.Part(text=part)
+        video = types.VideoMetadata(fps=part.fps) if part.fps and part.mime.startswith("video/") else None
+        if len(part.data) <= self._config.inline_mb * _MEGABYTE:
+            blob = types.Blob(data=part.data, mime_type=part.mime)
+            return types.Part(inline_data=blob, video_metadata=video)
+        uri = await self._upload(part)
+        return types.Part(file_data=types.FileData(file_uri=uri, mime_type=part.mime), video_metadata=video)
+
+    async def _upload(self, media: Media) -> str:
+        """Uploads a film once and waits until it can be used. Returns its URI."""
+        if media.sha256 not in self._uploaded:
+            file = await self._client.aio.files.upload(
+                file=io.BytesIO(media.data), config=self._types.UploadFileConfig(mime_type=media.mime)
+            )
+            while str(getattr(file.state, "name", file.state)) == "PROCESSING":
+                await asyncio.sleep(min(1.0, self._config.backoff_s))
+                file = await self._client.aio.files.get(name=file.name or "")
+            if str(getattr(file.state, "name", file.state)) == "FAILED" or not file.uri:
+                raise Transient("the uploaded film could not be read there")
+            self._uploaded[media.sha256] = file.uri
+        return self._uploaded[media.sha256]
+
+
+def parameters(config: ModelConfig, question: Question) -> dict[str, Any]:
+    """What is sent beside the messages; what the model would ignore is left out."""
+    model = config.model or ""
+    sent: dict[str, Any] = {"max_output_tokens": config.max_tokens}
+    temperature = question.temperature if config.temperature is None else config.temperature
+    if temperature is not None and not model.startswith(_IGNORE_TEMPERATURE):
+        sent["temperature"] = temperature
+    if config.thinking is not None:
+        by_tokens = model.startswith(_THINK_BY_TOKENS)
+        budget = (
+            {"thinking_budget": int(config.thinking)} if by_tokens else {"thinking_level": config.thinking}
+        )
+        sent["thinking"] = budget
+    if any(m.fps for m in question.media):
+        sent["fps"] = [m.fps for m in question.media]
+    return sent
+
+
+def _reply(answer: Any) -> Reply:
+    """The text of an answer. Raises BadAnswer for blocked, empty and cut answers."""
+    usage = answer.usage_metadata
+    tokens_out = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0) if usage else 0
+    tokens = ((usage.prompt_token_count or 0) if usage else 0, tokens_out)
+    version = answer.model_version or ""
+    nothing = Reply("", version, *tokens)
+    blocked = answer.prompt_feedback and answer.prompt_feedback.block_reason
+    if blocked:
+        raise BadAnswer(f"the request was blocked: {getattr(blocked, 'name', blocked)}", nothing)
+    if not answer.candidates:
+        raise BadAnswer("the answer has no candidates", nothing)
+    candidate = answer.candidates[0]
+    parts = (candidate.content.parts if candidate.content else None) or []
+    reply = Reply("".join(p.text or "" for p in parts if not p.thought), version, *tokens)
+    reason = getattr(candidate.finish_reason, "name", candidate.finish_reason)
+    if reason == "MAX_TOKENS":
+        raise BadAnswer("the answer was cut off at max_tokens", reply)
+    if reason not in (None, "STOP", "FINISH_REASON_UNSPECIFIED"):
+        raise BadAnswer(f"the answer was blocked: {reason}", reply)
+    return reply

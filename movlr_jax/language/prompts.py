@@ -1,0 +1,164 @@
+"""The text of every message: one template a file in prompts/, filled from the task and the code itself."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+from movlr_jax.resources import resource_text
+from movlr_jax.rewards import shaping
+from movlr_jax.rewards.state import state_table
+from movlr_jax.tasks import Task
+from movlr_jax.types import Critique, Evaluation
+
+if TYPE_CHECKING:
+    from movlr_jax.language.eyes import Eyes
+
+WEIGHT_CAP, VELOCITY_CAP = 50, 15  # MoVLR's bounds on what an edit may give a term
+REFLECTION_POINTS = 10  # values of each term that Eureka's reflection shows
+_MOST_NAMES = 80  # of a kind that a message lists
+
+EXAMPLE = '''"""Stand up straight and bring the right hand to the target."""
+
+WEIGHTS = {"reach": 10.0, "upright": 2.0, "effort": 0.5}
+
+
+def reward(state, action):
+    offset = state.pos("right_hand") - state.goal("target_pos")
+    return {
+        "reach": -shaping.smooth_abs(jnp.linalg.norm(offset)),
+        "upright": state.rot("torso")[2, 2],
+        "effort": -jnp.mean(jnp.square(action)),
+    }'''
+
+_environment = Environment(
+    loader=FunctionLoader(lambda name: resource_text("prompts", name)),
+    undefined=StrictUndefined,
+    autoescape=False,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+def fill(template: str, **values: Any) -> str:
+    """The text of prompts/<template>.md; a name that it needs and does not get is an error."""
+    return _environment.get_template(f"{template}.md").render(**values).strip()
+
+
+def system(task: Task) -> str:
+    """What every writer of programs must know: format, state, shapes, names."""
+    return fill(
+        "system",
+        example=EXAMPLE,
+        state_table=state_table(),
+        shaping=[_documented(name, function) for name, function in shaping.PUBLIC.items()],
+        names=names(task),
+        sizes=task.layout.sizes,
+    )
+
+
+def names(task: Task) -> str:
+    """The names of a model and scene that a program may use."""
+    layout, model, adapter = task.layout, task.model, task.adapter
+    planned = [joint for joint in adapter.planned_joints if joint in layout.joints]
+    others = [joint for joint in layout.joints if joint and joint not in planned]
+    goals = [
+        (name, list(np.shape(value)), np.round(np.asarray(value, float), 3).tolist())
+        for name, value in task.goals.items()
+    ]
+    return fill(
+        "names",
+        model=adapter.name,
+        sizes=layout.sizes,
+        roles=list(task.roles.items()),
+        bodies=_listed(layout.bodies),
+        joints=_listed(
+            f"{joint} ({_range(model, joint)})" if joint in planned else joint for joint in planned + others
+        ),
+        muscles=_listed(layout.muscles) if (np.asarray(layout.activations) >= 0).any() else "",
+        groups=[(name, _listed(members)) for name, members in adapter.muscle_groups.items()],
+        touch=_listed(layout.touch),
+        sites=_listed(layout.sites),
+        sensors=_listed(layout.sensors),
+        goals=goals,
+    )
+
+
+def task_text(task: Task) -> str:
+    return fill("task", description=task.description, focus=task.focus, episode_s=f"{task.episode_s:g}")
+
+
+def shown(eyes: Eyes, task: Task, count: int, pictures: int) -> str:
+    """How `count` motions are shown, as `pictures` pictures each where they are no films."""
+    common = {"count": count, "seconds": f"{task.episode_s:g}", "views": eyes.config.views}
+    if eyes.mode == "video":
+        return fill("shown_video", slow=eyes.config.slow, **common)
+    step = f"{task.episode_s / max(1, pictures - 1):.2g}"
+    return fill("shown_frames", frames=pictures, step=step, **common)
+
+
+def reflection(task: Task, candidate: Evaluation) -> str:
+    """Eureka's feedback: the numbers of a candidate, in words."""
+    success = candidate.metrics.get("success")
+    return fill(
+        "eureka_reflection",
+        ran=not candidate.failed,
+        reason=candidate.reason,
+        length_s=f"{task.episode_s:g}",
+        terms=statistics(candidate),
+        score="none" if candidate.failed else f"{task.score(dict(candidate.metrics)):.3g}",
+        success=None if success is None else bool(success),
+    )
+
+
+def statistics(candidate: Evaluation) -> list[dict[str, Any]]:
+    """Weighted values of each term over the episode."""
+    rows = []
+    for name, term in candidate.terms.items():
+        curve = np.array([v for v in term.get("curve", []) if v is not None], float)
+        if not len(curve):
+            curve = np.array([term.get("weighted_mean", 0.0)], float)
+        picked = curve[np.linspace(0, len(curve) - 1, REFLECTION_POINTS).round().astype(int)]
+        rows.append(
+            {
+                "name": name,
+                "course": [f"{v:.3g}" for v in picked],
+                "most": f"{curve.max():.3g}",
+                "mean": f"{curve.mean():.3g}",
+                "least": f"{curve.min():.3g}",
+            }
+        )
+    return rows
+
+
+def critique_said(critique: Critique) -> str:
+    return fill("critique_said", critique=critique, author=critique.author)
+
+
+def _documented(name: str, function: Any) -> tuple[str, str]:
+    parameters = [
+        p.name if p.default is p.empty else f"{p.name}={p.default}"
+        for p in inspect.signature(function).parameters.values()
+    ]
+    return f"{name}({', '.join(parameters)})", (inspect.getdoc(function) or "").split("\n")[0]
+
+
+def _listed(values: Iterable[str] | Mapping[str, Any]) -> str:
+    kept: Sequence[str] = [v for v in values if v]
+    more = f" and {len(kept) - _MOST_NAMES} more" if len(kept) > _MOST_NAMES else ""
+    return (
+        ", ".join(
+            f"`{v}`" if " (" not in v else "`{}` ({}".format(*v.split(" (", 1)) for v in kept[:_MOST_NAMES]
+        )
+        + more
+    )
+
+
+def _range(model: Any, joint: str) -> str:
+    info = model.joint(joint)
+    low, high = info.range
+    return f"{low:.2f} to {high:.2f}" if model.jnt_limited[info.id] else "no limit"

@@ -1,0 +1,82 @@
+"""What can be set of a model that writes (`llm.*`) or watches (`vlm.*`)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from movlr_jax.errors import UserError, unknown_name
+
+WRITERS = ("scripted", "gemini", "openai_compatible", "replay", "manual")
+WATCHERS = ("metrics", "gemini", "openai_compatible", "replay", "manual")
+EMBEDDED = ("scripted", "metrics")  # no language or vision model
+MEDIA = ("video", "frames")
+NO_PROGRAM = "# no program: "  # begins the source of a slot that a model left empty
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A backend and how it is spoken to."""
+
+    name: str
+    model: str | None = None
+    base_url: str | None = None  # None: the provider's own
+    key_env: str | None = None  # environment variable with the key; None: no key
+    temperature: float | None = None  # None: what the method asks for
+    max_tokens: int = 8192  # of an answer
+    thinking: str | None = None  # gemini: low, high ... (3.x), or a number of tokens (2.5)
+    timeout_s: float = 180.0  # of one attempt
+    attempts: int = 6  # of one call, when the network or the answer is bad
+    backoff_s: float = 1.0  # before the second attempt, doubled for each further one
+    patience_s: float = 120.0  # the longest wait that a server may ask for
+    concurrency: int = 4  # calls at a time
+    price: tuple[float, float] | None = None  # USD per million tokens in, out; None: from the table of prices
+    media: str = "video"  # how motions are shown: video or frames
+    frames: int = 8  # of media=frames, evenly spaced
+    fps: float = 8.0  # pictures per second of a video
+    slow: float = 1.0  # 2: the video plays at half the speed
+    views: int = 1  # cameras beside each other, the task's first and others around it
+    size: tuple[int, int] = (384, 384)  # px, of each view
+    inline_mb: float = 18.0  # gemini: larger videos are uploaded first
+    run: str | None = None  # replay: the run directory whose answers are given again
+
+    @property
+    def embedded(self) -> bool:
+        return self.name in EMBEDDED
+
+
+def check_model(config: ModelConfig, where: str, choices: tuple[str, ...]) -> None:
+    """Raises UserError for values that types do not tell; `where` is llm or vlm."""
+    if config.name not in choices:
+        raise UserError(unknown_name(where, config.name, choices))
+    if config.media not in MEDIA:
+        raise UserError(unknown_name(f"{where}.media", config.media, MEDIA))
+    for name in ("max_tokens", "attempts", "concurrency", "frames", "views"):
+        if getattr(config, name) < 1:
+            raise UserError(f"{where}.{name}={getattr(config, name)}: it must be 1 or more")
+    for name in ("timeout_s", "fps", "slow", "inline_mb"):
+        if getattr(config, name) <= 0:
+            raise UserError(f"{where}.{name}={getattr(config, name):g}: it must be more than 0")
+    for name in ("backoff_s", "patience_s", "temperature"):
+        if (getattr(config, name) or 0.0) < 0:
+            raise UserError(f"{where}.{name}={getattr(config, name):g}: it must be 0 or more")
+    if any(side % 2 or side < 64 for side in config.size):
+        raise UserError(f"{where}.size={list(config.size)}: both numbers must be even and 64 or more")
+    if config.key_env and not re.fullmatch(r"[A-Z][A-Z0-9_]{0,63}", config.key_env):
+        # not echoed: it may be the key itself
+        raise UserError(
+            f"{where}.key_env is the NAME of an environment variable, as OPENAI_API_KEY, never the key itself"
+        )
+    url = urlsplit(config.base_url or "")
+    if config.base_url and (url.scheme not in ("http", "https") or not url.hostname):
+        raise UserError(f"{where}.base_url is no URL; write http://host:port/v1")
+    if url.username or url.password or url.query:
+        raise UserError(
+            f"{where}.base_url must not carry a name, password or query; a key comes from the "
+            f"environment variable that {where}.key_env names"
+        )
+    if config.name in ("gemini", "openai_compatible") and not config.model:
+        raise UserError(f"{where}={config.name} needs a model; give {where}.model=NAME")
+    if config.name == "replay" and not config.run:
+        raise UserError(f"{where}=replay needs the run to replay; give {where}.run=RUN_DIR")

@@ -1,0 +1,62 @@
+"""The algorithms as data: what feedback is made, whose program is edited, who judges, at which temperature.
+
+MoVLR (arXiv 2512.23077), Eureka (ICLR 2024), HARMON (CoRL 2024), MotionVL, the VLM-only ablation and the
+hand-made baseline are the same loop (`evolution.evolve`) with other parts; conf/method/ has their settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.types import Evaluation
+
+FEEDBACK = ("critique", "reflection", "descriptors", "none")
+PARENTS = ("best", "latest")
+JUDGES = ("vlm", "score")
+STARTS = ("initial", "nothing", "human")
+NAMES = ("movlr", "eureka", "harmon", "vlm_only", "motionvl", "human")
+
+
+@dataclass(frozen=True)
+class Method:
+    """One algorithm. K and N are the settings `candidates` and `generations`, which each method sets too."""
+
+    name: str = "movlr"
+    feedback: str = "critique"  # critique of the film, reflection on numbers, descriptors of regions, or none
+    parent: str = "best"  # best so far, or the best of the latest generation
+    judge: str = "vlm"  # vlm: who the setting says; score: the task's score, whatever it says
+    start: str = (
+        "initial"  # the first program: the task's initial one, nothing (all are written), or the human one
+    )
+    temperature: float = 1.0  # of the writer
+    frames: int = 0  # pictures in place of the film; 0: as vlm.media says
+    every_s: float = 0.0  # pictures at this distance in place of the film; 0: as vlm.media says
+    watches: bool = False  # the writer itself sees the motion: vlm writes too
+
+
+def check_method(method: Method) -> None:
+    """Raises UserError."""
+    for name, choices in (
+        ("name", NAMES),
+        ("feedback", FEEDBACK),
+        ("parent", PARENTS),
+        ("judge", JUDGES),
+        ("start", STARTS),
+    ):
+        if getattr(method, name) not in choices:
+            raise UserError(unknown_name(f"method.{name}", getattr(method, name), choices))
+    for name in ("temperature", "frames", "every_s"):
+        if getattr(method, name) < 0:
+            raise UserError(f"method.{name}={getattr(method, name):g}: it must be 0 or more")
+
+
+def parent_of(
+    method: Method, best: Evaluation, ranked: Sequence[str], latest: Sequence[Evaluation]
+) -> Evaluation:
+    """Whose program is edited next. `ranked` are the names of the last ranking, the strongest first."""
+    if method.parent == "best":
+        return best
+    ran = {e.name: e for e in latest if not e.failed}
+    return next((ran[name] for name in ranked if name in ran), best)
