@@ -144,10 +144,12 @@ def compose(overrides: Sequence[str]) -> Any:
 
 
 def _tuned(composed: Any, folder: Path) -> str | None:
-    """The override that brings the settings tuned for this task on this model, where there are any."""
+    """The override that brings the settings of mpc2 tuned for this task on this model, where there are any."""
     from omegaconf import OmegaConf
 
     name, model = OmegaConf.select(composed, "task.name"), OmegaConf.select(composed, "model")
+    if OmegaConf.select(composed, "optimizer.name") != "mpc2":
+        return None
     exists = isinstance(model, str) and (folder / "tuned" / str(name) / f"{model}.yaml").is_file()
     return f"+tuned/{name}={model}" if exists else None
 

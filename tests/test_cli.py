@@ -103,6 +103,16 @@ def test_overrides_land_where_they_are_named():
     assert compose(["+task=bottle_pour", "++seed=3"]) == compose(["task=bottle_pour", "seed=3"])
 
 
+def test_settings_tuned_for_a_task_on_a_model_lie_beneath_what_the_user_sets():
+    tuned = compose(["+task=stand", "model=ms_human_700"]).optimizer
+    assert (tuned.replan_every, tuned.mppi.samples, tuned.mppi.keep) == (4, 12, 3)
+    assert (
+        compose(["+task=stand", "model=ms_human_700", "optimizer.mppi.samples=5"]).optimizer.mppi.samples == 5
+    )
+    assert compose(["+task=stand"]).optimizer.mppi.samples == 32
+    assert compose(["+task=stand", "model=ms_human_700", "optimizer=mppi"]).optimizer.mppi.samples == 32
+
+
 def test_an_optimizer_brings_its_own_settings():
     mpc2, mppi = compose([TASK]).optimizer, compose([TASK, "optimizer=mppi", "optimizer.knots=3"]).optimizer
     assert (mpc2.name, mppi.name, mppi.knots) == ("mpc2", "mppi", 3)
