@@ -39,7 +39,7 @@ def states(probe: Probe) -> tuple[list[np.ndarray], int]:
 
     def rows(x: Any, times: int) -> np.ndarray:
         x = np.asarray(x, np.float32)
-        return np.repeat(x, times, axis=0) if times > 1 else x.reshape(-1, *x.shape[2:])
+        return np.repeat(x, times, axis=0) if times > 1 else x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])
 
     reached = flat(
         jax.tree.map(lambda x: rows(x, 0), probe.steps),
