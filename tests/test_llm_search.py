@@ -66,9 +66,9 @@ def shared() -> Iterator[None]:
 
     sandboxes: list[Shared] = []
 
-    def sandbox(probe) -> Shared:
+    def sandbox(probe, name: str) -> Shared:
         if not sandboxes:
-            sandboxes.append(Shared(probe))
+            sandboxes.append(Shared(probe, name=name))
         return sandboxes[0]
 
     with pytest.MonkeyPatch.context() as patch:
