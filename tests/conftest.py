@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import jax
 import mujoco
 import numpy as np
 import pytest
@@ -13,8 +14,9 @@ import pytest
 from movlr_jax.models import ModelAdapter, model_adapter
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.state import Layout, instrument, layout_of
+from movlr_jax.sandbox.probe import Probe
 
-# As the commands do, before JAX starts: fusion emitters double the time that rewards take to compile on a CPU.
+# As the commands do, before JAX's CPU client starts: fusion emitters double the time rewards take to compile.
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 
 GOALS = {"height": np.float32(0.85), "foot_pos": np.array([0.1, 0.0, 0.0], np.float32)}
@@ -55,3 +57,14 @@ def tiny() -> Iterator[Tiny]:
     physics = NativePhysics(model, layout, sim_dt=0.002, ctrl_dt=0.01, threads=2)
     yield Tiny(adapter, model, layout, physics, GOALS)
     physics.close()
+
+
+@pytest.fixture(scope="session")
+def probe(tiny: Tiny) -> Probe:
+    """Six steps of four simulations under random controls."""
+    start = tiny.physics.start(*tiny.states(4))
+    controls = np.random.default_rng(0).uniform(0, 1, (4, tiny.model.nu)).astype(np.float32)
+    rollout = tiny.physics.rollout(start, lambda p, view, key: p, controls, steps=6, key=jax.random.key(0))
+    return Probe(
+        tiny.layout, tiny.goals, *jax.tree.map(np.asarray, (rollout.steps, rollout.actions, start.step))
+    )

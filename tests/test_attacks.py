@@ -12,8 +12,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import jax
-import numpy as np
 import pytest
 
 from movlr_jax.sandbox import confine
@@ -24,16 +22,6 @@ from movlr_jax.sandbox.vet import Sandbox
 pytestmark = pytest.mark.skipif(bool(confine.missing()), reason="this kernel cannot confine a process")
 SECRET = "sk-attackers-want-this"
 SOUND = 'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return {"a": state.q("knee")}\n'
-
-
-@pytest.fixture(scope="module")
-def probe(tiny) -> Probe:
-    start = tiny.physics.start(*tiny.states(4))
-    controls = np.random.default_rng(0).uniform(0, 1, (4, tiny.model.nu)).astype(np.float32)
-    rollout = tiny.physics.rollout(start, lambda p, view, key: p, controls, steps=6, key=jax.random.key(0))
-    return Probe(
-        tiny.layout, tiny.goals, *jax.tree.map(np.asarray, (rollout.steps, rollout.actions, start.step))
-    )
 
 
 @pytest.fixture(scope="module")

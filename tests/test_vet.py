@@ -37,17 +37,6 @@ SECRET = "sk-never-to-be-seen"
 
 
 @pytest.fixture(scope="module")
-def probe(tiny) -> Probe:
-    """Six steps of four simulations under random controls."""
-    start = tiny.physics.start(*tiny.states(4))
-    controls = np.random.default_rng(0).uniform(0, 1, (4, tiny.model.nu)).astype(np.float32)
-    rollout = tiny.physics.rollout(start, lambda p, view, key: p, controls, steps=6, key=jax.random.key(0))
-    return Probe(
-        tiny.layout, tiny.goals, *jax.tree.map(np.asarray, (rollout.steps, rollout.actions, start.step))
-    )
-
-
-@pytest.fixture(scope="module")
 def sandbox(probe: Probe) -> Iterator[Sandbox]:
     """One for all tests, as in a search; keys are set where it starts."""
     with pytest.MonkeyPatch.context() as patch:
