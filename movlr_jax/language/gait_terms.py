@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from movlr_jax.language.term import Term
+from movlr_jax.language.term import Term, tuple_of
 from movlr_jax.tasks import Task
 
 _NEEDED = ("pelvis", "head", "left_foot", "right_foot", "left_toes", "right_toes")
@@ -27,7 +27,7 @@ def gait_terms(task: Task) -> list[Term]:
     lift = "0.08 * jax.nn.relu(jnp.sin(2.0 * jnp.pi * (0.8 * state.time + {shift})))"
     wanted = [(left, lift.format(shift=0.0)), (right, lift.format(shift=0.5))]
     swing = " + ".join(f"shaping.smooth_abs({foot}[2] - {rest} - {high}, 0.02)" for foot, high in wanted)
-    bent = f"sum((state.q(j) - state.initial.q(j)) ** 2 for j in {_tuple(task.adapter.planned_joints)})"
+    bent = f"sum((state.q(j) - state.initial.q(j)) ** 2 for j in {tuple_of(task.adapter.planned_joints)})"
     terms = [
         Term("upright", "upright", 200.0, f"-shaping.smooth_abs(1.0 - {turned}[2, 2])"),
         Term(
@@ -66,7 +66,3 @@ def gait_terms(task: Task) -> list[Term]:
             Term("width", "gait", 30.0, f"-shaping.smooth_abs(({left} - {right})[:2] @ {aside} - 0.17)"),
         ]
     return terms
-
-
-def _tuple(names: object) -> str:
-    return "(" + "".join(f'"{name}", ' for name in names) + ")"  # pyright: ignore[reportGeneralTypeIssues]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from movlr_jax.language.term import Term
+from movlr_jax.language.term import Term, tuple_of
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.simple import identifier, place_text, reached_by
 
@@ -15,8 +15,8 @@ def plain_terms(task: Task) -> list[Term]:
     if "velocity" in task.goals:
         terms += _mover_terms(task.adapter.root)
     if task.adapter.planned_joints and not reached:
-        joints = ", ".join(f'"{joint}"' for joint in task.adapter.planned_joints)
-        moved = f"sum((state.q(j) - state.initial.q(j)) ** 2 for j in ({joints},))"
+        joints = tuple_of(task.adapter.planned_joints)
+        moved = f"sum((state.q(j) - state.initial.q(j)) ** 2 for j in {joints})"
         terms.append(Term("posture", "balance", 0.5, f"-{moved}"))
     terms.append(Term("calm", "steady", 0.3, "-jnp.mean(jnp.square(state.qvel))"))
     return terms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -16,3 +17,8 @@ class Term:
     kind: str
     weight: float
     expression: str
+
+
+def tuple_of(names: Iterable[str]) -> str:
+    """A tuple of names as source text."""
+    return "(" + "".join(f'"{name}", ' for name in names).rstrip() + ")"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from movlr_jax.language.gait_terms import gait_terms
 from movlr_jax.language.plain_terms import plain_terms
-from movlr_jax.language.term import Term
+from movlr_jax.language.term import Term, tuple_of
 from movlr_jax.tasks import Task
 
 FINGERS = ("thumb", "index", "middle", "ring", "little")
@@ -50,15 +50,10 @@ def _object_terms(thing: str, task: Task) -> list[Term]:
         terms.append(Term("grasp", "hold", 100.0, f"-shaping.smooth_abs(jnp.linalg.norm({palm}), 0.02)"))
     touching = [finger for finger in FINGERS if finger in task.layout.touch]
     if touching:
-        grip = f"sum(jnp.tanh(state.touch(finger) / 5.0) for finger in {_names(touching)})"
+        grip = f"sum(jnp.tanh(state.touch(finger) / 5.0) for finger in {tuple_of(touching)})"
         terms.append(Term("grip", "hold", 3.0, f"{grip} / {len(touching)}"))
     tips = [task.roles[f"{finger}_site"] for finger in FINGERS if f"{finger}_site" in task.roles]
     if tips:
-        reach = f"sum(jnp.linalg.norm(state.site(tip) - {pos}) for tip in {_names(tips)})"
+        reach = f"sum(jnp.linalg.norm(state.site(tip) - {pos}) for tip in {tuple_of(tips)})"
         terms.append(Term("fingers", "hold", 20.0, f"-{reach} / {len(tips)}"))
     return terms
-
-
-def _names(names: list[str]) -> str:
-    """A tuple of names as source text."""
-    return "(" + ", ".join(f'"{name}"' for name in names) + ",)"

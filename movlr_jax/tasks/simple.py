@@ -174,9 +174,8 @@ def _spec_of(model: str | Path | mujoco.MjSpec, folder: Path) -> tuple[mujoco.Mj
 
 
 def _light(spec: mujoco.MjSpec) -> None:
-    """Sky and daylight for a model that has neither."""
-    names = {element.name for element in (*spec.textures, *spec.materials)}
-    if not spec.lights and not names & {"sky", "floor"}:
+    """Sky and daylight for a model that has no light of its own."""
+    if not spec.lights:
         add_stage(spec)
 
 
