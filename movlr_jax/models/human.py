@@ -119,8 +119,26 @@ def forearm_muscles(suffixes: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     return muscle_groups(_FOREARM_GROUPS, suffixes)
 
 
-def arm_joints(elbow: str) -> tuple[str, ...]:
-    """Shoulder and elbow joints of both sides; the elbow's name differs from model to model."""
+def arm_joints(elbow: str, sides: str = "rl") -> tuple[str, ...]:
+    """Shoulder and elbow joints of each of `sides`; the elbow's name differs from model to model."""
     return tuple(
-        f"{joint}_{side}" for side in "rl" for joint in ("elv_angle", "shoulder_elv", "shoulder_rot", elbow)
+        f"{joint}_{side}" for side in sides for joint in ("elv_angle", "shoulder_elv", "shoulder_rot", elbow)
     )
+
+
+def wrist_joints(sides: str = "rl") -> tuple[str, ...]:
+    """Forearm and wrist joints of each of `sides`."""
+    return tuple(f"{joint}_{side}" for side in sides for joint in ("pro_sup", "deviation", "flexion"))
+
+
+THUMB_JOINTS = ("cmc_flexion", "cmc_abduction", "mp_flexion", "ip_flexion")
+
+# the bones of a hand, part by part; MyoSim's name the middle phalanges otherwise
+HAND_BODIES = {
+    "thumb": ("firstmc", "proximal_thumb", "distal_thumb"),
+    "index": ("2proxph", "2midph", "2distph"),
+    "middle": ("3proxph", "3midph", "3distph"),
+    "ring": ("4proxph", "4midph", "4distph"),
+    "little": ("5proxph", "5midph", "5distph"),
+    "palm": ("secondmc", "thirdmc", "fourthmc", "fifthmc"),
+}

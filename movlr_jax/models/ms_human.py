@@ -80,7 +80,6 @@ SPINE_JOINTS = tuple(
     for level in ("L5_S1", "T12_L1", "T1_head_neck")
     for direction in ("FE", "LB", "AR")
 )
-WRIST_JOINTS = tuple(f"{joint}_{side}" for side in "rl" for joint in ("pro_sup", "deviation", "flexion"))
 
 # Arms hang beside the body: at zero the elbows and the shoulders' elevation stand at the end of their ranges.
 ARM_POSTURE = {
@@ -122,7 +121,7 @@ ADAPTERS = (
         load=lambda: load("MS-Human-700"),
         root="pelvis",
         planned_joints=(*human.LEG_JOINTS, *SPINE_JOINTS, *human.arm_joints("elbow_flexion")),
-        kept_joints=WRIST_JOINTS,
+        kept_joints=human.wrist_joints(),
         synergies=human.LEG_PAIRS,
         roles={**_ROLES, **_ARM_ROLES},
         touch=_TOUCH,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mujoco
 
-from movlr_jax.models import ms_human
+from movlr_jax.models import human, ms_human
 from movlr_jax.models.adapter import ModelAdapter
 
 ENTRY = "MS-Human-700-Manipulation"
@@ -12,16 +12,9 @@ SCENE = ("waterbottle", "target", "table")  # of the original; tasks bring their
 FINGERS = ("2", "3", "4", "5")  # index to little, as its joints and bodies count them
 
 JOINTS = (
-    (
-        "elv_angle_r",
-        "shoulder_elv_r",
-        "shoulder_rot_r",
-        "elbow_flexion_r",
-        "pro_sup_r",
-        "deviation_r",
-        "flexion_r",
-    )
-    + ("cmc_flexion", "cmc_abduction", "mp_flexion", "ip_flexion")
+    human.arm_joints("elbow_flexion", "r")
+    + human.wrist_joints("r")
+    + human.THUMB_JOINTS
     + tuple(
         f"{i}{joint}"
         for i in FINGERS
@@ -31,15 +24,6 @@ JOINTS = (
 )
 
 FINGER_FLEXION = tuple(f"{i}{joint}_flexion" for i in FINGERS for joint in ("mcp", "pm", "md"))
-
-HAND_PARTS = {
-    "thumb": ("firstmc", "proximal_thumb", "distal_thumb"),
-    "index": ("2proxph", "2midph", "2distph"),
-    "middle": ("3proxph", "3midph", "3distph"),
-    "ring": ("4proxph", "4midph", "4distph"),
-    "little": ("5proxph", "5midph", "5distph"),
-    "palm": ("secondmc", "thirdmc", "fourthmc", "fifthmc"),
-}
 
 # Finger tips, where the last phalanges end; the original has none. Role -> body, m in its frame.
 TIPS = {
@@ -95,7 +79,7 @@ def load() -> mujoco.MjSpec:
     for tendon in list(spec.tendons):
         if tendon.name not in pulled:  # nine in ten, of the rest of the body, which is rigid here
             spec.delete(tendon)
-    hand = {body for members in HAND_PARTS.values() for body in members}
+    hand = {body for members in human.HAND_BODIES.values() for body in members}
     for body in spec.bodies:
         for geom in body.geoms:
             if body.name not in hand:  # skull and sacrum, which nothing can reach
@@ -123,7 +107,7 @@ ADAPTERS = (
             "palm_site": "palm_site",
             **{tip: tip for tip in TIPS},
         },
-        touch=HAND_PARTS,
+        touch=human.HAND_BODIES,
         sites=("palm_site", *TIPS),
         posture=POSTURE,
         grasp_offset=GRASP_OFFSET,

@@ -5,45 +5,36 @@ Built by the MuscleMimic team upon MyoSuite's models. Nothing is downloaded.
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import mujoco
 
-from movlr_jax.errors import UserError
 from movlr_jax.models import human
 from movlr_jax.models.adapter import ModelAdapter
-from movlr_jax.models.spec import bare_bones, read_spec, strip
+from movlr_jax.models.spec import bare_bones, face_forward, package_folder, read_spec, strip
 
 _ENTRIES = {"fullbody": "body/myofullbody.xml", "bimanual": "arm/myoarm_bimanual.xml"}
 
-WRIST_JOINTS = ("pro_sup", "deviation", "flexion")
-THUMB_JOINTS = ("cmc_flexion", "cmc_abduction", "mp_flexion", "ip_flexion")
 FINGER_FLEXION = tuple(f"{joint}{i}_flexion" for i in range(2, 6) for joint in ("mcp", "pm", "md"))
 FINGER_SPREAD = tuple(f"mcp{i}_abduction" for i in range(2, 6))
 HAND_JOINTS = tuple(
-    f"{joint}_{side}"
+    joint
     for side in "rl"
-    for joint in (*WRIST_JOINTS, *THUMB_JOINTS, *FINGER_FLEXION, *FINGER_SPREAD)
+    for joint in (
+        *human.wrist_joints(side),
+        *(f"{joint}_{side}" for joint in (*human.THUMB_JOINTS, *FINGER_FLEXION, *FINGER_SPREAD)),
+    )
 )
 ARM_JOINTS = human.arm_joints("elbow_flex")
 ARM_MUSCLES = human.arm_muscles({"r": "", "l": "_left"})
 
-_FINGERS = {
-    "thumb": ("firstmc", "proximal_thumb", "distal_thumb"),
-    "index": ("2proxph", "2midph", "2distph"),
-    "middle": ("3proxph", "3midph", "3distph"),
-    "ring": ("4proxph", "4midph", "4distph"),
-    "little": ("5proxph", "5midph", "5distph"),
-    "palm": ("secondmc", "thirdmc", "fourthmc", "fifthmc"),
-}
 HAND_PARTS = {
     f"{word}_{part}": tuple(f"{body}_{side}" for body in bodies)
     for word, side in human.SIDES.items()
-    for part, bodies in _FINGERS.items()
+    for part, bodies in human.HAND_BODIES.items()
 }
 HANDS = {
-    f"{word}_hand": tuple(f"{body}_{side}" for bodies in _FINGERS.values() for body in bodies)
+    f"{word}_hand": tuple(f"{body}_{side}" for bodies in human.HAND_BODIES.values() for body in bodies)
     for word, side in human.SIDES.items()
 }
 _SITES = {
@@ -81,13 +72,7 @@ ARM_POSTURE = {
 
 def files() -> Path:
     """The folder of the models. Raises UserError when the package is missing."""
-    found = find_spec("musclemimic_models")
-    if found is None or found.origin is None:
-        raise UserError(
-            "this model comes with the package musclemimic-models, which is not installed here; "
-            "pip install musclemimic-models"
-        )
-    return Path(found.origin).parent / "model"
+    return package_folder("musclemimic_models", "musclemimic-models") / "model"
 
 
 def load(entry: str) -> mujoco.MjSpec:
@@ -101,8 +86,7 @@ def load(entry: str) -> mujoco.MjSpec:
 def load_fullbody() -> mujoco.MjSpec:
     """The whole body, turned to face +x."""
     spec = load("fullbody")
-    body = spec.body("Full Body")
-    body.pos, body.quat = [0.0, 0.0, body.pos[2]], [0.5**0.5, 0.0, 0.0, 0.5**0.5]  # it is built facing -y
+    face_forward(spec.body("Full Body"))
     return spec
 
 

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import mujoco
 
-from movlr_jax.errors import UserError
 from movlr_jax.models import human
 from movlr_jax.models.adapter import ModelAdapter
-from movlr_jax.models.spec import bare_bones, quiet, strip
+from movlr_jax.models.spec import bare_bones, face_forward, package_folder, quiet, strip
 
 ARM_JOINTS = (
-    (
-        "elv_angle_r",
-        "shoulder_elv_r",
-        "shoulder_rot_r",
-        "elbow_flexion_r",
-        "pro_sup_r",
-        "deviation_r",
-        "flexion_r",
-    )
+    human.arm_joints("elbow_flexion", "r")
+    + human.wrist_joints("r")
     + ("cmc_flexion", "cmc_abduction", "mp_flexion_r", "ip_flexion_r")
     + ("mcp2_flexion_r", "mcp2_abduction_r", "pm2_flexion_r", "md2_flexion_r")
     + ("mcp3_flexion_r", "mcp3_abduction_r", "pm3_flexion_r", "md3_flexion")
@@ -92,13 +83,11 @@ GRASP_OFFSET = (0.002, 0.009, 0.0)  # m, from the palm site to the axis of that 
 
 def load(entry: str) -> mujoco.MjSpec:
     """The editable spec of a MyoSim model without its room. Raises UserError when the package is missing."""
-    try:
-        with quiet():
-            import myo_sim
+    files()  # a package that is missing is said
+    with quiet():
+        import myo_sim
 
-            spec = myo_sim.load_spec(entry)
-    except ImportError:
-        raise _missing() from None
+        spec = myo_sim.load_spec(entry)
     strip(spec, spec.worldbody.geoms)  # a room, a poster and a pedestal: not part of any task
     bare_bones(spec)
     return spec
@@ -106,22 +95,13 @@ def load(entry: str) -> mujoco.MjSpec:
 
 def files() -> Path:
     """The package's folder. Raises UserError when it is missing; quick, for nothing is imported."""
-    found = find_spec("myo_sim")
-    if found is None or found.origin is None:
-        raise _missing()
-    return Path(found.origin).parent
-
-
-def _missing() -> UserError:
-    return UserError(
-        "this model comes with the package myo-sim, which is not installed here; pip install myo-sim"
-    )
+    return package_folder("myo_sim", "myo-sim")
 
 
 def load_legs(entry: str) -> mujoco.MjSpec:
     """The legs under a rigid trunk, turned to face +x."""
     spec = load(entry)
-    spec.body("Full Body").quat = [0.5**0.5, 0.0, 0.0, 0.5**0.5]  # it is built facing -y
+    face_forward(spec.body("Full Body"))
     return spec
 
 

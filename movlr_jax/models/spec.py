@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import mujoco
@@ -54,3 +55,18 @@ def bare_bones(spec: mujoco.MjSpec) -> None:
     for geom in spec.geoms:
         if geom.type == mujoco.mjtGeom.mjGEOM_MESH:
             geom.rgba, geom.material = BONE, ""
+
+
+def face_forward(body: mujoco.MjsBody) -> None:
+    """Turns a body that is built facing -y to face +x, above the origin."""
+    body.pos, body.quat = [0.0, 0.0, body.pos[2]], [0.5**0.5, 0.0, 0.0, 0.5**0.5]
+
+
+def package_folder(module: str, package: str) -> Path:
+    """Where an installed package of models lies. Raises UserError when it is missing; nothing is imported."""
+    found = find_spec(module)
+    if found is None or found.origin is None:
+        raise UserError(
+            f"this model comes with the package {package}, which is not installed here; pip install {package}"
+        )
+    return Path(found.origin).parent

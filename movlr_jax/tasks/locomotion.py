@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from movlr_jax.tasks.biomechanics import biomechanical_needs
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.terrain import Ground, flat
 from movlr_jax.tasks.walker import FEET, Walker, only_ground_contacts
-from movlr_jax.types import Array, SimState, Step, Trajectory
+from movlr_jax.types import SimState, Step, Trajectory
 
 LEGS = ("left_leg", "right_leg")  # touch parts that legs which cross press on as well
 KNEE_M = 0.12  # m above the ground, a knee that is lower kneels
@@ -36,7 +36,6 @@ class Goal:
     speed: float = 0.0  # m/s
     heading: float = 0.0  # rad, where to walk; left is positive
     turn_s: float = 0.0  # s, when the heading is asked for
-    goals: Mapping[str, Array] = field(default_factory=dict)
     reward: str = "walk"  # which hand-made reward
     min_speed: float = 0.5  # m/s, of a success
     min_distance_m: float = 0.0
@@ -73,7 +72,6 @@ def locomotion(
         "heading": np.float32(goal.heading),
         "turn_time": np.float32(goal.turn_s),
         "slope": np.float32(ground.slope),
-        **goal.goals,
     }
     goals = {name: np.asarray(value, np.float32) for name, value in goals.items()}
     instrument(spec, root=adapter.root, touch=adapter.touch, sites=adapter.sites)

@@ -39,7 +39,7 @@ HANDS = ("myoarm_r", "ms_human_700_manipulation")
 # the models that each task is tested on, its default first; others may do, if they have the parts it speaks of
 MODELS_OF: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(TASKS, WALKERS),
-    **{name: HANDS for name in ("bottle_pour", "cube_rotate") if name in TASKS},
+    **dict.fromkeys(("bottle_pour", "cube_rotate"), HANDS),
     "injured_walk": tuple(m for m in WALKERS if m != "myolegs26"),  # which lumps the hamstrings together
     "ostrich_walk": ("ostrich",),
 }

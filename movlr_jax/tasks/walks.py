@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from movlr_jax.errors import UserError
@@ -42,11 +44,10 @@ def flat_walk(
     adapter: ModelAdapter, *, episode_s: float, speed_m_s: float = 1.0, start_noise: float = 0.01
 ) -> Task:
     """Forward over level ground."""
-    goal = Goal(
-        name="flat_walk",
-        description=f"walk forward in a straight line at about {speed_m_s:g} m/s with good posture",
-        focus=_GAIT,
-        speed=_positive("speed_m_s", speed_m_s),
+    goal = _walking(
+        "flat_walk",
+        f"walk forward in a straight line at about {speed_m_s:g} m/s with good posture",
+        speed_m_s,
     )
     return locomotion(adapter, goal, episode_s=episode_s, start_noise=start_noise)
 
@@ -62,11 +63,10 @@ def slope_walk(
     """Forward up a tilted plane."""
     if not -30 <= slope_deg <= 30:
         raise UserError(f"task.settings.slope_deg={slope_deg:g}: it must be from -30 to 30 degrees")
-    goal = Goal(
-        name="slope_walk",
-        description=f"walk straight up a slope of {slope_deg:g} degrees at about {speed_m_s:g} m/s with good posture",
-        focus=_GAIT,
-        speed=_positive("speed_m_s", speed_m_s),
+    goal = _walking(
+        "slope_walk",
+        f"walk straight up a slope of {slope_deg:g} degrees at about {speed_m_s:g} m/s with good posture",
+        speed_m_s,
     )
     return locomotion(adapter, goal, episode_s=episode_s, ground=slope(slope_deg), start_noise=start_noise)
 
@@ -83,11 +83,10 @@ def rough_walk(
     """Forward over seeded bumps."""
     if bump_m < 0:
         raise UserError(f"task.settings.bump_m={bump_m:g}: it must be 0 or more")
-    goal = Goal(
-        name="rough_walk",
-        description=f"walk forward in a straight line over rough ground at about {speed_m_s:g} m/s with good posture",
-        focus=_GAIT,
-        speed=_positive("speed_m_s", speed_m_s),
+    goal = _walking(
+        "rough_walk",
+        f"walk forward in a straight line over rough ground at about {speed_m_s:g} m/s with good posture",
+        speed_m_s,
     )
     ground = rough(bump_m, terrain_seed)
     return locomotion(adapter, goal, episode_s=episode_s, ground=ground, start_noise=start_noise)
@@ -103,11 +102,11 @@ def left_turn(
     start_noise: float = 0.01,
 ) -> Task:
     """Forward, and from turn_s on to the left; its distance is that along the new heading after turn_s."""
-    goal = Goal(
-        name="left_turn",
-        description=f"walk forward, after {turn_s:g} s turn left by {turn_deg:g} degrees and walk on",
-        focus=f"{_GAIT}; after {turn_s:g} s, whether the body turns left and goes where it then faces",
-        speed=_positive("speed_m_s", speed_m_s),
+    goal = _walking(
+        "left_turn",
+        f"walk forward, after {turn_s:g} s turn left by {turn_deg:g} degrees and walk on",
+        speed_m_s,
+        f"; after {turn_s:g} s, whether the body turns left and goes where it then faces",
         heading=float(np.deg2rad(turn_deg)),
         turn_s=turn_s,
         min_speed=0.0,
@@ -139,12 +138,11 @@ def injured_walk(
             f"model {adapter.name!r} has no muscle group {missing[0]!r}, which this task weakens; "
             f"it has: {', '.join(adapter.muscle_groups) or 'none'}"
         )
-    goal = Goal(
-        name="injured_walk",
-        description=f"walk forward in a straight line at about {speed_m_s:g} m/s although hamstrings and calf of the "
+    goal = _walking(
+        "injured_walk",
+        f"walk forward in a straight line at about {speed_m_s:g} m/s although hamstrings and calf of the "
         f"{side} leg {'do not work' if strength == 0 else 'are weak'}",
-        focus=_GAIT,
-        speed=_positive("speed_m_s", speed_m_s),
+        speed_m_s,
     )
     weaken = {muscle: strength for group in groups for muscle in adapter.muscle_groups[group]}
     return locomotion(adapter, goal, episode_s=episode_s, start_noise=start_noise, weaken=weaken)
@@ -154,17 +152,18 @@ def ostrich_walk(
     adapter: ModelAdapter, *, episode_s: float, speed_m_s: float = 1.0, start_noise: float = 0.01
 ) -> Task:
     """A large bird forward over level ground."""
-    goal = Goal(
-        name="ostrich_walk",
-        description=f"the ostrich walks forward at about {speed_m_s:g} m/s, its body level, its legs rather "
+    goal = _walking(
+        "ostrich_walk",
+        f"the ostrich walks forward at about {speed_m_s:g} m/s, its body level, its legs rather "
         "straight, its head steady",
-        focus=f"{_GAIT}; the neck and head",
-        speed=_positive("speed_m_s", speed_m_s),
+        speed_m_s,
+        "; the neck and head",
     )
     return locomotion(adapter, goal, episode_s=episode_s, start_noise=start_noise)
 
 
-def _positive(name: str, value: float) -> float:
-    if value <= 0:
-        raise UserError(f"task.settings.{name}={value:g}: it must be more than 0")
-    return value
+def _walking(name: str, description: str, speed_m_s: float, also: str = "", **changes: Any) -> Goal:
+    """The goal of a walk; `also` adds to what a judge looks at."""
+    if speed_m_s <= 0:
+        raise UserError(f"task.settings.speed_m_s={speed_m_s:g}: it must be more than 0")
+    return Goal(name, description, focus=_GAIT + also, speed=speed_m_s, **changes)
