@@ -179,7 +179,7 @@ def direction(metric: str) -> int:
     """+1 when higher is better, -1 when lower is, 0 when neither is known."""
     if metric in ("success", "distance_m", "time_to_fall_s"):
         return 1
-    if metric.startswith("object_") or metric in ("fell", "lateral_drift_m", "diverged_fraction"):
+    if metric.startswith("object_") or metric in ("fell", "dropped", "lateral_drift_m", "diverged_fraction"):
         return -1
     return 0
 

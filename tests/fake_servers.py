@@ -76,6 +76,9 @@ def scripted_model(asked: Asked) -> dict[str, Any]:
                 "program": source.replace("return {", 'x = state.pos("no_such_body")\n    return {', 1),
             }
         source = source.replace('state.pos("no_such_body")', "state.time")
+        if '"effort"' not in source:  # weights alone may leave the motion as it was
+            source = source.replace("WEIGHTS = {", 'WEIGHTS = {\n    "effort": 100.0,', 1)
+            source = source.replace("return {", 'return {\n        "effort": jnp.mean(action),', 1)
 
         def other(match: re.Match[str]) -> str:
             return f'": {float(match.group(1)) * chance.choice([0.5, 0.8, 1.25, 2.0]):.4g}'

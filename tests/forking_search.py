@@ -9,9 +9,6 @@ import json
 import os
 import sys
 import threading
-import warnings
-
-warnings.simplefilter("ignore")
 
 import google.genai  # noqa: F401
 import openai  # noqa: F401

@@ -32,7 +32,7 @@ from movlr_jax.session import task_of
 search_module = sys.modules[search.__module__]
 LLM_KEY, VLM_KEY = "sk-SECRET-writer-0123456789", "AIza-SECRET-watcher-0123456789"
 TASK = [
-    f"+task={Path(__file__).parent / 'tiny_task.py'}", "candidates=2", "generations=2", "optimizer=mppi",
+    f"+task={Path(__file__).parent / 'tiny_task.py'}", "candidates=2", "generations=2", "episode_s=0.3", "optimizer=mppi",
     "optimizer.ctrl_dt=0.02", "optimizer.sim_dt=0.004", "optimizer.plan_dt=0.02", "optimizer.horizon_s=0.08",
     "optimizer.knots=2", "optimizer.mppi.samples=4",
 ]  # fmt: skip
@@ -222,25 +222,24 @@ def test_vlm_only_makes_one_call_for_each_program(shared: None, tmp_path: Path):
     assert not llm.requests
     made = Counter(c["purpose"] for c in calls(run))
     assert made["propose"] == 3, "two generations of two, the first program is given"
-    assert set(made) <= {"propose", "repair"}
-    later = [a for a in programs(vlm) if a.media]
-    assert {len(a.media) for a in later} == {1}
-    assert later[0].media[0][0] == "video/mp4"
+    assert set(made) <= {"propose", "repair", "judge"}, "nobody criticises, the same model selects"
+    assert made["judge"] >= 4
+    later = [a for a in programs(vlm) if a.media and "cannot be used" not in a.said]
+    assert len(later) == 2
+    assert [[kind for kind, _ in a.media] for a in later] == [["video/mp4"]] * 2
 
 
 def test_motionvl_passes_descriptors_with_confidences_on(shared: None, tmp_path: Path):
     llm, vlm, run = run_method("motionvl", tmp_path)
-    assert {r["asked"].wants for r in vlm.requests} == {"descriptors"}
-    described = vlm.requests[0]["asked"]
-    assert len(described.media) == 2, "every 0.1 s of 0.1 s"
+    assert {(r["asked"].wants, len(r["asked"].media)) for r in vlm.requests} == {
+        ("descriptors", 4),  # pictures: every 0.1 s of 0.3 s
+        ("winner", 2),  # films
+    }
     edits = [a for a in programs(llm) if "descriptions" in a.said]
     assert edits
     assert all("knees: left knee bent by 30 degrees (0.8)" in a.said for a in edits)
     assert all(a.settings["temperature"] == 0.3 for a in programs(llm))
-    assert (
-        '"said"' in json.dumps([c["purpose"] for c in calls(run)])
-        or "0.8" in (run / "report.html").read_text()
-    )
+    assert "left knee bent by 30 degrees (0.8)" in (run / "report.html").read_text()
 
 
 def test_human_evaluates_the_hand_made_reward_and_asks_nobody(shared: None, tmp_path: Path):
@@ -348,7 +347,7 @@ def test_compare_runs_methods_under_one_budget(
     assert compare.main([*TASK, "methods=[movlr,eureka,human]", f"run_dir={root}", "films=false"]) == 0
     rows = {row["method"]: row for row in json.loads(capsys.readouterr().out.strip().splitlines()[-1])}
     assert set(rows) == {"movlr", "eureka", "human"}
-    assert rows["movlr"]["sim_s"] == rows["eureka"]["sim_s"] == pytest.approx(0.4)
+    assert rows["movlr"]["sim_s"] == rows["eureka"]["sim_s"] == pytest.approx(1.2)
     assert rows["human"]["programs"] == 1
     assert all(row["calls"] == 0 and row["score"] is not None for row in rows.values())
     assert (root / "compare.png").stat().st_size > 0
