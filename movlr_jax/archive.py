@@ -23,6 +23,8 @@ from movlr_jax.errors import UserError
 
 _APPLICATION_ID = 0x6D6F766C  # "movl": marks run.db as ours
 _VERSION = 1
+# What a process that died while it made a run directory may have left, beside its lock.
+_BEGUN = ("run.db", "run.db-wal", "run.db-shm", "run.db-journal", ".config.yaml.part")
 _SCHEMA = """
 CREATE TABLE events (
     id INTEGER PRIMARY KEY,
@@ -72,13 +74,16 @@ class Archive:
     def create(cls, root: Path, config_yaml: str) -> Archive:
         """A new run in `root`, which must be new or empty. Raises UserError."""
         with _told(root), contextlib.ExitStack() as undo:
-            if root.exists() and any(root.iterdir()):
+            there = {path.name for path in root.iterdir()} if root.exists() else set()
+            if there and not (".lock" in there and there <= {".lock", *_BEGUN}):
                 raise UserError(
                     f"the run directory {root} is not empty; choose another run_dir=..., "
                     f"or go on with resume={root}"
                 )
             root.mkdir(parents=True, exist_ok=True)
             lock = undo.enter_context(_lock(root))
+            for name in _BEGUN:
+                (root / name).unlink(missing_ok=True)
             db = undo.enter_context(contextlib.closing(_connect(root / "run.db")))
             _make_durable(db)
             db.executescript(

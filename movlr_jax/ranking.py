@@ -153,10 +153,10 @@ def _active(
 ) -> list[Comparison]:
     comparisons: list[Comparison] = []
     wins = _wins(n, known)
-    played = (wins + wins.T).any(1)
+    played = set(np.flatnonzero((wins + wins.T).any(1)))
     leader = _leader(n, wins) if known else entrants[0]
     for challenger in entrants:
-        if played[challenger] or challenger == leader:
+        if challenger in played or challenger == leader:
             continue
         comparisons += _asked(ask, _both_orders([(leader, challenger)]))
         wins = _wins(n, [*known, *comparisons])

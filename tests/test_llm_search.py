@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from fake_servers import Asked, FakeServer, scripted_model
 
-from movlr_jax import session
+from movlr_jax import compare, session
 from movlr_jax.archive import Archive, Event
 from movlr_jax.control.build import build_planner
 from movlr_jax.errors import UserError
@@ -32,7 +32,8 @@ from movlr_jax.session import task_of
 search_module = sys.modules[search.__module__]
 LLM_KEY, VLM_KEY = "sk-SECRET-writer-0123456789", "AIza-SECRET-watcher-0123456789"
 TASK = [
-    f"+task={Path(__file__).parent / 'tiny_task.py'}", "candidates=2", "generations=2", "episode_s=0.3", "optimizer=mppi",
+    f"+task={Path(__file__).parent / 'tiny_task.py'}", "candidates=2", "generations=2", "episode_s=0.3",
+    "optimizer=mppi",
     "optimizer.ctrl_dt=0.02", "optimizer.sim_dt=0.004", "optimizer.plan_dt=0.02", "optimizer.horizon_s=0.08",
     "optimizer.knots=2", "optimizer.mppi.samples=4",
 ]  # fmt: skip
@@ -338,22 +339,52 @@ def test_a_gate_overrules_and_the_report_shows_it(recorded: Path, tmp_path: Path
     assert "the judge said second: more natural" in render(changed)
 
 
-def test_compare_runs_methods_under_one_budget(
+def test_compare_runs_methods_under_one_budget_and_can_be_resumed(
     shared: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    from movlr_jax import compare
+    root, searched = tmp_path / "compared", []
 
-    root = tmp_path / "compared"
-    assert compare.main([*TASK, "methods=[movlr,eureka,human]", f"run_dir={root}", "films=false"]) == 0
+    def interrupted(config) -> int:
+        searched.append(config.method.name)
+        if len(searched) == 2:
+            raise KeyboardInterrupt
+        return search(config)
+
+    monkeypatch.setattr(compare, "search", interrupted)
+    assert compare.main([*TASK, "methods=[movlr,eureka,human]", f"run_dir={root}", "films=false"]) == 130
+    assert f"go on with resume={root}" in capsys.readouterr().err
+    assert compare.main([f"resume={root}"]) == 0
+    assert searched == ["movlr", "eureka", "eureka", "human"]
     rows = {row["method"]: row for row in json.loads(capsys.readouterr().out.strip().splitlines()[-1])}
     assert set(rows) == {"movlr", "eureka", "human"}
     assert rows["movlr"]["sim_s"] == rows["eureka"]["sim_s"] == pytest.approx(1.2)
     assert rows["human"]["programs"] == 1
-    assert all(row["calls"] == 0 and row["score"] is not None for row in rows.values())
+    assert all(row["calls"] == 0 and row["score"] is not None and row["finished"] for row in rows.values())
     assert (root / "compare.png").stat().st_size > 0
     assert len((root / "compare.csv").read_text().splitlines()) == 4
+    assert compare.main([f"resume={root}", "candidates=3"]) == 2
+    assert "candidates cannot be set when a comparison is resumed" in capsys.readouterr().err
     assert compare.main([*TASK, "methods=[movlr,eurika]"]) == 2
     assert "did you mean 'eureka'" in capsys.readouterr().err
+
+
+def test_compare_keeps_each_method_within_the_same_calls(
+    shared: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    root = tmp_path / "compared"
+    llm, vlm = servers()
+    with llm, vlm:
+        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
+        assert (
+            compare.main([*TASK, *MODELS, *urls, "methods=[movlr,harmon]", f"run_dir={root}", "max_calls=9"])
+            == 0
+        )
+        rows = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+        assert [row["calls"] for row in rows] == [9, 9]
+        assert not any(row["finished"] for row in rows)
+        assert compare.main([f"resume={root}", "max_calls=200"]) == 0
+    rows = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    assert all(row["finished"] and row["cost_usd"] > 0 for row in rows)
 
 
 class Searches:
