@@ -7,13 +7,13 @@ from fake_servers import Asked, FakeServer, scripted_model
 
 from movlr_jax.doctor import main
 from movlr_jax.doctor_models import known_pairs
-from movlr_jax.tasks import build_task
+from movlr_jax.tasks import Task, build_task
 
 SMALL = [
     "vlm.size=[64,64]",
     "vlm.fps=2",
     "vlm.media=frames",
-    "vlm.frames=3",
+    "vlm.frames=2",
     "vlm.backoff_s=0.01",
     "vlm.attempts=2",
 ]
@@ -66,10 +66,56 @@ def test_a_judge_that_always_says_first_is_found_out(capsys: pytest.CaptureFixtu
 
     with FakeServer("gemini", brain=first) as vlm:
         assert main(["judge", "vlm=gemini", f"vlm.base_url={vlm.url}", *SMALL]) == 0
-        # the identical pair is the same question in both orders
-        assert len(vlm.requests) == 5
+        assert len(vlm.requests) == 6
     said = capsys.readouterr().out
-    assert "accuracy 2 of 6, flip rate 100 %, 5 calls" in said
+    assert "accuracy 2 of 6, flip rate 100 %, first shown preferred 6 of 6, 6 calls, 0." in said
+    assert "a generation of 4 programs asks it at most 20 times, about 0." in said
+    assert "right no more often than chance" in said
+
+
+def test_a_judge_that_sees_what_is_there_is_right_and_one_that_is_silent_is_not(
+    capsys: pytest.CaptureFixture[str],
+):
+    task = build_task("flat_walk", "myolegs", 10.0, {})
+    with FakeServer("gemini", brain=knowing(task)) as vlm:
+        assert main(["judge", "vlm=gemini", f"vlm.base_url={vlm.url}", *SMALL]) == 0
+    said = capsys.readouterr().out
+    assert "accuracy 6 of 6, flip rate 0 %, first shown preferred 2 of 6" in said
+    assert "chance" not in said
+    with FakeServer("gemini", script=["blocked"] * 99) as vlm:
+        assert main(["judge", "vlm=gemini", f"vlm.base_url={vlm.url}", *SMALL]) == 0
+    assert "accuracy 0 of 6, flip rate 0 %" in capsys.readouterr().out
+
+
+def knowing(task: Task):
+    """Tells the good motion of each known pair by its last picture, as it would be drawn of it."""
+
+    def brain(asked: Asked) -> dict:
+        if asked.wants != "winner":
+            return scripted_model(asked)
+        half = len(asked.media) // 2
+        first, second = asked.media[:half], asked.media[half:]
+        if first == second:
+            return {**scripted_model(asked), "winner": "tie"}
+        if (
+            first == second[::-1]
+        ):  # one is the other backwards: forward is where the body gets smaller or larger
+            winner = "first" if first[0] == start else "second"
+        else:  # whoever stands looks at the end as at the beginning
+            winner = "first" if first[0] == first[-1] else "second"
+        return {**scripted_model(asked), "winner": winner}
+
+    start = first_picture(task)
+    return brain
+
+
+def first_picture(task: Task) -> tuple[str, bytes]:
+    from movlr_jax.language.eyes import _jpeg, _stills
+    from movlr_jax.language.settings import ModelConfig
+
+    walk = known_pairs(task)[1].good
+    config = ModelConfig("gemini", size=(64, 64))
+    return "image/jpeg", _jpeg(_stills(walk, config, walk.times[:1])[0])
 
 
 def test_the_metrics_judge_watches_nothing(capsys: pytest.CaptureFixture[str]):

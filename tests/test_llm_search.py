@@ -182,6 +182,38 @@ def test_no_key_is_in_anything_that_was_written(recorded: Path):
         assert key.encode() not in written
 
 
+def test_no_key_is_in_anything_that_failures_wrote(
+    shared: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    """Servers that send the key back: in a refusal of it, in every field of every answer, and in a program."""
+
+    def echo(value):
+        if isinstance(value, dict):
+            return {k: v if k in ("winner", "action", "region") else echo(v) for k, v in value.items()}
+        if isinstance(value, list):
+            return [echo(v) for v in value]
+        return f"{value}\n# {LLM_KEY} {VLM_KEY}" if isinstance(value, str) else value
+
+    for name, more in (
+        ("expired", {"key": "sk-of-somebody-else"}),
+        ("echoed", {"brain": lambda asked: echo(scripted_model(asked))}),
+        ("given up", {"fault_rate": 1.0, "faults": ("500",)}),
+    ):
+        llm, vlm = servers(**more)
+        with llm, vlm:
+            urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
+            status = main([*TASK, *MODELS, *urls, "llm.attempts=2", f"run_dir={tmp_path / name}"])
+        assert status == (0 if name == "echoed" else 2)
+        assert main([*TASK, *MODELS, *urls, f"llm.key_env={LLM_KEY}", "run_dir=x"]) == 2
+    said = "".join(capfd.readouterr())
+    written = everything(tmp_path)
+    assert "[key]" in said
+    assert written.count(b"[key]") > 10
+    for key in (LLM_KEY, VLM_KEY):
+        assert key.encode() not in written
+        assert key not in said
+
+
 def run_method(method: str, tmp_path: Path, *more: str) -> tuple[FakeServer, FakeServer, Path]:
     llm, vlm = servers()
     with llm, vlm:

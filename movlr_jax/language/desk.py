@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from movlr_jax.errors import BudgetSpent, UserError
@@ -170,14 +170,14 @@ class Desk:
         try:
             try:
                 async with asyncio.timeout(self.config.timeout_s):
-                    reply = await self.backend.send(question, key)
+                    reply = clean(await self.backend.send(question, key))
             except TimeoutError:
                 raise Transient(f"no answer within {self.config.timeout_s:g} s") from None
             value = read(question.schema, reply)
             state = "answered"
             return value
         except BadAnswer as bad:
-            reply, error = bad.reply, str(bad)
+            reply, error = clean(bad.reply) if bad.reply else None, str(bad)
             raise
         except (Transient, UserError) as failure:
             error = str(failure)
@@ -213,10 +213,15 @@ class Desk:
             "sent": sent,
             "attempt": attempt,
             "seconds": seconds,
-            "answer": redact(reply.text) if reply else None,
-            "model_version": redact(reply.model_version) if reply else None,
+            "answer": reply.text if reply else None,
+            "model_version": reply.model_version if reply else None,
             "tokens_in": tokens_in,
             "tokens_out": tokens_out,
             "cost_usd": self.price.of(tokens_in, tokens_out),
             "error": redact(error) if error else None,
         }
+
+
+def clean(reply: Reply) -> Reply:
+    """The reply without keys, which a server may send back: what is made of it is written to many places."""
+    return replace(reply, text=redact(reply.text), model_version=redact(reply.model_version))

@@ -11,6 +11,7 @@ from movlr_jax.language.answers import CritiqueForm, Judgement
 from movlr_jax.language.call import Message, Question
 from movlr_jax.language.desk import Desk
 from movlr_jax.language.eyes import Eyes
+from movlr_jax.language.settings import NO_ANSWER
 from movlr_jax.tasks import Task
 from movlr_jax.types import Critique, Evaluation, Preference, TermAdvice
 
@@ -45,7 +46,7 @@ class ModelJudge:
         return [
             Preference(answer.value.winner, answer.value.reason)
             if answer.value
-            else Preference("tie", f"no answer: {answer.problem}")
+            else Preference("tie", f"{NO_ANSWER}{answer.problem}")
             for answer in self.desk.ask(questions)
         ]
 
