@@ -74,7 +74,7 @@ def test_a_judge_that_always_says_first_is_found_out(capsys: pytest.CaptureFixtu
 
 
 def test_silence_is_no_tie(capsys: pytest.CaptureFixture[str]):
-    """Who says tie to everything is right about the film that is shown twice; who says nothing is right of nothing."""
+    """Who says tie to everything is right about the film shown twice; who says nothing, of none."""
 
     def tie(asked: Asked) -> dict:
         return {**scripted_model(asked), "winner": "tie"}
