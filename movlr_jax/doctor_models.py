@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _TASK = "flat_walk"  # of the known pairs, unless another with a body that walks is given
 _SECONDS, _STEP = 2.0, 0.02
+_PATIENCE_S = 30.0  # with a test call
 
 
 def check_models(arguments: Sequence[str], console: Console) -> int:
@@ -42,11 +43,12 @@ def check_models(arguments: Sequence[str], console: Console) -> int:
         if model.embedded:
             console.print(f"{where}: {model.name}, embedded: no language or vision model, no key")
             continue
-        with _desk(model, where) as (desk, archive):
+        quick = dataclasses.replace(model, timeout_s=min(model.timeout_s, _PATIENCE_S), attempts=2)
+        with _desk(model if model.name in ("manual", "replay") else quick, where) as (desk, archive):
             said, status = _ready(desk, status)
             calls, cost = archive.spent()
-        known = "" if desk.price.tokens_in is not None else " (price unknown)"
-        console.print(f"{where}: {desk.name}: {said}; {calls} call(s), {cost:.6f} USD{known}", markup=False)
+        price = _usd(desk, cost, 6)
+        console.print(f"{where}: {desk.name}: {said}; {calls} call(s), {price}", markup=False, soft_wrap=True)
     return status
 
 
@@ -96,17 +98,24 @@ def check_judge(arguments: Sequence[str], console: Console) -> int:
     _print(console, desk.name, told)
     right, flips = sum(_right(*t[2:]) for t in told), flip_rate(comparisons)
     first = sum(preference.winner == "first" for *_, preference in told)
-    known = desk.price.tokens_in is not None
     console.print(
         f"accuracy {right} of {len(told)}, flip rate {100 * flips:.0f} %, first shown preferred {first} of "
-        f"{len(told)}, {calls} calls, " + (f"{cost:.4f} USD" if known else "price unknown")
+        f"{len(told)}, {calls} calls, {_usd(desk, cost, 4)}",
+        soft_wrap=True,
     )
     at_most = config.comparisons or 4 * (config.candidates + 1)
-    price = f", about {at_most * cost / max(calls, 1):.2f} USD" if known else ""
-    console.print(f"a generation of {config.candidates} programs asks it at most {at_most} times{price}")
+    price = _usd(desk, at_most * cost / max(calls, 1), 2)
+    console.print(
+        f"a generation of {config.candidates} programs asks it at most {at_most} times, about {price}",
+        soft_wrap=True,
+    )
     if right <= len(told) // 2:
         console.print("it is right no more often than chance: its choices are worth nothing", style="red")
     return 0
+
+
+def _usd(desk: Desk, cost: float, digits: int) -> str:
+    return "price unknown" if desk.price.tokens_in is None else f"{cost:.{digits}f} USD"
 
 
 def _right(expected: str, preference: Preference) -> bool:
