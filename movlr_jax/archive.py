@@ -13,7 +13,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -23,6 +23,8 @@ from movlr_jax.errors import UserError
 
 _APPLICATION_ID = 0x6D6F766C  # "movl": marks run.db as ours
 _VERSION = 1
+# What a process that died while it made a run directory may have left, beside its lock.
+_BEGUN = ("run.db", "run.db-wal", "run.db-shm", "run.db-journal", ".config.yaml.part")
 _SCHEMA = """
 CREATE TABLE events (
     id INTEGER PRIMARY KEY,
@@ -35,7 +37,8 @@ CREATE TABLE events (
 );
 CREATE TABLE files (path TEXT PRIMARY KEY, sha256 TEXT NOT NULL, bytes INTEGER NOT NULL);
 """
-# Every attempt at a call of a model; state: failed, answered, or refused (given up). Made when first needed.
+# Every attempt at a call of a model, written down before it is sent. state: under_way, then answered or failed; lost
+# where the process died meanwhile; refused: given up. Made when first needed.
 _CALLS = """
 CREATE TABLE IF NOT EXISTS calls (
     id INTEGER PRIMARY KEY,
@@ -71,13 +74,16 @@ class Archive:
     def create(cls, root: Path, config_yaml: str) -> Archive:
         """A new run in `root`, which must be new or empty. Raises UserError."""
         with _told(root), contextlib.ExitStack() as undo:
-            if root.exists() and any(root.iterdir()):
+            there = {path.name for path in root.iterdir()} if root.exists() else set()
+            if there and not (".lock" in there and there <= {".lock", *_BEGUN}):
                 raise UserError(
                     f"the run directory {root} is not empty; choose another run_dir=..., "
                     f"or go on with resume={root}"
                 )
             root.mkdir(parents=True, exist_ok=True)
             lock = undo.enter_context(_lock(root))
+            for name in _BEGUN:
+                (root / name).unlink(missing_ok=True)
             db = undo.enter_context(contextlib.closing(_connect(root / "run.db")))
             _make_durable(db)
             db.executescript(
@@ -104,17 +110,19 @@ class Archive:
             if write:
                 _make_durable(db)
             undo.pop_all()
-        return cls(root, lock, db)
+        archive = cls(root, lock, db)
+        if write and archive._has_calls():  # nobody else works here: whoever sent these is gone
+            archive._write("UPDATE calls SET state = 'lost' WHERE state = 'under_way'")
+        return archive
 
     def put(self, relative: str, data: bytes) -> Path:
         """Writes a file atomically and records it. Returns its path."""
         path = self.root / relative
         write_atomically(path, data)
-        with _told(path):
-            self._db.execute(
-                "INSERT OR REPLACE INTO files VALUES (?, ?, ?)",
-                (relative, hashlib.sha256(data).hexdigest(), len(data)),
-            )
+        self._write(
+            "INSERT OR REPLACE INTO files VALUES (?, ?, ?)",
+            (relative, hashlib.sha256(data).hexdigest(), len(data)),
+        )
         return path
 
     def has(self, relative: str) -> bool:
@@ -136,11 +144,10 @@ class Archive:
 
     def record(self, kind: str, data: Mapping[str, Any], generation: int = -1, candidate: int = -1) -> None:
         """Records a step; a step recorded again replaces the earlier one."""
-        with _told(self.root):
-            self._db.execute(
-                "INSERT OR REPLACE INTO events (time, kind, generation, candidate, data) VALUES (?, ?, ?, ?, ?)",
-                (time.time(), kind, generation, candidate, json.dumps(data)),
-            )
+        self._write(
+            "INSERT OR REPLACE INTO events (time, kind, generation, candidate, data) VALUES (?, ?, ?, ?, ?)",
+            (time.time(), kind, generation, candidate, json.dumps(data)),
+        )
 
     def get(self, kind: str, generation: int = -1, candidate: int = -1) -> dict[str, Any] | None:
         """What was recorded of a step, or None when it has not happened."""
@@ -159,15 +166,26 @@ class Archive:
         )
         return [Event(t, k, g, c, json.loads(d)) for t, k, g, c, d in rows]
 
-    def log_call(self, key: str, state: str, data: Mapping[str, Any]) -> None:
-        """Records an attempt at a call of a model: its request, its answer or why there is none, its price."""
+    def begin_call(self, key: str, data: Mapping[str, Any]) -> int:
+        """Writes down a call that is about to be sent, with the most that it may cost. Returns its number."""
+        return self.log_call(key, "under_way", data)
+
+    def end_call(self, call: int, state: str, data: Mapping[str, Any]) -> None:
+        """What became of a call that was begun."""
+        self._write(
+            "UPDATE calls SET state = ?, cost_usd = ?, data = ? WHERE id = ?",
+            (state, data.get("cost_usd"), json.dumps(data), call),
+        )
+
+    def log_call(self, key: str, state: str, data: Mapping[str, Any]) -> int:
+        """Writes down a call with its end and its price. Returns its number."""
         with _told(self.root):
             self._db.executescript(_CALLS)
-            sent = bool(data.get("sent", True)) and not data.get("replayed")
-            self._db.execute(
-                "INSERT INTO calls (time, key, state, sent, cost_usd, data) VALUES (?, ?, ?, ?, ?, ?)",
-                (time.time(), key, state, sent, data.get("cost_usd"), json.dumps(data)),
-            )
+        sent = bool(data.get("sent", True)) and not data.get("replayed")
+        values = (time.time(), key, state, sent, data.get("cost_usd"), json.dumps(data))
+        return self._write(
+            "INSERT INTO calls (time, key, state, sent, cost_usd, data) VALUES (?, ?, ?, ?, ?, ?)", values
+        )
 
     def find_call(self, key: str) -> dict[str, Any] | None:
         """What was answered to a call, or that it was refused; None when it has no end yet."""
@@ -187,12 +205,18 @@ class Archive:
         return [{**json.loads(data), "key": key, "state": state} for key, state, data in rows]
 
     def spent(self) -> tuple[int, float]:
-        """Calls sent over the wire, and their price in USD as far as it is known."""
+        """Calls sent over the wire, and their price in USD as far as it is known; the most that it may be of those
+        that have no end."""
         if not self._has_calls():
             return 0, 0.0
         return self._db.execute(
             "SELECT COUNT(*), COALESCE(SUM(cost_usd), 0.0) FROM calls WHERE sent"
         ).fetchone()
+
+    def _write(self, statement: str, values: Sequence[Any] = ()) -> int:
+        """One change, on the disk when this returns. Returns the number of the row."""
+        with _told(self.root):
+            return self._db.execute(statement, values).lastrowid or 0
 
     def _has_calls(self) -> bool:
         return bool(self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone())

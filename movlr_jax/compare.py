@@ -2,7 +2,8 @@
 
 Every method gets the same simulated seconds (`sim_s=`, K x N x episode_s of the settings unless said), and the
 same max_calls and max_cost_usd. Each keeps its own K, unless candidates=... sets one for all, and as many
-generations as the seconds allow.
+generations as the seconds allow. `resume=FOLDER` goes on with a comparison that was interrupted, or whose budget was
+spent (then with a larger max_calls= or max_cost_usd= beside it).
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from movlr_jax import cli
 
 cli.prepare_environment()
@@ -29,6 +32,9 @@ from movlr_jax.methods import NAMES  # noqa: E402
 from movlr_jax.search import search  # noqa: E402
 from movlr_jax.session import task_of  # noqa: E402
 from movlr_jax.tasks import Task  # noqa: E402
+
+_ARGUMENTS = "compare.yaml"  # in the folder of a comparison: what it was begun with
+_RESETTABLE = ("films", "max_calls", "max_cost_usd")
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,7 @@ class Row:
     calls: int = 0
     cost_usd: float = 0.0
     wall_s: float = 0.0
+    finished: bool = False
     course: Sequence[tuple[float, float]] = ()  # (simulated s so far, best score so far) by generation
 
 
@@ -57,24 +64,58 @@ def main(argv: list[str] | None = None) -> int:
         print(__doc__)
         return 0
     try:
-        methods, sim_s, overrides = read_arguments(arguments)
-        configs = plan(methods, sim_s, overrides)
+        arguments = with_resumed(arguments)
+        configs = plan(*read_arguments(arguments))
         task = task_of(configs[0])
+        root = Path(str(configs[0].run_dir)).parent
+        kept = [a for a in arguments if _name(a) != "run_dir"]
+        write_atomically(root / _ARGUMENTS, yaml.safe_dump(kept).encode())
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
     rows, status = [], 0
     for config in configs:
         said: list[str] = []
-        ended = cli.run_one(search, config, said.append)
+        ended = 0 if is_finished(config) else cli.run_one(search, config, said.append)
         status = max(status, ended)
         rows.append(read_row(Path(str(config.run_dir)), config, task, "; ".join(said) or None))
         if ended == cli.INTERRUPTED:
             break
-    root = Path(str(configs[0].run_dir)).parent
     write(root, rows)
     show(rows, task, root)
+    if len(rows) < len(configs) or not all(row.finished for row in rows):
+        print(f"not all of it is done; go on with resume={root}", file=sys.stderr)
     return status
+
+
+def with_resumed(arguments: Sequence[str]) -> list[str]:
+    """The arguments; those of the comparison in FOLDER for resume=FOLDER, and what is set anew. Raises UserError."""
+    given = {_name(argument): argument.partition("=")[2] for argument in arguments}
+    if "resume" not in given:
+        return list(arguments)
+    path = Path(given["resume"]) / _ARGUMENTS
+    if not path.is_file():
+        raise UserError(f"{given['resume']} is no comparison: it has no {_ARGUMENTS}")
+    for name in given:
+        if name not in ("resume", *_RESETTABLE):
+            raise UserError(
+                f"{name} cannot be set when a comparison is resumed, only {', '.join(_RESETTABLE)}; start a new one"
+            )
+    kept = [argument for argument in yaml.safe_load(path.read_text()) if _name(argument) not in given]
+    new = [argument for argument in arguments if _name(argument) != "resume"]
+    return [*kept, *new, f"run_dir={given['resume']}"]
+
+
+def _name(argument: str) -> str:
+    return argument.lstrip("+").partition("=")[0]
+
+
+def is_finished(config: Config) -> bool:
+    """Whether a search has nothing left to do."""
+    if not config.resume:
+        return False
+    with Archive.open(Path(config.resume), write=False) as archive:
+        return (archive.get("finished") or {}).get("generations") == config.generations
 
 
 def read_arguments(arguments: Sequence[str]) -> tuple[list[str], float | None, list[str]]:
@@ -89,8 +130,8 @@ def read_arguments(arguments: Sequence[str]) -> tuple[list[str], float | None, l
                 sim_s = float(value)
             except ValueError:
                 raise UserError(f"sim_s={value!r} is not a number of seconds") from None
-        elif name in ("method", "resume"):
-            raise UserError(f"compare takes methods=[...], not {name}=")
+        elif name == "method":
+            raise UserError("compare takes methods=[...], not method=")
         else:
             overrides.append(argument)
     for method in methods:
@@ -115,7 +156,11 @@ def plan(methods: Sequence[str], sim_s: float | None, overrides: Sequence[str]) 
         affordable = max(1, int(seconds / episode + 1e-9))
         k = min(config.candidates, affordable)
         n = 1 if method == "human" else max(1, affordable // k)
-        configs.append(dataclasses.replace(config, candidates=k, generations=n, run_dir=str(root / method)))
+        run = root / method
+        begun = str(run) if (run / "config.yaml").exists() else None
+        configs.append(
+            dataclasses.replace(config, candidates=k, generations=n, run_dir=str(run), resume=begun)
+        )
     return configs
 
 
@@ -130,6 +175,7 @@ def read_row(run: Path, config: Config, task: Task, reason: str | None) -> Row:
         ranked = archive.events("ranked")
         calls, cost = archive.spent()
         about, timings = archive.get("run") or {}, archive.events("timing")
+        finished = archive.get("finished") is not None
     known = {data["name"]: data for data in evaluated}
     episode = config.episode_s or task.episode_s
     course = []
@@ -150,6 +196,7 @@ def read_row(run: Path, config: Config, task: Task, reason: str | None) -> Row:
         calls=calls,
         cost_usd=cost,
         wall_s=sum(v for t in timings for v in t.data.values()),
+        finished=finished,
         course=course,
     )
 
@@ -209,8 +256,9 @@ def show(rows: Sequence[Row], task: Task, root: Path) -> None:
             table.add_row(row.method, "-", "-", "-", "-", "-", str(row.calls), "-", "-", row.reason)
             continue
         success = "-" if math.isnan(row.success) else "yes" if row.success else "no"
+        name = row.method if row.finished else f"{row.method} (not finished)"
         table.add_row(
-            row.method, f"{row.score:.3g}", success, str(row.programs), str(row.failed), f"{row.sim_s:.4g}",
+            name, f"{row.score:.3g}", success, str(row.programs), str(row.failed), f"{row.sim_s:.4g}",
             str(row.calls), f"{row.cost_usd:.4f}", f"{row.wall_s:.0f}", row.models,
         )  # fmt: skip
     Console(stderr=True).print(table)

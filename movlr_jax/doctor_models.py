@@ -20,6 +20,7 @@ from movlr_jax.cli import compose
 from movlr_jax.errors import UserError
 from movlr_jax.film import Caption, Clip
 from movlr_jax.language.build import open_desk
+from movlr_jax.language.settings import NO_ANSWER
 from movlr_jax.ranking import Comparison, flip_rate
 from movlr_jax.tasks import Task, build_task
 from movlr_jax.types import Evaluation, Preference
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 _TASK = "flat_walk"  # of the known pairs, unless another with a body that walks is given
 _SECONDS, _STEP = 2.0, 0.02
+_PATIENCE_S = 30.0  # with a test call
 
 
 def check_models(arguments: Sequence[str], console: Console) -> int:
@@ -41,11 +43,12 @@ def check_models(arguments: Sequence[str], console: Console) -> int:
         if model.embedded:
             console.print(f"{where}: {model.name}, embedded: no language or vision model, no key")
             continue
-        with _desk(model, where) as (desk, archive):
+        quick = dataclasses.replace(model, timeout_s=min(model.timeout_s, _PATIENCE_S), attempts=2)
+        with _desk(model if model.name in ("manual", "replay") else quick, where) as (desk, archive):
             said, status = _ready(desk, status)
             calls, cost = archive.spent()
-        known = "" if desk.price.tokens_in is not None else " (price unknown)"
-        console.print(f"{where}: {desk.name}: {said}; {calls} call(s), {cost:.6f} USD{known}", markup=False)
+        price = _usd(desk, cost, 6)
+        console.print(f"{where}: {desk.name}: {said}; {calls} call(s), {price}", markup=False, soft_wrap=True)
     return status
 
 
@@ -83,20 +86,40 @@ def check_judge(arguments: Sequence[str], console: Console) -> int:
         )
     task = build_task(config.task.name, config.model, config.episode_s, config.task.settings)
     pairs = known_pairs(task)
-    right, told, comparisons = 0, [], []
+    told, comparisons = [], []
     with _desk(config.vlm, "vlm") as (desk, archive):
         for n, pair in enumerate(pairs):
             judged = judge_pair(desk, archive, config.vlm, task, pair)
             for order, (expected, preference) in enumerate(judged):
-                right += preference.winner == expected
                 told.append((pair.name, order, expected, preference))
                 a, b = (2 * n, 2 * n + 1) if order == 0 else (2 * n + 1, 2 * n)
                 comparisons.append(Comparison(a, b, preference))
         calls, cost = archive.spent()
     _print(console, desk.name, told)
-    flips = 100 * flip_rate(comparisons)
-    console.print(f"accuracy {right} of {len(told)}, flip rate {flips:.0f} %, {calls} calls, {cost:.4f} USD")
+    right, flips = sum(_right(*t[2:]) for t in told), flip_rate(comparisons)
+    first = sum(preference.winner == "first" for *_, preference in told)
+    console.print(
+        f"accuracy {right} of {len(told)}, flip rate {100 * flips:.0f} %, first shown preferred {first} of "
+        f"{len(told)}, {calls} calls, {_usd(desk, cost, 4)}",
+        soft_wrap=True,
+    )
+    at_most = config.comparisons or 4 * (config.candidates + 1)
+    price = _usd(desk, at_most * cost / max(calls, 1), 2)
+    console.print(
+        f"a generation of {config.candidates} programs asks it at most {at_most} times, about {price}",
+        soft_wrap=True,
+    )
+    if right <= len(told) // 2:
+        console.print("it is right no more often than chance: its choices are worth nothing", style="red")
     return 0
+
+
+def _usd(desk: Desk, cost: float, digits: int) -> str:
+    return "price unknown" if desk.price.tokens_in is None else f"{cost:.{digits}f} USD"
+
+
+def _right(expected: str, preference: Preference) -> bool:
+    return preference.winner == expected and not preference.reason.startswith(NO_ANSWER)
 
 
 def judge_pair(
@@ -112,7 +135,8 @@ def judge_pair(
     clips = {a.name: pair.good, b.name: pair.bad or pair.good}
     judge = ModelJudge(desk, Eyes(model, archive, lambda e: clips[e.name]))
     told = dataclasses.replace(task, description=pair.description, focus="", episode_s=_SECONDS)
-    said = judge.compare_all(told, [(a, b), (b, a)])
+    # the same film twice is the same question in both orders: the second is another sample of it
+    said = judge.compare_all(told, [(a, b), (b, a)], [0, 0 if pair.bad else 1])
     expected = ("first", "second") if pair.bad else ("tie", "tie")
     return list(zip(expected, said, strict=True))
 
@@ -191,7 +215,7 @@ def _print(console: Console, name: str, told: Sequence[tuple[str, int, str, Pref
         table.add_column(heading, overflow="fold")
     for pair, order, expected, preference in told:
         first = pair.split(", ")[order] if ", " in pair else pair
-        mark = "green" if preference.winner == expected else "bold red"
+        mark = "green" if _right(expected, preference) else "bold red"
         table.add_row(pair, first, expected, Text(preference.winner, mark), Text(preference.reason))
     console.print(table)
 

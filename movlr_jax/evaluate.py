@@ -19,8 +19,8 @@ from movlr_jax.control.build import build_planner  # noqa: E402
 from movlr_jax.errors import UserError  # noqa: E402
 from movlr_jax.evaluation import evaluate as evaluate_programs  # noqa: E402
 from movlr_jax.evaluation import make_probe  # noqa: E402
-from movlr_jax.evolution import clip_of, summary  # noqa: E402
 from movlr_jax.film import Caption, film  # noqa: E402
+from movlr_jax.filming import clip_of, summary  # noqa: E402
 from movlr_jax.progress import Reporter  # noqa: E402
 from movlr_jax.sandbox.vet import Sandbox  # noqa: E402
 from movlr_jax.session import films_here, task_of  # noqa: E402

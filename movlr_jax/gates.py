@@ -1,4 +1,4 @@
-"""What a task's numbers know for certain, and may overrule a judge with: falls and lost simulations."""
+"""What a task's numbers know for certain and may overrule a judge with: falls, dropped things, lost simulations."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ def fault(candidate: Evaluation) -> str | None:
         return "its simulation was lost"
     if candidate.metrics.get("fell", 0.0) > 0:
         return "it fell"
+    if candidate.metrics.get("dropped", 0.0) > 0:
+        return "it dropped what it held"
     return None
 
 

@@ -32,7 +32,7 @@ class Method:
     )
     temperature: float = 1.0  # of the writer
     frames: int = 0  # pictures in place of the film; 0: as vlm.media says
-    every_s: float = 0.0  # pictures at this distance in place of the film; 0: as vlm.media says
+    every_s: float = 0.0  # descriptors: pictures at this distance in place of the film; 0: as vlm.media says
     watches: bool = False  # the writer itself sees the motion: vlm writes too
 
 

@@ -16,8 +16,7 @@ import numpy as np
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.types import Preference
 
-Compare = Callable[[int, int], Preference]  # (first shown, second shown)
-CompareAll = Callable[[Sequence[tuple[int, int]]], Sequence[Preference]]  # several at once
+Ask = Callable[[Sequence[tuple[int, int]]], Sequence[Preference]]  # of pairs (first shown, second shown)
 SCHEMES = ("active", "round_robin", "knockout", "paper")
 _PRIOR_VARIANCE = 4.0
 
@@ -87,7 +86,7 @@ def _wins(n: int, comparisons: Sequence[Comparison]) -> np.ndarray:
     return wins
 
 
-def _asked(ask: CompareAll, pairs: Sequence[tuple[int, int]]) -> list[Comparison]:
+def _asked(ask: Ask, pairs: Sequence[tuple[int, int]]) -> list[Comparison]:
     return [Comparison(i, j, p) for (i, j), p in zip(pairs, ask(pairs), strict=True)]
 
 
@@ -107,56 +106,63 @@ def flip_rate(comparisons: Sequence[Comparison]) -> float:
 
 def rank(
     n: int,
-    compare: Compare,
+    ask: Ask,
     scheme: str = "active",
     budget: int | None = None,
     enough: float = 0.95,
-    compare_all: CompareAll | None = None,
+    known: Sequence[Comparison] = (),
+    entrants: Sequence[int] | None = None,
 ) -> Ranking:
-    """Ranks n items with `compare`, or `compare_all` where several comparisons can be made at once.
+    """Ranks n items. `known` are comparisons made before, which count; `entrants` who meets now (all, if None).
 
-    active: each item meets the leader, then leader against likeliest challenger until P(best) >= enough or
-    `budget` calls (default 4 n: 2 n pairs) are spent. round_robin: every pair. knockout: winners of pairs meet
-    until one is left. These show both orders. paper: each newcomer is shown once before the incumbent (item 0,
-    then whoever won), as MoVLR does. Raises UserError when `budget` is less than a scheme needs.
+    active: each entrant that was never compared meets the leader, then the leader the likeliest challenger among
+    all items, until one is the best with probability `enough` or `budget` calls (4 an entrant if None) are spent.
+    round_robin: every pair of entrants. knockout: winners of pairs meet until one is left. These show both orders.
+    paper: each newcomer is shown once before whoever stands, as MoVLR does. Raises UserError when `budget` is less
+    than a scheme needs.
     """
     if scheme not in SCHEMES:
         raise UserError(unknown_name("ranking", scheme, SCHEMES))
     if n <= 1:  # nothing to compare
         return Ranking(np.zeros(n), np.zeros(n), np.ones(n), 0.0, ())
-    needed = {"active": 2 * (n - 1), "round_robin": n * (n - 1), "knockout": 2 * (n - 1), "paper": n - 1}
+    entrants = range(n) if entrants is None else entrants
+    m = len(entrants)
+    needed = {"active": 2 * (m - 1), "round_robin": m * (m - 1), "knockout": 2 * (m - 1), "paper": m - 1}
     if budget is not None and budget < needed[scheme]:
         raise UserError(
-            f"ranking={scheme} of {n} programs takes {needed[scheme]} comparisons or more; "
+            f"ranking={scheme} of {m} programs takes {needed[scheme]} comparisons or more; "
             f"comparisons={budget} is too few"
         )
-    ask = compare_all or (lambda pairs: [compare(i, j) for i, j in pairs])
     winner, comparisons = None, []
     if scheme == "round_robin":
-        comparisons = _asked(ask, _both_orders(list(combinations(range(n), 2))))
+        comparisons = _asked(ask, _both_orders(list(combinations(entrants, 2))))
     elif scheme == "knockout":
-        winner, comparisons = _knockout(n, ask)
+        winner, comparisons = _knockout(entrants, ask)
     elif scheme == "paper":
-        winner = 0
-        for newcomer in range(1, n):
-            comparisons += _asked(ask, [(newcomer, winner)])
-            winner = newcomer if comparisons[-1].preference.winner == "first" else winner
-    else:
-        comparisons = _active(n, ask, budget or 4 * n, enough)
-    strengths, covariance = fit(n, _wins(n, comparisons))
+        winner, comparisons = _paper(entrants, ask)
+    elif m > 1:
+        comparisons = _active(n, entrants, ask, budget or 4 * m, enough, known)
+    strengths, covariance = fit(n, _wins(n, [*known, *comparisons]))
     p_best = probability_best(strengths, covariance)
     deviation = np.sqrt(np.diag(covariance))
     return Ranking(strengths, deviation, p_best, flip_rate(comparisons), tuple(comparisons), winner)
 
 
-def _active(n: int, ask: CompareAll, budget: int, enough: float) -> list[Comparison]:
+def _active(
+    n: int, entrants: Sequence[int], ask: Ask, budget: int, enough: float, known: Sequence[Comparison]
+) -> list[Comparison]:
     comparisons: list[Comparison] = []
-    leader = 0
-    for challenger in range(1, n):
+    wins = _wins(n, known)
+    played = set(np.flatnonzero((wins + wins.T).any(1)))
+    leader = _leader(n, wins) if known else entrants[0]
+    for challenger in entrants:
+        if challenger in played or challenger == leader:
+            continue
         comparisons += _asked(ask, _both_orders([(leader, challenger)]))
-        leader = int(np.argmax(fit(n, _wins(n, comparisons))[0]))
+        wins = _wins(n, [*known, *comparisons])
+        leader = _leader(n, wins)
     while len(comparisons) + 2 <= budget:
-        wins = _wins(n, comparisons)
+        wins = _wins(n, [*known, *comparisons])
         strengths, covariance = fit(n, wins)
         p_best = probability_best(strengths, covariance)
         leader = int(np.argmax(strengths))
@@ -169,14 +175,28 @@ def _active(n: int, ask: CompareAll, budget: int, enough: float) -> list[Compari
     return comparisons
 
 
-def _knockout(n: int, ask: CompareAll) -> tuple[int, list[Comparison]]:
+def _leader(n: int, wins: np.ndarray) -> int:
+    """The strongest of those that were ever compared."""
+    return int(np.argmax(np.where((wins + wins.T).any(1), fit(n, wins)[0], -np.inf)))
+
+
+def _paper(entrants: Sequence[int], ask: Ask) -> tuple[int, list[Comparison]]:
+    comparisons: list[Comparison] = []
+    winner = entrants[0]
+    for newcomer in entrants[1:]:
+        comparisons += _asked(ask, [(newcomer, winner)])
+        winner = newcomer if comparisons[-1].preference.winner == "first" else winner
+    return winner, comparisons
+
+
+def _knockout(entrants: Sequence[int], ask: Ask) -> tuple[int, list[Comparison]]:
     """Who is left, and all comparisons; of a pair that ties the earlier stays, an odd one out waits a round."""
     comparisons: list[Comparison] = []
-    left = list(range(n))
+    left = list(entrants)
     while len(left) > 1:
         pairs = [(left[i], left[i + 1]) for i in range(0, len(left) - 1, 2)]
         met = _asked(ask, _both_orders(pairs))
-        wins = _wins(n, met)
+        wins = _wins(max(left) + 1, met)
         comparisons += met
         left = [j if wins[j, i] > wins[i, j] else i for i, j in pairs] + left[2 * len(pairs) :]
     return left[0], comparisons

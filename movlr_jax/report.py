@@ -69,6 +69,7 @@ def render(run: Run) -> str:
         charts=report_views.charts(run, metrics),
         motion=report_views.motion(run),
         metrics=metrics,
+        standing=report_views.standing(run),
         generations=[report_views.generation(run, g) for g in run.generations],
         ancestry=run.ancestry(run.best.name if run.best else None),
     )

@@ -63,6 +63,7 @@ class ModelCalls:
     versions: str  # as the answers name themselves
     sent: int
     failed: int  # attempts that had to be made again
+    lost: int  # under way when the process died; their price is the most it may have been
     refused: int  # given up
     tokens_in: int
     tokens_out: int
@@ -153,6 +154,7 @@ def _calls(attempts: Sequence[Mapping[str, Any]]) -> list[ModelCalls]:
                 versions=", ".join(sorted({str(a["model_version"]) for a in made if a.get("model_version")})),
                 sent=sum(bool(a.get("sent")) and not a.get("replayed") for a in made),
                 failed=sum(a["state"] == "failed" for a in made),
+                lost=sum(a["state"] == "lost" for a in made),
                 refused=sum(a["state"] == "refused" for a in made),
                 tokens_in=sum(a.get("tokens_in") or 0 for a in made),
                 tokens_out=sum(a.get("tokens_out") or 0 for a in made),
@@ -177,7 +179,7 @@ def direction(metric: str) -> int:
     """+1 when higher is better, -1 when lower is, 0 when neither is known."""
     if metric in ("success", "distance_m", "time_to_fall_s"):
         return 1
-    if metric.startswith("object_") or metric in ("fell", "lateral_drift_m", "diverged_fraction"):
+    if metric.startswith("object_") or metric in ("fell", "dropped", "lateral_drift_m", "diverged_fraction"):
         return -1
     return 0
 

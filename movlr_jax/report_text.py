@@ -20,7 +20,7 @@ _UNITS = {
     "n": "N",
     "fraction": "%",
 }  # longest first
-_YES_NO = ("success", "fell")
+_YES_NO = ("success", "fell", "dropped")
 _TITLES = {  # of curves whose names alone say too little
     "effort": "effort: mean squared activation",
     "joint_limit_fraction": "joints at the end of their range",

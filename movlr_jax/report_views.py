@@ -36,7 +36,7 @@ def tiles(run: Run, metrics: Sequence[str]) -> list[dict[str, Any]]:
     if best is None:
         return []
     shown = []
-    for name in dict.fromkeys([*metrics, "success", "fell"]):
+    for name in dict.fromkeys([*metrics, "success", "fell", "dropped"]):
         if name not in best.metrics:
             continue
         before = first.metrics.get(name) if first and first is not best else None
@@ -202,7 +202,9 @@ def generation(run: Run, g: Generation) -> dict[str, Any]:
     ranked, proposed = g.ranked or {}, g.proposed or {}
     own = {c.name: c for c in g.candidates}
     notes = dict(enumerate(proposed.get("notes") or []))
-    rows = [_row(run, g, notes, *entry) for entry in _strengths(ranked)]
+    met = {str(c.get(side)) for c in ranked.get("comparisons") or [] for side in ("first", "second")}
+    shown = {*own, *met, g.best}  # every ranking has all programs of the run
+    rows = [_row(run, g, notes, *entry) for entry in _strengths(ranked) if entry[0] in shown]
     rows += [_row(run, g, notes, name) for name in own if name not in {row["name"] for row in rows}]
     rows.sort(key=lambda row: (row["strength"] is None, -(row["strength"] or 0.0), row["name"]))
     _place_bars([row for row in rows if row["strength"] is not None])
@@ -220,6 +222,17 @@ def generation(run: Run, g: Generation) -> dict[str, Any]:
         "comparisons": _comparisons(ranked.get("comparisons") or []),
         "critique": _critique(g.criticised),
     }
+
+
+def standing(run: Run) -> list[dict[str, Any]]:
+    """Every program by the last ranking, which counts all comparisons of the run; the strongest first."""
+    last = next((g for g in reversed(run.generations) if g.ranked), None)
+    if last is None:
+        return []
+    rows = [_row(run, last, {}, *entry) for entry in _strengths(last.ranked or {})]
+    rows = sorted((r for r in rows if r["strength"] is not None), key=lambda r: (-r["strength"], r["name"]))
+    _place_bars(rows)
+    return rows
 
 
 def _strengths(ranked: Mapping[str, Any]) -> list[tuple]:

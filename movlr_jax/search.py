@@ -17,7 +17,8 @@ from movlr_jax.archive import Archive, new_run_dir  # noqa: E402
 from movlr_jax.config import Config  # noqa: E402
 from movlr_jax.control.build import build_planner  # noqa: E402
 from movlr_jax.errors import BudgetSpent  # noqa: E402
-from movlr_jax.evolution import evolve, film_best_and_first, summary  # noqa: E402
+from movlr_jax.evolution import evolve  # noqa: E402
+from movlr_jax.filming import film_best_and_first, summary  # noqa: E402
 from movlr_jax.progress import Reporter  # noqa: E402
 from movlr_jax.report import write_report  # noqa: E402
 from movlr_jax.session import build_engine, describe, same_search, task_of  # noqa: E402

@@ -9,10 +9,11 @@ from movlr_jax.archive import Archive
 from movlr_jax.cli import RESETTABLE
 from movlr_jax.config import Config
 from movlr_jax.control.planner import Planner
+from movlr_jax.engine import Engine
 from movlr_jax.errors import UserError
 from movlr_jax.evaluation import make_probe
-from movlr_jax.evolution import Engine, clip_of
 from movlr_jax.film import Caption, Clip
+from movlr_jax.filming import clip_of
 from movlr_jax.language.build import build_parts
 from movlr_jax.machine import hardware, versions
 from movlr_jax.progress import Reporter

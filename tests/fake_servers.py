@@ -10,6 +10,7 @@ import hashlib
 import json
 import random
 import re
+import sys
 import threading
 import time
 from collections import Counter
@@ -75,6 +76,9 @@ def scripted_model(asked: Asked) -> dict[str, Any]:
                 "program": source.replace("return {", 'x = state.pos("no_such_body")\n    return {', 1),
             }
         source = source.replace('state.pos("no_such_body")', "state.time")
+        if '"effort"' not in source:  # weights alone may leave the motion as it was
+            source = source.replace("WEIGHTS = {", 'WEIGHTS = {\n    "effort": 100.0,', 1)
+            source = source.replace("return {", 'return {\n        "effort": jnp.mean(action),', 1)
 
         def other(match: re.Match[str]) -> str:
             return f'": {float(match.group(1)) * chance.choice([0.5, 0.8, 1.25, 2.0]):.4g}'
@@ -126,8 +130,7 @@ class FakeServer:
     def __enter__(self) -> FakeServer:
         self._chance, self._lock = random.Random(1), threading.Lock()
         handler = type("Handler", (_Handler,), {"fake": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), handler)
         threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
         ).start()
@@ -152,6 +155,15 @@ class FakeServer:
         return [r for r in self.requests if not r["fault"]]
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Whoever asked was killed: no news here."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+
 class _Handler(BaseHTTPRequestHandler):
     fake: FakeServer
     protocol_version = "HTTP/1.1"
@@ -164,7 +176,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._json(200, self._file(name, "ACTIVE"))
 
     def do_POST(self) -> None:
-        fake, body = self.fake, self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        fake, length = self.fake, int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length)
+        if len(body) < length:  # whoever asked is gone
+            self.close_connection = True
+            return None
         sent = self.headers.get("x-goog-api-key") or (self.headers.get("Authorization") or "").removeprefix(
             "Bearer "
         )

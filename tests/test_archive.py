@@ -216,6 +216,17 @@ def test_another_version_is_told(root: Path):
         Archive.open(root)
 
 
+def test_what_died_while_it_was_made_is_made_anew(tmp_path: Path):
+    for name in (".lock", "run.db", "run.db-journal", ".config.yaml.part"):
+        (tmp_path / name).write_bytes(b"half")
+    with Archive.create(tmp_path, "seed: 0\n") as archive:
+        assert archive.read("config.yaml") == b"seed: 0\n"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "run.db").write_bytes(b"of another program")
+    with pytest.raises(UserError, match="is not empty"):
+        Archive.create(tmp_path / "other", "")
+
+
 @pytest.mark.parametrize("harm", ["text", "empty", "cut", "middle"])
 def test_a_broken_database_is_told(root: Path, harm: str):
     with Archive.create(root, CONFIG) as archive:

@@ -116,6 +116,32 @@ def test_the_worst_of_the_last_half_second_counts(task: Task):
     assert task.measure(short, task)["success"] == 1.0
 
 
+HEIGHTS = {  # of the bottle's centre above its start, cm
+    "carried": ([0, 2, 6, 10, 10], 0.0),
+    "never lifted": ([0, 0, 1, 0, 0], 0.0),
+    "still on its way": ([0, 1, 3, 5, 4], 0.0),
+    "let go": ([0, 4, 9, 2, 0], 1.0),
+    "on its side": ([0, 0, -2, -6, -7], 1.0),
+    "leaning on the table": ([0, 0, -1, -2, -2], 0.0),
+    "off the table": ([0, 3, -20, -60, -75], 1.0),
+}
+
+
+@pytest.mark.parametrize("course", HEIGHTS)
+def test_a_dropped_bottle_is_told(task: Task, course: str):
+    centimetres, dropped = HEIGHTS[course]
+    pos, quat = still(task, steps=len(centimetres))
+    pos[:, 2] = task.goals["object_pos"][2] - 0.10 + 0.01 * np.array(centimetres)
+    assert task.measure(episode(task, pos, quat), task)["dropped"] == dropped
+
+
+def test_a_thing_that_need_not_be_lifted_may_be_set_down():
+    level = build_task("bottle_pour", "myoarm_r", 3.0, {"lift_m": (0.1, 0.0, 0.0)})
+    pos, quat = still(level, steps=3)
+    pos[:, 2] = level.goals["object_pos"][2] + np.array([0.0, 0.06, 0.0])
+    assert level.measure(episode(level, pos, quat), level)["dropped"] == 0.0
+
+
 def test_the_score_orders_episodes():
     def ended(centimetres: float, degrees: float, success: float = 0.0) -> float:
         return score({"object_position_error_m": centimetres / 100, "success": success,

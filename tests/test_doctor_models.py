@@ -13,7 +13,7 @@ SMALL = [
     "vlm.size=[64,64]",
     "vlm.fps=2",
     "vlm.media=frames",
-    "vlm.frames=3",
+    "vlm.frames=2",
     "vlm.backoff_s=0.01",
     "vlm.attempts=2",
 ]
@@ -66,10 +66,27 @@ def test_a_judge_that_always_says_first_is_found_out(capsys: pytest.CaptureFixtu
 
     with FakeServer("gemini", brain=first) as vlm:
         assert main(["judge", "vlm=gemini", f"vlm.base_url={vlm.url}", *SMALL]) == 0
-        # the identical pair is the same question in both orders
-        assert len(vlm.requests) == 5
+        assert len(vlm.requests) == 6
     said = capsys.readouterr().out
-    assert "accuracy 2 of 6, flip rate 100 %, 5 calls" in said
+    assert "accuracy 2 of 6, flip rate 100 %, first shown preferred 6 of 6, 6 calls, 0." in said
+    assert "a generation of 4 programs asks it at most 20 times, about 0." in said
+    assert "right no more often than chance" in said
+
+
+def test_silence_is_no_tie(capsys: pytest.CaptureFixture[str]):
+    """Who says tie to everything is right about the film shown twice; who says nothing, of none."""
+
+    def tie(asked: Asked) -> dict:
+        return {**scripted_model(asked), "winner": "tie"}
+
+    for server, accuracy in (
+        (FakeServer("gemini", brain=tie), 2),
+        (FakeServer("gemini", script=["blocked"] * 99), 0),
+    ):
+        with server as vlm:
+            assert main(["judge", "vlm=gemini", f"vlm.base_url={vlm.url}", *SMALL]) == 0
+        said = capsys.readouterr().out
+        assert f"accuracy {accuracy} of 6, flip rate 0 %, first shown preferred 0 of 6" in said
 
 
 def test_the_metrics_judge_watches_nothing(capsys: pytest.CaptureFixture[str]):

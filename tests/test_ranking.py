@@ -8,11 +8,17 @@ import choix
 import numpy as np
 import pytest
 
+from movlr_jax import ranking
 from movlr_jax.errors import UserError
-from movlr_jax.ranking import Ranking, fit, probability_best, rank
+from movlr_jax.ranking import Comparison, Ranking, fit, probability_best
 from movlr_jax.types import Preference
 
 Compare = Callable[[int, int], Preference]
+
+
+def rank(n: int, compare: Compare, *settings, **more) -> Ranking:
+    """With a judge that is asked one by one."""
+    return ranking.rank(n, lambda pairs: [compare(i, j) for i, j in pairs], *settings, **more)
 
 
 class Judge:
@@ -181,11 +187,36 @@ def test_who_wins_a_knockout_wins_whatever_the_strengths_say():
     assert result.winner == 2
 
 
+def test_what_was_compared_before_counts():
+    """Four are known, two are new: nobody old meets anybody old again, unless for the lead."""
+    strengths = np.array([1.0, 3.0, 2.0, 0.0, 5.0, 4.0])
+    before = rank(4, Judge(strengths), "round_robin")
+    judge = Judge(strengths)
+    result = rank(6, judge, known=before.comparisons, entrants=[1, 4, 5])
+    assert result.order[0] == 4
+    assert {frozenset(pair) for pair in judge.calls[:4]} == {frozenset((1, 4)), frozenset((4, 5))}
+    assert all(4 in pair for pair in judge.calls[2:]), "then the leader meets the likeliest challengers"
+    assert len(judge.calls) <= 12
+    assert result.flip_rate == 0
+    together = fit(6, ranking._wins(6, [*before.comparisons, *result.comparisons]))[0]
+    np.testing.assert_array_equal(result.strengths, together)
+
+
+def test_an_old_runner_up_can_take_the_lead():
+    """It lost to the incumbent once in each order, as luck had it; the incumbent then loses to all who come."""
+    lost = [Comparison(0, 1, Preference("first", "")), Comparison(1, 0, Preference("second", ""))]
+    lost += [Comparison(1, 2, Preference("first", ""))] * 6
+    result = rank(4, Judge([0.0, 3.0, -1.0, 2.0]), known=lost, entrants=[0, 3])
+    assert result.order[0] == 1
+
+
 @pytest.mark.parametrize("scheme", ["active", "round_robin", "knockout", "paper"])
-def test_asked_one_by_one_or_together_is_the_same(scheme: str):
-    together = Judge(np.arange(5))
-    result = rank(5, together, scheme, compare_all=lambda pairs: [together(i, j) for i, j in pairs])
-    assert result.comparisons == rank(5, Judge(np.arange(5)), scheme).comparisons
+def test_a_generation_that_failed_changes_nothing(scheme: str):
+    def nobody(first: int, second: int) -> Preference:
+        raise AssertionError("there is nothing to compare")
+
+    known = rank(3, Judge([2.0, 1.0, 0.0])).comparisons
+    assert rank(3, nobody, scheme, known=known, entrants=[0]).order[0] == 0
 
 
 @pytest.mark.parametrize("budget", [8, 12, 20, 40])
@@ -253,14 +284,17 @@ def test_both_orders_and_active_pairs_beat_a_champion_by_one_order():
 
 
 def test_top_1_of_ten_with_a_biased_judge():
-    """400 trials, first shown favoured by 0.8 logits: active pairs in both orders find the best most often."""
+    """First shown favoured by 0.8 logits: active pairs in both orders find the best most often.
+
+    benchmarks/ranking.py has 400 trials.
+    """
     found: dict[str, int] = dict.fromkeys(("active", "round_robin", "knockout", "paper"), 0)
-    for seed in range(400):
+    for seed in range(120):
         strengths = np.random.default_rng(seed).normal(size=10)
         for scheme in found:
             judge = Judge(strengths, slope=1.5, bias=0.8, seed=10_000 + seed)
             result = rank(10, judge, scheme, 40 if scheme == "active" else None)
             found[scheme] += result.order[0] == strengths.argmax()
             assert len(judge.calls) <= {"active": 40, "round_robin": 90, "knockout": 18, "paper": 9}[scheme]
-    assert found["active"] > 0.66 * 400, found
-    assert found["active"] > found["knockout"] + 30 > found["paper"] + 30, found
+    assert found["active"] > 0.6 * 120, found
+    assert found["active"] > found["knockout"] + 8 > found["paper"] + 8, found

@@ -16,8 +16,8 @@ from movlr_jax.control.build import build_planner
 from movlr_jax.control.mppi import MppiConfig
 from movlr_jax.errors import UserError
 from movlr_jax.evaluation import evaluate
-from movlr_jax.evolution import clip_of
 from movlr_jax.film import Caption, film
+from movlr_jax.filming import clip_of
 from movlr_jax.models import MODELS
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.render import renderer

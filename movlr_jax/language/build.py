@@ -61,7 +61,7 @@ def build_parts(
     if watching:
         watchers.needs_films(films, f"vlm={vlm.name}")
         shown = replace(vlm, media="frames", frames=method.frames) if method.frames else vlm
-        eyes = Eyes(shown, archive, clip, method.every_s or None)
+        eyes = Eyes(shown, archive, clip)
         see = open_desk(vlm, "vlm", vlm_source, archive, budget, say)
     write = open_desk(llm, "llm", llm_source, archive, budget, say) if writing else None
     parts = _embedded(config)
@@ -103,8 +103,8 @@ def _critic(config: Config, see: Desk | None, eyes: Eyes | None) -> Critic | Non
     feedback = config.method.feedback
     if feedback == "none":
         return NoCritic()
-    if feedback == "descriptors" and see:
-        return DescriptorCritic(see, eyes)
+    if feedback == "descriptors" and see and eyes:
+        return DescriptorCritic(see, replace(eyes, every_s=config.method.every_s or None))
     if feedback == "critique" and see and eyes:
         return watchers.ModelCritic(see, eyes)
     return None

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from movlr_jax.errors import BudgetSpent, UserError
@@ -28,43 +28,41 @@ from movlr_jax.language.settings import ModelConfig
 class Ledger(Protocol):
     """The record of all calls of a run; `Archive` is one."""
 
-    def log_call(self, key: str, state: str, data: dict[str, Any]) -> None: ...
+    def begin_call(self, key: str, data: dict[str, Any]) -> int:
+        """Before a call is sent; returns its number."""
+        ...
+
+    def end_call(self, call: int, state: str, data: dict[str, Any]) -> None: ...
+
+    def log_call(self, key: str, state: str, data: dict[str, Any]) -> int: ...
 
     def find_call(self, key: str) -> dict[str, Any] | None:
         """What was answered (state answered or refused), or None."""
         ...
 
     def spent(self) -> tuple[int, float]:
-        """Calls sent, and their price in USD."""
+        """Calls sent, and their price in USD; of those under way the most that it may be."""
         ...
 
 
-@dataclass
+@dataclass(frozen=True)
 class Budget:
-    """What may still be spent, over all models of a run; what is under way counts."""
+    """What may be spent, over all models of a run; what is under way, or was when a process died, counts."""
 
     ledger: Ledger
     max_calls: int | None = None
     max_cost_usd: float | None = None
-    calls_under_way: int = 0
-    cost_under_way: float = 0.0
 
-    def reserve(self, most_usd: float) -> None:
+    def check(self, most_usd: float) -> None:
         """Raises BudgetSpent when one more call would be too much."""
         calls, cost = self.ledger.spent()
-        if self.max_calls is not None and calls + self.calls_under_way + 1 > self.max_calls:
+        if self.max_calls is not None and calls + 1 > self.max_calls:
             raise BudgetSpent(f"max_calls={self.max_calls} is spent: {calls} calls were made")
-        if self.max_cost_usd is not None and cost + self.cost_under_way + most_usd > self.max_cost_usd:
+        if self.max_cost_usd is not None and cost + most_usd > self.max_cost_usd:
             raise BudgetSpent(
                 f"max_cost_usd={self.max_cost_usd:g} is spent: {calls} calls cost {cost:.4f} USD, and the "
                 f"next may cost {most_usd:.4f}"
             )
-        self.calls_under_way += 1
-        self.cost_under_way += most_usd
-
-    def release(self, most_usd: float) -> None:
-        self.calls_under_way -= 1
-        self.cost_under_way -= most_usd
 
 
 @dataclass
@@ -165,28 +163,30 @@ class Desk:
     async def _attempt(self, question: Question, key: str, attempt: int) -> Any:
         """One call over the wire, logged whatever becomes of it."""
         most = self.price.most(question, self.config.max_tokens)
-        self.budget.reserve(most)
-        begun, reply, state, error = time.monotonic(), None, "failed", None
+        self.budget.check(most)
+        ledger, begun = self.budget.ledger, time.monotonic()
+        reply, state, error = None, "failed", None
+        call = ledger.begin_call(key, {**self._entry(question, attempt=attempt), "cost_usd": most})
         try:
             try:
                 async with asyncio.timeout(self.config.timeout_s):
-                    reply = await self.backend.send(question, key)
+                    reply = clean(await self.backend.send(question, key))
             except TimeoutError:
                 raise Transient(f"no answer within {self.config.timeout_s:g} s") from None
             value = read(question.schema, reply)
             state = "answered"
             return value
         except BadAnswer as bad:
-            reply, error = bad.reply, str(bad)
+            reply, error = clean(bad.reply) if bad.reply else None, str(bad)
             raise
         except (Transient, UserError) as failure:
             error = str(failure)
             raise
         finally:
-            self.budget.release(most)
             seconds = round(time.monotonic() - begun, 3)
-            entry = self._entry(question, reply, error, attempt=attempt, seconds=seconds)
-            self.budget.ledger.log_call(key, state, entry)
+            ledger.end_call(
+                call, state, self._entry(question, reply, error, attempt=attempt, seconds=seconds)
+            )
 
     def _entry(
         self,
@@ -213,10 +213,15 @@ class Desk:
             "sent": sent,
             "attempt": attempt,
             "seconds": seconds,
-            "answer": redact(reply.text) if reply else None,
-            "model_version": redact(reply.model_version) if reply else None,
+            "answer": reply.text if reply else None,
+            "model_version": reply.model_version if reply else None,
             "tokens_in": tokens_in,
             "tokens_out": tokens_out,
             "cost_usd": self.price.of(tokens_in, tokens_out),
             "error": redact(error) if error else None,
         }
+
+
+def clean(reply: Reply) -> Reply:
+    """The reply without keys, which a server may send back: what is made of it is written to many places."""
+    return replace(reply, text=redact(reply.text), model_version=redact(reply.model_version))

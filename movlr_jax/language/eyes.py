@@ -44,7 +44,7 @@ class Eyes:
             )
             return [Media("video/mp4", data, fps=self.config.fps / self.config.slow)]
         times = self.times(shown)
-        names = [f"{stem}_{i:02d}.jpg" for i in range(len(times))]
+        names = [f"{stem}_{i:02d}of{len(times)}.jpg" for i in range(len(times))]
         if not all(self.archive.has(name) for name in names):
             for name, picture in zip(names, _stills(shown, self.config, times), strict=True):
                 self.archive.put(name, _jpeg(picture))

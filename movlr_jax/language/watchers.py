@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from movlr_jax.errors import UserError
 from movlr_jax.language import prompts
@@ -12,19 +11,19 @@ from movlr_jax.language.answers import CritiqueForm, Judgement
 from movlr_jax.language.call import Message, Question
 from movlr_jax.language.desk import Desk
 from movlr_jax.language.eyes import Eyes
+from movlr_jax.language.settings import NO_ANSWER
 from movlr_jax.tasks import Task
 from movlr_jax.types import Critique, Evaluation, Preference, TermAdvice
 
 Pair = tuple[Evaluation, Evaluation]  # in the order they are shown
 
 
-@dataclass
+@dataclass(frozen=True)
 class ModelJudge:
-    """Two motions, one question; a pair that is shown again is a further sample, not the same answer."""
+    """Two motions, one question."""
 
     desk: Desk
     eyes: Eyes
-    _shown: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     @property
     def name(self) -> str:
@@ -33,16 +32,21 @@ class ModelJudge:
     def compare(self, task: Task, a: Evaluation, b: Evaluation) -> Preference:
         return self.compare_all(task, [(a, b)])[0]
 
-    def compare_all(self, task: Task, pairs: Sequence[Pair]) -> list[Preference]:
-        """The answers to all pairs, asked at once. A pair without an answer is a tie that says so."""
-        questions = []
-        for a, b in pairs:
-            questions.append(judge_question(self.eyes, task, a, b, self._shown[a.name, b.name]))
-            self._shown[a.name, b.name] += 1
+    def compare_all(
+        self, task: Task, pairs: Sequence[Pair], samples: Sequence[int] | None = None
+    ) -> list[Preference]:
+        """The answers to all pairs, asked at once. A pair without an answer is a tie that says so.
+
+        samples: of a pair that was shown before, how often, so that it is a further sample and not the same answer.
+        """
+        questions = [
+            judge_question(self.eyes, task, a, b, sample)
+            for (a, b), sample in zip(pairs, samples or [0] * len(pairs), strict=True)
+        ]
         return [
             Preference(answer.value.winner, answer.value.reason)
             if answer.value
-            else Preference("tie", f"no answer: {answer.problem}")
+            else Preference("tie", f"{NO_ANSWER}{answer.problem}")
             for answer in self.desk.ask(questions)
         ]
 

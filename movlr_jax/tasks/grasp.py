@@ -20,6 +20,8 @@ from movlr_jax.tasks.stage import FLOOR, add_stage
 from movlr_jax.types import Trajectory
 
 OVERLAP = 1e-3  # m that the hand may be inside the object at the start
+FALLEN = 0.03  # m below the start: off the table, or on its side
+LIFTED = 0.03  # m above the start
 SOLID = {"contype": 1, "conaffinity": 1}  # said aloud: a model's defaults may switch contacts off
 LOOK = {"contype": 0, "conaffinity": 0, "mass": 0}  # touches nothing and weighs nothing
 
@@ -226,9 +228,19 @@ def measure(episode: Trajectory, task: Task, thing: str, goal: Goal) -> Metrics:
     distance, angle = (error[held].max() for error in errors(episode, task, thing, goal).values())
     return {
         "success": float(distance <= goal.position_m and angle <= goal.orientation_rad),
+        "dropped": float(dropped(Readout(task.layout, episode.steps).pos(thing)[:, 2], goal.pos[2])),
         "object_position_error_m": float(distance),
         "object_orientation_error_rad": float(angle),
     }
+
+
+def dropped(height: np.ndarray, wanted: float) -> bool:
+    """Whether a thing with its centre at `height` [T] m fell: off the table, on its side, or back down before it was
+    at the `wanted` height, where that is above the start."""
+    begin, end, peak = height[0], height[-1], height.max()
+    fell = end < begin - FALLEN
+    let_go = wanted - begin > LIFTED and peak - begin > LIFTED and end - begin < 0.25 * (peak - begin)
+    return bool(fell or let_go)
 
 
 def score(metrics: Metrics) -> float:

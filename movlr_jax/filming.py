@@ -1,0 +1,71 @@
+"""Films of a search: every candidate once, and the best beside the first."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+
+import numpy as np
+
+from movlr_jax.engine import Engine, evaluation_of, timed
+from movlr_jax.film import Caption, Clip, film, side_by_side, title
+from movlr_jax.tasks import Task
+from movlr_jax.types import Evaluation
+
+
+def make_film(engine: Engine, candidate: Evaluation) -> Evaluation:
+    """Films a candidate once; a candidate without states, or a machine without a renderer, has no film."""
+    if not engine.films or candidate.failed or candidate.film:
+        return candidate
+    stem = f"gen_{candidate.generation:02d}/k{candidate.candidate:02d}"
+    with timed(engine, "film"), engine.reporter.stage(f"film {candidate.name}") as tick:
+        engine.archive.put(f"{stem}.mp4", film(clip(engine, candidate), progress=tick))
+    data = engine.archive.get("evaluated", candidate.generation, candidate.candidate) or {}
+    data["film"] = f"{stem}.mp4"
+    engine.archive.record("evaluated", data, candidate.generation, candidate.candidate)
+    return evaluation_of(data, engine.archive.root)
+
+
+def clip(engine: Engine, candidate: Evaluation, label: str = "") -> Clip:
+    """What films need of a candidate's episode."""
+    states = engine.archive.read(f"gen_{candidate.generation:02d}/k{candidate.candidate:02d}.npz")
+    heading = title(engine.task.name, candidate.generation, candidate.candidate)
+    if label:  # beside another film there is less room
+        heading = f"{label}: {engine.task.name} {candidate.name}"
+    return clip_of(engine.task, states, Caption(heading, summary(candidate.metrics), engine.note))
+
+
+def clip_of(task: Task, states: bytes, caption: Caption) -> Clip:
+    """An episode, as `evaluation` stored it, ready to be filmed."""
+    arrays = np.load(io.BytesIO(states))
+    return Clip(task, arrays["qpos"], arrays["time"], caption, act=arrays["act"])
+
+
+def film_best_and_first(engine: Engine, best: Evaluation) -> str | None:
+    """The best beside the first candidate that ran; the path within the run, or None without films."""
+    events = engine.archive.events("evaluated")
+    ran = [evaluation_of(e.data, engine.archive.root) for e in events if not e.data["reason"]]
+    if not engine.films or not ran:
+        return None
+    path = "side_by_side.mp4"
+    with engine.reporter.stage("film best beside first") as tick:
+        clips = [clip(engine, ran[0], "first"), clip(engine, best, "best")]
+        engine.archive.put(path, side_by_side(clips, progress=tick))
+    return path
+
+
+def summary(metrics: Mapping[str, float]) -> str:
+    """The success measure in one line, short enough for the caption of a film."""
+    parts = []
+    if "object_position_error_m" in metrics:
+        off = f"{100 * metrics['object_position_error_m']:.1f} cm"
+        if "object_orientation_error_rad" in metrics:
+            off += f", {np.rad2deg(metrics['object_orientation_error_rad']):.0f} deg"
+        parts.append(f"{off} off")
+    if "distance_m" in metrics:
+        parts.append(f"moved {metrics['distance_m']:.2f} m")
+    if "time_to_fall_s" in metrics:
+        parts.append(f"fell at {metrics['time_to_fall_s']:.1f} s")
+    if "success" in metrics:
+        parts.append("success" if metrics["success"] else "no success")
+    return ": ".join(parts)
