@@ -109,6 +109,10 @@ class Physics(Protocol):
         """Into how many parts a rollout of `rows` x `steps` must be split so that each fits into memory; 1: none."""
         ...
 
+    def collect(self, x: Any) -> Any:
+        """`x` in one place, where rollouts are spread over several devices."""
+        ...
+
     def close(self) -> None: ...
 
     def kinematics(self, qpos: Array) -> tuple[Array, Array]:

@@ -177,7 +177,8 @@ class PlannedControllers:
         params = p.space.params(physics, state, plans)
         rollouts = physics.rollout(p.spread(state, n), p.plan_policy, params, steps=p.horizon, key=key)
         seen = p.arrange(k, rollouts.steps, rollouts.actions, p.spread(initial, n))
-        return p.costs_of(p.scorer.on_device(self.programs, *seen)[0], rollouts.diverged, rows)
+        totals = p.scorer.on_device(self.programs, *seen)[0]
+        return physics.collect(p.costs_of(totals, rollouts.diverged, rows))
 
 
 def by_candidate(x: Array, k: int) -> Array:

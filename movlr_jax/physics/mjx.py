@@ -7,8 +7,6 @@ local devices; a batch that would not fit is run in parts.
 
 from __future__ import annotations
 
-import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -18,22 +16,19 @@ import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from mujoco import mjx
 
 from movlr_jax.errors import UserError
 from movlr_jax.physics.common import planning_model, whole_substeps
-from movlr_jax.physics.memory import GIB, free_memory, row_bytes
+from movlr_jax.physics.memory import free_memory, row_bytes
 from movlr_jax.physics.mjx_model import Probe, fit_for_jax, probe_contacts, warp_sizes
+from movlr_jax.physics.programs import Programs, Say
 from movlr_jax.physics.simulator import Simulator
 from movlr_jax.rewards.state import Layout
 from movlr_jax.tasks.base import Task
 from movlr_jax.types import Array, Policy, SimState, Trajectory
 
-Say = Callable[[str], object]
 IMPLS = {"mjx": "jax", "warp": "warp"}  # name of a physics -> what MJX calls it
-_SPARE = 1.5  # how many times its rows a batch may be padded to, to run as a program that there is already
-_ROWS = PartitionSpec("rows")
 
 
 class MjxPhysics:
@@ -61,10 +56,7 @@ class MjxPhysics:
         """start: typical qpos [n, nq], qvel, act, to see how many contacts there are (Warp)."""
         self.substeps = whole_substeps(sim_dt, ctrl_dt)
         self.name, self.layout, self.sim_dt, self.ctrl_dt = name, layout, sim_dt, ctrl_dt
-        self.traces: Counter[str] = Counter()
         self.steps_done = 0  # simulation steps, over all rows, since the start
-        self.compile_s: dict[str, float] = {}  # program -> s that tracing and compiling it took
-        self._say, self._programs = say, {}
         model = planning_model(model, sim_dt, coarse)
         self._warp = name == "warp"
         if self._warp:
@@ -82,11 +74,10 @@ class MjxPhysics:
                 + ("" if self._warp else " or physics=warp")
             ) from None
         self._simulators: dict[int, Simulator] = {}
-        self._copies: dict[int, tuple[mjx.Model, mjx.Data]] = {}
-        self._mesh = Mesh(np.array(_devices()), ("rows",))
-        self._sharding = NamedSharding(self._mesh, _ROWS)
-        self.devices = self._mesh.size
-        self._memory = memory if memory is not None else free_memory(self._mesh.devices.flat[0])
+        self._programs = Programs(name, self._constants, say)
+        self.traces, self.compile_s = self._programs.traces, self._programs.compile_s
+        self.devices, self.collect = self._programs.devices, self._programs.collect
+        self._memory = memory if memory is not None else free_memory(jax.local_devices()[0])
 
     # for loops of one's own, inside jit
 
@@ -105,7 +96,7 @@ class MjxPhysics:
         """States at rest in time: qpos [B, nq], qvel [B, nv], act [B, na], sensors measured there."""
         given = jax.tree.map(lambda x: jnp.asarray(x, float), (qpos, qvel, act))
         begin = lambda simulator, *values: jax.vmap(simulator.begin)(*values)  # noqa: E731
-        return self._run("start", begin, given, len(qpos))
+        return self._programs.run("start", self._rows(begin), given, len(qpos))
 
     def rollout(
         self, start: SimState, policy: Policy, params: Any, *, steps: int, key: jax.Array
@@ -122,12 +113,13 @@ class MjxPhysics:
             return simulate(start, policy, params, keys)
 
         self.steps_done += rows * steps * self.substeps
-        return self._run(f"rollout of {steps} steps", play, (start, params, keys), rows, policy)
+        what, inputs = f"rollout of {steps} steps", (start, params, keys)
+        return self._programs.run(what, self._rows(play), inputs, rows, of=policy)
 
     def kinematics(self, qpos: Array) -> tuple[Array, Array]:
         """Actuator lengths [B, nu] m and moment arms [B, nu, nv] m at postures `qpos` [B, nq]."""
         look = lambda simulator, q: jax.vmap(simulator.kinematics)(q)  # noqa: E731
-        return self._run("kinematics", look, (jnp.asarray(qpos, float),), len(qpos))
+        return self._programs.run("kinematics", self._rows(look), (jnp.asarray(qpos, float),), len(qpos))
 
     def parts(self, rows: int, steps: int) -> int:
         """Into how many parts a rollout of `rows` x `steps` is best split so that each fits into memory; 1: none."""
@@ -139,45 +131,18 @@ class MjxPhysics:
         """Lets go of compiled programs."""
         self._programs.clear()
 
-    def _run(self, what: str, function: Callable[..., Any], inputs: Any, rows: int, *more: Any) -> Any:
-        """`function(simulator, *inputs)` on all devices, compiled ahead once per shape."""
-        shapes = tuple(_signature(x) for x in jax.tree.leaves(inputs))
-        group = (what, *more, jax.tree.structure(inputs), shapes)
-        sizes = self._programs.setdefault(group, {})
-        padded = min(
-            (n for n in sizes if rows <= n <= _SPARE * rows), default=-(-rows // self.devices) * self.devices
-        )
-        inputs = jax.device_put(jax.tree.map(partial(_pad, rows=padded), inputs), self._sharding)
-        if padded not in sizes:
-            sizes[padded] = self._compile(f"{what}, {padded} rows", function, inputs, padded)
-        outputs = sizes[padded](*self._constants(padded), *inputs)
-        return outputs if padded == rows else jax.tree.map(lambda x: x[:rows], outputs)
-
     def _constants(self, rows: int) -> tuple[mjx.Model, mjx.Data]:
-        """The model and a fresh simulation, on every device."""
-        if rows not in self._copies:
-            known = self.simulator(rows // self.devices)
-            everywhere = NamedSharding(self._mesh, PartitionSpec())
-            self._copies[rows] = jax.device_put((known.model, known.template), everywhere)
-        return self._copies[rows]
+        known = self.simulator(rows)
+        return known.model, known.template
 
-    def _compile(self, what: str, function: Callable[..., Any], inputs: Any, rows: int) -> Callable[..., Any]:
-        known, constants = self.simulator(rows // self.devices), self._constants(rows)
+    def _rows(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function(simulator, *inputs)` as what `Programs` runs: the model is an argument, no constant."""
+        known = Simulator(self._mjx, None, self.substeps, self.ctrl_dt)
 
-        def traced(model: mjx.Model, template: mjx.Data, *inputs: Any) -> Any:
-            self.traces[what] += 1
-            return function(replace(known, model=model, template=template), *inputs)
+        def with_constants(constants: tuple[mjx.Model, mjx.Data], *inputs: Any) -> Any:
+            return function(replace(known, model=constants[0], template=constants[1]), *inputs)
 
-        self._say(f"  {self.name}: compiling the {what}")
-        begun = time.monotonic()
-        specs = (PartitionSpec(), PartitionSpec(), *[_ROWS] * len(inputs))
-        spread = jax.shard_map(traced, mesh=self._mesh, in_specs=specs, out_specs=_ROWS, check_vma=False)
-        compiled = jax.jit(spread).lower(*constants, *inputs).compile()
-        self.compile_s[what] = time.monotonic() - begun
-        used = compiled.memory_analysis()
-        size = f", {used.temp_size_in_bytes / GIB:.2f} GiB of scratch" if used else ""
-        self._say(f"  {self.name}: compiled the {what} in {self.compile_s[what]:.1f} s{size}")
-        return compiled
+        return with_constants
 
 
 def mjx_physics(name: str, task: Task, *, sim_dt: float, ctrl_dt: float, say: Say) -> MjxPhysics:
@@ -204,20 +169,3 @@ def _keys(key: jax.Array, rows: int, steps: int) -> jax.Array:
     """[rows, steps] the keys that `physics.native` gives its policy."""
     each = jax.vmap(lambda t: jax.random.split(jax.random.fold_in(key, t), rows))
     return each(jnp.arange(steps)).swapaxes(0, 1)
-
-
-def _devices() -> list[jax.Device]:
-    return jax.local_devices()
-
-
-def _signature(x: Any) -> tuple[Any, ...]:
-    return (np.shape(x)[1:], str(x.dtype))
-
-
-def _pad(x: Any, rows: int) -> Any:
-    """`x` [B, ...] with its last row repeated up to `rows`."""
-    missing = rows - len(x)
-    if not missing:
-        return x
-    xp = jnp if isinstance(x, jax.Array) else np
-    return xp.concatenate([x, xp.repeat(x[-1:], missing, axis=0)])
