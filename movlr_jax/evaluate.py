@@ -36,7 +36,7 @@ def evaluate(config: Config) -> int:
         )
     task = task_of(config)
     source, origin = reward_source(config.reward, task)
-    planner = build_planner(config.optimizer, task)
+    planner = build_planner(config.optimizer, task, config.physics, reporter.say)
     sandbox = Sandbox(make_probe(task, planner.sim_physics, config.seed), name=config.sandbox)
     try:
         with reporter.stage("vet"):

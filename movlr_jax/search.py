@@ -32,7 +32,9 @@ def search(config: Config) -> int:
             Path(config.resume), write=False
         ).close()  # a broken run is told before anything is built
     task = task_of(config)
-    planner = build_planner(config.optimizer, task)  # wrong settings end here, and leave no run directory
+    planner = build_planner(
+        config.optimizer, task, config.physics, reporter.say
+    )  # wrong settings end here, and leave no run directory
     archive = open_archive(config, task.name)
     engine = None
     try:
