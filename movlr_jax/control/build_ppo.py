@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 
 from movlr_jax.config import OptimizerConfig
 from movlr_jax.control import spaces
 from movlr_jax.control.episode import World
 from movlr_jax.control.ppo import Ppo
+from movlr_jax.physics.choose import choose, planning_physics
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.program import Scorer
 from movlr_jax.tasks import Task
 
 
-def build_ppo(config: OptimizerConfig, task: Task, seed: int = 0) -> Ppo:
-    """PPO on `task`. Raises UserError where its action space does not fit the model."""
+def build_ppo(
+    config: OptimizerConfig,
+    task: Task,
+    physics: str = "native",
+    say: Callable[[str], object] = lambda text: None,
+    seed: int = 0,
+) -> Ppo:
+    """PPO on `task`, trained in `physics`; episodes are evaluated in C MuJoCo. Raises UserError.
+
+    Policies trained in another engine show there what they are worth.
+    """
     starts = task.start(np.random.default_rng(seed), config.ppo.starts)
     space = action_space(config, task, starts[0][0], starts[2].mean(axis=0))
+    sim = NativePhysics(space.model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
+    train = sim
+    if choose(physics)[0] != "native":
+        made = replace(task, model=space.model)
+        train = planning_physics(physics, made, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt, say=say)
     return Ppo(
         config.name,
         config.ppo,
-        NativePhysics(space.model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt),
+        train,
+        sim,
         Scorer(task.layout, task.goals),
         spaces.observation(task.model, task.layout, task.goals, config.ppo.observe),
         space,
