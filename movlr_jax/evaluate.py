@@ -35,6 +35,7 @@ def evaluate(config: Config) -> int:
             f"resume goes on with a search; to evaluate its best program give reward={config.resume}"
         )
     task = task_of(config)
+    folder = Path(config.run_dir) if config.run_dir else Path("runs") / task.name / "evaluate"
     source, origin = reward_source(config.reward, task)
     optimizer = build_optimizer(config.optimizer, task, config.physics, reporter.say)
     sandbox = Sandbox(make_probe(task, optimizer.sim_physics, config.seed), name=config.sandbox)
@@ -46,7 +47,7 @@ def evaluate(config: Config) -> int:
     if not verdict.accepted:
         raise UserError(f"reward {origin}: {verdict.message}")
     with reporter.stage("optimise") as tick:
-        (outcome,) = evaluate_programs(optimizer, task, [verdict], config.seed, tick)
+        (outcome,) = evaluate_programs(optimizer, task, [verdict], config.seed, tick, folder)
     for note in verdict.notes:
         reporter.say(f"note: {note}")
     result = {
@@ -69,7 +70,6 @@ def evaluate(config: Config) -> int:
                 heading = f"{task.name} · {origin} reward · seed {config.seed}"
                 caption = Caption(heading, summary(outcome.metrics))
                 mp4 = film(clip_of(task, outcome.states or b"", caption), progress=tick)
-            folder = Path(config.run_dir) if config.run_dir else Path("runs") / task.name / "evaluate"
             result["film"] = str(write(folder / f"{Path(origin).stem}_seed{config.seed}.mp4", mp4))
             reporter.say(f"film: {result['film']}")
     finally:

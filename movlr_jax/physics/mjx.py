@@ -139,7 +139,7 @@ class MjxPhysics:
         what, keys = f"rollout of {steps} steps under {k} policies", _keys(key, rows // k, steps, 1)
         inputs = (jax.tree.map(lambda x: _turned(x, (k, rows // k)), start), keys)
         done = self._programs.run(
-            what, self._rows(play), inputs, rows // k, of=policy, whole=(params,), per_row=k
+            what, self._rows(play), inputs, rows // k, of=policy, common=(params,), per_row=k
         )
         return jax.tree.map(lambda x: _turned(x, None), done)
 
@@ -199,7 +199,7 @@ def _keys(key: jax.Array, rows: int, steps: int, candidates: int) -> jax.Array:
 
 
 @partial(jax.jit, static_argnums=1)
-def _turned(x: Array, split: tuple[int, int] | None) -> jax.Array:
+def _turned(x: jax.Array, split: tuple[int, int] | None) -> jax.Array:
     """[K * N, ...] -> [N, K, ...] where (K, N) is given, and back where it is not."""
     if split:
         return jnp.reshape(x, (*split, *x.shape[1:])).swapaxes(0, 1)
