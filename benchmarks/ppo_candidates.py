@@ -1,9 +1,9 @@
 """What K trainings cost: ours in one batch beside K runs of `brax.training.agents.ppo.train`, one after another.
 
-The same environment (Brax's inverted pendulum), sizes and rewards. Ours steps C MuJoCo and compiles once; Brax's trainer
-has the reward inside and compiles for each. The last line of stdout is one JSON object. `ratio_sequential` counts
-everything, compilation included; `ratio_steady` counts training alone: ours in its third generation of rewards that
-are known, Brax's between two looks at its progress after the first.
+The same environment (Brax's inverted pendulum), sizes and rewards. Ours steps C MuJoCo and compiles once; Brax's
+trainer has the reward inside and compiles for each. The last line of stdout is one JSON object. `ratio_sequential`
+counts everything, compilation included; `ratio_steady` counts training alone: ours under rewards that were compiled
+before, Brax's between two looks at its progress after the first.
 
     nice python benchmarks/ppo_candidates.py [--k 1 2 4 8 16] [--env-steps 102400] [--quick]
 
