@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from movlr_jax.archive import Archive
 from movlr_jax.config import Config
-from movlr_jax.control.planner import Planner
 from movlr_jax.progress import Reporter
 from movlr_jax.sandbox.vet import Sandbox, Verdict
 from movlr_jax.tasks import Task
-from movlr_jax.types import Critic, Evaluation, Judge, Proposer
+from movlr_jax.types import Critic, Evaluation, Judge, Optimizer, Proposer
 
 if TYPE_CHECKING:
     from movlr_jax.language.desk import Desk
@@ -27,7 +26,7 @@ class Engine:
 
     config: Config
     task: Task
-    planner: Planner
+    optimizer: Optimizer
     proposer: Proposer
     judge: Judge
     critic: Critic

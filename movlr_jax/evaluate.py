@@ -15,7 +15,7 @@ cli.prepare_environment()
 
 from movlr_jax.archive import write_atomically as write  # noqa: E402
 from movlr_jax.config import Config  # noqa: E402
-from movlr_jax.control.build import build_planner  # noqa: E402
+from movlr_jax.control.build import build_optimizer  # noqa: E402
 from movlr_jax.errors import UserError  # noqa: E402
 from movlr_jax.evaluation import evaluate as evaluate_programs  # noqa: E402
 from movlr_jax.evaluation import make_probe  # noqa: E402
@@ -35,9 +35,10 @@ def evaluate(config: Config) -> int:
             f"resume goes on with a search; to evaluate its best program give reward={config.resume}"
         )
     task = task_of(config)
+    folder = Path(config.run_dir) if config.run_dir else Path("runs") / task.name / "evaluate"
     source, origin = reward_source(config.reward, task)
-    planner = build_planner(config.optimizer, task, config.physics, reporter.say)
-    sandbox = Sandbox(make_probe(task, planner.sim_physics, config.seed), name=config.sandbox)
+    optimizer = build_optimizer(config.optimizer, task, config.physics, reporter.say)
+    sandbox = Sandbox(make_probe(task, optimizer.sim_physics, config.seed), name=config.sandbox)
     try:
         with reporter.stage("vet"):
             verdict = sandbox.vet(source)
@@ -46,7 +47,7 @@ def evaluate(config: Config) -> int:
     if not verdict.accepted:
         raise UserError(f"reward {origin}: {verdict.message}")
     with reporter.stage("optimise") as tick:
-        (outcome,) = evaluate_programs(planner, task, [verdict], config.seed, tick)
+        (outcome,) = evaluate_programs(optimizer, task, [verdict], config.seed, tick, folder)
     for note in verdict.notes:
         reporter.say(f"note: {note}")
     result = {
@@ -69,7 +70,6 @@ def evaluate(config: Config) -> int:
                 heading = f"{task.name} · {origin} reward · seed {config.seed}"
                 caption = Caption(heading, summary(outcome.metrics))
                 mp4 = film(clip_of(task, outcome.states or b"", caption), progress=tick)
-            folder = Path(config.run_dir) if config.run_dir else Path("runs") / task.name / "evaluate"
             result["film"] = str(write(folder / f"{Path(origin).stem}_seed{config.seed}.mp4", mp4))
             reporter.say(f"film: {result['film']}")
     finally:

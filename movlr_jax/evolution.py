@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from movlr_jax import evaluation
-from movlr_jax.control.planner import Planner
 from movlr_jax.engine import Engine, evaluation_of, once, timed
 from movlr_jax.filming import make_film, summary
 from movlr_jax.inner import adopt, with_variants
@@ -16,7 +15,7 @@ from movlr_jax.language.settings import NO_PROGRAM
 from movlr_jax.methods import parent_of
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.selection import choose, ranked
-from movlr_jax.types import Critique, Evaluation, ProposalRequest, TermAdvice, candidate_name
+from movlr_jax.types import Critique, Evaluation, Optimizer, ProposalRequest, TermAdvice, candidate_name
 
 
 def evolve(engine: Engine) -> Evaluation:
@@ -87,10 +86,12 @@ def optimise(engine: Engine, g: int, sources: list[str], parents: list[str | Non
         new = [s for s in dict.fromkeys(sources) if s not in engine.verdicts and not s.startswith(NO_PROGRAM)]
         engine.verdicts.update(zip(new, engine.sandbox.vet_all(new, tick), strict=True))
         verdicts = [vet(engine, source) for source in sources]
-    planner = engine.planner
-    with timed(engine, "optimise"), engine.reporter.stage("optimise", _rate(planner)) as tick:
+    optimizer = engine.optimizer
+    with timed(engine, "optimise"), engine.reporter.stage("optimise", _rate(optimizer)) as tick:
         batch = with_variants(verdicts, engine.config.inner_weights, engine.config.seed, g)
-        outcomes = evaluation.evaluate(planner, engine.task, batch, engine.config.seed, tick)
+        outcomes = evaluation.evaluate(
+            optimizer, engine.task, batch, engine.config.seed, tick, archive.root / f"gen_{g:02d}"
+        )
     evaluations = []
     for k, source in enumerate(sources):
         verdicts[k], outcome, inner = adopt(engine.task, batch, outcomes, k, len(sources))
@@ -113,6 +114,7 @@ def optimise(engine: Engine, g: int, sources: list[str], parents: list[str | Non
             "film": None,
             "source": source,
             "timing": dict(outcome.timing),
+            **({"learning": dict(outcome.learning)} if outcome.learning else {}),
             **({"inner": inner} if inner else {}),
         }
         for note in verdicts[k].notes:
@@ -163,7 +165,7 @@ def broken_terms(best: Evaluation) -> list[str]:
     ]
 
 
-def _rate(planner: Planner) -> Callable[[], str]:
+def _rate(optimizer: Optimizer) -> Callable[[], str]:
     """Physics steps per second since now, as text."""
-    begun, before = time.monotonic(), planner.plan_physics.steps_done
-    return lambda: f"{(planner.plan_physics.steps_done - before) / (time.monotonic() - begun):,.0f} steps/s"
+    begun, before = time.monotonic(), optimizer.steps_done
+    return lambda: f"{(optimizer.steps_done - before) / (time.monotonic() - begun):,.0f} steps/s"

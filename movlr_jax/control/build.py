@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from movlr_jax.config import OptimizerConfig
+from movlr_jax.control.episode import World
 from movlr_jax.control.knots import ControlSpace
 from movlr_jax.control.mpc2 import PostureSpace
 from movlr_jax.control.planner import Planner, PlannerConfig
@@ -14,8 +15,31 @@ from movlr_jax.physics.choose import planning_physics
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.program import Scorer
 from movlr_jax.tasks import Task
+from movlr_jax.types import Optimizer
 
-OPTIMIZERS = ("mpc2", "mppi")
+PLANNERS, LEARNERS = ("mpc2", "mppi"), ("ppo", "dynsyn")
+OPTIMIZERS = PLANNERS + LEARNERS
+
+
+def build_optimizer(
+    config: OptimizerConfig,
+    task: Task,
+    physics: str = "native",
+    say: Callable[[str], object] = lambda text: None,
+) -> Optimizer:
+    """The optimiser that `config.name` names, over `physics` (native, mjx, warp, auto). Raises UserError."""
+    if config.name not in OPTIMIZERS:
+        raise UserError(unknown_name("optimizer", config.name, OPTIMIZERS))
+    if config.name in PLANNERS:
+        return build_planner(config, task, physics, say)
+    try:
+        from movlr_jax.control.build_ppo import build_ppo
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"optimizer={config.name} needs the package {error.name!r}, which is not installed; "
+            "pip install 'movlr-jax[ppo]'"
+        ) from None
+    return build_ppo(config, task, physics, say)
 
 
 def build_planner(
@@ -45,7 +69,7 @@ def build_planner(
     elif config.name == "mppi":
         space = ControlSpace(model, config.knots, config.horizon_s)
     else:
-        raise UserError(unknown_name("optimizer", config.name, OPTIMIZERS))
+        raise UserError(unknown_name("optimizer", config.name, PLANNERS))
     return Planner(
         config.name,
         PlannerConfig(config.mppi, config.horizon_s, config.replan_every),
@@ -53,6 +77,5 @@ def build_planner(
         planning_physics(physics, task, sim_dt=config.plan_dt, ctrl_dt=config.ctrl_dt, say=say),
         NativePhysics(model, layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt),
         Scorer(layout, task.goals),
-        over=task.over,
-        perturb=task.perturb,
+        World(task.over, task.perturb),
     )

@@ -22,6 +22,7 @@ from movlr_jax.errors import UserError
 from movlr_jax.physics.common import planning_model, whole_substeps
 from movlr_jax.physics.memory import free_memory, row_bytes
 from movlr_jax.physics.mjx_model import Probe, fit_for_jax, limit_contacts, probe_contacts, warp_sizes
+from movlr_jax.physics.policy import row_keys, shared
 from movlr_jax.physics.programs import Programs, Say
 from movlr_jax.physics.simulator import Simulator
 from movlr_jax.rewards.state import Layout
@@ -105,14 +106,23 @@ class MjxPhysics:
         return self._programs.run("start", self._rows(begin), given, len(qpos))
 
     def rollout(
-        self, start: SimState, policy: Policy, params: Any, *, steps: int, key: jax.Array
+        self,
+        start: SimState,
+        policy: Policy,
+        params: Any,
+        *,
+        steps: int,
+        key: jax.Array,
+        candidates: int = 1,
     ) -> Trajectory:
-        """T = `steps` control steps of every row of `start` [B] under `policy` with `params` [B, ...].
+        """T = `steps` control steps of every row of `start` [B] under `policy` with `params` [B or K, ...].
 
         The result lies on the device, spread over all of them where there are several.
         """
         rows = len(start.time)
-        keys = _keys(key, rows, steps)
+        if shared(params, rows):
+            return self._rollout_of_candidates(start, policy, params, steps, key, candidates)
+        keys = _keys(key, rows, steps, candidates)
 
         def play(simulator: Simulator, start: SimState, params: Any, keys: jax.Array) -> Trajectory:
             simulate = jax.vmap(simulator.rollout, in_axes=(0, None, 0, 0))
@@ -121,6 +131,23 @@ class MjxPhysics:
         self.steps_done += rows * steps * self.substeps
         what, inputs = f"rollout of {steps} steps", (start, params, keys)
         return self._programs.run(what, self._rows(play), inputs, rows, of=policy)
+
+    def _rollout_of_candidates(
+        self, start: SimState, policy: Policy, params: Any, steps: int, key: jax.Array, k: int
+    ) -> Trajectory:
+        """Rows that share their candidate's parameters: spread over devices by what they are within it."""
+        rows = len(start.time)
+
+        def play(simulator: Simulator, params: Any, start: SimState, keys: jax.Array) -> Trajectory:
+            return simulator.rollout_of_candidates(start, policy, params, keys)
+
+        self.steps_done += rows * steps * self.substeps
+        what, keys = f"rollout of {steps} steps under {k} policies", _keys(key, rows // k, steps, 1)
+        inputs = (jax.tree.map(lambda x: _turned(x, (k, rows // k)), start), keys)
+        done = self._programs.run(
+            what, self._rows(play), inputs, rows // k, of=policy, common=(params,), per_row=k
+        )
+        return jax.tree.map(lambda x: _turned(x, None), done)
 
     def kinematics(self, qpos: Array) -> tuple[Array, Array]:
         """Actuator lengths [B, nu] m and moment arms [B, nu, nv] m at postures `qpos` [B, nq]."""
@@ -170,8 +197,17 @@ def check_warp() -> None:
         raise UserError("physics=warp needs the package warp-lang: pip install 'movlr-jax[warp]'")
 
 
-@partial(jax.jit, static_argnums=(1, 2))
-def _keys(key: jax.Array, rows: int, steps: int) -> jax.Array:
+@partial(jax.jit, static_argnums=(1, 2, 3))
+def _keys(key: jax.Array, rows: int, steps: int, candidates: int) -> jax.Array:
     """[rows, steps] the keys that `physics.native` gives its policy."""
-    each = jax.vmap(lambda t: jax.random.split(jax.random.fold_in(key, t), rows))
+    each = jax.vmap(lambda t: row_keys(jax.random.fold_in(key, t), rows, candidates))
     return each(jnp.arange(steps)).swapaxes(0, 1)
+
+
+@partial(jax.jit, static_argnums=1)
+def _turned(x: jax.Array, split: tuple[int, int] | None) -> jax.Array:
+    """[K * N, ...] -> [N, K, ...] where (K, N) is given, and back where it is not."""
+    if split:
+        return jnp.reshape(x, (*split, *x.shape[1:])).swapaxes(0, 1)
+    n, k = x.shape[:2]
+    return x.swapaxes(0, 1).reshape(n * k, *x.shape[2:])

@@ -36,21 +36,34 @@ class Programs:
         self.traces: Counter[str] = Counter()
         self.compile_s: dict[str, float] = {}  # program -> s that tracing and compiling it took
 
-    def run(self, what: str, function: Callable[..., Any], inputs: Any, rows: int, *, of: Any = None) -> Any:
-        """`function(constants, *inputs)` for `inputs` [rows, ...]; what and `of` say which function it is.
+    def run(
+        self,
+        what: str,
+        function: Callable[..., Any],
+        inputs: Any,
+        rows: int,
+        *,
+        of: Any = None,
+        common: tuple[Any, ...] = (),
+        per_row: int = 1,
+    ) -> Any:
+        """`function(constants, *common, *inputs)` for `inputs` [rows, ...]; what and `of` say which function it is.
 
-        A batch may be padded to the size of one that is compiled, and to a multiple of the devices.
+        A batch may be padded to the size of one that is compiled, and to a multiple of the devices. `common` goes to
+        every device as it is; a row stands for `per_row` simulations.
         """
         shapes = tuple((np.shape(x)[1:], str(x.dtype)) for x in jax.tree.leaves(inputs))
         sizes = self._compiled.setdefault((what, of, jax.tree.structure(inputs), shapes), {})
         whole = -(-rows // self.devices) * self.devices
         padded = min((n for n in sizes if rows <= n <= _SPARE * rows), default=whole)
         inputs = self._placed(jax.tree.map(partial(_pad, rows=padded), inputs), _ROWS)
-        if padded not in self._copies:
-            self._copies[padded] = self._placed(self._constants(padded // self.devices), _WHOLE)
+        count = padded * per_row
+        if count not in self._copies:
+            self._copies[count] = self._placed(self._constants(count // self.devices), _WHOLE)
+        common = (self._copies[count], *self._placed(common, _WHOLE))
         if padded not in sizes:
-            sizes[padded] = self._compile(f"{what}, {padded} rows", function, self._copies[padded], inputs)
-        outputs = sizes[padded](self._copies[padded], *inputs)
+            sizes[padded] = self._compile(f"{what}, {padded} rows", function, common, inputs)
+        outputs = sizes[padded](*common, *inputs)
         return outputs if padded == rows else jax.tree.map(lambda x: x[:rows], outputs)
 
     def collect(self, x: Any) -> Any:
@@ -66,7 +79,7 @@ class Programs:
             return jax.tree.map(jnp.asarray, tree)
         return jax.device_put(tree, NamedSharding(self._mesh, spec))
 
-    def _compile(self, what: str, function: Callable[..., Any], constants: Any, inputs: Any) -> Any:
+    def _compile(self, what: str, function: Callable[..., Any], common: tuple[Any, ...], inputs: Any) -> Any:
         def traced(*arguments: Any) -> Any:
             self.traces[what] += 1
             return function(*arguments)
@@ -74,9 +87,9 @@ class Programs:
         self._say(f"  {self._name}: compiling the {what}")
         begun, spread = time.monotonic(), traced
         if self._mesh is not None:
-            specs = (_WHOLE, *[_ROWS] * len(inputs))
+            specs = (*[_WHOLE] * len(common), *[_ROWS] * len(inputs))
             spread = jax.shard_map(traced, mesh=self._mesh, in_specs=specs, out_specs=_ROWS, check_vma=False)
-        compiled = jax.jit(spread).lower(constants, *inputs).compile()
+        compiled = jax.jit(spread).lower(*common, *inputs).compile()
         self.compile_s[what] = time.monotonic() - begun
         used = compiled.memory_analysis()
         size = f", {used.temp_size_in_bytes / GIB:.2f} GiB of scratch" if used else ""

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from mujoco import mjx
 
+from movlr_jax.physics.policy import controls_of
 from movlr_jax.types import Array, Policy, SimState, Step, Trajectory
 
 _LARGEST = 1e10  # mjMAXVAL: beyond it C MuJoCo calls a simulation diverged
@@ -84,13 +85,34 @@ class Simulator:
     def rollout(self, start: SimState, policy: Policy, params: Any, keys: jax.Array) -> Trajectory:
         """T control steps in closed loop, one per entry of `keys` [T]."""
 
-        def advance(state: SimState, key: jax.Array) -> tuple[SimState, tuple[Step, Array]]:
-            action = policy(params, state.step, key).astype(state.prev_action.dtype)
-            after, step = self.control_step(state, action)
-            return after, (step, action)
+        def advance(state: SimState, key: jax.Array) -> tuple[SimState, tuple[Step, Array, Any]]:
+            action, extras = controls_of(policy(params, state.step, key))
+            after, step = self.control_step(state, action.astype(state.prev_action.dtype))
+            return after, (step, after.prev_action, extras)
 
-        final, (steps, actions) = jax.lax.scan(advance, start, keys)
-        return Trajectory(steps=steps, actions=actions, diverged=final.diverged, final=final)
+        final, (steps, actions, extras) = jax.lax.scan(advance, start, keys)
+        return Trajectory(steps=steps, actions=actions, diverged=final.diverged, final=final, extras=extras)
+
+    def rollout_of_candidates(
+        self, start: SimState, policy: Policy, params: Any, keys: jax.Array
+    ) -> Trajectory:
+        """The same for simulations [N, K], of which those of candidate k share params [K, ...]; keys [N, T].
+
+        One policy on many rows is a product of matrices; row by row it would be many times the memory.
+        """
+        n, k = start.time.shape
+        each = jax.vmap(jax.vmap(policy, in_axes=(0, 0, None)), in_axes=(None, 0, 0))
+
+        def advance(state: SimState, keys: jax.Array) -> tuple[SimState, tuple[Step, Array, Any]]:
+            action, extras = controls_of(each(params, state.step, keys))
+            flat = jax.tree.map(lambda x: x.reshape(n * k, *x.shape[2:]), (state, action))
+            done = jax.vmap(self.control_step)(flat[0], flat[1].astype(state.prev_action.dtype))
+            after, step = jax.tree.map(lambda x: x.reshape(n, k, *x.shape[1:]), done)
+            return after, (step, after.prev_action, extras)
+
+        final, seen = jax.lax.scan(advance, start, keys.swapaxes(0, 1))
+        steps, actions, extras = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), seen)
+        return Trajectory(steps=steps, actions=actions, diverged=final.diverged, final=final, extras=extras)
 
     def kinematics(self, qpos: Array) -> tuple[Array, Array]:
         """Actuator lengths [nu] m and moment arms [nu, nv] m at the posture `qpos` [nq]."""
