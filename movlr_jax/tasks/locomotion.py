@@ -38,6 +38,7 @@ class Goal:
     turn_s: float = 0.0  # s, when the heading is asked for
     goals: Mapping[str, Array] = field(default_factory=dict)
     reward: str = "walk"  # which hand-made reward
+    first: str = ""  # which reward to begin with; the hand-made one's own unless said
     min_speed: float = 0.5  # m/s, of a success
     min_distance_m: float = 0.0
     max_drift_m: float = 0.3
@@ -83,7 +84,8 @@ def locomotion(
 
     def start(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         qpos = np.array([body.start(rng, start_noise, ground) for _ in range(n)])
-        return qpos, np.zeros((n, model.nv)), np.array([body.static(q) for q in qpos])
+        act = [body.static(q) if model.na else np.zeros(0) for q in qpos]
+        return qpos, np.zeros((n, model.nv)), np.array(act)
 
     def perturb(state: SimState, interval: float) -> SimState:
         late = push_s - np.asarray(state.time) + 1e-9  # clocks add up steps, with rounding
@@ -100,7 +102,7 @@ def locomotion(
 
     roles = {**adapter.roles, "joints": '", "'.join(adapter.planned_joints)}
     human = resource_text("assets", "rewards", f"{goal.reward}_human.py")
-    initial = resource_text("assets", "rewards", f"{goal.reward}_initial.py")
+    initial = resource_text("assets", "rewards", f"{goal.first or goal.reward}_initial.py")
     return Task(
         name=goal.name,
         description=goal.description,

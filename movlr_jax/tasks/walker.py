@@ -29,6 +29,9 @@ def only_ground_contacts(spec: mujoco.MjSpec, adapter: ModelAdapter, floor: mujo
     for pair in list(spec.pairs):
         spec.delete(pair)
     for geom in spec.geoms:
+        if geom.name.startswith(f"{GROUND}/"):
+            geom.contype, geom.conaffinity = 1, 0
+            continue
         if geom is floor or geom.name == GROUND or not (geom.contype or geom.conaffinity):
             continue
         owner = geom.parent.name

@@ -46,7 +46,7 @@ def flat_walk(
         name="flat_walk",
         description=f"walk forward in a straight line at about {speed_m_s:g} m/s with good posture",
         focus=_GAIT,
-        speed=_positive("speed_m_s", speed_m_s),
+        speed=positive("speed_m_s", speed_m_s),
     )
     return locomotion(adapter, goal, episode_s=episode_s, start_noise=start_noise)
 
@@ -66,7 +66,7 @@ def slope_walk(
         name="slope_walk",
         description=f"walk straight up a slope of {slope_deg:g} degrees at about {speed_m_s:g} m/s with good posture",
         focus=_GAIT,
-        speed=_positive("speed_m_s", speed_m_s),
+        speed=positive("speed_m_s", speed_m_s),
     )
     return locomotion(adapter, goal, episode_s=episode_s, ground=slope(slope_deg), start_noise=start_noise)
 
@@ -87,7 +87,7 @@ def rough_walk(
         name="rough_walk",
         description=f"walk forward in a straight line over rough ground at about {speed_m_s:g} m/s with good posture",
         focus=_GAIT,
-        speed=_positive("speed_m_s", speed_m_s),
+        speed=positive("speed_m_s", speed_m_s),
     )
     ground = rough(bump_m, terrain_seed)
     return locomotion(adapter, goal, episode_s=episode_s, ground=ground, start_noise=start_noise)
@@ -107,7 +107,7 @@ def left_turn(
         name="left_turn",
         description=f"walk forward, after {turn_s:g} s turn left by {turn_deg:g} degrees and walk on",
         focus=f"{_GAIT}; after {turn_s:g} s, whether the body turns left and goes where it then faces",
-        speed=_positive("speed_m_s", speed_m_s),
+        speed=positive("speed_m_s", speed_m_s),
         heading=float(np.deg2rad(turn_deg)),
         turn_s=turn_s,
         min_speed=0.0,
@@ -144,7 +144,7 @@ def injured_walk(
         description=f"walk forward in a straight line at about {speed_m_s:g} m/s although hamstrings and calf of the "
         f"{side} leg {'do not work' if strength == 0 else 'are weak'}",
         focus=_GAIT,
-        speed=_positive("speed_m_s", speed_m_s),
+        speed=positive("speed_m_s", speed_m_s),
     )
     weaken = {muscle: strength for group in groups for muscle in adapter.muscle_groups[group]}
     return locomotion(adapter, goal, episode_s=episode_s, start_noise=start_noise, weaken=weaken)
@@ -159,12 +159,13 @@ def ostrich_walk(
         description=f"the ostrich walks forward at about {speed_m_s:g} m/s, its body level, its legs rather "
         "straight, its head steady",
         focus=f"{_GAIT}; the neck and head",
-        speed=_positive("speed_m_s", speed_m_s),
+        speed=positive("speed_m_s", speed_m_s),
     )
     return locomotion(adapter, goal, episode_s=episode_s, start_noise=start_noise)
 
 
-def _positive(name: str, value: float) -> float:
+def positive(name: str, value: float) -> float:
+    """`value` of task.settings.`name`, if it is more than 0. Raises UserError."""
     if value <= 0:
         raise UserError(f"task.settings.{name}={value:g}: it must be more than 0")
     return value
