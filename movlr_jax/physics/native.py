@@ -7,6 +7,7 @@ jitted policy. What policies and rewards read comes back as sensors (`rewards.st
 from __future__ import annotations
 
 import copy
+import itertools
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from mujoco import rollout as mj_rollout
 from movlr_jax.errors import UserError
 from movlr_jax.machine import cores
 from movlr_jax.models.spec import quiet
+from movlr_jax.physics.domain import Domain, late_steps, variants
 from movlr_jax.rewards.state import Layout
 from movlr_jax.types import Array, Policy, SimState, Step, Trajectory
 
@@ -43,7 +45,9 @@ class NativePhysics:
         ctrl_dt: float,
         coarse: bool = False,
         threads: int | None = None,
+        domain: Domain | None = None,
     ):
+        """domain: N worlds, row r lives in world r modulo N; one world, the model's, where it is None."""
         self.substeps = round(ctrl_dt / sim_dt)
         if self.substeps < 1 or abs(self.substeps * sim_dt - ctrl_dt) > 1e-9:
             raise UserError(
@@ -60,6 +64,8 @@ class NativePhysics:
             raise UserError(
                 "this model keeps state in plugins or delays, which native physics does not carry"
             )
+        self.worlds = [self.model] if domain is None else variants(self.model, domain)
+        self._late = np.zeros(1, int) if domain is None else late_steps(domain, sim_dt, self.substeps)
         self.threads = threads or cores()
         self._datas = [mujoco.MjData(self.model) for _ in range(self.threads)]
         self._pool = mj_rollout.Rollout(nthread=self.threads)
@@ -102,6 +108,7 @@ class NativePhysics:
         sensed = np.empty((rows, substeps, m.nsensordata))
         control = np.empty((rows, substeps, m.nu))
         diverged = np.array(start.diverged)
+        late = (np.arange(substeps) < self._late[np.arange(rows) % len(self._late), None])[..., None]
 
         kept = np.empty((rows, steps, full.shape[1]), np.float32)
         sensors = np.empty((rows, steps, m.nsensordata), np.float32)
@@ -109,8 +116,9 @@ class NativePhysics:
         latest, previous = np.asarray(start.sensors), np.asarray(start.prev_action)
         for t in range(steps):
             view = self._step(full.astype(np.float32), latest, previous)
-            actions[:, t] = previous = act_policy(params, view, key, np.int32(t))
-            control[:] = previous[:, None]
+            actions[:, t] = command = act_policy(params, view, key, np.int32(t))
+            control[:] = np.where(late, previous[:, None], command[:, None])
+            previous = command
             clock = full[:, 0] + self.ctrl_dt
             diverged |= self._advance(full, control, states, sensed)
             kept[:, t] = full if substeps == 1 else states[:, -2]  # where the sensors were measured
@@ -183,7 +191,7 @@ class NativePhysics:
         ahead[:, 0] += self.ctrl_dt
         with quiet():  # a diverging row is told of by its mark
             self._pool.rollout(
-                [self.model] * rows,
+                list(itertools.islice(itertools.cycle(self.worlds), rows)),
                 self._datas,
                 ahead,
                 control,

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from movlr_jax.errors import UserError
 from movlr_jax.models import ModelAdapter
+from movlr_jax.physics.domain import Ranges
 from movlr_jax.tasks.base import Metrics, Need, Task
 from movlr_jax.tasks.biomechanics import in_contact, weight_of
 from movlr_jax.tasks.locomotion import Goal, locomotion
@@ -37,6 +39,27 @@ class Aim:
     bonus: Callable[[Metrics], float] = lambda metrics: 0.0  # to the score
 
 
+@dataclass(frozen=True)
+class World:
+    """How the world differs from the model, where it does: see `physics.domain`, and pushes any way."""
+
+    randomise: bool
+    push_m_s: float
+    push_every_s: float
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """For `locomotion`. Raises UserError."""
+        if self.push_m_s < 0 or self.push_every_s <= 0:
+            raise UserError(
+                f"task.settings: push_m_s={self.push_m_s:g}, push_every_s={self.push_every_s:g}: a push must "
+                "be 0 m/s or more, every so many seconds"
+            )
+        if not self.randomise:
+            return {}
+        return {"ranges": Ranges(), "push_m_s": self.push_m_s, "push_every_s": self.push_every_s}
+
+
 def humanoid_walk(
     adapter: ModelAdapter,
     *,
@@ -45,6 +68,9 @@ def humanoid_walk(
     cadence_hz: float = 1.25,
     lift_m: float = 0.08,
     start_noise: float = 0.02,
+    randomise: bool = False,
+    push_m_s: float = 0.5,
+    push_every_s: float = 8.0,
 ) -> Task:
     """Forward over level ground. cadence_hz is that of strides, in the hand-made reward alone."""
     goal = _goal(
@@ -54,7 +80,8 @@ def humanoid_walk(
         _gait(cadence_hz, lift_m),
         min_speed=0.8 * speed_m_s,
     )
-    return _task(adapter, Aim(goal, _nothing, _always, _no_needs), flat(), episode_s, start_noise)
+    world = World(randomise, push_m_s, push_every_s)
+    return _task(adapter, Aim(goal, _nothing, _always, _no_needs), flat(), episode_s, start_noise, world)
 
 
 def humanoid_straight_leg(
@@ -66,6 +93,9 @@ def humanoid_straight_leg(
     cadence_hz: float = 1.25,
     lift_m: float = 0.05,
     start_noise: float = 0.02,
+    randomise: bool = False,
+    push_m_s: float = 0.5,
+    push_every_s: float = 8.0,
 ) -> Task:
     """Forward with knees that are bent by less than knee_deg while their foot stands."""
     if not 0 < knee_deg <= 90:
@@ -92,7 +122,8 @@ def humanoid_straight_leg(
         needs,
         lambda m: -5.0 * m.get("stance_knee_rad", 1.0),
     )
-    return _task(adapter, aim, flat(), episode_s, start_noise)
+    world = World(randomise, push_m_s, push_every_s)
+    return _task(adapter, aim, flat(), episode_s, start_noise, world)
 
 
 def humanoid_stairs(
@@ -106,6 +137,9 @@ def humanoid_stairs(
     cadence_hz: float = 1.25,
     lift_m: float = 0.14,
     start_noise: float = 0.02,
+    randomise: bool = False,
+    push_m_s: float = 0.5,
+    push_every_s: float = 8.0,
 ) -> Task:
     """Up flights of three steps: the steps of the first are rise_m high, of the second twice that, and so on.
 
@@ -121,7 +155,8 @@ def humanoid_stairs(
         "humanoid_stairs",
         f"the robot climbs stairs straight ahead at about {positive('speed_m_s', speed_m_s):g} m/s",
         speed_m_s,
-        _gait(cadence_hz, lift_m),
+        _gait(cadence_hz, lift_m)
+        | _destination(adapter, (tops[-1], 0.0, float(ground.height(np.array([tops[-1], 0.0]))))),
         min_speed=0.0,
     )
 
@@ -139,7 +174,8 @@ def humanoid_stairs(
         ]
 
     aim = Aim(goal, measure, lambda m: m["terrain_level"] >= level, needs, lambda m: 5.0 * m["terrain_level"])
-    return _task(adapter, aim, ground, episode_s, start_noise)
+    world = World(randomise, push_m_s, push_every_s)
+    return _task(adapter, aim, ground, episode_s, start_noise, world)
 
 
 def humanoid_turn(
@@ -153,6 +189,9 @@ def humanoid_turn(
     cadence_hz: float = 1.25,
     lift_m: float = 0.08,
     start_noise: float = 0.02,
+    randomise: bool = False,
+    push_m_s: float = 0.5,
+    push_every_s: float = 8.0,
 ) -> Task:
     """Forward, then left through a doorway whose middle is at door_x_m, door_y_m. Touching its frame is a fall."""
     if width_m < 0.7 or door_x_m < 1.0 or door_y_m < 0.5:
@@ -166,7 +205,8 @@ def humanoid_turn(
         f"{positive('speed_m_s', speed_m_s):g} m/s",
         speed_m_s,
         _gait(cadence_hz, lift_m)
-        | {"turn_pos": (door_x_m, door_y_m, 0.0), "door_pos": (door_x_m, door_y_m, 0.0)},
+        | {"turn_pos": np.array([door_x_m, door_y_m, 0.0], np.float32)}
+        | _destination(adapter, (door_x_m, door_y_m + 1.0, 0.0)),
         heading=float(np.pi / 2),
         min_speed=0.0,
         max_drift_m=float("inf"),
@@ -185,13 +225,14 @@ def humanoid_turn(
     aim = Aim(
         goal, measure, lambda m: m["past_door_m"] >= PAST_M, needs, lambda m: 2.0 * min(m["past_door_m"], 1.0)
     )
-    return _task(adapter, aim, doorway((door_x_m, door_y_m), width_m), episode_s, start_noise)
+    world = World(randomise, push_m_s, push_every_s)
+    return _task(adapter, aim, doorway((door_x_m, door_y_m), width_m), episode_s, start_noise, world)
 
 
 PAST_M = 0.3  # m beyond the wall's near face, a body is through
 
 
-def _goal(name: str, description: str, speed: float, goals: Mapping[str, Array], **more: float) -> Goal:
+def _goal(name: str, description: str, speed: float, goals: Mapping[str, Array], **more: Any) -> Goal:
     return Goal(
         name=name,
         description=description,
@@ -203,7 +244,7 @@ def _goal(name: str, description: str, speed: float, goals: Mapping[str, Array],
     )
 
 
-def _gait(cadence_hz: float, lift_m: float, stance_knee: float = STANCE_KNEE) -> dict[str, Array]:
+def _gait(cadence_hz: float, lift_m: float, stance_knee: float = STANCE_KNEE) -> dict[str, Any]:
     """What the hand-made reward goes by: strides a second, how high feet are lifted, how knees are bent in stance."""
     return {
         "cadence": np.float32(positive("cadence_hz", cadence_hz)),
@@ -211,6 +252,11 @@ def _gait(cadence_hz: float, lift_m: float, stance_knee: float = STANCE_KNEE) ->
         "stance_knee": np.float32(stance_knee),
         "turn_pos": np.array([FAR, 0.0, 0.0], np.float32),
     }
+
+
+def _destination(adapter: ModelAdapter, place: tuple[float, float, float]) -> dict[str, Array]:
+    """Where the pelvis is to be in the end, m: by its name a trained policy is shown the way there."""
+    return {f"{adapter.role('pelvis')}_pos": np.array(place, np.float32)}
 
 
 def _nothing(read: Readout, task: Task, metrics: Metrics) -> Metrics:
@@ -225,11 +271,15 @@ def _no_needs(metrics: Metrics) -> list[Need]:
     return []
 
 
-def _task(adapter: ModelAdapter, aim: Aim, ground: Ground, episode_s: float, start_noise: float) -> Task:
+def _task(
+    adapter: ModelAdapter, aim: Aim, ground: Ground, episode_s: float, start_noise: float, world: World
+) -> Task:
     """The walker's task with what `aim` adds to its measures, its score and what it lacks."""
     for role in ("left_thigh", "right_thigh", "left_shank", "right_shank"):
         adapter.role(role)  # raises where the legs cannot be told
-    task = locomotion(adapter, aim.goal, episode_s=episode_s, ground=ground, start_noise=start_noise)
+    task = locomotion(
+        adapter, aim.goal, episode_s=episode_s, ground=ground, start_noise=start_noise, **world.settings
+    )
     walker_measure, walker_score, walker_needs = task.measure, task.score, task.diagnose
 
     def measure(episode: Trajectory, task: Task) -> Metrics:

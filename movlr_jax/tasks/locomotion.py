@@ -10,13 +10,14 @@ import numpy as np
 from movlr_jax.errors import UserError
 from movlr_jax.models import ModelAdapter
 from movlr_jax.models.spec import compile_spec
+from movlr_jax.physics.domain import Ranges
 from movlr_jax.resources import resource_text
 from movlr_jax.rewards.state import Layout, instrument, layout_of
 from movlr_jax.tasks.base import Metrics, Need, Task, fill_reward
 from movlr_jax.tasks.biomechanics import biomechanical_needs
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.terrain import Ground, flat
-from movlr_jax.tasks.walker import FEET, Walker, only_ground_contacts
+from movlr_jax.tasks.walker import FEET, Walker, any_way, only_ground_contacts
 from movlr_jax.types import Array, SimState, Step, Trajectory
 
 LEGS = ("left_leg", "right_leg")  # touch parts that legs which cross press on as well
@@ -54,12 +55,15 @@ def locomotion(
     start_noise: float = 0.01,
     push_m_s: float = 0.0,
     push_s: float = 2.0,
+    push_every_s: float = 0.0,
     weaken: Mapping[str, float] | None = None,
+    ranges: Ranges | None = None,
 ) -> Task:
     """A walker on a ground with a goal.
 
     start_noise: standard deviation of the planned joints at the start, rad. push_m_s: speed given to the whole
-    body at `push_s`, forward; negative pushes back. weaken: muscle -> the share of its force that is left.
+    body at `push_s`, forward; negative pushes back. push_every_s > 0: instead at each multiple of it, any way.
+    weaken: muscle -> the share of its force that is left. ranges: what differs from row to row in training.
     """
     if start_noise < 0:
         raise UserError(f"task.settings.start_noise={start_noise:g}: it must be 0 or more")
@@ -88,10 +92,13 @@ def locomotion(
         return qpos, np.zeros((n, model.nv)), np.array(act)
 
     def perturb(state: SimState, interval: float) -> SimState:
-        late = push_s - np.asarray(state.time) + 1e-9  # clocks add up steps, with rounding
+        time, qpos = np.asarray(state.time), np.asarray(state.qpos)
+        due = np.maximum(np.ceil(time / push_every_s - 1e-9), 1) * push_every_s if push_every_s else push_s
+        late = due - time + 1e-9  # clocks add up steps, with rounding
         now = (late >= 0) & (late < interval)
+        way = any_way(qpos[now]) if push_every_s else np.asarray(adapter.forward)
         qvel = np.array(state.qvel)
-        qvel[now] += body.push(np.asarray(state.qpos)[now], push_m_s * np.asarray(adapter.forward))
+        qvel[now] += body.push(qpos[now], push_m_s * way)
         return state.replace(qvel=qvel)  # pyright: ignore[reportAttributeAccessIssue]
 
     def over(steps: Step, first: Step) -> np.ndarray:
@@ -123,6 +130,7 @@ def locomotion(
         notes=(f"{adapter.name}: {adapter.source}; {adapter.licence}",),
         over=over,
         perturb=perturb if push_m_s else None,
+        ranges=ranges,
     )
 
 
