@@ -8,6 +8,7 @@ from typing import Any
 
 from movlr_jax.control.mpc2 import MuscleLaw
 from movlr_jax.control.mppi import MppiConfig
+from movlr_jax.control.ppo_config import ACTIONS, OBSERVED, GroupsConfig, PdConfig, PpoConfig
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.language.settings import WATCHERS, WRITERS, ModelConfig, check_model
 from movlr_jax.methods import Method, check_method
@@ -31,6 +32,9 @@ class OptimizerConfig:
     knots: int = 4  # of optimizer=mppi, over the horizon
     mppi: MppiConfig = field(default_factory=MppiConfig)
     muscle: MuscleLaw = field(default_factory=MuscleLaw)
+    ppo: PpoConfig = field(default_factory=PpoConfig)
+    pd: PdConfig = field(default_factory=PdConfig)
+    groups: GroupsConfig = field(default_factory=GroupsConfig)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ cli.prepare_environment()
 
 from movlr_jax.archive import write_atomically as write  # noqa: E402
 from movlr_jax.config import Config  # noqa: E402
-from movlr_jax.control.build import build_planner  # noqa: E402
+from movlr_jax.control.build import build_optimizer  # noqa: E402
 from movlr_jax.errors import UserError  # noqa: E402
 from movlr_jax.evaluation import evaluate as evaluate_programs  # noqa: E402
 from movlr_jax.evaluation import make_probe  # noqa: E402
@@ -36,8 +36,8 @@ def evaluate(config: Config) -> int:
         )
     task = task_of(config)
     source, origin = reward_source(config.reward, task)
-    planner = build_planner(config.optimizer, task)
-    sandbox = Sandbox(make_probe(task, planner.sim_physics, config.seed), name=config.sandbox)
+    optimizer = build_optimizer(config.optimizer, task)
+    sandbox = Sandbox(make_probe(task, optimizer.sim_physics, config.seed), name=config.sandbox)
     try:
         with reporter.stage("vet"):
             verdict = sandbox.vet(source)
@@ -46,7 +46,7 @@ def evaluate(config: Config) -> int:
     if not verdict.accepted:
         raise UserError(f"reward {origin}: {verdict.message}")
     with reporter.stage("optimise") as tick:
-        (outcome,) = evaluate_programs(planner, task, [verdict], config.seed, tick)
+        (outcome,) = evaluate_programs(optimizer, task, [verdict], config.seed, tick)
     for note in verdict.notes:
         reporter.say(f"note: {note}")
     result = {

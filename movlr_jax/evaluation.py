@@ -9,19 +9,20 @@ import io
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from movlr_jax.control.planner import Planner, by_candidate
+from movlr_jax.control.episode import by_candidate
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox.probe import Probe
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.tasks import Task, biomechanics
 from movlr_jax.tasks.base import shared_metrics
-from movlr_jax.types import Physics, Progress, Step, Trajectory
+from movlr_jax.types import Optimizer, Physics, Progress, Step, Trajectory
 
 _CURVE_POINTS = 200  # of an episode of ten seconds, enough to tell the phases of a step
 
@@ -38,12 +39,20 @@ class Outcome:
     curve_time: Sequence[float]  # s, of the curves of terms and series
     timing: Mapping[str, float]
     states: bytes | None  # npz of qpos, qvel, act, action, time: what films and re-analysis need
+    learning: Mapping[str, Any] = field(default_factory=dict)  # curves of its training, if it was trained
 
 
 def evaluate(
-    planner: Planner, task: Task, verdicts: Sequence[Verdict], seed: int, progress: Progress | None = None
+    optimizer: Optimizer,
+    task: Task,
+    verdicts: Sequence[Verdict],
+    seed: int,
+    progress: Progress | None = None,
+    folder: Path | None = None,
 ) -> list[Outcome]:
     """One episode per verdict, all in one batch under common random numbers.
+
+    folder: where an optimiser that trains keeps what it has learned, if anywhere.
 
     The batch always has K rows, so that nothing compiles anew when a program was rejected: such a slot runs
     along with a program that was not, and its rollout is thrown away.
@@ -52,21 +61,22 @@ def evaluate(
     if not accepted:
         return [_failed(v) for v in verdicts]
     programs = [v.program or accepted[0] for v in verdicts]
-    k, ctrl_dt = len(programs), planner.sim_physics.ctrl_dt
+    k, ctrl_dt = len(programs), optimizer.sim_physics.ctrl_dt
     steps = round(task.episode_s / ctrl_dt)
-    begun, before = time.monotonic(), _steps_done(planner)
+    begun, before = time.monotonic(), optimizer.steps_done
     qpos, qvel, act = (np.repeat(x, k, axis=0) for x in task.start(np.random.default_rng(seed), 1))
-    start, key = planner.sim_physics.start(qpos, qvel, act), jax.random.key(seed)
-    trajectory = planner.optimise(programs, key, progress).rollout(start, steps=steps, key=key)
+    start, key = optimizer.sim_physics.start(qpos, qvel, act), jax.random.key(seed)
+    controllers = optimizer.optimise(programs, key, progress, folder)
+    trajectory = controllers.rollout(start, steps=steps, key=key)
     wall, steps = time.monotonic() - begun, trajectory.actions.shape[1]
     timing = {
         "wall_s_per_sim_s": wall / (steps * ctrl_dt),
-        "physics_steps_per_s": (_steps_done(planner) - before) / wall,
+        "physics_steps_per_s": (optimizer.steps_done - before) / wall,
     }
     states, actions, initial = jax.tree.map(
         lambda x: by_candidate(x, k), (trajectory.steps, trajectory.actions, start.step)
     )
-    scores = planner.scorer(programs, states, actions, initial)
+    scores = optimizer.scorer(programs, states, actions, initial)
     ends = episode_ends(trajectory, start.step, task)
     outcomes = []
     for i, verdict in enumerate(verdicts):
@@ -80,7 +90,10 @@ def evaluate(
             final=jax.tree.map(lambda x, i=i: x[i], trajectory.final),
         )
         terms = {name: values[0, : ends[i]] for name, values in scores.terms[i].items()}
-        outcomes.append(_outcome(task, verdict.program, episode, terms, scores.nonfinite[i], timing, ctrl_dt))
+        outcome = _outcome(task, verdict.program, episode, terms, scores.nonfinite[i], timing, ctrl_dt)
+        outcomes.append(
+            replace(outcome, learning=controllers.learning[i]) if controllers.learning else outcome
+        )
     return outcomes
 
 
@@ -155,10 +168,6 @@ def _states(episode: Trajectory) -> bytes:
     s = episode.steps
     np.savez_compressed(buffer, time=s.time, qpos=s.qpos, qvel=s.qvel, act=s.act, action=episode.actions)
     return buffer.getvalue()
-
-
-def _steps_done(planner: Planner) -> int:
-    return planner.plan_physics.steps_done + planner.sim_physics.steps_done
 
 
 def make_probe(task: Task, physics: Physics, seed: int, rows: int = 8, steps: int = 12) -> Probe:

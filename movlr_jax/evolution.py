@@ -16,7 +16,6 @@ import numpy as np
 from movlr_jax import evaluation
 from movlr_jax.archive import Archive
 from movlr_jax.config import Config
-from movlr_jax.control.planner import Planner
 from movlr_jax.errors import UserError
 from movlr_jax.film import Caption, Clip, film, side_by_side, title
 from movlr_jax.gates import gated
@@ -32,6 +31,7 @@ from movlr_jax.types import (
     Critique,
     Evaluation,
     Judge,
+    Optimizer,
     Preference,
     ProposalRequest,
     Proposer,
@@ -49,7 +49,7 @@ class Engine:
 
     config: Config
     task: Task
-    planner: Planner
+    optimizer: Optimizer
     proposer: Proposer
     judge: Judge
     critic: Critic
@@ -140,10 +140,10 @@ def optimise(engine: Engine, g: int, sources: list[str], parents: list[str | Non
         new = [s for s in dict.fromkeys(sources) if s not in engine.verdicts and not s.startswith(NO_PROGRAM)]
         engine.verdicts.update(zip(new, engine.sandbox.vet_all(new, tick), strict=True))
         verdicts = [vet(engine, source) for source in sources]
-    planner = engine.planner
-    with _timed(engine, "optimise"), engine.reporter.stage("optimise", _rate(planner)) as tick:
+    optimizer = engine.optimizer
+    with _timed(engine, "optimise"), engine.reporter.stage("optimise", _rate(optimizer)) as tick:
         batch = with_variants(verdicts, engine.config.inner_weights, engine.config.seed, g)
-        outcomes = evaluation.evaluate(planner, engine.task, batch, engine.config.seed, tick)
+        outcomes = evaluation.evaluate(optimizer, engine.task, batch, engine.config.seed, tick)
     evaluations = []
     for k, source in enumerate(sources):
         verdicts[k], outcome, inner = adopt(engine.task, batch, outcomes, k, len(sources))
@@ -364,7 +364,7 @@ def _timed(engine: Engine, stage: str) -> Iterator[None]:
     engine.seconds[stage] = engine.seconds.get(stage, 0.0) + time.monotonic() - begun
 
 
-def _rate(planner: Planner) -> Callable[[], str]:
+def _rate(optimizer: Optimizer) -> Callable[[], str]:
     """Physics steps per second since now, as text."""
-    begun, before = time.monotonic(), planner.plan_physics.steps_done
-    return lambda: f"{(planner.plan_physics.steps_done - before) / (time.monotonic() - begun):,.0f} steps/s"
+    begun, before = time.monotonic(), optimizer.steps_done
+    return lambda: f"{(optimizer.steps_done - before) / (time.monotonic() - begun):,.0f} steps/s"

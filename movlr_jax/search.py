@@ -15,7 +15,7 @@ cli.prepare_environment()
 
 from movlr_jax.archive import Archive, new_run_dir  # noqa: E402
 from movlr_jax.config import Config  # noqa: E402
-from movlr_jax.control.build import build_planner  # noqa: E402
+from movlr_jax.control.build import build_optimizer  # noqa: E402
 from movlr_jax.errors import BudgetSpent  # noqa: E402
 from movlr_jax.evolution import evolve, film_best_and_first, summary  # noqa: E402
 from movlr_jax.progress import Reporter  # noqa: E402
@@ -31,7 +31,7 @@ def search(config: Config) -> int:
             Path(config.resume), write=False
         ).close()  # a broken run is told before anything is built
     task = task_of(config)
-    planner = build_planner(config.optimizer, task)  # wrong settings end here, and leave no run directory
+    optimizer = build_optimizer(config.optimizer, task)  # wrong settings end here, and leave no run directory
     archive = open_archive(config, task.name)
     engine = None
     try:
@@ -42,7 +42,7 @@ def search(config: Config) -> int:
             f"searching a reward for {task.name}: {config.candidates} candidates x "
             f"{config.generations} generations, seed {config.seed}, method {config.method.name}"
         )
-        engine = build_engine(config, task, planner, archive, reporter)
+        engine = build_engine(config, task, optimizer, archive, reporter)
         reporter.say(engine.models_used)
         if not recorded:
             archive.record("run", describe(engine))

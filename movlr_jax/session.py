@@ -8,7 +8,6 @@ from typing import Any
 from movlr_jax.archive import Archive
 from movlr_jax.cli import RESETTABLE
 from movlr_jax.config import Config
-from movlr_jax.control.planner import Planner
 from movlr_jax.errors import UserError
 from movlr_jax.evaluation import make_probe
 from movlr_jax.evolution import Engine, clip_of
@@ -19,7 +18,7 @@ from movlr_jax.progress import Reporter
 from movlr_jax.render import renderer
 from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.tasks import Task, build_task
-from movlr_jax.types import Evaluation
+from movlr_jax.types import Evaluation, Optimizer
 
 
 def task_of(config: Config) -> Task:
@@ -39,7 +38,7 @@ def films_here(config: Config, reporter: Reporter) -> bool:
 
 
 def build_engine(
-    config: Config, task: Task, planner: Planner, archive: Archive, reporter: Reporter
+    config: Config, task: Task, optimizer: Optimizer, archive: Archive, reporter: Reporter
 ) -> Engine:
     """Everything a search is made of, built once. Raises UserError."""
 
@@ -49,11 +48,11 @@ def build_engine(
 
     films = films_here(config, reporter)
     parts = build_parts(config, archive, seen, films, reporter.say)
-    probe = make_probe(task, planner.sim_physics, config.seed)
+    probe = make_probe(task, optimizer.sim_physics, config.seed)
     return Engine(
         config=config,
         task=task,
-        planner=planner,
+        optimizer=optimizer,
         proposer=parts.proposer,
         judge=parts.judge,
         critic=parts.critic,

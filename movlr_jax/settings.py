@@ -52,6 +52,8 @@ def typed(hint: Any, value: Any, name: str) -> Any:
         return from_mapping(hint, value, name)  # pyright: ignore[reportArgumentType]
     if get_origin(hint) is tuple:
         kinds = get_args(hint)
+        if kinds[1:] == (...,) and isinstance(value, list | tuple):
+            kinds = kinds[:1] * len(value)
         if not isinstance(value, list | tuple) or len(value) != len(kinds):
             raise UserError(f"{name}={value!r} is not a list of {len(kinds)} values")
         return tuple(

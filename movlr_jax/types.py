@@ -17,7 +17,7 @@ import numpy as np
 from flax import struct
 
 if TYPE_CHECKING:
-    from movlr_jax.rewards.program import RewardProgram
+    from movlr_jax.rewards.program import RewardProgram, Scorer
     from movlr_jax.rewards.state import Layout
     from movlr_jax.tasks.base import Task
 
@@ -77,12 +77,16 @@ class Trajectory:
     actions: Array  # [B, T, nu] control held over each control step
     diverged: Array  # [B] bool
     final: SimState  # [B, ...]
+    extras: Any = None  # [B, T, ...] what the policy returned beside its controls
 
 
 class Policy(Protocol):
-    """A pure JAX function of one simulation: what to excite, given what is seen."""
+    """A pure JAX function of one simulation: what to excite, given what is seen.
 
-    def __call__(self, params: Any, view: Step, key: jax.Array) -> jax.Array: ...  # [nu]
+    Returns controls [nu], or those and a tree of arrays to be kept beside them (`Trajectory.extras`).
+    """
+
+    def __call__(self, params: Any, view: Step, key: jax.Array) -> Any: ...
 
 
 class Physics(Protocol):
@@ -101,8 +105,17 @@ class Physics(Protocol):
     def start(self, qpos: Array, qvel: Array, act: Array) -> SimState: ...
 
     def rollout(
-        self, start: SimState, policy: Policy, params: Any, *, steps: int, key: jax.Array
-    ) -> Trajectory: ...
+        self,
+        start: SimState,
+        policy: Policy,
+        params: Any,
+        *,
+        steps: int,
+        key: jax.Array,
+        candidates: int = 1,
+    ) -> Trajectory:
+        """`steps` control steps of every row of `start` [B]; see `physics.policy` for params and keys."""
+        ...
 
     def kinematics(self, qpos: Array) -> tuple[Array, Array]:
         """Actuator lengths [B, nu] m and moment arms [B, nu, nv] m at postures `qpos` [B, nq]."""
@@ -111,6 +124,11 @@ class Physics(Protocol):
 
 class Controllers(Protocol):
     """K controllers, ready to act: what an optimiser returns."""
+
+    @property
+    def learning(self) -> Sequence[Mapping[str, Any]]:
+        """What each candidate's training was like, K of them; none where nothing is trained."""
+        ...
 
     def rollout(self, start: SimState, *, steps: int, key: jax.Array) -> Trajectory:
         """Evaluation episodes: `start` and the result have leading axis K x episodes."""
@@ -121,10 +139,23 @@ class Optimizer(Protocol):
     """K reward programs in, K controllers out, in one batch. Built with its task and physics, compiled once."""
 
     name: str
+    sim_physics: Physics  # where episodes are evaluated
+    scorer: Scorer
+
+    @property
+    def steps_done(self) -> int:
+        """Simulation steps of all its physics since it was built."""
+        ...
 
     def optimise(
-        self, programs: Sequence[RewardProgram], key: jax.Array, progress: Progress | None = None
-    ) -> Controllers: ...
+        self,
+        programs: Sequence[RewardProgram],
+        key: jax.Array,
+        progress: Progress | None = None,
+        folder: Path | None = None,
+    ) -> Controllers:
+        """folder: where long work is kept, to be gone on with after a crash."""
+        ...
 
 
 @dataclass(frozen=True)

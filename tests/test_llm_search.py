@@ -20,7 +20,7 @@ from fake_servers import Asked, FakeServer, scripted_model
 
 from movlr_jax import session
 from movlr_jax.archive import Archive
-from movlr_jax.control.build import build_planner
+from movlr_jax.control.build import build_optimizer
 from movlr_jax.report import render
 from movlr_jax.report_data import read_run
 from movlr_jax.search import main, search
@@ -73,9 +73,9 @@ def shared() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         tasks = once("task", lambda settings: task_of(settings.config))
-        planners = once("planner", build_planner)
+        planners = once("planner", build_optimizer)
         patch.setattr(search_module, "task_of", lambda config: tasks(_Settings(config)))
-        patch.setattr(search_module, "build_planner", planners)
+        patch.setattr(search_module, "build_optimizer", planners)
         patch.setattr(session, "Sandbox", sandbox)
         yield
     for one in sandboxes:

@@ -15,7 +15,7 @@ import pytest
 
 from movlr_jax.archive import Archive
 from movlr_jax.cli import compose
-from movlr_jax.control.build import build_planner
+from movlr_jax.control.build import build_optimizer
 from movlr_jax.evaluate import main as evaluate
 from movlr_jax.evolution import evolve
 from movlr_jax.progress import Reporter
@@ -106,7 +106,7 @@ def test_physics_is_traced_once_over_three_generations(tmp_path: Path):
     config = compose([*QUICK, "films=false"])
     with Archive.create(tmp_path / "run", to_yaml(config)) as archive:
         task = task_of(config)
-        planner = build_planner(config.optimizer, task)
+        planner = build_optimizer(config.optimizer, task)
         engine = build_engine(config, task, planner, archive, Reporter())
         archive.record("run", describe(engine))
         try:

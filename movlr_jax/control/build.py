@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from movlr_jax.config import OptimizerConfig
+from movlr_jax.control.episode import World
 from movlr_jax.control.knots import ControlSpace
 from movlr_jax.control.mpc2 import PostureSpace
 from movlr_jax.control.planner import Planner, PlannerConfig
@@ -11,8 +12,26 @@ from movlr_jax.models import nominal_qpos
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.program import Scorer
 from movlr_jax.tasks import Task
+from movlr_jax.types import Optimizer
 
-OPTIMIZERS = ("mpc2", "mppi")
+PLANNERS, LEARNERS = ("mpc2", "mppi"), ("ppo", "dynsyn")
+OPTIMIZERS = PLANNERS + LEARNERS
+
+
+def build_optimizer(config: OptimizerConfig, task: Task) -> Optimizer:
+    """The optimiser that `config.name` names, over native physics. Raises UserError."""
+    if config.name not in OPTIMIZERS:
+        raise UserError(unknown_name("optimizer", config.name, OPTIMIZERS))
+    if config.name in PLANNERS:
+        return build_planner(config, task)
+    try:
+        from movlr_jax.control.build_ppo import build_ppo
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"optimizer={config.name} needs the package {error.name!r}, which is not installed; "
+            "pip install 'movlr-jax[ppo]'"
+        ) from None
+    return build_ppo(config, task)
 
 
 def build_planner(config: OptimizerConfig, task: Task) -> Planner:
@@ -33,7 +52,7 @@ def build_planner(config: OptimizerConfig, task: Task) -> Planner:
     elif config.name == "mppi":
         space = ControlSpace(model, config.knots, config.horizon_s)
     else:
-        raise UserError(unknown_name("optimizer", config.name, OPTIMIZERS))
+        raise UserError(unknown_name("optimizer", config.name, PLANNERS))
     return Planner(
         config.name,
         PlannerConfig(config.mppi, config.horizon_s, config.replan_every),
@@ -41,6 +60,5 @@ def build_planner(config: OptimizerConfig, task: Task) -> Planner:
         NativePhysics(model, layout, sim_dt=config.plan_dt, ctrl_dt=config.ctrl_dt, coarse=True),
         NativePhysics(model, layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt),
         Scorer(layout, task.goals),
-        over=task.over,
-        perturb=task.perturb,
+        World(task.over, task.perturb),
     )

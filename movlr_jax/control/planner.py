@@ -6,9 +6,10 @@ K x N out, score each candidate's rows with its own reward program, update, act.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 import jax
@@ -16,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from movlr_jax.control import mppi
+from movlr_jax.control.episode import World, by_candidate, play
 from movlr_jax.control.mppi import MppiConfig
 from movlr_jax.rewards.program import RewardProgram, Scorer
 from movlr_jax.types import Array, Physics, Policy, Progress, SimState, Step, Trajectory
@@ -53,14 +55,11 @@ class Planner:
         plan_physics: Physics,
         sim_physics: Physics,
         scorer: Scorer,
-        *,
-        over: Callable[[Step, Step], np.ndarray] | None = None,
-        perturb: Callable[[SimState, float], SimState] | None = None,
+        world: World | None = None,
     ):
-        """over and perturb are the task's: when an episode is over, and what the world does to a body."""
         self.name, self.config, self.space, self.scorer = name, config, space, scorer
         self.plan_physics, self.sim_physics = plan_physics, sim_physics
-        self.over, self.perturb = over, perturb
+        self.world = world or World()
         self.horizon = max(1, round(config.horizon_s / plan_physics.ctrl_dt))
         # One policy object each, made once: physics compiles per policy and shape.
         self.plan_policy, self.sim_policy = space.policy(plan_physics), space.policy(sim_physics)
@@ -76,8 +75,17 @@ class Planner:
         self.shift = jax.jit(jax.vmap(lambda plan: mppi.shift(plan, elapsed)))
         self.update = jax.jit(jax.vmap(lambda plan, z, c: mppi.update(settings, plan, z, c, lower, upper)))
 
+    @property
+    def steps_done(self) -> int:
+        """Simulation steps of both physics since they were built."""
+        return self.plan_physics.steps_done + self.sim_physics.steps_done
+
     def optimise(
-        self, programs: Sequence[RewardProgram], key: jax.Array, progress: Progress | None = None
+        self,
+        programs: Sequence[RewardProgram],
+        key: jax.Array,
+        progress: Progress | None = None,
+        folder: Path | None = None,
     ) -> PlannedControllers:
         """K controllers, one per program. A planner learns nothing beforehand: the work is done as they act."""
         return PlannedControllers(self, tuple(programs), progress)
@@ -90,36 +98,31 @@ class PlannedControllers:
     planner: Planner
     programs: tuple[RewardProgram, ...]
     progress: Progress | None = None
+    learning: tuple[Mapping[str, Any], ...] = ()
 
     def rollout(self, start: SimState, *, steps: int, key: jax.Array) -> Trajectory:
-        """`steps` control steps of K x E rows (candidate k owns rows k*E:(k+1)*E), replanning as it goes.
+        """`steps` control steps of K x E rows (candidate k owns rows k*E:(k+1)*E), replanning as it goes."""
+        p, initial, home = self.planner, start.step, self.planner.space.held(start)
+        known = p.init(home)
 
-        Ends early once the task says of every row that it is over.
-        """
-        p, every, ended = self.planner, self.planner.config.replan_every, self.planner.over
-        state, initial, home = start, start.step, p.space.held(start)
-        plan = p.init(home)
-        segments, over, diverged = [], np.zeros(len(start.time), bool), np.asarray(start.diverged)
-        for t in range(0, steps, every):
-            key, noise_key, plan_key, act_key = jax.random.split(key, 4)
-            if p.perturb:
-                state = p.perturb(state, every * p.sim_physics.ctrl_dt)
-            plan = self.replan(plan, state, initial, home, noise_key, plan_key)
-            params = p.space.params(p.sim_physics, state, np.asarray(plan.mean)[:, None])
-            segment = p.sim_physics.rollout(
-                state, p.sim_policy, params, steps=min(every, steps - t), key=act_key
-            )
-            segments.append(segment)
-            state, plan = segment.final, p.shift(plan)
-            if self.progress:
-                self.progress(min(t + every, steps), steps)
-            # what befalls a row after its episode is not its own
-            diverged = np.where(over, diverged, state.diverged)
-            if ended is not None:
-                over |= ended(segment.steps, initial).any(axis=1) | diverged
-                if over.all():
-                    break
-        return concatenate(segments).replace(diverged=diverged)  # pyright: ignore[reportAttributeAccessIssue]
+        def replanned(state: SimState, keys: Sequence[jax.Array]) -> Any:
+            nonlocal known
+            plan = self.replan(known, state, initial, home, *keys)
+            known = p.shift(plan)
+            return p.space.params(p.sim_physics, state, np.asarray(plan.mean)[:, None])
+
+        return play(
+            p.sim_physics,
+            p.sim_policy,
+            p.world,
+            start,
+            replanned,
+            steps=steps,
+            every=p.config.replan_every,
+            candidates=len(self.programs),
+            key=key,
+            progress=self.progress,
+        )
 
     def replan(
         self,
@@ -144,6 +147,7 @@ class PlannedControllers:
             p.space.params(p.plan_physics, state, np.asarray(plans)),
             steps=p.horizon,
             key=plan_key,
+            candidates=k,
         )
         starts = jax.tree.map(lambda x: np.repeat(x, n, axis=0), initial)
         states, actions, starts = jax.tree.map(
@@ -153,16 +157,3 @@ class PlannedControllers:
         costs = -scores.totals.mean(axis=-1).reshape(rows, n)
         costs[np.asarray(rollouts.diverged).reshape(rows, n)] = np.inf
         return p.update(plan, plans, costs)
-
-
-def by_candidate(x: Array, k: int) -> np.ndarray:
-    """[K * N, ...] -> [K, N, ...]"""
-    return np.reshape(np.asarray(x), (k, len(x) // k, *x.shape[1:]))  # -1 would fail where nothing is in x
-
-
-def concatenate(segments: Sequence[Trajectory]) -> Trajectory:
-    """One trajectory from consecutive ones of the same rows."""
-    joined = [(s.steps, s.actions) for s in segments]
-    steps, actions = jax.tree.map(lambda *x: np.concatenate(x, axis=1), *joined)
-    last = segments[-1]
-    return Trajectory(steps=steps, actions=actions, diverged=last.diverged, final=last.final)

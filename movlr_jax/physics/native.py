@@ -22,6 +22,7 @@ from movlr_jax.errors import UserError
 from movlr_jax.machine import cores
 from movlr_jax.models.spec import quiet
 from movlr_jax.physics.domain import Domain, late_steps, variants
+from movlr_jax.physics.policy import act
 from movlr_jax.rewards.state import Layout
 from movlr_jax.types import Array, Policy, SimState, Step, Trajectory
 
@@ -70,7 +71,7 @@ class NativePhysics:
         self._datas = [mujoco.MjData(self.model) for _ in range(self.threads)]
         self._pool = mj_rollout.Rollout(nthread=self.threads)
         self._workers = ThreadPoolExecutor(self.threads)
-        self._policies: dict[Policy, Callable[..., np.ndarray]] = {}
+        self._policies: dict[tuple[Policy, int], Callable[..., tuple[np.ndarray, Any]]] = {}
         self.traces: Counter[str] = Counter()
         self.steps_done = 0  # simulation steps, over all rows, since the start
 
@@ -93,15 +94,22 @@ class NativePhysics:
         )
 
     def rollout(
-        self, start: SimState, policy: Policy, params: Any, *, steps: int, key: jax.Array
+        self,
+        start: SimState,
+        policy: Policy,
+        params: Any,
+        *,
+        steps: int,
+        key: jax.Array,
+        candidates: int = 1,
     ) -> Trajectory:
-        """T = `steps` control steps of every row of `start` [B] under `policy` with `params` [B, ...].
+        """T = `steps` control steps of every row of `start` [B] under `policy` with `params` [B or K, ...].
 
         A row that diverges is marked, and goes on from wherever MuJoCo has reset it: its numbers mean nothing.
         """
         m, substeps = self.model, self.substeps
         rows = len(start.time)
-        act_policy = self._jitted(policy)
+        act_policy = self._jitted(policy, candidates)
         params = jax.device_put(params)
         full = np.concatenate([np.asarray(start.time)[:, None], start.qpos, start.qvel, start.act], axis=1)
         states = np.empty((rows, substeps, full.shape[1]))
@@ -114,11 +122,13 @@ class NativePhysics:
         sensors = np.empty((rows, steps, m.nsensordata), np.float32)
         actions = np.empty((rows, steps, m.nu), np.float32)
         latest, previous = np.asarray(start.sensors), np.asarray(start.prev_action)
+        extras = []
         for t in range(steps):
             view = self._step(full.astype(np.float32), latest, previous)
-            actions[:, t] = command = act_policy(params, view, key, np.int32(t))
+            command, extra = act_policy(params, view, key, np.int32(t))
             control[:] = np.where(late, previous[:, None], command[:, None])
-            previous = command
+            actions[:, t] = previous = command
+            extras.append(extra)
             clock = full[:, 0] + self.ctrl_dt
             diverged |= self._advance(full, control, states, sensed)
             kept[:, t] = full if substeps == 1 else states[:, -2]  # where the sensors were measured
@@ -140,6 +150,7 @@ class NativePhysics:
                 prev_action=previous,
                 diverged=diverged,
             ),
+            extras=jax.tree.map(lambda *x: np.stack(x, axis=1), *extras),
         )
 
     def kinematics(self, qpos: Array) -> tuple[np.ndarray, np.ndarray]:
@@ -205,26 +216,25 @@ class NativePhysics:
         states[:, :, 0] -= self.ctrl_dt
         return reset
 
-    def _jitted(self, policy: Policy) -> Callable[..., np.ndarray]:
-        """`policy` vmapped over rows and compiled, once per policy and batch shape.
+    def _jitted(self, policy: Policy, candidates: int) -> Callable[..., tuple[np.ndarray, Any]]:
+        """`policy` on the whole batch, compiled once per policy and batch shape: its controls, and what else it says.
 
         One row runs as two. Alone, constants have the shape of the whole batch, and XLA folds chains of them that
         it leaves apart where they are broadcast: a candidate alone would be rounded otherwise than among others.
         """
-        if policy not in self._policies:
+        if (policy, candidates) not in self._policies:
 
             @jax.jit
-            def batched(params: Any, view: Step, key: jax.Array, t: jax.Array) -> jax.Array:
-                rows = len(view.time)
-                self.traces[f"policy[{rows}]"] += 1
-                keys = jax.random.split(jax.random.fold_in(key, t), rows)  # costs nothing where none is used
-                return jax.vmap(policy)(params, view, keys)
+            def batched(params: Any, view: Step, key: jax.Array, t: jax.Array) -> Any:
+                self.traces[f"policy[{len(view.time)}]"] += 1
+                return act(policy, params, view, jax.random.fold_in(key, t), candidates)
 
-            def act(params: Any, view: Step, key: jax.Array, t: np.int32) -> np.ndarray:
+            def run(params: Any, view: Step, key: jax.Array, t: np.int32) -> tuple[np.ndarray, Any]:
                 rows = len(view.time)
                 if rows == 1:
                     params, view = jax.tree.map(lambda x: np.repeat(np.asarray(x), 2, axis=0), (params, view))
-                return np.asarray(batched(params, view, key, t))[:rows]
+                done = jax.tree.map(lambda x: np.asarray(x)[:rows], batched(params, view, key, t))
+                return done if isinstance(done, tuple) else (done, None)
 
-            self._policies[policy] = act
-        return self._policies[policy]
+            self._policies[policy, candidates] = run
+        return self._policies[policy, candidates]

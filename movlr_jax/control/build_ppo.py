@@ -1,0 +1,40 @@
+"""From settings to a trainer of policies: its spaces, its start states, its physics."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from movlr_jax.config import OptimizerConfig
+from movlr_jax.control import spaces
+from movlr_jax.control.episode import World
+from movlr_jax.control.ppo import Ppo
+from movlr_jax.physics.native import NativePhysics
+from movlr_jax.rewards.program import Scorer
+from movlr_jax.tasks import Task
+
+
+def build_ppo(config: OptimizerConfig, task: Task, seed: int = 0) -> Ppo:
+    """PPO on `task`. Raises UserError where its action space does not fit the model."""
+    starts = task.start(np.random.default_rng(seed), config.ppo.starts)
+    space = action_space(config, task, starts[0][0], starts[2].mean(axis=0))
+    return Ppo(
+        config.name,
+        config.ppo,
+        NativePhysics(space.model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt),
+        Scorer(task.layout, task.goals),
+        spaces.observation(task.model, task.layout, task.goals, config.ppo.observe),
+        space,
+        starts,
+        episode_s=task.episode_s,
+        world=World(task.over, task.perturb),
+        seed=seed,
+    )
+
+
+def action_space(
+    config: OptimizerConfig, task: Task, qpos: np.ndarray, act: np.ndarray
+) -> spaces.ActionSpace:
+    """What the settings name, around the posture qpos [nq] and the activations act [na] of the start."""
+    if config.ppo.action == "pd":
+        return spaces.pd(task.model, config.pd, qpos)
+    return spaces.controls(task.model, spaces.resting_controls(task.model, qpos, act))

@@ -1,0 +1,209 @@
+"""One PPO update of one candidate, from Brax's networks, advantages and statistics; pure functions.
+
+Data come in pieces of T steps of R rows. A piece goes on after its episode has ended; what follows is not `valid` and
+weighs nothing, and the observation there is the true one that the value of a truncated episode is read from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from brax.training.acme import running_statistics, specs
+from brax.training.agents.ppo import losses
+from brax.training.agents.ppo.networks import PPONetworks, make_ppo_networks
+from flax import struct
+
+from movlr_jax.control.ppo_config import PpoConfig
+from movlr_jax.types import Array
+
+_CLIP = 10.0  # of a reward in units of the returns' root mean square
+
+
+@struct.dataclass
+class Learner:
+    """All that one candidate has learned."""
+
+    params: losses.PPONetworkParams
+    optimizer: Any
+    normalizer: Any  # running statistics of observations
+    returns: Array  # [N] discounted return of each simulation so far
+    return_square: Array  # [] sum of their squares
+    return_count: Array  # []
+
+
+@struct.dataclass
+class Batch:
+    """One candidate's data: M pieces of each of N simulations, R = M x N rows of T steps."""
+
+    observation: Array  # [R, T, no]
+    last: Array  # [R, no] after the last step
+    raw_action: Array  # [R, T, na] before it was squashed to [-1, 1]
+    log_prob: Array  # [R, T]
+    reward: Array  # [R, T]
+    terminated: Array  # [R, T] bool, the task ended the episode here
+    valid: Array  # [R, T] bool, up to the end of the episode
+    ended: Array  # [R] bool, by termination, truncation or divergence
+
+
+def networks(config: PpoConfig, observations: int, actions: int) -> PPONetworks:
+    """Policy (tanh of a normal) and value of observations [no], normalised by the learner's statistics."""
+    return make_ppo_networks(
+        observations,
+        actions,
+        partial(running_statistics.normalize, max_abs_value=config.clip_observation or None),
+        policy_hidden_layer_sizes=config.hidden,
+        value_hidden_layer_sizes=config.value_hidden,
+    )
+
+
+def adam(config: PpoConfig) -> optax.GradientTransformation:
+    step = optax.adam(config.learning_rate)
+    if not config.max_grad_norm:
+        return step
+    return optax.chain(optax.clip_by_global_norm(config.max_grad_norm), step)
+
+
+def init(config: PpoConfig, network: PPONetworks, observations: int, key: jax.Array) -> Learner:
+    policy_key, value_key = jax.random.split(key)
+    params = losses.PPONetworkParams(
+        policy=network.policy_network.init(policy_key), value=network.value_network.init(value_key)
+    )
+    return Learner(
+        params=params,
+        optimizer=adam(config).init(params),  # pyright: ignore[reportArgumentType]
+        normalizer=running_statistics.init_state(specs.Array((observations,), jnp.dtype("float32"))),
+        returns=jnp.zeros(config.envs),
+        return_square=jnp.zeros(()),
+        return_count=jnp.zeros(()),
+    )
+
+
+def loss(
+    config: PpoConfig,
+    network: PPONetworks,
+    params: losses.PPONetworkParams,
+    normalizer: Any,
+    data: Batch,
+    key: Array,
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Clipped surrogate, value error and entropy, each a mean over the valid steps; `data` as in `Batch`.
+
+    L = E[-min(rho A, clip(rho, 1 - eps, 1 + eps) A)] + c_v/2 E[(V - V*)^2] - c_e E[H]
+    """
+    value, dist = network.value_network.apply, network.parametric_action_distribution
+    valid = data.valid.astype(jnp.float32)
+    count = jnp.maximum(valid.sum(), 1.0)
+
+    def mean(x: Array) -> jax.Array:
+        return jnp.sum(jnp.where(data.valid, x, 0.0)) / count
+
+    logits = network.policy_network.apply(normalizer, params.policy, data.observation)
+    values = value(normalizer, params.value, data.observation)
+    # Steps that are not valid count as truncated for Brax's GAE: they add nothing, and the sum stops there.
+    targets, advantages = losses.compute_gae(
+        truncation=1 - valid.T,
+        termination=data.terminated.astype(jnp.float32).T,
+        rewards=data.reward.T,
+        values=values.T,
+        bootstrap_value=value(normalizer, params.value, data.last),
+        lambda_=config.gae_lambda,
+        discount=config.discount,
+    )
+    targets, advantages = targets.T, advantages.T
+    centred = advantages - mean(advantages)
+    advantages = centred / (jnp.sqrt(mean(jnp.square(centred))) + 1e-8)
+    log_prob = dist.log_prob(logits, data.raw_action)
+    ratio = jnp.exp(jnp.where(data.valid, log_prob - data.log_prob, 0.0))
+    clipped = jnp.clip(ratio, 1 - config.clip, 1 + config.clip)
+    policy_loss = -mean(jnp.minimum(ratio * advantages, clipped * advantages))
+    value_loss = 0.5 * config.value_loss * mean(jnp.square(targets - values))
+    entropy = mean(dist.entropy(logits, key))
+    total = policy_loss + value_loss - config.entropy * entropy
+    kl = mean(jnp.where(data.valid, data.log_prob - log_prob, 0.0))
+    return total, {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "kl": kl}
+
+
+def scaled(config: PpoConfig, learner: Learner, data: Batch) -> tuple[Learner, Batch]:
+    """Rewards in units of the root mean square of the discounted returns seen so far.
+
+    G_t = r_t + gamma G_(t-1), from zero at the start of each episode (as Engstrom et al., 2020, section 3).
+    """
+    reward = jnp.where(data.valid, data.reward, 0.0) * config.reward_scale
+    if not config.normalise_returns:
+        return learner, data.replace(reward=reward)  # pyright: ignore[reportAttributeAccessIssue]
+    n, (rows, steps) = len(learner.returns), reward.shape
+    rewards, valid = (x.reshape(rows // n, n, steps) for x in (reward, data.valid))
+
+    def piece(total: Array, this: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        rewards, valid, ended = this
+
+        def step(total: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
+            total = jnp.where(now[1], config.discount * total + now[0], total)
+            return total, jnp.square(total) * now[1]
+
+        total, squares = jax.lax.scan(step, total, (rewards.T, valid.T))
+        return jnp.where(ended, 0.0, total), squares.sum()
+
+    returns, squares = jax.lax.scan(piece, learner.returns, (rewards, valid, data.ended.reshape(-1, n)))
+    square, count = learner.return_square + squares.sum(), learner.return_count + valid.sum()
+    unit = jnp.sqrt(square / jnp.maximum(count, 1.0)) + 1e-8
+    learner = learner.replace(returns=returns, return_square=square, return_count=count)  # pyright: ignore[reportAttributeAccessIssue]
+    return learner, data.replace(reward=jnp.clip(reward / unit, -_CLIP, _CLIP))  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def seen(normalizer: Any, observation: Array, valid: Array) -> Any:
+    """Statistics that know of the valid ones of these observations [R, T, no], too."""
+    updated = running_statistics.update(normalizer, observation, weights=valid.astype(jnp.float32))
+    return _where(valid.any(), updated, normalizer)
+
+
+def updater(config: PpoConfig, network: PPONetworks) -> Callable[..., tuple[Learner, dict[str, jax.Array]]]:
+    """update(learner, batch, key) -> learner, measures: `epochs` times over the batch in `minibatches` parts.
+
+    A step whose gradient is not finite is left out, and counted.
+    """
+    step_of, gradient = adam(config), jax.grad(partial(loss, config, network), has_aux=True)
+
+    def update(learner: Learner, data: Batch, key: jax.Array) -> tuple[Learner, dict[str, jax.Array]]:
+        rows = len(data.last)
+        valid = data.valid & jnp.isfinite(data.observation).all(-1) & jnp.isfinite(data.log_prob)
+        # what is not finite would reach the gradient even through a weight of zero
+        data = jax.tree.map(lambda x: jnp.where(jnp.isfinite(x), x, jnp.zeros_like(x)), data)
+        data = data.replace(valid=valid)
+        learner, data = scaled(config, learner, data)
+        normalizer = learner.normalizer  # that the data were collected with
+
+        def step(carry: Any, part: tuple[Batch, jax.Array]) -> Any:
+            params, state = carry
+            grads, measures = gradient(params, normalizer, part[0], part[1])
+            sound = jnp.isfinite(optax.global_norm(grads)) & part[0].valid.any()
+            change, new = step_of.update(grads, state)
+            carry = _where(sound, (optax.apply_updates(params, change), new), carry)
+            return carry, {**measures, "skipped": ~sound}
+
+        def epoch(carry: Any, key: jax.Array) -> Any:
+            order_key, *keys = jax.random.split(key, 1 + config.minibatches)
+            order = jax.random.permutation(order_key, rows).reshape(config.minibatches, -1)
+            return jax.lax.scan(step, carry, (jax.tree.map(lambda x: x[order], data), jnp.stack(keys)))
+
+        carry, measures = jax.lax.scan(
+            epoch, (learner.params, learner.optimizer), jax.random.split(key, config.epochs)
+        )
+        skipped = measures.pop("skipped").sum()
+        learner = learner.replace(  # pyright: ignore[reportAttributeAccessIssue]
+            params=carry[0],
+            optimizer=carry[1],
+            normalizer=seen(normalizer, data.observation, data.valid),
+        )
+        return learner, {**{name: x.mean() for name, x in measures.items()}, "skipped": skipped}
+
+    return update
+
+
+def _where(condition: jax.Array, new: Any, old: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)

@@ -1,0 +1,277 @@
+"""PPO under K rewards in one batch (Schulman et al., 2017): collect, relabel, update.
+
+    collect   physics and K policies, compiled once; it knows nothing of rewards
+    relabel   K reward programs over what was collected, compiled once a generation in a second
+    update    K learners, compiled once
+
+Episodes end where the task says so, or after episode_s. A row is put back to a start between two pieces of `unroll`
+steps; what it does from its end to there is not counted, so that the observation after the end is always the true one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from movlr_jax.control import learner as learning
+from movlr_jax.control.episode import World, by_candidate, play
+from movlr_jax.control.learner import Batch, Learner
+from movlr_jax.control.ppo_config import PpoConfig
+from movlr_jax.control.spaces import ActionSpace, Observe
+from movlr_jax.control.training import Training, Watch
+from movlr_jax.rewards.program import RewardProgram, Scorer
+from movlr_jax.types import Array, Physics, Progress, SimState, Step, Trajectory
+
+_TABLE = 4096  # episodes of one simulation, until its starts repeat
+_EVERY = 25  # control steps of an evaluation between two looks at whether all have ended
+
+
+@struct.dataclass
+class Fleet:
+    """Where the K x N simulations of a training are."""
+
+    state: SimState  # [B]
+    initial: Step  # [B] start of each episode
+    age: Array  # [B] control steps since then
+    episode: Array  # [B] how many each has finished
+    reward: Array  # [B] sum over the episode so far, as the program says it
+
+
+@dataclass(frozen=True)
+class Piece:
+    """`unroll` steps of all simulations, [B, T, ...], and how far they count."""
+
+    trajectory: Trajectory
+    initial: Step  # [B]
+    valid: np.ndarray  # [B, T]
+    terminated: np.ndarray  # [B, T]
+    ended: np.ndarray  # [B]
+
+
+class Ppo:
+    """Trains one policy per program. Built once: nothing here is compiled anew for new rewards."""
+
+    def __init__(
+        self,
+        name: str,
+        config: PpoConfig,
+        physics: Physics,
+        scorer: Scorer,
+        observe: Observe,
+        space: ActionSpace,
+        starts: tuple[np.ndarray, np.ndarray, np.ndarray],
+        *,
+        episode_s: float,
+        world: World | None = None,
+        seed: int = 0,
+    ):
+        """starts: qpos [S, nq], qvel [S, nv], act [S, na] that episodes begin from, drawn under `seed`."""
+        self.name, self.config, self.scorer, self.space = name, config, scorer, space
+        self.sim_physics, self.world = physics, world or World()
+        self.limit = max(1, round(episode_s / physics.ctrl_dt))  # control steps of an episode
+        self.pool = jax.tree.map(np.asarray, physics.start(*starts))
+        # which start each episode of each simulation begins from: the same for all candidates
+        self.order = np.random.default_rng(seed).integers(len(starts[0]), size=(config.envs, _TABLE))
+        view = jax.tree.map(lambda x: jnp.asarray(x[0]), self.pool.step)
+        self.observations = observe(view).shape[0]
+        self.network = learning.networks(config, self.observations, space.size)
+        self.explore, self.exploit = (self._policy(observe, sample) for sample in (True, False))
+        self.traces: Counter[str] = Counter()
+        self._init = jax.jit(lambda key: learning.init(config, self.network, self.observations, key))
+        self._observe, self._seen = jax.jit(jax.vmap(observe)), jax.jit(jax.vmap(learning.seen))
+        self._update = jax.jit(self._all_updates(learning.updater(config, self.network)))
+
+    @property
+    def steps_done(self) -> int:
+        """Simulation steps since it was built."""
+        return self.sim_physics.steps_done
+
+    def optimise(
+        self,
+        programs: Sequence[RewardProgram],
+        key: jax.Array,
+        progress: Progress | None = None,
+        folder: Path | None = None,
+    ) -> TrainedControllers:
+        """Trains K policies for `env_steps` control steps each, all from the same weights and random numbers.
+
+        With a folder, checkpoints and TensorBoard events are kept there, and a training that was cut short goes on.
+        """
+        k = len(programs)
+        begin_key, key = jax.random.split(key)
+        state = self.begin(k, begin_key)
+        watch = Watch(programs, self.config.batch, self.sim_physics.ctrl_dt)
+        with Training(folder, programs, self.config, key) as kept:
+            state = kept.restored(state, watch)
+            for batch in range(watch.batches, self.config.batches):
+                state = self.step(programs, state, jax.random.fold_in(key, batch), watch)
+                kept.saw(watch)
+                if (batch + 1) % self.config.checkpoint_every == 0 or batch + 1 == self.config.batches:
+                    kept.save(batch + 1, state, watch)
+                if progress:
+                    progress(batch + 1, self.config.batches)
+        return TrainedControllers(self, state[0], watch.curves)
+
+    def begin(self, k: int, key: jax.Array) -> tuple[Learner, Fleet]:
+        """K learners alike, who have seen what random actions lead to, and their simulations at a start."""
+        init_key, first_key = jax.random.split(key)
+        learner = self._init(init_key)
+        learners = jax.tree.map(lambda x: np.repeat(np.asarray(x)[None], k, axis=0), learner)
+        rows = k * self.config.envs
+        state = self._starts(np.zeros(rows, int))
+        zero = np.zeros(rows, int)
+        fleet = Fleet(state, state.step, zero, zero, np.zeros(rows, np.float32))
+        piece, _ = self.collect((learners.normalizer, learners.params.policy), fleet, first_key, k)
+        observation, valid = (
+            by_candidate(x, k) for x in (piece.trajectory.extras["observation"], piece.valid)
+        )
+        return learners.replace(normalizer=self._seen(learners.normalizer, observation, valid)), fleet
+
+    def step(
+        self, programs: Sequence[RewardProgram], state: tuple[Learner, Fleet], key: jax.Array, watch: Watch
+    ) -> tuple[Learner, Fleet]:
+        """One batch of data and the updates on it; `watch` is told."""
+        learners, fleet = state
+        k, (update_key, *keys) = len(programs), jax.random.split(key, 1 + self.config.unrolls)
+        params, pieces = (learners.normalizer, learners.params.policy), []
+        for piece_key in keys:
+            piece, fleet = self.collect(params, fleet, piece_key, k)
+            pieces.append(piece)
+        fleet, rewards = self.relabel(programs, pieces, fleet, watch)
+        learners, measures = self._update(learners, self.batch(pieces, rewards, k), update_key)
+        watch.learned(jax.tree.map(np.asarray, measures))
+        return learners, fleet
+
+    def collect(self, params: Any, fleet: Fleet, key: jax.Array, k: int) -> tuple[Piece, Fleet]:
+        """`unroll` control steps under K exploring policies; those that have ended begin anew afterwards."""
+        state, steps = fleet.state, self.config.unroll
+        if self.world.perturb:
+            state = self.world.perturb(state, steps * self.sim_physics.ctrl_dt)
+        done = self.sim_physics.rollout(state, self.explore, params, steps=steps, key=key, candidates=k)
+        over = np.zeros(np.shape(done.actions)[:2], bool)
+        if self.world.over is not None:
+            over = np.asarray(self.world.over(done.steps, fleet.initial))
+        late = fleet.age[:, None] + np.arange(1, steps + 1) >= self.limit
+        ends, diverged = over | late, np.asarray(done.diverged)
+        last = np.where(ends.any(axis=1), ends.argmax(axis=1), steps - 1)
+        valid = (np.arange(steps) <= last[:, None]) & ~diverged[:, None]
+        ended = ends.any(axis=1) | diverged
+        piece = Piece(done, fleet.initial, valid, over & valid, ended)
+        episode = fleet.episode + ended
+        fresh = self._starts(episode)
+        final = jax.tree.map(lambda new, old: _choose(ended, new, old), fresh, done.final)
+        initial = jax.tree.map(lambda new, old: _choose(ended, new, old), fresh.step, fleet.initial)
+        age = np.where(ended, 0, fleet.age + steps)
+        return piece, Fleet(final, initial, age, episode, fleet.reward)
+
+    def relabel(
+        self, programs: Sequence[RewardProgram], pieces: Sequence[Piece], fleet: Fleet, watch: Watch
+    ) -> tuple[Fleet, np.ndarray]:
+        """What each program says of its candidate's pieces: rewards [M, B, T]."""
+        k, count = len(programs), len(pieces)
+        tall = [jax.tree.map(lambda x: by_candidate(x, k), (p.trajectory.steps, p.trajectory.actions, p.initial))
+                for p in pieces]  # fmt: skip
+        scores = self.scorer(programs, *jax.tree.map(lambda *x: np.concatenate(x, axis=1), *tall))
+        rewards = scores.totals.reshape(k, count, -1, self.config.unroll).swapaxes(0, 1)
+        rewards = rewards.reshape(count, -1, self.config.unroll)
+        total = fleet.reward
+        for piece, reward in zip(pieces, rewards, strict=True):
+            total = total + np.where(piece.valid, reward, 0.0).sum(axis=1)
+            watch.ended(total, piece.ended & piece.valid.any(axis=1), piece.terminated.any(axis=1))
+            total = np.where(piece.ended, 0.0, total).astype(np.float32)
+        valid = np.concatenate([by_candidate(p.valid, k) for p in pieces], axis=1)
+        watch.scored(scores, valid)
+        return fleet.replace(reward=total), rewards  # pyright: ignore[reportAttributeAccessIssue]
+
+    def batch(self, pieces: Sequence[Piece], rewards: np.ndarray, k: int) -> Batch:
+        """Data of the K candidates, [K, R, ...] with R = M x N."""
+
+        def stacked(values: Sequence[Array]) -> np.ndarray:
+            return np.concatenate([by_candidate(x, k) for x in values], axis=1)
+
+        seen = [p.trajectory.extras for p in pieces]
+        return Batch(
+            observation=stacked([e["observation"] for e in seen]),
+            last=stacked([np.asarray(self._observe(_float(p.trajectory.final.step))) for p in pieces]),
+            raw_action=stacked([e["raw_action"] for e in seen]),
+            log_prob=stacked([e["log_prob"] for e in seen]),
+            reward=stacked(list(rewards)),
+            terminated=stacked([p.terminated for p in pieces]),
+            valid=stacked([p.valid for p in pieces]),
+            ended=stacked([p.ended for p in pieces]),
+        )
+
+    def _starts(self, episode: np.ndarray) -> SimState:
+        """[B] where episode number `episode` [B] of each simulation begins."""
+        env = np.arange(len(episode)) % self.config.envs
+        return jax.tree.map(lambda x: x[self.order[env, episode % _TABLE]], self.pool)
+
+    def _policy(self, observe: Observe, sample: bool) -> Callable[..., Any]:
+        """The policy of one simulation: exploring, with what an update must know of it, or its mode."""
+        network, command = self.network, self.space.controls
+        dist = network.parametric_action_distribution
+
+        def policy(params: Any, view: Step, key: jax.Array) -> Any:
+            seen = observe(view)
+            logits = network.policy_network.apply(*params, seen)
+            if not sample:
+                return command(dist.mode(logits))
+            raw = dist.sample_no_postprocessing(logits, key)
+            extras = {"observation": seen, "raw_action": raw, "log_prob": dist.log_prob(logits, raw)}
+            return command(dist.postprocess(raw)), extras
+
+        return policy
+
+    def _all_updates(self, update: Callable[..., Any]) -> Callable[..., Any]:
+        """K updates under one key: at once on an accelerator, one after another on a CPU, where it takes half as long."""
+
+        def updates(learners: Learner, data: Batch, key: jax.Array) -> Any:
+            self.traces["update"] += 1
+            if jax.default_backend() == "cpu":
+                return jax.lax.map(lambda mine: update(*mine, key), (learners, data))
+            return jax.vmap(update, in_axes=(0, 0, None))(learners, data, key)
+
+        return updates
+
+
+@dataclass(frozen=True)
+class TrainedControllers:
+    """K policies that have been trained; they act by the mode of their distributions."""
+
+    ppo: Ppo
+    learners: Learner  # [K]
+    learning: Sequence[Mapping[str, Any]]
+
+    def rollout(self, start: SimState, *, steps: int, key: jax.Array) -> Trajectory:
+        """`steps` control steps of K x E rows; candidate k owns rows k*E:(k+1)*E."""
+        params = (self.learners.normalizer, self.learners.params.policy)
+        return play(
+            self.ppo.sim_physics,
+            self.ppo.exploit,
+            self.ppo.world,
+            start,
+            lambda state, keys: params,
+            steps=steps,
+            every=_EVERY,
+            candidates=len(self.learning),
+            key=key,
+        )
+
+
+def _choose(rows: np.ndarray, new: Array, old: Array) -> np.ndarray:
+    """`new` in the rows [B] that are marked, else `old`."""
+    old = np.asarray(old)
+    return np.where(rows.reshape(-1, *[1] * (old.ndim - 1)), np.asarray(new, old.dtype), old)
+
+
+def _float(step: Step) -> Step:
+    """As a policy sees it: single precision."""
+    return jax.tree.map(lambda x: np.asarray(x, np.float32), step)

@@ -1,0 +1,65 @@
+"""Settings of policies that are trained: what they see, what they command, how they learn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+OBSERVED = ("qpos", "qvel", "act", "touch", "prev_action", "goal")
+ACTIONS = ("auto", "controls", "pd", "groups")
+
+
+@dataclass(frozen=True)
+class PdConfig:
+    """Joint targets: p_d = p0 + beta a, tau = kp (p_d - p) - kd p', clipped to the torque limits (MotionVL)."""
+
+    kp: float = 60.0  # N m/rad
+    kd: float = 2.0  # N m s/rad
+    beta: float = 0.5  # rad
+
+
+@dataclass(frozen=True)
+class GroupsConfig:
+    """DynSyn: muscles that move together share one action (He et al., 2024)."""
+
+    groups: int = 0  # how many; 0: as many as the silhouette of the clustering asks for
+    correction: float = 0.1  # bound of each muscle's own action beside its group's
+    seconds: float = 10.0  # s, of random excitation that muscles are watched under
+
+
+@dataclass(frozen=True)
+class PpoConfig:
+    """Proximal policy optimisation (Schulman et al., 2017), K trainings of the same sizes in one batch."""
+
+    env_steps: int = 400_000  # control steps of each candidate's training
+    envs: int = 32  # simulations of each candidate
+    unroll: int = 16  # control steps between two looks at who has ended; the loss is over such pieces
+    unrolls: int = 8  # of every simulation, for one batch of data
+    minibatches: int = 4
+    epochs: int = 4  # over each batch
+    learning_rate: float = 3e-4
+    discount: float = 0.98
+    gae_lambda: float = 0.95
+    clip: float = 0.2
+    entropy: float = 1e-3
+    value_loss: float = 0.5
+    max_grad_norm: float = 1.0  # 0: not clipped
+    reward_scale: float = 1.0
+    # rewards in units of the root mean square of their discounted returns: w . r has no unit of its own
+    normalise_returns: bool = True
+    clip_observation: float = 10.0  # standard deviations
+    hidden: tuple[int, ...] = (128, 128)
+    value_hidden: tuple[int, ...] = (128, 128)
+    observe: tuple[str, ...] = OBSERVED
+    action: str = "auto"  # auto: controls
+    starts: int = 32  # start states that episodes begin from
+    checkpoint_every: int = 10  # batches
+
+    @property
+    def batch(self) -> int:
+        """Control steps of one candidate in one batch."""
+        return self.envs * self.unroll * self.unrolls
+
+    @property
+    def batches(self) -> int:
+        """Of the whole training."""
+        return max(1, -(-self.env_steps // self.batch))

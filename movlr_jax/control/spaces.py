@@ -1,0 +1,196 @@
+"""What a trained policy sees and what its numbers command."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+
+from movlr_jax.control.ppo_config import PdConfig
+from movlr_jax.errors import UserError
+from movlr_jax.rewards.state import Layout
+from movlr_jax.types import Array, Step
+
+Observe = Callable[[Step], jax.Array]  # what a policy is shown of one simulation, [no]
+_LEAST = 0.02  # excitation that a muscle at rest is given, so that it can be had less of
+
+
+@dataclass(frozen=True)
+class ActionSpace:
+    """`size` numbers in [-1, 1] of a policy as controls of `model`, which physics then steps."""
+
+    model: mujoco.MjModel
+    size: int
+    controls: Callable[[jax.Array], jax.Array]  # [size] -> ctrl [nu]
+    notes: Mapping[str, Any]  # for the record: what the numbers mean
+
+
+def observation(
+    model: mujoco.MjModel, layout: Layout, goals: Mapping[str, Array], what: Sequence[str]
+) -> Observe:
+    """Proprioception and goals as one vector [no].
+
+    qpos, qvel, act, prev_action; touch: forces in body weights; goal: the task's targets, and for `<thing>_pos`
+    the way from the thing to it. A task with a heading is the same anywhere on the ground: there the horizontal place
+    of a floating base is left out.
+    """
+    kept = np.setdiff1d(np.arange(model.nq), travel(model) if "heading" in goals else [])
+    weight = max(float(model.body_mass.sum()) * float(np.linalg.norm(model.opt.gravity)), 1.0)
+    parts = [np.array(addresses) for addresses in layout.touch.values()]
+    aims = {name: jnp.asarray(value, jnp.float32) for name, value in goals.items()}
+    ways = [
+        (
+            layout.blocks["pos"] + 3 * layout.bodies[thing]
+            if thing in layout.bodies
+            else layout.sites[thing],
+            aim,
+        )
+        for name, aim in aims.items()
+        if (thing := name.removesuffix("_pos")) != name and (thing in layout.bodies or thing in layout.sites)
+    ]
+
+    def observe(view: Step) -> jax.Array:
+        pieces = {
+            "qpos": lambda: [view.qpos[kept]],
+            "qvel": lambda: [view.qvel],
+            "act": lambda: [view.act],
+            "touch": lambda: [view.sensors[part].sum()[None] / weight for part in parts],
+            "prev_action": lambda: [view.prev_action],
+            "goal": lambda: [
+                *(jnp.ravel(aim) for aim in aims.values()),
+                *(aim - view.sensors[at : at + 3] for at, aim in ways),
+            ],
+        }
+        return jnp.concatenate([jnp.asarray(x, jnp.float32) for name in what for x in pieces[name]()])
+
+    return observe
+
+
+def travel(model: mujoco.MjModel) -> list[int]:
+    """Addresses in qpos of the horizontal place of floating bases: free joints, and slides of a body on the world."""
+    addresses: list[int] = []
+    for j in range(model.njnt):
+        kind, at = model.jnt_type[j], int(model.jnt_qposadr[j])
+        if kind == mujoco.mjtJoint.mjJNT_FREE:
+            addresses += [at, at + 1]
+        elif kind == mujoco.mjtJoint.mjJNT_SLIDE and model.body_parentid[model.jnt_bodyid[j]] == 0:
+            axis = np.zeros(3)
+            mujoco.mju_rotVecQuat(axis, model.jnt_axis[j], model.body_quat[model.jnt_bodyid[j]])
+            if abs(axis[2]) < 0.5:
+                addresses.append(at)
+    return addresses
+
+
+def controls(model: mujoco.MjModel, rest: np.ndarray) -> ActionSpace:
+    """The controls themselves: 0 is `rest` [nu], -1 and 1 are the ends of each range."""
+    low, high = control_ranges(model)
+    return ActionSpace(
+        model, model.nu, _around(rest, rest - low, high - rest, low, high), {"action": "controls"}
+    )
+
+
+def pd(model: mujoco.MjModel, config: PdConfig, posture: np.ndarray) -> ActionSpace:
+    """Joint targets around `posture` [nq], reached by PD at every simulation step.
+
+    p_d = p0 + beta a;  tau = kp (p_d - p) - kd p', clipped to the limits of the motor. Motors become servos in a copy
+    of the model; servos that a model has of its own keep their gains. Raises UserError where actuators do not
+    turn joints.
+    """
+    model = copy.copy(model)
+    fixed, affine = mujoco.mjtGain.mjGAIN_FIXED, mujoco.mjtBias.mjBIAS_AFFINE
+    target, reach = np.zeros(model.nu), np.zeros((model.nu, 2))
+    for i in range(model.nu):
+        name, joint, gear = model.actuator(i).name, model.actuator_trnid[i, 0], model.actuator_gear[i, 0]
+        turns = model.actuator_trntype[i] == mujoco.mjtTrn.mjTRN_JOINT and model.jnt_type[joint] >= 2
+        if not turns or model.actuator_dyntype[i] != mujoco.mjtDyn.mjDYN_NONE or gear == 0:
+            raise UserError(
+                f"optimizer.ppo.action=pd commands joint targets, and actuator {name!r} is no motor or servo of a hinge "
+                "or slide; use action=controls"
+            )
+        if not _servo(model, i):
+            model.actuator_gaintype[i], model.actuator_biastype[i] = fixed, affine
+            limit = np.abs(model.actuator_ctrlrange[i]).max() * abs(model.actuator_gainprm[i, 0])
+            if model.actuator_ctrllimited[i] and not model.actuator_forcelimited[i]:
+                model.actuator_forcelimited[i], model.actuator_forcerange[i] = True, (-limit, limit)
+            # lengths are gear x angle and torques gear x force
+            model.actuator_gainprm[i], model.actuator_biasprm[i] = 0.0, 0.0
+            model.actuator_gainprm[i, 0] = config.kp / gear**2
+            model.actuator_biasprm[i, 1:3] = -config.kp / gear**2, -config.kd / gear**2
+        target[i] = gear * posture[model.jnt_qposadr[joint]]
+        limits = model.jnt_range[joint] if model.jnt_limited[joint] else np.array([-np.inf, np.inf])
+        reach[i] = np.sort(gear * limits)
+        model.actuator_ctrllimited[i] = bool(model.jnt_limited[joint])
+        model.actuator_ctrlrange[i] = reach[i] if model.jnt_limited[joint] else 0.0
+    step = config.beta * np.abs(model.actuator_gear[:, 0])
+    return ActionSpace(
+        model,
+        model.nu,
+        _around(target, step, step, reach[:, 0], reach[:, 1]),
+        {"action": "joint targets", "kp": config.kp, "kd": config.kd, "beta": config.beta},
+    )
+
+
+def grouped(model: mujoco.MjModel, rest: np.ndarray, groups: Sequence[int], correction: float) -> ActionSpace:
+    """One number a group of actuators and a correction for each: a_i = clip(g_group(i) + rho c_i, -1, 1) (DynSyn).
+
+    groups [nu] is the group of each actuator; size is the number of groups plus nu.
+    """
+    of, plain = np.asarray(groups), controls(model, rest)
+    count = int(of.max()) + 1
+
+    def command(a: jax.Array) -> jax.Array:
+        return plain.controls(jnp.clip(a[:count][of] + correction * a[count:], -1.0, 1.0))
+
+    names = {model.actuator(i).name: int(group) for i, group in enumerate(of)}
+    return ActionSpace(model, count + model.nu, command, {"action": "muscle groups", "groups": names})
+
+
+def resting_controls(model: mujoco.MjModel, qpos: np.ndarray, act: np.ndarray) -> np.ndarray:
+    """[nu] the controls that keep things as they are at the start (qpos [nq], act [na]), as far as that is known.
+
+    Muscles: their activations; servos: where they stand; everything else: no force.
+    """
+    low, high = control_ranges(model)
+    data = mujoco.MjData(model)
+    data.qpos[:] = qpos
+    mujoco.mj_kinematics(model, data)
+    mujoco.mj_comPos(model, data)
+    mujoco.mj_tendon(model, data)
+    mujoco.mj_transmission(model, data)
+    rest = np.zeros(model.nu)
+    for i in range(model.nu):
+        if model.actuator_actadr[i] >= 0:
+            rest[i] = max(act[model.actuator_actadr[i]], low[i] + _LEAST * (high[i] - low[i]))
+        elif _servo(model, i):
+            rest[i] = data.actuator_length[i]
+    return np.clip(rest, low, high)
+
+
+def control_ranges(model: mujoco.MjModel) -> tuple[np.ndarray, np.ndarray]:
+    """Lower and upper ends [nu] of every control. Raises UserError where there are none."""
+    unlimited = [model.actuator(i).name for i in np.flatnonzero(~model.actuator_ctrllimited.astype(bool))]
+    if unlimited:
+        raise UserError(
+            f"these actuators have no control range to act within: {', '.join(unlimited[:5])}; "
+            "set ctrlrange in the model"
+        )
+    low, high = model.actuator_ctrlrange.T
+    return low, high
+
+
+def _servo(model: mujoco.MjModel, i: int) -> bool:
+    """Whether actuator i drives to a position of its own."""
+    return model.actuator_biastype[i] == mujoco.mjtBias.mjBIAS_AFFINE and model.actuator_biasprm[i, 1] < 0
+
+
+def _around(
+    rest: np.ndarray, down: np.ndarray, up: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> Callable[[jax.Array], jax.Array]:
+    rest, down, up, low, high = (np.asarray(x, np.float32) for x in (rest, down, up, low, high))
+    return lambda a: jnp.clip(rest + jnp.where(a < 0, down, up) * a, low, high)
