@@ -6,18 +6,18 @@ WEIGHTS = {
     "straight": 0.2,
     "upright": 0.5,
     "height": 0.3,
-    "stance": 0.6,
-    "lift": 0.6,
+    "stance": 1.0,
+    "lift": 1.0,
     "knees": 0.3,
-    "slip": 0.1,
+    "slip": 0.2,
     "sway": 0.2,
     "posture": 0.3,
-    "smooth": 0.3,
+    "smooth": 0.5,
     "effort": 0.05,
 }
 JOINTS = ["$joints"]
 LOADED = 100.0  # N, a foot that bears
-TURN = 0.6  # m before the place of a turn at which it begins
+TURN = 1.0  # m before the place of a turn at which it begins
 
 
 def knee(state, thigh, shank, foot):
@@ -49,7 +49,7 @@ def reward(state, action):
     moving = jnp.stack([state.vel("$left_foot"), state.vel("$right_foot")])
     loads = jnp.clip(jnp.stack([state.touch("left_foot"), state.touch("right_foot")]) / LOADED, 0.0, 1.0)
     floor = jnp.min(feet[:, 2])
-    lifted = feet[:, 2] - floor - state.goal("lift") * jnp.maximum(wave, 0.0)
+    lifted = (feet[:, 2] - floor) / state.goal("lift")
     bent = jnp.stack(
         [
             knee(state, "$left_thigh", "$left_shank", "$left_foot"),
@@ -65,7 +65,7 @@ def reward(state, action):
         "upright": shaping.gaussian(jnp.linalg.norm(facing[:2, 2]), 0.2),
         "height": shaping.gaussian(state.pos("$pelvis")[2] - floor - standing, 0.08),
         "stance": jnp.mean(swings * (1.0 - loads) + (1.0 - swings) * loads),
-        "lift": jnp.mean(shaping.gaussian(lifted, 0.03)),
+        "lift": -jnp.mean(jnp.minimum(jnp.abs(lifted - jnp.maximum(wave, 0.0)), 1.0)),
         "knees": jnp.mean(1.0 - swings)
         - jnp.mean((1.0 - swings) * jnp.abs(bent - state.goal("stance_knee"))),
         "slip": -jnp.sum(loads * jnp.sum(moving[:, :2] ** 2, axis=1)),

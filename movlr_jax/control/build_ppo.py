@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from movlr_jax.config import OptimizerConfig
 from movlr_jax.control import spaces
 from movlr_jax.control.episode import World
 from movlr_jax.control.ppo import Ppo
+from movlr_jax.physics.domain import draw
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.program import Scorer
 from movlr_jax.tasks import Task
@@ -17,10 +20,11 @@ def build_ppo(config: OptimizerConfig, task: Task, seed: int = 0) -> Ppo:
     """PPO on `task`. Raises UserError where its action space does not fit the model."""
     starts = task.start(np.random.default_rng(seed), config.ppo.starts)
     space = action_space(config, task, starts[0][0], starts[2].mean(axis=0))
+    physics = partial(NativePhysics, space.model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
     return Ppo(
         config.name,
         config.ppo,
-        NativePhysics(space.model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt),
+        physics(),
         Scorer(task.layout, task.goals),
         spaces.observation(task.model, task.layout, task.goals, config.ppo.observe),
         space,
@@ -28,6 +32,7 @@ def build_ppo(config: OptimizerConfig, task: Task, seed: int = 0) -> Ppo:
         episode_s=task.episode_s,
         world=World(task.over, task.perturb),
         seed=seed,
+        practice=physics(domain=draw(task.ranges, config.ppo.envs, seed)) if task.ranges else None,
     )
 
 

@@ -72,10 +72,15 @@ class Ppo:
         episode_s: float,
         world: World | None = None,
         seed: int = 0,
+        practice: Physics | None = None,
     ):
-        """starts: qpos [S, nq], qvel [S, nv], act [S, na] that episodes begin from, drawn under `seed`."""
+        """starts: qpos [S, nq], qvel [S, nv], act [S, na] that episodes begin from, drawn under `seed`.
+
+        practice: what is trained in, where that differs from `physics`, in which evaluation episodes are.
+        """
         self.name, self.config, self.scorer, self.space = name, config, scorer, space
         self.sim_physics, self.world = physics, world or World()
+        self.practice = practice or physics
         self.limit = max(1, round(episode_s / physics.ctrl_dt))  # control steps of an episode
         self.pool = jax.tree.map(np.asarray, physics.start(*starts))
         # which start each episode of each simulation begins from: the same for all candidates
@@ -92,7 +97,7 @@ class Ppo:
     @property
     def steps_done(self) -> int:
         """Simulation steps since it was built."""
-        return self.sim_physics.steps_done
+        return sum(p.steps_done for p in {id(p): p for p in (self.sim_physics, self.practice)}.values())
 
     def optimise(
         self,
@@ -155,7 +160,7 @@ class Ppo:
         state, steps = fleet.state, self.config.unroll
         if self.world.perturb:
             state = self.world.perturb(state, steps * self.sim_physics.ctrl_dt)
-        done = self.sim_physics.rollout(state, self.explore, params, steps=steps, key=key, candidates=k)
+        done = self.practice.rollout(state, self.explore, params, steps=steps, key=key, candidates=k)
         over = np.zeros(np.shape(done.actions)[:2], bool)
         if self.world.over is not None:
             over = np.asarray(self.world.over(done.steps, fleet.initial))

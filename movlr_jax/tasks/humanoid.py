@@ -14,7 +14,7 @@ import numpy as np
 from movlr_jax.errors import UserError
 from movlr_jax.models import ModelAdapter
 from movlr_jax.physics.domain import Ranges
-from movlr_jax.tasks.base import Metrics, Need, Task
+from movlr_jax.tasks.base import Camera, Metrics, Need, Task
 from movlr_jax.tasks.biomechanics import in_contact, weight_of
 from movlr_jax.tasks.locomotion import Goal, locomotion
 from movlr_jax.tasks.readout import Readout
@@ -175,7 +175,9 @@ def humanoid_stairs(
 
     aim = Aim(goal, measure, lambda m: m["terrain_level"] >= level, needs, lambda m: 5.0 * m["terrain_level"])
     world = World(randomise, push_m_s, push_every_s)
-    return _task(adapter, aim, ground, episode_s, start_noise, world)
+    task = _task(adapter, aim, ground, episode_s, start_noise, world)
+    side = Camera((0.0, 0.0, 0.9), 4.0, 105.0, -12.0, track=adapter.role("pelvis"))
+    return replace(task, cameras=(side,))
 
 
 def humanoid_turn(

@@ -58,14 +58,16 @@ def slope(degrees: float) -> Ground:
     )
 
 
-def _box(spec: mujoco.MjSpec, name: str, low: Sequence[float], high: Sequence[float]) -> None:
+def _box(
+    spec: mujoco.MjSpec, name: str, low: Sequence[float], high: Sequence[float], shade: float = 1.0
+) -> None:
     """A part of the ground between two corners [3] m."""
     spec.worldbody.add_geom(
         name=f"{GROUND}/{name}",
         type=mujoco.mjtGeom.mjGEOM_BOX,
         pos=[(a + b) / 2 for a, b in zip(low, high, strict=True)],
         size=[(b - a) / 2 for a, b in zip(low, high, strict=True)],
-        rgba=[0.62, 0.65, 0.70, 1],
+        rgba=[0.62 * shade, 0.65 * shade, 0.70 * shade, 1],
     )
 
 
@@ -89,7 +91,7 @@ def stairs(rise_m: float, flights: int) -> Ground:
     def add(spec: mujoco.MjSpec) -> mujoco.MjsGeom:
         floor = _plane(spec)
         for i, (begin, end, top) in enumerate(zip(edges, ends, tops, strict=True)):
-            _box(spec, f"step{i}", (begin, -3.0, 0.0), (end, 3.0, top))
+            _box(spec, f"step{i}", (begin, -3.0, 0.0), (end, 3.0, top), 1.0 - 0.18 * (i % 2))
         return floor
 
     def height(xy: np.ndarray) -> np.ndarray:
