@@ -8,12 +8,12 @@ from typing import Any
 
 from movlr_jax.control.mpc2 import MuscleLaw
 from movlr_jax.control.mppi import MppiConfig
-from movlr_jax.control.ppo_config import ACTIONS, OBSERVED, GroupsConfig, PdConfig, PpoConfig
+from movlr_jax.control.ppo_config import GroupsConfig, PdConfig, PpoConfig
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.language.settings import WATCHERS, WRITERS, ModelConfig, check_model
 from movlr_jax.methods import Method, check_method
+from movlr_jax.physics.choose import PHYSICS
 
-PHYSICS = ("auto", "native")
 RANKINGS = ("active", "round_robin", "knockout", "paper")
 SANDBOXES = ("confined", "process")
 

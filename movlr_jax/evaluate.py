@@ -36,7 +36,7 @@ def evaluate(config: Config) -> int:
         )
     task = task_of(config)
     source, origin = reward_source(config.reward, task)
-    optimizer = build_optimizer(config.optimizer, task)
+    optimizer = build_optimizer(config.optimizer, task, config.physics, reporter.say)
     sandbox = Sandbox(make_probe(task, optimizer.sim_physics, config.seed), name=config.sandbox)
     try:
         with reporter.stage("vet"):

@@ -31,7 +31,9 @@ def search(config: Config) -> int:
             Path(config.resume), write=False
         ).close()  # a broken run is told before anything is built
     task = task_of(config)
-    optimizer = build_optimizer(config.optimizer, task)  # wrong settings end here, and leave no run directory
+    optimizer = build_optimizer(
+        config.optimizer, task, config.physics, reporter.say
+    )  # wrong settings end here, and leave no run directory
     archive = open_archive(config, task.name)
     engine = None
     try:

@@ -96,6 +96,7 @@ class Physics(Protocol):
     sim_dt: float  # s, one simulation step
     ctrl_dt: float  # s, one control step
     steps_done: int  # simulation steps, over all rows, since it was built
+    xp: Any  # numpy or jax.numpy: what carries its states, and plans for it
 
     @property
     def traces(self) -> Mapping[str, int]:
@@ -116,6 +117,16 @@ class Physics(Protocol):
     ) -> Trajectory:
         """`steps` control steps of every row of `start` [B]; see `physics.policy` for params and keys."""
         ...
+
+    def parts(self, rows: int, steps: int) -> int:
+        """Into how many parts a rollout of `rows` x `steps` must be split so that each fits into memory; 1: none."""
+        ...
+
+    def collect(self, x: Any) -> Any:
+        """`x` in one place, where rollouts are spread over several devices."""
+        ...
+
+    def close(self) -> None: ...
 
     def kinematics(self, qpos: Array) -> tuple[Array, Array]:
         """Actuator lengths [B, nu] m and moment arms [B, nu, nv] m at postures `qpos` [B, nq]."""

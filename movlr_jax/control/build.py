@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from movlr_jax.config import OptimizerConfig
 from movlr_jax.control.episode import World
 from movlr_jax.control.knots import ControlSpace
@@ -9,6 +11,7 @@ from movlr_jax.control.mpc2 import PostureSpace
 from movlr_jax.control.planner import Planner, PlannerConfig
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.models import nominal_qpos
+from movlr_jax.physics.choose import planning_physics
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.program import Scorer
 from movlr_jax.tasks import Task
@@ -18,12 +21,17 @@ PLANNERS, LEARNERS = ("mpc2", "mppi"), ("ppo", "dynsyn")
 OPTIMIZERS = PLANNERS + LEARNERS
 
 
-def build_optimizer(config: OptimizerConfig, task: Task) -> Optimizer:
-    """The optimiser that `config.name` names, over native physics. Raises UserError."""
+def build_optimizer(
+    config: OptimizerConfig,
+    task: Task,
+    physics: str = "native",
+    say: Callable[[str], object] = lambda text: None,
+) -> Optimizer:
+    """The optimiser that `config.name` names, over `physics` (native, mjx, warp, auto). Raises UserError."""
     if config.name not in OPTIMIZERS:
         raise UserError(unknown_name("optimizer", config.name, OPTIMIZERS))
     if config.name in PLANNERS:
-        return build_planner(config, task)
+        return build_planner(config, task, physics, say)
     try:
         from movlr_jax.control.build_ppo import build_ppo
     except ModuleNotFoundError as error:
@@ -31,11 +39,20 @@ def build_optimizer(config: OptimizerConfig, task: Task) -> Optimizer:
             f"optimizer={config.name} needs the package {error.name!r}, which is not installed; "
             "pip install 'movlr-jax[ppo]'"
         ) from None
-    return build_ppo(config, task)
+    return build_ppo(config, task, physics, say)
 
 
-def build_planner(config: OptimizerConfig, task: Task) -> Planner:
-    """The planner that `config.name` names, over native physics. Raises UserError."""
+def build_planner(
+    config: OptimizerConfig,
+    task: Task,
+    physics: str = "native",
+    say: Callable[[str], object] = lambda text: None,
+) -> Planner:
+    """The planner that `config.name` names. Raises UserError.
+
+    `physics` rolls plans out (native, mjx, warp, auto); episodes always run in C MuJoCo, on the model as it is: a
+    motion that was planned in another engine or under fewer contacts shows there what it is worth.
+    """
     model, layout = task.model, task.layout
     if config.name == "mpc2":
         adapter = task.adapter
@@ -57,7 +74,7 @@ def build_planner(config: OptimizerConfig, task: Task) -> Planner:
         config.name,
         PlannerConfig(config.mppi, config.horizon_s, config.replan_every),
         space,
-        NativePhysics(model, layout, sim_dt=config.plan_dt, ctrl_dt=config.ctrl_dt, coarse=True),
+        planning_physics(physics, task, sim_dt=config.plan_dt, ctrl_dt=config.ctrl_dt, say=say),
         NativePhysics(model, layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt),
         Scorer(layout, task.goals),
         World(task.over, task.perturb),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,21 +11,39 @@ from movlr_jax.config import OptimizerConfig
 from movlr_jax.control import spaces
 from movlr_jax.control.episode import World
 from movlr_jax.control.ppo import Ppo
+from movlr_jax.physics.choose import choose, planning_physics
 from movlr_jax.physics.domain import draw
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.program import Scorer
 from movlr_jax.tasks import Task
 
 
-def build_ppo(config: OptimizerConfig, task: Task, seed: int = 0) -> Ppo:
-    """PPO on `task`. Raises UserError where its action space does not fit the model."""
+def build_ppo(
+    config: OptimizerConfig,
+    task: Task,
+    physics: str = "native",
+    say: Callable[[str], object] = lambda text: None,
+    seed: int = 0,
+) -> Ppo:
+    """PPO on `task`, trained in `physics`; episodes are evaluated in C MuJoCo. Raises UserError.
+
+    Worlds differ in training alone, where the task says so. Policies trained in another engine show there what they are worth.
+    """
     starts = task.start(np.random.default_rng(seed), config.ppo.starts)
     space = action_space(config, task, starts[0][0], starts[2].mean(axis=0))
-    physics = partial(NativePhysics, space.model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
+    sim = NativePhysics(space.model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
+    train, steps = sim, {"sim_dt": config.sim_dt, "ctrl_dt": config.ctrl_dt}
+    domain = draw(task.ranges, config.ppo.envs, seed) if task.ranges else None
+    if choose(physics)[0] != "native":
+        made = replace(task, model=space.model)
+        train = planning_physics(physics, made, **steps, say=say, domain=domain)
+    elif domain is not None:
+        train = NativePhysics(space.model, task.layout, **steps, domain=domain)
     return Ppo(
         config.name,
         config.ppo,
-        physics(),
+        train,
+        sim,
         Scorer(task.layout, task.goals),
         spaces.observation(task.model, task.layout, task.goals, config.ppo.observe),
         space,
@@ -32,7 +51,6 @@ def build_ppo(config: OptimizerConfig, task: Task, seed: int = 0) -> Ppo:
         episode_s=task.episode_s,
         world=World(task.over, task.perturb),
         seed=seed,
-        practice=physics(domain=draw(task.ranges, config.ppo.envs, seed)) if task.ranges else None,
     )
 
 

@@ -63,9 +63,9 @@ def play(
     return concatenate(segments).replace(diverged=diverged)  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def by_candidate(x: Array, k: int) -> np.ndarray:
+def by_candidate(x: Array, k: int) -> Any:
     """[K * N, ...] -> [K, N, ...]"""
-    return np.reshape(np.asarray(x), (k, len(x) // k, *x.shape[1:]))  # -1 would fail where nothing is in x
+    return x.reshape((k, len(x) // k, *x.shape[1:]))  # -1 would fail where nothing is in x
 
 
 def concatenate(segments: Sequence[Trajectory]) -> Trajectory:

@@ -41,10 +41,10 @@ class ControlSpace:
         """[R, knots, nu] the control of each row now, held."""
         return np.repeat(np.asarray(state.prev_action)[:, None], self.knots, axis=1)
 
-    def params(self, physics: Physics, state: SimState, plans: Array) -> dict[str, np.ndarray]:
+    def params(self, physics: Physics, state: SimState, plans: Array) -> dict[str, Any]:
         """Policy parameters [R * n, ...] for plans [R, n, knots, nu] that begin now."""
         rows, n = plans.shape[:2]
         return {
-            "knots": np.asarray(plans).reshape(rows * n, *plans.shape[2:]),
+            "knots": plans.reshape(rows * n, *plans.shape[2:]),
             "start": np.repeat(np.asarray(state.time, np.float32), n),
         }

@@ -17,7 +17,7 @@ import numpy as np
 
 from movlr_jax.control.muscle import MuscleParams, bias, excitation_for, gain, muscle_params
 from movlr_jax.control.static import StaticOptimiser
-from movlr_jax.models import follow_couplings
+from movlr_jax.models.adapter import follow_couplings, with_columns
 from movlr_jax.rewards.state import Layout
 from movlr_jax.types import Array, Physics, SimState, Step
 
@@ -114,6 +114,7 @@ class PostureSpace:
         self._static = StaticOptimiser(model, np.concatenate([self._dofs, held]))
         self.mixing = synergy_mixing(planned, synergies, share)
         self.lower, self.upper = (np.array([j.range[i] for j in joints], np.float32) for i in (0, 1))
+        self._targets_on_device = jax.jit(self._targets)
 
     def policy(self, physics: Physics):
         return muscle_policy(
@@ -124,22 +125,26 @@ class PostureSpace:
         """[R, 1, nz] the posture of each row now, as a plan."""
         return np.asarray(state.qpos)[:, None, self.qpos].astype(np.float32)
 
-    def params(self, physics: Physics, state: SimState, plans: Array) -> dict[str, np.ndarray]:
-        """Policy parameters [R * n, ...] for plans [R, n, 1, nz] from the R rows of `state`."""
-        rows, n = plans.shape[:2]
-        target = np.repeat(np.asarray(state.qpos), n, axis=0)
-        posture = np.asarray(plans).reshape(rows * n, -1)
-        target[:, self.qpos] = posture
-        target[:, self._kept] = self._kept_at
-        length, moment = physics.kinematics(follow_couplings(self._model, target))
-        hold = [
-            self._static(q) if self.law.hold else np.zeros(self._model.nu) for q in np.asarray(state.qpos)
-        ]
-        params = {
-            "length": length.astype(np.float32),
-            "hold": np.repeat(np.asarray(hold, np.float32), n, axis=0),
-        }
+    def params(self, physics: Physics, state: SimState, plans: Array) -> dict[str, Any]:
+        """Policy parameters [R * n, ...] for plans [R, n, 1, nz] from the R rows of `state`.
+
+        Plans on a device stay there; what holds the posture of the moment is found once per row, on the host.
+        """
+        qpos = np.asarray(state.qpos)
+        hold = [self._static(q) if self.law.hold else np.zeros(self._model.nu) for q in qpos]
+        hold, targets = np.asarray(hold, np.float32), self._targets
+        if isinstance(plans, jax.Array):
+            hold, qpos, targets = jnp.asarray(hold), jnp.asarray(qpos, jnp.float32), self._targets_on_device
+        n = plans.shape[1]
+        length, moment = physics.kinematics(targets(qpos, plans))
+        params = {"length": length.astype(np.float32), "hold": hold.repeat(n, axis=0)}
         if self.law.law == "product":
             params["moment"] = moment[:, :, self._dofs].astype(np.float32)
-            params["posture"] = posture.astype(np.float32)
+            params["posture"] = plans.reshape(len(qpos) * n, -1).astype(np.float32)
         return params
+
+    def _targets(self, qpos: Array, plans: Array) -> Any:
+        """Whole postures [R * n, nq] that `plans` [R, n, 1, nz] ask for, from where the rows are, `qpos` [R, nq]."""
+        rows, n = plans.shape[:2]
+        target = with_columns(qpos.repeat(n, axis=0), self.qpos, plans.reshape(rows * n, -1))
+        return follow_couplings(self._model, with_columns(target, self._kept, self._kept_at))

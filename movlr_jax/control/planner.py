@@ -6,7 +6,8 @@ K x N out, score each candidate's rows with its own reward program, update, act.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -64,16 +65,40 @@ class Planner:
         # One policy object each, made once: physics compiles per policy and shape.
         self.plan_policy, self.sim_policy = space.policy(plan_physics), space.policy(sim_physics)
         lower, upper, settings = jnp.asarray(space.lower), jnp.asarray(space.upper), config.mppi
-        self.init = jax.jit(jax.vmap(lambda mean: mppi.init(settings, mean, lower, upper)))
-        self.sample = jax.jit(
-            jax.vmap(
-                lambda plan, held, home, noise: mppi.sample(settings, plan, held, home, noise, lower, upper),
-                in_axes=(0, 0, 0, None),
-            )
+        self.traces: Counter[str] = Counter()
+
+        def compiled(name: str, function: Callable[..., Any], shared: int = 0) -> Callable[..., Any]:
+            """`function` over rows, compiled; its last `shared` arguments are the same for all."""
+
+            def traced(*arguments: Any) -> Any:
+                self.traces[name] += 1
+                axes = (0,) * (len(arguments) - shared) + (None,) * shared
+                return jax.vmap(function, in_axes=axes)(*arguments)
+
+            return jax.jit(traced)
+
+        self.init = compiled("init", lambda mean: mppi.init(settings, mean, lower, upper))
+        self.sample = compiled(
+            "sample",
+            lambda plan, held, home, noise: mppi.sample(settings, plan, held, home, noise, lower, upper),
+            shared=1,
         )
+        xp = plan_physics.xp
+        jit = (
+            jax.jit if xp is jnp else lambda function, **_: function
+        )  # what NumPy carries needs no compiling
+        self.spread = jit(partial(_spread, xp), static_argnames="n")
+        self.arrange = jit(_arrange, static_argnums=0)
+        self.costs_of = jit(partial(_costs, xp), static_argnums=2)
         elapsed = min(1.0, config.replan_every / self.horizon)
-        self.shift = jax.jit(jax.vmap(lambda plan: mppi.shift(plan, elapsed)))
-        self.update = jax.jit(jax.vmap(lambda plan, z, c: mppi.update(settings, plan, z, c, lower, upper)))
+        self.shift = compiled("shift", lambda plan: mppi.shift(plan, elapsed))
+        self.update = compiled("update", lambda plan, z, c: mppi.update(settings, plan, z, c, lower, upper))
+
+    def parts(self, rows: int, n: int) -> list[slice]:
+        """Which of the N plans of `rows` rows are rolled out together: all, or equal parts that fit into memory."""
+        needed = self.plan_physics.parts(rows * n, self.horizon)
+        count = next(c for c in range(1, n + 1) if n % c == 0 and (c >= needed or c == n))
+        return [slice(i, i + n // count) for i in range(0, n, n // count)]
 
     @property
     def steps_done(self) -> int:
@@ -135,25 +160,42 @@ class PlannedControllers:
     ) -> mppi.Plan:
         """The next plan of every row [R] of `state`: sample, roll out, score, update.
 
-        `initial` [R] began the episode and `home` [R, knots, dims] is the plan that holds what was then.
+        `initial` [R] began the episode and `home` [R, knots, dims] is the plan that holds what was then. On a device
+        nothing comes back in between.
         """
         p, n = self.planner, self.planner.config.mppi.samples
-        rows, k = len(state.time), len(self.programs)
         noise = jax.random.normal(noise_key, (n, *plan.mean.shape[1:])) @ p.space.mixing
-        plans = p.sample(plan, p.space.held(state), home, noise)  # [R, N, knots, dims]
-        rollouts = p.plan_physics.rollout(
-            jax.tree.map(partial(np.repeat, repeats=n, axis=0), state),
-            p.plan_policy,
-            p.space.params(p.plan_physics, state, np.asarray(plans)),
-            steps=p.horizon,
-            key=plan_key,
-            candidates=k,
+        plans = p.plan_physics.xp.asarray(
+            p.sample(plan, p.space.held(state), home, noise)
+        )  # [R, N, knots, dims]
+        costs = [self.costs(plans[:, part], state, initial, plan_key) for part in p.parts(len(state.time), n)]
+        return p.update(
+            plan, plans, costs[0] if len(costs) == 1 else p.plan_physics.xp.concatenate(costs, axis=1)
         )
-        starts = jax.tree.map(lambda x: np.repeat(x, n, axis=0), initial)
-        states, actions, starts = jax.tree.map(
-            lambda x: by_candidate(x, k), (rollouts.steps, rollouts.actions, starts)
+
+    def costs(self, plans: Array, state: SimState, initial: Step, key: jax.Array) -> Array:
+        """[R, N] what `plans` [R, N, knots, dims] cost, each candidate's by its own program; inf if diverged."""
+        p, physics, k = self.planner, self.planner.plan_physics, len(self.programs)
+        rows, n = plans.shape[:2]
+        params = p.space.params(physics, state, plans)
+        rollouts = physics.rollout(
+            p.spread(state, n), p.plan_policy, params, steps=p.horizon, key=key, candidates=k
         )
-        scores = p.scorer(self.programs, states, actions, starts)
-        costs = -scores.totals.mean(axis=-1).reshape(rows, n)
-        costs[np.asarray(rollouts.diverged).reshape(rows, n)] = np.inf
-        return p.update(plan, plans, costs)
+        seen = p.arrange(k, rollouts.steps, rollouts.actions, p.spread(initial, n))
+        totals = p.scorer.on_device(self.programs, *seen)[0]
+        return physics.collect(p.costs_of(totals, rollouts.diverged, rows))
+
+
+def _spread(xp: Any, tree: Any, n: int) -> Any:
+    """Every row n times, one after the other."""
+    return jax.tree.map(lambda x: xp.asarray(x).repeat(n, axis=0), tree)
+
+
+def _arrange(k: int, *trees: Any) -> Any:
+    return jax.tree.map(lambda x: by_candidate(x, k), trees)
+
+
+def _costs(xp: Any, totals: Sequence[Array], diverged: Array, rows: int) -> Array:
+    """[rows, N] from K candidates' totals [N', T] and who diverged [K * N']."""
+    costs = -xp.stack([xp.asarray(t) for t in totals]).mean(axis=-1).reshape(rows, -1)
+    return xp.where(xp.asarray(diverged).reshape(rows, -1), xp.inf, costs)

@@ -64,6 +64,7 @@ class Ppo:
         name: str,
         config: PpoConfig,
         physics: Physics,
+        sim_physics: Physics,
         scorer: Scorer,
         observe: Observe,
         space: ActionSpace,
@@ -72,15 +73,12 @@ class Ppo:
         episode_s: float,
         world: World | None = None,
         seed: int = 0,
-        practice: Physics | None = None,
     ):
-        """starts: qpos [S, nq], qvel [S, nv], act [S, na] that episodes begin from, drawn under `seed`.
+        """Policies are trained in `physics` and evaluated in `sim_physics`, which may be the same.
 
-        practice: what is trained in, where that differs from `physics`, in which evaluation episodes are.
-        """
+        starts: qpos [S, nq], qvel [S, nv], act [S, na] that episodes begin from, drawn under `seed`."""
         self.name, self.config, self.scorer, self.space = name, config, scorer, space
-        self.sim_physics, self.world = physics, world or World()
-        self.practice = practice or physics
+        self.physics, self.sim_physics, self.world = physics, sim_physics, world or World()
         self.limit = max(1, round(episode_s / physics.ctrl_dt))  # control steps of an episode
         self.pool = jax.tree.map(np.asarray, physics.start(*starts))
         # which start each episode of each simulation begins from: the same for all candidates
@@ -97,7 +95,7 @@ class Ppo:
     @property
     def steps_done(self) -> int:
         """Simulation steps since it was built."""
-        return sum(p.steps_done for p in {id(p): p for p in (self.sim_physics, self.practice)}.values())
+        return sum(p.steps_done for p in {self.physics, self.sim_physics})
 
     def optimise(
         self,
@@ -113,7 +111,7 @@ class Ppo:
         k = len(programs)
         begin_key, key = jax.random.split(key)
         state = self.begin(k, begin_key)
-        watch = Watch(programs, self.config.batch, self.sim_physics.ctrl_dt)
+        watch = Watch(programs, self.config.batch, self.physics.ctrl_dt)
         with Training(folder, programs, self.config, key) as kept:
             state = kept.restored(state, watch)
             for batch in range(watch.batches, self.config.batches):
@@ -159,13 +157,14 @@ class Ppo:
         """`unroll` control steps under K exploring policies; those that have ended begin anew afterwards."""
         state, steps = fleet.state, self.config.unroll
         if self.world.perturb:
-            state = self.world.perturb(state, steps * self.sim_physics.ctrl_dt)
-        done = self.practice.rollout(state, self.explore, params, steps=steps, key=key, candidates=k)
-        over = np.zeros(np.shape(done.actions)[:2], bool)
+            state = self.world.perturb(state, steps * self.physics.ctrl_dt)
+        done = self.physics.rollout(state, self.explore, params, steps=steps, key=key, candidates=k)
+        done = jax.tree.map(np.asarray, self.physics.collect(done))
+        over = np.zeros(done.actions.shape[:2], bool)
         if self.world.over is not None:
             over = np.asarray(self.world.over(done.steps, fleet.initial))
         late = fleet.age[:, None] + np.arange(1, steps + 1) >= self.limit
-        ends, diverged = over | late, np.asarray(done.diverged)
+        ends, diverged = over | late, done.diverged
         last = np.where(ends.any(axis=1), ends.argmax(axis=1), steps - 1)
         valid = (np.arange(steps) <= last[:, None]) & ~diverged[:, None]
         ended = ends.any(axis=1) | diverged

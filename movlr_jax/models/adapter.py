@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import jax
 import mujoco
 import numpy as np
 
 from movlr_jax.errors import UserError
+from movlr_jax.types import Array
 
 
 @dataclass(frozen=True)
@@ -53,12 +56,12 @@ class ModelAdapter:
         return self.roles[name]
 
 
-def follow_couplings(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray:
+def follow_couplings(model: mujoco.MjModel, qpos: Array) -> Any:
     """`qpos` [..., nq] with every joint that a joint equality drives set to what the equality asks.
 
-    q1 = q1_0 + poly(q2 - q2_0), as MuJoCo defines mjEQ_JOINT.
+    q1 = q1_0 + poly(q2 - q2_0), as MuJoCo defines mjEQ_JOINT. NumPy in, NumPy out; JAX in, JAX out.
     """
-    qpos = np.array(qpos)
+    qpos = qpos if isinstance(qpos, jax.Array) else np.array(qpos)
     for e in np.flatnonzero((model.eq_type == mujoco.mjtEq.mjEQ_JOINT) & (model.eq_active0 != 0)):
         driven = model.jnt_qposadr[model.eq_obj1id[e]]
         coefficients = model.eq_data[e, :5]
@@ -66,8 +69,19 @@ def follow_couplings(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray:
         if model.eq_obj2id[e] >= 0:
             driver = model.jnt_qposadr[model.eq_obj2id[e]]
             x = qpos[..., driver] - model.qpos0[driver]
-        qpos[..., driven] = model.qpos0[driven] + np.polynomial.polynomial.polyval(x, coefficients)
+        value = coefficients[4] + 0.0 * x
+        for c in coefficients[3::-1]:
+            value = c + value * x
+        qpos = with_columns(qpos, driven, model.qpos0[driven] + value)
     return qpos
+
+
+def with_columns(x: Any, columns: Any, values: Any) -> Any:
+    """`x` [..., n] with `values` in `columns`; NumPy arrays are written in place."""
+    if isinstance(x, jax.Array):
+        return x.at[..., columns].set(values)
+    x[..., columns] = values
+    return x
 
 
 def nominal_qpos(model: mujoco.MjModel, adapter: ModelAdapter) -> np.ndarray:

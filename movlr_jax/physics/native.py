@@ -6,7 +6,6 @@ jitted policy. What policies and rewards read comes back as sensors (`rewards.st
 
 from __future__ import annotations
 
-import copy
 import itertools
 from collections import Counter
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from mujoco import rollout as mj_rollout
 from movlr_jax.errors import UserError
 from movlr_jax.machine import cores
 from movlr_jax.models.spec import quiet
+from movlr_jax.physics.common import planning_model, whole_substeps
 from movlr_jax.physics.domain import Domain, late_steps, variants
 from movlr_jax.physics.policy import act
 from movlr_jax.rewards.state import Layout
@@ -37,6 +37,8 @@ class NativePhysics:
     step more coarsely than the simulation it plans for.
     """
 
+    xp = np  # what carries states and plans
+
     def __init__(
         self,
         model: mujoco.MjModel,
@@ -49,17 +51,9 @@ class NativePhysics:
         domain: Domain | None = None,
     ):
         """domain: N worlds, row r lives in world r modulo N; one world, the model's, where it is None."""
-        self.substeps = round(ctrl_dt / sim_dt)
-        if self.substeps < 1 or abs(self.substeps * sim_dt - ctrl_dt) > 1e-9:
-            raise UserError(
-                f"ctrl_dt is {ctrl_dt:g} s, which is no whole multiple of the simulation step {sim_dt:g} s; "
-                "set one so that it divides the other"
-            )
+        self.substeps = whole_substeps(sim_dt, ctrl_dt)
         self.layout, self.sim_dt, self.ctrl_dt = layout, sim_dt, ctrl_dt
-        self.model = copy.copy(model)
-        self.model.opt.timestep = sim_dt
-        if coarse:
-            self.model.opt.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+        self.model = planning_model(model, sim_dt, coarse)
         nstate = 1 + model.nq + model.nv + model.na
         if mujoco.mj_stateSize(model, _FULL) != nstate:
             raise UserError(
@@ -179,6 +173,13 @@ class NativePhysics:
         list(self._workers.map(work, self._datas, [range(i, len(qpos), count) for i in range(count)]))
         return lengths, moments
 
+    def parts(self, rows: int, steps: int) -> int:
+        """1: only the states that are kept take memory, of which a computer has more than a device."""
+        return 1
+
+    def collect(self, x: Any) -> Any:
+        return x
+
     def close(self) -> None:
         """Stops the threads; the object is of no use afterwards."""
         self._pool.close()
@@ -233,8 +234,7 @@ class NativePhysics:
                 rows = len(view.time)
                 if rows == 1:
                     params, view = jax.tree.map(lambda x: np.repeat(np.asarray(x), 2, axis=0), (params, view))
-                done = jax.tree.map(lambda x: np.asarray(x)[:rows], batched(params, view, key, t))
-                return done if isinstance(done, tuple) else (done, None)
+                return jax.tree.map(lambda x: np.asarray(x)[:rows], batched(params, view, key, t))
 
             self._policies[policy, candidates] = run
         return self._policies[policy, candidates]

@@ -81,13 +81,7 @@ class Scorer:
         self, programs: Sequence[RewardProgram], steps: Step, actions: Array, initial: Step
     ) -> Scores:
         """steps [K, N, T, ...], actions [K, N, T, nu], initial [K, N, ...] (start of the episode)."""
-        weights = [jnp.array([p.weights[t] for t in p.terms], jnp.float32) for p in programs]
-        structures = tuple(p.structure for p in programs)
-        if structures not in self._compiled:
-            self._compiled[structures] = self._compile([(p.terms, p.reward) for p in programs])
-        totals, terms, nonfinite = jax.device_get(
-            self._compiled[structures](weights, steps, actions, initial, self._goals)
-        )
+        totals, terms, nonfinite = jax.device_get(self.on_device(programs, steps, actions, initial))
         return Scores(
             totals=np.stack(totals),
             terms=[dict(zip(p.terms, t, strict=True)) for p, t in zip(programs, terms, strict=True)],
@@ -96,6 +90,16 @@ class Scorer:
                 for p, n in zip(programs, nonfinite, strict=True)
             ],
         )
+
+    def on_device(
+        self, programs: Sequence[RewardProgram], steps: Step, actions: Array, initial: Step
+    ) -> tuple[list[jax.Array], Any, Any]:
+        """(totals, terms, counts of non-finite values), each a list of K, left where they were computed."""
+        weights = [jnp.array([p.weights[t] for t in p.terms], jnp.float32) for p in programs]
+        structures = tuple(p.structure for p in programs)
+        if structures not in self._compiled:
+            self._compiled[structures] = self._compile([(p.terms, p.reward) for p in programs])
+        return self._compiled[structures](weights, steps, actions, initial, self._goals)
 
     def _compile(self, programs: Sequence[tuple[tuple[str, ...], RewardFn]]) -> Callable[..., Any]:
         layout = self._layout

@@ -1,0 +1,71 @@
+"""Which physics plans: what `physics=` names, or what suits this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.machine import cores
+from movlr_jax.physics.native import NativePhysics
+
+if TYPE_CHECKING:
+    from movlr_jax.physics.domain import Domain
+    from movlr_jax.tasks import Task
+    from movlr_jax.types import Physics
+
+PHYSICS = ("auto", "native", "mjx", "warp")
+
+
+def choose(name: str) -> tuple[str, str]:
+    """(native, mjx or warp, why) for the setting `name`. Raises UserError."""
+    if name not in PHYSICS:
+        raise UserError(unknown_name("physics", name, PHYSICS))
+    if name != "auto":
+        return name, "as set"
+    import jax
+
+    kinds = {device.platform for device in jax.devices()}
+    n = cores()
+    where = f"C MuJoCo on {n} core{'s' if n > 1 else ''}"
+    if kinds == {"cpu"}:
+        return "native", f"JAX sees no accelerator, and on a CPU {where} is faster than MJX"
+    try:
+        from mujoco.mjx import warp
+    except ImportError:
+        return "native", "MJX, which the accelerator needs, is not installed: pip install 'movlr-jax[mjx]'"
+    if (
+        "cuda" in {device.client.platform_version.split(" ")[0] for device in jax.devices()}
+        and warp.WARP_INSTALLED
+    ):
+        return "warp", "there is an NVIDIA GPU, and Warp takes models as they are"
+    return "mjx", "there is an accelerator"
+
+
+def planning_physics(
+    name: str,
+    task: Task,
+    *,
+    sim_dt: float,
+    ctrl_dt: float,
+    say: Callable[[str], object] = lambda text: None,
+    domain: Domain | None = None,
+) -> Physics:
+    """The physics that plans are rolled out in, coarse as planning allows. Raises UserError.
+
+    What `auto` picked and cannot have for this model becomes native; what was asked for by name is an error.
+    domain: worlds that rows live in, as `NativePhysics` has them.
+    """
+    chosen, why = choose(name)
+    if name == "auto" and chosen != "native":
+        say(f"physics={chosen}: {why}")
+    if chosen != "native":
+        from movlr_jax.physics.mjx import mjx_physics
+
+        try:
+            return mjx_physics(chosen, task, sim_dt=sim_dt, ctrl_dt=ctrl_dt, say=say, domain=domain)
+        except UserError as error:
+            if name != "auto":
+                raise
+            say(f"physics=native instead: {error}")
+    return NativePhysics(task.model, task.layout, sim_dt=sim_dt, ctrl_dt=ctrl_dt, coarse=True, domain=domain)

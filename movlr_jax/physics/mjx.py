@@ -1,0 +1,237 @@
+"""MJX on any accelerator: `impl="jax"` (CPU, GPU, TPU) and `impl="warp"` (NVIDIA), the contract of `physics.native`.
+
+A rollout is one compiled program: rows vmapped, control steps and simulation steps scanned, the policy inside. It is
+compiled ahead of its first run, once per policy and shape, and knows nothing of rewards. Rows are spread over all
+local devices; a batch that would not fit is run in parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+from mujoco import mjx
+
+from movlr_jax.errors import UserError
+from movlr_jax.physics.common import planning_model, whole_substeps
+from movlr_jax.physics.domain import Domain, fields, late_steps
+from movlr_jax.physics.memory import free_memory, row_bytes
+from movlr_jax.physics.mjx_model import Probe, fit_for_jax, probe_contacts, warp_sizes
+from movlr_jax.physics.policy import row_keys, shared
+from movlr_jax.physics.programs import Programs, Say
+from movlr_jax.physics.simulator import Simulator, World
+from movlr_jax.rewards.state import Layout
+from movlr_jax.tasks.base import Task
+from movlr_jax.types import Array, Policy, SimState, Trajectory
+
+IMPLS = {"mjx": "jax", "warp": "warp"}  # name of a physics -> what MJX calls it
+
+
+class MjxPhysics:
+    """`model` stepped every `sim_dt`, controlled every `ctrl_dt`, by MJX. The model is copied; `changes` says what
+    had to be changed in the copy.
+
+    needed: bodies whose contacts the task reads (all, if None). memory: bytes that a batch may take on each device.
+    """
+
+    xp = jnp  # what carries states and plans: they stay on the device
+
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        layout: Layout,
+        *,
+        sim_dt: float,
+        ctrl_dt: float,
+        coarse: bool = False,
+        name: str = "mjx",
+        start: tuple[Array, Array, Array] | None = None,
+        memory: int | None = None,
+        say: Say = lambda text: None,
+        domain: Domain | None = None,
+    ):
+        """start: typical qpos [n, nq], qvel, act, to see how many contacts there are (Warp).
+
+        domain: N worlds, row r lives in world r modulo N; one world, the model's, where it is None.
+        """
+        self.substeps = whole_substeps(sim_dt, ctrl_dt)
+        self.name, self.layout, self.sim_dt, self.ctrl_dt = name, layout, sim_dt, ctrl_dt
+        self.steps_done = 0  # simulation steps, over all rows, since the start
+        model = planning_model(model, sim_dt, coarse)
+        self._warp = name == "warp"
+        if self._warp:
+            check_warp()
+            self.model, self.changes = model, ()
+            self._probe = probe_contacts(model, start)
+        else:
+            self.model, self.changes = fit_for_jax(model)
+            self._probe = Probe()
+        try:
+            self._mjx = mjx.put_model(self.model, impl=IMPLS[name])
+        except (NotImplementedError, ValueError) as error:
+            raise UserError(
+                f"physics={name} cannot run this model: {error}; use physics=native"
+                + ("" if self._warp else " or physics=warp")
+            ) from None
+        self._worlds: World | None = None
+        if domain is not None:
+            late = late_steps(domain, sim_dt, self.substeps)
+            self._worlds = jax.tree.map(jnp.asarray, World(fields(self.model, domain), late))
+        self._simulators: dict[int, Simulator] = {}
+        self._programs = Programs(name, self._constants, say)
+        self.traces, self.compile_s = self._programs.traces, self._programs.compile_s
+        self.devices, self.collect = self._programs.devices, self._programs.collect
+        self._memory = memory if memory is not None else free_memory(jax.local_devices()[0])
+
+    # for loops of one's own, inside jit
+
+    def simulator(self, rows: int) -> Simulator:
+        """Pure functions of one simulation, for a batch of `rows` on one device: vmap them, inside any jit."""
+        rows = rows if self._warp else 1  # Warp alone must know how many there are
+        if rows not in self._simulators:
+            sizes = warp_sizes(self._probe, rows) if self._warp else {}
+            template = mjx.make_data(self.model, impl=IMPLS[self.name], **sizes)
+            self._simulators[rows] = Simulator(self._mjx, template, self.substeps, self.ctrl_dt)
+        return self._simulators[rows]
+
+    # the contract
+
+    def start(self, qpos: Array, qvel: Array, act: Array) -> SimState:
+        """States at rest in time: qpos [B, nq], qvel [B, nv], act [B, na], sensors measured there."""
+        given = jax.tree.map(lambda x: jnp.asarray(x, float), (qpos, qvel, act))
+        begin = lambda simulator, *values: jax.vmap(simulator.begin)(*values)  # noqa: E731
+        return self._programs.run("start", self._rows(begin), given, len(qpos))
+
+    def rollout(
+        self,
+        start: SimState,
+        policy: Policy,
+        params: Any,
+        *,
+        steps: int,
+        key: jax.Array,
+        candidates: int = 1,
+    ) -> Trajectory:
+        """T = `steps` control steps of every row of `start` [B] under `policy` with `params` [B or K, ...].
+
+        The result lies on the device, spread over all of them where there are several.
+        """
+        rows = len(start.time)
+        if shared(params, rows):
+            return self._rollout_of_candidates(start, policy, params, steps, key, candidates)
+        keys = _keys(key, rows, steps, candidates)
+
+        def play(
+            simulator: Simulator, start: SimState, params: Any, keys: jax.Array, world: World | None
+        ) -> Trajectory:
+            simulate = jax.vmap(simulator.rollout, in_axes=(0, None, 0, 0, 0))
+            return simulate(start, policy, params, keys, world)
+
+        self.steps_done += rows * steps * self.substeps
+        what, inputs = f"rollout of {steps} steps", (start, params, keys, self._worlds_of(rows))
+        return self._programs.run(what, self._rows(play), inputs, rows, of=policy)
+
+    def _rollout_of_candidates(
+        self, start: SimState, policy: Policy, params: Any, steps: int, key: jax.Array, k: int
+    ) -> Trajectory:
+        """Rows that share their candidate's parameters: spread over devices by what they are within it."""
+        rows = len(start.time)
+
+        def play(
+            simulator: Simulator, params: Any, start: SimState, keys: jax.Array, world: World | None
+        ) -> Trajectory:
+            return simulator.rollout_of_candidates(start, policy, params, keys, world)
+
+        self.steps_done += rows * steps * self.substeps
+        what, keys = f"rollout of {steps} steps under {k} policies", _keys(key, rows // k, steps, 1)
+        inputs = (
+            jax.tree.map(lambda x: _turned(x, (k, rows // k)), start),
+            keys,
+            self._worlds_of(rows // k),
+        )
+        done = self._programs.run(
+            what, self._rows(play), inputs, rows // k, of=policy, whole=(params,), per_row=k
+        )
+        return jax.tree.map(lambda x: _turned(x, None), done)
+
+    def kinematics(self, qpos: Array) -> tuple[Array, Array]:
+        """Actuator lengths [B, nu] m and moment arms [B, nu, nv] m at postures `qpos` [B, nq]."""
+        look = lambda simulator, q: jax.vmap(simulator.kinematics)(q)  # noqa: E731
+        return self._programs.run("kinematics", self._rows(look), (jnp.asarray(qpos, float),), len(qpos))
+
+    def parts(self, rows: int, steps: int) -> int:
+        """Into how many parts a rollout of `rows` x `steps` is best split so that each fits into memory; 1: none."""
+        each = row_bytes(self.model, self.simulator(1).template, steps)
+        fits = max(1, int(self._memory * self.devices / each))
+        return -(-rows // fits)
+
+    def close(self) -> None:
+        """Lets go of compiled programs."""
+        self._programs.clear()
+
+    def _worlds_of(self, rows: int) -> World | None:
+        """[rows] where each row lives."""
+        return jax.tree.map(lambda x: x[jnp.arange(rows) % len(x)], self._worlds)
+
+    def _constants(self, rows: int) -> tuple[mjx.Model, mjx.Data]:
+        known = self.simulator(rows)
+        return known.model, known.template
+
+    def _rows(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function(simulator, *inputs)` as what `Programs` runs: the model is an argument, no constant."""
+        known = Simulator(self._mjx, None, self.substeps, self.ctrl_dt)
+
+        def with_constants(constants: tuple[mjx.Model, mjx.Data], *inputs: Any) -> Any:
+            return function(replace(known, model=constants[0], template=constants[1]), *inputs)
+
+        return with_constants
+
+
+def mjx_physics(
+    name: str, task: Task, *, sim_dt: float, ctrl_dt: float, say: Say, domain: Domain | None = None
+) -> MjxPhysics:
+    """MJX for `task`, coarse as planning allows; says what had to be changed. Raises UserError."""
+    start = task.start(np.random.default_rng(0), 4)
+    physics = MjxPhysics(
+        task.model,
+        task.layout,
+        sim_dt=sim_dt,
+        ctrl_dt=ctrl_dt,
+        coarse=True,
+        name=name,
+        start=start,
+        say=say,
+        domain=domain,
+    )
+    for change in physics.changes:
+        say(f"  {name}, for planning: {change}")
+    return physics
+
+
+def check_warp() -> None:
+    """Raises UserError where Warp is not installed."""
+    from mujoco.mjx import warp
+
+    if not warp.WARP_INSTALLED:
+        raise UserError("physics=warp needs the package warp-lang: pip install 'movlr-jax[warp]'")
+
+
+@partial(jax.jit, static_argnums=(1, 2, 3))
+def _keys(key: jax.Array, rows: int, steps: int, candidates: int) -> jax.Array:
+    """[rows, steps] the keys that `physics.native` gives its policy."""
+    each = jax.vmap(lambda t: row_keys(jax.random.fold_in(key, t), rows, candidates))
+    return each(jnp.arange(steps)).swapaxes(0, 1)
+
+
+@partial(jax.jit, static_argnums=1)
+def _turned(x: Array, split: tuple[int, int] | None) -> jax.Array:
+    """[K * N, ...] -> [N, K, ...] where (K, N) is given, and back where it is not."""
+    if split:
+        return jnp.reshape(x, (*split, *x.shape[1:])).swapaxes(0, 1)
+    return x.swapaxes(0, 1).reshape(-1, *x.shape[2:])

@@ -1,0 +1,106 @@
+"""Programs over the rows of a batch: compiled ahead, once per shape, and spread over all local devices."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from movlr_jax.physics.memory import GIB
+
+Say = Callable[[str], object]
+_SPARE = 1.5  # how many times its rows a batch may be padded to, to run as a program that there is already
+_ROWS, _WHOLE = PartitionSpec("rows"), PartitionSpec()
+
+
+class Programs:
+    """Runs functions of (constants, *inputs) whose inputs and outputs have rows for leading axis.
+
+    constants(rows): what is the same for all rows, given how many of them a device has.
+    """
+
+    def __init__(self, name: str, constants: Callable[[int], Any], say: Say):
+        self._name, self._constants, self._say = name, constants, say
+        self._compiled: dict[Any, dict[int, Callable[..., Any]]] = {}
+        self._copies: dict[int, Any] = {}
+        devices = jax.local_devices()
+        self.devices, self._first = len(devices), devices[0]
+        self._mesh = Mesh(np.array(devices), ("rows",)) if len(devices) > 1 else None
+        self.traces: Counter[str] = Counter()
+        self.compile_s: dict[str, float] = {}  # program -> s that tracing and compiling it took
+
+    def run(
+        self,
+        what: str,
+        function: Callable[..., Any],
+        inputs: Any,
+        rows: int,
+        *,
+        of: Any = None,
+        whole: tuple[Any, ...] = (),
+        per_row: int = 1,
+    ) -> Any:
+        """`function(constants, *whole, *inputs)` for `inputs` [rows, ...]; what and `of` say which function it is.
+
+        A batch may be padded to the size of one that is compiled, and to a multiple of the devices. `whole` goes to
+        every device as it is; a row stands for `per_row` simulations.
+        """
+        shapes = tuple((np.shape(x)[1:], str(x.dtype)) for x in jax.tree.leaves(inputs))
+        sizes = self._compiled.setdefault((what, of, jax.tree.structure(inputs), shapes), {})
+        whole = -(-rows // self.devices) * self.devices
+        padded = min((n for n in sizes if rows <= n <= _SPARE * rows), default=whole)
+        inputs = self._placed(jax.tree.map(partial(_pad, rows=padded), inputs), _ROWS)
+        count = padded * per_row
+        if count not in self._copies:
+            self._copies[count] = self._placed(self._constants(count // self.devices), _WHOLE)
+        whole = (self._copies[count], *self._placed(whole, _WHOLE))
+        if padded not in sizes:
+            sizes[padded] = self._compile(f"{what}, {padded} rows", function, whole, inputs)
+        outputs = sizes[padded](*whole, *inputs)
+        return outputs if padded == rows else jax.tree.map(lambda x: x[:rows], outputs)
+
+    def collect(self, x: Any) -> Any:
+        """`x` on the first device, where it was spread over several."""
+        return x if self._mesh is None else jax.device_put(x, self._first)
+
+    def clear(self) -> None:
+        self._compiled.clear()
+        self._copies.clear()
+
+    def _placed(self, tree: Any, spec: PartitionSpec) -> Any:
+        if self._mesh is None:
+            return jax.tree.map(jnp.asarray, tree)
+        return jax.device_put(tree, NamedSharding(self._mesh, spec))
+
+    def _compile(self, what: str, function: Callable[..., Any], whole: tuple[Any, ...], inputs: Any) -> Any:
+        def traced(*arguments: Any) -> Any:
+            self.traces[what] += 1
+            return function(*arguments)
+
+        self._say(f"  {self._name}: compiling the {what}")
+        begun, spread = time.monotonic(), traced
+        if self._mesh is not None:
+            specs = (*[_WHOLE] * len(whole), *[_ROWS] * len(inputs))
+            spread = jax.shard_map(traced, mesh=self._mesh, in_specs=specs, out_specs=_ROWS, check_vma=False)
+        compiled = jax.jit(spread).lower(*whole, *inputs).compile()
+        self.compile_s[what] = time.monotonic() - begun
+        used = compiled.memory_analysis()
+        size = f", {used.temp_size_in_bytes / GIB:.2f} GiB of scratch" if used else ""
+        self._say(f"  {self._name}: compiled the {what} in {self.compile_s[what]:.1f} s{size}")
+        return compiled
+
+
+def _pad(x: Any, rows: int) -> Any:
+    """`x` [B, ...] with its last row repeated up to `rows`."""
+    missing = rows - len(x)
+    if not missing:
+        return x
+    xp = jnp if isinstance(x, jax.Array) else np
+    return xp.concatenate([x, xp.repeat(x[-1:], missing, axis=0)])
