@@ -7,6 +7,6 @@ def reward(state, action):
     slow = state.com_vel[:2] - state.goal("velocity")[:2]
     facing = state.rot("$pelvis") @ state.initial.rot("$pelvis").T
     return {
-        "velocity": jnp.exp(-4.0 * jnp.sum(slow**2)),
+        "velocity": jnp.exp(-jnp.sum(slow**2)),
         "upright": shaping.gaussian(jnp.linalg.norm(facing[:2, 2]), 0.2),
     }

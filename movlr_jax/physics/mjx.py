@@ -156,7 +156,7 @@ class MjxPhysics:
             self._worlds_of(rows // k),
         )
         done = self._programs.run(
-            what, self._rows(play), inputs, rows // k, of=policy, whole=(params,), per_row=k
+            what, self._rows(play), inputs, rows // k, of=policy, common=(params,), per_row=k
         )
         return jax.tree.map(lambda x: _turned(x, None), done)
 

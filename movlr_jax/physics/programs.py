@@ -44,12 +44,12 @@ class Programs:
         rows: int,
         *,
         of: Any = None,
-        whole: tuple[Any, ...] = (),
+        common: tuple[Any, ...] = (),
         per_row: int = 1,
     ) -> Any:
-        """`function(constants, *whole, *inputs)` for `inputs` [rows, ...]; what and `of` say which function it is.
+        """`function(constants, *common, *inputs)` for `inputs` [rows, ...]; what and `of` say which function it is.
 
-        A batch may be padded to the size of one that is compiled, and to a multiple of the devices. `whole` goes to
+        A batch may be padded to the size of one that is compiled, and to a multiple of the devices. `common` goes to
         every device as it is; a row stands for `per_row` simulations.
         """
         shapes = tuple((np.shape(x)[1:], str(x.dtype)) for x in jax.tree.leaves(inputs))
@@ -60,10 +60,10 @@ class Programs:
         count = padded * per_row
         if count not in self._copies:
             self._copies[count] = self._placed(self._constants(count // self.devices), _WHOLE)
-        whole = (self._copies[count], *self._placed(whole, _WHOLE))
+        common = (self._copies[count], *self._placed(common, _WHOLE))
         if padded not in sizes:
-            sizes[padded] = self._compile(f"{what}, {padded} rows", function, whole, inputs)
-        outputs = sizes[padded](*whole, *inputs)
+            sizes[padded] = self._compile(f"{what}, {padded} rows", function, common, inputs)
+        outputs = sizes[padded](*common, *inputs)
         return outputs if padded == rows else jax.tree.map(lambda x: x[:rows], outputs)
 
     def collect(self, x: Any) -> Any:
@@ -79,7 +79,7 @@ class Programs:
             return jax.tree.map(jnp.asarray, tree)
         return jax.device_put(tree, NamedSharding(self._mesh, spec))
 
-    def _compile(self, what: str, function: Callable[..., Any], whole: tuple[Any, ...], inputs: Any) -> Any:
+    def _compile(self, what: str, function: Callable[..., Any], common: tuple[Any, ...], inputs: Any) -> Any:
         def traced(*arguments: Any) -> Any:
             self.traces[what] += 1
             return function(*arguments)
@@ -87,9 +87,9 @@ class Programs:
         self._say(f"  {self._name}: compiling the {what}")
         begun, spread = time.monotonic(), traced
         if self._mesh is not None:
-            specs = (*[_WHOLE] * len(whole), *[_ROWS] * len(inputs))
+            specs = (*[_WHOLE] * len(common), *[_ROWS] * len(inputs))
             spread = jax.shard_map(traced, mesh=self._mesh, in_specs=specs, out_specs=_ROWS, check_vma=False)
-        compiled = jax.jit(spread).lower(*whole, *inputs).compile()
+        compiled = jax.jit(spread).lower(*common, *inputs).compile()
         self.compile_s[what] = time.monotonic() - begun
         used = compiled.memory_analysis()
         size = f", {used.temp_size_in_bytes / GIB:.2f} GiB of scratch" if used else ""
