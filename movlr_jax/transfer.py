@@ -135,14 +135,13 @@ def read_arguments(arguments: Sequence[str]) -> Request:
     except ValueError:
         raise UserError(f"seeds={known['seeds']!r} are no whole numbers; give seeds=0,1,2") from None
     targets = [name.strip() for name in known["to"].strip("[]").split(",")]
-    return Request(
-        known["reward"], known["from"], targets, shared, here, there, known.get("beside"), seeds
-    )
+    return Request(known["reward"], known["from"], targets, shared, here, there, known.get("beside"), seeds)
 
 
 def rows_of(request: Request) -> list[tuple[Row, Config]]:
     """The rows and their settings: where the reward is from, then each target. Raises UserError."""
-    wanted = [("from", request.origin, (), [*request.shared, *request.here])]
+    wanted: list[tuple[str, str, list[str], list[str]]]
+    wanted = [("from", request.origin, list(request.here), [*request.shared, *request.here])]
     for target in request.targets:
         for job in cli.expand(list(request.there)):
             settings = [*request.shared, *job]
@@ -152,7 +151,7 @@ def rows_of(request: Request) -> list[tuple[Row, Config]]:
     rows = []
     for role, task, own, settings in wanted:
         config = cli.compose([f"+task={task}", *settings])
-        name = config.task.name
+        name = Path(task).stem  # of a task from a file, the file's
         rows.append(
             (
                 Row(
@@ -174,13 +173,11 @@ def run_row(row: Row, config: Config, request: Request, given: tuple[str, str], 
     """The row with what came of it; a program that this task cannot use is a reason."""
     reporter = Reporter()
     reporter.say(f"{row.role} {row.task} ({row.model}, {row.optimizer}): {row.reward}")
-    results = []
     try:
         source = reward_source(str(request.beside), task_of(config)) if row.role == "beside" else given
         folder = "_".join([row.role, row.task, row.model, row.optimizer, *row.settings])
-        for seed in request.seeds:
-            once = replace(config, seed=seed, run_dir=str(root / folder.replace("/", "-")))
-            results.append(evaluated(once, reporter, source))
+        config = replace(config, run_dir=str(root / folder.replace("/", "-")))
+        results = evaluated(config, reporter, source, request.seeds)
     except UserError as error:
         return replace(row, reason=str(error))
     return replace(row, metrics=means(results), films=[r["film"] for r in results if "film" in r])
@@ -219,9 +216,7 @@ def show(rows: Sequence[Row]) -> None:
         values = [f"{row.metrics[n]:.3g}" if n in row.metrics else "-" for n in measured]
         if row.reason:
             values = [row.reason, *[""] * (len(measured) - 1)] if measured else []
-        table.add_row(
-            row.role, row.task, row.model, row.optimizer, Path(row.reward).name, *values, row.paper
-        )
+        table.add_row(row.role, row.task, row.model, row.optimizer, Path(row.reward).name, *values, row.paper)
     Console(stderr=True).print(table)
 
 
