@@ -12,6 +12,7 @@ from typing import Any
 
 import brax
 import jax
+import jax.numpy as jnp
 import numpy as np
 from brax.envs.base import State, Wrapper
 from brax.envs.inverted_pendulum import InvertedPendulum
@@ -66,21 +67,20 @@ class Reward:
 
     @property
     def program(self) -> RewardProgram:
-        lines = ['        "alive": 1.0 + 0.0 * state.time,']
-        weights = {"alive": 1.0}
-        if self.lean:
-            lines.append('        "lean": -jnp.square(state.q("hinge")),')
-            weights["lean"] = self.lean
-        if self.speed:
-            lines.append('        "speed": -jnp.sum(jnp.abs(state.qvel)),')
-            weights["speed"] = self.speed
-        body = "\n".join(lines)
-        source = f'"""keep the pole up"""\n\nWEIGHTS = {weights}\n\n\ndef reward(state, action):\n    return {{\n{body}\n    }}\n'
+        terms = {"alive": "1.0 + 0.0 * state.time"}
+        terms |= {"lean": 'jnp.square(state.q("hinge"))'} if self.lean else {}
+        terms |= {"speed": "jnp.sum(jnp.abs(state.qvel))"} if self.speed else {}
+        weights = {"alive": 1.0, "lean": -self.lean, "speed": -self.speed}
+        body = "\n".join(f"        {name!r}: {value}," for name, value in terms.items())
+        source = (
+            f'"""Keep the pole up."""\n\nWEIGHTS = { ({name: weights[name] for name in terms}) }\n\n\n'
+            f"def reward(state, action):\n    return {{\n{body}\n    }}\n"
+        )
         return load(parse(source))
 
     def of(self, observation: jax.Array) -> jax.Array:
         """The same from Brax's observation [q, qd]."""
-        speed = jax.numpy.abs(observation[2:]).sum()
+        speed = jnp.abs(observation[2:]).sum()
         return 1.0 - self.lean * observation[1] ** 2 - self.speed * speed
 
 
@@ -98,7 +98,7 @@ class Rewarded(Wrapper):
 
     def step(self, state: State, action: jax.Array) -> State:
         done = self.env.step(state, action)
-        return done.replace(reward=self._reward(done.obs))
+        return done.replace(reward=self._reward(jnp.asarray(done.obs)))
 
 
 def environment(reward: Reward) -> Rewarded:

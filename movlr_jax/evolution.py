@@ -143,7 +143,9 @@ def optimise(engine: Engine, g: int, sources: list[str], parents: list[str | Non
     optimizer = engine.optimizer
     with _timed(engine, "optimise"), engine.reporter.stage("optimise", _rate(optimizer)) as tick:
         batch = with_variants(verdicts, engine.config.inner_weights, engine.config.seed, g)
-        outcomes = evaluation.evaluate(optimizer, engine.task, batch, engine.config.seed, tick)
+        outcomes = evaluation.evaluate(
+            optimizer, engine.task, batch, engine.config.seed, tick, archive.root / f"gen_{g:02d}"
+        )
     evaluations = []
     for k, source in enumerate(sources):
         verdicts[k], outcome, inner = adopt(engine.task, batch, outcomes, k, len(sources))
@@ -166,6 +168,7 @@ def optimise(engine: Engine, g: int, sources: list[str], parents: list[str | Non
             "film": None,
             "source": source,
             "timing": dict(outcome.timing),
+            **({"learning": dict(outcome.learning)} if outcome.learning else {}),
             **({"inner": inner} if inner else {}),
         }
         for note in verdicts[k].notes:

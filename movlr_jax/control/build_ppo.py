@@ -9,6 +9,7 @@ import numpy as np
 
 from movlr_jax.config import OptimizerConfig
 from movlr_jax.control import spaces
+from movlr_jax.control.dynsyn import find_groups, grouped
 from movlr_jax.control.episode import World
 from movlr_jax.control.ppo import Ppo
 from movlr_jax.physics.choose import choose, planning_physics
@@ -30,7 +31,7 @@ def build_ppo(
     Worlds differ in training alone, where the task says so. Policies trained in another engine show there what they are worth.
     """
     starts = task.start(np.random.default_rng(seed), config.ppo.starts)
-    space = action_space(config, task, starts[0][0], starts[2].mean(axis=0))
+    space = action_space(config, task, starts)
     sim = NativePhysics(space.model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
     train, steps = sim, {"sim_dt": config.sim_dt, "ctrl_dt": config.ctrl_dt}
     domain = draw(task.ranges, config.ppo.envs, seed) if task.ranges else None
@@ -55,9 +56,18 @@ def build_ppo(
 
 
 def action_space(
-    config: OptimizerConfig, task: Task, qpos: np.ndarray, act: np.ndarray
+    config: OptimizerConfig, task: Task, starts: tuple[np.ndarray, np.ndarray, np.ndarray]
 ) -> spaces.ActionSpace:
-    """What the settings name, around the posture qpos [nq] and the activations act [na] of the start."""
-    if config.ppo.action == "pd":
-        return spaces.pd(task.model, config.pd, qpos)
-    return spaces.controls(task.model, spaces.resting_controls(task.model, qpos, act))
+    """What the settings name, around the posture and the activations of the start states (qpos, qvel, act)."""
+    kind = "groups" if config.name == "dynsyn" else config.ppo.action
+    if kind == "pd":
+        return spaces.pd(task.model, config.pd, starts[0][0])
+    rest = spaces.resting_controls(task.model, starts[0][0], starts[2].mean(axis=0))
+    if kind != "groups":
+        return spaces.controls(task.model, rest)
+    physics = NativePhysics(task.model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
+    found = find_groups(
+        task.model, task.layout, physics, starts, seconds=config.groups.seconds, count=config.groups.count
+    )
+    physics.close()
+    return grouped(task.model, rest, found, config.groups.correction)

@@ -38,7 +38,8 @@ def play(
 ) -> Trajectory:
     """`steps` control steps of K x E rows (candidate k owns rows k*E:(k+1)*E) under `policy`.
 
-    Its parameters are asked for anew, with two keys, every `every` steps. Ends early once the task says of every row that it is over.
+    Its parameters are asked for anew, with two keys, every `every` steps. Ends early once the task says of every row
+    that it is over.
     """
     state, initial = start, start.step
     segments, over, diverged = [], np.zeros(len(start.time), bool), np.asarray(start.diverged)

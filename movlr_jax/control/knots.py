@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 
-from movlr_jax.errors import UserError
+from movlr_jax.control.spaces import control_ranges
 from movlr_jax.types import Array, Physics, SimState, Step
 
 
@@ -17,14 +17,9 @@ class ControlSpace:
     """The numbers of a plain MPPI plan: `knots` values of every control over the horizon."""
 
     def __init__(self, model: mujoco.MjModel, knots: int, horizon_s: float):
-        unlimited = [model.actuator(i).name for i in np.flatnonzero(~model.actuator_ctrllimited.astype(bool))]
-        if unlimited:
-            raise UserError(
-                f"optimizer=mppi samples within control ranges, and these actuators have none: "
-                f"{', '.join(unlimited[:5])}; set ctrlrange in the model"
-            )
+        low, high = control_ranges(model, "optimizer=mppi samples")
         self.knots, self.horizon_s, self.mixing = knots, horizon_s, np.eye(model.nu, dtype=np.float32)
-        self.lower, self.upper = model.actuator_ctrlrange.T.astype(np.float32)
+        self.lower, self.upper = low.astype(np.float32), high.astype(np.float32)
 
     def policy(self, physics: Physics):
         def policy(params: Any, view: Step, key: jax.Array) -> jax.Array:

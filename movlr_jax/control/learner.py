@@ -19,7 +19,6 @@ from brax.training.agents.ppo.networks import PPONetworks, make_ppo_networks
 from flax import struct
 
 from movlr_jax.control.ppo_config import PpoConfig
-from movlr_jax.types import Array
 
 _CLIP = 10.0  # of a reward in units of the returns' root mean square
 
@@ -31,23 +30,23 @@ class Learner:
     params: losses.PPONetworkParams
     optimizer: Any
     normalizer: Any  # running statistics of observations
-    returns: Array  # [N] discounted return of each simulation so far
-    return_square: Array  # [] sum of their squares
-    return_count: Array  # []
+    returns: jax.Array  # [N] discounted return of each simulation so far
+    return_square: jax.Array  # [] sum of their squares
+    return_count: jax.Array  # []
 
 
 @struct.dataclass
 class Batch:
     """One candidate's data: M pieces of each of N simulations, R = M x N rows of T steps."""
 
-    observation: Array  # [R, T, no]
-    last: Array  # [R, no] after the last step
-    raw_action: Array  # [R, T, na] before it was squashed to [-1, 1]
-    log_prob: Array  # [R, T]
-    reward: Array  # [R, T]
-    terminated: Array  # [R, T] bool, the task ended the episode here
-    valid: Array  # [R, T] bool, up to the end of the episode
-    ended: Array  # [R] bool, by termination, truncation or divergence
+    observation: jax.Array  # [R, T, no]
+    last: jax.Array  # [R, no] after the last step
+    raw_action: jax.Array  # [R, T, na] before it was squashed to [-1, 1]
+    log_prob: jax.Array  # [R, T]
+    reward: jax.Array  # [R, T]
+    terminated: jax.Array  # [R, T] bool, the task ended the episode here
+    valid: jax.Array  # [R, T] bool, up to the end of the episode
+    ended: jax.Array  # [R] bool, by termination, truncation or divergence
 
 
 def networks(config: PpoConfig, observations: int, actions: int) -> PPONetworks:
@@ -55,7 +54,7 @@ def networks(config: PpoConfig, observations: int, actions: int) -> PPONetworks:
     return make_ppo_networks(
         observations,
         actions,
-        partial(running_statistics.normalize, max_abs_value=config.clip_observation or None),
+        partial(running_statistics.normalize, max_abs_value=config.clip_observation or None),  # pyright: ignore[reportArgumentType]
         policy_hidden_layer_sizes=config.hidden,
         value_hidden_layer_sizes=config.value_hidden,
     )
@@ -71,7 +70,8 @@ def adam(config: PpoConfig) -> optax.GradientTransformation:
 def init(config: PpoConfig, network: PPONetworks, observations: int, key: jax.Array) -> Learner:
     policy_key, value_key = jax.random.split(key)
     params = losses.PPONetworkParams(
-        policy=network.policy_network.init(policy_key), value=network.value_network.init(value_key)
+        policy=network.policy_network.init(policy_key),  # pyright: ignore[reportCallIssue]
+        value=network.value_network.init(value_key),  # pyright: ignore[reportCallIssue]
     )
     return Learner(
         params=params,
@@ -83,13 +83,33 @@ def init(config: PpoConfig, network: PPONetworks, observations: int, key: jax.Ar
     )
 
 
+def estimates(
+    config: PpoConfig, data: Batch, values: jax.Array, last: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Value targets and generalised advantages [R, T] from values [R, T] and those of the last observation [R].
+
+    Steps that are not valid count as truncated for Brax's GAE: they add nothing, and the sum stops before them. So an
+    episode that time cut short is continued by the value of what was seen after its last step.
+    """
+    targets, advantages = losses.compute_gae(
+        truncation=1 - data.valid.astype(jnp.float32).T,
+        termination=data.terminated.astype(jnp.float32).T,
+        rewards=data.reward.T,
+        values=values.T,
+        bootstrap_value=last,
+        lambda_=config.gae_lambda,
+        discount=config.discount,
+    )
+    return targets.T, advantages.T
+
+
 def loss(
     config: PpoConfig,
     network: PPONetworks,
     params: losses.PPONetworkParams,
     normalizer: Any,
     data: Batch,
-    key: Array,
+    key: jax.Array,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Clipped surrogate, value error and entropy, each a mean over the valid steps; `data` as in `Batch`.
 
@@ -99,22 +119,12 @@ def loss(
     valid = data.valid.astype(jnp.float32)
     count = jnp.maximum(valid.sum(), 1.0)
 
-    def mean(x: Array) -> jax.Array:
+    def mean(x: jax.Array) -> jax.Array:
         return jnp.sum(jnp.where(data.valid, x, 0.0)) / count
 
     logits = network.policy_network.apply(normalizer, params.policy, data.observation)
     values = value(normalizer, params.value, data.observation)
-    # Steps that are not valid count as truncated for Brax's GAE: they add nothing, and the sum stops there.
-    targets, advantages = losses.compute_gae(
-        truncation=1 - valid.T,
-        termination=data.terminated.astype(jnp.float32).T,
-        rewards=data.reward.T,
-        values=values.T,
-        bootstrap_value=value(normalizer, params.value, data.last),
-        lambda_=config.gae_lambda,
-        discount=config.discount,
-    )
-    targets, advantages = targets.T, advantages.T
+    targets, advantages = estimates(config, data, values, value(normalizer, params.value, data.last))
     centred = advantages - mean(advantages)
     advantages = centred / (jnp.sqrt(mean(jnp.square(centred))) + 1e-8)
     log_prob = dist.log_prob(logits, data.raw_action)
@@ -139,10 +149,10 @@ def scaled(config: PpoConfig, learner: Learner, data: Batch) -> tuple[Learner, B
     n, (rows, steps) = len(learner.returns), reward.shape
     rewards, valid = (x.reshape(rows // n, n, steps) for x in (reward, data.valid))
 
-    def piece(total: Array, this: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+    def piece(total: jax.Array, this: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         rewards, valid, ended = this
 
-        def step(total: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
+        def step(total: jax.Array, now: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             total = jnp.where(now[1], config.discount * total + now[0], total)
             return total, jnp.square(total) * now[1]
 
@@ -156,10 +166,10 @@ def scaled(config: PpoConfig, learner: Learner, data: Batch) -> tuple[Learner, B
     return learner, data.replace(reward=jnp.clip(reward / unit, -_CLIP, _CLIP))  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def seen(normalizer: Any, observation: Array, valid: Array) -> Any:
+def seen(normalizer: Any, observation: jax.Array, valid: jax.Array) -> Any:
     """Statistics that know of the valid ones of these observations [R, T, no], too."""
     updated = running_statistics.update(normalizer, observation, weights=valid.astype(jnp.float32))
-    return _where(valid.any(), updated, normalizer)
+    return _where(jnp.any(valid), updated, normalizer)
 
 
 def updater(config: PpoConfig, network: PPONetworks) -> Callable[..., tuple[Learner, dict[str, jax.Array]]]:

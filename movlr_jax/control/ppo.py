@@ -5,7 +5,7 @@
     update    K learners, compiled once
 
 Episodes end where the task says so, or after episode_s. A row is put back to a start between two pieces of `unroll`
-steps; what it does from its end to there is not counted, so that the observation after the end is always the true one.
+steps; what it does from its end to there is not counted, so the observation after the end is always the true one.
 """
 
 from __future__ import annotations
@@ -189,7 +189,8 @@ class Ppo:
         total = fleet.reward
         for piece, reward in zip(pieces, rewards, strict=True):
             total = total + np.where(piece.valid, reward, 0.0).sum(axis=1)
-            watch.ended(total, piece.ended & piece.valid.any(axis=1), piece.terminated.any(axis=1))
+            counted = np.logical_and(piece.ended, piece.valid.any(axis=1))
+            watch.ended(total, counted, np.asarray(piece.terminated.any(axis=1)))
             total = np.where(piece.ended, 0.0, total).astype(np.float32)
         valid = np.concatenate([by_candidate(p.valid, k) for p in pieces], axis=1)
         watch.scored(scores, valid)
@@ -198,8 +199,8 @@ class Ppo:
     def batch(self, pieces: Sequence[Piece], rewards: np.ndarray, k: int) -> Batch:
         """Data of the K candidates, [K, R, ...] with R = M x N."""
 
-        def stacked(values: Sequence[Array]) -> np.ndarray:
-            return np.concatenate([by_candidate(x, k) for x in values], axis=1)
+        def stacked(values: Sequence[Array]) -> jax.Array:
+            return jnp.asarray(np.concatenate([by_candidate(x, k) for x in values], axis=1))
 
         seen = [p.trajectory.extras for p in pieces]
         return Batch(
@@ -235,7 +236,7 @@ class Ppo:
         return policy
 
     def _all_updates(self, update: Callable[..., Any]) -> Callable[..., Any]:
-        """K updates under one key: at once on an accelerator, one after another on a CPU, where it takes half as long."""
+        """K updates under one key: at once on an accelerator; one after another on a CPU, in half the time there."""
 
         def updates(learners: Learner, data: Batch, key: jax.Array) -> Any:
             self.traces["update"] += 1

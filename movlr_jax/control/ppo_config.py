@@ -21,7 +21,7 @@ class PdConfig:
 class GroupsConfig:
     """DynSyn: muscles that move together share one action (He et al., 2024)."""
 
-    groups: int = 0  # how many; 0: as many as the silhouette of the clustering asks for
+    count: int = 0  # how many; 0: as many as the silhouette of the clustering asks for
     correction: float = 0.1  # bound of each muscle's own action beside its group's
     seconds: float = 10.0  # s, of random excitation that muscles are watched under
 

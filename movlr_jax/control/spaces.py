@@ -117,8 +117,8 @@ def pd(model: mujoco.MjModel, config: PdConfig, posture: np.ndarray) -> ActionSp
         turns = model.actuator_trntype[i] == mujoco.mjtTrn.mjTRN_JOINT and model.jnt_type[joint] >= 2
         if not turns or model.actuator_dyntype[i] != mujoco.mjtDyn.mjDYN_NONE or gear == 0:
             raise UserError(
-                f"optimizer.ppo.action=pd commands joint targets, and actuator {name!r} is no motor or servo of a hinge "
-                "or slide; use action=controls"
+                f"optimizer.ppo.action=pd commands joint targets, and actuator {name!r} is no motor or servo of a "
+                "hinge or slide; use optimizer.ppo.action=controls"
             )
         if not _servo(model, i):
             model.actuator_gaintype[i], model.actuator_biastype[i] = fixed, affine
@@ -141,21 +141,6 @@ def pd(model: mujoco.MjModel, config: PdConfig, posture: np.ndarray) -> ActionSp
         _around(target, step, step, reach[:, 0], reach[:, 1]),
         {"action": "joint targets", "kp": config.kp, "kd": config.kd, "beta": config.beta},
     )
-
-
-def grouped(model: mujoco.MjModel, rest: np.ndarray, groups: Sequence[int], correction: float) -> ActionSpace:
-    """One number a group of actuators and a correction for each: a_i = clip(g_group(i) + rho c_i, -1, 1) (DynSyn).
-
-    groups [nu] is the group of each actuator; size is the number of groups plus nu.
-    """
-    of, plain = np.asarray(groups), controls(model, rest)
-    count = int(of.max()) + 1
-
-    def command(a: jax.Array) -> jax.Array:
-        return plain.controls(jnp.clip(a[:count][of] + correction * a[count:], -1.0, 1.0))
-
-    names = {model.actuator(i).name: int(group) for i, group in enumerate(of)}
-    return ActionSpace(model, count + model.nu, command, {"action": "muscle groups", "groups": names})
 
 
 def resting_controls(model: mujoco.MjModel, qpos: np.ndarray, act: np.ndarray) -> np.ndarray:
@@ -183,12 +168,14 @@ def resting_controls(model: mujoco.MjModel, qpos: np.ndarray, act: np.ndarray) -
     return np.clip(rest, low, high)
 
 
-def control_ranges(model: mujoco.MjModel) -> tuple[np.ndarray, np.ndarray]:
+def control_ranges(
+    model: mujoco.MjModel, whose: str = "a trained policy acts"
+) -> tuple[np.ndarray, np.ndarray]:
     """Lower and upper ends [nu] of every control. Raises UserError where there are none."""
     unlimited = [model.actuator(i).name for i in np.flatnonzero(~model.actuator_ctrllimited.astype(bool))]
     if unlimited:
         raise UserError(
-            f"these actuators have no control range to act within: {', '.join(unlimited[:5])}; "
+            f"{whose} within control ranges, and these actuators have none: {', '.join(unlimited[:5])}; "
             "set ctrlrange in the model"
         )
     low, high = model.actuator_ctrlrange.T

@@ -230,7 +230,7 @@ def _keys(key: jax.Array, rows: int, steps: int, candidates: int) -> jax.Array:
 
 
 @partial(jax.jit, static_argnums=1)
-def _turned(x: Array, split: tuple[int, int] | None) -> jax.Array:
+def _turned(x: jax.Array, split: tuple[int, int] | None) -> jax.Array:
     """[K * N, ...] -> [N, K, ...] where (K, N) is given, and back where it is not."""
     if split:
         return jnp.reshape(x, (*split, *x.shape[1:])).swapaxes(0, 1)
