@@ -55,7 +55,7 @@ def test_a_reward_goes_unchanged_and_one_that_cannot_is_a_row_with_a_reason(tmp_
         '    return {"near": -jnp.linalg.norm(state.pos("foot") - state.goal("foot_pos"))}\n'
     )
     common = [*QUICK, f"run_dir={tmp_path / 'out'}"]
-    status = main([f"reward={reward}", f"from={TINY}", f"to={TINY},humanoid_walk", "seeds=0,1", *common])
+    status = main([f"reward={reward}", f"from={TINY}", f"to={TINY},humanoid_walk", "seeds=1", *common])
     assert status == 1
     rows = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     assert [(row["role"], row["task"]) for row in rows] == [
@@ -67,16 +67,13 @@ def test_a_reward_goes_unchanged_and_one_that_cannot_is_a_row_with_a_reason(tmp_
     timed = ("wall_s_per_sim_s", "physics_steps_per_s")
     first, second = ({n: v for n, v in row["metrics"].items() if n not in timed} for row in rows[:2])
     assert first == second
-    alone = []
-    for seed in (0, 1):
-        assert evaluate([f"+task={TINY}", f"reward={reward}", f"seed={seed}", *common]) == 0
-        alone.append(json.loads(capsys.readouterr().out.strip().splitlines()[-1]))
-    errors = [run["object_position_error_m"] for run in alone]
-    assert first["object_position_error_m"] == pytest.approx(sum(errors) / 2)
+    assert evaluate([f"+task={TINY}", f"reward={reward}", "seed=1", *common]) == 0
+    alone = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    assert first["object_position_error_m"] == alone["object_position_error_m"]
     with open(tmp_path / "out" / "transfer.csv") as file:
         written = list(csv.DictReader(file))
     assert [row["role"] for row in written] == ["from", "to", "to"]
-    assert float(written[1]["object_position_error_m"]) == pytest.approx(sum(errors) / 2)
+    assert float(written[1]["object_position_error_m"]) == alone["object_position_error_m"]
 
 
 def test_a_mean_is_over_the_seeds_that_have_the_number():

@@ -77,7 +77,7 @@ def humanoid_walk(
         "humanoid_walk",
         f"the robot walks forward in a straight line at about {positive('speed_m_s', speed_m_s):g} m/s",
         speed_m_s,
-        _gait(cadence_hz, lift_m),
+        _gait(cadence_hz, lift_m) | _destination(adapter, (speed_m_s * episode_s, 0.0, 0.0)),
         min_speed=0.8 * speed_m_s,
     )
     world = World(randomise, push_m_s, push_every_s)
@@ -105,7 +105,7 @@ def humanoid_straight_leg(
         f"the robot walks forward at about {positive('speed_m_s', speed_m_s):g} m/s, its knees straight while their "
         "foot stands",
         speed_m_s,
-        _gait(cadence_hz, lift_m, stance_knee=0.1),
+        _gait(cadence_hz, lift_m, stance_knee=0.1) | _destination(adapter, (speed_m_s * episode_s, 0.0, 0.0)),
     )
     most = np.deg2rad(knee_deg)
 
