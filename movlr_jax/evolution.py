@@ -7,7 +7,7 @@ import io
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,7 +104,9 @@ def propose(
 
     def work() -> dict[str, Any]:
         k, task, start = engine.config.candidates, engine.task, engine.config.method.start
-        given = {"initial": [task.initial_reward], "human": [task.human_reward], "nothing": []}[start]
+        if start == "canonical":
+            task = replace(task, initial_reward=task.human_reward)  # what the first edits are made of
+        given = [] if start == "nothing" else [task.human_reward if start == "human" else task.initial_reward]
         given = given if g == 0 else []
         seed, vetted = engine.config.seed, lambda source: vet(engine, source).message
         request = ProposalRequest(g, task, parent, critique, tuple(history), seed, vetted)

@@ -28,7 +28,8 @@ def build_ppo(
 ) -> Ppo:
     """PPO on `task`, trained in `physics`; episodes are evaluated in C MuJoCo. Raises UserError.
 
-    Worlds differ in training alone, where the task says so. Policies trained in another engine show there what they are worth.
+    Policies trained in another engine, or in worlds that differ as the task's ranges say, show there what they are
+    worth.
     """
     starts = task.start(np.random.default_rng(seed), config.ppo.starts)
     space = action_space(config, task, starts)
