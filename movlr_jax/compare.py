@@ -28,7 +28,8 @@ cli.prepare_environment()
 from movlr_jax.archive import Archive, new_run_dir, write_atomically  # noqa: E402
 from movlr_jax.config import Config  # noqa: E402
 from movlr_jax.errors import UserError, unknown_name  # noqa: E402
-from movlr_jax.methods import NAMES  # noqa: E402
+from movlr_jax.full import EVENT as FULL  # noqa: E402
+from movlr_jax.methods import BASELINES, NAMES  # noqa: E402
 from movlr_jax.search import search  # noqa: E402
 from movlr_jax.session import task_of  # noqa: E402
 from movlr_jax.tasks import Task  # noqa: E402
@@ -151,11 +152,11 @@ def plan(methods: Sequence[str], sim_s: float | None, overrides: Sequence[str]) 
     configs = []
     for method in methods:
         sized = [o for o in overrides if not o.startswith(("candidates=", "generations="))]
-        chosen = sized if method == "human" else list(overrides)
+        chosen = sized if method in BASELINES else list(overrides)
         config = cli.compose([*chosen, f"method={method}"])
         affordable = max(1, int(seconds / episode + 1e-9))
         k = min(config.candidates, affordable)
-        n = 1 if method == "human" else max(1, affordable // k)
+        n = 1 if method in BASELINES else max(1, affordable // k)
         run = root / method
         begun = str(run) if (run / "config.yaml").exists() else None
         configs.append(
@@ -176,6 +177,7 @@ def read_row(run: Path, config: Config, task: Task, reason: str | None) -> Row:
         calls, cost = archive.spent()
         about, timings = archive.get("run") or {}, archive.events("timing")
         finished = archive.get("finished") is not None
+        full = archive.get(FULL)
     known = {data["name"]: data for data in evaluated}
     episode = config.episode_s or task.episode_s
     course = []
@@ -183,6 +185,8 @@ def read_row(run: Path, config: Config, task: Task, reason: str | None) -> Row:
         seconds = sum(d["generation"] <= event.generation for d in evaluated) * episode
         course.append((seconds, _score(task, known[event.data["best"]])))
     best = known.get(ranked[-1].data["best"]) if ranked else None
+    if best and full and full["name"] == best["name"]:
+        best = {**best, "metrics": full["metrics"]}  # what its full training came to
     return Row(
         method=config.method.name,
         reason=reason if best is None else None,

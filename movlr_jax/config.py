@@ -132,7 +132,9 @@ def check(config: Config) -> Config:
     check_model(config.vlm, "vlm", WATCHERS)
     check_method(config.method)
     if config.method.start == "human" and (config.candidates, config.generations) != (1, 1):
-        raise UserError("method=human evaluates one program once; leave candidates and generations at 1")
+        raise UserError(
+            f"method={config.method.name} evaluates one program once; leave candidates and generations at 1"
+        )
     if config.comparisons is not None and config.comparisons < 2:
         raise UserError(f"comparisons={config.comparisons}: one pair in both orders takes 2")
     return config

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from movlr_jax import cli
 
@@ -29,14 +31,29 @@ from movlr_jax.tasks import Task  # noqa: E402
 
 def evaluate(config: Config) -> int:
     """Optimises control under one reward, films it, prints its metrics. Raises UserError."""
-    reporter = Reporter()
     if config.resume:
         raise UserError(
             f"resume goes on with a search; to evaluate its best program give reward={config.resume}"
         )
+    evaluated(config, Reporter(), tell=lambda result: print(json.dumps(result), flush=True))
+    return 0
+
+
+def evaluated(
+    config: Config,
+    reporter: Reporter,
+    given: tuple[str, str] | None = None,
+    seeds: Sequence[int] | None = None,
+    tell: Callable[[dict[str, Any]], object] = lambda result: None,
+) -> list[dict[str, Any]]:
+    """The metrics of one reward under these settings, and what is known of its run; filmed where films can be had.
+
+    given: text and origin of the reward in place of those that the settings name. seeds: one result each, in place
+    of the settings' seed. tell is called with each result, whatever becomes of its film. Raises UserError.
+    """
     task = task_of(config)
     folder = Path(config.run_dir) if config.run_dir else Path("runs") / task.name / "evaluate"
-    source, origin = reward_source(config.reward, task)
+    source, origin = given or reward_source(config.reward, task)
     optimizer = build_optimizer(config.optimizer, task, config.physics, reporter.say)
     sandbox = Sandbox(make_probe(task, optimizer.sim_physics, config.seed), name=config.sandbox)
     try:
@@ -46,35 +63,39 @@ def evaluate(config: Config) -> int:
         sandbox.close()
     if not verdict.accepted:
         raise UserError(f"reward {origin}: {verdict.message}")
-    with reporter.stage("optimise") as tick:
-        (outcome,) = evaluate_programs(optimizer, task, [verdict], config.seed, tick, folder)
     for note in verdict.notes:
         reporter.say(f"note: {note}")
-    result = {
-        "task": task.name,
-        "model": task.adapter.name,
-        "reward": origin,
-        "seed": config.seed,
-        "optimizer": config.optimizer.name,
-        "sandbox": config.sandbox,
-        "nonfinite": {name: term["nonfinite"] for name, term in outcome.terms.items() if term["nonfinite"]},
-        **outcome.metrics,
-        **outcome.timing,
-    }
-    try:
-        if outcome.reason:
-            result["reason"] = outcome.reason
-            raise UserError(f"reward {origin}: {outcome.reason}")
-        if films_here(config, reporter):
-            with reporter.stage("film") as tick:
-                heading = f"{task.name} · {origin} reward · seed {config.seed}"
-                caption = Caption(heading, summary(outcome.metrics))
-                mp4 = film(clip_of(task, outcome.states or b"", caption), progress=tick)
-            result["film"] = str(write(folder / f"{Path(origin).stem}_seed{config.seed}.mp4", mp4))
-            reporter.say(f"film: {result['film']}")
-    finally:
-        print(json.dumps(result), flush=True)  # whatever becomes of the film, the numbers are not lost
-    return 0
+    results = []
+    for seed in seeds or (config.seed,):
+        with reporter.stage("optimise") as tick:
+            (outcome,) = evaluate_programs(optimizer, task, [verdict], seed, tick, folder)
+        terms = outcome.terms.items()
+        result = {
+            "task": task.name,
+            "model": task.adapter.name,
+            "reward": origin,
+            "seed": seed,
+            "optimizer": config.optimizer.name,
+            "sandbox": config.sandbox,
+            "nonfinite": {name: term["nonfinite"] for name, term in terms if term["nonfinite"]},
+            **outcome.metrics,
+            **outcome.timing,
+        }
+        try:
+            if outcome.reason:
+                result["reason"] = outcome.reason
+                raise UserError(f"reward {origin}: {outcome.reason}")
+            if films_here(config, reporter):
+                with reporter.stage("film") as tick:
+                    heading = f"{task.name} · {origin} reward · seed {seed}"
+                    caption = Caption(heading, summary(outcome.metrics))
+                    mp4 = film(clip_of(task, outcome.states or b"", caption), progress=tick)
+                result["film"] = str(write(folder / f"{Path(origin).stem}_seed{seed}.mp4", mp4))
+                reporter.say(f"film: {result['film']}")
+        finally:
+            tell(result)
+        results.append(result)
+    return results
 
 
 def reward_source(reward: str, task: Task) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from movlr_jax import evaluation
@@ -48,7 +49,9 @@ def propose(
 
     def work() -> dict[str, Any]:
         k, task, start = engine.config.candidates, engine.task, engine.config.method.start
-        given = {"initial": [task.initial_reward], "human": [task.human_reward], "nothing": []}[start]
+        if start == "canonical":
+            task = replace(task, initial_reward=task.human_reward)  # what the first edits are made of
+        given = [] if start == "nothing" else [task.human_reward if start == "human" else task.initial_reward]
         given = given if g == 0 else []
         seed, vetted = engine.config.seed, lambda source: vet(engine, source).message
         request = ProposalRequest(g, task, parent, critique, tuple(history), seed, vetted)

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.types import Evaluation
 
-FEEDBACK = ("critique", "reflection", "descriptors", "none")
+FEEDBACK = ("critique", "reflection", "descriptors", "statistics", "none")
 PARENTS = ("best", "latest")
 JUDGES = ("vlm", "score")
-STARTS = ("initial", "nothing", "human")
-NAMES = ("movlr", "eureka", "harmon", "vlm_only", "motionvl", "human")
+STARTS = ("initial", "nothing", "human", "canonical")
+BASELINES = ("human", "rl_base")  # which propose nothing
+NAMES = ("movlr", "eureka", "harmon", "vlm_only", "motionvl", "rl_llm", "rl_llm_vlm", *BASELINES)
 
 
 @dataclass(frozen=True)
@@ -24,16 +25,18 @@ class Method:
     """One algorithm. K and N are the settings `candidates` and `generations`, which each method sets too."""
 
     name: str = "movlr"
-    feedback: str = "critique"  # critique of the film, reflection on numbers, descriptors of regions, or none
+    # critique of the film, reflection on numbers, descriptors of regions beside statistics, statistics alone, or none
+    feedback: str = "critique"
     parent: str = "best"  # best so far, or the best of the latest generation
     judge: str = "vlm"  # vlm: who the setting says; score: the task's score, whatever it says
-    start: str = (
-        "initial"  # the first program: the task's initial one, nothing (all are written), or the human one
-    )
+    # the first program: the task's initial one, nothing (all are written), the human one which nobody edits, or the
+    # human one as the canonical reward that edits begin from
+    start: str = "initial"
     temperature: float = 1.0  # of the writer
     frames: int = 0  # pictures in place of the film; 0: as vlm.media says
     every_s: float = 0.0  # descriptors: pictures at this distance in place of the film; 0: as vlm.media says
     watches: bool = False  # the writer itself sees the motion: vlm writes too
+    full: float = 1.0  # how many times as long the winner is trained in the end; 1: it is not trained again
 
 
 def check_method(method: Method) -> None:
@@ -47,6 +50,10 @@ def check_method(method: Method) -> None:
     ):
         if getattr(method, name) not in choices:
             raise UserError(unknown_name(f"method.{name}", getattr(method, name), choices))
+    if method.full < 1:
+        raise UserError(
+            f"method.full={method.full:g}: the winner is trained as long as candidates are, 1, or longer"
+        )
     for name in ("temperature", "frames", "every_s"):
         if getattr(method, name) < 0:
             raise UserError(f"method.{name}={getattr(method, name):g}: it must be 0 or more")

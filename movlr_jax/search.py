@@ -19,6 +19,7 @@ from movlr_jax.control.build import build_optimizer  # noqa: E402
 from movlr_jax.errors import BudgetSpent  # noqa: E402
 from movlr_jax.evolution import evolve  # noqa: E402
 from movlr_jax.filming import film_best_and_first, summary  # noqa: E402
+from movlr_jax.full import train_in_full, wants_full  # noqa: E402
 from movlr_jax.progress import Reporter  # noqa: E402
 from movlr_jax.report import write_report  # noqa: E402
 from movlr_jax.session import build_engine, describe, same_search, task_of  # noqa: E402
@@ -50,6 +51,8 @@ def search(config: Config) -> int:
         if not recorded:
             archive.record("run", describe(engine))
         best = evolve(engine)
+        if wants_full(engine):
+            train_in_full(engine, best)
         side_by_side = film_best_and_first(engine, best)
         finished = archive.get("finished") or {}
         archive.record(

@@ -31,7 +31,16 @@ from movlr_jax.tasks.registry import MODELS_OF
 EPISODE_S = 0.064
 CASES = [(task, model) for task, models in MODELS_OF.items() for model in models]
 UNITS = ("_m", "_s", "_rad", "_hz", "_m_s", "_s_per_sim_s", "_fraction")
-PLAIN = ("success", "fell", "effort", "smoothness", "symmetry", "cost_of_transport", "joint_limit_fraction")
+PLAIN = (
+    "success",
+    "fell",
+    "effort",
+    "smoothness",
+    "symmetry",
+    "cost_of_transport",
+    "joint_limit_fraction",
+    "terrain_level",
+)
 
 
 def built(task: str, model: str):
@@ -45,7 +54,8 @@ def built(task: str, model: str):
 @pytest.mark.parametrize(("name", "model"), CASES)
 def test_it_runs_is_measured_and_filmed(name, model):
     task = built(name, model)
-    config = OptimizerConfig(horizon_s=0.032, mppi=MppiConfig(samples=3, keep=3))
+    planned = "mpc2" if task.model.na else "mppi"
+    config = OptimizerConfig(planned, horizon_s=0.032, mppi=MppiConfig(samples=3, keep=3))
     planner = build_planner(config, task)
     verdicts = [Verdict("probe", None, 0.0, load(parse(s))) for s in (task.human_reward, task.initial_reward)]
     try:

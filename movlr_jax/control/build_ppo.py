@@ -13,6 +13,7 @@ from movlr_jax.control.dynsyn import find_groups, grouped
 from movlr_jax.control.episode import World
 from movlr_jax.control.ppo import Ppo
 from movlr_jax.physics.choose import choose, planning_physics
+from movlr_jax.physics.domain import draw
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.program import Scorer
 from movlr_jax.tasks import Task
@@ -27,15 +28,19 @@ def build_ppo(
 ) -> Ppo:
     """PPO on `task`, trained in `physics`; episodes are evaluated in C MuJoCo. Raises UserError.
 
-    Policies trained in another engine show there what they are worth.
+    Policies trained in another engine, or in worlds that differ as the task's ranges say, show there what they are
+    worth.
     """
     starts = task.start(np.random.default_rng(seed), config.ppo.starts)
     space = action_space(config, task, starts)
     sim = NativePhysics(space.model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
-    train = sim
+    train, steps = sim, {"sim_dt": config.sim_dt, "ctrl_dt": config.ctrl_dt}
+    domain = draw(task.ranges, config.ppo.envs, seed) if task.ranges else None
     if choose(physics)[0] != "native":
         made = replace(task, model=space.model)
-        train = planning_physics(physics, made, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt, say=say)
+        train = planning_physics(physics, made, **steps, say=say, domain=domain)
+    elif domain is not None:
+        train = NativePhysics(space.model, task.layout, **steps, domain=domain)
     return Ppo(
         config.name,
         config.ppo,

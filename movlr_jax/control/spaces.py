@@ -38,7 +38,7 @@ def observation(
 
     qpos, qvel, act, prev_action; touch: forces in body weights; goal: the task's targets, and for `<thing>_pos`
     the way from the thing to it. A task with a heading is the same anywhere on the ground: there the horizontal place
-    of a floating base is left out.
+    of a floating base is left out. With a cadence, strides a second, sine and cosine of its clock are shown.
     """
     kept = np.setdiff1d(np.arange(model.nq), travel(model) if "heading" in goals else [])
     weight = max(float(model.body_mass.sum()) * float(np.linalg.norm(model.opt.gravity)), 1.0)
@@ -55,6 +55,12 @@ def observation(
         if (thing := name.removesuffix("_pos")) != name and (thing in layout.bodies or thing in layout.sites)
     ]
 
+    def clock(time: Array) -> list[jax.Array]:
+        if "cadence" not in aims:
+            return []
+        phase = 2 * jnp.pi * aims["cadence"] * time
+        return [jnp.stack([jnp.sin(phase), jnp.cos(phase)])]
+
     def observe(view: Step) -> jax.Array:
         pieces = {
             "qpos": lambda: [view.qpos[kept]],
@@ -65,6 +71,7 @@ def observation(
             "goal": lambda: [
                 *(jnp.ravel(aim) for aim in aims.values()),
                 *(aim - view.sensors[at : at + 3] for at, aim in ways),
+                *clock(view.time),
             ],
         }
         return jnp.concatenate([jnp.asarray(x, jnp.float32) for name in what for x in pieces[name]()])
@@ -153,7 +160,11 @@ def resting_controls(model: mujoco.MjModel, qpos: np.ndarray, act: np.ndarray) -
         if model.actuator_actadr[i] >= 0:
             rest[i] = max(act[model.actuator_actadr[i]], low[i] + _LEAST * (high[i] - low[i]))
         elif _servo(model, i):
-            rest[i] = data.actuator_length[i]
+            held, offset = (
+                -model.actuator_biasprm[i, 1] * data.actuator_length[i],
+                model.actuator_biasprm[i, 0],
+            )
+            rest[i] = (held - offset) / model.actuator_gainprm[i, 0]
     return np.clip(rest, low, high)
 
 

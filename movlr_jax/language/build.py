@@ -90,7 +90,7 @@ def _embedded(config: Config) -> Parts:
     """The parts that need no model. The scripted proposer understands advice alone, whatever the method."""
     critics: dict[str, Critic] = {
         "reflection": ReflectionCritic(),
-        "descriptors": DescriptorCritic(None, None),
+        **dict.fromkeys(("descriptors", "statistics"), DescriptorCritic(None, None)),
     }
     critic = MetricsCritic() if config.llm.embedded else critics.get(config.method.feedback, MetricsCritic())
     return Parts(ScriptedProposer(), MetricsJudge(), critic, NONE_USED)
@@ -113,9 +113,11 @@ def _critic(config: Config, see: Desk | None, eyes: Eyes | None) -> Critic | Non
 def _talk(feedback: str) -> Callable[..., Any]:
     from movlr_jax.language import writers
 
-    return {"reflection": writers.eureka_talk, "descriptors": writers.motionvl_talk}.get(
-        feedback, writers.edit_talk
-    )
+    return {
+        "reflection": writers.eureka_talk,
+        "descriptors": writers.motionvl_talk,
+        "statistics": writers.motionvl_talk,
+    }.get(feedback, writers.edit_talk)
 
 
 def _used(config: Config, write: Desk | None, see: Desk | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from movlr_jax.errors import UserError, near_matches
-from movlr_jax.models import from_path, ms_human, ms_human_arm, musclemimic, myosim, ostrich, tiny
+from movlr_jax.models import from_path, humanoid, ms_human, ms_human_arm, musclemimic, myosim, ostrich, tiny
 from movlr_jax.models.adapter import ModelAdapter
 
 MODELS: dict[str, ModelAdapter] = {
@@ -16,6 +16,7 @@ MODELS: dict[str, ModelAdapter] = {
         *ms_human_arm.ADAPTERS,
         *musclemimic.ADAPTERS,
         *ostrich.ADAPTERS,
+        *humanoid.ADAPTERS,
         *tiny.ADAPTERS,
     )
 }

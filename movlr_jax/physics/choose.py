@@ -10,6 +10,7 @@ from movlr_jax.machine import cores
 from movlr_jax.physics.native import NativePhysics
 
 if TYPE_CHECKING:
+    from movlr_jax.physics.domain import Domain
     from movlr_jax.tasks import Task
     from movlr_jax.types import Physics
 
@@ -48,10 +49,12 @@ def planning_physics(
     sim_dt: float,
     ctrl_dt: float,
     say: Callable[[str], object] = lambda text: None,
+    domain: Domain | None = None,
 ) -> Physics:
     """The physics that plans are rolled out in, coarse as planning allows. Raises UserError.
 
     What `auto` picked and cannot have for this model becomes native; what was asked for by name is an error.
+    domain: worlds that rows live in, as `NativePhysics` has them.
     """
     chosen, why = choose(name)
     if name == "auto" and chosen != "native":
@@ -60,9 +63,9 @@ def planning_physics(
         from movlr_jax.physics.mjx import mjx_physics
 
         try:
-            return mjx_physics(chosen, task, sim_dt=sim_dt, ctrl_dt=ctrl_dt, say=say)
+            return mjx_physics(chosen, task, sim_dt=sim_dt, ctrl_dt=ctrl_dt, say=say, domain=domain)
         except UserError as error:
             if name != "auto":
                 raise
             say(f"physics=native instead: {error}")
-    return NativePhysics(task.model, task.layout, sim_dt=sim_dt, ctrl_dt=ctrl_dt, coarse=True)
+    return NativePhysics(task.model, task.layout, sim_dt=sim_dt, ctrl_dt=ctrl_dt, coarse=True, domain=domain)

@@ -20,11 +20,12 @@ from mujoco import mjx
 
 from movlr_jax.errors import UserError
 from movlr_jax.physics.common import planning_model, whole_substeps
+from movlr_jax.physics.domain import Domain, fields, late_steps
 from movlr_jax.physics.memory import free_memory, row_bytes
 from movlr_jax.physics.mjx_model import Probe, fit_for_jax, limit_contacts, probe_contacts, warp_sizes
 from movlr_jax.physics.policy import row_keys, shared
 from movlr_jax.physics.programs import Programs, Say
-from movlr_jax.physics.simulator import Simulator
+from movlr_jax.physics.simulator import Simulator, World
 from movlr_jax.rewards.state import Layout
 from movlr_jax.tasks.base import Task
 from movlr_jax.types import Array, Policy, SimState, Trajectory
@@ -52,10 +53,12 @@ class MjxPhysics:
         start: tuple[Array, Array, Array] | None = None,
         memory: int | None = None,
         say: Say = lambda text: None,
+        domain: Domain | None = None,
     ):
         """start: typical qpos [n, nq], qvel, act, to see how many contacts there are (Warp).
 
         memory: bytes that a batch may take on each device; what is free, if None.
+        domain: N worlds, row r lives in world r modulo N; one world, the model's, where it is None.
         """
         self.substeps = whole_substeps(sim_dt, ctrl_dt)
         self.name, self.layout, self.sim_dt, self.ctrl_dt = name, layout, sim_dt, ctrl_dt
@@ -79,6 +82,10 @@ class MjxPhysics:
                 f"physics={name} cannot run this model: {error}; use physics=native"
                 + ("" if self._warp else " or physics=warp")
             ) from None
+        self._worlds: World | None = None
+        if domain is not None:
+            late = late_steps(domain, sim_dt, self.substeps)
+            self._worlds = jax.tree.map(jnp.asarray, World(fields(self.model, domain), late))
         self._simulators: dict[int, Simulator] = {}
         self._programs = Programs(name, self._constants, say)
         self.traces, self.compile_s = self._programs.traces, self._programs.compile_s
@@ -124,12 +131,14 @@ class MjxPhysics:
             return self._rollout_of_candidates(start, policy, params, steps, key, candidates)
         keys = _keys(key, rows, steps, candidates)
 
-        def play(simulator: Simulator, start: SimState, params: Any, keys: jax.Array) -> Trajectory:
-            simulate = jax.vmap(simulator.rollout, in_axes=(0, None, 0, 0))
-            return simulate(start, policy, params, keys)
+        def play(
+            simulator: Simulator, start: SimState, params: Any, keys: jax.Array, world: World | None
+        ) -> Trajectory:
+            simulate = jax.vmap(simulator.rollout, in_axes=(0, None, 0, 0, 0))
+            return simulate(start, policy, params, keys, world)
 
         self.steps_done += rows * steps * self.substeps
-        what, inputs = f"rollout of {steps} steps", (start, params, keys)
+        what, inputs = f"rollout of {steps} steps", (start, params, keys, self._worlds_of(rows))
         return self._programs.run(what, self._rows(play), inputs, rows, of=policy)
 
     def _rollout_of_candidates(
@@ -138,12 +147,18 @@ class MjxPhysics:
         """Rows that share their candidate's parameters: spread over devices by what they are within it."""
         rows = len(start.time)
 
-        def play(simulator: Simulator, params: Any, start: SimState, keys: jax.Array) -> Trajectory:
-            return simulator.rollout_of_candidates(start, policy, params, keys)
+        def play(
+            simulator: Simulator, params: Any, start: SimState, keys: jax.Array, world: World | None
+        ) -> Trajectory:
+            return simulator.rollout_of_candidates(start, policy, params, keys, world)
 
         self.steps_done += rows * steps * self.substeps
         what, keys = f"rollout of {steps} steps under {k} policies", _keys(key, rows // k, steps, 1)
-        inputs = (jax.tree.map(lambda x: _turned(x, (k, rows // k)), start), keys)
+        inputs = (
+            jax.tree.map(lambda x: _turned(x, (k, rows // k)), start),
+            keys,
+            self._worlds_of(rows // k),
+        )
         done = self._programs.run(
             what, self._rows(play), inputs, rows // k, of=policy, common=(params,), per_row=k
         )
@@ -164,6 +179,10 @@ class MjxPhysics:
         """Lets go of compiled programs."""
         self._programs.clear()
 
+    def _worlds_of(self, rows: int) -> World | None:
+        """[rows] where each row lives."""
+        return jax.tree.map(lambda x: x[jnp.arange(rows) % len(x)], self._worlds)
+
     def _constants(self, rows: int) -> tuple[mjx.Model, mjx.Data]:
         known = self.simulator(rows)
         return known.model, known.template
@@ -178,11 +197,21 @@ class MjxPhysics:
         return with_constants
 
 
-def mjx_physics(name: str, task: Task, *, sim_dt: float, ctrl_dt: float, say: Say) -> MjxPhysics:
+def mjx_physics(
+    name: str, task: Task, *, sim_dt: float, ctrl_dt: float, say: Say, domain: Domain | None = None
+) -> MjxPhysics:
     """MJX for `task`, coarse as planning allows; says what had to be changed. Raises UserError."""
     start = task.start(np.random.default_rng(0), 4)
     physics = MjxPhysics(
-        task.model, task.layout, sim_dt=sim_dt, ctrl_dt=ctrl_dt, coarse=True, name=name, start=start, say=say
+        task.model,
+        task.layout,
+        sim_dt=sim_dt,
+        ctrl_dt=ctrl_dt,
+        coarse=True,
+        name=name,
+        start=start,
+        say=say,
+        domain=domain,
     )
     for change in physics.changes:
         say(f"  {name}, for planning: {change}")

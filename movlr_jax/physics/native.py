@@ -6,6 +6,7 @@ jitted policy. What policies and rewards read comes back as sensors (`rewards.st
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from movlr_jax.errors import UserError
 from movlr_jax.machine import cores
 from movlr_jax.models.spec import quiet
 from movlr_jax.physics.common import planning_model, whole_substeps
+from movlr_jax.physics.domain import Domain, late_steps, variants
 from movlr_jax.physics.policy import act
 from movlr_jax.rewards.state import Layout
 from movlr_jax.types import Array, Policy, SimState, Step, Trajectory
@@ -46,7 +48,9 @@ class NativePhysics:
         ctrl_dt: float,
         coarse: bool = False,
         threads: int | None = None,
+        domain: Domain | None = None,
     ):
+        """domain: N worlds, row r lives in world r modulo N; one world, the model's, where it is None."""
         self.substeps = whole_substeps(sim_dt, ctrl_dt)
         self.layout, self.sim_dt, self.ctrl_dt = layout, sim_dt, ctrl_dt
         self.model = planning_model(model, sim_dt, coarse)
@@ -55,6 +59,8 @@ class NativePhysics:
             raise UserError(
                 "this model keeps state in plugins or delays, which native physics does not carry"
             )
+        self.worlds = [self.model] if domain is None else variants(self.model, domain)
+        self._late = np.zeros(1, int) if domain is None else late_steps(domain, sim_dt, self.substeps)
         self.threads = threads or cores()
         self._datas = [mujoco.MjData(self.model) for _ in range(self.threads)]
         self._pool = mj_rollout.Rollout(nthread=self.threads)
@@ -104,6 +110,7 @@ class NativePhysics:
         sensed = np.empty((rows, substeps, m.nsensordata))
         control = np.empty((rows, substeps, m.nu))
         diverged = np.array(start.diverged)
+        late = (np.arange(substeps) < self._late[np.arange(rows) % len(self._late), None])[..., None]
 
         kept = np.empty((rows, steps, full.shape[1]), np.float32)
         sensors = np.empty((rows, steps, m.nsensordata), np.float32)
@@ -112,10 +119,10 @@ class NativePhysics:
         extras = []
         for t in range(steps):
             view = self._step(full.astype(np.float32), latest, previous)
-            previous, extra = act_policy(params, view, key, np.int32(t))
-            actions[:, t] = previous
+            command, extra = act_policy(params, view, key, np.int32(t))
+            control[:] = np.where(late, previous[:, None], command[:, None])
+            actions[:, t] = previous = command
             extras.append(extra)
-            control[:] = previous[:, None]
             clock = full[:, 0] + self.ctrl_dt
             diverged |= self._advance(full, control, states, sensed)
             kept[:, t] = full if substeps == 1 else states[:, -2]  # where the sensors were measured
@@ -196,7 +203,7 @@ class NativePhysics:
         ahead[:, 0] += self.ctrl_dt
         with quiet():  # a diverging row is told of by its mark
             self._pool.rollout(
-                [self.model] * rows,
+                list(itertools.islice(itertools.cycle(self.worlds), rows)),
                 self._datas,
                 ahead,
                 control,

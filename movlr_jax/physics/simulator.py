@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from flax import struct
 from mujoco import mjx
 
 from movlr_jax.physics.policy import controls_of
@@ -19,6 +20,14 @@ from movlr_jax.types import Array, Policy, SimState, Step, Trajectory
 
 _LARGEST = 1e10  # mjMAXVAL: beyond it C MuJoCo calls a simulation diverged
 _Instant = tuple[Array, Array, Array, Array]  # time, qpos, qvel, act
+
+
+@struct.dataclass
+class World:
+    """How one simulation differs from the model (`physics.domain`)."""
+
+    fields: dict[str, Array]  # of the model
+    late: Array  # [] simulation steps of a control step in which the command before it still holds
 
 
 @dataclass(frozen=True)
@@ -45,19 +54,24 @@ class Simulator:
             diverged=jnp.zeros((), bool),
         )
 
-    def control_step(self, state: SimState, action: Array) -> tuple[SimState, Step]:
+    def control_step(
+        self, state: SimState, action: Array, world: World | None = None
+    ) -> tuple[SimState, Step]:
         """`action` [nu] held for one control step: the state after it, and what a reward sees of it.
 
         A simulation that diverges is marked, and stays at the model's first posture: its numbers mean nothing.
         """
         before: _Instant = (state.time, state.qpos, state.qvel, state.act)
+        model = self.model if world is None else self.model.replace(**world.fields)
 
-        def substep(carry: tuple[mjx.Data, _Instant], _: None) -> tuple[tuple[mjx.Data, _Instant], None]:
+        def substep(carry: tuple[mjx.Data, _Instant], i: Array) -> tuple[tuple[mjx.Data, _Instant], None]:
             data = carry[0]
-            return (mjx.step(self.model, data), (data.time, data.qpos, data.qvel, data.act)), None
+            if world is not None:
+                data = data.replace(ctrl=jnp.where(i < world.late, state.prev_action, action))
+            return (mjx.step(model, data), (data.time, data.qpos, data.qvel, data.act)), None
 
         (data, seen), _ = jax.lax.scan(
-            substep, (self._data(before, action), before), None, length=self.substeps
+            substep, (self._data(before, action), before), jnp.arange(self.substeps)
         )
         sound = [jnp.all(jnp.abs(x) < _LARGEST) for x in (data.qpos, data.qvel, data.qacc)]  # false for nan
         diverged = state.diverged | ~jnp.stack(sound).all()
@@ -82,31 +96,36 @@ class Simulator:
             prev_action=state.prev_action,
         )
 
-    def rollout(self, start: SimState, policy: Policy, params: Any, keys: jax.Array) -> Trajectory:
+    def rollout(
+        self, start: SimState, policy: Policy, params: Any, keys: jax.Array, world: World | None = None
+    ) -> Trajectory:
         """T control steps in closed loop, one per entry of `keys` [T]."""
 
         def advance(state: SimState, key: jax.Array) -> tuple[SimState, tuple[Step, Array, Any]]:
             action, extras = controls_of(policy(params, state.step, key))
-            after, step = self.control_step(state, action.astype(state.prev_action.dtype))
+            after, step = self.control_step(state, action.astype(state.prev_action.dtype), world)
             return after, (step, after.prev_action, extras)
 
         final, (steps, actions, extras) = jax.lax.scan(advance, start, keys)
         return Trajectory(steps=steps, actions=actions, diverged=final.diverged, final=final, extras=extras)
 
     def rollout_of_candidates(
-        self, start: SimState, policy: Policy, params: Any, keys: jax.Array
+        self, start: SimState, policy: Policy, params: Any, keys: jax.Array, world: World | None = None
     ) -> Trajectory:
         """The same for simulations [N, K], of which those of candidate k share params [K, ...]; keys [N, T].
+
+        Simulation [n, k] lives in world n.
 
         One policy on many rows is a product of matrices; row by row it would be many times the memory.
         """
         n, k = start.time.shape
+        worlds = jax.tree.map(lambda x: jnp.repeat(x, k, axis=0), world)
         each = jax.vmap(jax.vmap(policy, in_axes=(0, 0, None)), in_axes=(None, 0, 0))
 
         def advance(state: SimState, keys: jax.Array) -> tuple[SimState, tuple[Step, Array, Any]]:
             action, extras = controls_of(each(params, state.step, keys))
             flat = jax.tree.map(lambda x: x.reshape(n * k, *x.shape[2:]), (state, action))
-            done = jax.vmap(self.control_step)(flat[0], flat[1].astype(state.prev_action.dtype))
+            done = jax.vmap(self.control_step)(flat[0], flat[1].astype(state.prev_action.dtype), worlds)
             after, step = jax.tree.map(lambda x: x.reshape(n, k, *x.shape[1:]), done)
             return after, (step, after.prev_action, extras)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.models import ModelAdapter
+from movlr_jax.physics.domain import Ranges
 from movlr_jax.rewards.state import Layout
 from movlr_jax.types import Array, SimState, Step, Trajectory
 
@@ -60,6 +61,8 @@ class Task:
     over: Callable[[Step, Step], np.ndarray] | None = None
     # (state [B], s until it is asked again) -> what the world does to a body meanwhile, as a push
     perturb: Callable[[SimState, float], SimState] | None = None
+    # what differs from row to row in training; None: nothing
+    ranges: Ranges | None = None
     # (episode [T, ...], task) -> curves [T] for the report, units in their names, beside those that every task has
     series: Callable[[Trajectory, Task], Mapping[str, np.ndarray]] | None = None
     roles: Mapping[str, str] = field(default_factory=dict)  # the adapter's, and those of the scene (object)

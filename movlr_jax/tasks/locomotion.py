@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from movlr_jax.errors import UserError
 from movlr_jax.models import ModelAdapter
 from movlr_jax.models.spec import compile_spec
+from movlr_jax.physics.domain import Ranges
 from movlr_jax.resources import resource_text
 from movlr_jax.rewards.state import Layout, instrument, layout_of
 from movlr_jax.tasks.base import Metrics, Need, Task, fill_reward
 from movlr_jax.tasks.biomechanics import biomechanical_needs
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.terrain import Ground, flat
-from movlr_jax.tasks.walker import FEET, Walker, only_ground_contacts
-from movlr_jax.types import SimState, Step, Trajectory
+from movlr_jax.tasks.walker import FEET, Walker, any_way, only_ground_contacts
+from movlr_jax.types import Array, SimState, Step, Trajectory
 
 LEGS = ("left_leg", "right_leg")  # touch parts that legs which cross press on as well
 KNEE_M = 0.12  # m above the ground, a knee that is lower kneels
@@ -36,7 +37,9 @@ class Goal:
     speed: float = 0.0  # m/s
     heading: float = 0.0  # rad, where to walk; left is positive
     turn_s: float = 0.0  # s, when the heading is asked for
+    goals: Mapping[str, Array] = field(default_factory=dict)  # beside those that every walk has
     reward: str = "walk"  # which hand-made reward
+    first: str = ""  # which reward to begin with; the hand-made one's own unless said
     min_speed: float = 0.5  # m/s, of a success
     min_distance_m: float = 0.0
     max_drift_m: float = 0.3
@@ -52,12 +55,15 @@ def locomotion(
     start_noise: float = 0.01,
     push_m_s: float = 0.0,
     push_s: float = 2.0,
+    push_every_s: float = 0.0,
     weaken: Mapping[str, float] | None = None,
+    ranges: Ranges | None = None,
 ) -> Task:
     """A walker on a ground with a goal.
 
     start_noise: standard deviation of the planned joints at the start, rad. push_m_s: speed given to the whole
-    body at `push_s`, forward; negative pushes back. weaken: muscle -> the share of its force that is left.
+    body at `push_s`, forward; negative pushes back. push_every_s > 0: instead at each multiple of it, any way.
+    weaken: muscle -> the share of its force that is left. ranges: what differs from row to row in training.
     """
     if start_noise < 0:
         raise UserError(f"task.settings.start_noise={start_noise:g}: it must be 0 or more")
@@ -72,6 +78,7 @@ def locomotion(
         "heading": np.float32(goal.heading),
         "turn_time": np.float32(goal.turn_s),
         "slope": np.float32(ground.slope),
+        **goal.goals,
     }
     goals = {name: np.asarray(value, np.float32) for name, value in goals.items()}
     instrument(spec, root=adapter.root, touch=adapter.touch, sites=adapter.sites)
@@ -81,13 +88,17 @@ def locomotion(
 
     def start(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         qpos = np.array([body.start(rng, start_noise, ground) for _ in range(n)])
-        return qpos, np.zeros((n, model.nv)), np.array([body.static(q) for q in qpos])
+        act = [body.static(q) if model.na else np.zeros(0) for q in qpos]
+        return qpos, np.zeros((n, model.nv)), np.array(act)
 
     def perturb(state: SimState, interval: float) -> SimState:
-        late = push_s - np.asarray(state.time) + 1e-9  # clocks add up steps, with rounding
+        time, qpos = np.asarray(state.time), np.asarray(state.qpos)
+        due = np.maximum(np.ceil(time / push_every_s - 1e-9), 1) * push_every_s if push_every_s else push_s
+        late = due - time + 1e-9  # clocks add up steps, with rounding
         now = (late >= 0) & (late < interval)
+        way = any_way(qpos[now]) if push_every_s else np.asarray(adapter.forward)
         qvel = np.array(state.qvel)
-        qvel[now] += body.push(np.asarray(state.qpos)[now], push_m_s * np.asarray(adapter.forward))
+        qvel[now] += body.push(qpos[now], push_m_s * way)
         return state.replace(qvel=qvel)  # pyright: ignore[reportAttributeAccessIssue]
 
     def over(steps: Step, first: Step) -> np.ndarray:
@@ -98,7 +109,7 @@ def locomotion(
 
     roles = {**adapter.roles, "joints": '", "'.join(adapter.planned_joints)}
     human = resource_text("assets", "rewards", f"{goal.reward}_human.py")
-    initial = resource_text("assets", "rewards", f"{goal.reward}_initial.py")
+    initial = resource_text("assets", "rewards", f"{goal.first or goal.reward}_initial.py")
     return Task(
         name=goal.name,
         description=goal.description,
@@ -119,6 +130,7 @@ def locomotion(
         notes=(f"{adapter.name}: {adapter.source}; {adapter.licence}",),
         over=over,
         perturb=perturb if push_m_s else None,
+        ranges=ranges,
     )
 
 

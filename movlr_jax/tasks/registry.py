@@ -11,6 +11,12 @@ from movlr_jax.settings import keywords
 from movlr_jax.tasks.base import Task
 from movlr_jax.tasks.bottle import bottle_pour
 from movlr_jax.tasks.cube import cube_rotate
+from movlr_jax.tasks.humanoid import (
+    humanoid_stairs,
+    humanoid_straight_leg,
+    humanoid_turn,
+    humanoid_walk,
+)
 from movlr_jax.tasks.own import own_task
 from movlr_jax.tasks.playground import playground
 from movlr_jax.tasks.walks import (
@@ -33,6 +39,10 @@ TASKS: dict[str, Callable[..., Task]] = {
     "left_turn": left_turn,
     "injured_walk": injured_walk,
     "ostrich_walk": ostrich_walk,
+    "humanoid_walk": humanoid_walk,
+    "humanoid_straight_leg": humanoid_straight_leg,
+    "humanoid_stairs": humanoid_stairs,
+    "humanoid_turn": humanoid_turn,
 }
 WALKERS = ("myolegs", "myolegs26", "ms_human_700_legs", "ms_human_700", "musclemimic_fullbody")
 HANDS = ("myoarm_r", "ms_human_700_manipulation")
@@ -42,6 +52,7 @@ MODELS_OF: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("bottle_pour", "cube_rotate"), HANDS),
     "injured_walk": tuple(m for m in WALKERS if m != "myolegs26"),  # which lumps the hamstrings together
     "ostrich_walk": ("ostrich",),
+    **{name: ("humanoid",) for name in TASKS if name.startswith("humanoid_")},
 }
 OWN = "own"  # a task from a file of the user's
 OWN_MODEL = "own"  # what `model` is for a task that brings its model

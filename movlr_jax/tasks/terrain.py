@@ -1,8 +1,8 @@
-"""What walkers stand on: a plane, a tilted plane, rough ground. The world's x is forward, z up."""
+"""What walkers stand on: a plane, a tilted plane, rough ground, stairs, a floor with a wall. x is forward, z up."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import mujoco
@@ -12,10 +12,12 @@ from scipy.ndimage import gaussian_filter
 
 from movlr_jax.tasks.stage import FLOOR, add_stage
 
-GROUND = "ground"  # the geom's name
+GROUND = "ground"  # the geom's name; what else the ground is made of is called ground/...
 _CELL = 0.1  # m, of rough ground
 _ROUGH_X, _ROUGH_Y = (-3.0, 17.0), (-5.0, 5.0)  # m, the rough field's extent
 _SMOOTH = 1.5  # cells, the spread of a bump
+_STAIRS_X = 0.8  # m, where the first step begins
+_STEPS, _TREAD, _LANDING = 3, 0.3, 0.6  # steps of a flight, m of a step, m of the landing that ends a flight
 _FLAT = 0.6  # m around the origin where a body starts, and as much again until bumps are at full height
 
 
@@ -54,6 +56,64 @@ def slope(degrees: float) -> Ground:
         height=lambda xy: rise * np.asarray(xy)[..., 0],
         slope=rise,
     )
+
+
+def _box(
+    spec: mujoco.MjSpec, name: str, low: Sequence[float], high: Sequence[float], shade: float = 1.0
+) -> None:
+    """A part of the ground between two corners [3] m."""
+    spec.worldbody.add_geom(
+        name=f"{GROUND}/{name}",
+        type=mujoco.mjtGeom.mjGEOM_BOX,
+        pos=[(a + b) / 2 for a, b in zip(low, high, strict=True)],
+        size=[(b - a) / 2 for a, b in zip(low, high, strict=True)],
+        rgba=[0.62 * shade, 0.65 * shade, 0.70 * shade, 1],
+    )
+
+
+def landings(flights: int) -> np.ndarray:
+    """[flights] m, the x at which the landing of each flight of `stairs` begins."""
+    run = (_STEPS - 1) * _TREAD + _LANDING
+    return _STAIRS_X + run * np.arange(flights) + (_STEPS - 1) * _TREAD
+
+
+def stairs(rise_m: float, flights: int) -> Ground:
+    """Flights of three steps, a landing after each; steps of the first are rise_m high, of the second twice that."""
+    edges, tops, x, z = [], [], _STAIRS_X, 0.0
+    for flight in range(1, flights + 1):
+        for step in range(_STEPS):
+            z += flight * rise_m
+            edges.append(x)
+            tops.append(z)
+            x += _LANDING if step == _STEPS - 1 else _TREAD
+    ends, heights = [*edges[1:], x + 5.0], np.array([0.0, *tops])
+
+    def add(spec: mujoco.MjSpec) -> mujoco.MjsGeom:
+        floor = _plane(spec)
+        for i, (begin, end, top) in enumerate(zip(edges, ends, tops, strict=True)):
+            _box(spec, f"step{i}", (begin, -3.0, 0.0), (end, 3.0, top), 1.0 - 0.18 * (i % 2))
+        return floor
+
+    def height(xy: np.ndarray) -> np.ndarray:
+        x, y = np.asarray(xy)[..., 0], np.asarray(xy)[..., 1]
+        top = heights[np.searchsorted(edges, x, side="right")]
+        return np.where((np.abs(y) < 3.0) & (x < ends[-1]), top, 0.0)
+
+    return Ground(add=add, height=height)
+
+
+def doorway(at: tuple[float, float], width_m: float) -> Ground:
+    """The plane z = 0 with a wall along x that has a doorway whose middle is `at` [2] m."""
+    (x, y), half, thick, door, wall = at, width_m / 2, 0.1, 1.9, 2.2
+
+    def add(spec: mujoco.MjSpec) -> mujoco.MjsGeom:
+        floor = _plane(spec)
+        _box(spec, "wall_near", (x - 6.0, y, 0.0), (x - half, y + thick, wall))
+        _box(spec, "wall_far", (x + half, y, 0.0), (x + 6.0, y + thick, wall))
+        _box(spec, "lintel", (x - half, y, door), (x + half, y + thick, wall))
+        return floor
+
+    return Ground(add=add, height=lambda xy: np.zeros(np.shape(xy)[:-1]))
 
 
 def rough(bump_m: float, seed: int) -> Ground:

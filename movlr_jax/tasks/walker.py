@@ -29,6 +29,9 @@ def only_ground_contacts(spec: mujoco.MjSpec, adapter: ModelAdapter, floor: mujo
     for pair in list(spec.pairs):
         spec.delete(pair)
     for geom in spec.geoms:
+        if geom.name.startswith(f"{GROUND}/"):
+            geom.contype, geom.conaffinity = 1, 0
+            continue
         if geom is floor or geom.name == GROUND or not (geom.contype or geom.conaffinity):
             continue
         owner = geom.parent.name
@@ -86,10 +89,10 @@ class Walker:
         return self._moved(qpos, np.array([0.0, 0.0, -(height + SINK) / normal[2]]))
 
     def push(self, qpos: np.ndarray, velocity: np.ndarray) -> np.ndarray:
-        """[n, nv] what adds `velocity` [3] m/s to the whole body at postures `qpos` [n, nq]."""
+        """[n, nv] what adds `velocity` [3] or [n, 3] m/s to the whole body at postures `qpos` [n, nq]."""
         qvel = np.zeros((len(qpos), self.model.nv))
-        for i, q in enumerate(qpos):
-            qvel[i, self.base] = self._base_motion(q, velocity)
+        for i, (q, v) in enumerate(zip(qpos, np.broadcast_to(velocity, (len(qpos), 3)), strict=True)):
+            qvel[i, self.base] = self._base_motion(q, v)
         return qvel
 
     def cameras(self) -> tuple[Camera, ...]:
@@ -156,6 +159,15 @@ class Walker:
                     break
                 body = self.model.body_parentid[body]
         return found
+
+
+def any_way(qpos: np.ndarray) -> np.ndarray:
+    """[n, 3] horizontal unit vectors, as good as random, that postures [n, nq] alone decide.
+
+    No generator is asked, so that a row is pushed the same way whichever rows are beside it.
+    """
+    turn = 54321.1 * np.abs(qpos).sum(axis=-1)  # its last digits
+    return np.stack([np.cos(turn), np.sin(turn), np.zeros_like(turn)], axis=-1)
 
 
 def lowest(model: mujoco.MjModel, data: mujoco.MjData, geom: int, normal: np.ndarray) -> float:

@@ -164,6 +164,12 @@ def ostrich_walk(
 
 def _walking(name: str, description: str, speed_m_s: float, also: str = "", **changes: Any) -> Goal:
     """The goal of a walk; `also` adds to what a judge looks at."""
-    if speed_m_s <= 0:
-        raise UserError(f"task.settings.speed_m_s={speed_m_s:g}: it must be more than 0")
-    return Goal(name, description, focus=_GAIT + also, speed=speed_m_s, **changes)
+    speed = positive("speed_m_s", speed_m_s)
+    return Goal(name, description, focus=_GAIT + also, speed=speed, **changes)
+
+
+def positive(name: str, value: float) -> float:
+    """`value` of task.settings.`name`, if it is more than 0. Raises UserError."""
+    if value <= 0:
+        raise UserError(f"task.settings.{name}={value:g}: it must be more than 0")
+    return value

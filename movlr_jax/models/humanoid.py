@@ -1,0 +1,46 @@
+"""Our own robot: 12 leg joints on PD servos, feet that feel, an inertial unit. No muscles."""
+
+from __future__ import annotations
+
+import mujoco
+
+from movlr_jax.models.adapter import ModelAdapter
+from movlr_jax.models.spec import read_spec, strip
+from movlr_jax.resources import resource_dir
+
+FILE = resource_dir("assets") / "models" / "humanoid.xml"
+_LEG = ("hip_yaw", "hip_roll", "hip_pitch", "knee", "ankle_pitch", "ankle_roll")
+_STAND = {"hip_pitch": 0.23, "knee": 0.5, "ankle_pitch": 0.27}  # rad, where the servos rest
+_SIDES = ("left", "right")
+
+
+def _load() -> mujoco.MjSpec:
+    spec = read_spec(FILE)
+    strip(spec, ())
+    return spec
+
+
+ADAPTERS = (
+    ModelAdapter(
+        name="humanoid",
+        load=_load,
+        root="pelvis",
+        planned_joints=tuple(f"{side}_{joint}" for side in _SIDES for joint in _LEG),
+        roles={
+            "pelvis": "pelvis",
+            "trunk": "torso",
+            "head": "head",
+            **{f"{s}_{part}": f"{s}_{part}" for s in _SIDES for part in ("thigh", "shank", "foot", "toes")},
+        },
+        touch={
+            **{f"{s}_foot": (f"{s}_foot",) for s in _SIDES},
+            **{f"{s}_leg": (f"{s}_thigh", f"{s}_shank") for s in _SIDES},
+            **{body: (body,) for body in ("pelvis", "torso", "head")},
+        },
+        sites=("imu", "head", *(f"{s}_{end}" for s in _SIDES for end in ("heel", "toe"))),
+        posture={f"{s}_{joint}": angle for s in _SIDES for joint, angle in _STAND.items()},
+        source="assets/models/humanoid.xml, a robot of 1.6 m and 55 kg made for this package",
+        licence="Apache-2.0",
+        files=lambda: FILE,
+    ),
+)

@@ -1,0 +1,224 @@
+"""`python -m movlr_jax.transfer reward=FILE from=T1 to=T2`: a reward found with one task, unchanged on others.
+
+reward is a file, a run directory, `human` or `initial` (those of the task `from`); to may be several: to=T2,T3.
+Settings are given as name=value for all, to.name=value for the targets alone (with commas: each in turn, as in
+to.optimizer=ppo,dynsyn) and from.name=value for where it comes from. beside=human, or a file or run directory,
+puts a reward made for the target next to it; seeds=0,1,2 repeats every row.
+The last line of stdout is a JSON list of the rows; films, transfer.json and transfer.csv are in the run directory.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from movlr_jax import cli
+
+cli.prepare_environment()
+
+from movlr_jax.archive import new_run_dir, write_atomically  # noqa: E402
+from movlr_jax.config import Config  # noqa: E402
+from movlr_jax.errors import UserError  # noqa: E402
+from movlr_jax.evaluate import evaluated, reward_source  # noqa: E402
+from movlr_jax.progress import Reporter, interruptible  # noqa: E402
+from movlr_jax.session import task_of  # noqa: E402
+
+# MoVLR (arXiv 2512.23077), MS-Human-700, metres walked in 10 s: with the reward of flat ground, and with one learned
+# there. Bottle pouring under DynSyn is reported as done, without a figure.
+PAPER: Mapping[tuple[str, str], str] = {
+    ("flat_walk", "rough_walk"): "2.41 m; learned there 2.76 m",
+    ("flat_walk", "slope_walk"): "1.99 m; learned there 2.25 m",
+    ("flat_walk", "injured_walk"): "5.12 m; learned there 4.8 m",
+    ("bottle_pour", "bottle_pour"): "done under DynSyn, no figure",
+}
+SHOWN = (  # of the metrics, what the table shows where there is such
+    "success",
+    "distance_m",
+    "mean_speed_m_s",
+    "time_to_fall_s",
+    "terrain_level",
+    "object_position_error_m",
+    "object_orientation_error_rad",
+)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a person asked for."""
+
+    reward: str
+    origin: str  # task that the reward is from
+    targets: Sequence[str]
+    shared: Sequence[str]  # settings of all
+    here: Sequence[str]  # of the origin alone
+    there: Sequence[str]  # of the targets alone
+    beside: str | None = None
+    seeds: Sequence[int] = (0,)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One reward on one task: means over the seeds."""
+
+    role: str  # from, to, or beside
+    task: str
+    model: str
+    optimizer: str
+    reward: str
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    films: Sequence[str] = ()
+    reason: str | None = None  # why there are no metrics
+    paper: str = ""
+    settings: Sequence[str] = ()  # what was set for this row alone
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs every row. Returns 0, 1 when one came to nothing, 2 for a mistake, 130 when interrupted."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if any(a in ("-h", "--help") for a in arguments):
+        print(__doc__)
+        return 0
+    rows: list[Row] = []
+    try:
+        with interruptible():
+            request = read_arguments(arguments)
+            plan = rows_of(request)
+            root = Path(plan[0][1].run_dir or new_run_dir(Path("runs"), "transfer"))
+            text, origin = reward_source(request.reward, task_of(plan[0][1]))
+            for row, config in plan:
+                rows.append(run_row(row, config, request, (text, origin), root))
+                write(root, rows)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        show(rows)
+        return cli.INTERRUPTED
+    show(rows)
+    print(f"table: {root / 'transfer.csv'}", file=sys.stderr)
+    print(json.dumps([asdict(row) for row in rows]), flush=True)
+    return int(any(row.reason for row in rows))
+
+
+def read_arguments(arguments: Sequence[str]) -> Request:
+    """Raises UserError."""
+    known: dict[str, str] = {}
+    shared, here, there = [], [], []
+    for argument in arguments:
+        name, sign, value = argument.lstrip("+").partition("=")
+        if not sign:
+            raise UserError(f"cannot read {argument!r}; settings are given as name=value, --help tells more")
+        if name in ("reward", "from", "to", "beside", "seeds"):
+            known[name] = value
+        elif name in ("task", "seed", "resume"):
+            raise UserError(f"transfer takes from=, to= and seeds=, not {name}=")
+        elif name.startswith("from."):
+            here.append(argument.lstrip("+").removeprefix("from."))
+        elif name.startswith("to."):
+            there.append(argument.lstrip("+").removeprefix("to."))
+        else:
+            shared.append(argument)
+    for name in ("reward", "from", "to"):
+        if not known.get(name):
+            raise UserError(f"{name} is not set; transfer reward=FILE from=TASK to=TASK needs all three")
+    try:
+        seeds = [int(seed) for seed in known.get("seeds", "0").strip("[]").split(",")]
+    except ValueError:
+        raise UserError(f"seeds={known['seeds']!r} are no whole numbers; give seeds=0,1,2") from None
+    targets = [name.strip() for name in known["to"].strip("[]").split(",")]
+    return Request(known["reward"], known["from"], targets, shared, here, there, known.get("beside"), seeds)
+
+
+def rows_of(request: Request) -> list[tuple[Row, Config]]:
+    """The rows and their settings: where the reward is from, then each target. Raises UserError."""
+    wanted: list[tuple[str, str, list[str], list[str]]]
+    wanted = [("from", request.origin, list(request.here), [*request.shared, *request.here])]
+    for target in request.targets:
+        for job in cli.expand(list(request.there)):
+            settings = [*request.shared, *job]
+            wanted.append(("to", target, job, settings))
+            if request.beside:
+                wanted.append(("beside", target, job, settings))
+    rows = []
+    for role, task, own, settings in wanted:
+        config = cli.compose([f"+task={task}", *settings])
+        name = Path(task).stem  # of a task from a file, the file's
+        rows.append(
+            (
+                Row(
+                    role=role,
+                    task=name,
+                    model=config.model,
+                    optimizer=config.optimizer.name,
+                    reward=str(request.beside if role == "beside" else request.reward),
+                    paper=PAPER.get((request.origin, name), "") if role == "to" else "",
+                    settings=tuple(own),
+                ),
+                config,
+            )
+        )
+    return rows
+
+
+def run_row(row: Row, config: Config, request: Request, given: tuple[str, str], root: Path) -> Row:
+    """The row with what came of it; a program that this task cannot use is a reason."""
+    reporter = Reporter()
+    reporter.say(f"{row.role} {row.task} ({row.model}, {row.optimizer}): {row.reward}")
+    try:
+        source = reward_source(str(request.beside), task_of(config)) if row.role == "beside" else given
+        folder = "_".join([row.role, row.task, row.model, row.optimizer, *row.settings])
+        config = replace(config, run_dir=str(root / folder.replace("/", "-")))
+        results = evaluated(config, reporter, source, request.seeds)
+    except UserError as error:
+        return replace(row, reason=str(error))
+    return replace(row, metrics=means(results), films=[r["film"] for r in results if "film" in r])
+
+
+def means(results: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Means over the seeds of every number that all of them have; those that not all have, over those that do."""
+    names = dict.fromkeys(n for r in results for n, v in r.items() if isinstance(v, float) and n != "seed")
+    return {name: float(np.mean([r[name] for r in results if name in r])) for name in names}
+
+
+def write(root: Path, rows: Sequence[Row]) -> None:
+    """transfer.json and transfer.csv."""
+    write_atomically(root / "transfer.json", json.dumps([asdict(row) for row in rows], indent=1).encode())
+    measured = dict.fromkeys(name for row in rows for name in row.metrics)
+    heads = ["role", "task", "model", "optimizer", "reward", "reason", "paper", "settings"]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [*heads, *measured])
+    writer.writeheader()
+    for row in rows:
+        flat = {**asdict(row), "settings": " ".join(row.settings)}
+        writer.writerow({**{name: flat[name] for name in heads}, **row.metrics})
+    write_atomically(root / "transfer.csv", text.getvalue().encode())
+
+
+def show(rows: Sequence[Row]) -> None:
+    """Our figures beside the papers'."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="one reward, unchanged", title_justify="left")
+    measured = [name for name in SHOWN if any(name in row.metrics for row in rows)]
+    for heading in ("", "task", "model", "optimizer", "reward", *measured, "paper"):
+        table.add_column(heading)
+    for row in rows:
+        values = [f"{row.metrics[n]:.3g}" if n in row.metrics else "-" for n in measured]
+        if row.reason:
+            values = [row.reason, *[""] * (len(measured) - 1)] if measured else []
+        table.add_row(row.role, row.task, row.model, row.optimizer, Path(row.reward).name, *values, row.paper)
+    Console(stderr=True).print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
