@@ -132,7 +132,7 @@ def loss(
     clipped = jnp.clip(ratio, 1 - config.clip, 1 + config.clip)
     policy_loss = -mean(jnp.minimum(ratio * advantages, clipped * advantages))
     value_loss = 0.5 * config.value_loss * mean(jnp.square(targets - values))
-    entropy = mean(dist.entropy(logits, key))
+    entropy = mean(dist.entropy(logits.swapaxes(0, 1), key).T)  # time first, as Brax draws its samples
     total = policy_loss + value_loss - config.entropy * entropy
     kl = mean(jnp.where(data.valid, data.log_prob - log_prob, 0.0))
     return total, {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "kl": kl}
@@ -191,7 +191,7 @@ def updater(config: PpoConfig, network: PPONetworks) -> Callable[..., tuple[Lear
         def step(carry: Any, part: tuple[Batch, jax.Array]) -> Any:
             params, state = carry
             grads, measures = gradient(params, normalizer, part[0], part[1])
-            sound = jnp.isfinite(optax.global_norm(grads)) & part[0].valid.any()
+            sound = jnp.isfinite(optax.tree.norm(grads)) & part[0].valid.any()
             change, new = step_of.update(grads, state)
             carry = _where(sound, (optax.apply_updates(params, change), new), carry)
             return carry, {**measures, "skipped": ~sound}

@@ -23,7 +23,7 @@ class GroupsConfig:
 
     count: int = 0  # how many; 0: as many as the silhouette of the clustering asks for
     correction: float = 0.1  # bound of each muscle's own action beside its group's
-    seconds: float = 10.0  # s, of random excitation that muscles are watched under
+    seconds: float = 60.0  # s, of random excitation that muscles are watched under
 
 
 @dataclass(frozen=True)

@@ -115,18 +115,18 @@ class Training:
         if self._manager is None or step is None:
             return state
         leaves, tree = jax.tree.flatten(state)
-        like = {str(i): np.asarray(leaf) for i, leaf in enumerate(leaves)}
-        items = ocp.args.Composite(state=ocp.args.StandardRestore(like), curves=ocp.args.JsonRestore())
+        like = ocp.args.StandardRestore(_named(leaves))
+        items = ocp.args.Composite(state=like, curves=ocp.args.JsonRestore())
         kept = self._manager.restore(step, args=items)
         watch.curves = kept["curves"]
-        return tree.unflatten([np.asarray(kept["state"][str(i)]) for i in range(len(leaves))])
+        return tree.unflatten([np.asarray(kept["state"].get(f"{i}", leaf)) for i, leaf in enumerate(leaves)])
 
     def save(self, batch: int, state: Any, watch: Watch) -> None:
         if self._manager is None:
             return
-        leaves = {str(i): np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
+        curves: Any = watch.curves  # a list, which orbax takes although it asks for a mapping
         items = ocp.args.Composite(
-            state=ocp.args.StandardSave(leaves), curves=ocp.args.JsonSave(watch.curves)
+            state=ocp.args.StandardSave(_named(jax.tree.leaves(state))), curves=ocp.args.JsonSave(curves)
         )
         self._manager.save(batch, args=items)
 
@@ -139,6 +139,11 @@ class Training:
             for name, values in flat.items():
                 if values[-1] is not None:
                     writer.add_scalar(name, values[-1], at)
+
+
+def _named(leaves: Sequence[Any]) -> dict[str, np.ndarray]:
+    """Arrays by their place, but for empty ones, which orbax does not take."""
+    return {f"{i}": np.asarray(leaf) for i, leaf in enumerate(leaves) if np.size(leaf)}
 
 
 def _number(value: Any) -> float | None:

@@ -203,4 +203,5 @@ def _turned(x: jax.Array, split: tuple[int, int] | None) -> jax.Array:
     """[K * N, ...] -> [N, K, ...] where (K, N) is given, and back where it is not."""
     if split:
         return jnp.reshape(x, (*split, *x.shape[1:])).swapaxes(0, 1)
-    return x.swapaxes(0, 1).reshape(-1, *x.shape[2:])
+    n, k = x.shape[:2]
+    return x.swapaxes(0, 1).reshape(n * k, *x.shape[2:])
