@@ -127,7 +127,7 @@ def check(config: Config) -> Config:
         ("physics", config.physics, PHYSICS),
         ("ranking", config.ranking, RANKINGS),
         ("sandbox", config.sandbox, SANDBOXES),
-        ("optimizer.muscle.law", muscle.law, ("linear", "product")),
+        ("optimizer.muscle.law", muscle.law, ("linear", "product", "torque")),
     ):
         if value not in choices:
             raise UserError(unknown_name(name, value, choices))

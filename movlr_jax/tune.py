@@ -99,7 +99,9 @@ def tune(plan: Plan) -> int:
     try:
         import optuna
     except ImportError:
-        raise UserError("tune needs optuna, which is not installed here; pip install 'movlr-jax[tune]'") from None
+        raise UserError(
+            "tune needs optuna, which is not installed here; pip install 'movlr-jax[tune]'"
+        ) from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     reporter, config = Reporter(), plan.config
     task = task_of(config)

@@ -17,7 +17,8 @@ import numpy as np
 
 from movlr_jax.control.knots import between
 from movlr_jax.control.muscle import MuscleParams, bias, excitation_for, gain, muscle_params
-from movlr_jax.control.static import StaticOptimiser
+from movlr_jax.control.static import StaticOptimiser, coupling_jacobian
+from movlr_jax.control.torque import resolve
 from movlr_jax.models.adapter import follow_couplings, with_columns
 from movlr_jax.rewards.state import Layout
 from movlr_jax.types import Array, Physics, SimState, Step
@@ -29,13 +30,15 @@ class MuscleLaw:
 
     `product` is the published law, F = min(0, k P (L* - L)) with P = sum_j |dL/dq_j| |z_j - q_j|.
     `linear` is scaled by each muscle's strength and damped, F = min(0, F0 (kp (L* - L) - kd V) / L0).
-    `hold` adds to either the least activations that hold the posture of the moment against gravity
+    `torque` asks the joints for tau = S (kp (z - q) - kd dq/dt), S the torque of all their muscles pulling one way,
+    and resolves it into activations (`control.torque`).
+    `hold` adds to each the least activations that hold the posture of the moment against gravity
     (`control.static`); without them an arm sags until stretch makes up for its weight.
     """
 
-    law: Literal["linear", "product"] = "linear"
-    kp: float = 5.0  # linear: 1
-    kd: float = 0.2  # linear: s
+    law: Literal["linear", "product", "torque"] = "linear"
+    kp: float = 5.0  # linear: 1; torque: 1/rad
+    kd: float = 0.2  # linear: s; torque: s/rad
     product_gain: float = 1e4  # product: N/m per m, their k
     hold: bool = True
 
@@ -60,6 +63,7 @@ def muscle_policy(
     p: MuscleParams,
     layout: Layout,
     planned: Array,
+    dofs: Array,
     sim_dt: float,
     ctrl_dt: float,
     horizon_s: float | None = None,
@@ -79,12 +83,32 @@ def muscle_policy(
         velocity = layout.velocities(view.sensors)
         length = layout.lengths(view.sensors) + sim_dt * velocity
         passive = bias(p, length)
-        held = gain(p, length, jnp.zeros_like(length)) * params["hold"] + passive
-        force = jnp.minimum(0.0, held + posture_pull(law, p, target, length, velocity, view.qpos[planned]))
-        wanted = (force - passive) / jnp.minimum(gain(p, length, velocity), -1.0)
-        return excitation_for(p, view.act[index], jnp.clip(wanted, 0.0, 1.0), ctrl_dt)
+        pull = jnp.minimum(gain(p, length, velocity), -1.0)
+        if law.law == "torque":
+            wanted = torque_activation(law, p, params, target, pull, view.qpos[planned], view.qvel[dofs])
+        else:
+            held = gain(p, length, jnp.zeros_like(length)) * params["hold"] + passive
+            force = jnp.minimum(
+                0.0, held + posture_pull(law, p, target, length, velocity, view.qpos[planned])
+            )
+            wanted = jnp.clip((force - passive) / pull, 0.0, 1.0)
+        return excitation_for(p, view.act[index], wanted, ctrl_dt)
 
     return policy
+
+
+def torque_activation(
+    law: MuscleLaw, p: MuscleParams, params: Any, target: Any, pull: Array, q: Array, qd: Array
+) -> jax.Array:
+    """Activations [nu] that turn the joints at q [nz] rad, qd [nz] rad/s towards target["posture"] [nz].
+
+    pull [nu] N is each muscle's force per activation, params["moment"] [nu, nz] m the moment arms where the plan was
+    made and params["hold"] [nu] the activations that hold that posture.
+    """
+    moment = params["moment"]
+    strength = p.peak_force @ jnp.abs(moment) + 1e-6
+    wanted = law.kp * (target["posture"] - q) - law.kd * qd
+    return resolve((moment * pull[:, None] / strength).T, wanted, params["hold"])
 
 
 def synergy_mixing(planned: Sequence[str], synergies: Sequence[Sequence[str]], share: float) -> np.ndarray:
@@ -135,6 +159,7 @@ class PostureSpace:
             self._muscles,
             self._layout,
             self.qpos,
+            self._dofs,
             physics.sim_dt,
             physics.ctrl_dt,
             self.horizon_s if self.knots > 1 else None,
@@ -155,18 +180,27 @@ class PostureSpace:
         hold, targets = np.asarray(hold, np.float32), self._targets
         if isinstance(plans, jax.Array):
             hold, qpos, targets = jnp.asarray(hold), jnp.asarray(qpos, jnp.float32), self._targets_on_device
-        n = plans.shape[1]
+        n, now = plans.shape[1], qpos
         length, moment = physics.kinematics(targets(qpos, plans))
         target = {"length": length.astype(np.float32)}
         if self.law.law == "product":
             target["moment"] = moment[:, :, self._dofs].astype(np.float32)
+        if self.law.law != "linear":
             target["posture"] = plans.reshape(length.shape[0], -1).astype(np.float32)
         params: dict[str, Any] = {"target": target, "hold": hold.repeat(n, axis=0)}
+        if self.law.law == "torque":
+            params["moment"] = self._moments(physics, now).repeat(n, axis=0)
         if self.knots > 1:
             rows = len(qpos) * n
             params["target"] = {k: v.reshape(rows, self.knots, *v.shape[1:]) for k, v in target.items()}
             params["start"] = np.repeat(np.asarray(state.time, np.float32), n)
         return params
+
+    def _moments(self, physics: Physics, qpos: Array) -> Any:
+        """[R, nu, nz] moment arms about the planned joints, and what follows them, at `qpos` [R, nq]."""
+        moment = physics.kinematics(qpos)[1]
+        follow = [coupling_jacobian(self._model, self._dofs, np.asarray(q)) for q in qpos]
+        return (moment @ np.asarray(follow, np.float32)).astype(np.float32)
 
     def _targets(self, qpos: Array, plans: Array) -> Any:
         """[R * n * knots, nq] whole postures that `plans` [R, n, knots, nz] ask for from `qpos` [R, nq]."""
