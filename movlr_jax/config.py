@@ -29,7 +29,7 @@ class OptimizerConfig:
     horizon_s: float = 0.4  # s
     replan_every: int = 2  # control steps
     synergy: float = 0.6  # mpc2: correlation of the noise of joints that the model's adapter lists together
-    knots: int = 4  # of optimizer=mppi, over the horizon
+    knots: int = 1  # of a plan, over the horizon
     mppi: MppiConfig = field(default_factory=MppiConfig)
     muscle: MuscleLaw = field(default_factory=MuscleLaw)
     ppo: PpoConfig = field(default_factory=PpoConfig)
@@ -110,6 +110,7 @@ def check(config: Config) -> Config:
         ("optimizer.mppi.sigma_min", mppi.sigma_min),
         ("optimizer.mppi.adapt", mppi.adapt),
         ("optimizer.mppi.keep", mppi.keep),
+        ("optimizer.mppi.smooth", mppi.smooth),
         ("optimizer.muscle.kp", muscle.kp),
         ("optimizer.muscle.kd", muscle.kd),
         ("optimizer.muscle.product_gain", muscle.product_gain),
@@ -118,13 +119,15 @@ def check(config: Config) -> Config:
             raise UserError(f"{name}={value:g}: it must be 0 or more")
     if o.synergy >= 1:
         raise UserError(f"optimizer.synergy={o.synergy:g}: a correlation of noise must be less than 1")
+    if mppi.smooth >= 1:
+        raise UserError(f"optimizer.mppi.smooth={mppi.smooth:g}: a correlation of noise must be less than 1")
     if mppi.adapt > 1:
         raise UserError(f"optimizer.mppi.adapt={mppi.adapt:g}: a share must be 1 or less")
     for name, value, choices in (
         ("physics", config.physics, PHYSICS),
         ("ranking", config.ranking, RANKINGS),
         ("sandbox", config.sandbox, SANDBOXES),
-        ("optimizer.muscle.law", muscle.law, ("linear", "product")),
+        ("optimizer.muscle.law", muscle.law, ("linear", "product", "torque")),
     ):
         if value not in choices:
             raise UserError(unknown_name(name, value, choices))

@@ -51,7 +51,7 @@ def adopt(
     program = batch[k].program
     if len(rows) == 1 or program is None:
         return batch[k], outcomes[k], None
-    scores = [_score(task, outcomes[row]) for row in rows]
+    scores = [score_of(task, outcomes[row]) for row in rows]
     best = rows[int(np.argmax(scores))]
     tried = [
         {"weights": dict(p.weights), "score": score if math.isfinite(score) else None}
@@ -61,7 +61,8 @@ def adopt(
     return batch[best], outcomes[best], {"adopted": (best - k) // count, "tried": tried}
 
 
-def _score(task: Task, outcome: Outcome) -> float:
+def score_of(task: Task, outcome: Outcome) -> float:
+    """The task's score of one outcome, -inf where the simulation was lost."""
     if outcome.reason or outcome.metrics.get("diverged_fraction", 0.0) > 0:
         return -math.inf
     score = task.score(dict(outcome.metrics))

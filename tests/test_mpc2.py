@@ -125,6 +125,32 @@ def test_the_muscle_law_is_the_equation(tiny, law: MuscleLaw):
     assert between.sum() >= 5, "excitations at their limits alone would say little"
 
 
+@pytest.mark.parametrize("kind", ["linear", "product"])
+def test_several_knots_move_the_target_between_postures(tiny, kind):
+    """Where two equal knots stand, a plan is the plan of one; midway between two, its lengths are their mean."""
+    law = MuscleLaw(kind)
+    one = PostureSpace(law, tiny.model, tiny.layout, PLANNED)
+    two = PostureSpace(law, tiny.model, tiny.layout, PLANNED, knots=2, horizon_s=0.4)
+    state = tiny.physics.start(*tiny.states(3, seed=3))
+    plans = np.random.default_rng(4).uniform(one.lower, one.upper, (3, 1, 2, 2)).astype(np.float32)
+    first = one.params(tiny.physics, state, plans[:, :, :1])
+    moving = two.params(tiny.physics, state, plans)
+    for name, expected in first["target"].items():
+        np.testing.assert_array_equal(moving["target"][name][:, 0], expected)
+    still = two.params(tiny.physics, state, np.repeat(plans[:, :, :1], 2, axis=2))
+    halfway = {**moving, "start": moving["start"] - 0.2}
+    mean = {k: v.mean(axis=1) for k, v in moving["target"].items()}
+    for params, expected in ((still, first), (halfway, {**first, "target": mean})):
+        actions = [
+            tiny.physics.rollout(
+                state, space.policy(tiny.physics), given, steps=1, key=jax.random.key(0)
+            ).actions
+            for space, given in ((two, params), (one, expected))
+        ]
+        np.testing.assert_allclose(*actions, atol=1e-5)
+    np.testing.assert_array_equal(two.held(state)[:, 1], one.held(state)[:, 0])
+
+
 def test_a_plan_begins_at_the_posture_of_the_moment(tiny):
     space = PostureSpace(MuscleLaw(), tiny.model, tiny.layout, PLANNED)
     state = tiny.physics.start(*tiny.states(3))
@@ -141,7 +167,9 @@ def test_kept_joints_are_held_where_they_were_told_whatever_the_state_and_the_pl
     expected = np.array(state.qpos)
     expected[:, 1], expected[:, 2] = 0.2, 0.6
     lengths, _ = tiny.physics.kinematics(expected)
-    np.testing.assert_allclose(space.params(tiny.physics, state, plans)["length"], lengths, rtol=1e-6)
+    np.testing.assert_allclose(
+        space.params(tiny.physics, state, plans)["target"]["length"], lengths, rtol=1e-6
+    )
 
 
 @pytest.fixture(scope="module")
@@ -201,7 +229,7 @@ def test_coupled_joints_follow_the_plan(arm):
         posture[one] = model.qpos0[one] + sum(c * x**n for n, c in enumerate(model.eq_data[e, :5]))
     assert model.neq > 0
     expected, _ = lengths_at(model, posture)
-    actual = space.params(physics, state, plan[None, None, None])["length"][0]
+    actual = space.params(physics, state, plan[None, None, None])["target"]["length"][0]
     np.testing.assert_allclose(actual, expected, atol=1e-6)
 
 

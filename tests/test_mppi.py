@@ -183,3 +183,12 @@ def test_a_plan_moves_on_with_time():
         np.testing.assert_allclose(mppi.shift(plan, fraction).mean[:, 0], expected)
     constant = Plan(mean=jnp.array([[3.0]]), sigma=jnp.ones((1, 1)))
     assert mppi.shift(constant, 0.4).mean == 3.0
+
+
+def test_smooth_noise_correlates_in_time_alone():
+    """Of many draws: unit variance, smooth^k between knots k apart, nothing between dimensions."""
+    white = jax.random.normal(jax.random.key(0), (20000, 4, 2))
+    noise = np.asarray(mppi.colored(white, 0.8)).reshape(20000, 8)
+    apart = np.abs(np.subtract.outer(np.arange(4), np.arange(4)))
+    np.testing.assert_allclose(np.cov(noise.T), np.kron(0.8**apart, np.eye(2)), atol=0.04)
+    np.testing.assert_array_equal(mppi.colored(white, 0.0), white)

@@ -65,6 +65,8 @@ def build_planner(
             adapter.synergies,
             config.synergy,
             kept={name: float(nominal[model.joint(name).qposadr[0]]) for name in adapter.kept_joints},
+            knots=config.knots,
+            horizon_s=config.horizon_s,
         )
     elif config.name == "mppi":
         space = ControlSpace(model, config.knots, config.horizon_s)

@@ -13,6 +13,15 @@ from movlr_jax.control.spaces import control_ranges
 from movlr_jax.types import Array, Physics, SimState, Step
 
 
+def between(knots: Any, elapsed: Array, horizon_s: float) -> Any:
+    """What lies `elapsed` s [] into plans [knots, ...] over `horizon_s`, linear between knots; then the last."""
+    count = len(jax.tree.leaves(knots)[0])
+    x = jnp.clip(elapsed / horizon_s * (count - 1), 0.0, count - 1.0)
+    low = jnp.clip(jnp.floor(x).astype(int), 0, max(count - 2, 0))
+    high, share = jnp.minimum(low + 1, count - 1), x - low
+    return jax.tree.map(lambda at: (1 - share) * at[low] + share * at[high], knots)
+
+
 class ControlSpace:
     """The numbers of a plain MPPI plan: `knots` values of every control over the horizon."""
 
@@ -23,12 +32,7 @@ class ControlSpace:
 
     def policy(self, physics: Physics):
         def policy(params: Any, view: Step, key: jax.Array) -> jax.Array:
-            x = (view.time - params["start"]) / self.horizon_s * (self.knots - 1)
-            x = jnp.clip(x, 0.0, self.knots - 1.0)
-            low = jnp.clip(jnp.floor(x).astype(int), 0, max(self.knots - 2, 0))
-            high = jnp.minimum(low + 1, self.knots - 1)
-            share = x - low
-            return (1 - share) * params["knots"][low] + share * params["knots"][high]
+            return between(params["knots"], view.time - params["start"], self.horizon_s)
 
         return policy
 

@@ -165,6 +165,7 @@ class PlannedControllers:
         """
         p, n = self.planner, self.planner.config.mppi.samples
         noise = jax.random.normal(noise_key, (n, *plan.mean.shape[1:])) @ p.space.mixing
+        noise = mppi.colored(noise, p.config.mppi.smooth)
         plans = p.plan_physics.xp.asarray(
             p.sample(plan, p.space.held(state), home, noise)
         )  # [R, N, knots, dims]

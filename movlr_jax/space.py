@@ -1,0 +1,96 @@
+"""What `tune` may vary: settings of the optimizer and weights of the reward, each with its range."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.resources import resource_dir
+from movlr_jax.settings import from_mapping
+
+if TYPE_CHECKING:
+    import optuna
+
+WEIGHTS = "weights."  # what begins so is a weight of the reward program
+OPTIMIZER = "optimizer."
+
+
+@dataclass(frozen=True)
+class Range:
+    """Values of one setting: from low to high, or one of choices."""
+
+    low: float | None = None
+    high: float | None = None
+    log: bool = False  # by factors
+    choices: Sequence[str | float] = ()
+
+    @property
+    def whole(self) -> bool:
+        return all(isinstance(end, int) for end in (self.low, self.high))
+
+    def suggest(self, trial: optuna.Trial, name: str) -> Any:
+        if self.choices:
+            return trial.suggest_categorical(name, list(self.choices))
+        assert self.low is not None
+        assert self.high is not None
+        if self.whole:
+            return trial.suggest_int(name, int(self.low), int(self.high), log=self.log)
+        return trial.suggest_float(name, self.low, self.high, log=self.log)
+
+    def nearest(self, value: Any) -> Any:
+        """`value` where the range holds it, else its nearest end."""
+        if self.choices:
+            return value if value in self.choices else self.choices[0]
+        assert self.low is not None
+        assert self.high is not None
+        return min(max(value, self.low), self.high)
+
+
+def read_space(names: Sequence[str]) -> dict[str, Range]:
+    """The ranges of all spaces `names`: of conf/space, or files of the user's. Raises UserError."""
+    found: dict[str, Range] = {}
+    for name in names:
+        found |= _read(name)
+    if not found:
+        raise UserError(f"space={','.join(names)} names nothing to vary; give NAME: {{low: ..., high: ...}}")
+    return found
+
+
+def _read(name: str) -> dict[str, Range]:
+    folder = resource_dir("conf") / "space"
+    known = sorted(path.stem for path in folder.glob("*.yaml"))
+    path = Path(name) if name.endswith((".yaml", ".yml")) else folder / f"{name}.yaml"
+    if path.parent == folder and name not in known:
+        raise UserError(f"{unknown_name('space', name, known)}; or give a file, space=FILE.yaml")
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserError(f"space={name} cannot be read: {' '.join(str(error).split())}") from None
+    if not isinstance(values, Mapping):
+        raise UserError(f"space={name} must hold lines of NAME: {{low: ..., high: ...}}")
+    return {str(setting): _range(str(setting), value) for setting, value in values.items()}
+
+
+def _range(setting: str, value: Any) -> Range:
+    if not setting.startswith((WEIGHTS, OPTIMIZER)):
+        raise UserError(
+            f"{setting} cannot be tuned: a space holds optimizer.* and weights.*; give others beside it"
+        )
+    if not isinstance(value, Mapping):
+        raise UserError(f"{setting}: {value!r}: it must be {{low: ..., high: ...}} or {{choices: [...]}}")
+    found = from_mapping(Range, {**value}, setting)
+    low, high = (value.get(end) for end in ("low", "high"))
+    if found.choices and (low is not None or high is not None):
+        raise UserError(f"{setting}: give choices, or low and high, not both")
+    if not found.choices:
+        if low is None or high is None:
+            raise UserError(f"{setting}: it needs low and high, or choices")
+        if low >= high or (found.log and low <= 0):
+            raise UserError(f"{setting}: low={low:g} must be less than high={high:g}, and over 0 where log")
+        found = Range(low, high, found.log)  # whole numbers stay what they are
+    return found
