@@ -242,30 +242,24 @@ def show(rows: Sequence[Row], task: Task, root: Path) -> None:
     from rich.table import Table
 
     table = Table(title=f"{task.name}: methods under one budget", title_justify="left")
-    for heading in (
-        "method",
-        "score",
-        "success",
-        "programs",
-        "failed",
-        "sim s",
-        "calls",
-        "USD",
-        "wall s",
-        "models",
-    ):
-        table.add_column(heading)
+    headings = ("method", "score", "success", "programs", "failed", "sim s", "calls", "USD", "wall s")
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == "method" else "right")
+    notes: dict[str, list[str]] = {}  # what is said of methods below the table
     for row in sorted(rows, key=lambda r: -r.score if math.isfinite(r.score) else math.inf):
+        notes.setdefault(row.reason or row.models, []).append(row.method)
         if row.reason:
-            table.add_row(row.method, "-", "-", "-", "-", "-", str(row.calls), "-", "-", row.reason)
+            table.add_row(row.method, "-", "-", "-", "-", "-", str(row.calls), "-", "-")
             continue
         success = "-" if math.isnan(row.success) else "yes" if row.success else "no"
         name = row.method if row.finished else f"{row.method} (not finished)"
         table.add_row(
             name, f"{row.score:.3g}", success, str(row.programs), str(row.failed), f"{row.sim_s:.4g}",
-            str(row.calls), f"{row.cost_usd:.4f}", f"{row.wall_s:.0f}", row.models,
+            str(row.calls), f"{row.cost_usd:.4f}", f"{row.wall_s:.0f}",
         )  # fmt: skip
     Console(stderr=True).print(table)
+    for note, methods in notes.items():
+        print(f"{', '.join(methods)}: {note}", file=sys.stderr)
     print(f"table: {root / 'compare.csv'}\nplot: {root / 'compare.png'}", file=sys.stderr)
     plain = [
         {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in dataclasses.asdict(r).items()}

@@ -56,12 +56,13 @@ def _ready(desk: Desk, status: int) -> tuple[str, int]:
     from movlr_jax.language import prompts
     from movlr_jax.language.answers import Ready
     from movlr_jax.language.call import Message, Question
+    from movlr_jax.language.desk import GO_ON_LATER
 
     begun = time.monotonic()
     try:
         (answer,) = desk.ask([Question("check", [Message("user", [prompts.fill("ready")])], Ready)])
     except UserError as error:
-        return f"does not work: {error}", 1
+        return f"does not work: {str(error).removesuffix(GO_ON_LATER)}", 1
     if answer.value is None:
         return f"answers, but not as asked: {answer.problem}", 1
     return f"answered in {time.monotonic() - begun:.1f} s", status

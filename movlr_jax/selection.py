@@ -44,13 +44,13 @@ def choose(
         return _record(names, result)
 
     data = once(engine, "ranked", g, "rank", work)
-    chosen = names.index(data["best"])
+    p_best = data["p_best"][data["names"].index(data["best"])]
     overruled = sum("overruled" in c for c in data["comparisons"])
     engine.reporter.say(
-        f"  rank: {data['best']} is the best with P = {data['p_best'][chosen]:.2f}; {len(data['comparisons'])} "
+        f"  rank: {data['best']} is the best with P = {p_best:.2f}; {len(data['comparisons'])} "
         f"comparisons, flip rate {100 * data['flip_rate']:.0f} %, {overruled} overruled by gates"
     )
-    return items[chosen]
+    return items[names.index(data["best"])]
 
 
 def compare_all(

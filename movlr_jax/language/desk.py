@@ -24,6 +24,8 @@ from movlr_jax.language.keys import redact
 from movlr_jax.language.prices import Price
 from movlr_jax.language.settings import ModelConfig
 
+GO_ON_LATER = "; go on later with resume=<run directory>"
+
 
 class Ledger(Protocol):
     """The record of all calls of a run; `Archive` is one."""
@@ -142,8 +144,7 @@ class Desk:
                 if error.retry_after is not None:
                     if error.retry_after > self.config.patience_s:
                         raise UserError(
-                            f"{self.name} asks to wait {error.retry_after:.0f} s ({problem}); "
-                            "go on later with resume=<run directory>"
+                            f"{self.name} asks to wait {error.retry_after:.0f} s ({problem}){GO_ON_LATER}"
                         ) from None
                     wait = error.retry_after
             if attempt < self.config.attempts:
@@ -151,8 +152,7 @@ class Desk:
                 await asyncio.sleep(wait)
         if not bad:
             raise UserError(
-                f"{self.name} gave no answer in {self.config.attempts} attempts: {problem}; "
-                "go on later with resume=<run directory>"
+                f"{self.name} gave no answer in {self.config.attempts} attempts: {problem}{GO_ON_LATER}"
             )
         self.say(
             f"  {question.purpose} {self.name}: {problem}; given up after {self.config.attempts} attempts"
