@@ -29,7 +29,7 @@ from typing import Any
 from movlr_jax import cli
 
 os.environ[cli.CACHE_SWITCH] = "off"
-cli.prepare_environment("mjx")  # the usual way is MJX, whatever ours is
+cli.prepare_environment(["physics=mjx"])  # the usual way is MJX, whatever ours is
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
@@ -61,11 +61,11 @@ class Inline(PlannedControllers):
             goals = {name: jnp.asarray(value, jnp.float32) for name, value in p.scorer.goals.items()}
 
             def one(start: SimState, first: Step, params: Any) -> jax.Array:
-                def advance(state: SimState, _: None) -> tuple[SimState, jax.Array]:
+                def advance(state: SimState, _: None) -> tuple[SimState, Any]:
                     action = p.plan_policy(params, state.step, key)
                     state, step = simulator.control_step(state, action)
                     terms = program.reward(State(layout, step, goals, first), action)
-                    return state, sum((program.weights[k] * terms[k] for k in terms), jnp.float32(0.0))
+                    return state, sum(program.weights[k] * terms[k] for k in terms)
 
                 final, totals = jax.lax.scan(advance, start, length=p.horizon)
                 return jnp.where(final.diverged, jnp.inf, -totals.mean())
