@@ -230,7 +230,7 @@ def main() -> int:
     given = parser.parse_args()
     if given.quick:
         given.k, given.generations, given.samples, given.plans = [2], 3, 4, 3
-        given.horizon_s, given.inline, given.process, given.repeats = 0.032, 1, 0, 1
+        given.horizon_s, given.inline, given.process, given.repeats = 0.032, min(given.inline, 1), 0, 1
     setting = Setting(given.physics, given.model, given.samples, given.plans, given.horizon_s)
     try:
         if given.one is not None:
