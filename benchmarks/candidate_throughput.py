@@ -29,7 +29,7 @@ from typing import Any
 from movlr_jax import cli
 
 os.environ[cli.CACHE_SWITCH] = "off"
-cli.prepare_environment("mjx")  # the usual way is MJX, whatever ours is
+cli.prepare_environment(["physics=mjx"])  # the usual way is MJX, whatever ours is
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
@@ -61,11 +61,11 @@ class Inline(PlannedControllers):
             goals = {name: jnp.asarray(value, jnp.float32) for name, value in p.scorer.goals.items()}
 
             def one(start: SimState, first: Step, params: Any) -> jax.Array:
-                def advance(state: SimState, _: None) -> tuple[SimState, jax.Array]:
+                def advance(state: SimState, _: None) -> tuple[SimState, Any]:
                     action = p.plan_policy(params, state.step, key)
                     state, step = simulator.control_step(state, action)
                     terms = program.reward(State(layout, step, goals, first), action)
-                    return state, sum((program.weights[k] * terms[k] for k in terms), jnp.float32(0.0))
+                    return state, sum(program.weights[k] * terms[k] for k in terms)
 
                 final, totals = jax.lax.scan(advance, start, length=p.horizon)
                 return jnp.where(final.diverged, jnp.inf, -totals.mean())
@@ -90,56 +90,67 @@ def build(setting: Setting, physics: str) -> tuple[Any, Any]:
     return task, build_planner(config.optimizer, task, physics, lambda text: print(text, file=sys.stderr))
 
 
-def ours(setting: Setting, k: int, generations: int) -> dict[str, Any]:
-    """`generations` of K candidates: seconds of all, and of each generation until its first rollouts are scored."""
+def ours(setting: Setting, k: int, generations: int) -> tuple[dict[str, Any], Any, Any]:
+    """`generations` of K candidates: seconds of all, and of each generation until its first rollouts are scored.
+
+    Also the task and the planner that they ran with.
+    """
     task = workload(setting.model, setting.samples, setting.horizon_s)[1]
     programs = [
         rewards(task, g, k) for g in range(generations)
     ]  # vetted: what comes before is the same for all
-    begun = time.perf_counter()
+    begun, worked = time.perf_counter(), time.process_time()
     task, planner = build(setting, setting.physics)
     start, key = starts(planner, task, k), jax.random.key(0)
-    steps, first_scored, whole = setting.plans * planner.config.replan_every, [], []
+    steps, first_scored, scoring, whole = setting.plans * planner.config.replan_every, [], [], []
     scored = planner.scorer.on_device
     for g in range(generations):
         asked, times = time.perf_counter(), []
 
         def timed(*given: Any, times: list[float] = times) -> Any:
+            called = time.perf_counter()
             result = scored(*given)
             if not times:
                 jax.block_until_ready(result)
-                times.append(time.perf_counter())
+                times += [time.perf_counter(), called]
             return result
 
         planner.scorer.on_device = timed  # the same work, with a clock beside it
         planner.optimise(programs[g], key).rollout(start, steps=steps, key=key)
         first_scored.append(times[0] - asked)
+        scoring.append(times[0] - times[1])
         whole.append(time.perf_counter() - asked)
     seconds = time.perf_counter() - begun
     planner.scorer.on_device = scored
     physics = planner.plan_physics
     compiled = {what: n for what, n in physics.traces.items() if what.startswith(("rollout", "policy"))}
-    return {
+    result = {
         "k": k,
         "generations": generations,
         "seconds": round(seconds, 2),
+        "cpu_seconds": round(time.process_time() - worked, 2),  # what a shared machine does not blur
         "candidates_per_min": round(60 * k * generations / seconds, 2),
         "candidates_per_min_later": round(60 * k * (generations - 1) / sum(whole[1:]), 2)
         if generations > 1
         else None,
         "physics_compile_s": round(sum(getattr(physics, "compile_s", {}).values()), 2),
         "first_scored_s": [round(s, 3) for s in first_scored],
+        "of_it_rewards_s": [
+            round(s, 3) for s in scoring
+        ],  # tracing, compiling, and what of the rollout it waits for
         "physics_traces": max(compiled.values()),
         "planner_traces": max(planner.traces.values()),
         "reward_traces": planner.scorer.traces,
         "peak_memory_gib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2),
     }
+    return result, task, planner
 
 
 def inline(setting: Setting, count: int, first: int = 0) -> dict[str, Any]:
     """`count` candidates the usual way: seconds of each, and what of them is compiling."""
     task, planner = build(setting, "warp" if setting.physics == "warp" else "mjx")
-    start, key, each, compiling = starts(planner, task, 1), jax.random.key(0), [], []
+    start, key = starts(planner, task, 1), jax.random.key(0)
+    each, worked, compiling = [], [], []
     held = planner.space.held(start)
     plan = planner.init(held)
     planner.space.params(
@@ -149,7 +160,7 @@ def inline(setting: Setting, count: int, first: int = 0) -> dict[str, Any]:
     )
     for program in rewards(task, 7, first + count)[first:]:
         controllers = Inline(planner, (program,))
-        begun = time.perf_counter()
+        begun, cpu = time.perf_counter(), time.process_time()
         jax.block_until_ready(controllers.replan(plan, start, start.step, held, key, key).mean)
         once = time.perf_counter()
         jax.block_until_ready(controllers.replan(plan, start, start.step, held, key, key).mean)
@@ -157,8 +168,9 @@ def inline(setting: Setting, count: int, first: int = 0) -> dict[str, Any]:
         steps = (setting.plans - 2) * planner.config.replan_every
         controllers.rollout(start, steps=max(steps, 1), key=key)
         each.append(time.perf_counter() - begun)
+        worked.append(time.process_time() - cpu)
         compiling.append(max(0.0, once - begun - again))
-    return {"seconds": each, "compile_s": compiling}
+    return {"seconds": each, "cpu_seconds": worked, "compile_s": compiling}
 
 
 def processes(setting: Setting, count: int) -> float:
@@ -230,7 +242,7 @@ def main() -> int:
     given = parser.parse_args()
     if given.quick:
         given.k, given.generations, given.samples, given.plans = [2], 3, 4, 3
-        given.horizon_s, given.inline, given.process, given.repeats = 0.032, 1, 0, 1
+        given.horizon_s, given.inline, given.process, given.repeats = 0.032, min(given.inline, 1), 0, 1
     setting = Setting(given.physics, given.model, given.samples, given.plans, given.horizon_s)
     try:
         if given.one is not None:
@@ -250,13 +262,16 @@ def main() -> int:
 
 
 def measure(setting: Setting, given: argparse.Namespace) -> dict[str, Any]:
-    runs = []
+    runs, main_k = [], 8 if 8 in given.k else given.k[-1]
+    shown: dict[str, Any] = {}
+    speed, horizon = {}, 0
     for k in given.k:
-        runs.append(ours(setting, k, given.generations))
-        print(json.dumps(runs[-1]), file=sys.stderr)
-    shown = next((run for run in runs if run["k"] == 8), runs[-1])
-    task, planner = build(setting, setting.physics)
-    speed = rates(planner, task, shown["k"] * setting.samples, given.repeats)
+        run, task, planner = ours(setting, k, given.generations)
+        print(json.dumps(run), file=sys.stderr)
+        if k == main_k:
+            shown, horizon = run, planner.horizon
+            speed = rates(planner, task, k * setting.samples, given.repeats)
+        runs.append(run)
     one = inline(setting, given.inline) if given.inline else None
     usual = float(np.mean(one["seconds"])) if one else None
     apart = processes(setting, given.process) if given.process else None
@@ -268,14 +283,16 @@ def measure(setting: Setting, given: argparse.Namespace) -> dict[str, Any]:
         **shown,
         "samples": setting.samples,
         "plans": setting.plans,
-        "horizon_steps": planner.horizon,
+        "horizon_steps": horizon,
         "inline_candidates_per_min": round(60 / usual, 3) if usual else None,
         "inline_candidates_measured": given.inline,
         "inline_compile_s": [round(s, 2) for s in one["compile_s"]] if one else None,
         "inline_seconds": [round(s, 2) for s in one["seconds"]] if one else None,
+        "inline_cpu_seconds": [round(s, 2) for s in one["cpu_seconds"]] if one else None,
         "process_candidates_per_min": round(60 / apart, 3) if apart else None,
         "process_candidates_measured": given.process,
         "ratio_inline": round(shown["candidates_per_min"] * usual / 60, 2) if usual else None,
+        "ratio_inline_cpu": _ratio(shown, float(np.mean(one["cpu_seconds"]))) if one else None,
         "ratio_process": round(shown["candidates_per_min"] * apart / 60, 2) if apart else None,
         **speed,
         "runs": runs,
@@ -283,6 +300,11 @@ def measure(setting: Setting, given: argparse.Namespace) -> dict[str, Any]:
         "devices": [device.device_kind for device in jax.local_devices()],
         "versions": versions(),
     }
+
+
+def _ratio(run: dict[str, Any], usual_cpu_s: float) -> float:
+    """CPU seconds per candidate, the usual way over ours."""
+    return round(usual_cpu_s * run["k"] * run["generations"] / run["cpu_seconds"], 2)
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ def describe(engine: Engine) -> dict[str, Any]:
         "method": config.method.name,
         "settings": flat(dataclasses.asdict(config)),
         "backends": {
-            "physics": "native: C MuJoCo on all cores, the only backend of this version",
+            "physics": f"{engine.planner.plan_physics.name} for plans, native (C MuJoCo on all cores) for episodes",
             "optimizer": config.optimizer.name,
             "proposer": engine.proposer.name,
             "judge": engine.judge.name,

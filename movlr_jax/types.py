@@ -92,6 +92,7 @@ class Policy(Protocol):
 class Physics(Protocol):
     """B simulations, stepped in closed loop. Knows nothing of rewards."""
 
+    name: str
     layout: Layout
     sim_dt: float  # s, one simulation step
     ctrl_dt: float  # s, one control step

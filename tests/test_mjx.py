@@ -18,13 +18,11 @@ from movlr_jax.config import OptimizerConfig
 from movlr_jax.control.build import build_planner
 from movlr_jax.control.mppi import MppiConfig
 from movlr_jax.errors import UserError
-from movlr_jax.evaluation import evaluate
 from movlr_jax.physics.choose import choose
 from movlr_jax.physics.mjx import MjxPhysics
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
-from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.types import Trajectory
 
 KEY, ROWS, STEPS = jax.random.key(3), 8, 40  # 40 control steps of 5 simulation steps each
@@ -105,6 +103,7 @@ def test_a_row_that_diverges_is_marked_and_harms_no_other(tiny, mjx, mjx_run):
     assert all(np.isfinite(getattr(result.steps, name)).all() for name in FIELDS)
 
 
+@pytest.mark.slow
 def test_steps_taken_one_by_one_inside_jit_are_the_rollout(tiny, mjx, mjx_run):
     """What a training loop does: its own scan over `control_step`."""
     simulator = mjx.simulator(ROWS)
@@ -133,6 +132,7 @@ TERMS = (
     "state.pos('foot')[2]",
     "-jnp.sum((state.pos('foot') - state.goal('foot_pos')) ** 2)",
     "-jnp.sum(state.muscles ** 2)",
+    "-jnp.abs(state.qd('knee'))",
 )
 
 
@@ -161,20 +161,22 @@ def test_the_same_planner_reaches_the_same_plan(planners):
     """Within 5 mrad after one plan, of samples that are drawn with a spread of 200 mrad."""
     for seed in range(3):
         native, mjx = (replan(planners[name], rewards(1), seed) for name in ("native", "mjx"))
-        assert np.abs(native - native[:1]).max() == 0 or np.isfinite(native).all()
+        assert np.isfinite(native).all()
         np.testing.assert_allclose(mjx, native, atol=5e-3)
 
 
-def test_physics_and_planner_are_traced_once_over_three_generations(planners):
+def test_over_three_generations_physics_and_planner_are_traced_once_and_rewards_thrice(planners):
     planner = planners["mjx"]
-    scored = planner.scorer.traces
-    for generation in range(3):
-        verdicts = [Verdict("probe", None, 0.0, p) for p in rewards(generation)]
-        outcomes = evaluate(planner, tiny_task(), verdicts, seed=generation)
-        assert [outcome.reason for outcome in outcomes] == [None, None]
+    rows = [np.repeat(x, 2, axis=0) for x in tiny_task().start(np.random.default_rng(0), 1)]
+    start, before = planner.sim_physics.start(*rows), planner.scorer.traces
+    for generation in (0, 2, 3):  # none of which another test has scored
+        controllers = planner.optimise(rewards(generation), KEY)
+        episode = controllers.rollout(start, steps=3 * planner.config.replan_every, key=KEY)
+        assert not episode.diverged.any()
+    assert planner.plan_physics.traces.keys() >= {"rollout of 10 steps, 16 rows", "kinematics, 16 rows"}
     assert set(planner.plan_physics.traces.values()) == {1}
     assert set(planner.traces.values()) == {1}
-    assert planner.scorer.traces - scored >= 3
+    assert planner.scorer.traces - before == 3
 
 
 def test_a_plan_made_in_parts_is_the_plan(planners, monkeypatch):

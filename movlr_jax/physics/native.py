@@ -37,6 +37,7 @@ class NativePhysics:
     step more coarsely than the simulation it plans for.
     """
 
+    name = "native"
     xp = np  # what carries states and plans
 
     def __init__(
