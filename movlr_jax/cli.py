@@ -12,23 +12,42 @@ from pathlib import Path
 from typing import Any
 
 from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.machine import processor
 from movlr_jax.resources import resource_dir
 
 _GROUPS = ("task", "optimizer", "method", "llm", "vlm")
 _SHORTHANDS = ("env", "file")  # of a task's own settings, where they have arrived when all is composed
-_FUSION = "xla_cpu_use_fusion_emitters"
+_FUSION, _THREADS = "xla_cpu_use_fusion_emitters", "xla_cpu_multi_thread_eigen"
+_MJX = ("mjx", "warp")
 _FLAGS = ("-m", "--multirun")
+CACHE_SWITCH = "MOVLR_COMPILE_CACHE"  # off: nothing is kept
 INTERRUPTED = 130  # exit status, as a shell gives it after Ctrl-C
 RESETTABLE = ("generations", "films", "max_calls", "max_cost_usd")  # may change when a run is resumed
 
 
-def prepare_environment() -> None:
-    """What must be set before JAX and MuJoCo start, where the user has not set it. Commands only."""
+def prepare_environment(physics: str | None = None) -> None:
+    """What must be set before JAX and MuJoCo start, where the user has not set it. Commands only.
+
+    `physics` is the setting; None: as the command line says.
+    """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     # On a CPU, XLA's fusion emitters recompute deep kinematic chains and double the time rewards take to compile.
-    flags = os.environ.get("XLA_FLAGS", "")
-    if _FUSION not in flags:
-        os.environ["XLA_FLAGS"] = f"{flags} --{_FUSION}=false".strip()
+    wanted = [_FUSION]
+    # XLA's threads wait for each other for ever where a batch of MJX has many loops and there are few cores.
+    if physics in _MJX or (physics is None and any(f"physics={name}" in sys.argv for name in _MJX)):
+        wanted.append(_THREADS)
+    flags = os.environ.get("XLA_FLAGS", "").split()
+    flags += [f"--{name}=false" for name in wanted if not any(name in flag for flag in flags)]
+    os.environ["XLA_FLAGS"] = " ".join(flags)
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ and os.environ.get(CACHE_SWITCH) != "off":
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(compile_cache())
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "2")  # physics, and no rewards
+
+
+def compile_cache() -> Path:
+    """Where compiled physics is kept from run to run, apart for each kind of processor: its code runs on no other."""
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return root / "movlr-jax" / f"compiled-{processor()}"
 
 
 def run(command: Callable[[Any], int], argv: Sequence[str] | None = None) -> int:

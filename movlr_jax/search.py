@@ -18,6 +18,7 @@ from movlr_jax.config import Config  # noqa: E402
 from movlr_jax.control.build import build_optimizer  # noqa: E402
 from movlr_jax.errors import BudgetSpent  # noqa: E402
 from movlr_jax.evolution import evolve, film_best_and_first, summary  # noqa: E402
+from movlr_jax.group_picture import GROUPS, picture  # noqa: E402
 from movlr_jax.progress import Reporter  # noqa: E402
 from movlr_jax.report import write_report  # noqa: E402
 from movlr_jax.session import build_engine, describe, same_search, task_of  # noqa: E402
@@ -47,6 +48,8 @@ def search(config: Config) -> int:
         engine = build_engine(config, task, optimizer, archive, reporter)
         reporter.say(engine.models_used)
         if not recorded:
+            if engine.films and "groups" in optimizer.notes:
+                archive.put(GROUPS, picture(task, optimizer.notes["groups"]))
             archive.record("run", describe(engine))
         best = evolve(engine)
         side_by_side = film_best_and_first(engine, best)

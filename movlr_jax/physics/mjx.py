@@ -21,7 +21,7 @@ from mujoco import mjx
 from movlr_jax.errors import UserError
 from movlr_jax.physics.common import planning_model, whole_substeps
 from movlr_jax.physics.memory import free_memory, row_bytes
-from movlr_jax.physics.mjx_model import Probe, fit_for_jax, probe_contacts, warp_sizes
+from movlr_jax.physics.mjx_model import Probe, fit_for_jax, limit_contacts, probe_contacts, warp_sizes
 from movlr_jax.physics.policy import row_keys, shared
 from movlr_jax.physics.programs import Programs, Say
 from movlr_jax.physics.simulator import Simulator
@@ -33,10 +33,9 @@ IMPLS = {"mjx": "jax", "warp": "warp"}  # name of a physics -> what MJX calls it
 
 
 class MjxPhysics:
-    """`model` stepped every `sim_dt`, controlled every `ctrl_dt`, by MJX. The model is copied; `changes` says what
-    had to be changed in the copy.
+    """`model` stepped every `sim_dt`, controlled every `ctrl_dt`, by MJX.
 
-    needed: bodies whose contacts the task reads (all, if None). memory: bytes that a batch may take on each device.
+    The model is copied; `changes` says what had to be changed in the copy.
     """
 
     xp = jnp  # what carries states and plans: they stay on the device
@@ -54,7 +53,10 @@ class MjxPhysics:
         memory: int | None = None,
         say: Say = lambda text: None,
     ):
-        """start: typical qpos [n, nq], qvel, act, to see how many contacts there are (Warp)."""
+        """start: typical qpos [n, nq], qvel, act, to see how many contacts there are (Warp).
+
+        memory: bytes that a batch may take on each device; what is free, if None.
+        """
         self.substeps = whole_substeps(sim_dt, ctrl_dt)
         self.name, self.layout, self.sim_dt, self.ctrl_dt = name, layout, sim_dt, ctrl_dt
         self.steps_done = 0  # simulation steps, over all rows, since the start
@@ -69,6 +71,9 @@ class MjxPhysics:
             self._probe = Probe()
         try:
             self._mjx = mjx.put_model(self.model, impl=IMPLS[name])
+            if not self._warp:
+                self._mjx, limited = limit_contacts(self.model, self._mjx)
+                self.changes += (limited,) if limited else ()
         except (NotImplementedError, ValueError) as error:
             raise UserError(
                 f"physics={name} cannot run this model: {error}; use physics=native"
@@ -87,7 +92,8 @@ class MjxPhysics:
         rows = rows if self._warp else 1  # Warp alone must know how many there are
         if rows not in self._simulators:
             sizes = warp_sizes(self._probe, rows) if self._warp else {}
-            template = mjx.make_data(self.model, impl=IMPLS[self.name], **sizes)
+            known = self.model if self._warp else self._mjx
+            template = mjx.make_data(known, impl=IMPLS[self.name], **sizes)
             self._simulators[rows] = Simulator(self._mjx, template, self.substeps, self.ctrl_dt)
         return self._simulators[rows]
 
