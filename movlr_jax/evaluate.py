@@ -5,6 +5,8 @@ The last line of stdout is one JSON object: the metrics, by their fixed names.
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
 import sys
 from pathlib import Path
@@ -47,7 +49,8 @@ def evaluate(config: Config) -> int:
     if not verdict.accepted:
         raise UserError(f"reward {origin}: {verdict.message}")
     with reporter.stage("optimise") as tick:
-        (outcome,) = evaluate_programs(optimizer, task, [verdict], config.seed, tick, folder)
+        kept = folder / "training" / digest(config)  # a policy half trained is gone on with
+        (outcome,) = evaluate_programs(optimizer, task, [verdict], config.seed, tick, kept)
     for note in verdict.notes:
         reporter.say(f"note: {note}")
     result = {
@@ -75,6 +78,12 @@ def evaluate(config: Config) -> int:
     finally:
         print(json.dumps(result), flush=True)  # whatever becomes of the film, the numbers are not lost
     return 0
+
+
+def digest(config: Config) -> str:
+    """A name for these settings: two that differ in anything but where results go have two."""
+    told = dataclasses.replace(config, run_dir=None, films=False, reward="")
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:12]
 
 
 def reward_source(reward: str, task: Task) -> tuple[str, str]:

@@ -38,7 +38,7 @@ def picture(task: Task, groups: Mapping[str, int]) -> bytes:
                 model.tendon_rgba[actuator.trnid[0]] = colour_of(group)
         place(model, data, qpos)
         return _png(
-            canvas.draw(data, [_view(model, data, task.cameras[0], turn) for turn in (-60.0, 30.0, 120.0)])
+            canvas.draw(data, [_view(model, data, task.cameras[0], turn) for turn in (30.0, -60.0, -150.0)])
         )
 
 

@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 from tiny_task import task as tiny_task
 
+from movlr_jax import cli
 from movlr_jax.config import OptimizerConfig
 from movlr_jax.control import dynsyn, spaces
 from movlr_jax.control.build import build_optimizer
@@ -208,6 +209,12 @@ def test_random_keys_follow_the_row_within_the_candidate(tiny):
     np.testing.assert_array_equal(alone.actions, together.actions[6:9])
     each = tiny.physics.rollout(start, noisy, scale.repeat(3, axis=0), steps=3, key=KEY, candidates=4)
     np.testing.assert_array_equal(each.actions, together.actions)
+
+
+def test_the_settings_files_say_the_defaults():
+    known = OptimizerConfig(name="ppo", ctrl_dt=0.02)
+    for name in ("ppo", "dynsyn"):
+        assert cli.compose(["+task=bottle_pour", f"optimizer={name}"]).optimizer == replace(known, name=name)
 
 
 def test_what_is_missing_is_said_in_one_sentence(monkeypatch):
