@@ -29,7 +29,7 @@ from typing import Any
 from movlr_jax import cli
 
 os.environ[cli.CACHE_SWITCH] = "off"
-cli.prepare_environment("mjx")  # the usual way is MJX, whatever ours is
+cli.prepare_environment(["physics=mjx"])  # the usual way is MJX, whatever ours is
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
@@ -61,11 +61,11 @@ class Inline(PlannedControllers):
             goals = {name: jnp.asarray(value, jnp.float32) for name, value in p.scorer.goals.items()}
 
             def one(start: SimState, first: Step, params: Any) -> jax.Array:
-                def advance(state: SimState, _: None) -> tuple[SimState, jax.Array]:
+                def advance(state: SimState, _: None) -> tuple[SimState, Any]:
                     action = p.plan_policy(params, state.step, key)
                     state, step = simulator.control_step(state, action)
                     terms = program.reward(State(layout, step, goals, first), action)
-                    return state, sum((program.weights[k] * terms[k] for k in terms), jnp.float32(0.0))
+                    return state, sum(program.weights[k] * terms[k] for k in terms)
 
                 final, totals = jax.lax.scan(advance, start, length=p.horizon)
                 return jnp.where(final.diverged, jnp.inf, -totals.mean())
@@ -90,8 +90,11 @@ def build(setting: Setting, physics: str) -> tuple[Any, Any]:
     return task, build_planner(config.optimizer, task, physics, lambda text: print(text, file=sys.stderr))
 
 
-def ours(setting: Setting, k: int, generations: int) -> dict[str, Any]:
-    """`generations` of K candidates: seconds of all, and of each generation until its first rollouts are scored."""
+def ours(setting: Setting, k: int, generations: int) -> tuple[dict[str, Any], Any, Any]:
+    """`generations` of K candidates: seconds of all, and of each generation until its first rollouts are scored.
+
+    Also the task and the planner that they ran with.
+    """
     task = workload(setting.model, setting.samples, setting.horizon_s)[1]
     programs = [
         rewards(task, g, k) for g in range(generations)
@@ -99,27 +102,29 @@ def ours(setting: Setting, k: int, generations: int) -> dict[str, Any]:
     begun = time.perf_counter()
     task, planner = build(setting, setting.physics)
     start, key = starts(planner, task, k), jax.random.key(0)
-    steps, first_scored, whole = setting.plans * planner.config.replan_every, [], []
+    steps, first_scored, scoring, whole = setting.plans * planner.config.replan_every, [], [], []
     scored = planner.scorer.on_device
     for g in range(generations):
         asked, times = time.perf_counter(), []
 
         def timed(*given: Any, times: list[float] = times) -> Any:
+            called = time.perf_counter()
             result = scored(*given)
             if not times:
                 jax.block_until_ready(result)
-                times.append(time.perf_counter())
+                times += [time.perf_counter(), called]
             return result
 
         planner.scorer.on_device = timed  # the same work, with a clock beside it
         planner.optimise(programs[g], key).rollout(start, steps=steps, key=key)
         first_scored.append(times[0] - asked)
+        scoring.append(times[0] - times[1])
         whole.append(time.perf_counter() - asked)
     seconds = time.perf_counter() - begun
     planner.scorer.on_device = scored
     physics = planner.plan_physics
     compiled = {what: n for what, n in physics.traces.items() if what.startswith(("rollout", "policy"))}
-    return {
+    result = {
         "k": k,
         "generations": generations,
         "seconds": round(seconds, 2),
@@ -129,11 +134,15 @@ def ours(setting: Setting, k: int, generations: int) -> dict[str, Any]:
         else None,
         "physics_compile_s": round(sum(getattr(physics, "compile_s", {}).values()), 2),
         "first_scored_s": [round(s, 3) for s in first_scored],
+        "of_it_rewards_s": [
+            round(s, 3) for s in scoring
+        ],  # tracing, compiling, and what of the rollout it waits for
         "physics_traces": max(compiled.values()),
         "planner_traces": max(planner.traces.values()),
         "reward_traces": planner.scorer.traces,
         "peak_memory_gib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2),
     }
+    return result, task, planner
 
 
 def inline(setting: Setting, count: int, first: int = 0) -> dict[str, Any]:
@@ -230,7 +239,7 @@ def main() -> int:
     given = parser.parse_args()
     if given.quick:
         given.k, given.generations, given.samples, given.plans = [2], 3, 4, 3
-        given.horizon_s, given.inline, given.process, given.repeats = 0.032, 1, 0, 1
+        given.horizon_s, given.inline, given.process, given.repeats = 0.032, min(given.inline, 1), 0, 1
     setting = Setting(given.physics, given.model, given.samples, given.plans, given.horizon_s)
     try:
         if given.one is not None:
@@ -250,13 +259,16 @@ def main() -> int:
 
 
 def measure(setting: Setting, given: argparse.Namespace) -> dict[str, Any]:
-    runs = []
+    runs, main_k = [], 8 if 8 in given.k else given.k[-1]
+    shown: dict[str, Any] = {}
+    speed, horizon = {}, 0
     for k in given.k:
-        runs.append(ours(setting, k, given.generations))
-        print(json.dumps(runs[-1]), file=sys.stderr)
-    shown = next((run for run in runs if run["k"] == 8), runs[-1])
-    task, planner = build(setting, setting.physics)
-    speed = rates(planner, task, shown["k"] * setting.samples, given.repeats)
+        run, task, planner = ours(setting, k, given.generations)
+        print(json.dumps(run), file=sys.stderr)
+        if k == main_k:
+            shown, horizon = run, planner.horizon
+            speed = rates(planner, task, k * setting.samples, given.repeats)
+        runs.append(run)
     one = inline(setting, given.inline) if given.inline else None
     usual = float(np.mean(one["seconds"])) if one else None
     apart = processes(setting, given.process) if given.process else None
@@ -268,7 +280,7 @@ def measure(setting: Setting, given: argparse.Namespace) -> dict[str, Any]:
         **shown,
         "samples": setting.samples,
         "plans": setting.plans,
-        "horizon_steps": planner.horizon,
+        "horizon_steps": horizon,
         "inline_candidates_per_min": round(60 / usual, 3) if usual else None,
         "inline_candidates_measured": given.inline,
         "inline_compile_s": [round(s, 2) for s in one["compile_s"]] if one else None,

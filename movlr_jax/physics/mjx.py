@@ -8,7 +8,6 @@ local devices; a batch that would not fit is run in parts.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -91,7 +90,7 @@ class MjxPhysics:
         """Pure functions of one simulation, for a batch of `rows` on one device: vmap them, inside any jit."""
         rows = rows if self._warp else 1  # Warp alone must know how many there are
         if rows not in self._simulators:
-            sizes = warp_sizes(self._probe, rows) if self._warp else {}
+            sizes: dict[str, Any] = warp_sizes(self._probe, rows) if self._warp else {}
             known = self.model if self._warp else self._mjx
             template = mjx.make_data(known, impl=IMPLS[self.name], **sizes)
             self._simulators[rows] = Simulator(self._mjx, template, self.substeps, self.ctrl_dt)
@@ -170,10 +169,9 @@ class MjxPhysics:
 
     def _rows(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function(simulator, *inputs)` as what `Programs` runs: the model is an argument, no constant."""
-        known = Simulator(self._mjx, None, self.substeps, self.ctrl_dt)
 
         def with_constants(constants: tuple[mjx.Model, mjx.Data], *inputs: Any) -> Any:
-            return function(replace(known, model=constants[0], template=constants[1]), *inputs)
+            return function(Simulator(*constants, self.substeps, self.ctrl_dt), *inputs)
 
         return with_constants
 

@@ -9,6 +9,7 @@ import copy
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -16,6 +17,7 @@ from mujoco import mjx
 from mujoco.mjx._src import collision_driver
 
 from movlr_jax.models.spec import quiet
+from movlr_jax.types import Array
 
 _GEOM, _SENSOR = mujoco.mjtGeom, mujoco.mjtSensor
 _ROUND = (int(_GEOM.mjGEOM_ELLIPSOID), int(_GEOM.mjGEOM_CYLINDER))
@@ -144,7 +146,8 @@ def _iterations(model: mujoco.MjModel) -> str:
     if before == after or model.opt.solver != mujoco.mjtSolver.mjSOL_NEWTON:
         return ""
     model.opt.iterations, model.opt.ls_iterations = after
-    return f"the solver stops after {after[0]} iterations of {after[1]} line search steps (was {before[0]} of {before[1]})"
+    words = f"was {before[0]} of {before[1]}"
+    return f"the solver stops after {after[0]} iterations of {after[1]} line search steps ({words})"
 
 
 def limit_contacts(model: mujoco.MjModel, put: mjx.Model) -> tuple[mjx.Model, str]:
@@ -165,7 +168,7 @@ def limit_contacts(model: mujoco.MjModel, put: mjx.Model) -> tuple[mjx.Model, st
     return limited, f"of {count} contacts that could be, the {_POINTS} nearest of each kind are solved for"
 
 
-def probe_contacts(model: mujoco.MjModel, start: Sequence[np.ndarray] | None) -> Probe:
+def probe_contacts(model: mujoco.MjModel, start: Sequence[Array] | None) -> Probe:
     """The most contacts and constraint rows that C MuJoCo sees while the body goes limp from its start."""
     data, most = mujoco.MjData(model), Probe()
     for q in np.asarray(start[0])[:4] if start is not None else model.qpos0[None]:
@@ -178,7 +181,7 @@ def probe_contacts(model: mujoco.MjModel, start: Sequence[np.ndarray] | None) ->
     return most
 
 
-def warp_sizes(probe: Probe, rows: int) -> dict[str, int]:
+def warp_sizes(probe: Probe, rows: int) -> dict[str, Any]:
     """Warp's limits for a batch of `rows`: twice what was seen, and some."""
     return {"naconmax": rows * (2 * probe.contacts + 8), "njmax": 2 * probe.rows + 32}
 
