@@ -53,7 +53,7 @@ class Inline(PlannedControllers):
     compiled: dict[str, Any] = field(default_factory=dict)
 
     def costs(self, plans: Array, state: SimState, initial: Step, key: jax.Array) -> Array:
-        p, physics, (program,) = self.planner, self.planner.plan_physics, self.programs
+        p, physics, (program,) = self.planner, self.planner.physics, self.programs
         params = p.space.params(physics, state, plans)
         start, first = p.spread(state, plans.shape[1]), p.spread(initial, plans.shape[1])
         if not self.compiled:
@@ -122,7 +122,7 @@ def ours(setting: Setting, k: int, generations: int) -> tuple[dict[str, Any], An
         whole.append(time.perf_counter() - asked)
     seconds = time.perf_counter() - begun
     planner.scorer.on_device = scored
-    physics = planner.plan_physics
+    physics = planner.physics
     compiled = {what: n for what, n in physics.traces.items() if what.startswith(("rollout", "policy"))}
     result = {
         "k": k,
@@ -154,7 +154,7 @@ def inline(setting: Setting, count: int, first: int = 0) -> dict[str, Any]:
     held = planner.space.held(start)
     plan = planner.init(held)
     planner.space.params(
-        planner.plan_physics,
+        planner.physics,
         start,
         jnp.asarray(planner.sample(plan, held, held, jnp.zeros((setting.samples, *held.shape[1:])))),
     )

@@ -65,7 +65,7 @@ def rollout_share(planner: Planner, task: Task) -> Callable[[], float]:
     start, key = planner.sim_physics.start(*rows), jax.random.key(0)
     controllers, plan = planner.optimise(programs, key), planner.init(planner.space.held(start))
     spent = 0.0
-    rollout = planner.plan_physics.rollout
+    rollout = planner.physics.rollout
 
     def timed(*arguments: Any, **named: Any) -> Any:
         nonlocal spent
@@ -77,11 +77,11 @@ def rollout_share(planner: Planner, task: Task) -> Callable[[], float]:
     def measure() -> float:
         nonlocal spent
         spent, begun = 0.0, time.perf_counter()
-        planner.plan_physics.rollout = timed  # the same work, with a clock around it
+        planner.physics.rollout = timed  # the same work, with a clock around it
         jax.block_until_ready(
             controllers.replan(plan, start, start.step, planner.space.held(start), key, key).mean
         )
-        planner.plan_physics.rollout = rollout
+        planner.physics.rollout = rollout
         return spent / (time.perf_counter() - begun)
 
     return measure
@@ -98,7 +98,7 @@ def main() -> None:
     config = cli.compose([f"task={arguments.task}", f"optimizer.mppi.samples={arguments.samples}"])
     task = task_of(config)
     planner = build_planner(config.optimizer, task)
-    physics = planner.plan_physics
+    physics = planner.physics
     assert isinstance(physics, NativePhysics)
     rows, ctrl_steps = CANDIDATES * arguments.samples, max(1, arguments.steps // physics.substeps)
     start = physics.start(*task.start(np.random.default_rng(0), rows))

@@ -37,7 +37,7 @@ def measure(physics: str, model: str, rows: int, horizon_s: float, repeats: int)
     planner = build_planner(config.optimizer, task, physics, lambda text: print(text, file=sys.stderr))
     built = time.perf_counter() - begun
     speed = rates(planner, task, rows, repeats)
-    plans = planner.plan_physics
+    plans = planner.physics
     compiled = {what: s for what, s in getattr(plans, "compile_s", {}).items() if what.startswith("rollout")}
     result = {
         "model": model,

@@ -89,7 +89,7 @@ def starts(planner: Planner, task: Task, rows: int) -> SimState:
 
 def rates(planner: Planner, task: Task, rows: int, repeats: int) -> dict[str, float]:
     """Steps/s of the closed loop and of raw physics for one batch, alternating, and how their ratios lie."""
-    physics = planner.plan_physics
+    physics = planner.physics
     start = jax.tree.map(physics.xp.asarray, starts(planner, task, rows))
     plans = physics.xp.asarray(planner.space.held(start))[:, None]
     params = planner.space.params(physics, start, plans)

@@ -5,6 +5,8 @@ The last line of stdout is one JSON object: the metrics, by their fixed names.
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -67,8 +69,10 @@ def evaluated(
         reporter.say(f"note: {note}")
     results = []
     for seed in seeds or (config.seed,):
+        # a policy half trained is gone on with
+        kept = folder / "training" / digest(dataclasses.replace(config, seed=seed))
         with reporter.stage("optimise") as tick:
-            (outcome,) = evaluate_programs(optimizer, task, [verdict], seed, tick, folder)
+            (outcome,) = evaluate_programs(optimizer, task, [verdict], seed, tick, kept)
         terms = outcome.terms.items()
         result = {
             "task": task.name,
@@ -96,6 +100,12 @@ def evaluated(
             tell(result)
         results.append(result)
     return results
+
+
+def digest(config: Config) -> str:
+    """A name for these settings: two that differ in anything but where results go have two."""
+    told = dataclasses.replace(config, run_dir=None, films=False, reward="")
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:12]
 
 
 def reward_source(reward: str, task: Task) -> tuple[str, str]:

@@ -151,8 +151,10 @@ class Optimizer(Protocol):
     """K reward programs in, K controllers out, in one batch. Built with its task and physics, compiled once."""
 
     name: str
+    physics: Physics  # where plans are rolled out, or policies trained
     sim_physics: Physics  # where episodes are evaluated
     scorer: Scorer
+    notes: Mapping[str, Any]  # what is worth recording of how it was built
 
     @property
     def steps_done(self) -> int:

@@ -173,8 +173,8 @@ def test_over_three_generations_physics_and_planner_are_traced_once_and_rewards_
         controllers = planner.optimise(rewards(generation), KEY)
         episode = controllers.rollout(start, steps=3 * planner.config.replan_every, key=KEY)
         assert not episode.diverged.any()
-    assert planner.plan_physics.traces.keys() >= {"rollout of 10 steps, 16 rows", "kinematics, 16 rows"}
-    assert set(planner.plan_physics.traces.values()) == {1}
+    assert planner.physics.traces.keys() >= {"rollout of 10 steps, 16 rows", "kinematics, 16 rows"}
+    assert set(planner.physics.traces.values()) == {1}
     assert set(planner.traces.values()) == {1}
     assert planner.scorer.traces - before == 3
 
@@ -182,7 +182,7 @@ def test_over_three_generations_physics_and_planner_are_traced_once_and_rewards_
 def test_a_plan_made_in_parts_is_the_plan(planners, monkeypatch):
     planner = planners["native"]
     whole = replan(planner, rewards(0))
-    monkeypatch.setattr(planner.plan_physics, "parts", lambda rows, steps: 3)
+    monkeypatch.setattr(planner.physics, "parts", lambda rows, steps: 3)
     assert len(planner.parts(2, 8)) == 4  # 8 samples make no three equal parts
     np.testing.assert_array_equal(replan(planner, rewards(0)), whole)
 

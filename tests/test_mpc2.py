@@ -324,7 +324,7 @@ def planner_of(
 
 
 def close(planner: Planner) -> None:
-    for physics in (planner.plan_physics, planner.sim_physics):
+    for physics in (planner.physics, planner.sim_physics):
         assert isinstance(physics, NativePhysics)
         physics.close()
 

@@ -113,7 +113,7 @@ def test_physics_is_traced_once_over_three_generations(tmp_path: Path):
             evolve(engine)
         finally:
             engine.sandbox.close()
-    assert planner.plan_physics.traces == {f"policy[{config.candidates * config.optimizer.mppi.samples}]": 1}
+    assert planner.physics.traces == {f"policy[{config.candidates * config.optimizer.mppi.samples}]": 1}
     # the simulation itself, and the few rows that vetting's states come from
     assert set(planner.sim_physics.traces.values()) == {1}
 

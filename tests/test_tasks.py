@@ -76,7 +76,7 @@ def test_it_runs_is_measured_and_filmed(name, model):
             mp4 = film(clip_of(task, outcome.states or b"", Caption(name, "test")))
             assert mp4[4:8] == b"ftyp"
     finally:
-        planner.plan_physics.close()
+        planner.physics.close()
         planner.sim_physics.close()
 
 
@@ -152,5 +152,5 @@ def test_a_fall_ends_an_episode_and_what_others_do_meanwhile_does_not_matter():
         ends.append(a.metrics["time_to_fall_s"])
         assert a.curve_time[-1] - a.curve_time[0] == pytest.approx(ends[-1], abs=1e-3)
     assert 0.2 < min(ends) < max(ends) < 2.9
-    planner.plan_physics.close()
+    planner.physics.close()
     planner.sim_physics.close()

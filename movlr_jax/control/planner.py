@@ -46,24 +46,25 @@ class PlannerConfig:
 
 
 class Planner:
-    """Plans with `plan_physics`, acts in `sim_physics`; holds everything that is compiled once."""
+    """Plans with `physics`, acts in `sim_physics`; holds everything that is compiled once."""
 
     def __init__(
         self,
         name: str,
         config: PlannerConfig,
         space: PlanSpace,
-        plan_physics: Physics,
+        physics: Physics,
         sim_physics: Physics,
         scorer: Scorer,
         world: World | None = None,
     ):
         self.name, self.config, self.space, self.scorer = name, config, space, scorer
-        self.plan_physics, self.sim_physics = plan_physics, sim_physics
+        self.physics, self.sim_physics = physics, sim_physics
         self.world = world or World()
-        self.horizon = max(1, round(config.horizon_s / plan_physics.ctrl_dt))
+        self.notes: Mapping[str, Any] = {}
+        self.horizon = max(1, round(config.horizon_s / physics.ctrl_dt))
         # One policy object each, made once: physics compiles per policy and shape.
-        self.plan_policy, self.sim_policy = space.policy(plan_physics), space.policy(sim_physics)
+        self.plan_policy, self.sim_policy = space.policy(physics), space.policy(sim_physics)
         lower, upper, settings = jnp.asarray(space.lower), jnp.asarray(space.upper), config.mppi
         self.traces: Counter[str] = Counter()
 
@@ -83,7 +84,7 @@ class Planner:
             lambda plan, held, home, noise: mppi.sample(settings, plan, held, home, noise, lower, upper),
             shared=1,
         )
-        xp = plan_physics.xp
+        xp = physics.xp
         jit = (
             jax.jit if xp is jnp else lambda function, **_: function
         )  # what NumPy carries needs no compiling
@@ -96,14 +97,14 @@ class Planner:
 
     def parts(self, rows: int, n: int) -> list[slice]:
         """Which of the N plans of `rows` rows are rolled out together: all, or equal parts that fit into memory."""
-        needed = self.plan_physics.parts(rows * n, self.horizon)
+        needed = self.physics.parts(rows * n, self.horizon)
         count = next(c for c in range(1, n + 1) if n % c == 0 and (c >= needed or c == n))
         return [slice(i, i + n // count) for i in range(0, n, n // count)]
 
     @property
     def steps_done(self) -> int:
         """Simulation steps of both physics since they were built."""
-        return self.plan_physics.steps_done + self.sim_physics.steps_done
+        return self.physics.steps_done + self.sim_physics.steps_done
 
     def optimise(
         self,
@@ -166,17 +167,13 @@ class PlannedControllers:
         p, n = self.planner, self.planner.config.mppi.samples
         noise = jax.random.normal(noise_key, (n, *plan.mean.shape[1:])) @ p.space.mixing
         noise = mppi.colored(noise, p.config.mppi.smooth)
-        plans = p.plan_physics.xp.asarray(
-            p.sample(plan, p.space.held(state), home, noise)
-        )  # [R, N, knots, dims]
+        plans = p.physics.xp.asarray(p.sample(plan, p.space.held(state), home, noise))  # [R, N, knots, dims]
         costs = [self.costs(plans[:, part], state, initial, plan_key) for part in p.parts(len(state.time), n)]
-        return p.update(
-            plan, plans, costs[0] if len(costs) == 1 else p.plan_physics.xp.concatenate(costs, axis=1)
-        )
+        return p.update(plan, plans, costs[0] if len(costs) == 1 else p.physics.xp.concatenate(costs, axis=1))
 
     def costs(self, plans: Array, state: SimState, initial: Step, key: jax.Array) -> Array:
         """[R, N] what `plans` [R, N, knots, dims] cost, each candidate's by its own program; inf if diverged."""
-        p, physics, k = self.planner, self.planner.plan_physics, len(self.programs)
+        p, physics, k = self.planner, self.planner.physics, len(self.programs)
         rows, n = plans.shape[:2]
         params = p.space.params(physics, state, plans)
         rollouts = physics.rollout(
