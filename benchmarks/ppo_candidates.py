@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import time
 import warnings
@@ -22,6 +23,7 @@ from typing import Any
 
 from movlr_jax import cli
 
+os.environ[cli.CACHE_SWITCH] = "off"  # both start cold
 cli.prepare_environment()
 
 import jax  # noqa: E402

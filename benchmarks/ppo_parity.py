@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import warnings
 from dataclasses import replace
 from pathlib import Path
 
 from movlr_jax import cli
 
+os.environ[cli.CACHE_SWITCH] = "off"
 cli.prepare_environment()
 
 import jax  # noqa: E402

@@ -12,23 +12,39 @@ from pathlib import Path
 from typing import Any
 
 from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.machine import processor
 from movlr_jax.resources import resource_dir
 
 _GROUPS = ("task", "optimizer", "method", "llm", "vlm")
 _SHORTHANDS = ("env", "file")  # of a task's own settings, where they have arrived when all is composed
 _FUSION = "xla_cpu_use_fusion_emitters"
+_MJX, _POOL, _THREADS = ("mjx", "warp"), "PJRT_NPROC", 16  # threads that XLA computes with on a CPU
 _FLAGS = ("-m", "--multirun")
+CACHE_SWITCH = "MOVLR_COMPILE_CACHE"  # off: nothing is kept
 INTERRUPTED = 130  # exit status, as a shell gives it after Ctrl-C
 RESETTABLE = ("generations", "films", "max_calls", "max_cost_usd")  # may change when a run is resumed
 
 
-def prepare_environment() -> None:
+def prepare_environment(arguments: Sequence[str] = ()) -> None:
     """What must be set before JAX and MuJoCo start, where the user has not set it. Commands only."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     # On a CPU, XLA's fusion emitters recompute deep kinematic chains and double the time rewards take to compile.
     flags = os.environ.get("XLA_FLAGS", "")
     if _FUSION not in flags:
         os.environ["XLA_FLAGS"] = f"{flags} --{_FUSION}=false".strip()
+    # On few cores XLA's threads come to wait for each other for ever in a batch of MJX, which has many loops; they do
+    # not where there are more of them than cores.
+    if any(f"physics={name}" in (*sys.argv, *arguments) for name in _MJX):
+        os.environ.setdefault(_POOL, str(max(_THREADS, os.cpu_count() or 1)))
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ and os.environ.get(CACHE_SWITCH) != "off":
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(compile_cache())
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "2")  # physics, and no rewards
+
+
+def compile_cache() -> Path:
+    """Where compiled physics is kept from run to run, apart for each kind of processor: its code runs on no other."""
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return root / "movlr-jax" / f"compiled-{processor()}"
 
 
 def run(command: Callable[[Any], int], argv: Sequence[str] | None = None) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from movlr_jax.control.mpc2 import MuscleLaw
 from movlr_jax.control.mppi import MppiConfig
-from movlr_jax.control.ppo_config import GroupsConfig, PdConfig, PpoConfig
+from movlr_jax.control.ppo_config import ACTIONS, OBSERVED, GroupsConfig, PdConfig, PpoConfig
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.language.settings import WATCHERS, WRITERS, ModelConfig, check_model
 from movlr_jax.methods import Method, check_method
@@ -74,6 +74,50 @@ class Config:
     reward: str = "human"  # of evaluate: a file, human, initial, or a run directory
 
 
+def check_ppo(o: OptimizerConfig) -> None:
+    """Raises UserError where a policy could not be trained with these settings."""
+    p, g = o.ppo, o.groups
+    counts = ("env_steps", "envs", "unroll", "unrolls", "minibatches", "epochs", "starts", "checkpoint_every")
+    for name in counts:
+        if getattr(p, name) < 1:
+            raise UserError(f"optimizer.ppo.{name}={getattr(p, name)}: it must be 1 or more")
+    for name, value in (
+        ("ppo.learning_rate", p.learning_rate),
+        ("ppo.clip", p.clip),
+        ("ppo.reward_scale", p.reward_scale),
+        ("pd.kp", o.pd.kp),
+        ("pd.beta", o.pd.beta),
+        ("groups.seconds", g.seconds),
+    ):
+        if value <= 0:
+            raise UserError(f"optimizer.{name}={value:g}: it must be more than 0")
+    for name, value in (
+        ("ppo.entropy", p.entropy),
+        ("ppo.value_loss", p.value_loss),
+        ("ppo.max_grad_norm", p.max_grad_norm),
+        ("ppo.clip_observation", p.clip_observation),
+        ("pd.kd", o.pd.kd),
+        ("groups.count", g.count),
+        ("groups.correction", g.correction),
+    ):
+        if value < 0:
+            raise UserError(f"optimizer.{name}={value:g}: it must be 0 or more")
+    for name, value in (("discount", p.discount), ("gae_lambda", p.gae_lambda)):
+        if not 0 <= value <= 1:
+            raise UserError(f"optimizer.ppo.{name}={value:g}: it must be from 0 to 1")
+    if (p.envs * p.unrolls) % p.minibatches:
+        raise UserError(
+            f"optimizer.ppo.minibatches={p.minibatches} does not divide the {p.envs * p.unrolls} pieces of a batch "
+            f"(envs={p.envs} x unrolls={p.unrolls})"
+        )
+    if not p.observe or not all(p.hidden) or not all(p.value_hidden):
+        raise UserError("optimizer.ppo: observe must name something, and hidden layers are 1 or more wide")
+    for name, values, choices in (("observe", p.observe, OBSERVED), ("action", (p.action,), ACTIONS)):
+        for value in values:
+            if value not in choices:
+                raise UserError(unknown_name(f"optimizer.ppo.{name}", value, choices))
+
+
 def check(config: Config) -> Config:
     """Ranges and choices that types do not tell. Raises UserError; returns `config`."""
     o, mppi, muscle = config.optimizer, config.optimizer.mppi, config.optimizer.muscle
@@ -128,6 +172,7 @@ def check(config: Config) -> Config:
     ):
         if value not in choices:
             raise UserError(unknown_name(name, value, choices))
+    check_ppo(o)
     check_model(config.llm, "llm", WRITERS)
     check_model(config.vlm, "vlm", WATCHERS)
     check_method(config.method)

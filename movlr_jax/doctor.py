@@ -20,6 +20,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from movlr_jax.cli import CACHE_SWITCH, prepare_environment
 from movlr_jax.machine import cores
 
 if TYPE_CHECKING:
@@ -116,12 +117,15 @@ def _show_model(setting: str, console: Console) -> int:
     from movlr_jax.errors import UserError
     from movlr_jax.models import model_adapter
     from movlr_jax.models.card import model_card
+    from movlr_jax.physics.card import physics_card
 
     key, _, name = setting.partition("=")
     try:
         if key != "model" or not name:
             raise UserError(f"doctor takes model=NAME and nothing else, not {setting!r}")
-        console.print(model_card(model_adapter(name)))
+        adapter = model_adapter(name)
+        console.print(model_card(adapter))
+        console.print(physics_card(adapter))
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
@@ -221,15 +225,21 @@ def sandbox() -> list[Check]:
 
 def physics_choice() -> str:
     """One sentence: which physics `physics=auto` takes here, and why."""
-    n = cores()
-    where = f"C MuJoCo on {n} core{'s' if n > 1 else ''}"
     try:
-        gpu = any(d.platform == "gpu" for d in _jax_devices())
-    except Exception:  # JAX is broken, and a row says so
-        gpu = False
-    if gpu:
-        return f"physics=auto picks native here ({where}): the physics for the GPU is not built yet."
-    return f"physics=auto picks native here: JAX sees no GPU, and on a CPU {where} is faster than MJX."
+        from movlr_jax.physics.choose import choose
+
+        name, why = choose("auto")
+    except Exception:  # JAX or MuJoCo is broken, and a row says so
+        return "physics=auto picks native here: JAX or MuJoCo do not work."
+    return f"physics=auto picks {name} here: {why}."
+
+
+def compiling() -> list[Check]:
+    """XLA's flags, and where compiled physics is kept."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    kept = os.environ.get("JAX_COMPILATION_CACHE_DIR")
+    where = kept or f"nothing is kept ({CACHE_SWITCH}=off)"
+    return [Check("XLA_FLAGS", True, flags or "none"), Check("compiled physics", bool(kept) or None, where)]
 
 
 def sentence(error: BaseException) -> str:
@@ -242,6 +252,7 @@ LOOKS: dict[str, Callable[[], list[Check]]] = {
     "packages": packages,
     "machine": machine,
     "JAX devices": devices,
+    "compiling": compiling,
     "films": films,
     "models": models,
     "keys": keys,
@@ -308,4 +319,5 @@ def _yes_no(name: str) -> str:
 
 
 if __name__ == "__main__":
+    prepare_environment()
     sys.exit(main())

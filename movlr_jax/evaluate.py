@@ -5,6 +5,8 @@ The last line of stdout is one JSON object: the metrics, by their fixed names.
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
 import sys
 from collections.abc import Callable
@@ -88,8 +90,9 @@ def played(
     tell is called with them, whatever becomes of the film.
     """
     config, task, origin = bench.config, bench.task, bench.origin
-    with reporter.stage("optimise") as tick:
-        (outcome,) = evaluate_programs(bench.optimizer, task, [bench.verdict], seed, tick, bench.folder)
+    kept = bench.folder / "training" / digest(dataclasses.replace(config, seed=seed))
+    with reporter.stage("optimise") as tick:  # a policy half trained is gone on with
+        (outcome,) = evaluate_programs(bench.optimizer, task, [bench.verdict], seed, tick, kept)
     result = {
         "task": task.name,
         "model": task.adapter.name,
@@ -118,6 +121,12 @@ def played(
     finally:
         tell(result)
     return result
+
+
+def digest(config: Config) -> str:
+    """A name for these settings: two that differ in anything but where results go have two."""
+    told = dataclasses.replace(config, run_dir=None, films=False, reward="")
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:12]
 
 
 def reward_source(reward: str, task: Task) -> tuple[str, str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
-PACKAGES = ("mujoco", "jax", "jaxlib", "flax", "numpy", "myo-sim", "hydra-core")
+PACKAGES = ("mujoco", "mujoco-mjx", "warp-lang", "jax", "jaxlib", "flax", "numpy", "myo-sim", "hydra-core")
 
 
 def cores() -> int:
@@ -18,6 +20,16 @@ def cores() -> int:
 
 def hardware() -> str:
     return f"{platform.machine()}, {cores()} cores, {platform.system()}"
+
+
+def processor() -> str:
+    """A short name of what this machine's processor can do: compiled code for it may use all of that."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        text = platform.processor()
+    able = next((line for line in text.splitlines() if line.startswith(("flags", "Features"))), text)
+    return f"{platform.machine()}-{hashlib.sha256(able.encode()).hexdigest()[:8]}"
 
 
 def versions() -> dict[str, str]:

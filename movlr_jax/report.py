@@ -20,6 +20,7 @@ from markupsafe import Markup
 from movlr_jax import __version__, report_text, report_views
 from movlr_jax.archive import Archive
 from movlr_jax.errors import UserError
+from movlr_jax.group_picture import GROUPS
 from movlr_jax.report_data import FIRST, Run, key_metrics, read_run
 from movlr_jax.resources import resource_text
 
@@ -68,6 +69,8 @@ def render(run: Run) -> str:
         program=report_views.program(run),
         charts=report_views.charts(run, metrics),
         motion=report_views.motion(run),
+        learning=report_views.learning(run),
+        groups=embed_groups(run),
         metrics=metrics,
         generations=[report_views.generation(run, g) for g in run.generations],
         ancestry=run.ancestry(run.best.name if run.best else None),
@@ -93,6 +96,14 @@ def embed_films(run: Run) -> dict[str, Film]:
             left -= len(data)
             films[path] = Film(path, data=Markup("data:video/mp4;base64," + base64.b64encode(data).decode()))
     return films
+
+
+def embed_groups(run: Run) -> Markup | None:
+    """The picture of the muscles in their groups, where the run drew one."""
+    file = run.root / GROUPS
+    if not file.is_file():
+        return None
+    return Markup("data:image/png;base64," + base64.b64encode(file.read_bytes()).decode())
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -121,8 +121,10 @@ def _cell(ax: Axes, x: int, y: int, share: float | None) -> None:
     ax.text(x + 0.5, y + 0.53, f"{100 * share:.0f} %", ha="center", va="center", fontsize=8)
 
 
-def curve_chart(key: str, time: Sequence[float], curves: Mapping[str, Sequence[float]]) -> Markup:
-    """Weighted value of each term against time; line i has colour i of SERIES."""
+def curve_chart(
+    key: str, time: Sequence[float], curves: Mapping[str, Sequence[float]], x: str = "time (s)"
+) -> Markup:
+    """Weighted value of each term against time, or whatever `x` says; line i has colour i of SERIES."""
     with rc_context(_STYLE):
         figure, ax = _axes(10.2, 3.3)
         for i, values in enumerate(curves.values()):
@@ -131,9 +133,9 @@ def curve_chart(key: str, time: Sequence[float], curves: Mapping[str, Sequence[f
             ax.plot(time[:n], values[:n], color=SERIES[i % len(SERIES)], linewidth=1.6, linestyle=dashes)
         ax.axhline(0.0, color=GRID, linewidth=1.0, zorder=0.5)
         ax.margins(x=0.01)
-        ax.set_xlabel("time (s)")
+        ax.set_xlabel(x)
         ax.set_ylabel("weight × term")
-        return _svg(figure, key, "weighted value of each term against time")
+        return _svg(figure, key, f"weighted value of each term against {x.split(' (')[0]}")
 
 
 def motion_chart(
@@ -143,6 +145,7 @@ def motion_chart(
     time: Sequence[float],
     lines: Sequence[Sequence[float]],
     beside: tuple[Sequence[float], Sequence[float]] | None = None,
+    x: str = "time (s)",
 ) -> Markup:
     """Curves of one motion against time, line i in colour i; `beside`, (time, curve) of another, dotted."""
     with rc_context(_STYLE):
@@ -161,7 +164,7 @@ def motion_chart(
         if known:
             ax.set_xlim(min(0.0, *known), max(known) + 1e-9)
         ax.yaxis.set_major_locator(MaxNLocator(nbins=4))
-        ax.set_xlabel("time (s)")
+        ax.set_xlabel(x)
         ax.set_ylabel(unit)
         return _svg(figure, key, label)
 

@@ -31,6 +31,7 @@ class Candidate:
     series: Mapping[str, Sequence[float]]  # curves of the motion, units in their names
     curve_time: Sequence[float]  # s, of the curves of terms and series
     film: str | None  # path inside the run directory
+    learning: Mapping[str, Any] = field(default_factory=dict)  # curves of its training, where it was trained
 
     @property
     def failed(self) -> bool:
@@ -211,6 +212,7 @@ def _candidate(generation: int, index: int, data: Mapping[str, Any]) -> Candidat
         series={name: numbers(values) for name, values in _mapping(data.get("series")).items()},
         curve_time=numbers(data.get("curve_time")),
         film=_text(data.get("film")),
+        learning=_mapping(data.get("learning")),
     )
 
 

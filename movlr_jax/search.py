@@ -19,6 +19,7 @@ from movlr_jax.control.build import build_optimizer  # noqa: E402
 from movlr_jax.errors import BudgetSpent  # noqa: E402
 from movlr_jax.evolution import evolve, film_best_and_first, summary  # noqa: E402
 from movlr_jax.full import train_in_full, wants_full  # noqa: E402
+from movlr_jax.group_picture import GROUPS, picture  # noqa: E402
 from movlr_jax.progress import Reporter  # noqa: E402
 from movlr_jax.report import write_report  # noqa: E402
 from movlr_jax.session import build_engine, describe, same_search, task_of  # noqa: E402
@@ -48,6 +49,8 @@ def search(config: Config) -> int:
         engine = build_engine(config, task, optimizer, archive, reporter)
         reporter.say(engine.models_used)
         if not recorded:
+            if engine.films and "groups" in optimizer.notes:
+                archive.put(GROUPS, picture(task, optimizer.notes["groups"]))
             archive.record("run", describe(engine))
         best = evolve(engine)
         if wants_full(engine):

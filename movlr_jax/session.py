@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from movlr_jax.archive import Archive
@@ -78,7 +79,7 @@ def describe(engine: Engine) -> dict[str, Any]:
         "settings": flat(dataclasses.asdict(config)),
         "backends": {
             "physics": "native: C MuJoCo on all cores, the only backend of this version",
-            "optimizer": config.optimizer.name,
+            "optimizer": _told(config.optimizer.name, engine.optimizer.notes),
             "proposer": engine.proposer.name,
             "judge": engine.judge.name,
             "critic": engine.critic.name,
@@ -88,8 +89,17 @@ def describe(engine: Engine) -> dict[str, Any]:
         "versions": versions(),
         "hardware": hardware(),
         "models_used": engine.models_used,
+        **({"groups": engine.optimizer.notes["groups"]} if "groups" in engine.optimizer.notes else {}),
         "goals": {name: [round(float(v), 4) for v in value.ravel()] for name, value in task.goals.items()},
     }
+
+
+def _told(name: str, notes: Mapping[str, Any]) -> str:
+    """The optimiser and, after a colon, what it commands and sees."""
+    groups = len(set(notes.get("groups", {}).values()))
+    said = [f"{key} {value}" for key, value in notes.items() if key not in ("action", "groups")]
+    said = [*([notes["action"]] if notes else []), *([f"{groups} groups"] if groups else []), *said]
+    return f"{name}: {', '.join(said)}" if said else name
 
 
 def flat(values: Any, prefix: str = "") -> dict[str, Any]:

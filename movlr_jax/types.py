@@ -152,6 +152,7 @@ class Optimizer(Protocol):
     name: str
     sim_physics: Physics  # where episodes are evaluated
     scorer: Scorer
+    notes: Mapping[str, Any]  # what is worth recording of how it was built
 
     @property
     def steps_done(self) -> int:

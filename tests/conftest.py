@@ -16,6 +16,7 @@ from movlr_jax.rewards.state import Layout, instrument, layout_of
 
 # As the commands do, before JAX starts: fusion emitters double the time that rewards take to compile on a CPU.
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
+os.environ.setdefault("PJRT_NPROC", "16")  # on few cores a batch of MJX would come to a standstill
 
 GOALS = {"height": np.float32(0.85), "foot_pos": np.array([0.1, 0.0, 0.0], np.float32)}
 

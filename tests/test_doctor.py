@@ -178,18 +178,23 @@ def test_a_model_that_does_not_compile_is_told(monkeypatch, capsys):
     assert "'tiny_muscle' does not compile" in capsys.readouterr().err
 
 
+def test_physics_choice_names_native_and_the_reason_on_a_cpu():
+    assert doctor.physics_choice().startswith("physics=auto picks native here: JAX sees no accelerator")
+
+
 @pytest.mark.parametrize(
-    ("platform", "reason"), [("cpu", "JAX sees no GPU"), ("gpu", "for the GPU is not built yet")]
+    ("installed", "picked"), [(True, "physics=auto picks warp here"), (False, "physics=auto picks mjx here")]
 )
-def test_physics_choice_names_native_and_the_reason(monkeypatch, platform, reason):
-    monkeypatch.setattr(doctor, "_jax_devices", lambda: [SimpleNamespace(platform=platform)])
-    assert doctor.physics_choice().startswith("physics=auto picks native here")
-    assert reason in doctor.physics_choice()
+def test_physics_choice_on_an_nvidia_gpu(monkeypatch, installed, picked):
+    gpu = SimpleNamespace(platform="gpu", device_kind="NVIDIA H100")
+    monkeypatch.setattr("jax.devices", lambda: [gpu])
+    monkeypatch.setattr("mujoco.mjx.warp.WARP_INSTALLED", installed)
+    assert doctor.physics_choice().startswith(picked)
 
 
 def test_physics_choice_is_said_even_where_jax_is_broken(monkeypatch):
     def broken():
         raise RuntimeError("no jax")
 
-    monkeypatch.setattr(doctor, "_jax_devices", broken)
+    monkeypatch.setattr("jax.devices", broken)
     assert doctor.physics_choice().startswith("physics=auto picks native here")

@@ -23,8 +23,10 @@ from movlr_jax.control.learner import Batch
 from movlr_jax.control.ppo import Ppo
 from movlr_jax.control.ppo_config import PpoConfig
 from movlr_jax.control.training import Watch
+from movlr_jax.evaluation import evaluate
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
+from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.tasks.simple import simple_task
 
 CART = """<mujoco><option timestep="0.01"/><worldbody>
@@ -364,3 +366,18 @@ def test_it_learns():
     assert episode.actions.shape[1] == 100
     stood = (np.abs(np.asarray(episode.steps.qpos)[..., 1]) < 0.2).all(axis=1)
     assert stood.mean() >= 0.75, stood
+
+
+def test_evaluate_trains_and_tells(ppo):
+    """A rejected program keeps its place, and says why; what the others learned is told with their motion."""
+    task, reason = cart_task(), Verdict("trace", "it is wrong", 0.0)
+    verdicts = [Verdict("probe", None, 0.0, UPRIGHT), reason, Verdict("probe", None, 0.0, STILL)]
+    outcomes = evaluate(ppo, task, verdicts, seed=1)
+    assert [o.reason for o in outcomes] == [None, "it is wrong", None]
+    assert outcomes[0].metrics["diverged_fraction"] == 0
+    assert outcomes[2].learning["env_steps"] == [96, 192, 288, 384]
+    assert set(outcomes[2].learning["terms"]) == {"t0", "t1"}
+    assert outcomes[1].learning == {}
+    assert outcomes[0].timing["physics_steps_per_s"] > 0
+    again = evaluate(ppo, task, verdicts[:1], seed=1)
+    assert again[0].metrics == outcomes[0].metrics

@@ -143,7 +143,7 @@ def page_of(root: Path, recorded: list[Step], film: bytes | None = FILM) -> str:
 class Page(HTMLParser):
     """Tags that are open, ids, addresses and words of a page."""
 
-    VOID = ("meta", "link", "br", "path", "use")
+    VOID = ("meta", "link", "br", "path", "use", "img")
 
     def __init__(self, text: str):
         super().__init__()
@@ -253,6 +253,25 @@ def test_charts_are_inline_follow_the_page_and_link_to_programs(text):
     measure = next(chart for chart in charts if "measure0-" in chart)
     assert measure.count('href="#g0') == 12
     assert "<title>g02k01: 0.0723 m</title>" in measure
+
+
+def test_shows_how_a_policy_was_trained(tmp_path):
+    """Only where there was training; every term in its colour, and where nothing ended, a gap."""
+    curves = {"env_steps": [100 * (i + 1) for i in range(5)], "return": [None, 1.0, 2.0, None, 4.0]}
+    curves |= {"terms": {"position": [0.1 * i for i in range(5)], "grasp": [None] * 5}, "kl": [0.01] * 5}
+    recorded = [
+        (kind, data | {"learning": curves} if kind == "evaluated" and not data["reason"] else data, g, k)
+        for kind, data, g, k in steps()
+    ]
+    text = page_of(tmp_path / "trained", recorded)
+    page = Page(text)
+    assert "How the best program was trained" in page.words
+    assert "return of an episode" in page.words
+    assert "change of the policy (KL)" in page.words
+    assert "loss of the value" not in page.words
+    assert len([i for i in page.ids if i.startswith("learning-")]) > 0
+    assert "groups.png" not in text
+    assert "How the best program was trained" not in Page(page_of(tmp_path / "planned", steps())).words
 
 
 def path_of(svg: str, colour: int) -> str:

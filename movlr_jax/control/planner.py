@@ -61,6 +61,7 @@ class Planner:
         self.name, self.config, self.space, self.scorer = name, config, space, scorer
         self.plan_physics, self.sim_physics = plan_physics, sim_physics
         self.world = world or World()
+        self.notes: Mapping[str, Any] = {}
         self.horizon = max(1, round(config.horizon_s / plan_physics.ctrl_dt))
         # One policy object each, made once: physics compiles per policy and shape.
         self.plan_policy, self.sim_policy = space.policy(plan_physics), space.policy(sim_physics)

@@ -85,6 +85,11 @@ class Ppo:
         self.order = np.random.default_rng(seed).integers(len(starts[0]), size=(config.envs, _TABLE))
         view = jax.tree.map(lambda x: jnp.asarray(x[0]), self.pool.step)
         self.observations = observe(view).shape[0]
+        self.notes: Mapping[str, Any] = {
+            **space.notes,
+            "observations": self.observations,
+            "actions": space.size,
+        }
         self.network = learning.networks(config, self.observations, space.size)
         self.explore, self.exploit = (self._policy(observe, sample) for sample in (True, False))
         self.traces: Counter[str] = Counter()

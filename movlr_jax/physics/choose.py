@@ -34,10 +34,7 @@ def choose(name: str) -> tuple[str, str]:
         from mujoco.mjx import warp
     except ImportError:
         return "native", "MJX, which the accelerator needs, is not installed: pip install 'movlr-jax[mjx]'"
-    if (
-        "cuda" in {device.client.platform_version.split(" ")[0] for device in jax.devices()}
-        and warp.WARP_INSTALLED
-    ):
+    if warp.WARP_INSTALLED and any("nvidia" in device.device_kind.lower() for device in jax.devices()):
         return "warp", "there is an NVIDIA GPU, and Warp takes models as they are"
     return "mjx", "there is an accelerator"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import jax
 import mujoco
@@ -13,8 +14,8 @@ _SHARE = 0.7  # of the free memory that a batch may take: XLA's own needs are no
 _COPIES = 3  # of a simulation's data that a step holds at once: before, after, and what lies between
 
 
-def free_memory(device: jax.Device) -> int:
-    """Bytes that a batch may take on `device`; of a CPU, its part of what the machine has free."""
+def free_memory(device: Any) -> int:
+    """Bytes that a batch may take on `device` of JAX; of a CPU, its part of what the machine has free."""
     stats = device.memory_stats() or {}
     if "bytes_limit" in stats:
         return int(_SHARE * (stats["bytes_limit"] - stats.get("bytes_in_use", 0)))

@@ -8,7 +8,6 @@ local devices; a batch that would not fit is run in parts.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,7 +21,7 @@ from movlr_jax.errors import UserError
 from movlr_jax.physics.common import planning_model, whole_substeps
 from movlr_jax.physics.domain import Domain, fields, late_steps
 from movlr_jax.physics.memory import free_memory, row_bytes
-from movlr_jax.physics.mjx_model import Probe, fit_for_jax, probe_contacts, warp_sizes
+from movlr_jax.physics.mjx_model import Probe, fit_for_jax, limit_contacts, probe_contacts, warp_sizes
 from movlr_jax.physics.policy import row_keys, shared
 from movlr_jax.physics.programs import Programs, Say
 from movlr_jax.physics.simulator import Simulator, World
@@ -34,10 +33,9 @@ IMPLS = {"mjx": "jax", "warp": "warp"}  # name of a physics -> what MJX calls it
 
 
 class MjxPhysics:
-    """`model` stepped every `sim_dt`, controlled every `ctrl_dt`, by MJX. The model is copied; `changes` says what
-    had to be changed in the copy.
+    """`model` stepped every `sim_dt`, controlled every `ctrl_dt`, by MJX.
 
-    needed: bodies whose contacts the task reads (all, if None). memory: bytes that a batch may take on each device.
+    The model is copied; `changes` says what had to be changed in the copy.
     """
 
     xp = jnp  # what carries states and plans: they stay on the device
@@ -58,6 +56,7 @@ class MjxPhysics:
     ):
         """start: typical qpos [n, nq], qvel, act, to see how many contacts there are (Warp).
 
+        memory: bytes that a batch may take on each device; what is free, if None.
         domain: N worlds, row r lives in world r modulo N; one world, the model's, where it is None.
         """
         self.substeps = whole_substeps(sim_dt, ctrl_dt)
@@ -74,6 +73,9 @@ class MjxPhysics:
             self._probe = Probe()
         try:
             self._mjx = mjx.put_model(self.model, impl=IMPLS[name])
+            if not self._warp:
+                self._mjx, limited = limit_contacts(self.model, self._mjx)
+                self.changes += (limited,) if limited else ()
         except (NotImplementedError, ValueError) as error:
             raise UserError(
                 f"physics={name} cannot run this model: {error}; use physics=native"
@@ -95,8 +97,9 @@ class MjxPhysics:
         """Pure functions of one simulation, for a batch of `rows` on one device: vmap them, inside any jit."""
         rows = rows if self._warp else 1  # Warp alone must know how many there are
         if rows not in self._simulators:
-            sizes = warp_sizes(self._probe, rows) if self._warp else {}
-            template = mjx.make_data(self.model, impl=IMPLS[self.name], **sizes)
+            sizes: dict[str, Any] = warp_sizes(self._probe, rows) if self._warp else {}
+            known = self.model if self._warp else self._mjx
+            template = mjx.make_data(known, impl=IMPLS[self.name], **sizes)
             self._simulators[rows] = Simulator(self._mjx, template, self.substeps, self.ctrl_dt)
         return self._simulators[rows]
 
@@ -185,10 +188,9 @@ class MjxPhysics:
 
     def _rows(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function(simulator, *inputs)` as what `Programs` runs: the model is an argument, no constant."""
-        known = Simulator(self._mjx, None, self.substeps, self.ctrl_dt)
 
         def with_constants(constants: tuple[mjx.Model, mjx.Data], *inputs: Any) -> Any:
-            return function(replace(known, model=constants[0], template=constants[1]), *inputs)
+            return function(Simulator(*constants, self.substeps, self.ctrl_dt), *inputs)
 
         return with_constants
 

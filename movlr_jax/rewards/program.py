@@ -73,7 +73,7 @@ class Scorer:
     """
 
     def __init__(self, layout: Layout, goals: Mapping[str, Array]):
-        self._layout, self._goals = layout, {k: jnp.asarray(v, jnp.float32) for k, v in goals.items()}
+        self._layout, self.goals = layout, {k: jnp.asarray(v, jnp.float32) for k, v in goals.items()}
         self._compiled: dict[tuple[str, ...], Callable[..., Any]] = {}
         self.traces = 0
 
@@ -99,7 +99,7 @@ class Scorer:
         structures = tuple(p.structure for p in programs)
         if structures not in self._compiled:
             self._compiled[structures] = self._compile([(p.terms, p.reward) for p in programs])
-        return self._compiled[structures](weights, steps, actions, initial, self._goals)
+        return self._compiled[structures](weights, steps, actions, initial, self.goals)
 
     def _compile(self, programs: Sequence[tuple[tuple[str, ...], RewardFn]]) -> Callable[..., Any]:
         layout = self._layout
