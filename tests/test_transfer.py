@@ -120,7 +120,7 @@ def test_a_policy_is_validated_in_another_engine_without_training_again(tmp_path
     )
     for name in ("object_position_error_m", "effort"):
         assert mjx["metrics"][name] == pytest.approx(native["metrics"][name], rel=1e-3)
-    checkpoints = list((tmp_path / "out").glob("*/training/*/checkpoints*"))
+    checkpoints = list((tmp_path / "out").glob("*/training/*/checkpoints/*"))
     assert len(checkpoints) == 1
 
 
