@@ -9,7 +9,8 @@ import dataclasses
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,10 @@ from movlr_jax.evaluation import make_probe  # noqa: E402
 from movlr_jax.film import Caption, film  # noqa: E402
 from movlr_jax.filming import clip_of, summary  # noqa: E402
 from movlr_jax.progress import Reporter  # noqa: E402
-from movlr_jax.sandbox.vet import Sandbox  # noqa: E402
+from movlr_jax.sandbox.vet import Sandbox, Verdict  # noqa: E402
 from movlr_jax.session import films_here, task_of  # noqa: E402
 from movlr_jax.tasks import Task  # noqa: E402
+from movlr_jax.types import Optimizer  # noqa: E402
 
 
 def evaluate(config: Config) -> int:
@@ -37,22 +39,32 @@ def evaluate(config: Config) -> int:
         raise UserError(
             f"resume goes on with a search; to evaluate its best program give reward={config.resume}"
         )
-    evaluated(config, Reporter(), tell=lambda result: print(json.dumps(result), flush=True))
+    reporter = Reporter()
+    played(
+        prepared(config, reporter), config.seed, reporter, lambda said: print(json.dumps(said), flush=True)
+    )
     return 0
 
 
-def evaluated(
-    config: Config,
-    reporter: Reporter,
-    given: tuple[str, str] | None = None,
-    seeds: Sequence[int] | None = None,
-    tell: Callable[[dict[str, Any]], object] = lambda result: None,
-) -> list[dict[str, Any]]:
-    """The metrics of one reward under these settings, and what is known of its run; filmed where films can be had.
+@dataclass(frozen=True)
+class Bench:
+    """One reward with everything that it is evaluated with, built once."""
 
-    given: text and origin of the reward in place of those that the settings name. seeds: one result each, in place
-    of the settings' seed. tell is called with each result, whatever becomes of its film. Raises UserError.
-    """
+    config: Config
+    task: Task
+    optimizer: Optimizer
+    verdict: Verdict
+    origin: str  # of the reward
+    folder: Path  # of films, and of what a training keeps
+
+    @property
+    def engine(self) -> str:
+        """What episodes run in."""
+        return getattr(self.optimizer.sim_physics, "name", "native")
+
+
+def prepared(config: Config, reporter: Reporter, given: tuple[str, str] | None = None) -> Bench:
+    """The bench of these settings; `given` is text and origin of a reward in place of theirs. Raises UserError."""
     task = task_of(config)
     folder = Path(config.run_dir) if config.run_dir else Path("runs") / task.name / "evaluate"
     source, origin = given or reward_source(config.reward, task)
@@ -67,39 +79,48 @@ def evaluated(
         raise UserError(f"reward {origin}: {verdict.message}")
     for note in verdict.notes:
         reporter.say(f"note: {note}")
-    results = []
-    for seed in seeds or (config.seed,):
-        # a policy half trained is gone on with
-        kept = folder / "training" / digest(dataclasses.replace(config, seed=seed))
-        with reporter.stage("optimise") as tick:
-            (outcome,) = evaluate_programs(optimizer, task, [verdict], seed, tick, kept)
-        terms = outcome.terms.items()
-        result = {
-            "task": task.name,
-            "model": task.adapter.name,
-            "reward": origin,
-            "seed": seed,
-            "optimizer": config.optimizer.name,
-            "sandbox": config.sandbox,
-            "nonfinite": {name: term["nonfinite"] for name, term in terms if term["nonfinite"]},
-            **outcome.metrics,
-            **outcome.timing,
-        }
-        try:
-            if outcome.reason:
-                result["reason"] = outcome.reason
-                raise UserError(f"reward {origin}: {outcome.reason}")
-            if films_here(config, reporter):
-                with reporter.stage("film") as tick:
-                    heading = f"{task.name} · {origin} reward · seed {seed}"
-                    caption = Caption(heading, summary(outcome.metrics))
-                    mp4 = film(clip_of(task, outcome.states or b"", caption), progress=tick)
-                result["film"] = str(write(folder / f"{Path(origin).stem}_seed{seed}.mp4", mp4))
-                reporter.say(f"film: {result['film']}")
-        finally:
-            tell(result)
-        results.append(result)
-    return results
+    return Bench(config, task, optimizer, verdict, origin, folder)
+
+
+def played(
+    bench: Bench, seed: int, reporter: Reporter, tell: Callable[[dict[str, Any]], object] = lambda said: None
+) -> dict[str, Any]:
+    """The metrics of one episode, and what is known of its run; filmed where films can be had. Raises UserError.
+
+    tell is called with them, whatever becomes of the film.
+    """
+    config, task, origin = bench.config, bench.task, bench.origin
+    kept = bench.folder / "training" / digest(dataclasses.replace(config, seed=seed))
+    with reporter.stage("optimise") as tick:  # a policy half trained is gone on with
+        (outcome,) = evaluate_programs(bench.optimizer, task, [bench.verdict], seed, tick, kept)
+    result = {
+        "task": task.name,
+        "model": task.adapter.name,
+        "reward": origin,
+        "seed": seed,
+        "optimizer": config.optimizer.name,
+        "sandbox": config.sandbox,
+        "nonfinite": {name: term["nonfinite"] for name, term in outcome.terms.items() if term["nonfinite"]},
+        **outcome.metrics,
+        **outcome.timing,
+    }
+    try:
+        if outcome.reason:
+            result["reason"] = outcome.reason
+            raise UserError(f"reward {origin}: {outcome.reason}")
+        if films_here(config, reporter):
+            where = "" if bench.engine == "native" else f" in {bench.engine}"
+            with reporter.stage("film") as tick:
+                caption = Caption(
+                    f"{task.name} · {origin} reward · seed {seed}{where}", summary(outcome.metrics)
+                )
+                mp4 = film(clip_of(task, outcome.states or b"", caption), progress=tick)
+            stem = f"{Path(origin).stem}_seed{seed}{where.replace(' ', '_')}"
+            result["film"] = str(write(bench.folder / f"{stem}.mp4", mp4))
+            reporter.say(f"film: {result['film']}")
+    finally:
+        tell(result)
+    return result
 
 
 def digest(config: Config) -> str:

@@ -3,17 +3,20 @@
 reward is a file, a run directory, `human` or `initial` (those of the task `from`); to may be several: to=T2,T3.
 Settings are given as name=value for all, to.name=value for the targets alone (with commas: each in turn, as in
 to.optimizer=ppo,dynsyn) and from.name=value for where it comes from. beside=human, or a file or run directory,
-puts a reward made for the target next to it; seeds=0,1,2 repeats every row.
+puts a reward made for the target next to it; seeds=0,1,2 repeats every row. engines=mjx,warp: what was trained
+(optimizer=ppo or dynsyn, in physics=...) is validated there as well as in C MuJoCo, sim to sim; `to` may then be left
+out. A run_dir that a training was kept in is gone on with.
 The last line of stdout is a JSON list of the rows; films, transfer.json and transfer.csv are in the run directory.
 """
 
 from __future__ import annotations
 
+import copy
 import csv
 import io
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,8 +29,10 @@ cli.prepare_environment()
 
 from movlr_jax.archive import new_run_dir, write_atomically  # noqa: E402
 from movlr_jax.config import Config  # noqa: E402
-from movlr_jax.errors import UserError  # noqa: E402
-from movlr_jax.evaluate import evaluated, reward_source  # noqa: E402
+from movlr_jax.control.build import LEARNERS  # noqa: E402
+from movlr_jax.errors import UserError, unknown_name  # noqa: E402
+from movlr_jax.evaluate import Bench, played, prepared, reward_source  # noqa: E402
+from movlr_jax.physics.choose import planning_physics  # noqa: E402
 from movlr_jax.progress import Reporter, interruptible  # noqa: E402
 from movlr_jax.session import task_of  # noqa: E402
 
@@ -39,11 +44,13 @@ PAPER: Mapping[tuple[str, str], str] = {
     ("flat_walk", "injured_walk"): "5.12 m; learned there 4.8 m",
     ("bottle_pour", "bottle_pour"): "done under DynSyn, no figure",
 }
+ENGINES = ("native", "mjx", "warp")
 SHOWN = (  # of the metrics, what the table shows where there is such
     "success",
     "distance_m",
     "mean_speed_m_s",
     "time_to_fall_s",
+    "velocity_error_m_s",
     "terrain_level",
     "object_position_error_m",
     "object_orientation_error_rad",
@@ -62,16 +69,18 @@ class Request:
     there: Sequence[str]  # of the targets alone
     beside: str | None = None
     seeds: Sequence[int] = (0,)
+    engines: Sequence[str] = ()  # in which a policy is validated beside C MuJoCo
 
 
 @dataclass(frozen=True)
 class Row:
     """One reward on one task: means over the seeds."""
 
-    role: str  # from, to, or beside
+    role: str  # from, engine, to, or beside
     task: str
     model: str
     optimizer: str
+    engine: str  # of the episodes
     reward: str
     metrics: Mapping[str, float] = field(default_factory=dict)
     films: Sequence[str] = ()
@@ -94,8 +103,9 @@ def main(argv: list[str] | None = None) -> int:
             root = Path(plan[0][1].run_dir or new_run_dir(Path("runs"), "transfer"))
             text, origin = reward_source(request.reward, task_of(plan[0][1]))
             for row, config in plan:
-                rows.append(run_row(row, config, request, (text, origin), root))
-                write(root, rows)
+                for done in run_row(row, config, request, (text, origin), root):
+                    rows.append(done)
+                    write(root, rows)
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
@@ -117,7 +127,7 @@ def read_arguments(arguments: Sequence[str]) -> Request:
         name, sign, value = argument.lstrip("+").partition("=")
         if not sign:
             raise UserError(f"cannot read {argument!r}; settings are given as name=value, --help tells more")
-        if name in ("reward", "from", "to", "beside", "seeds"):
+        if name in ("reward", "from", "to", "beside", "seeds", "engines"):
             known[name] = value
         elif name in ("task", "seed", "resume"):
             raise UserError(f"transfer takes from=, to= and seeds=, not {name}=")
@@ -127,15 +137,22 @@ def read_arguments(arguments: Sequence[str]) -> Request:
             there.append(argument.lstrip("+").removeprefix("to."))
         else:
             shared.append(argument)
-    for name in ("reward", "from", "to"):
+    engines, targets = (
+        [word.strip() for word in known.get(name, "").strip("[]").split(",") if word.strip()]
+        for name in ("engines", "to")
+    )
+    for name in ("reward", "from", *(() if engines else ("to",))):
         if not known.get(name):
             raise UserError(f"{name} is not set; transfer reward=FILE from=TASK to=TASK needs all three")
+    for engine in engines:
+        if engine not in ENGINES:
+            raise UserError(unknown_name("engine", engine, ENGINES))
     try:
         seeds = [int(seed) for seed in known.get("seeds", "0").strip("[]").split(",")]
     except ValueError:
         raise UserError(f"seeds={known['seeds']!r} are no whole numbers; give seeds=0,1,2") from None
-    targets = [name.strip() for name in known["to"].strip("[]").split(",")]
-    return Request(known["reward"], known["from"], targets, shared, here, there, known.get("beside"), seeds)
+    beside = known.get("beside")
+    return Request(known["reward"], known["from"], targets, shared, here, there, beside, seeds, engines)
 
 
 def rows_of(request: Request) -> list[tuple[Row, Config]]:
@@ -159,6 +176,7 @@ def rows_of(request: Request) -> list[tuple[Row, Config]]:
                     task=name,
                     model=config.model,
                     optimizer=config.optimizer.name,
+                    engine="native",
                     reward=str(request.beside if role == "beside" else request.reward),
                     paper=PAPER.get((request.origin, name), "") if role == "to" else "",
                     settings=tuple(own),
@@ -169,18 +187,49 @@ def rows_of(request: Request) -> list[tuple[Row, Config]]:
     return rows
 
 
-def run_row(row: Row, config: Config, request: Request, given: tuple[str, str], root: Path) -> Row:
-    """The row with what came of it; a program that this task cannot use is a reason."""
+def run_row(row: Row, config: Config, request: Request, given: tuple[str, str], root: Path) -> Iterator[Row]:
+    """The row with what came of it, and one for each engine; a program that this task cannot use is a reason."""
     reporter = Reporter()
     reporter.say(f"{row.role} {row.task} ({row.model}, {row.optimizer}): {row.reward}")
+    folder = "_".join([row.role, row.task, row.model, row.optimizer, *row.settings]).replace("/", "-")
     try:
         source = reward_source(str(request.beside), task_of(config)) if row.role == "beside" else given
-        folder = "_".join([row.role, row.task, row.model, row.optimizer, *row.settings])
-        config = replace(config, run_dir=str(root / folder.replace("/", "-")))
-        results = evaluated(config, reporter, source, request.seeds)
+        bench = prepared(replace(config, run_dir=str(root / folder)), reporter, source)
+        yield filled(row, [played(bench, seed, reporter) for seed in request.seeds])
     except UserError as error:
-        return replace(row, reason=str(error))
+        yield replace(row, reason=str(error))
+        return
+    for name in request.engines if row.role == "from" else ():
+        there = replace(row, role="engine", engine=name)
+        try:
+            other = elsewhere(bench, name, reporter)
+            yield filled(there, [played(other, seed, reporter) for seed in request.seeds])
+        except UserError as error:
+            yield replace(there, reason=str(error))
+
+
+def filled(row: Row, results: Sequence[Mapping[str, Any]]) -> Row:
+    """The row with what its episodes came to."""
     return replace(row, metrics=means(results), films=[r["film"] for r in results if "film" in r])
+
+
+def elsewhere(bench: Bench, engine: str, reporter: Reporter) -> Bench:
+    """The same policies, whose episodes run in another engine. Raises UserError for what has no policies.
+
+    The training is found in the bench's folder, finished: nothing is trained again.
+    """
+    learned = bench.optimizer
+    if bench.config.optimizer.name not in LEARNERS:
+        raise UserError(
+            f"engines={engine}: optimizer={learned.name} plans and trains nothing; sim to sim needs optimizer=ppo or "
+            "dynsyn"
+        )
+    other, times = copy.copy(learned), bench.config.optimizer
+    task = replace(bench.task, model=learned.space.model)  # pyright: ignore[reportAttributeAccessIssue]
+    other.sim_physics = planning_physics(
+        engine, task, sim_dt=times.sim_dt, ctrl_dt=times.ctrl_dt, say=reporter.say
+    )
+    return replace(bench, optimizer=other)
 
 
 def means(results: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -193,7 +242,7 @@ def write(root: Path, rows: Sequence[Row]) -> None:
     """transfer.json and transfer.csv."""
     write_atomically(root / "transfer.json", json.dumps([asdict(row) for row in rows], indent=1).encode())
     measured = dict.fromkeys(name for row in rows for name in row.metrics)
-    heads = ["role", "task", "model", "optimizer", "reward", "reason", "paper", "settings"]
+    heads = ["role", "task", "model", "optimizer", "engine", "reward", "reason", "paper", "settings"]
     text = io.StringIO()
     writer = csv.DictWriter(text, [*heads, *measured])
     writer.writeheader()
@@ -210,7 +259,7 @@ def show(rows: Sequence[Row]) -> None:
 
     table = Table(title="one reward, unchanged", title_justify="left")
     measured = [name for name in SHOWN if any(name in row.metrics for row in rows)]
-    for heading in ("", "task", "model", "optimizer", "reward", *measured, "paper"):
+    for heading in ("", "task", "model", "optimizer", "engine", "reward", *measured, "paper"):
         table.add_column(heading)
     for row in rows:
         values = [f"{row.metrics[n]:.3g}" if n in row.metrics else "-" for n in measured]

@@ -27,13 +27,14 @@ from movlr_jax.archive import write_atomically  # noqa: E402
 from movlr_jax.config import Config  # noqa: E402
 from movlr_jax.control.build import build_optimizer  # noqa: E402
 from movlr_jax.errors import UserError, unknown_name  # noqa: E402
-from movlr_jax.evaluate import reward_source  # noqa: E402
-from movlr_jax.evaluation import evaluate, make_probe  # noqa: E402
+from movlr_jax.evaluate import prepared  # noqa: E402
+from movlr_jax.evaluation import evaluate  # noqa: E402
 from movlr_jax.inner import score_of  # noqa: E402
 from movlr_jax.progress import Reporter  # noqa: E402
+from movlr_jax.rewards.program import RewardProgram  # noqa: E402
 from movlr_jax.sandbox.source import with_weights  # noqa: E402
-from movlr_jax.sandbox.vet import Sandbox, Verdict  # noqa: E402
-from movlr_jax.session import flat, task_of  # noqa: E402
+from movlr_jax.sandbox.vet import Verdict  # noqa: E402
+from movlr_jax.session import flat  # noqa: E402
 from movlr_jax.space import OPTIMIZER, WEIGHTS, Range, read_space  # noqa: E402
 from movlr_jax.tasks import Task  # noqa: E402
 
@@ -104,9 +105,8 @@ def tune(plan: Plan) -> int:
         ) from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     reporter, config = Reporter(), plan.config
-    task = task_of(config)
-    source, origin = reward_source(config.reward, task)
-    verdict = _vet(plan, task, source, origin)
+    bench = prepared(config, reporter)
+    task, verdict, origin = bench.task, bench.verdict, bench.origin
     assert verdict.program is not None
     defaults = _defaults(config, verdict.program.weights, plan.space)
     plan.root.mkdir(parents=True, exist_ok=True)
@@ -124,21 +124,9 @@ def tune(plan: Plan) -> int:
     try:
         study.optimize(objective, n_trials=max(left, 0))
     finally:
-        result = _write(plan, study, source, verdict.program.weights)
+        result = _write(plan, study, verdict.program)
     print(json.dumps(result), flush=True)
     return 0
-
-
-def _vet(plan: Plan, task: Task, source: str, origin: str) -> Verdict:
-    optimizer = build_optimizer(plan.config.optimizer, task, plan.config.physics)
-    sandbox = Sandbox(make_probe(task, optimizer.sim_physics, plan.config.seed), name=plan.config.sandbox)
-    try:
-        verdict = sandbox.vet(source)
-    finally:
-        sandbox.close()
-    if not verdict.accepted:
-        raise UserError(f"reward {origin}: {verdict.message}")
-    return verdict
 
 
 def _defaults(config: Config, weights: Mapping[str, float], space: Mapping[str, Range]) -> dict[str, Any]:
@@ -234,7 +222,7 @@ def _weights(weights: Mapping[str, float], values: Mapping[str, Any]) -> dict[st
     return {name: values.get(f"{WEIGHTS}{name}", weight) for name, weight in weights.items()}
 
 
-def _write(plan: Plan, study: optuna.Study, source: str, weights: Mapping[str, float]) -> dict[str, Any]:
+def _write(plan: Plan, study: optuna.Study, program: RewardProgram) -> dict[str, Any]:
     """trials.csv, best.yaml (settings, as conf/tuned holds them) and best.py; what the last line says."""
     ended = _ended(study)
     rows = io.StringIO()
@@ -254,7 +242,9 @@ def _write(plan: Plan, study: optuna.Study, source: str, weights: Mapping[str, f
         return result
     best = max(complete, key=lambda trial: trial.value)
     write_atomically(plan.root / "best.yaml", _tuned_yaml(best.params).encode())
-    write_atomically(plan.root / "best.py", with_weights(source, _weights(weights, best.params)).encode())
+    write_atomically(
+        plan.root / "best.py", with_weights(program.source, _weights(program.weights, best.params)).encode()
+    )
     first = next((trial.value for trial in complete if trial.number == 0), None)
     return {
         **result,

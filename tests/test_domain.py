@@ -7,6 +7,8 @@ import mujoco
 import numpy as np
 import pytest
 
+from movlr_jax.cli import compose
+from movlr_jax.control.build_ppo import build_ppo
 from movlr_jax.errors import UserError
 from movlr_jax.physics.domain import Domain, Ranges, draw, fields, late_steps, variants
 from movlr_jax.physics.native import NativePhysics
@@ -166,3 +168,15 @@ def test_mjx_lives_in_the_same_worlds():
     np.testing.assert_allclose(mjx, native, atol=2e-5)
     np.testing.assert_array_equal(native[:3], native[3:])
     assert np.ptp(native[:3, 0]) > 0.01
+
+
+def test_a_policy_is_trained_in_as_many_worlds_as_it_has_simulations_and_evaluated_in_one():
+    config = compose(["+task=humanoid_walk", "optimizer=ppo", "optimizer.ppo.envs=5"]).optimizer
+    plain, varied = (
+        build_ppo(config, build_task("humanoid_walk", "humanoid", 10.0, {"randomise": randomise}))
+        for randomise in (False, True)
+    )
+    assert [len(ppo.physics.worlds) for ppo in (plain, varied)] == [1, 5]
+    assert [len(ppo.sim_physics.worlds) for ppo in (plain, varied)] == [1, 1]
+    assert len({world.geom_friction[0, 0] for world in varied.physics.worlds}) == 5
+    assert varied.sim_physics.model.geom_friction[0, 0] == plain.sim_physics.model.geom_friction[0, 0]

@@ -8,6 +8,7 @@ import pytest
 
 from movlr_jax.errors import UserError
 from movlr_jax.models import MODELS
+from movlr_jax.models.humanoid import FILE as HUMANOID
 from movlr_jax.models.spec import compile_spec
 from movlr_jax.tasks import build_task
 from movlr_jax.tasks.humanoid import knee_angle
@@ -144,6 +145,29 @@ def test_bent_knees_are_no_straight_ones():
     assert bent["stance_knee_rad"] == pytest.approx(0.5, abs=1e-3)
     assert bent["success"] == 0
     assert any("knees are bent by 29 degrees" in need.problem for need in task.diagnose(bent))
+
+
+def test_another_robot_is_a_setting(tmp_path, walk):
+    """Links called as robots' makers call them, no head, another file: the same task all the same."""
+    text = HUMANOID.read_text()
+    for ours, theirs in (
+        ("_thigh", "_hip_pitch_link"),
+        ("_shank", "_knee_link"),
+        ("_foot", "_ankle_roll_link"),
+    ):
+        text = text.replace(f't{ours}"', f't{theirs}"')
+    text = text.replace('"head"', '"lidar"')
+    path = tmp_path / "robot.xml"
+    path.write_text(text)
+    other = build_task("humanoid_walk", str(path), 10.0, {"start_noise": 0.0})
+    assert other.roles["left_thigh"] == "left_hip_pitch_link"
+    assert other.roles["right_shank"] == "right_knee_link"
+    assert other.roles["head"] == "torso"
+    ours, theirs = (task.start(np.random.default_rng(0), 1)[0] for task in (walk, other))
+    np.testing.assert_allclose(theirs, ours, atol=1e-6)
+    path = np.linspace([0, 0, 0], [10, 0, 0], 21)
+    found = [task.measure(episode_of(task, moved(task, path)), task) for task in (walk, other)]
+    assert found[0] == pytest.approx(found[1])
 
 
 @pytest.mark.parametrize("ground", [stairs(0.02, 3), doorway((2.0, 1.2), 1.0)], ids=["stairs", "doorway"])

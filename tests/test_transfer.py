@@ -101,3 +101,32 @@ def test_mistakes_are_told(arguments, said):
 def test_a_task_that_does_not_exist_is_told(capsys):
     assert main(["reward=human", "from=flat_walk", "to=rouh_walk"]) == 2
     assert "rough_walk" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_policy_is_validated_in_another_engine_without_training_again(tmp_path, capsys):
+    """Native and MJX agree on the leg of the tests, and so do the measures of the same policy in them."""
+    small = ["optimizer=ppo", "optimizer.ppo.env_steps=32", "optimizer.ppo.envs=4", "optimizer.ppo.unroll=4",
+             "optimizer.ppo.unrolls=1", "optimizer.ppo.minibatches=1", "optimizer.ppo.hidden=[8]",
+             "optimizer.ppo.value_hidden=[8]", "optimizer.ppo.starts=2", "episode_s=0.1", "films=false"]  # fmt: skip
+    arguments = ["reward=human", f"from={TINY}", "engines=mjx", f"run_dir={tmp_path / 'out'}", *small]
+    assert main(arguments) == 0
+    native, mjx = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    assert (native["role"], native["engine"], mjx["role"], mjx["engine"]) == (
+        "from",
+        "native",
+        "engine",
+        "mjx",
+    )
+    for name in ("object_position_error_m", "effort"):
+        assert mjx["metrics"][name] == pytest.approx(native["metrics"][name], rel=1e-3)
+    checkpoints = list((tmp_path / "out").glob("*/training/*/checkpoints/*"))
+    assert len(checkpoints) == 1
+
+
+def test_a_planner_has_no_policy_to_validate(tmp_path, capsys):
+    status = main(["reward=human", f"from={TINY}", "engines=mjx", f"run_dir={tmp_path}", *QUICK])
+    assert status == 1
+    rows = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    assert rows[0]["metrics"]
+    assert "trains nothing" in rows[1]["reason"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,8 @@ def build_ppo(
     starts = task.start(np.random.default_rng(seed), config.ppo.starts)
     space = action_space(config, task, starts)
     sim = NativePhysics(space.model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
-    train, steps = sim, {"sim_dt": config.sim_dt, "ctrl_dt": config.ctrl_dt}
+    steps: dict[str, Any] = {"sim_dt": config.sim_dt, "ctrl_dt": config.ctrl_dt}
+    train = sim
     domain = draw(task.ranges, config.ppo.envs, seed) if task.ranges else None
     if choose(physics)[0] != "native":
         made = replace(task, model=space.model)

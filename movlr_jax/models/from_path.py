@@ -31,7 +31,7 @@ _WORDS: Mapping[str, Sequence[str]] = {
 }
 _SIDED_WORDS: Mapping[str, Sequence[str]] = {
     "thigh": ("thigh", "femur", "upperleg"),
-    "shank": ("shank", "tibia", "shin", "calf", "lowerleg"),
+    "shank": ("shank", "tibia", "shin", "calf", "lowerleg", "knee"),
     "foot": ("foot", "calcn", "calcaneus", "heel", "pes", "ankle"),
     "toes": ("toes", "toe"),
     "upper_arm": ("humerus", "upperarm"),
@@ -71,7 +71,11 @@ def adapter_of(path: str) -> ModelAdapter:
         )
     if walks:  # what tasks ask of a walker
         roles = {"pelvis": derived.root, "trunk": roles.get("pelvis", derived.root)} | roles
-        roles = {f"{side}_toes": roles[f"{side}_foot"] for side in ("left", "right")} | roles
+        roles = {"head": roles["trunk"]} | roles  # a robot may have none
+        for side in ("left", "right"):
+            shank = roles.get(f"{side}_shank")
+            hip = {f"{side}_thigh": model.body(model.body(shank).parentid[0]).name} if shank else {}
+            roles = {f"{side}_toes": roles[f"{side}_foot"]} | hip | roles
     return dataclasses.replace(
         derived,
         roles=roles,

@@ -7,6 +7,7 @@ steps is a `SimState` and nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +27,7 @@ _Instant = tuple[Array, Array, Array, Array]  # time, qpos, qvel, act
 class World:
     """How one simulation differs from the model (`physics.domain`)."""
 
-    fields: dict[str, Array]  # of the model
+    fields: Mapping[str, Array]  # of the model
     late: Array  # [] simulation steps of a control step in which the command before it still holds
 
 
