@@ -37,7 +37,7 @@ def test_a_wrong_space_is_told(tmp_path: Path, text: str, said: str):
 
 def test_spaces_are_found_by_name_and_add_up():
     both = read_space(["planner", "muscle"])
-    assert both["optimizer.muscle.law"].choices == ["linear", "product"]
+    assert both["optimizer.muscle.law"].choices == ["linear", "product", "torque"]
     assert both["optimizer.replan_every"].whole
     with pytest.raises(UserError, match="planner"):
         read_space(["plannner"])
