@@ -180,7 +180,7 @@ REFUSED = [
     ([TASK, "run_dir=[a,b]"], "run_dir=['a', 'b'] is not a text"),
     ([TASK, "optimizer.mppi=5"], "optimizer.mppi is 5, expected a group of settings"),
     ([TASK, "optimizer.muscle.law=cubic"], "'cubic'; there are: linear, product"),
-    ([TASK, "physics=mjx"], "there is no physics 'mjx'; there are: auto, native"),
+    ([TASK, "physics=gpu"], "there is no physics 'gpu'; there are: auto, native, mjx, warp"),
     ([TASK, "method=eurika"], "there is no method 'eurika'; did you mean 'eureka'?"),
     ([TASK, "llm.model=x"], "there is no setting 'llm.model'"),
     ([TASK, "llm=openai_compatible"], "llm=openai_compatible needs a model; give llm.model=NAME"),

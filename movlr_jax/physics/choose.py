@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,10 @@ def choose(name: str) -> tuple[str, str]:
     """(native, mjx or warp, why) for the setting `name`. Raises UserError."""
     if name not in PHYSICS:
         raise UserError(unknown_name("physics", name, PHYSICS))
+    here = importlib.util.find_spec("mujoco.mjx") is not None
     if name != "auto":
+        if name != "native" and not here:
+            raise UserError(f"physics={name} needs the package mujoco-mjx: pip install 'movlr-jax[{name}]'")
         return name, "as set"
     import jax
 
@@ -30,10 +34,10 @@ def choose(name: str) -> tuple[str, str]:
     where = f"C MuJoCo on {n} core{'s' if n > 1 else ''}"
     if kinds == {"cpu"}:
         return "native", f"JAX sees no accelerator, and on a CPU {where} is faster than MJX"
-    try:
-        from mujoco.mjx import warp
-    except ImportError:
+    if not here:
         return "native", "MJX, which the accelerator needs, is not installed: pip install 'movlr-jax[mjx]'"
+    from mujoco.mjx import warp
+
     if warp.WARP_INSTALLED and any("nvidia" in device.device_kind.lower() for device in jax.devices()):
         return "warp", "there is an NVIDIA GPU, and Warp takes models as they are"
     return "mjx", "there is an accelerator"
