@@ -80,4 +80,5 @@ def build_planner(
         NativePhysics(model, layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt),
         Scorer(layout, task.goals),
         World(task.over, task.perturb),
+        say,
     )

@@ -57,11 +57,13 @@ class Planner:
         sim_physics: Physics,
         scorer: Scorer,
         world: World | None = None,
+        say: Callable[[str], object] = lambda text: None,
     ):
         self.name, self.config, self.space, self.scorer = name, config, space, scorer
         self.physics, self.sim_physics = physics, sim_physics
         self.world = world or World()
         self.notes: Mapping[str, Any] = {}
+        self._say, self._split = say, 1
         self.horizon = max(1, round(config.horizon_s / physics.ctrl_dt))
         # One policy object each, made once: physics compiles per policy and shape.
         self.plan_policy, self.sim_policy = space.policy(physics), space.policy(sim_physics)
@@ -99,6 +101,12 @@ class Planner:
         """Which of the N plans of `rows` rows are rolled out together: all, or equal parts that fit into memory."""
         needed = self.physics.parts(rows * n, self.horizon)
         count = next(c for c in range(1, n + 1) if n % c == 0 and (c >= needed or c == n))
+        if count > self._split:
+            self._split = count
+            self._say(
+                f"  memory: {rows * n} rollouts of {self.horizon} steps do not fit at once; each plan is rolled out in "
+                f"{count} parts of {rows * n // count}"
+            )
         return [slice(i, i + n // count) for i in range(0, n, n // count)]
 
     @property
