@@ -104,8 +104,8 @@ class Planner:
         if count > self._split:
             self._split = count
             self._say(
-                f"  memory: {rows * n} rollouts of {self.horizon} steps do not fit at once; each plan is rolled out in "
-                f"{count} parts of {rows * n // count}"
+                f"  memory: {rows * n} rollouts of {self.horizon} steps do not fit at once; each plan is rolled "
+                f"out in {count} parts of {rows * n // count}"
             )
         return [slice(i, i + n // count) for i in range(0, n, n // count)]
 
