@@ -20,7 +20,10 @@ _LEARNED = {  # curves of a training -> what they are
     "entropy": "entropy of the policy",
     "kl": "change of the policy (KL)",
     "value_loss": "loss of the value",
+    "nonfinite": "values of terms that were not finite",
+    "skipped": "updates left out as not finite",
 }
+_ILLS = ("nonfinite", "skipped")  # drawn where there were any
 _ABOUT = ("task", "description", "model", "method", "seed", "hardware", "goals")
 
 
@@ -183,7 +186,7 @@ def learning(run: Run) -> dict[str, Any] | None:
     panels, x = [], "control steps"
     for i, (name, title) in enumerate(_LEARNED.items()):
         values = numbers(best.learning.get(name))
-        if not any(math.isfinite(v) for v in values):
+        if not any(math.isfinite(v) for v in values) or (name in _ILLS and not any(values)):
             continue
         other = numbers(beside.learning.get(name)) if beside else []
         compared = (numbers(beside.learning.get("env_steps")), other) if beside and other else None

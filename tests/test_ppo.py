@@ -271,6 +271,7 @@ def test_what_goes_wrong_in_one_candidate_stays_there(ppo, harm: str):
     for k in (0, 2):
         same(of_candidate(harmed[0], k), of_candidate(healthy[0], k))
         assert told_of_harm[k] == told[k]
+    assert (sum(told_of_harm[1]["nonfinite"]) > 0) == (harm == "a reward that explodes")
     if harm != "a policy's nan":  # that one is beyond help, and known: nothing of it was learned
         jax.tree.map(
             lambda x: np.testing.assert_array_equal(np.isfinite(x), True), of_candidate(harmed[0], 1)

@@ -25,7 +25,7 @@ class Watch:
 
     env_steps; reward: mean of a control step; terms: the same, weighted, by name; return: mean of the episodes that
     ended in the batch, episode_s: simulated time for each of them, both None where none did; terminated: how many of
-    them the task ended.
+    them the task ended; nonfinite: values of terms that were replaced; skipped: updates that were left out.
     """
 
     def __init__(self, programs: Sequence[RewardProgram], batch: int, ctrl_dt: float):
@@ -66,6 +66,7 @@ class Watch:
                 "return": np.mean(ends) if ends else math.nan,
                 "episode_s": self._ctrl_dt * count / len(ends) if ends else math.nan,
                 "terminated": self._falls[i],
+                "nonfinite": sum(scores.nonfinite[i].values()),
             }
             for name, value in point.items():
                 curve.setdefault(name, []).append(_number(value))
