@@ -266,7 +266,8 @@ def show(rows: Sequence[Row]) -> None:
         if row.reason:
             values = [row.reason, *[""] * (len(measured) - 1)] if measured else []
         table.add_row(row.role, row.task, row.model, row.optimizer, Path(row.reward).name, *values, row.paper)
-    Console(stderr=True).print(table)
+    # a file has no width of its own to keep to
+    Console(stderr=True, width=None if sys.stderr.isatty() else 160).print(table)
 
 
 if __name__ == "__main__":

@@ -59,7 +59,12 @@ def slope(degrees: float) -> Ground:
 
 
 def _box(
-    spec: mujoco.MjSpec, name: str, low: Sequence[float], high: Sequence[float], shade: float = 1.0
+    spec: mujoco.MjSpec,
+    name: str,
+    low: Sequence[float],
+    high: Sequence[float],
+    shade: float = 1.0,
+    opacity: float = 1.0,
 ) -> None:
     """A part of the ground between two corners [3] m."""
     spec.worldbody.add_geom(
@@ -67,7 +72,7 @@ def _box(
         type=mujoco.mjtGeom.mjGEOM_BOX,
         pos=[(a + b) / 2 for a, b in zip(low, high, strict=True)],
         size=[(b - a) / 2 for a, b in zip(low, high, strict=True)],
-        rgba=[0.62 * shade, 0.65 * shade, 0.70 * shade, 1],
+        rgba=[0.62 * shade, 0.65 * shade, 0.70 * shade, opacity],
     )
 
 
@@ -108,9 +113,9 @@ def doorway(at: tuple[float, float], width_m: float) -> Ground:
 
     def add(spec: mujoco.MjSpec) -> mujoco.MjsGeom:
         floor = _plane(spec)
-        _box(spec, "wall_near", (x - 6.0, y, 0.0), (x - half, y + thick, wall))
-        _box(spec, "wall_far", (x + half, y, 0.0), (x + 6.0, y + thick, wall))
-        _box(spec, "lintel", (x - half, y, door), (x + half, y + thick, wall))
+        _box(spec, "wall_near", (x - 6.0, y, 0.0), (x - half, y + thick, wall), opacity=0.4)
+        _box(spec, "wall_far", (x + half, y, 0.0), (x + 6.0, y + thick, wall), opacity=0.4)
+        _box(spec, "lintel", (x - half, y, door), (x + half, y + thick, wall), opacity=0.4)
         return floor
 
     return Ground(add=add, height=lambda xy: np.zeros(np.shape(xy)[:-1]))
