@@ -332,6 +332,7 @@ def test_pieces_end_where_episodes_do(ppo):
     assert len(np.unique(begun.qpos[:, 0])) > 1
 
 
+@pytest.mark.slow
 def test_the_same_over_mjx(ppo):
     """Collect is one program there, compiled once; what it collects is what native physics does."""
     theirs = build(physics="mjx")
