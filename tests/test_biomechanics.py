@@ -450,7 +450,8 @@ def test_a_perfect_episode_that_diverged_is_the_last(task: Task, scheme: str, pl
     ran = [entry(outcome(poor(task), made)), entry(outcome(poor(task), made))]
     lost = entry(outcome(task, replace(made, diverged=np.True_)))
     entrants = [*ran[:place], lost, *ran[place:]]
-    result = rank(3, lambda i, j: MetricsJudge().compare(task, entrants[i], entrants[j]), scheme)
+    judge = MetricsJudge()
+    result = rank(3, lambda pairs: [judge.compare(task, entrants[i], entrants[j]) for i, j in pairs], scheme)
     assert result.order[-1] == place
     assert lost.failed
     assert lost.metrics["distance_m"] == 6.0
