@@ -100,7 +100,10 @@ def played(
         "seed": seed,
         "optimizer": config.optimizer.name,
         "sandbox": config.sandbox,
-        "nonfinite": {name: term["nonfinite"] for name, term in outcome.terms.items() if term["nonfinite"]},
+        **{
+            kind: {name: term[kind] for name, term in outcome.terms.items() if term[kind]}
+            for kind in ("nonfinite", "nonfinite_planned")
+        },
         **outcome.metrics,
         **outcome.timing,
     }

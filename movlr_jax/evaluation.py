@@ -77,7 +77,7 @@ def evaluate(
         lambda x: by_candidate(x, k), (trajectory.steps, trajectory.actions, start.step)
     )
     scores = optimizer.scorer(programs, states, actions, initial)
-    ends = episode_ends(trajectory, start.step, task)
+    ends, planned = episode_ends(trajectory, start.step, task), controllers.nonfinite
     outcomes = []
     for i, verdict in enumerate(verdicts):
         if verdict.program is None:
@@ -90,7 +90,8 @@ def evaluate(
             final=jax.tree.map(lambda x, i=i: x[i], trajectory.final),
         )
         terms = {name: values[0, : ends[i]] for name, values in scores.terms[i].items()}
-        outcome = _outcome(task, verdict.program, episode, terms, scores.nonfinite[i], timing, ctrl_dt)
+        replaced = (scores.nonfinite[i], planned[i] if planned else {})
+        outcome = _outcome(task, verdict.program, episode, terms, replaced, timing, ctrl_dt)
         outcomes.append(
             replace(outcome, learning=controllers.learning[i]) if controllers.learning else outcome
         )
@@ -111,7 +112,7 @@ def _outcome(
     program: RewardProgram,
     episode: Trajectory,
     terms: Mapping[str, np.ndarray],
-    nonfinite: Mapping[str, int],
+    replaced: tuple[Mapping[str, int], Mapping[str, int]],
     timing: Mapping[str, float],
     ctrl_dt: float,
 ) -> Outcome:
@@ -133,7 +134,7 @@ def _outcome(
         stage="run" if reason else None,
         metrics={name: float(f"{value:.9g}") for name, value in metrics.items() if math.isfinite(value)},
         terms={
-            name: _term(values, program.weights[name], nonfinite[name], picked)
+            name: _term(values, program.weights[name], [counts.get(name, 0) for counts in replaced], picked)
             for name, values in terms.items()
         },
         series={name: _curve(values[picked]) for name, values in series.items()},
@@ -143,13 +144,14 @@ def _outcome(
     )
 
 
-def _term(values: np.ndarray, weight: float, nonfinite: int, picked: np.ndarray) -> dict[str, Any]:
-    """Statistics of one term over an episode [T]; the curve is weighted."""
+def _term(values: np.ndarray, weight: float, replaced: Sequence[int], picked: np.ndarray) -> dict[str, Any]:
+    """Statistics of one term over an episode [T]; the curve is weighted. replaced: in the episode, in its plans."""
     mean = float(values.mean())
     return {
         "mean": mean,
         "weighted_mean": weight * mean,
-        "nonfinite": nonfinite,
+        "nonfinite": replaced[0],
+        "nonfinite_planned": replaced[1],
         "curve": _curve(weight * values[picked].astype(float)),
     }
 

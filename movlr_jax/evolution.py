@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -131,9 +131,9 @@ def optimise(engine: Engine, g: int, sources: list[str], parents: list[str | Non
         if outcome.reason:
             engine.reporter.say(f"  {candidate_name(g, k)} failed: {outcome.reason}")
         for name, term in outcome.terms.items():
-            if term["nonfinite"]:
+            if where := not_finite(term):
                 engine.reporter.say(
-                    f"  {candidate_name(g, k)}: term {name!r} was not finite at {term['nonfinite']} steps; replaced"
+                    f"  {candidate_name(g, k)}: term {name!r} was not finite {where}; replaced"
                 )
         archive.record("evaluated", data, g, k)
         evaluations.append(evaluation_of(data, archive.root))
@@ -159,13 +159,22 @@ def criticise(engine: Engine, g: int, best: Evaluation) -> Critique:
 
 
 def broken_terms(best: Evaluation) -> list[str]:
-    """What the guard replaced in the best program's episode, in words for the next proposal."""
+    """What the guard replaced under the best program, in words for the next proposal."""
     return [
-        f"term {name!r} was not finite at {term['nonfinite']} steps of the episode, where it counted as its worst "
-        "value; bound what goes into its divisions, logs, roots and exponentials"
+        f"term {name!r} was not finite {where}, where it counted as its worst value; bound what goes into its "
+        "divisions, logs, roots and exponentials"
         for name, term in best.terms.items()
-        if term.get("nonfinite")
+        if (where := not_finite(term))
     ]
+
+
+def not_finite(term: Mapping[str, Any]) -> str:
+    """Where the guard replaced values of a term; empty where it had nothing to do."""
+    found = (
+        (term.get("nonfinite"), "steps of the episode"),
+        (term.get("nonfinite_planned"), "steps of its plans"),
+    )
+    return " and ".join(f"at {count} {of}" for count, of in found if count)
 
 
 def _rate(optimizer: Optimizer) -> Callable[[], str]:

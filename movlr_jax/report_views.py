@@ -114,7 +114,7 @@ def _term(best: Candidate, i: int, name: str) -> dict[str, Any]:
         "share": weight_shares(best.weights)[name],
         "mean": _number(term.get("mean")),
         "weighted_mean": _number(term.get("weighted_mean")),
-        "nonfinite": _number(term.get("nonfinite")) or 0,
+        "nonfinite": sum(_number(term.get(kind)) or 0 for kind in ("nonfinite", "nonfinite_planned")),
         "spark": report_charts.sparkline(f"course of {name}", [(i, curve)]) if len(curve) > 1 else "",
     }
 

@@ -142,6 +142,11 @@ class Controllers(Protocol):
         """What each candidate's training was like, K of them; none where nothing is trained."""
         ...
 
+    @property
+    def nonfinite(self) -> Sequence[Mapping[str, int]]:
+        """Per candidate, term -> values that the guard replaced while control was sought, so far."""
+        ...
+
     def rollout(self, start: SimState, *, steps: int, key: jax.Array) -> Trajectory:
         """Evaluation episodes: `start` and the result have leading axis K x episodes."""
         ...

@@ -404,3 +404,19 @@ def test_when_every_sample_diverges_the_plan_stays():
     np.testing.assert_allclose(trajectory.actions[0, 0], [0.3, 0.5], atol=1e-6)
     assert trajectory.diverged.all()
     close(planner)
+
+
+def test_what_is_replaced_in_plans_is_counted(tiny):
+    """A term without a number anywhere: every step of every rollout of every plan, under its own program alone."""
+    broken = (
+        'WEIGHTS = {"a": 1.0, "b": 1.0}\ndef reward(state, action):\n'
+        '    return {"a": jnp.log(-1.0 - state.time), "b": state.q("knee")}\n'
+    )
+    space = PostureSpace(MuscleLaw(), tiny.model, tiny.layout, PLANNED)
+    config = PlannerConfig(MppiConfig(samples=5), horizon_s=0.04, replan_every=2)
+    planner = Planner("mpc2", config, space, tiny.physics, tiny.physics, Scorer(tiny.layout, tiny.goals))
+    controllers = planner.optimise(programs([REWARDS[0], broken]), jax.random.key(0))
+    assert controllers.nonfinite == [{"a": 0}, {"a": 0, "b": 0}]
+    start = tiny.physics.start(*(np.repeat(x, 2, axis=0) for x in tiny.states(1)))
+    controllers.rollout(start, steps=6, key=jax.random.key(0))
+    assert controllers.nonfinite == [{"a": 0}, {"a": 3 * 5 * 4, "b": 0}]

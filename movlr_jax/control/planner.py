@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -133,6 +133,20 @@ class PlannedControllers:
     programs: tuple[RewardProgram, ...]
     progress: Progress | None = None
     learning: tuple[Mapping[str, Any], ...] = ()
+    counted: list[Any] = field(
+        default_factory=list
+    )  # what the guard replaced: one tree of sums, once there are any
+
+    @property
+    def nonfinite(self) -> list[dict[str, int]]:
+        """Per candidate, term -> values that were replaced in the rollouts of its plans."""
+        if not self.counted:
+            return [dict.fromkeys(program.terms, 0) for program in self.programs]
+        sums = jax.device_get(self.counted[0])
+        return [
+            {name: int(n) for name, n in zip(program.terms, counts, strict=True)}
+            for program, counts in zip(self.programs, sums, strict=True)
+        ]
 
     def rollout(self, start: SimState, *, steps: int, key: jax.Array) -> Trajectory:
         """`steps` control steps of K x E rows (candidate k owns rows k*E:(k+1)*E), replanning as it goes."""
@@ -188,8 +202,14 @@ class PlannedControllers:
             p.spread(state, n), p.plan_policy, params, steps=p.horizon, key=key, candidates=k
         )
         seen = p.arrange(k, rollouts.steps, rollouts.actions, p.spread(initial, n))
-        totals = p.scorer.on_device(self.programs, *seen)[0]
+        totals, _, counts = p.scorer.on_device(self.programs, *seen)
+        self.counted[:] = [_added(self.counted[0], counts) if self.counted else counts]
         return physics.collect(p.costs_of(totals, rollouts.diverged, rows))
+
+
+@jax.jit
+def _added(sums: Any, more: Any) -> Any:
+    return jax.tree.map(jnp.add, sums, more)
 
 
 def _spread(xp: Any, tree: Any, n: int) -> Any:

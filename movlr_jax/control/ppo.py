@@ -259,6 +259,7 @@ class TrainedControllers:
     ppo: Ppo
     learners: Learner  # [K]
     learning: Sequence[Mapping[str, Any]]
+    nonfinite: Sequence[Mapping[str, int]] = ()  # the curves of learning count them
 
     def rollout(self, start: SimState, *, steps: int, key: jax.Array) -> Trajectory:
         """`steps` control steps of K x E rows; candidate k owns rows k*E:(k+1)*E."""
