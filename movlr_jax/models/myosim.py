@@ -8,7 +8,7 @@ import mujoco
 
 from movlr_jax.models import human
 from movlr_jax.models.adapter import ModelAdapter
-from movlr_jax.models.spec import bare_bones, face_forward, package_folder, quiet, strip
+from movlr_jax.models.spec import bare_bones, face_forward, missing_package, package_folder, quiet, strip
 
 ARM_JOINTS = (
     human.arm_joints("elbow_flexion", "r")
@@ -83,11 +83,13 @@ GRASP_OFFSET = (0.002, 0.009, 0.0)  # m, from the palm site to the axis of that 
 
 def load(entry: str) -> mujoco.MjSpec:
     """The editable spec of a MyoSim model without its room. Raises UserError when the package is missing."""
-    files()  # a package that is missing is said
-    with quiet():
-        import myo_sim
+    try:
+        with quiet():
+            import myo_sim
 
-        spec = myo_sim.load_spec(entry)
+            spec = myo_sim.load_spec(entry)
+    except ImportError:
+        raise missing_package("myo-sim") from None
     strip(spec, spec.worldbody.geoms)  # a room, a poster and a pedestal: not part of any task
     bare_bones(spec)
     return spec

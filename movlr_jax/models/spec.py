@@ -66,7 +66,12 @@ def package_folder(module: str, package: str) -> Path:
     """Where an installed package of models lies. Raises UserError when it is missing; nothing is imported."""
     found = find_spec(module)
     if found is None or found.origin is None:
-        raise UserError(
-            f"this model comes with the package {package}, which is not installed here; pip install {package}"
-        )
+        raise missing_package(package)
     return Path(found.origin).parent
+
+
+def missing_package(package: str) -> UserError:
+    """What to say of a package of models that is not there."""
+    return UserError(
+        f"this model comes with the package {package}, which is not installed here; pip install {package}"
+    )
