@@ -40,6 +40,7 @@ PLAIN = (
     "cost_of_transport",
     "joint_limit_fraction",
     "terrain_level",
+    "dropped",
 )
 
 
