@@ -431,7 +431,7 @@ def test_each_limit(name: str, allowed: float, value: float, kind: str, words: s
 def outcome(task: Task, made: Trajectory) -> evaluation.Outcome:
     program = RewardProgram("", "", {"a": 2.0}, lambda state, action: {}, "")
     terms = {"a": np.full(len(made.actions), 0.5, np.float32)}
-    return evaluation._outcome(task, program, made, terms, {"a": 0}, {}, DT)
+    return evaluation._outcome(task, program, made, terms, ({"a": 0}, {"a": 0}), {}, DT)
 
 
 def entry(result: evaluation.Outcome) -> Evaluation:
