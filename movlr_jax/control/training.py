@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -94,8 +95,9 @@ class Training:
         name = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:12]  # another training keeps to itself
         options = ocp.CheckpointManagerOptions(max_to_keep=1, create=True, enable_async_checkpointing=False)
         self._manager = ocp.CheckpointManager((folder / "checkpoints" / name).resolve(), options=options)
+        own = f".{time.time_ns()}"  # by themselves its files are named by the second: two writers might share one
         self._writers = [
-            SummaryWriter(str(folder / "tensorboard" / f"k{i:02d}"), flush_secs=10)
+            SummaryWriter(str(folder / "tensorboard" / f"k{i:02d}"), flush_secs=10, filename_suffix=own)
             for i in range(len(programs))
         ]
 
