@@ -140,7 +140,7 @@ def ours(setting: Setting, k: int, generations: int) -> tuple[dict[str, Any], An
         ],  # tracing, compiling, and what of the rollout it waits for
         "physics_traces": max(compiled.values()),
         "planner_traces": max(planner.traces.values()),
-        "reward_traces": planner.scorer.traces,
+        "reward_traces": planner.scorer.traces // k,  # of one candidate's place: one program per generation
         "peak_memory_gib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2),
     }
     return result, task, planner

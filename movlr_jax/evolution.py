@@ -74,7 +74,10 @@ def vet(engine: Engine, source: str) -> Verdict:
     if source not in engine.verdicts:
         no_program = source.startswith(NO_PROGRAM)
         said = f"no program was written: {source.removeprefix(NO_PROGRAM).strip()}"
-        engine.verdicts[source] = Verdict("propose", said, 0.0) if no_program else engine.sandbox.vet(source)
+        verdict = Verdict("propose", said, 0.0) if no_program else engine.sandbox.vet(source)
+        engine.verdicts[source] = verdict
+        if verdict.program:
+            engine.optimizer.scorer.prepare([verdict.program])  # while the next one is being written
     return engine.verdicts[source]
 
 

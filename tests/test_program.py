@@ -161,17 +161,36 @@ def test_terms_of_whole_numbers_and_constants(tiny, scorer):
 def test_weights_are_data(tiny, scorer):
     steps, actions, initial = states(tiny.layout, (K, N, T))
     first = scorer([program(s) for s in SOURCES], steps, actions, initial)
-    assert scorer.traces == 1
+    assert scorer.traces == K, "one each"
     changed = [program(s.replace("10.0", "7.5").replace("3.0", "-1.0")) for s in SOURCES]
     second = scorer(changed, steps, actions, initial)
-    assert scorer.traces == 1
+    assert scorer.traces == K
     np.testing.assert_array_equal(first.terms[0]["tall"], second.terms[0]["tall"])
     expected = first.totals[0] - 2.5 * first.terms[0]["tall"]
     np.testing.assert_allclose(second.totals[0], expected, rtol=1e-4, atol=1e-4)
-    scorer([program(s.replace("-5.0", "-4.0")) for s in SOURCES], steps, actions, initial)
-    assert scorer.traces == 2, "other code has to compile"
-    scorer(changed, steps, actions, initial)
-    assert scorer.traces == 2, "what was compiled is kept"
+    others = [program(s.replace("-5.0", "-4.0")) for s in SOURCES]
+    new = sum(o.structure != p.structure for o, p in zip(others, changed, strict=True))
+    assert 0 < new < K
+    scorer(others, steps, actions, initial)
+    assert scorer.traces == K + new, "other code has to compile, and only that"
+    scorer(changed[::-1], steps, actions, initial)
+    assert scorer.traces == K + new, "what was compiled is kept"
+
+
+def test_prepared_programs_are_compiled_for_the_shapes_that_were_seen(tiny, scorer):
+    """Twice the same code compiles once; before anything was scored, there is nothing to prepare for."""
+    first, *others = variants(1)
+    scorer.prepare([first])
+    assert scorer.traces == 0
+    batches = [states(tiny.layout, (1, N, T)), states(tiny.layout, (1, 1, T + 1))]
+    for batch in batches:
+        scorer([first], *batch)
+    scorer.prepare([first, *others, *others])
+    assert scorer.traces == 2 * (1 + len(others))
+    for other in others:
+        for batch in batches:
+            scorer([other], *batch)
+    assert scorer.traces == 2 * (1 + len(others))
 
 
 def test_structures_know_code_from_weights_and_words():
@@ -245,7 +264,7 @@ def test_a_generation_compiles_and_scores_within_a_second(tiny, scorer):
         began = time.process_time()
         scorer(programs, steps, actions, initial)
         took.append(time.process_time() - began)
-    assert scorer.traces == 3
+    assert scorer.traces == 1 + 2 * len(programs)
     assert min(took) < 1.0, took
     began = time.process_time()
     scorer(programs, steps, actions, initial)

@@ -122,6 +122,7 @@ class Planner:
         folder: Path | None = None,
     ) -> PlannedControllers:
         """K controllers, one per program. A planner learns nothing beforehand: the work is done as they act."""
+        self.scorer.prepare(programs)  # beside the first rollouts
         return PlannedControllers(self, tuple(programs), progress)
 
 

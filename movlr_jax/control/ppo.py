@@ -114,6 +114,7 @@ class Ppo:
         With a folder, checkpoints and TensorBoard events are kept there, and a training that was cut short goes on.
         """
         k = len(programs)
+        self.scorer.prepare(programs)  # beside the first data
         begin_key, key = jax.random.split(key)
         state = self.begin(k, begin_key)
         watch = Watch(programs, self.config.batch, self.physics.ctrl_dt)
