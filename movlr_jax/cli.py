@@ -53,12 +53,11 @@ def run(command: Callable[[Any], int], argv: Sequence[str] | None = None) -> int
     `command` takes a `config.Config`. A value with commas sweeps, one job after another, as Hydra's -m does;
     a job that ends in a mistake of the user's does not keep the others from running.
     """
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = _arguments(argv, help_text)
+    if arguments is None:
+        return 0
     overrides = [a for a in arguments if a not in _FLAGS]
     try:
-        if any(a in ("-h", "--help") for a in overrides):
-            print(help_text())
-            return 0
         jobs = expand(overrides)
         configs = [compose(job) for job in jobs]
     except UserError as error:
@@ -76,15 +75,30 @@ def run(command: Callable[[Any], int], argv: Sequence[str] | None = None) -> int
     return status
 
 
+def run_own(command: Callable[[list[str]], int], about: str | None, argv: Sequence[str] | None = None) -> int:
+    """Runs a `command` that reads its arguments itself; --help prints what it is `about`. Returns the exit status."""
+    arguments = _arguments(argv, lambda: about)
+    return 0 if arguments is None else run_one(command, arguments)
+
+
+def _arguments(argv: Sequence[str] | None, about: Callable[[], str | None]) -> list[str] | None:
+    """`argv`, or those of the process; None where they ask for help, which is then printed."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not any(a in ("-h", "--help") for a in arguments):
+        return arguments
+    print(about())
+    return None
+
+
 def run_one(
-    command: Callable[[Any], int], config: Any, tell: Callable[[str], object] = lambda text: None
+    command: Callable[[Any], int], given: Any, tell: Callable[[str], object] = lambda text: None
 ) -> int:
-    """Runs `command` on one set of settings; a user's mistake is printed, and told. Returns the exit status."""
+    """Runs `command` on what it is given; a user's mistake is printed, and told. Returns the exit status."""
     from movlr_jax.progress import interruptible
 
     try:
         with interruptible():
-            return command(config)
+            return command(given)
     except UserError as error:
         print(error, file=sys.stderr)
         tell(str(error))

@@ -60,16 +60,7 @@ class Plan:
 
 def main(argv: list[str] | None = None) -> int:
     """Goes on with the study, or begins it. Returns the exit status."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    if any(a in ("-h", "--help") for a in arguments):
-        print(__doc__)
-        return 0
-    try:
-        plan = read_plan(arguments)
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return cli.run_one(lambda _: tune(plan), plan.config)
+    return cli.run_own(lambda arguments: tune(read_plan(arguments)), __doc__, argv)
 
 
 def read_plan(arguments: Sequence[str]) -> Plan:
