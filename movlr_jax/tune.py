@@ -26,7 +26,7 @@ cli.prepare_environment()
 from movlr_jax.archive import write_atomically  # noqa: E402
 from movlr_jax.config import Config  # noqa: E402
 from movlr_jax.control.build import build_optimizer  # noqa: E402
-from movlr_jax.errors import UserError, unknown_name  # noqa: E402
+from movlr_jax.errors import UserError, needed, unknown_name  # noqa: E402
 from movlr_jax.evaluate import prepared  # noqa: E402
 from movlr_jax.evaluation import evaluate  # noqa: E402
 from movlr_jax.inner import score_of  # noqa: E402
@@ -88,12 +88,8 @@ def read_plan(arguments: Sequence[str]) -> Plan:
 
 def tune(plan: Plan) -> int:
     """Runs the trials that are left, writes the best. Raises UserError."""
-    try:
+    with needed("tune", "tune"):
         import optuna
-    except ImportError:
-        raise UserError(
-            "tune needs optuna, which is not installed here; pip install 'movlr-jax[tune]'"
-        ) from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     reporter, config = Reporter(), plan.config
     bench = prepared(config, reporter)
