@@ -7,6 +7,7 @@ import itertools
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -165,7 +166,7 @@ def compose(overrides: Sequence[str]) -> Any:
     missing = [name for name, value in values.items() if value == "???"]
     if "task" in missing:
         raise UserError(
-            f"no task is named; give +task=NAME. There are: {', '.join(_options(folder, 'task'))}"
+            f"no task is named; give +task=NAME, or +task=FILE.py for your own. There are: {_tasks(folder)}"
         )
     if "+task=own" in overrides:  # a run is resumed from anywhere
         settings = values["task"]["settings"]
@@ -279,6 +280,11 @@ def _options(folder: Path, group: str) -> list[str]:
     return sorted(path.stem for path in (folder / group).glob("*.yaml"))
 
 
+def _tasks(folder: Path) -> str:
+    """Names of all tasks but `own`, which a file's path stands for."""
+    return ", ".join(name for name in _options(folder, "task") if name != "own")
+
+
 def _first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
@@ -286,14 +292,18 @@ def _first_line(error: Exception) -> str:
 def help_text() -> str:
     """The settings and their defaults."""
     folder = resource_dir("conf")
+    settings, planner = (
+        (folder / name).read_text(encoding="utf-8") for name in ("config.yaml", "optimizer/mpc2.yaml")
+    )
     return (
-        "Settings are given as name=value; a value with commas runs once for each.\n"
-        f"Tasks (+task=NAME, or +task=FILE.py for your own): {', '.join(_options(folder, 'task'))}\n"
+        "Settings are given as name=value, as in candidates=8 or optimizer.mppi.samples=64; a value with commas runs "
+        "once for each.\n"
+        f"Tasks (+task=NAME, or +task=FILE.py for your own): {_tasks(folder)}\n"
         f"Optimizers (optimizer=NAME): {', '.join(_options(folder, 'optimizer'))}\n"
         f"Methods (method=NAME): {', '.join(_options(folder, 'method'))}\n"
         f"Who writes programs (llm=NAME): {', '.join(_options(folder, 'llm'))}\n"
         f"Who compares and criticises (vlm=NAME): {', '.join(_options(folder, 'vlm'))}\n\n"
-        + (folder / "config.yaml").read_text(encoding="utf-8").split("\nhydra:")[0]
-        + "\n"
-        + (folder / "optimizer" / "mpc2.yaml").read_text(encoding="utf-8")
+        + settings.partition("\n\n")[2].split("\nhydra:")[0]
+        + "\noptimizer:\n"
+        + textwrap.indent(planner, "  ")
     )

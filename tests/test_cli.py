@@ -151,7 +151,7 @@ def test_help_names_tasks_and_settings(capsys: pytest.CaptureFixture[str]):
 # What is refused before anything happens.
 
 REFUSED = [
-    ([], "no task is named; give +task=NAME. There are: bottle_pour, cube_rotate, flat_walk, "),
+    ([], "no task is named; give +task=NAME, or +task=FILE.py for your own. There are: bottle_pour, cube_rotate, "),
     (["+task=bottle_por"], "there is no task 'bottle_por'; did you mean 'bottle_pour'?"),
     (["task=flat_wlak"], "there is no task 'flat_wlak'; did you mean 'flat_walk'"),
     ([TASK, "candidate=4"], "there is no setting 'candidate'; did you mean 'candidates'?"),
