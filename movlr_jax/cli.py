@@ -7,6 +7,7 @@ import itertools
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -53,12 +54,11 @@ def run(command: Callable[[Any], int], argv: Sequence[str] | None = None) -> int
     `command` takes a `config.Config`. A value with commas sweeps, one job after another, as Hydra's -m does;
     a job that ends in a mistake of the user's does not keep the others from running.
     """
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = _arguments(argv, help_text)
+    if arguments is None:
+        return 0
     overrides = [a for a in arguments if a not in _FLAGS]
     try:
-        if any(a in ("-h", "--help") for a in overrides):
-            print(help_text())
-            return 0
         jobs = expand(overrides)
         configs = [compose(job) for job in jobs]
     except UserError as error:
@@ -76,15 +76,30 @@ def run(command: Callable[[Any], int], argv: Sequence[str] | None = None) -> int
     return status
 
 
+def run_own(command: Callable[[list[str]], int], about: str | None, argv: Sequence[str] | None = None) -> int:
+    """Runs a `command` that reads its arguments itself; --help prints what it is `about`. Returns the exit status."""
+    arguments = _arguments(argv, lambda: about)
+    return 0 if arguments is None else run_one(command, arguments)
+
+
+def _arguments(argv: Sequence[str] | None, about: Callable[[], str | None]) -> list[str] | None:
+    """`argv`, or those of the process; None where they ask for help, which is then printed."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not any(a in ("-h", "--help") for a in arguments):
+        return arguments
+    print(about())
+    return None
+
+
 def run_one(
-    command: Callable[[Any], int], config: Any, tell: Callable[[str], object] = lambda text: None
+    command: Callable[[Any], int], given: Any, tell: Callable[[str], object] = lambda text: None
 ) -> int:
-    """Runs `command` on one set of settings; a user's mistake is printed, and told. Returns the exit status."""
+    """Runs `command` on what it is given; a user's mistake is printed, and told. Returns the exit status."""
     from movlr_jax.progress import interruptible
 
     try:
         with interruptible():
-            return command(config)
+            return command(given)
     except UserError as error:
         print(error, file=sys.stderr)
         tell(str(error))
@@ -151,7 +166,7 @@ def compose(overrides: Sequence[str]) -> Any:
     missing = [name for name, value in values.items() if value == "???"]
     if "task" in missing:
         raise UserError(
-            f"no task is named; give +task=NAME. There are: {', '.join(_options(folder, 'task'))}"
+            f"no task is named; give +task=NAME, or +task=FILE.py for your own. There are: {_tasks(folder)}"
         )
     if "+task=own" in overrides:  # a run is resumed from anywhere
         settings = values["task"]["settings"]
@@ -265,6 +280,11 @@ def _options(folder: Path, group: str) -> list[str]:
     return sorted(path.stem for path in (folder / group).glob("*.yaml"))
 
 
+def _tasks(folder: Path) -> str:
+    """Names of all tasks but `own`, which a file's path stands for."""
+    return ", ".join(name for name in _options(folder, "task") if name != "own")
+
+
 def _first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
@@ -272,14 +292,18 @@ def _first_line(error: Exception) -> str:
 def help_text() -> str:
     """The settings and their defaults."""
     folder = resource_dir("conf")
+    settings, planner = (
+        (folder / name).read_text(encoding="utf-8") for name in ("config.yaml", "optimizer/mpc2.yaml")
+    )
     return (
-        "Settings are given as name=value; a value with commas runs once for each.\n"
-        f"Tasks (+task=NAME, or +task=FILE.py for your own): {', '.join(_options(folder, 'task'))}\n"
+        "Settings are given as name=value, as in candidates=8 or optimizer.mppi.samples=64; a value with commas runs "
+        "once for each.\n"
+        f"Tasks (+task=NAME, or +task=FILE.py for your own): {_tasks(folder)}\n"
         f"Optimizers (optimizer=NAME): {', '.join(_options(folder, 'optimizer'))}\n"
         f"Methods (method=NAME): {', '.join(_options(folder, 'method'))}\n"
         f"Who writes programs (llm=NAME): {', '.join(_options(folder, 'llm'))}\n"
         f"Who compares and criticises (vlm=NAME): {', '.join(_options(folder, 'vlm'))}\n\n"
-        + (folder / "config.yaml").read_text(encoding="utf-8").split("\nhydra:")[0]
-        + "\n"
-        + (folder / "optimizer" / "mpc2.yaml").read_text(encoding="utf-8")
+        + settings.partition("\n\n")[2].split("\nhydra:")[0]
+        + "\noptimizer:\n"
+        + textwrap.indent(planner, "  ")
     )

@@ -59,21 +59,17 @@ class Row:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the methods one after another. Returns 0, or the worst exit status of a search."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    if any(a in ("-h", "--help") for a in arguments):
-        print(__doc__)
-        return 0
-    try:
-        arguments = with_resumed(arguments)
-        configs = plan(*read_arguments(arguments))
-        task = task_of(configs[0])
-        root = Path(str(configs[0].run_dir)).parent
-        kept = [a for a in arguments if _name(a) != "run_dir"]
-        write_atomically(root / _ARGUMENTS, yaml.safe_dump(kept).encode())
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
+    return cli.run_own(compare, __doc__, argv)
+
+
+def compare(arguments: Sequence[str]) -> int:
+    """Runs the methods one after another. Returns 0, or the worst exit status of a search. Raises UserError."""
+    arguments = with_resumed(arguments)
+    configs = plan(*read_arguments(arguments))
+    task = task_of(configs[0])
+    root = Path(str(configs[0].run_dir)).parent
+    kept = [a for a in arguments if _name(a) != "run_dir"]
+    write_atomically(root / _ARGUMENTS, yaml.safe_dump(kept).encode())
     rows, status = [], 0
     for config in configs:
         said: list[str] = []

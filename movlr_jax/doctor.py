@@ -20,7 +20,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from movlr_jax.cli import CACHE_SWITCH, prepare_environment
+from movlr_jax.cli import CACHE_SWITCH, prepare_environment, run_one
 from movlr_jax.machine import cores
 
 if TYPE_CHECKING:
@@ -80,9 +80,9 @@ def main(argv: list[str] | None = None) -> int:
     settings = parser.parse_args(argv).settings
     console = Console()
     if settings and (settings[0] == "judge" or settings[0].startswith(("llm", "vlm"))):
-        return _ask_models(settings, console)
+        return run_one(lambda chosen: _ask_models(chosen, console), settings)
     if settings:
-        return _show_model(" ".join(settings), console)
+        return run_one(lambda setting: _show_model(setting, console), " ".join(settings))
     rows: list[Check] = []
     with console.status("looking") as status:
         for name, look in LOOKS.items():
@@ -99,36 +99,27 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _ask_models(settings: list[str], console: Console) -> int:
-    """Calls to the models that `settings` name. Returns 0, 1 where one does not answer, 2 after a sentence."""
+    """Calls to the models that `settings` name. Returns 0, or 1 where one does not answer. Raises UserError."""
     from movlr_jax import doctor_models
-    from movlr_jax.errors import UserError
 
-    try:
-        if settings[0] == "judge":
-            return doctor_models.check_judge(settings[1:], console)
-        return doctor_models.check_models(settings, console)
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
+    if settings[0] == "judge":
+        return doctor_models.check_judge(settings[1:], console)
+    return doctor_models.check_models(settings, console)
 
 
 def _show_model(setting: str, console: Console) -> int:
-    """Prints all about the model that `setting` (model=NAME) names. Returns 0, or 2 after a sentence."""
+    """Prints all about the model that `setting` (model=NAME) names. Raises UserError."""
     from movlr_jax.errors import UserError
     from movlr_jax.models import model_adapter
     from movlr_jax.models.card import model_card
     from movlr_jax.physics.card import physics_card
 
     key, _, name = setting.partition("=")
-    try:
-        if key != "model" or not name:
-            raise UserError(f"doctor takes model=NAME and nothing else, not {setting!r}")
-        adapter = model_adapter(name)
-        console.print(model_card(adapter))
-        console.print(physics_card(adapter))
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
+    if key != "model" or not name:
+        raise UserError(f"doctor takes model=NAME and nothing else, not {setting!r}")
+    adapter = model_adapter(name)
+    console.print(model_card(adapter))
+    console.print(physics_card(adapter))
     return 0
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 
 class UserError(Exception):
@@ -16,6 +17,17 @@ class BudgetSpent(UserError):
 
 class ProgramError(Exception):
     """A reward program is wrong; the sentence goes to the person, the log and the proposer alike."""
+
+
+@contextlib.contextmanager
+def needed(who: str, extra: str) -> Iterator[None]:
+    """For imports that `who` cannot do without and an extra of this package brings. Raises UserError."""
+    try:
+        yield
+    except ImportError as error:
+        raise UserError(
+            f"{who} needs the package {error.name!r}, which is not installed; pip install 'movlr-jax[{extra}]'"
+        ) from error
 
 
 def near_matches(name: str, options: Iterable[str], limit: int = 5) -> list[str]:

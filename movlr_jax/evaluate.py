@@ -60,7 +60,7 @@ class Bench:
     @property
     def engine(self) -> str:
         """What episodes run in."""
-        return getattr(self.optimizer.sim_physics, "name", "native")
+        return self.optimizer.sim_physics.name
 
 
 def prepared(config: Config, reporter: Reporter, given: tuple[str, str] | None = None) -> Bench:

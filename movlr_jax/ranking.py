@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -72,9 +73,14 @@ def fit(n: int, wins: np.ndarray, variance: float = _PRIOR_VARIANCE) -> tuple[np
 
 def probability_best(strengths: np.ndarray, covariance: np.ndarray, draws: int = 4096) -> np.ndarray:
     """[n] how often each is the strongest under the posterior; a fixed sample, so always the same answer."""
-    rng = np.random.default_rng(0)
-    samples = rng.multivariate_normal(strengths, covariance, size=draws, method="cholesky")
+    samples = strengths + _normal(draws, len(strengths)) @ np.linalg.cholesky(covariance).T
     return np.bincount(samples.argmax(1), minlength=len(strengths)) / draws
+
+
+@cache
+def _normal(draws: int, n: int) -> np.ndarray:
+    """[draws, n] of the standard normal distribution, the same each time."""
+    return np.random.default_rng(0).standard_normal((draws, n))
 
 
 def _wins(n: int, comparisons: Sequence[Comparison]) -> np.ndarray:

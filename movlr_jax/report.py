@@ -17,9 +17,8 @@ from urllib.parse import quote
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from movlr_jax import __version__, report_text, report_views
+from movlr_jax import __version__, cli, report_text, report_views
 from movlr_jax.archive import Archive
-from movlr_jax.errors import UserError
 from movlr_jax.group_picture import GROUPS
 from movlr_jax.report_data import FIRST, Run, key_metrics, read_run
 from movlr_jax.resources import resource_text
@@ -113,13 +112,12 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m movlr_jax.report", description="(Re)write report.html of a run, finished or not."
     )
     parser.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="runs/<task>/<time>")
-    arguments = parser.parse_args(argv)
-    try:
-        with Archive.open(arguments.run_dir) as archive:
-            path = write_report(archive)
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
+    return cli.run_one(_report, parser.parse_args(argv).run_dir)
+
+
+def _report(run_dir: Path) -> int:
+    with Archive.open(run_dir) as archive:
+        path = write_report(archive)
     print(f"The report is at {path}")
     return 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import itertools
 import math
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -34,12 +35,19 @@ def from_mapping(kind: type, values: Any, where: str = "") -> Any:
 def keywords(
     function: Callable[..., Any], values: Any, where: str, without: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """`values` as keyword-only arguments of `function`, all but those `without`. Raises UserError."""
-    parameters = inspect.signature(function).parameters.values()
-    hints = get_type_hints(function)
-    known = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in without]
-    _check_names(values, known, where)
-    return {name: typed(hints[name], value, _dotted(where, name)) for name, value in values.items()}
+    """`values` as keyword-only arguments of `function`, all but those `without`. Raises UserError.
+
+    An argument that is a dataclass is made of the values that its fields name: settings that functions share.
+    """
+    parameters, hints = inspect.signature(function).parameters.values(), get_type_hints(function)
+    kinds = {p.name: hints[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in without}
+    groups = {name: kinds.pop(name) for name in list(kinds) if dataclasses.is_dataclass(kinds[name])}
+    members = {name: [f.name for f in dataclasses.fields(kind)] for name, kind in groups.items()}
+    _check_names(values, [*kinds, *itertools.chain(*members.values())], where)
+    given = {name: typed(kinds[name], values[name], _dotted(where, name)) for name in kinds if name in values}
+    for name, kind in groups.items():
+        given[name] = from_mapping(kind, {n: values[n] for n in members[name] if n in values}, where)
+    return given
 
 
 def typed(hint: Any, value: Any, name: str) -> Any:

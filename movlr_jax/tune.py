@@ -26,7 +26,7 @@ cli.prepare_environment()
 from movlr_jax.archive import write_atomically  # noqa: E402
 from movlr_jax.config import Config  # noqa: E402
 from movlr_jax.control.build import build_optimizer  # noqa: E402
-from movlr_jax.errors import UserError, unknown_name  # noqa: E402
+from movlr_jax.errors import UserError, needed, unknown_name  # noqa: E402
 from movlr_jax.evaluate import prepared  # noqa: E402
 from movlr_jax.evaluation import evaluate  # noqa: E402
 from movlr_jax.inner import score_of  # noqa: E402
@@ -60,16 +60,7 @@ class Plan:
 
 def main(argv: list[str] | None = None) -> int:
     """Goes on with the study, or begins it. Returns the exit status."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    if any(a in ("-h", "--help") for a in arguments):
-        print(__doc__)
-        return 0
-    try:
-        plan = read_plan(arguments)
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return cli.run_one(lambda _: tune(plan), plan.config)
+    return cli.run_own(lambda arguments: tune(read_plan(arguments)), __doc__, argv)
 
 
 def read_plan(arguments: Sequence[str]) -> Plan:
@@ -97,12 +88,8 @@ def read_plan(arguments: Sequence[str]) -> Plan:
 
 def tune(plan: Plan) -> int:
     """Runs the trials that are left, writes the best. Raises UserError."""
-    try:
+    with needed("tune", "tune"):
         import optuna
-    except ImportError:
-        raise UserError(
-            "tune needs optuna, which is not installed here; pip install 'movlr-jax[tune]'"
-        ) from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     reporter, config = Reporter(), plan.config
     bench = prepared(config, reporter)

@@ -104,7 +104,9 @@ class Physics(Protocol):
         """How often each of its functions was traced by JAX."""
         ...
 
-    def start(self, qpos: Array, qvel: Array, act: Array) -> SimState: ...
+    def start(self, qpos: Array, qvel: Array, act: Array) -> SimState:
+        """States at rest in time: qpos [B, nq], qvel [B, nv], act [B, na], sensors measured there."""
+        ...
 
     def rollout(
         self,
@@ -116,7 +118,10 @@ class Physics(Protocol):
         key: jax.Array,
         candidates: int = 1,
     ) -> Trajectory:
-        """`steps` control steps of every row of `start` [B]; see `physics.policy` for params and keys."""
+        """T = `steps` control steps of every row of `start` [B] under `policy` with `params` [B or K, ...].
+
+        See `physics.policy` for params and keys. A row that diverges is marked; what follows means nothing.
+        """
         ...
 
     def parts(self, rows: int, steps: int) -> int:

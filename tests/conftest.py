@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import jax
-import mujoco
-import numpy as np
-import pytest
-
-from movlr_jax.models import ModelAdapter, model_adapter
-from movlr_jax.physics.native import NativePhysics
-from movlr_jax.rewards.state import Layout, instrument, layout_of
-from movlr_jax.sandbox.probe import Probe
-
-# As the commands do, before JAX's CPU client starts: fusion emitters double the time rewards take to compile.
+# As the commands do, before JAX starts: fusion emitters double the time rewards take to compile.
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 os.environ.setdefault("PJRT_NPROC", "16")  # on few cores a batch of MJX would come to a standstill
+# What one test compiles, no other compiles again, here or in a process of its own; gone when the tests end.
+COMPILED = tempfile.TemporaryDirectory(prefix="movlr-jax-compiled-")
+os.environ["JAX_COMPILATION_CACHE_DIR"] = COMPILED.name
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+
+import jax  # noqa: E402
+import mujoco  # noqa: E402
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+
+from movlr_jax.models import ModelAdapter, model_adapter  # noqa: E402
+from movlr_jax.physics.native import NativePhysics  # noqa: E402
+from movlr_jax.rewards.state import Layout, instrument, layout_of  # noqa: E402
+from movlr_jax.sandbox.probe import Probe  # noqa: E402
 
 GOALS = {"height": np.float32(0.85), "foot_pos": np.array([0.1, 0.0, 0.0], np.float32)}
 

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import mujoco
 import pytest
@@ -151,7 +152,7 @@ def test_help_names_tasks_and_settings(capsys: pytest.CaptureFixture[str]):
 # What is refused before anything happens.
 
 REFUSED = [
-    ([], "no task is named; give +task=NAME. There are: bottle_pour, cube_rotate, flat_walk, "),
+    ([], "no task is named; give +task=NAME, or +task=FILE.py for your own. There are: bottle_pour, cube_rotate, "),
     (["+task=bottle_por"], "there is no task 'bottle_por'; did you mean 'bottle_pour'?"),
     (["task=flat_wlak"], "there is no task 'flat_wlak'; did you mean 'flat_walk'"),
     ([TASK, "candidate=4"], "there is no setting 'candidate'; did you mean 'candidates'?"),
@@ -248,18 +249,26 @@ def test_evaluate_does_not_resume(mistake: Mistake):
 
 def test_every_command_says_it_from_a_shell_too(elsewhere: Path):
     """As a person runs them: one line, no traceback, nothing on stdout, status 2."""
-    for command, sentence in (
-        (["search", "+task=bottle_por"], "there is no task 'bottle_por'; did you mean 'bottle_pour'?"),
-        (["evaluate", TASK, "reward=nope.py"], "there is no reward 'nope.py': give a file, a run directory, or"),
-        (["report", "nowhere"], "there is no run directory nowhere; runs are kept under runs/<task>/<time>/"),
-    ):  # fmt: skip
-        done = subprocess.run(
-            [sys.executable, "-m", f"movlr_jax.{command[0]}", *command[1:]], capture_output=True, text=True
-        )
-        assert done.returncode == 2
-        assert done.stderr.startswith(sentence), done.stderr
-        assert len(done.stderr.splitlines()) == 1
-        assert done.stdout == ""
+    said = {
+        ("search", "+task=bottle_por"): "there is no task 'bottle_por'; did you mean 'bottle_pour'?",
+        (
+            "evaluate",
+            TASK,
+            "reward=nope.py",
+        ): "there is no reward 'nope.py': give a file, a run directory, or",
+        ("report", "nowhere"): "there is no run directory nowhere; runs are kept under runs/<task>/<time>/",
+    }
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    begun = [
+        subprocess.Popen([sys.executable, "-m", f"movlr_jax.{command}", *arguments], **pipes)
+        for command, *arguments in said
+    ]
+    for child, sentence in zip(begun, said.values(), strict=True):
+        out, told = child.communicate()
+        assert child.returncode == 2
+        assert told.startswith(sentence), told
+        assert len(told.splitlines()) == 1
+        assert out == ""
     assert list(elsewhere.iterdir()) == []
 
 

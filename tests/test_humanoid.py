@@ -269,8 +269,10 @@ def test_the_way_of_a_push_is_as_good_as_random():
         ("straight_leg", {"knee_deg": 0.0}, "knee_deg"),
         ("stairs", {"level": 9}, "level=9"),
         ("turn", {"width_m": 0.3}, "width_m=0.3"),
+        ("walk", {"randomise": 1}, r"task\.settings\.randomise=1 is not true or false"),
+        ("turn", {"randomize": True}, r"randomize'; did you mean 'task\.settings\.randomise'"),
     ],
 )
-def test_settings_out_of_range_are_told(name, settings, said):
+def test_settings_out_of_range_or_unknown_are_told(name, settings, said):
     with pytest.raises(UserError, match=said):
         built(name, **settings)

@@ -250,22 +250,31 @@ def test_the_same_request_gives_the_same_programs(bottle: Bottle):
 def test_every_program_of_many_seeds_is_sound(bottle: Bottle):
     """Four generations of each seed, every one from a child of the last: sound, never the same program twice in one
     search, weights in bounds."""
-    proposer = ScriptedProposer()
-    for seed in range(12):
+    proposer, sound = ScriptedProposer(), set()  # terms of programs that were vetted
+    for seed in range(24):
         tried: list[Evaluation] = []
         ask = replace(request(bottle, seed, 0), parent=None, critique=None, history=())
         for generation in range(4):
             sources = proposer.propose(ask, 3)
             assert len(sources) == 3
             for source in sources:
-                weights = parse(source).weights
-                assert all(0.01 <= abs(w) <= 500 for w in weights.values()), weights
+                genome = genome_of(source)
+                assert all(0.01 <= abs(w) <= 500 for w, _ in genome.terms.values()), genome
                 assert source not in [e.source for e in tried]
-                assert vetted(source, bottle.probe)
+                assert not genome.helpers
+                # no term knows of another: those that were vetted after the same lines are sound in any company
+                terms = {(genome.preamble, name, text) for name, (_, text) in genome.terms.items()}
+                assert terms <= sound or vetted(source, bottle.probe)
+                sound |= terms
                 tried.append(evaluation(source, **ended(10, 40)))
             parent = tried[-1 - seed % 3]
             critique = MetricsCritic().criticise(bottle.task, parent)
             ask = ProposalRequest(generation + 1, bottle.task, parent, critique, tuple(tried), seed)
+    ((preamble, *_), *_) = sound
+    largest = {f"{name}{i}": (1.0, text) for i, (_, name, text) in enumerate(sorted(sound))}
+    assert vetted(Genome(largest, preamble).source(), bottle.probe), (
+        "no program has more operations than may be"
+    )
 
 
 ADVICE = (

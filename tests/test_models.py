@@ -26,8 +26,9 @@ ACTUATORS = {  # as their authors count them
     "musclemimic_bimanual": 126,
     "ostrich": 120,
     "tiny_muscle": 7,
-    "humanoid": 12,  # servos
+    "humanoid": 12,
 }
+SERVOS = ("humanoid",)  # what has those in place of muscles
 WALKERS = ["myolegs", "myolegs26", "ms_human_700_legs", "ms_human_700", "musclemimic_fullbody", "ostrich"]
 FEET = ("left_foot", "right_foot")
 
@@ -105,11 +106,12 @@ def test_it_compiles_and_all_that_the_adapter_names_exists(name):
 
 
 @every_model
-def test_it_has_the_muscles_its_authors_count(name):
+def test_it_has_the_actuators_its_authors_count_and_they_are_muscles_or_servos(name):
     here(name)
     model = compiled(name)
     assert model.nu == ACTUATORS[name]
-    assert (model.actuator_gaintype == mujoco.mjtGain.mjGAIN_MUSCLE).all() == (name != "humanoid")
+    kind = mujoco.mjtGain.mjGAIN_FIXED if name in SERVOS else mujoco.mjtGain.mjGAIN_MUSCLE
+    assert (model.actuator_gaintype == kind).all()
 
 
 @every_model
@@ -160,8 +162,11 @@ def test_left_is_left_of_right_and_toes_are_ahead_of_heels(name):
             assert (left - right) @ leftward > 0.05
     for side in ("left", "right"):
         if f"{side}_toes" in adapter.roles:
-            heel, toes = (data.body(adapter.role(f"{side}_{part}")).xpos for part in ("foot", "toes"))
-            assert (toes - heel) @ forward > 0.09
+            toes = data.body(adapter.role(f"{side}_toes")).xpos
+            # the foot of a human begins at its heel, the robot's beneath its ankle
+            marked = f"{side}_heel" in adapter.sites
+            heel = data.site(f"{side}_heel").xpos if marked else data.body(adapter.role(f"{side}_foot")).xpos
+            assert (toes - heel) @ forward > 0.1
 
 
 @pytest.mark.parametrize("name", ["myoarm_r", "myohand_r", "ms_human_700_manipulation"])

@@ -284,17 +284,14 @@ def test_both_orders_and_active_pairs_beat_a_champion_by_one_order():
 
 
 def test_top_1_of_ten_with_a_biased_judge():
-    """First shown favoured by 0.8 logits: active pairs in both orders find the best most often.
-
-    benchmarks/ranking.py has 400 trials.
-    """
+    """400 trials, first shown favoured by 0.8 logits: active pairs in both orders find the best most often."""
     found: dict[str, int] = dict.fromkeys(("active", "round_robin", "knockout", "paper"), 0)
-    for seed in range(120):
+    for seed in range(400):
         strengths = np.random.default_rng(seed).normal(size=10)
         for scheme in found:
             judge = Judge(strengths, slope=1.5, bias=0.8, seed=10_000 + seed)
             result = rank(10, judge, scheme, 40 if scheme == "active" else None)
             found[scheme] += result.order[0] == strengths.argmax()
             assert len(judge.calls) <= {"active": 40, "round_robin": 90, "knockout": 18, "paper": 9}[scheme]
-    assert found["active"] > 0.6 * 120, found
-    assert found["active"] > found["knockout"] + 8 > found["paper"] + 8, found
+    assert found["active"] > 0.66 * 400, found
+    assert found["active"] > found["knockout"] + 30 > found["paper"] + 30, found

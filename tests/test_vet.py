@@ -191,8 +191,13 @@ def test_what_is_broken_comes_back_with_a_sentence(sandbox: Sandbox, name: str):
             program("x = [0] * 9999", "for i in range(40): x = x + x", 'return {"a": len(x)}'),
             "line 5: the program needs too much memory; a reward is a few small vectors a step",
         ),
+        (
+            program('return {"a": state.q("knee")}', before="X = [i for i in range(10**12)]"),
+            "line 2: a range of 1,000,000,000,000 entries; at most 10,000, "
+            "for a Python loop is written out turn by turn",
+        ),
     ],
-    ids=["missing term", "recursion", "leak", "count", "memory"],
+    ids=["missing term", "recursion", "leak", "count", "memory", "loading"],
 )
 def test_what_else_is_broken(sandbox: Sandbox, source: str, message: str):
     verdict = sandbox.vet(source)
@@ -249,6 +254,14 @@ def test_a_warm_process_that_dies_under_a_program_costs_that_program(sandbox: Sa
     assert verdict.message == "the program took its process down; it may need too much memory"
     assert sandbox.vet(SOUND).accepted
     assert child not in children()
+
+
+def test_a_warm_process_that_died_between_two_programs_is_replaced(sandbox: Sandbox):
+    child = warm(sandbox)
+    os.kill(child, signal.SIGKILL)
+    ends(child)
+    assert sandbox.vet(SOUND).accepted
+    assert warm(sandbox) != child
 
 
 def test_many_at_a_time_keep_their_order(sandbox: Sandbox):

@@ -9,7 +9,7 @@ from movlr_jax.control.episode import World
 from movlr_jax.control.knots import ControlSpace
 from movlr_jax.control.mpc2 import PostureSpace
 from movlr_jax.control.planner import Planner, PlannerConfig
-from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.errors import UserError, needed, unknown_name
 from movlr_jax.models import nominal_qpos
 from movlr_jax.physics.choose import planning_physics
 from movlr_jax.physics.native import NativePhysics
@@ -32,13 +32,8 @@ def build_optimizer(
         raise UserError(unknown_name("optimizer", config.name, OPTIMIZERS))
     if config.name in PLANNERS:
         return build_planner(config, task, physics, say)
-    try:
+    with needed(f"optimizer={config.name}", "ppo"):
         from movlr_jax.control.build_ppo import build_ppo
-    except ModuleNotFoundError as error:
-        raise UserError(
-            f"optimizer={config.name} needs the package {error.name!r}, which is not installed; "
-            "pip install 'movlr-jax[ppo]'"
-        ) from None
     return build_ppo(config, task, physics, say)
 
 

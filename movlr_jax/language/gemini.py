@@ -7,7 +7,7 @@ import io
 from collections.abc import Mapping
 from typing import Any
 
-from movlr_jax.errors import UserError
+from movlr_jax.errors import UserError, needed
 from movlr_jax.language import wire
 from movlr_jax.language.call import BadAnswer, Media, Question, Reply, Transient
 from movlr_jax.language.keys import key_from
@@ -25,11 +25,9 @@ class Gemini:
     name = "gemini"
 
     def __init__(self, config: ModelConfig, where: str):
-        try:
+        with needed(f"{where}={self.name}", "gemini"):
             from google import genai
             from google.genai import errors, types
-        except ImportError as error:
-            raise wire.missing("google-genai", "gemini", error) from error
         thinks_by_tokens = (config.model or "").startswith(_THINK_BY_TOKENS)
         if config.thinking is not None and thinks_by_tokens and not config.thinking.isdigit():
             raise UserError(

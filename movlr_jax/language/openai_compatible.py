@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from movlr_jax.errors import needed
 from movlr_jax.language import wire
 from movlr_jax.language.call import BadAnswer, Media, Question, Reply, Transient
 from movlr_jax.language.keys import key_from
@@ -22,10 +23,8 @@ class OpenAICompatible:
     name = "openai_compatible"
 
     def __init__(self, config: ModelConfig, where: str):
-        try:
+        with needed(f"{where}={self.name}", "openai"):
             import openai
-        except ImportError as error:
-            raise wire.missing("the openai SDK", "openai", error) from error
         self._config, self._sdk = config, openai
         self._url = config.base_url or OWN_URL
         key = key_from(config.key_env, needed=bool(config.key_env) and not _local(self._url), where=where)

@@ -57,10 +57,6 @@ def transport(error: Exception) -> Transient | None:
     return None
 
 
-def missing(package: str, extra: str, error: ImportError) -> UserError:
-    return UserError(f"{package} is not installed ({error.name}); pip install 'movlr-jax[{extra}]'")
-
-
 def schema_of(form: Any) -> dict[str, Any]:
     """The JSON schema of a form, without references: not every server follows them."""
     schema = form.model_json_schema()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import mujoco
 
@@ -143,14 +145,26 @@ TORSO_MUSCLES = {
     **human.muscle_groups(human.DOTTED_BACK_GROUPS, human.BOTH),
 }
 
-_LICENCE = "Apache-2.0"
 _ARM_LICENCE = "Apache-2.0; the arm derives from MoBL-ARMS, whose authors ask for non-commercial use"
 
-ADAPTERS = (
-    ModelAdapter(
-        name="myoarm_r",
-        load=lambda: load("myoarm_r"),
+
+def _adapter(
+    entry: str, load: Callable[[str], mujoco.MjSpec] = load, licence: str = "Apache-2.0", **names: Any
+) -> ModelAdapter:
+    return ModelAdapter(
+        name=entry,
+        load=lambda: load(entry),
         root="Full Body",
+        source=f"myo-sim (PyPI), entry {entry}",
+        licence=licence,
+        files=files,
+        **names,
+    )
+
+
+ADAPTERS = (
+    _adapter(
+        "myoarm_r",
         planned_joints=ARM_JOINTS,
         synergies=(FINGER_FLEXION,),
         roles=ARM_ROLES,
@@ -160,14 +174,10 @@ ADAPTERS = (
         posture=ARM_POSTURE,
         forward=(0.0, -1.0, 0.0),
         grasp_offset=GRASP_OFFSET,
-        source="myo-sim (PyPI), entry myoarm_r",
         licence=_ARM_LICENCE,
-        files=files,
     ),
-    ModelAdapter(
-        name="myohand_r",
-        load=lambda: load("myohand_r"),
-        root="Full Body",
+    _adapter(
+        "myohand_r",
         planned_joints=HAND_JOINTS,
         synergies=(HAND_FLEXION,),
         roles=ARM_ROLES,
@@ -176,46 +186,31 @@ ADAPTERS = (
         muscle_groups=human.forearm_muscles({"r": "_r"}),
         posture=dict.fromkeys(HAND_FLEXION, 0.3),  # at rest fingers curl
         forward=(0.0, -1.0, 0.0),
-        source="myo-sim (PyPI), entry myohand_r",
         licence=_ARM_LICENCE,
-        files=files,
     ),
-    ModelAdapter(
-        name="myolegs",
-        load=lambda: load_legs("myolegs"),
-        root="Full Body",
+    _adapter(
+        "myolegs",
+        load_legs,
         planned_joints=human.LEG_JOINTS,
         synergies=human.LEG_PAIRS,
         roles=LEGS_ROLES,
         touch=LEGS_TOUCH,
         muscle_groups=human.LEG_MUSCLES,
-        source="myo-sim (PyPI), entry myolegs",
-        licence=_LICENCE,
-        files=files,
     ),
-    ModelAdapter(
-        name="myolegs26",
-        load=lambda: load_legs("myolegs26"),
-        root="Full Body",
+    _adapter(
+        "myolegs26",
+        load_legs,
         planned_joints=LEGS26_JOINTS,
         roles=LEGS_ROLES,
         touch=LEGS_TOUCH,
         muscle_groups=LEGS26_MUSCLES,
-        source="myo-sim (PyPI), entry myolegs26",
-        licence=_LICENCE,
-        files=files,
     ),
-    ModelAdapter(
-        name="myotorso",
-        load=lambda: load("myotorso"),
-        root="Full Body",
+    _adapter(
+        "myotorso",
         planned_joints=human.LUMBAR_JOINTS,
         roles={"trunk": "torso", "head": "head"},
         touch={"trunk": ("torso",), "head": ("neck", "head")},
         muscle_groups=TORSO_MUSCLES,
         forward=(0.0, -1.0, 0.0),
-        source="myo-sim (PyPI), entry myotorso",
-        licence=_LICENCE,
-        files=files,
     ),
 )

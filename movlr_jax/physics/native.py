@@ -71,7 +71,6 @@ class NativePhysics:
         self.steps_done = 0  # simulation steps, over all rows, since the start
 
     def start(self, qpos: Array, qvel: Array, act: Array) -> SimState:
-        """States at rest in time: qpos [B, nq], qvel [B, nv], act [B, na], sensors measured there."""
         qpos, qvel, act = (np.asarray(x, np.float64) for x in (qpos, qvel, act))
         rows = len(qpos)
         full = np.concatenate([np.zeros((rows, 1)), qpos, qvel, act], axis=1)
@@ -98,10 +97,7 @@ class NativePhysics:
         key: jax.Array,
         candidates: int = 1,
     ) -> Trajectory:
-        """T = `steps` control steps of every row of `start` [B] under `policy` with `params` [B or K, ...].
-
-        A row that diverges is marked, and goes on from wherever MuJoCo has reset it: its numbers mean nothing.
-        """
+        # a row that diverges goes on from wherever MuJoCo has reset it
         m, substeps = self.model, self.substeps
         rows = len(start.time)
         act_policy = self._jitted(policy, candidates)
@@ -149,7 +145,6 @@ class NativePhysics:
         )
 
     def kinematics(self, qpos: Array) -> tuple[np.ndarray, np.ndarray]:
-        """Actuator lengths [B, nu] m and moment arms [B, nu, nv] m at postures `qpos` [B, nq]."""
         m, qpos = self.model, np.asarray(qpos, np.float64)
         lengths = np.empty((len(qpos), m.nu))
         moments = np.empty((len(qpos), m.nu, m.nv))

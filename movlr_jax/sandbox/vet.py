@@ -7,7 +7,6 @@ another child that gets the document alone, runs that on states. Neither child i
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import pickle
@@ -25,24 +24,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
-
 from movlr_jax.errors import ProgramError, UserError
 from movlr_jax.machine import cores
 from movlr_jax.rewards.program import RewardProgram
-from movlr_jax.rewards.state import Layout, parts
 from movlr_jax.sandbox import confine
-from movlr_jax.sandbox.graph import MAX_DOCUMENT, Graph, read, run
-from movlr_jax.sandbox.inputs import flat, inputs
+from movlr_jax.sandbox.answers import DOWN, Rejected, counts_of, judge, rebuild, told
+from movlr_jax.sandbox.graph import MAX_DOCUMENT, read
+from movlr_jax.sandbox.inputs import inputs
 from movlr_jax.sandbox.probe import Probe
-from movlr_jax.sandbox.source import ParsedReward, parse, unchecked, where_is
+from movlr_jax.sandbox.source import ParsedReward, parse, unchecked
 from movlr_jax.sandbox.zygote import CONFINED, READY
 
 START_DEADLINE_S, PROGRAM_DEADLINE_S = 120.0, 30.0
 _KEPT = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "XLA_FLAGS")  # nothing with keys in it
-_STAGES = ("parse", "load", "trace")
 _TOO_LATE = "the program was not ready after {:g} s: it loops or compiles for too long; make it smaller"
-_DOWN = "the program took its process down; it may need too much memory"
 
 
 @dataclass(frozen=True)
@@ -58,10 +53,6 @@ class Verdict:
     @property
     def accepted(self) -> bool:
         return self.message is None
-
-
-class _Rejected(Exception):
-    """(stage, sentence)"""
 
 
 class Sandbox:
@@ -107,7 +98,7 @@ class Sandbox:
             program, notes = self._vet(parsed, began)
         except ProgramError as error:
             return Verdict("parse", str(error), time.monotonic() - began)
-        except _Rejected as rejected:
+        except Rejected as rejected:
             stage, message = rejected.args
             return Verdict(stage, message, time.monotonic() - began)
         return Verdict("probe", None, time.monotonic() - began, program, notes)
@@ -137,13 +128,13 @@ class Sandbox:
         end = time.monotonic() + self._deadline_s
         text = self._ask("trace", parsed.source.encode(), {"checked": self._check_text}, end)
         if not text.startswith(b'{"version"'):
-            raise _Rejected(*_told(text))
+            raise Rejected(*told(text))
         try:
             graph = read(text, terms, inputs(self._layout))
         except ProgramError as error:
-            raise _Rejected("check", str(error)) from None
+            raise Rejected("check", str(error)) from None
         options = {"terms": terms, "weights": weights, "gradients": self._gradients}
-        counts = _counts(self._ask("probe", text, options, end), terms)
+        counts = counts_of(self._ask("probe", text, options, end), terms)
         notes = judge(parsed.source, counts)
         return rebuild(parsed, graph, text, self._layout), notes
 
@@ -169,7 +160,7 @@ class Sandbox:
                 process.wait()
 
     def _ask(self, job: str, text: bytes, options: dict[str, Any], end: float) -> bytes:
-        """What a new child answers to `text`. Raises _Rejected when it is late or dies, UserError when it cannot."""
+        """What a new child answers to `text`. Raises Rejected when it is late or dies, UserError when it cannot."""
         reading, writing = os.pipe()
         request = {"job": job, "cpu_s": int(self._deadline_s) + 2, **options}
         try:
@@ -197,11 +188,11 @@ class Sandbox:
                 raise UserError(
                     f"the sandbox cannot confine its child: {answer[1:].decode(errors='replace')}"
                 )
-            raise _Rejected("crash", _DOWN)
+            raise Rejected("crash", DOWN)
         if late or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU):
-            raise _Rejected("deadline", _TOO_LATE.format(self._deadline_s))
+            raise Rejected("deadline", _TOO_LATE.format(self._deadline_s))
         if len(answer) == 1 or len(answer) > MAX_DOCUMENT:
-            raise _Rejected("crash", _DOWN)
+            raise Rejected("crash", DOWN)
         return answer[1:]
 
     def _command(self, request: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
@@ -281,94 +272,6 @@ def describe(name: str) -> str:
     if name == "confined":
         return f"confined: {confine.describe()}"
     return "process: WEAKER, a child process with limits and a deadline, not held by the kernel"
-
-
-def rebuild(parsed: ParsedReward, graph: Graph, text: bytes, layout: Layout) -> RewardProgram:
-    """The program that a checked graph is."""
-    terms = tuple(parsed.weights)
-
-    def reward(state: Any, action: Any) -> dict[str, Any]:
-        step, initial, goals = parts(state)
-        values = [jnp.asarray(v, jnp.float32) for v in flat(step, action, initial, goals)]
-        return dict(zip(terms, run(graph, values), strict=True))
-
-    document = json.loads(text)
-    same = json.dumps(_without_lines(document), sort_keys=True)
-    return RewardProgram(
-        source=parsed.source,
-        description=parsed.description,
-        weights=parsed.weights,
-        reward=reward,
-        structure=hashlib.sha256(same.encode()).hexdigest()[:16],
-    )
-
-
-def _without_lines(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _without_lines(v) for k, v in value.items() if k != "l"}
-    return [_without_lines(v) for v in value] if isinstance(value, list) else value
-
-
-def judge(source: str, counts: dict[str, Any]) -> list[str]:
-    """What the prober counted, in words. Raises _Rejected for a term that is of no use anywhere."""
-    notes = []
-    for name, count in counts.items():
-        where = where_is(source, name)
-        if count["bad"] == count["states"]:
-            raise _Rejected(
-                "probe",
-                f"{where}term {name!r} is not finite at any of {count['states']} states of this task; look for "
-                "a division by zero, a log or square root of a negative number, or an exp that overflows",
-            )
-        if count["slopes"]:
-            raise _Rejected(
-                "probe",
-                f"{where}term {name!r} has no finite gradient at {count['slopes']} of {count['states']} states of "
-                "this task; look for a square root or a norm of 0, and for jnp.where around what is not defined",
-            )
-        if count["constant"]:
-            notes.append(f"{where}term {name!r} is the same at every state: it changes nothing")
-        if count["bad"]:
-            notes.append(
-                f"{where}term {name!r} is not finite at {count['bad']} of {count['states']} states of this task; "
-                "such values are replaced by the worst one seen"
-            )
-        elif count["far"]:
-            notes.append(
-                f"{where}term {name!r} is not finite at {count['far']} of {count['extremes']} extreme states; such "
-                "values are replaced by the worst one seen"
-            )
-    return notes
-
-
-def _counts(answer: bytes, terms: list[str]) -> dict[str, Any]:
-    try:
-        counts = json.loads(answer)
-        if isinstance(counts.get("error"), str):
-            raise _Rejected("probe", f"the program cannot be compiled or run: {_one_line(counts['error'])}")
-        for term in terms:
-            for name in ("states", "bad", "extremes", "far", "slopes", "constant"):
-                counts[term][name] = int(counts[term][name])
-        return {term: counts[term] for term in terms}
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise _Rejected("crash", _DOWN) from None
-
-
-def _told(answer: bytes) -> tuple[str, str]:
-    """(stage, sentence) that a tracer gave, made fit for a log."""
-    try:
-        said = json.loads(answer)
-        stage, message = said["stage"], said["message"]
-        if stage in _STAGES and isinstance(message, str) and message:
-            return stage, _one_line(message)
-    except (ValueError, TypeError, KeyError, RecursionError):
-        pass
-    return "crash", "the program's process gave an answer that is none"
-
-
-def _one_line(text: str) -> str:
-    """Text of a child, fit for a log and a terminal."""
-    return "".join(c if c.isprintable() else "?" for c in " ".join(text.split())[:1000])
 
 
 def _read(pipe: int, end: float) -> tuple[bytes, bool]:

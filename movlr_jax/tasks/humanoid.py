@@ -33,19 +33,22 @@ class Aim:
     """What a task of the robot measures beside what every walker does."""
 
     goal: Goal
-    measure: Callable[[Readout, Task, Metrics], Metrics]  # (episode, task, metrics so far) -> more
-    succeeded: Callable[[Metrics], bool]  # beside the goal's own
-    needs: Callable[[Metrics], list[Need]]
+    measure: Callable[[Readout, Task, Metrics], Metrics] = lambda read, task, metrics: {}  # from those so far
+    succeeded: Callable[[Metrics], bool] = lambda metrics: True  # beside the goal's own
+    needs: Callable[[Metrics], list[Need]] = lambda metrics: []
     bonus: Callable[[Metrics], float] = lambda metrics: 0.0  # to the score
 
 
 @dataclass(frozen=True)
 class World:
-    """How the world differs from the model, where it does: see `physics.domain`, and pushes any way."""
+    """Settings of every task of the robot. randomise: the world differs from the model, see `physics.domain`, and
+    pushes come any way. start_noise: as `locomotion` has it.
+    """
 
-    randomise: bool
-    push_m_s: float
-    push_every_s: float
+    start_noise: float = 0.02  # rad
+    randomise: bool = False
+    push_m_s: float = 0.5
+    push_every_s: float = 8.0
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -55,9 +58,10 @@ class World:
                 f"task.settings: push_m_s={self.push_m_s:g}, push_every_s={self.push_every_s:g}: a push must "
                 "be 0 m/s or more, every so many seconds"
             )
-        if not self.randomise:
-            return {}
-        return {"ranges": Ranges(), "push_m_s": self.push_m_s, "push_every_s": self.push_every_s}
+        settings: dict[str, Any] = {"start_noise": self.start_noise}
+        if self.randomise:
+            settings |= {"ranges": Ranges(), "push_m_s": self.push_m_s, "push_every_s": self.push_every_s}
+        return settings
 
 
 def humanoid_walk(
@@ -67,10 +71,7 @@ def humanoid_walk(
     speed_m_s: float = 1.0,
     cadence_hz: float = 1.25,
     lift_m: float = 0.08,
-    start_noise: float = 0.02,
-    randomise: bool = False,
-    push_m_s: float = 0.5,
-    push_every_s: float = 8.0,
+    world: World,
 ) -> Task:
     """Forward over level ground. cadence_hz is that of strides, in the hand-made reward alone."""
     goal = _goal(
@@ -80,8 +81,7 @@ def humanoid_walk(
         _gait(cadence_hz, lift_m) | _destination(adapter, (speed_m_s * episode_s, 0.0, 0.0)),
         min_speed=0.8 * speed_m_s,
     )
-    world = World(randomise, push_m_s, push_every_s)
-    return _task(adapter, Aim(goal, _nothing, _always, _no_needs), flat(), episode_s, start_noise, world)
+    return _task(adapter, Aim(goal), flat(), episode_s, world)
 
 
 def humanoid_straight_leg(
@@ -92,10 +92,7 @@ def humanoid_straight_leg(
     knee_deg: float = 15.0,
     cadence_hz: float = 1.25,
     lift_m: float = 0.05,
-    start_noise: float = 0.02,
-    randomise: bool = False,
-    push_m_s: float = 0.5,
-    push_every_s: float = 8.0,
+    world: World,
 ) -> Task:
     """Forward with knees that are bent by less than knee_deg while their foot stands."""
     if not 0 < knee_deg <= 90:
@@ -117,13 +114,11 @@ def humanoid_straight_leg(
 
     aim = Aim(
         goal,
-        _nothing,
-        lambda m: m.get("stance_knee_rad", np.inf) <= most,
-        needs,
-        lambda m: -5.0 * m.get("stance_knee_rad", 1.0),
+        succeeded=lambda m: m.get("stance_knee_rad", np.inf) <= most,
+        needs=needs,
+        bonus=lambda m: -5.0 * m.get("stance_knee_rad", 1.0),
     )
-    world = World(randomise, push_m_s, push_every_s)
-    return _task(adapter, aim, flat(), episode_s, start_noise, world)
+    return _task(adapter, aim, flat(), episode_s, world)
 
 
 def humanoid_stairs(
@@ -136,10 +131,7 @@ def humanoid_stairs(
     level: int = 2,
     cadence_hz: float = 1.25,
     lift_m: float = 0.14,
-    start_noise: float = 0.02,
-    randomise: bool = False,
-    push_m_s: float = 0.5,
-    push_every_s: float = 8.0,
+    world: World,
 ) -> Task:
     """Up flights of three steps: the steps of the first are rise_m high, of the second twice that, and so on.
 
@@ -174,8 +166,7 @@ def humanoid_stairs(
         ]
 
     aim = Aim(goal, measure, lambda m: m["terrain_level"] >= level, needs, lambda m: 5.0 * m["terrain_level"])
-    world = World(randomise, push_m_s, push_every_s)
-    task = _task(adapter, aim, ground, episode_s, start_noise, world)
+    task = _task(adapter, aim, ground, episode_s, world)
     side = Camera((0.0, 0.0, 0.9), 4.0, 105.0, -12.0, track=adapter.role("pelvis"))
     return replace(task, cameras=(side,))
 
@@ -190,10 +181,7 @@ def humanoid_turn(
     width_m: float = 1.1,
     cadence_hz: float = 1.25,
     lift_m: float = 0.08,
-    start_noise: float = 0.02,
-    randomise: bool = False,
-    push_m_s: float = 0.5,
-    push_every_s: float = 8.0,
+    world: World,
 ) -> Task:
     """Forward, then left through a doorway whose middle is at door_x_m, door_y_m. Touching its frame is a fall."""
     if width_m < 0.7 or door_x_m < 1.0 or door_y_m < 0.5:
@@ -227,8 +215,7 @@ def humanoid_turn(
     aim = Aim(
         goal, measure, lambda m: m["past_door_m"] >= PAST_M, needs, lambda m: 2.0 * min(m["past_door_m"], 1.0)
     )
-    world = World(randomise, push_m_s, push_every_s)
-    return _task(adapter, aim, doorway((door_x_m, door_y_m), width_m), episode_s, start_noise, world)
+    return _task(adapter, aim, doorway((door_x_m, door_y_m), width_m), episode_s, world)
 
 
 PAST_M = 0.3  # m beyond the wall's near face, a body is through
@@ -261,27 +248,11 @@ def _destination(adapter: ModelAdapter, place: tuple[float, float, float]) -> di
     return {f"{adapter.role('pelvis')}_pos": np.array(place, np.float32)}
 
 
-def _nothing(read: Readout, task: Task, metrics: Metrics) -> Metrics:
-    return {}
-
-
-def _always(metrics: Metrics) -> bool:
-    return True
-
-
-def _no_needs(metrics: Metrics) -> list[Need]:
-    return []
-
-
-def _task(
-    adapter: ModelAdapter, aim: Aim, ground: Ground, episode_s: float, start_noise: float, world: World
-) -> Task:
+def _task(adapter: ModelAdapter, aim: Aim, ground: Ground, episode_s: float, world: World) -> Task:
     """The walker's task with what `aim` adds to its measures, its score and what it lacks."""
     for role in ("left_thigh", "right_thigh", "left_shank", "right_shank"):
         adapter.role(role)  # raises where the legs cannot be told
-    task = locomotion(
-        adapter, aim.goal, episode_s=episode_s, ground=ground, start_noise=start_noise, **world.settings
-    )
+    task = locomotion(adapter, aim.goal, episode_s=episode_s, ground=ground, **world.settings)
     walker_measure, walker_score, walker_needs = task.measure, task.score, task.diagnose
 
     def measure(episode: Trajectory, task: Task) -> Metrics:

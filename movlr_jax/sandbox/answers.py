@@ -1,0 +1,111 @@
+"""What the children of a sandbox answer: read as a stranger's words, put into sentences, made a program again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import jax.numpy as jnp
+
+from movlr_jax.rewards.program import RewardProgram
+from movlr_jax.rewards.state import Layout, parts
+from movlr_jax.sandbox.graph import Graph, run
+from movlr_jax.sandbox.inputs import flat
+from movlr_jax.sandbox.source import ParsedReward, where_is
+
+DOWN = "the program took its process down; it may need too much memory"
+_STAGES = ("parse", "load", "trace")
+
+
+class Rejected(Exception):
+    """(stage, sentence)"""
+
+
+def rebuild(parsed: ParsedReward, graph: Graph, text: bytes, layout: Layout) -> RewardProgram:
+    """The program that a checked graph is."""
+    terms = tuple(parsed.weights)
+
+    def reward(state: Any, action: Any) -> dict[str, Any]:
+        step, initial, goals = parts(state)
+        values = [jnp.asarray(v, jnp.float32) for v in flat(step, action, initial, goals)]
+        return dict(zip(terms, run(graph, values), strict=True))
+
+    document = json.loads(text)
+    same = json.dumps(_without_lines(document), sort_keys=True)
+    return RewardProgram(
+        source=parsed.source,
+        description=parsed.description,
+        weights=parsed.weights,
+        reward=reward,
+        structure=hashlib.sha256(same.encode()).hexdigest()[:16],
+    )
+
+
+def _without_lines(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _without_lines(v) for k, v in value.items() if k != "l"}
+    return [_without_lines(v) for v in value] if isinstance(value, list) else value
+
+
+def judge(source: str, counts: dict[str, Any]) -> list[str]:
+    """What the prober counted, in words. Raises Rejected for a term that is of no use anywhere."""
+    notes = []
+    for name, count in counts.items():
+        where = where_is(source, name)
+        if count["bad"] == count["states"]:
+            raise Rejected(
+                "probe",
+                f"{where}term {name!r} is not finite at any of {count['states']} states of this task; look for "
+                "a division by zero, a log or square root of a negative number, or an exp that overflows",
+            )
+        if count["slopes"]:
+            raise Rejected(
+                "probe",
+                f"{where}term {name!r} has no finite gradient at {count['slopes']} of {count['states']} states of "
+                "this task; look for a square root or a norm of 0, and for jnp.where around what is not defined",
+            )
+        if count["constant"]:
+            notes.append(f"{where}term {name!r} is the same at every state: it changes nothing")
+        if count["bad"]:
+            notes.append(
+                f"{where}term {name!r} is not finite at {count['bad']} of {count['states']} states of this task; "
+                "such values are replaced by the worst one seen"
+            )
+        elif count["far"]:
+            notes.append(
+                f"{where}term {name!r} is not finite at {count['far']} of {count['extremes']} extreme states; such "
+                "values are replaced by the worst one seen"
+            )
+    return notes
+
+
+def counts_of(answer: bytes, terms: list[str]) -> dict[str, Any]:
+    """Term -> what a prober counted of it. Raises Rejected."""
+    try:
+        counts = json.loads(answer)
+        if isinstance(counts.get("error"), str):
+            raise Rejected("probe", f"the program cannot be compiled or run: {_one_line(counts['error'])}")
+        for term in terms:
+            for name in ("states", "bad", "extremes", "far", "slopes", "constant"):
+                counts[term][name] = int(counts[term][name])
+        return {term: counts[term] for term in terms}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise Rejected("crash", DOWN) from None
+
+
+def told(answer: bytes) -> tuple[str, str]:
+    """(stage, sentence) that a tracer gave, made fit for a log."""
+    try:
+        said = json.loads(answer)
+        stage, message = said["stage"], said["message"]
+        if stage in _STAGES and isinstance(message, str) and message:
+            return stage, _one_line(message)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        pass
+    return "crash", "the program's process gave an answer that is none"
+
+
+def _one_line(text: str) -> str:
+    """Text of a child, fit for a log and a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in " ".join(text.split())[:1000])
