@@ -10,6 +10,7 @@ steps; what it does from its end to there is not counted, so the observation aft
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -101,6 +102,12 @@ class Ppo:
     def steps_done(self) -> int:
         """Simulation steps since it was built."""
         return sum(p.steps_done for p in {self.physics, self.sim_physics})
+
+    def acting_in(self, physics: Physics) -> Ppo:
+        """The same trainer, whose episodes run in another engine."""
+        other = copy.copy(self)
+        other.sim_physics = physics
+        return other
 
     def optimise(
         self,
