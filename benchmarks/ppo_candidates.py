@@ -3,8 +3,8 @@
 The same environment (Brax's inverted pendulum), sizes and rewards. Ours steps C MuJoCo and compiles once; Brax's
 trainer has the reward inside and compiles for each. The last line of stdout is one JSON object. `ratio_sequential`
 counts everything, compilation included; `ratio_steady` counts training alone: ours under rewards that were compiled
-before, Brax's between two looks at its progress after the first. `ratio_sequential_cpu` is the first in seconds of the
-processor, which others on the machine disturb least.
+before, Brax's between two looks at its progress after the first. `ratio_sequential_cpu` is the first in seconds of
+the processor, which others on the machine disturb least.
 
     nice python benchmarks/ppo_candidates.py [--k 1 2 4 8 16] [--env-steps 102400] [--quick]
 
