@@ -13,6 +13,7 @@ figures) are in the run directory.
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import sys
@@ -32,7 +33,7 @@ from movlr_jax.archive import new_run_dir, write_atomically  # noqa: E402
 from movlr_jax.config import Config  # noqa: E402
 from movlr_jax.control.build import LEARNERS  # noqa: E402
 from movlr_jax.errors import UserError, unknown_name  # noqa: E402
-from movlr_jax.evaluate import Bench, played, prepared, reward_source  # noqa: E402
+from movlr_jax.evaluate import Bench, digest, played, prepared, reward_source  # noqa: E402
 from movlr_jax.filming import summary  # noqa: E402
 from movlr_jax.machine import hardware, versions  # noqa: E402
 from movlr_jax.physics.choose import planning_physics  # noqa: E402
@@ -199,7 +200,7 @@ def run_row(row: Row, config: Config, request: Request, given: tuple[str, str], 
     try:
         source = reward_source(str(request.beside), task_of(config)) if row.role == "beside" else given
         bench = prepared(replace(config, run_dir=str(root / folder)), reporter, source)
-        yield filled(row, [played(bench, seed, reporter) for seed in request.seeds])
+        yield filled(row, [measured(bench, seed, reporter) for seed in request.seeds])
     except UserError as error:
         yield replace(row, reason=str(error))
         return
@@ -207,9 +208,22 @@ def run_row(row: Row, config: Config, request: Request, given: tuple[str, str], 
         there = replace(row, role="engine", engine=name)
         try:
             other = elsewhere(bench, name, reporter)
-            yield filled(there, [played(other, seed, reporter) for seed in request.seeds])
+            yield filled(there, [measured(other, seed, reporter) for seed in request.seeds])
         except UserError as error:
             yield replace(there, reason=str(error))
+
+
+def measured(bench: Bench, seed: int, reporter: Reporter) -> Mapping[str, Any]:
+    """What came of one seed; what a run that was cut short has kept of it is not played again. Raises UserError."""
+    program = bench.verdict.program
+    of = json.dumps([program and program.source, bench.engine, digest(replace(bench.config, seed=seed))])
+    path = bench.folder / f"seed{seed}_{hashlib.sha256(of.encode()).hexdigest()[:12]}.json"
+    if path.is_file():
+        reporter.say(f"  seed {seed}: kept from before")
+        return json.loads(path.read_text(encoding="utf-8"))
+    result = played(bench, seed, reporter)
+    write_atomically(path, json.dumps(result).encode())
+    return result
 
 
 def filled(row: Row, results: Sequence[Mapping[str, Any]]) -> Row:
