@@ -1,12 +1,13 @@
 """What K trainings cost: ours in one batch beside K runs of `brax.training.agents.ppo.train`, one after another.
 
-The same environment (Brax's inverted pendulum), sizes and rewards. Ours steps C MuJoCo and compiles once; Brax's
+The same environment (Brax's inverted pendulum), sizes and rewards. Of Brax's runs `--brax` are measured, each under
+another reward, and count as often as K asks (`brax_runs` in the JSON). Ours steps C MuJoCo and compiles once; Brax's
 trainer has the reward inside and compiles for each. The last line of stdout is one JSON object. `ratio_sequential`
 counts everything, compilation included; `ratio_steady` counts training alone: ours under rewards that were compiled
 before, Brax's between two looks at its progress after the first. `ratio_sequential_cpu` is the first in seconds of
 the processor, which others on the machine disturb least.
 
-    nice python benchmarks/ppo_candidates.py [--k 1 2 4 8 16] [--env-steps 102400] [--quick]
+    nice python benchmarks/ppo_candidates.py [--k 1 2 4 8 16] [--env-steps 102400] [--brax 3] [--quick]
 
 With --kept FILE every measurement is written there at once and none is made twice; --for-s 200 begins none after so
 many seconds and ends with status 3: the same command goes on. So a machine need be idle for minutes at a time only.
@@ -138,7 +139,10 @@ def main() -> None:
     parser.add_argument("--k", type=int, nargs="+", default=[1, 2, 4, 8, 16])
     parser.add_argument("--env-steps", type=int, default=102_400, help="of each training")
     parser.add_argument("--physics", default="native", choices=("native", "mjx", "warp"))
-    parser.add_argument("--quick", action="store_true", help="one tenth of the steps, two of Brax's runs")
+    parser.add_argument(
+        "--brax", type=int, default=3, help="Brax's runs to measure; they stand for K of them"
+    )
+    parser.add_argument("--quick", action="store_true", help="one tenth of the steps")
     parser.add_argument("--kept", type=Path, help="file of measurements; what it has is not measured again")
     parser.add_argument("--for-s", type=float, default=float("inf"), help="begin no measurement after that")
     parser.add_argument("--plot", type=Path, help="a picture of wall times over K")
@@ -147,17 +151,16 @@ def main() -> None:
     steps = arguments.env_steps // 10 if arguments.quick else arguments.env_steps
     per_look = PPO.batch * EPOCHS  # so that Brax trains for no more steps than were asked for
     config = replace(PPO, env_steps=-(-steps // per_look) * per_look)
-    largest = max(arguments.k)
     about = {"physics": arguments.physics, "env_steps": config.env_steps, "hardware": hardware()}
     kept = Kept(arguments.kept, about | {"versions": versions()}, arguments.for_s)
     brax_runs = [
         kept.of(f"brax {i}", lambda reward=reward: theirs(config, reward))
-        for i, reward in enumerate(rewards(min(largest, 2) if arguments.quick else largest))
+        for i, reward in enumerate(rewards(min(max(arguments.k), max(arguments.brax, 1))))
     ]
     rows = []
     for k in arguments.k:
         mine = kept.of(f"ours {k}", lambda k=k: ours(config, rewards(k), arguments.physics))
-        # what was run counts; a quick run stands for those it left out
+        # what was run counts, and stands for what was left out
         runs = [brax_runs[i % len(brax_runs)] for i in range(k)]
         sequential, steady, cpu = (sum(r[name] for r in runs) for name in ("total_s", "steady_s", "cpu_s"))
         rows.append(
