@@ -115,6 +115,29 @@ class Kept:
         return self.known[name]
 
 
+def row(k: int, mine: dict[str, Any], brax_runs: Sequence[dict[str, float]]) -> dict[str, Any]:
+    """One line of the table: what was run of Brax's counts, and stands for what was left out."""
+    runs = [brax_runs[i % len(brax_runs)] for i in range(k)]
+    sequential, steady, cpu = (sum(r[name] for r in runs) for name in ("total_s", "steady_s", "cpu_s"))
+    return {
+        "k": k,
+        "ours_s": round(mine["total_s"], 2),
+        "ours_new_generation_s": round(mine["new_generation_s"], 2),
+        "ours_steady_s": round(mine["steady_s"], 2),
+        "brax_s": round(sequential, 2),
+        "brax_steady_s": round(steady, 2),
+        "ours_cpu_s": round(mine["cpu_s"], 2),
+        "brax_cpu_s": round(cpu, 2),
+        "ratio_sequential": round(sequential / mine["total_s"], 2),
+        "ratio_sequential_cpu": round(cpu / mine["cpu_s"], 2),
+        "ratio_new_generation": round(sequential / mine["new_generation_s"], 2),
+        "ratio_steady": round(steady / mine["steady_s"], 2),
+        "collect_traces": mine["collect_traces"],
+        "update_traces": mine["update_traces"],
+        "returns": [round(r, 1) for r in mine["returns"]],
+    }
+
+
 def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
     figure = Figure(figsize=(5.0, 3.4), layout="constrained")
     ax, ks = figure.add_subplot(), [row["k"] for row in rows]
@@ -160,28 +183,7 @@ def main() -> None:
     rows = []
     for k in arguments.k:
         mine = kept.of(f"ours {k}", lambda k=k: ours(config, rewards(k), arguments.physics))
-        # what was run counts, and stands for what was left out
-        runs = [brax_runs[i % len(brax_runs)] for i in range(k)]
-        sequential, steady, cpu = (sum(r[name] for r in runs) for name in ("total_s", "steady_s", "cpu_s"))
-        rows.append(
-            {
-                "k": k,
-                "ours_s": round(mine["total_s"], 2),
-                "ours_new_generation_s": round(mine["new_generation_s"], 2),
-                "ours_steady_s": round(mine["steady_s"], 2),
-                "brax_s": round(sequential, 2),
-                "brax_steady_s": round(steady, 2),
-                "ours_cpu_s": round(mine["cpu_s"], 2),
-                "brax_cpu_s": round(cpu, 2),
-                "ratio_sequential": round(sequential / mine["total_s"], 2),
-                "ratio_sequential_cpu": round(cpu / mine["cpu_s"], 2),
-                "ratio_new_generation": round(sequential / mine["new_generation_s"], 2),
-                "ratio_steady": round(steady / mine["steady_s"], 2),
-                "collect_traces": mine["collect_traces"],
-                "update_traces": mine["update_traces"],
-                "returns": [round(r, 1) for r in mine["returns"]],
-            }
-        )
+        rows.append(row(k, mine, brax_runs))
         print(json.dumps(rows[-1]), flush=True)
     shown = next((row for row in rows if row["k"] == 8), rows[-1])
     about = {
