@@ -15,6 +15,7 @@ import json
 import os
 import warnings
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 from movlr_jax import cli
@@ -115,6 +116,7 @@ def main() -> None:
         "curves": curves,
         "hardware": hardware(),
         "versions": versions(),
+        "date": date.today().isoformat(),
     }
     print(json.dumps(about))
 

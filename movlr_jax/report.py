@@ -17,7 +17,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from movlr_jax import __version__, cli, report_text, report_views
+from movlr_jax import __version__, cli, report_text, report_training, report_views
 from movlr_jax.archive import Archive
 from movlr_jax.group_picture import GROUPS
 from movlr_jax.report_data import FIRST, Run, key_metrics, read_run
@@ -68,7 +68,7 @@ def render(run: Run) -> str:
         program=report_views.program(run),
         charts=report_views.charts(run, metrics),
         motion=report_views.motion(run),
-        learning=report_views.learning(run),
+        learning=report_training.trainings(run),
         groups=embed_groups(run),
         metrics=metrics,
         standing=report_views.standing(run),
@@ -79,7 +79,11 @@ def render(run: Run) -> str:
 
 def embed_films(run: Run) -> dict[str, Film]:
     """Every film that the run names, by path; what matters most is embedded first."""
-    leading = [(run.finished or {}).get("side_by_side"), run.best and run.best.film]
+    leading = [
+        (run.finished or {}).get("side_by_side"),
+        run.best and run.best.film,
+        run.full and run.full.film,
+    ]
     leading += [c.film for c in run.candidates.values() if c.name == FIRST]
     leading += [stage.film for _, stage in reversed(run.stages)]
     rest = [c.film for generation in reversed(run.generations) for c in generation.candidates]

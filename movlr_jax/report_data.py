@@ -79,6 +79,7 @@ class Run:
     about: Mapping[str, Any] = field(default_factory=dict)  # the "run" event
     generations: Sequence[Generation] = ()
     finished: Mapping[str, Any] | None = None
+    full: Candidate | None = None  # the winner as its full training left it
     calls: Sequence[ModelCalls] = ()
 
     @property
@@ -118,6 +119,7 @@ def read_run(archive: Archive) -> Run:
     """Everything the archive's events say."""
     about: Mapping[str, Any] = {}
     finished: Mapping[str, Any] | None = None
+    full: Mapping[str, Any] = {}
     parts: dict[int, dict[str, Any]] = {}
     evaluated: dict[int, list[Candidate]] = {}
     for event in archive.events():
@@ -126,6 +128,8 @@ def read_run(archive: Archive) -> Run:
             about = data
         elif event.kind == "finished":
             finished = data
+        elif event.kind == "full":
+            full = data
         elif event.kind == "evaluated":
             evaluated.setdefault(event.generation, []).append(
                 _candidate(event.generation, event.candidate, data)
@@ -136,7 +140,21 @@ def read_run(archive: Archive) -> Run:
         Generation(index, **parts.get(index, {}), candidates=evaluated.get(index, []))
         for index in sorted(parts.keys() | evaluated.keys())
     ]
-    return Run(archive.root, about, generations, finished, _calls(archive.calls()))
+    winner = next((c for g in generations for c in g.candidates if c.name == full.get("name")), None)
+    return Run(
+        root=archive.root,
+        about=about,
+        generations=generations,
+        finished=finished,
+        full=_retrained(winner, full) if winner else None,
+        calls=_calls(archive.calls()),
+    )
+
+
+def _retrained(winner: Candidate, data: Mapping[str, Any]) -> Candidate:
+    """The same program after another training."""
+    program = {"source": winner.source, "parent": winner.parent, "weights": winner.weights}
+    return _candidate(winner.generation, winner.index, {**data, **program})
 
 
 def _calls(attempts: Sequence[Mapping[str, Any]]) -> list[ModelCalls]:

@@ -13,17 +13,6 @@ from movlr_jax import report_charts, report_text
 from movlr_jax.report_data import FIRST, Candidate, Generation, Run, direction, numbers, weight_shares
 
 _STAGES = ("propose", "vet", "optimise", "film", "rank", "criticise")  # the stages of a generation
-_LEARNED = {  # curves of a training -> what they are
-    "return": "return of an episode",
-    "episode_s": "simulated time for each episode",
-    "terminated": "episodes that the task ended",
-    "entropy": "entropy of the policy",
-    "kl": "change of the policy (KL)",
-    "value_loss": "loss of the value",
-    "nonfinite": "values of terms that were not finite",
-    "skipped": "updates left out as not finite",
-}
-_ILLS = ("nonfinite", "skipped")  # drawn where there were any
 _ABOUT = ("task", "description", "model", "method", "seed", "hardware", "goals")
 
 
@@ -172,34 +161,6 @@ def motion(run: Run) -> list[dict[str, Any]]:
         )
         shown.append({"title": title, "chart": chart, "paired": len(lines) > 1, "beside": other is not None})
     return shown
-
-
-def learning(run: Run) -> dict[str, Any] | None:
-    """How the best program's policy was trained: its terms and what else was measured, the first program's dotted."""
-    best, first = run.best, run.candidates.get(FIRST)
-    steps = numbers(best.learning.get("env_steps")) if best else []
-    if best is None or len(steps) < 2:
-        return None
-    beside = first if first and first is not best else None
-    own = best.learning.get("terms") or {}
-    terms = {name: numbers(own.get(name)) for name in best.weights}
-    panels, x = [], "control steps"
-    for i, (name, title) in enumerate(_LEARNED.items()):
-        values = numbers(best.learning.get(name))
-        if not any(math.isfinite(v) for v in values) or (name in _ILLS and not any(values)):
-            continue
-        other = numbers(beside.learning.get(name)) if beside else []
-        compared = (numbers(beside.learning.get("env_steps")), other) if beside and other else None
-        label = f"{title} against {x}"
-        chart = report_charts.motion_chart(
-            f"learning{i}", label, report_text.unit(name), steps, [values], compared, x
-        )
-        panels.append({"title": title, "chart": chart, "beside": compared is not None})
-    return {
-        "terms": report_charts.curve_chart("learning", steps, terms, x),
-        "panels": panels,
-        "name": best.name,
-    }
 
 
 def _panels(c: Candidate) -> dict[str, dict[str, list[float]]]:

@@ -6,18 +6,20 @@ to.optimizer=ppo,dynsyn) and from.name=value for where it comes from. beside=hum
 puts a reward made for the target next to it; seeds=0,1,2 repeats every row. engines=mjx,warp: what was trained
 (optimizer=ppo or dynsyn, in physics=...) is validated there as well as in C MuJoCo, sim to sim; `to` may then be left
 out. A run_dir that a training was kept in is gone on with.
-The last line of stdout is a JSON list of the rows; films, transfer.json and transfer.csv are in the run directory.
+The last line of stdout is a JSON list of the rows; films, transfer.json, .csv and .md (every seed beside the papers'
+figures) are in the run directory.
 """
 
 from __future__ import annotations
 
-import copy
 import csv
+import hashlib
 import io
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,9 @@ from movlr_jax.archive import new_run_dir, write_atomically  # noqa: E402
 from movlr_jax.config import Config  # noqa: E402
 from movlr_jax.control.build import LEARNERS  # noqa: E402
 from movlr_jax.errors import UserError, unknown_name  # noqa: E402
-from movlr_jax.evaluate import Bench, played, prepared, reward_source  # noqa: E402
+from movlr_jax.evaluate import Bench, digest, played, prepared, reward_source  # noqa: E402
+from movlr_jax.filming import summary  # noqa: E402
+from movlr_jax.machine import hardware, versions  # noqa: E402
 from movlr_jax.physics.choose import planning_physics  # noqa: E402
 from movlr_jax.progress import Reporter, interruptible  # noqa: E402
 from movlr_jax.session import task_of  # noqa: E402
@@ -83,6 +87,7 @@ class Row:
     engine: str  # of the episodes
     reward: str
     metrics: Mapping[str, float] = field(default_factory=dict)
+    each: Sequence[Mapping[str, float]] = ()  # the metrics of every seed
     films: Sequence[str] = ()
     reason: str | None = None  # why there are no metrics
     paper: str = ""
@@ -195,7 +200,7 @@ def run_row(row: Row, config: Config, request: Request, given: tuple[str, str], 
     try:
         source = reward_source(str(request.beside), task_of(config)) if row.role == "beside" else given
         bench = prepared(replace(config, run_dir=str(root / folder)), reporter, source)
-        yield filled(row, [played(bench, seed, reporter) for seed in request.seeds])
+        yield filled(row, [measured(bench, seed, reporter) for seed in request.seeds])
     except UserError as error:
         yield replace(row, reason=str(error))
         return
@@ -203,14 +208,29 @@ def run_row(row: Row, config: Config, request: Request, given: tuple[str, str], 
         there = replace(row, role="engine", engine=name)
         try:
             other = elsewhere(bench, name, reporter)
-            yield filled(there, [played(other, seed, reporter) for seed in request.seeds])
+            yield filled(there, [measured(other, seed, reporter) for seed in request.seeds])
         except UserError as error:
             yield replace(there, reason=str(error))
 
 
+def measured(bench: Bench, seed: int, reporter: Reporter) -> Mapping[str, Any]:
+    """What came of one seed; what a run that was cut short has kept of it is not played again. Raises UserError."""
+    program = bench.verdict.program
+    of = json.dumps([program and program.source, bench.engine, digest(replace(bench.config, seed=seed))])
+    path = bench.folder / f"seed{seed}_{hashlib.sha256(of.encode()).hexdigest()[:12]}.json"
+    if path.is_file():
+        reporter.say(f"  seed {seed}: kept from before")
+        return json.loads(path.read_text(encoding="utf-8"))
+    result = played(bench, seed, reporter)
+    write_atomically(path, json.dumps(result).encode())
+    return result
+
+
 def filled(row: Row, results: Sequence[Mapping[str, Any]]) -> Row:
     """The row with what its episodes came to."""
-    return replace(row, metrics=means(results), films=[r["film"] for r in results if "film" in r])
+    numbers = [{name: x for name, x in r.items() if isinstance(x, float | int)} for r in results]
+    films = [r["film"] for r in results if "film" in r]
+    return replace(row, metrics=means(results), each=numbers, films=films)
 
 
 def elsewhere(bench: Bench, engine: str, reporter: Reporter) -> Bench:
@@ -224,12 +244,13 @@ def elsewhere(bench: Bench, engine: str, reporter: Reporter) -> Bench:
             f"engines={engine}: optimizer={learned.name} plans and trains nothing; sim to sim needs optimizer=ppo or "
             "dynsyn"
         )
-    other, times = copy.copy(learned), bench.config.optimizer
-    task = replace(bench.task, model=learned.space.model)  # pyright: ignore[reportAttributeAccessIssue]
-    other.sim_physics = planning_physics(
-        engine, task, sim_dt=times.sim_dt, ctrl_dt=times.ctrl_dt, say=reporter.say
-    )
-    return replace(bench, optimizer=other)
+    from movlr_jax.control.ppo import Ppo  # its packages are an extra
+
+    assert isinstance(learned, Ppo)
+    times = bench.config.optimizer
+    task = replace(bench.task, model=learned.space.model)
+    there = planning_physics(engine, task, sim_dt=times.sim_dt, ctrl_dt=times.ctrl_dt, say=reporter.say)
+    return replace(bench, optimizer=learned.acting_in(there))
 
 
 def means(results: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -239,7 +260,8 @@ def means(results: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def write(root: Path, rows: Sequence[Row]) -> None:
-    """transfer.json and transfer.csv."""
+    """transfer.json, transfer.csv and transfer.md."""
+    write_atomically(root / "transfer.md", markdown(rows).encode())
     write_atomically(root / "transfer.json", json.dumps([asdict(row) for row in rows], indent=1).encode())
     measured = dict.fromkeys(name for row in rows for name in row.metrics)
     heads = ["role", "task", "model", "optimizer", "engine", "reward", "reason", "paper", "settings"]
@@ -250,6 +272,26 @@ def write(root: Path, rows: Sequence[Row]) -> None:
         flat = {**asdict(row), "settings": " ".join(row.settings)}
         writer.writerow({**{name: flat[name] for name in heads}, **row.metrics})
     write_atomically(root / "transfer.csv", text.getvalue().encode())
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """A table for people: what came of every seed, beside the papers' figures."""
+    seeds = list(dict.fromkeys(int(m["seed"]) for row in rows for m in row.each))
+    heads = ["", "task", "model", "optimizer", "engine", "reward", *(f"seed {n}" for n in seeds), "paper"]
+    lines = [heads, ["---"] * len(heads)]
+    for row in rows:
+        told = {int(m["seed"]): summary(m) for m in row.each}
+        cells = [told.get(n, "-") for n in seeds] if told else [row.reason or "-", *[""] * (len(seeds) - 1)]
+        optimizer = " ".join([row.optimizer, *(s for s in row.settings if not s.startswith("optimizer="))])
+        lines.append(
+            [row.role, row.task, row.model, optimizer, row.engine, Path(row.reward).name, *cells, row.paper]
+        )
+    table = "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+    told = versions()
+    return (
+        f"One reward, unchanged; {date.today().isoformat()}, {hardware()}, MuJoCo {told['mujoco']}, "
+        f"JAX {told['jax']}.\n\n{table}\n"
+    )
 
 
 def show(rows: Sequence[Row]) -> None:

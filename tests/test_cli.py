@@ -114,6 +114,13 @@ def test_settings_tuned_for_a_task_on_a_model_lie_beneath_what_the_user_sets():
     assert compose(["+task=stand", "model=ms_human_700", "optimizer=mppi"]).optimizer.mppi.samples == 32
 
 
+def test_what_was_tuned_on_flat_ground_serves_the_other_walks():
+    walks = ("flat_walk", "rough_walk", "slope_walk", "injured_walk", "left_turn")
+    flat, *others = (compose([f"+task={walk}", "model=ms_human_700_legs"]).optimizer for walk in walks)
+    assert flat != compose(["+task=flat_walk"]).optimizer
+    assert all(other == flat for other in others)
+
+
 def test_an_optimizer_brings_its_own_settings():
     mpc2, mppi = compose([TASK]).optimizer, compose([TASK, "optimizer=mppi", "optimizer.knots=3"]).optimizer
     assert (mpc2.name, mppi.name, mppi.knots) == ("mpc2", "mppi", 3)

@@ -307,6 +307,20 @@ def test_a_training_that_was_cut_short_goes_on(ppo, tmp_path: Path):
     assert b"training/return" in events
 
 
+def test_a_person_is_told_how_trainings_go():
+    """Of the last episodes that ended, the least and the most over the candidates; nothing where none has."""
+    watch = Watch([UPRIGHT, STILL], 500, 0.02)
+    for curve, seconds, returns in zip(
+        watch.curves, ([None] * 2, [0.5, None]), ([None] * 2, [12.0, None]), strict=True
+    ):
+        curve |= {"env_steps": [500.0, 1000.0], "episode_s": seconds, "return": returns}
+    assert watch.said() == "1,000 control steps: episodes of 0.5 s, return 12"
+    watch.curves[0] |= {"episode_s": [None, 0.25], "return": [None, 13.25]}
+    assert watch.said() == "1,000 control steps: episodes of 0.25 to 0.5 s, returns 12 to 13.25"
+    watch.curves[:] = [curve | {"return": [None, None]} for curve in watch.curves]
+    assert watch.said() == "1,000 control steps: no episode has ended yet"
+
+
 def test_pieces_end_where_episodes_do(ppo):
     """After 20 control steps at the latest, which six does not divide, and where the task says so."""
     learners, fleet = ppo.begin(1, KEY)
@@ -359,9 +373,13 @@ def test_it_learns():
     config = replace(SMALL, env_steps=25_000, envs=32, unroll=10, unrolls=4, minibatches=4, epochs=4,
                      learning_rate=2e-3, hidden=(32, 32), value_hidden=(32, 32), discount=0.97)  # fmt: skip
     task = replace(cart_task(), episode_s=2.0)
-    trainer = build_ppo(OptimizerConfig(name="ppo", sim_dt=0.01, ctrl_dt=0.02, ppo=config), task)
+    told: list[str] = []
+    settings = OptimizerConfig(name="ppo", sim_dt=0.01, ctrl_dt=0.02, ppo=config)
+    trainer = build_ppo(settings, task, say=told.append)
     done = trainer.optimise([UPRIGHT], KEY)
     curve = done.learning[0]
+    assert [line.split()[0] for line in told] == ["3,840", "6,400", "10,240", "12,800", "16,640", "19,200",
+                                                  "23,040", "25,600"]  # fmt: skip
     assert curve["return"][0] < 40  # control steps, of 100
     start = trainer.sim_physics.start(*task.start(np.random.default_rng(9), 4))
     episode = done.rollout(start, steps=100, key=KEY)

@@ -274,6 +274,36 @@ def test_shows_how_a_policy_was_trained(tmp_path):
     assert "How the best program was trained" not in Page(page_of(tmp_path / "planned", steps())).words
 
 
+def test_shows_the_full_training_beside_the_short_one(tmp_path):
+    """The winner's, on a page that has no curves of the full training before it is done."""
+    short = {
+        "env_steps": [100.0, 200.0],
+        "terms": {"position": [0.1, 0.2], "grasp": [0.0, 0.3]},
+        "kl": [0.01] * 2,
+    }
+    full = {name: values * 4 for name, values in short.items() if name != "terms"}
+    full |= {
+        "env_steps": [100.0 * (i + 1) for i in range(8)],
+        "terms": {"position": [0.1] * 8, "grasp": [0.3] * 8},
+    }
+    recorded = [
+        (kind, data | {"learning": short} if kind == "evaluated" and not data["reason"] else data, g, k)
+        for kind, data, g, k in steps()
+    ]
+    outcome = {"name": "g02k01", "env_steps": 800, "reason": None, "film": None, "learning": full}
+    outcome["metrics"] = {"distance_m": 9.25, "success": 1.0}
+    page = Page(page_of(tmp_path / "full", [*recorded, ("full", outcome, -1, -1)]))
+    assert "g02k01 after 800 control steps: moved 9.25 m: success." in page.words
+    assert any(i.startswith("full-") for i in page.ids)
+    assert "its short training" in page.words
+    assert not any(i.startswith("full-") for i in Page(page_of(tmp_path / "short", recorded)).ids)
+    lost = [
+        *recorded,
+        ("full", outcome | {"name": "g09k09"}, -1, -1),
+    ]  # of a program that the run does not have
+    assert "full training" not in Page(page_of(tmp_path / "lost", lost)).words
+
+
 def path_of(svg: str, colour: int) -> str:
     return re.search(rf'<path d="([^"]*)"[^>]*var\(--c{colour}\)', svg)[1]
 

@@ -74,6 +74,18 @@ def test_a_reward_goes_unchanged_and_one_that_cannot_is_a_row_with_a_reason(tmp_
         written = list(csv.DictReader(file))
     assert [row["role"] for row in written] == ["from", "to", "to"]
     assert float(written[1]["object_position_error_m"]) == alone["object_position_error_m"]
+    table = (tmp_path / "out" / "transfer.md").read_text().splitlines()[2:]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+    assert "seed 1" in cells[0]
+    assert f"{100 * alone['object_position_error_m']:.1f} cm off" in cells[2][cells[0].index("seed 1")]
+    assert "foot" in cells[4][cells[0].index("seed 1")]  # the reason
+    # what a run has kept is not played again: even the time it took is the same
+    kept = sorted((tmp_path / "out").glob("to_tiny_task*/seed1_*.json"))
+    kept[0].write_text(json.dumps({"seed": 1, "object_position_error_m": 7.0}))
+    assert main([f"reward={reward}", f"from={TINY}", f"to={TINY}", "seeds=1", *common]) == 0
+    again = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    assert again[0]["metrics"] == rows[0]["metrics"]
+    assert again[1]["metrics"] == {"object_position_error_m": 7.0}
 
 
 def test_a_mean_is_over_the_seeds_that_have_the_number():

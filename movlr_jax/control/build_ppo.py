@@ -55,6 +55,7 @@ def build_ppo(
         episode_s=task.episode_s,
         world=World(task.over, task.perturb),
         seed=seed,
+        say=say,
     )
 
 

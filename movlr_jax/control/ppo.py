@@ -10,6 +10,7 @@ steps; what it does from its end to there is not counted, so the observation aft
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from movlr_jax.rewards.program import RewardProgram, Scorer
 from movlr_jax.types import Array, Physics, Progress, SimState, Step, Trajectory
 
 _TABLE = 4096  # episodes of one simulation, until its starts repeat
+_SAID = 8  # times in a training that a person is told how it goes
 _EVERY = 25  # control steps of an evaluation between two looks at whether all have ended
 
 
@@ -73,11 +75,13 @@ class Ppo:
         episode_s: float,
         world: World | None = None,
         seed: int = 0,
+        say: Callable[[str], object] = lambda text: None,
     ):
         """Policies are trained in `physics` and evaluated in `sim_physics`, which may be the same.
 
         starts: qpos [S, nq], qvel [S, nv], act [S, na] that episodes begin from, drawn under `seed`."""
         self.name, self.config, self.scorer, self.space = name, config, scorer, space
+        self.say = say
         self.physics, self.sim_physics, self.world = physics, sim_physics, world or World()
         self.limit = max(1, round(episode_s / physics.ctrl_dt))  # control steps of an episode
         self.pool = jax.tree.map(np.asarray, physics.start(*starts))
@@ -102,6 +106,12 @@ class Ppo:
         """Simulation steps since it was built."""
         return sum(p.steps_done for p in {self.physics, self.sim_physics})
 
+    def acting_in(self, physics: Physics) -> Ppo:
+        """The same trainer, whose episodes run in another engine."""
+        other = copy.copy(self)
+        other.sim_physics = physics
+        return other
+
     def optimise(
         self,
         programs: Sequence[RewardProgram],
@@ -123,6 +133,8 @@ class Ppo:
             for batch in range(watch.batches, self.config.batches):
                 state = self.step(programs, state, jax.random.fold_in(key, batch), watch)
                 kept.saw(watch)
+                if (batch + 1) * _SAID // self.config.batches > batch * _SAID // self.config.batches:
+                    self.say(f"  {watch.said()}")
                 if (batch + 1) % self.config.checkpoint_every == 0 or batch + 1 == self.config.batches:
                     kept.save(batch + 1, state, watch)
                 if progress:

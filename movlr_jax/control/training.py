@@ -45,6 +45,22 @@ class Watch:
         """How many it has seen."""
         return len(self.curves[0]["env_steps"])
 
+    def said(self) -> str:
+        """How far the trainings are, for a person: what the last batch with ends of episodes showed."""
+        steps = f"{self.curves[0]['env_steps'][-1]:,.0f} control steps"
+        known = [[(s, r) for s, r in zip(c["episode_s"], c["return"], strict=True) if r is not None]
+                 for c in self.curves]  # fmt: skip
+        last = [points[-1] for points in known if points]
+        if not last:
+            return f"{steps}: no episode has ended yet"
+        seconds, returns = (sorted(values) for values in zip(*last, strict=True))
+        if len(last) == 1:
+            return f"{steps}: episodes of {seconds[0]:.2g} s, return {returns[0]:.4g}"
+        return (
+            f"{steps}: episodes of {seconds[0]:.2g} to {seconds[-1]:.2g} s, "
+            f"returns {returns[0]:.4g} to {returns[-1]:.4g}"
+        )
+
     def ended(self, total: np.ndarray, ended: np.ndarray, terminated: np.ndarray) -> None:
         """Episodes [B] that ended, with their summed rewards; `terminated` of them by the task."""
         k = len(self.curves)
