@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from movlr_jax.control.mpc2 import MuscleLaw
+from movlr_jax.control.actuation import MuscleLaw
 from movlr_jax.control.mppi import MppiConfig
 from movlr_jax.control.ppo_config import ACTIONS, OBSERVED, GroupsConfig, PdConfig, PpoConfig
 from movlr_jax.errors import UserError, unknown_name

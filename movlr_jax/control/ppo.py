@@ -91,7 +91,8 @@ class Ppo:
             "actions": space.size,
         }
         self.network = learning.networks(config, self.observations, space.size)
-        self.explore, self.exploit = (self._policy(observe, sample) for sample in (True, False))
+        self.explore = self._policy(observe, physics, sample=True)
+        self.exploit = self._policy(observe, sim_physics, sample=False)
         self.traces: Counter[str] = Counter()
         self._init = jax.jit(lambda key: learning.init(config, self.network, self.observations, key))
         self._observe, self._seen = jax.jit(jax.vmap(observe)), jax.jit(jax.vmap(learning.seen))
@@ -224,19 +225,22 @@ class Ppo:
         env = np.arange(len(episode)) % self.config.envs
         return jax.tree.map(lambda x: x[self.order[env, episode % _TABLE]], self.pool)
 
-    def _policy(self, observe: Observe, sample: bool) -> Callable[..., Any]:
+    def _policy(self, observe: Observe, physics: Physics, sample: bool) -> Callable[..., Any]:
         """The policy of one simulation: exploring, with what an update must know of it, or its mode."""
-        network, command = self.network, self.space.controls
+        network, sim_dt, ctrl_dt = self.network, physics.sim_dt, physics.ctrl_dt
         dist = network.parametric_action_distribution
+
+        def command(action: jax.Array, view: Step) -> jax.Array:
+            return self.space.controls(action, view, sim_dt, ctrl_dt)
 
         def policy(params: Any, view: Step, key: jax.Array) -> Any:
             seen = observe(view)
             logits = network.policy_network.apply(*params, seen)
             if not sample:
-                return command(dist.mode(logits))
+                return command(dist.mode(logits), view)
             raw = dist.sample_no_postprocessing(logits, key)
             extras = {"observation": seen, "raw_action": raw, "log_prob": dist.log_prob(logits, raw)}
-            return command(dist.postprocess(raw)), extras
+            return command(dist.postprocess(raw), view), extras
 
         return policy
 

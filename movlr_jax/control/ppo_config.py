@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 OBSERVED = ("qpos", "qvel", "act", "touch", "prev_action", "goal")
-ACTIONS = ("auto", "controls", "pd", "groups")
+ACTIONS = ("auto", "controls", "pd", "groups", "posture")
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,11 @@ class PpoConfig:
     value_hidden: tuple[int, ...] = (128, 128)
     observe: tuple[str, ...] = OBSERVED
     action: str = "auto"  # auto: controls
+    noise: float = (
+        1.0  # spread of the first policy's actions, in units of Brax's (0.69 before they are bounded)
+    )
+    # s, step of the simulation that policies are trained in, with implicitfast; 0: sim_dt, as episodes are evaluated
+    train_dt: float = 0.0
     starts: int = 32  # start states that episodes begin from
     checkpoint_every: int = 10  # batches
 

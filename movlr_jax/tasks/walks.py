@@ -15,6 +15,7 @@ from movlr_jax.tasks.terrain import rough, slope
 # the muscles that the injured leg lacks: both heads of the biceps femoris, both gastrocnemii, semimembranosus
 # and semitendinosus
 INJURED = ("biceps_femoris", "gastrocnemius", "semimembranosus", "semitendinosus")
+_CADENCE = 0.8  # Hz, strides of the hand-made reward, whose clock a trained policy sees
 _GAIT = (
     "whether the body stays up and moves forward, then trunk, lift and placement of the feet, knees and hips"
 )
@@ -165,7 +166,8 @@ def ostrich_walk(
 def _walking(name: str, description: str, speed_m_s: float, also: str = "", **changes: Any) -> Goal:
     """The goal of a walk; `also` adds to what a judge looks at."""
     speed = positive("speed_m_s", speed_m_s)
-    return Goal(name, description, focus=_GAIT + also, speed=speed, **changes)
+    goals = {"cadence": np.float32(_CADENCE)}
+    return Goal(name, description, focus=_GAIT + also, speed=speed, goals=goals, **changes)
 
 
 def positive(name: str, value: float) -> float:
