@@ -61,15 +61,14 @@ def fit_geometry(
     postures = rng.uniform(lower, upper, (_POSTURES, nz))
     lengths = lengths_at(postures)
     crossed = _crossed(lengths_at, postures[:8], 1e-4)
-    sets = {tuple(np.flatnonzero(row)) for row in crossed}
-    terms = sorted(
-        {t for s in sets for d in range(_DEGREE + 1) for t in combinations_with_replacement(s, d)}, key=_order
-    )
+    sets = {tuple(np.flatnonzero(row).tolist()) for row in crossed}
+    found = {t for s in sets for d in range(_DEGREE + 1) for t in combinations_with_replacement(s, d)}
+    terms = [term for _, term in sorted((len(term), term) for term in found)]  # the short before the long
     index = {term: f for f, term in enumerate(terms)}
     features = np.stack(monomials(terms, postures - middle), axis=-1)
     length = np.zeros((lengths.shape[1], len(terms)))
     for members in sets:
-        muscles = [i for i, row in enumerate(crossed) if tuple(np.flatnonzero(row)) == members]
+        muscles = [i for i, row in enumerate(crossed) if tuple(np.flatnonzero(row).tolist()) == members]
         own = [f for f, term in enumerate(terms) if set(term) <= set(members)]
         length[np.ix_(muscles, own)] = np.linalg.lstsq(features[:, own], lengths[:, muscles], rcond=None)[0].T
     arms = np.zeros((*crossed.shape, len(terms)))  # d/dx_j of the polynomials
@@ -81,10 +80,6 @@ def fit_geometry(
     place = np.full(crossed.shape, int(crossed.sum()))
     place[crossed] = np.arange(crossed.sum())
     return Geometry(middle, terms, length, arms[crossed], place)
-
-
-def _order(term: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
-    return len(term), term
 
 
 def _crossed(lengths_at: Callable[[np.ndarray], np.ndarray], postures: np.ndarray, by: float) -> np.ndarray:

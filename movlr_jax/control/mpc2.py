@@ -79,7 +79,7 @@ class PostureSpace:
 
     def lengths(self, physics: Physics, qpos: np.ndarray, postures: np.ndarray) -> np.ndarray:
         """Muscle lengths [S, nu] m at `postures` [S, nz] rad of the planned joints, all else as at `qpos` [nq]."""
-        return physics.kinematics(self._targets(qpos[None], postures[None, :, None]))[0]
+        return np.asarray(physics.kinematics(self._targets(qpos[None], postures[None, :, None]))[0])
 
     def policy(self, physics: Physics):
         horizon_s = self.horizon_s if self.knots > 1 else None

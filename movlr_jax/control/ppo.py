@@ -24,6 +24,7 @@ from flax import struct
 from movlr_jax.control import learner as learning
 from movlr_jax.control.episode import World, by_candidate, play
 from movlr_jax.control.learner import Batch, Learner
+from movlr_jax.control.policy_file import load_policy, save_policy
 from movlr_jax.control.ppo_config import PpoConfig
 from movlr_jax.control.spaces import ActionSpace, Observe
 from movlr_jax.control.training import Training, Watch
@@ -127,17 +128,24 @@ class Ppo:
                     kept.save(batch + 1, state, watch)
                 if progress:
                     progress(batch + 1, self.config.batches)
+        if folder is not None:
+            for i in range(k):
+                save_policy(folder / f"policy_k{i:02d}.npz", jax.tree.map(lambda x, i=i: x[i], state[0]))
         return TrainedControllers(self, state[0], watch.curves)
 
     def begin(self, k: int, key: jax.Array) -> tuple[Learner, Fleet]:
-        """K learners alike, who have seen what random actions lead to, and their simulations at a start."""
+        """K learners alike, who have seen what their first actions lead to, and their simulations at a start."""
         init_key, first_key = jax.random.split(key)
         learner = self._init(init_key)
+        if self.config.init:
+            learner = load_policy(Path(self.config.init), learner)
         learners = jax.tree.map(lambda x: np.repeat(np.asarray(x)[None], k, axis=0), learner)
         rows = k * self.config.envs
         state = self._starts(np.zeros(rows, int))
         zero = np.zeros(rows, int)
         fleet = Fleet(state, state.step, zero, zero, np.zeros(rows, np.float32))
+        if self.config.init:
+            return learners, fleet
         piece, _ = self.collect((learners.normalizer, learners.params.policy), fleet, first_key, k)
         observation, valid = (
             by_candidate(x, k) for x in (piece.trajectory.extras["observation"], piece.valid)
