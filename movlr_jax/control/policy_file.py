@@ -12,7 +12,9 @@ import numpy as np
 from movlr_jax.archive import write_atomically
 from movlr_jax.control.learner import Learner
 from movlr_jax.errors import UserError
+from movlr_jax.types import Array
 
+_CONSTANT = 2e-6  # a little above the least deviation that Brax keeps
 _KEPT = ("params", "normalizer", "return_square", "return_count")
 
 
@@ -44,6 +46,15 @@ def load_policy(path: Path, fresh: Learner) -> Learner:
     kept = {name: getattr(fresh, name) for name in _KEPT}
     tree = jax.tree.structure(kept)
     return fresh.replace(**tree.unflatten([held[name] for name in asked]))  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def blind(normalizer: Any, here: Array) -> Any:
+    """Statistics [K, no] under which what never varied in a policy's training, as another task's goals, is still 0.
+
+    here [no]: what it is where the policy acts now.
+    """
+    never = np.asarray(normalizer.std) <= _CONSTANT
+    return normalizer.replace(mean=np.where(never, np.asarray(here, np.float32), np.asarray(normalizer.mean)))
 
 
 def _leaves(learner: Learner) -> list[tuple[str, Any]]:

@@ -24,7 +24,7 @@ from flax import struct
 from movlr_jax.control import learner as learning
 from movlr_jax.control.episode import World, by_candidate, play
 from movlr_jax.control.learner import Batch, Learner
-from movlr_jax.control.policy_file import load_policy, save_policy
+from movlr_jax.control.policy_file import blind, load_policy, save_policy
 from movlr_jax.control.ppo_config import PpoConfig
 from movlr_jax.control.spaces import ActionSpace, Observe
 from movlr_jax.control.training import Training, Watch
@@ -145,7 +145,8 @@ class Ppo:
         zero = np.zeros(rows, int)
         fleet = Fleet(state, state.step, zero, zero, np.zeros(rows, np.float32))
         if self.config.init:
-            return learners, fleet
+            constant = self._observe(_float(state.step)).mean(axis=0)
+            return learners.replace(normalizer=blind(learners.normalizer, constant)), fleet
         piece, _ = self.collect((learners.normalizer, learners.params.policy), fleet, first_key, k)
         observation, valid = (
             by_candidate(x, k) for x in (piece.trajectory.extras["observation"], piece.valid)
