@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from movlr_jax.control.mpc2 import MuscleLaw
+from movlr_jax.control.actuation import MuscleLaw
 from movlr_jax.control.mppi import MppiConfig
 from movlr_jax.control.ppo_config import ACTIONS, OBSERVED, GroupsConfig, PdConfig, PpoConfig
 from movlr_jax.errors import UserError, unknown_name
@@ -77,7 +77,12 @@ class Config:
 def check_ppo(o: OptimizerConfig) -> None:
     """Raises UserError where a policy could not be trained with these settings."""
     p, g = o.ppo, o.groups
-    counts = ("env_steps", "envs", "unroll", "unrolls", "minibatches", "epochs", "starts", "checkpoint_every")
+    if p.env_steps < (0 if p.init else 1):
+        raise UserError(
+            f"optimizer.ppo.env_steps={p.env_steps}: it must be 1 or more, or 0 for the policy of "
+            "optimizer.ppo.init as it is"
+        )
+    counts = ("envs", "unroll", "unrolls", "minibatches", "epochs", "starts", "checkpoint_every")
     for name in counts:
         if getattr(p, name) < 1:
             raise UserError(f"optimizer.ppo.{name}={getattr(p, name)}: it must be 1 or more")
@@ -95,6 +100,8 @@ def check_ppo(o: OptimizerConfig) -> None:
         ("ppo.entropy", p.entropy),
         ("ppo.value_loss", p.value_loss),
         ("ppo.max_grad_norm", p.max_grad_norm),
+        ("ppo.noise", p.noise),
+        ("ppo.train_dt", p.train_dt),
         ("ppo.clip_observation", p.clip_observation),
         ("pd.kd", o.pd.kd),
         ("groups.count", g.count),

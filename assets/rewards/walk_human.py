@@ -1,6 +1,7 @@
 """Walk: head up, trunk upright, at the goal's velocity, feet by turns under where the body is about to be."""
 
 WEIGHTS = {
+    "alive": 200.0,
     "height": 200.0,
     "upright": 200.0,
     "tipping": 200.0,
@@ -15,7 +16,6 @@ WEIGHTS = {
     "joint_speed": 0.02,
 }
 JOINTS = ["$joints"]
-CADENCE = 0.8  # strides per second
 LIFT = 0.08  # m
 START = 2.0  # s to get up to speed
 TURN = 1.5  # s to turn in
@@ -43,7 +43,7 @@ def reward(state, action):
     lifted = jnp.stack([left[2] - left0[2], right[2] - right0[2]])
     lifted = lifted - state.goal("slope") * jnp.stack([left[0] - left0[0], right[0] - right0[0]])
     # a clock: each foot swings for part of a stride, half a stride after the other
-    wave = jnp.sin(2.0 * jnp.pi * (CADENCE * state.time + jnp.array([0.0, 0.5])))
+    wave = jnp.sin(2.0 * jnp.pi * (state.goal("cadence") * state.time + jnp.array([0.0, 0.5])))
     swings = jax.nn.relu(wave - 0.3) / 0.7
     capture = state.com[:2] + state.com_vel[:2] * jnp.sqrt(state.com[2] / 9.81)
     middle = 0.5 * (left + right)[:2]
@@ -56,6 +56,7 @@ def reward(state, action):
     facing = state.rot("$pelvis") @ start.rot("$pelvis").T
     bent = sum((state.q(j) - start.q(j)) ** 2 for j in JOINTS)
     return {
+        "alive": jnp.ones(()),  # what a fall ends; to a planner it says nothing
         "height": -shaping.smooth_abs(sunk),
         "upright": -shaping.smooth_abs(1.0 - facing[2, 2]),
         "tipping": -beyond,

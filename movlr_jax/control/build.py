@@ -7,10 +7,9 @@ from collections.abc import Callable
 from movlr_jax.config import OptimizerConfig
 from movlr_jax.control.episode import World
 from movlr_jax.control.knots import ControlSpace
-from movlr_jax.control.mpc2 import PostureSpace
+from movlr_jax.control.mpc2 import posture_space
 from movlr_jax.control.planner import Planner, PlannerConfig
 from movlr_jax.errors import UserError, needed, unknown_name
-from movlr_jax.models import nominal_qpos
 from movlr_jax.physics.choose import planning_physics
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.program import Scorer
@@ -50,18 +49,8 @@ def build_planner(
     """
     model, layout = task.model, task.layout
     if config.name == "mpc2":
-        adapter = task.adapter
-        nominal = nominal_qpos(model, adapter)
-        space = PostureSpace(
-            config.muscle,
-            model,
-            layout,
-            adapter.planned_joints,
-            adapter.synergies,
-            config.synergy,
-            kept={name: float(nominal[model.joint(name).qposadr[0]]) for name in adapter.kept_joints},
-            knots=config.knots,
-            horizon_s=config.horizon_s,
+        space = posture_space(
+            config.muscle, task, share=config.synergy, knots=config.knots, horizon_s=config.horizon_s
         )
     elif config.name == "mppi":
         space = ControlSpace(model, config.knots, config.horizon_s)

@@ -12,6 +12,7 @@ from movlr_jax.config import OptimizerConfig
 from movlr_jax.control import spaces
 from movlr_jax.control.dynsyn import find_groups, grouped
 from movlr_jax.control.episode import World
+from movlr_jax.control.mpc2 import posture_space
 from movlr_jax.control.ppo import Ppo
 from movlr_jax.physics.choose import choose, planning_physics
 from movlr_jax.physics.domain import draw
@@ -38,11 +39,14 @@ def build_ppo(
     steps: dict[str, Any] = {"sim_dt": config.sim_dt, "ctrl_dt": config.ctrl_dt}
     train = sim
     domain = draw(task.ranges, config.ppo.envs, seed) if task.ranges else None
+    if config.ppo.train_dt:
+        steps["sim_dt"] = config.ppo.train_dt
     if choose(physics)[0] != "native":
         made = replace(task, model=space.model)
         train = planning_physics(physics, made, **steps, say=say, domain=domain)
-    elif domain is not None:
-        train = NativePhysics(space.model, task.layout, **steps, domain=domain)
+    elif domain is not None or config.ppo.train_dt:
+        coarse = config.ppo.train_dt > 0
+        train = NativePhysics(space.model, task.layout, **steps, domain=domain, coarse=coarse)
     return Ppo(
         config.name,
         config.ppo,
@@ -67,9 +71,12 @@ def action_space(
     if kind == "pd":
         return spaces.pd(task.model, config.pd, starts[0][0])
     rest = spaces.resting_controls(task.model, starts[0][0], starts[2].mean(axis=0))
-    if kind != "groups":
+    if kind not in ("groups", "posture"):
         return spaces.controls(task.model, rest)
     physics = NativePhysics(task.model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
+    if kind == "posture":
+        made = posture_space(config.muscle, task)
+        return spaces.posture(made, physics, starts[0][0], rest, config.pd.beta)
     found = find_groups(
         task.model, task.layout, physics, starts, seconds=config.groups.seconds, count=config.groups.count
     )

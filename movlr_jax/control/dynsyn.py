@@ -136,8 +136,8 @@ def grouped(model: mujoco.MjModel, rest: np.ndarray, groups: Groups, correction:
     of, plain = groups.of, controls(model, rest)
     count = int(of.max()) + 1
 
-    def command(a: jax.Array) -> jax.Array:
-        return plain.controls(jnp.clip(a[:count][of] + correction * a[count:], -1.0, 1.0))
+    def command(a: jax.Array, *seen: Any) -> jax.Array:
+        return plain.controls(jnp.clip(a[:count][of] + correction * a[count:], -1.0, 1.0), *seen)
 
     names = {model.actuator(i).name: int(group) for i, group in enumerate(of)}
     notes = {"action": "muscle groups", "silhouette": groups.silhouette, "groups": names}

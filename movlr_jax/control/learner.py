@@ -73,6 +73,8 @@ def init(config: PpoConfig, network: PPONetworks, observations: int, key: jax.Ar
         policy=network.policy_network.init(policy_key),  # pyright: ignore[reportCallIssue]
         value=network.value_network.init(value_key),  # pyright: ignore[reportCallIssue]
     )
+    if config.noise:
+        params = params.replace(policy=_around_zero(params.policy, config.noise))
     return Learner(
         params=params,
         optimizer=adam(config).init(params),  # pyright: ignore[reportArgumentType]
@@ -81,6 +83,19 @@ def init(config: PpoConfig, network: PPONetworks, observations: int, key: jax.Ar
         return_square=jnp.zeros(()),
         return_count=jnp.zeros(()),
     )
+
+
+def _around_zero(policy: Any, noise: float) -> Any:
+    """A policy whose actions, before they are bounded, are `noise` wide around 0 in nearly every state.
+
+    The last layer's weights are a hundredth of what they were (Andrychowicz et al., 2021, section 3.2).
+    """
+    layers = policy["params"]
+    last = max(layers, key=lambda name: int(name.rpartition("_")[2]))
+    half = layers[last]["bias"].shape[0] // 2
+    bias = jnp.concatenate([jnp.zeros(half), jnp.full(half, jnp.log(jnp.expm1(noise)))])
+    changed = {"kernel": 0.01 * layers[last]["kernel"], "bias": bias}
+    return {**policy, "params": {**layers, last: changed}}
 
 
 def estimates(

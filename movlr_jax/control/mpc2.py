@@ -7,108 +7,34 @@ proportional controller that turns z into muscle excitations at every control st
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
 
+from movlr_jax.control.actuation import Actuation, MuscleLaw
 from movlr_jax.control.knots import between
-from movlr_jax.control.muscle import MuscleParams, bias, excitation_for, gain, muscle_params
 from movlr_jax.control.static import StaticOptimiser, coupling_jacobian
-from movlr_jax.control.torque import resolve
-from movlr_jax.models.adapter import follow_couplings, with_columns
+from movlr_jax.models.adapter import follow_couplings, nominal_qpos, with_columns
 from movlr_jax.rewards.state import Layout
 from movlr_jax.types import Array, Physics, SimState, Step
 
-
-@dataclass(frozen=True)
-class MuscleLaw:
-    """How a target posture becomes muscle forces.
-
-    `product` is the published law, F = min(0, k P (L* - L)) with P = sum_j |dL/dq_j| |z_j - q_j|.
-    `linear` is scaled by each muscle's strength and damped, F = min(0, F0 (kp (L* - L) - kd V) / L0).
-    `torque` asks the joints for tau = S (kp (z - q) - kd dq/dt), S the torque of all their muscles pulling one way,
-    and resolves it into activations (`control.torque`).
-    `hold` adds to each the least activations that hold the posture of the moment against gravity
-    (`control.static`); without them an arm sags until stretch makes up for its weight.
-    """
-
-    law: Literal["linear", "product", "torque"] = "linear"
-    kp: float = 5.0  # linear: 1; torque: 1/rad
-    kd: float = 0.2  # linear: s; torque: s/rad
-    product_gain: float = 1e4  # product: N/m per m, their k
-    hold: bool = True
+if TYPE_CHECKING:
+    from movlr_jax.tasks import Task
 
 
-def posture_pull(
-    law: MuscleLaw, p: MuscleParams, target: Any, length: Array, velocity: Array, q: Array
-) -> jax.Array:
-    """Wanted muscle forces [nu] N beside those that hold the posture; negative ones pull.
-
-    target["length"] [nu] m are the lengths at the target; for the product law also target["moment"] [nu, nz]
-    m and target["posture"] [nz] rad. q [nz] rad is the posture now.
-    """
-    stretch = target["length"] - length
-    if law.law == "product":
-        effort = jnp.abs(target["moment"]) @ jnp.abs(target["posture"] - q)
-        return law.product_gain * effort * stretch
-    return jnp.asarray(p.peak_force * (law.kp * stretch - law.kd * velocity) / p.optimal_length)
-
-
-def muscle_policy(
-    law: MuscleLaw,
-    p: MuscleParams,
-    layout: Layout,
-    planned: Array,
-    dofs: Array,
-    sim_dt: float,
-    ctrl_dt: float,
-    horizon_s: float | None = None,
-):
-    """The low-level controller: excitations [nu] in [0, 1] that realise `posture_pull`.
-
-    a* = (F - bias) / gain with gain <= -1; the excitation inverts one step of the activation dynamics.
-    Lengths were measured one sim_dt ago and are carried forward by their velocity. With horizon_s the target moves
-    between the knots [knots, ...] of params["target"].
-    """
-    index = jnp.asarray(layout.activations)
+def muscle_policy(actuation: Actuation, sim_dt: float, ctrl_dt: float, horizon_s: float | None = None):
+    """`actuation` under params["target"]; with horizon_s the target moves between its knots [knots, ...]."""
 
     def policy(params: Any, view: Step, key: jax.Array) -> jax.Array:
         target = params["target"]
         if horizon_s is not None:
             target = between(target, view.time - params["start"], horizon_s)
-        velocity = layout.velocities(view.sensors)
-        length = layout.lengths(view.sensors) + sim_dt * velocity
-        passive = bias(p, length)
-        pull = jnp.minimum(gain(p, length, velocity), -1.0)
-        if law.law == "torque":
-            wanted = torque_activation(law, p, params, target, pull, view.qpos[planned], view.qvel[dofs])
-        else:
-            held = gain(p, length, jnp.zeros_like(length)) * params["hold"] + passive
-            force = jnp.minimum(
-                0.0, held + posture_pull(law, p, target, length, velocity, view.qpos[planned])
-            )
-            wanted = jnp.clip((force - passive) / pull, 0.0, 1.0)
-        return excitation_for(p, view.act[index], wanted, ctrl_dt)
+        return actuation(params, target, view, sim_dt, ctrl_dt)
 
     return policy
-
-
-def torque_activation(
-    law: MuscleLaw, p: MuscleParams, params: Any, target: Any, pull: Array, q: Array, qd: Array
-) -> jax.Array:
-    """Activations [nu] that turn the joints at q [nz] rad, qd [nz] rad/s towards target["posture"] [nz].
-
-    pull [nu] N is each muscle's force per activation, params["moment"] [nu, nz] m the moment arms where the plan was
-    made and params["hold"] [nu] the activations that hold that posture.
-    """
-    moment = params["moment"]
-    strength = p.peak_force @ jnp.abs(moment) + 1e-6
-    wanted = law.kp * (target["posture"] - q) - law.kd * qd
-    return resolve((moment * pull[:, None] / strength).T, wanted, params["hold"])
 
 
 def synergy_mixing(planned: Sequence[str], synergies: Sequence[Sequence[str]], share: float) -> np.ndarray:
@@ -139,31 +65,25 @@ class PostureSpace:
         horizon_s: float = 0.4,
     ):
         """kept: joint -> rad, where muscles hold what no plan moves. knots: postures of a plan over horizon_s."""
-        joints, kept = [model.joint(name) for name in planned], kept or {}
+        kept = kept or {}
         self.law, self._model, self.knots, self.horizon_s = law, model, knots, horizon_s
-        self._muscles = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), muscle_params(model))
-        self._layout = layout
-        self.qpos = np.array([j.qposadr[0] for j in joints])
-        self._dofs = np.array([j.dofadr[0] for j in joints])
+        self.actuation = Actuation(law, model, layout, planned)
+        self.qpos, self._dofs = self.actuation.qpos, self.actuation.dofs
         self._kept = np.array([model.joint(name).qposadr[0] for name in kept], int)
         self._kept_at = np.array(list(kept.values()))
         held = np.array([model.joint(name).dofadr[0] for name in kept], int)
         self._static = StaticOptimiser(model, np.concatenate([self._dofs, held]))
         self.mixing = synergy_mixing(planned, synergies, share)
-        self.lower, self.upper = (np.array([j.range[i] for j in joints], np.float32) for i in (0, 1))
+        self.lower, self.upper = self.actuation.lower, self.actuation.upper
         self._targets_on_device = jax.jit(self._targets)
 
+    def lengths(self, physics: Physics, qpos: np.ndarray, postures: np.ndarray) -> np.ndarray:
+        """Muscle lengths [S, nu] m at `postures` [S, nz] rad of the planned joints, all else as at `qpos` [nq]."""
+        return np.asarray(physics.kinematics(self._targets(qpos[None], postures[None, :, None]))[0])
+
     def policy(self, physics: Physics):
-        return muscle_policy(
-            self.law,
-            self._muscles,
-            self._layout,
-            self.qpos,
-            self._dofs,
-            physics.sim_dt,
-            physics.ctrl_dt,
-            self.horizon_s if self.knots > 1 else None,
-        )
+        horizon_s = self.horizon_s if self.knots > 1 else None
+        return muscle_policy(self.actuation, physics.sim_dt, physics.ctrl_dt, horizon_s)
 
     def held(self, state: SimState) -> np.ndarray:
         """[R, knots, nz] the posture of each row now, as a plan."""
@@ -207,3 +127,13 @@ class PostureSpace:
         rows, n, knots = plans.shape[:3]
         target = with_columns(qpos.repeat(n * knots, axis=0), self.qpos, plans.reshape(rows * n * knots, -1))
         return follow_couplings(self._model, with_columns(target, self._kept, self._kept_at))
+
+
+def posture_space(law: MuscleLaw, task: Task, **settings: Any) -> PostureSpace:
+    """Of the task's model: its planned joints, and those that muscles keep where its posture has them."""
+    model, adapter = task.model, task.adapter
+    nominal = nominal_qpos(model, adapter)
+    kept = {name: float(nominal[model.joint(name).qposadr[0]]) for name in adapter.kept_joints}
+    return PostureSpace(
+        law, model, task.layout, adapter.planned_joints, adapter.synergies, kept=kept, **settings
+    )

@@ -25,6 +25,7 @@ from flax import struct
 from movlr_jax.control import learner as learning
 from movlr_jax.control.episode import World, by_candidate, play
 from movlr_jax.control.learner import Batch, Learner
+from movlr_jax.control.policy_file import blind, load_policy, save_policy
 from movlr_jax.control.ppo_config import PpoConfig
 from movlr_jax.control.spaces import ActionSpace, Observe
 from movlr_jax.control.training import Training, Watch
@@ -95,7 +96,8 @@ class Ppo:
             "actions": space.size,
         }
         self.network = learning.networks(config, self.observations, space.size)
-        self.explore, self.exploit = (self._policy(observe, sample) for sample in (True, False))
+        self.explore = self._policy(observe, physics, sample=True)
+        self.exploit = self._policy(observe, sim_physics, sample=False)
         self.traces: Counter[str] = Counter()
         self._init = jax.jit(lambda key: learning.init(config, self.network, self.observations, key))
         self._observe, self._seen = jax.jit(jax.vmap(observe)), jax.jit(jax.vmap(learning.seen))
@@ -139,17 +141,25 @@ class Ppo:
                     kept.save(batch + 1, state, watch)
                 if progress:
                     progress(batch + 1, self.config.batches)
+        if folder is not None:
+            for i in range(k):
+                save_policy(folder / f"policy_k{i:02d}.npz", jax.tree.map(lambda x, i=i: x[i], state[0]))
         return TrainedControllers(self, state[0], watch.curves)
 
     def begin(self, k: int, key: jax.Array) -> tuple[Learner, Fleet]:
-        """K learners alike, who have seen what random actions lead to, and their simulations at a start."""
+        """K learners alike, who have seen what their first actions lead to, and their simulations at a start."""
         init_key, first_key = jax.random.split(key)
         learner = self._init(init_key)
+        if self.config.init:
+            learner = load_policy(Path(self.config.init), learner)
         learners = jax.tree.map(lambda x: np.repeat(np.asarray(x)[None], k, axis=0), learner)
         rows = k * self.config.envs
         state = self._starts(np.zeros(rows, int))
         zero = np.zeros(rows, int)
         fleet = Fleet(state, state.step, zero, zero, np.zeros(rows, np.float32))
+        if self.config.init:
+            constant = self._observe(_float(state.step)).mean(axis=0)
+            return learners.replace(normalizer=blind(learners.normalizer, constant)), fleet
         piece, _ = self.collect((learners.normalizer, learners.params.policy), fleet, first_key, k)
         observation, valid = (
             by_candidate(x, k) for x in (piece.trajectory.extras["observation"], piece.valid)
@@ -237,19 +247,22 @@ class Ppo:
         env = np.arange(len(episode)) % self.config.envs
         return jax.tree.map(lambda x: x[self.order[env, episode % _TABLE]], self.pool)
 
-    def _policy(self, observe: Observe, sample: bool) -> Callable[..., Any]:
+    def _policy(self, observe: Observe, physics: Physics, sample: bool) -> Callable[..., Any]:
         """The policy of one simulation: exploring, with what an update must know of it, or its mode."""
-        network, command = self.network, self.space.controls
+        network, sim_dt, ctrl_dt = self.network, physics.sim_dt, physics.ctrl_dt
         dist = network.parametric_action_distribution
+
+        def command(action: jax.Array, view: Step) -> jax.Array:
+            return self.space.controls(action, view, sim_dt, ctrl_dt)
 
         def policy(params: Any, view: Step, key: jax.Array) -> Any:
             seen = observe(view)
             logits = network.policy_network.apply(*params, seen)
             if not sample:
-                return command(dist.mode(logits))
+                return command(dist.mode(logits), view)
             raw = dist.sample_no_postprocessing(logits, key)
             extras = {"observation": seen, "raw_action": raw, "log_prob": dist.log_prob(logits, raw)}
-            return command(dist.postprocess(raw)), extras
+            return command(dist.postprocess(raw), view), extras
 
         return policy
 

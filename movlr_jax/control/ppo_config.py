@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 OBSERVED = ("qpos", "qvel", "act", "touch", "prev_action", "goal")
-ACTIONS = ("auto", "controls", "pd", "groups")
+ACTIONS = ("auto", "controls", "pd", "groups", "posture")
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class PpoConfig:
     """Proximal policy optimisation (Schulman et al., 2017), K trainings of the same sizes in one batch."""
 
     env_steps: int = 400_000  # control steps of each candidate's training
+    init: str = ""  # a policy_k00.npz that a training has left: where this one begins; empty: from nothing
     envs: int = 32  # simulations of each candidate
     unroll: int = 16  # control steps between two looks at who has ended; the loss is over such pieces
     unrolls: int = 8  # of every simulation, for one batch of data
@@ -51,6 +52,11 @@ class PpoConfig:
     value_hidden: tuple[int, ...] = (128, 128)
     observe: tuple[str, ...] = OBSERVED
     action: str = "auto"  # auto: controls
+    noise: float = (
+        1.0  # spread of the first policy's actions, in units of Brax's (0.69 before they are bounded)
+    )
+    # s, step of the simulation that policies are trained in, with implicitfast; 0: sim_dt, as episodes are evaluated
+    train_dt: float = 0.0
     starts: int = 32  # start states that episodes begin from
     checkpoint_every: int = 10  # batches
 
@@ -62,4 +68,4 @@ class PpoConfig:
     @property
     def batches(self) -> int:
         """Of the whole training."""
-        return max(1, -(-self.env_steps // self.batch))
+        return -(-self.env_steps // self.batch)

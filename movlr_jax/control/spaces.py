@@ -5,17 +5,22 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
 
+from movlr_jax.control.geometry import fit_geometry
 from movlr_jax.control.ppo_config import PdConfig
 from movlr_jax.errors import UserError
+from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.state import Layout
 from movlr_jax.types import Array, Step
+
+if TYPE_CHECKING:
+    from movlr_jax.control.mpc2 import PostureSpace
 
 Observe = Callable[[Step], jax.Array]  # what a policy is shown of one simulation, [no]
 _LEAST = 0.02  # excitation that a muscle at rest is given, so that it can be had less of
@@ -27,7 +32,8 @@ class ActionSpace:
 
     model: mujoco.MjModel
     size: int
-    controls: Callable[[jax.Array], jax.Array]  # [size] -> ctrl [nu]
+    # (numbers [size], what is seen, sim_dt, ctrl_dt) -> ctrl [nu]
+    controls: Callable[[jax.Array, Step, float, float], jax.Array]
     notes: Mapping[str, Any]  # for the record: what the numbers mean
 
 
@@ -143,6 +149,33 @@ def pd(model: mujoco.MjModel, config: PdConfig, posture: np.ndarray) -> ActionSp
     )
 
 
+def posture(
+    space: PostureSpace, physics: NativePhysics, qpos: np.ndarray, rest: np.ndarray, beta: float
+) -> ActionSpace:
+    """Target angles of the planned joints around `qpos` [nq], which the muscle law turns into excitations.
+
+    z = z0 + beta a within the joints' ranges. What the law must know of the posture of the moment is had from fitted
+    polynomials (`control.geometry`); `rest` [nu] are the activations of quiet standing, to which it adds.
+    """
+    actuation = space.actuation
+    geometry = fit_geometry(lambda z: space.lengths(physics, qpos, z), actuation.lower, actuation.upper)
+    z0, hold = (
+        jnp.asarray(x, jnp.float32) for x in (qpos[actuation.qpos], rest if space.law.hold else 0 * rest)
+    )
+
+    def command(a: jax.Array, view: Step, sim_dt: float, ctrl_dt: float) -> jax.Array:
+        z = jnp.clip(z0 + beta * a, actuation.lower, actuation.upper)
+        target = {"posture": z}
+        if space.law.law != "torque":
+            target |= {"length": geometry.lengths(z), "moment": geometry.moments(z)}
+        params = {"hold": hold, "moment": geometry.moments(view.qpos[actuation.qpos])}
+        return actuation(params, target, view, sim_dt, ctrl_dt)
+
+    law = space.law
+    notes = {"action": "muscle postures", "law": law.law, "kp": law.kp, "kd": law.kd, "beta": beta}
+    return ActionSpace(physics.model, len(z0), command, notes)
+
+
 def resting_controls(model: mujoco.MjModel, qpos: np.ndarray, act: np.ndarray) -> np.ndarray:
     """[nu] the controls that keep things as they are at the start (qpos [nq], act [na]), as far as that is known.
 
@@ -189,6 +222,6 @@ def _servo(model: mujoco.MjModel, i: int) -> bool:
 
 def _around(
     rest: np.ndarray, down: np.ndarray, up: np.ndarray, low: np.ndarray, high: np.ndarray
-) -> Callable[[jax.Array], jax.Array]:
+) -> Callable[..., jax.Array]:
     rest, down, up, low, high = (np.asarray(x, np.float32) for x in (rest, down, up, low, high))
-    return lambda a: jnp.clip(rest + jnp.where(a < 0, down, up) * a, low, high)
+    return lambda a, *_: jnp.clip(rest + jnp.where(a < 0, down, up) * a, low, high)

@@ -15,6 +15,7 @@ from movlr_jax.tasks.terrain import rough, slope
 # the muscles that the injured leg lacks: both heads of the biceps femoris, both gastrocnemii, semimembranosus
 # and semitendinosus
 INJURED = ("biceps_femoris", "gastrocnemius", "semimembranosus", "semitendinosus")
+CADENCE_HZ = 0.8  # strides of the hand-made rewards, whose clock a trained policy sees
 _GAIT = (
     "whether the body stays up and moves forward, then trunk, lift and placement of the feet, knees and hips"
 )
@@ -41,13 +42,19 @@ def stand(
 
 
 def flat_walk(
-    adapter: ModelAdapter, *, episode_s: float, speed_m_s: float = 1.0, start_noise: float = 0.01
+    adapter: ModelAdapter,
+    *,
+    episode_s: float,
+    speed_m_s: float = 1.0,
+    cadence_hz: float = CADENCE_HZ,
+    start_noise: float = 0.01,
 ) -> Task:
     """Forward over level ground."""
     goal = _walking(
         "flat_walk",
         f"walk forward in a straight line at about {speed_m_s:g} m/s with good posture",
         speed_m_s,
+        cadence_hz,
     )
     return locomotion(adapter, goal, episode_s=episode_s, start_noise=start_noise)
 
@@ -58,6 +65,7 @@ def slope_walk(
     episode_s: float,
     speed_m_s: float = 1.0,
     slope_deg: float = 5.0,
+    cadence_hz: float = CADENCE_HZ,
     start_noise: float = 0.01,
 ) -> Task:
     """Forward up a tilted plane."""
@@ -67,6 +75,7 @@ def slope_walk(
         "slope_walk",
         f"walk straight up a slope of {slope_deg:g} degrees at about {speed_m_s:g} m/s with good posture",
         speed_m_s,
+        cadence_hz,
     )
     return locomotion(adapter, goal, episode_s=episode_s, ground=slope(slope_deg), start_noise=start_noise)
 
@@ -78,6 +87,7 @@ def rough_walk(
     speed_m_s: float = 1.0,
     bump_m: float = 0.03,
     terrain_seed: int = 0,
+    cadence_hz: float = CADENCE_HZ,
     start_noise: float = 0.01,
 ) -> Task:
     """Forward over seeded bumps."""
@@ -87,6 +97,7 @@ def rough_walk(
         "rough_walk",
         f"walk forward in a straight line over rough ground at about {speed_m_s:g} m/s with good posture",
         speed_m_s,
+        cadence_hz,
     )
     ground = rough(bump_m, terrain_seed)
     return locomotion(adapter, goal, episode_s=episode_s, ground=ground, start_noise=start_noise)
@@ -99,6 +110,7 @@ def left_turn(
     speed_m_s: float = 0.8,
     turn_deg: float = 90.0,
     turn_s: float = 4.0,
+    cadence_hz: float = CADENCE_HZ,
     start_noise: float = 0.01,
 ) -> Task:
     """Forward, and from turn_s on to the left; its distance is that along the new heading after turn_s."""
@@ -106,6 +118,7 @@ def left_turn(
         "left_turn",
         f"walk forward, after {turn_s:g} s turn left by {turn_deg:g} degrees and walk on",
         speed_m_s,
+        cadence_hz,
         f"; after {turn_s:g} s, whether the body turns left and goes where it then faces",
         heading=float(np.deg2rad(turn_deg)),
         turn_s=turn_s,
@@ -124,6 +137,7 @@ def injured_walk(
     speed_m_s: float = 1.0,
     strength: float = 0.0,
     side: str = "right",
+    cadence_hz: float = CADENCE_HZ,
     start_noise: float = 0.01,
 ) -> Task:
     """Forward over level ground while hamstrings and calf of one leg keep the share `strength` of their force."""
@@ -143,13 +157,19 @@ def injured_walk(
         f"walk forward in a straight line at about {speed_m_s:g} m/s although hamstrings and calf of the "
         f"{side} leg {'do not work' if strength == 0 else 'are weak'}",
         speed_m_s,
+        cadence_hz,
     )
     weaken = {muscle: strength for group in groups for muscle in adapter.muscle_groups[group]}
     return locomotion(adapter, goal, episode_s=episode_s, start_noise=start_noise, weaken=weaken)
 
 
 def ostrich_walk(
-    adapter: ModelAdapter, *, episode_s: float, speed_m_s: float = 1.0, start_noise: float = 0.01
+    adapter: ModelAdapter,
+    *,
+    episode_s: float,
+    speed_m_s: float = 1.0,
+    cadence_hz: float = CADENCE_HZ,
+    start_noise: float = 0.01,
 ) -> Task:
     """A large bird forward over level ground."""
     goal = _walking(
@@ -157,15 +177,19 @@ def ostrich_walk(
         f"the ostrich walks forward at about {speed_m_s:g} m/s, its body level, its legs rather "
         "straight, its head steady",
         speed_m_s,
+        cadence_hz,
         "; the neck and head",
     )
     return locomotion(adapter, goal, episode_s=episode_s, start_noise=start_noise)
 
 
-def _walking(name: str, description: str, speed_m_s: float, also: str = "", **changes: Any) -> Goal:
+def _walking(
+    name: str, description: str, speed_m_s: float, cadence_hz: float, also: str = "", **changes: Any
+) -> Goal:
     """The goal of a walk; `also` adds to what a judge looks at."""
     speed = positive("speed_m_s", speed_m_s)
-    return Goal(name, description, focus=_GAIT + also, speed=speed, **changes)
+    goals = {"cadence": np.float32(positive("cadence_hz", cadence_hz))}
+    return Goal(name, description, focus=_GAIT + also, speed=speed, goals=goals, **changes)
 
 
 def positive(name: str, value: float) -> float:

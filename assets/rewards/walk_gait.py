@@ -1,0 +1,62 @@
+"""Walk in time with a clock: at the goal's velocity and heading, upright, each foot lifted and loaded by turns."""
+
+WEIGHTS = {
+    "velocity": 1.0,
+    "heading": 0.5,
+    "straight": 0.2,
+    "upright": 0.5,
+    "height": 0.3,
+    "stance": 1.0,
+    "lift": 1.0,
+    "slip": 0.2,
+    "sway": 0.2,
+    "posture": 0.1,
+    "smooth": 0.2,
+    "effort": 0.2,
+}
+JOINTS = ["$joints"]
+LOADED = 150.0  # N, a foot that bears
+LIFT = 0.08  # m
+TURN = 1.5  # s to turn in
+
+
+def foot(state, heel, toes):
+    return 0.5 * (state.pos(heel) + state.pos(toes))
+
+
+def reward(state, action):
+    start = state.initial
+    turn = jnp.clip((state.time - state.goal("turn_time")) / TURN, 0.0, 1.0)
+    heading = turn * state.goal("heading")
+    ahead = jnp.stack([jnp.cos(heading), jnp.sin(heading)])
+    aside = jnp.stack([-ahead[1], ahead[0]])
+    # off the line of a straight walk, which ends where a turn begins
+    off = (state.com - start.com)[:2] @ aside * (1.0 - turn * jnp.abs(jnp.sign(state.goal("heading"))))
+    wanted = jnp.linalg.norm(state.goal("velocity")) * ahead - jnp.clip(off, -0.4, 0.4) * aside
+    lost = jnp.sum((state.com_vel[:2] - wanted) ** 2)
+    facing = state.rot("$pelvis") @ start.rot("$pelvis").T
+    yaw = jnp.arctan2(facing[1, 0], facing[0, 0]) - heading
+    # each foot swings for its part of a stride, half a stride after the other
+    wave = jnp.sin(2.0 * jnp.pi * (state.goal("cadence") * state.time + jnp.array([0.0, 0.5])))
+    swings = jnp.clip(wave / 0.4, 0.0, 1.0)
+    feet = jnp.stack([foot(state, "$left_foot", "$left_toes"), foot(state, "$right_foot", "$right_toes")])
+    moving = jnp.stack([state.vel("$left_foot"), state.vel("$right_foot")])
+    loads = jnp.clip(jnp.stack([state.touch("left_foot"), state.touch("right_foot")]) / LOADED, 0.0, 1.0)
+    floor = jnp.min(feet[:, 2])
+    lifted = (feet[:, 2] - floor) / LIFT
+    standing = start.pos("$pelvis")[2] - foot(start, "$left_foot", "$left_toes")[2]
+    moved = sum((state.q(j) - start.q(j)) ** 2 for j in JOINTS) / len(JOINTS)
+    return {
+        "velocity": 0.5 * jnp.exp(-lost) + 0.5 * jnp.exp(-6.0 * lost),  # felt from afar, and exact
+        "heading": shaping.gaussian(jnp.sin(0.5 * yaw), 0.15),
+        "straight": shaping.gaussian(off, 0.3),
+        "upright": shaping.gaussian(jnp.linalg.norm(facing[:2, 2]), 0.2),
+        "height": shaping.gaussian(state.pos("$pelvis")[2] - floor - standing, 0.08),
+        "stance": jnp.mean(swings * (1.0 - loads) + (1.0 - swings) * loads),
+        "lift": -jnp.mean(jnp.minimum(jnp.abs(lifted - jnp.maximum(wave, 0.0)), 1.0)),
+        "slip": -jnp.sum(loads * jnp.sum(moving[:, :2] ** 2, axis=1)),
+        "sway": -0.2 * jnp.sum(state.angvel("$pelvis")[:2] ** 2) - state.com_vel[2] ** 2,
+        "posture": -moved,
+        "smooth": -jnp.mean((action - state.prev_action) ** 2),
+        "effort": -jnp.mean(action**2),
+    }

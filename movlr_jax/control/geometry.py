@@ -1,0 +1,92 @@
+"""Muscle lengths and moment arms as polynomials of the planned joints: kinematics at every step would be slow.
+
+A standard fit of biomechanics (Menegaldo et al., 2004; Rankin and Neptune, 2012): each muscle's length is a
+polynomial in the joints that it crosses, and its moment arms are the derivatives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from movlr_jax.types import Array
+
+_DEGREE = 4
+_POSTURES = 3000  # that it is fitted to
+_CROSSES = 1e-5  # m/rad, a moment arm beneath it is rounding
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Lengths [nu] m and moment arms [nu, nz] m at postures [nz] rad of the planned joints."""
+
+    middle: np.ndarray  # [nz] rad, about which the polynomials are
+    terms: Sequence[tuple[int, ...]]  # joints of each monomial, ascending; the first is ()
+    length: np.ndarray  # [nu, F] coefficients
+    arm: np.ndarray  # [P, F] coefficients of the moment arms that are not zero
+    place: np.ndarray  # [nu, nz] which of the P it is, P where the muscle does not cross the joint
+
+    def lengths(self, posture: Array) -> jax.Array:
+        return jnp.asarray(self.length, jnp.float32) @ self._monomials(posture)
+
+    def moments(self, posture: Array) -> jax.Array:
+        arms = jnp.asarray(self.arm, jnp.float32) @ self._monomials(posture)
+        return jnp.append(arms, 0.0)[self.place]
+
+    def _monomials(self, posture: Array) -> jax.Array:
+        """[F]"""
+        return jnp.stack(monomials(self.terms, jnp.asarray(posture, jnp.float32) - self.middle))
+
+
+def monomials(terms: Sequence[tuple[int, ...]], x: Array) -> list[Array]:
+    """Each of `terms` at x [..., nz], in order; the terms of a term's first joints come before it."""
+    known: dict[tuple[int, ...], Array] = {(): 1.0 + 0.0 * x[..., 0]}
+    for term in terms:
+        if term:
+            known[term] = known[term[:-1]] * x[..., term[-1]]
+    return [known[term] for term in terms]
+
+
+def fit_geometry(
+    lengths_at: Callable[[np.ndarray], np.ndarray], lower: np.ndarray, upper: np.ndarray, seed: int = 0
+) -> Geometry:
+    """Fits `lengths_at` (postures [S, nz] rad -> lengths [S, nu] m) over the box from `lower` to `upper` [nz] rad."""
+    rng, nz = np.random.default_rng(seed), len(lower)
+    middle = 0.5 * (lower + upper)
+    postures = rng.uniform(lower, upper, (_POSTURES, nz))
+    lengths = lengths_at(postures)
+    crossed = _crossed(lengths_at, postures[:8], 1e-4)
+    sets = {tuple(np.flatnonzero(row).tolist()) for row in crossed}
+    found = {t for s in sets for d in range(_DEGREE + 1) for t in combinations_with_replacement(s, d)}
+    terms = [term for _, term in sorted((len(term), term) for term in found)]  # the short before the long
+    index = {term: f for f, term in enumerate(terms)}
+    features = np.stack(monomials(terms, postures - middle), axis=-1)
+    length = np.zeros((lengths.shape[1], len(terms)))
+    for members in sets:
+        muscles = [i for i, row in enumerate(crossed) if tuple(np.flatnonzero(row).tolist()) == members]
+        own = [f for f, term in enumerate(terms) if set(term) <= set(members)]
+        length[np.ix_(muscles, own)] = np.linalg.lstsq(features[:, own], lengths[:, muscles], rcond=None)[0].T
+    arms = np.zeros((*crossed.shape, len(terms)))  # d/dx_j of the polynomials
+    for f, term in enumerate(terms):
+        for j in set(term):
+            rest = list(term)
+            rest.remove(j)
+            arms[:, j, index[tuple(rest)]] += term.count(j) * length[:, f]
+    place = np.full(crossed.shape, int(crossed.sum()))
+    place[crossed] = np.arange(crossed.sum())
+    return Geometry(middle, terms, length, arms[crossed], place)
+
+
+def _crossed(lengths_at: Callable[[np.ndarray], np.ndarray], postures: np.ndarray, by: float) -> np.ndarray:
+    """[nu, nz] whether each joint, moved `by` rad at some of `postures` [S, nz], changes a muscle's length."""
+    columns = []
+    for j in range(postures.shape[1]):
+        moved = postures.copy()
+        moved[:, j] += by
+        columns.append(np.abs(lengths_at(moved) - lengths_at(postures)).max(axis=0) > _CROSSES * by)
+    return np.stack(columns, axis=1)

@@ -1,0 +1,62 @@
+"""A trained policy as a file: its networks, what it knows of observations and of the unit of its returns."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from movlr_jax.archive import write_atomically
+from movlr_jax.control.learner import Learner
+from movlr_jax.errors import UserError
+from movlr_jax.types import Array
+
+_CONSTANT = 2e-6  # a little above the least deviation that Brax keeps
+_KEPT = ("params", "normalizer", "return_square", "return_count")
+
+
+def save_policy(path: Path, learner: Learner) -> None:
+    """Writes what one candidate has learned, as numbers alone (npz)."""
+    buffer, held = io.BytesIO(), {name: np.asarray(value) for name, value in _leaves(learner)}
+    np.savez_compressed(buffer, **held)  # pyright: ignore[reportArgumentType]
+    write_atomically(path, buffer.getvalue())
+
+
+def load_policy(path: Path, fresh: Learner) -> Learner:
+    """`fresh` with what the file holds in its place. Raises UserError where it is no policy of this network."""
+    try:
+        with np.load(path) as file:
+            held = dict(file)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"optimizer.ppo.init={path}: no trained policy can be read there ({error}); give a policy_k00.npz "
+            "that a training has left"
+        ) from None
+    asked = dict(_leaves(fresh))
+    for name, value in asked.items():
+        if name not in held or held[name].shape != np.shape(value):
+            found = f"{held[name].shape}" if name in held else "missing"
+            raise UserError(
+                f"optimizer.ppo.init={path}: {name} is {found}, and {np.shape(value)} here; the policy is of another "
+                "model, or of other optimizer.ppo.observe, action, hidden or value_hidden"
+            )
+    kept = {name: getattr(fresh, name) for name in _KEPT}
+    tree = jax.tree.structure(kept)
+    return fresh.replace(**tree.unflatten([held[name] for name in asked]))  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def blind(normalizer: Any, here: Array) -> Any:
+    """Statistics [K, no] under which what never varied in a policy's training, as another task's goals, is still 0.
+
+    here [no]: what it is where the policy acts now.
+    """
+    never = np.asarray(normalizer.std) <= _CONSTANT
+    return normalizer.replace(mean=np.where(never, np.asarray(here, np.float32), np.asarray(normalizer.mean)))
+
+
+def _leaves(learner: Learner) -> list[tuple[str, Any]]:
+    kept = {name: getattr(learner, name) for name in _KEPT}
+    return [(jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(kept)]

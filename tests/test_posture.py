@@ -1,0 +1,167 @@
+"""Policies whose numbers are joint targets of muscles: geometry, the law beneath, and training; policies as files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tiny_task import task as tiny_task
+
+from movlr_jax.config import OptimizerConfig, check_ppo
+from movlr_jax.control import spaces
+from movlr_jax.control.actuation import MuscleLaw
+from movlr_jax.control.geometry import fit_geometry
+from movlr_jax.control.mpc2 import PostureSpace
+from movlr_jax.control.ppo_config import PdConfig, PpoConfig
+from movlr_jax.errors import UserError
+from movlr_jax.sandbox.source import parse
+from movlr_jax.sandbox.trace import load
+
+pytest.importorskip("brax", reason="the extra ppo is not installed")
+
+from movlr_jax.control.build_ppo import build_ppo
+
+PLANNED = ("hip", "knee")
+KEY = jax.random.key(5)
+SMALL = PpoConfig(
+    env_steps=3 * 8 * 5 * 2,
+    envs=8,
+    unroll=5,
+    unrolls=2,
+    minibatches=2,
+    epochs=2,
+    hidden=(16,),
+    value_hidden=(16,),
+    action="posture",
+    noise=0.3,
+    starts=8,
+)
+
+
+def program(term: str):
+    return load(parse(f'WEIGHTS = {{"t": 1.0}}\ndef reward(state, action):\n    return {{"t": {term}}}\n'))
+
+
+BENT = program("-jnp.square(state.q('knee') - 1.0)")
+STILL = program("-jnp.square(state.qd('knee'))")
+
+
+def build(config: PpoConfig = SMALL, episode_s: float = 0.2, **changes: Any):
+    settings = OptimizerConfig(
+        name="ppo",
+        sim_dt=0.002,
+        ctrl_dt=0.01,
+        ppo=config,
+        pd=PdConfig(beta=0.8),
+        muscle=MuscleLaw("torque", 10.0, 0.4),
+    )
+    return build_ppo(settings, replace(tiny_task(), episode_s=episode_s, **changes))
+
+
+@pytest.fixture(scope="module")
+def ppo():
+    return build()
+
+
+def test_fitted_moment_arms_are_those_of_mujoco(tiny):
+    """Within 0.2 mm in length and 4 mm in moment arm, of 105; the worst is a tendon that wraps."""
+    space = PostureSpace(MuscleLaw("torque"), tiny.model, tiny.layout, PLANNED)
+    qpos = tiny.model.qpos0
+    fitted = fit_geometry(lambda z: space.lengths(tiny.physics, qpos, z), space.lower, space.upper)
+    postures = np.random.default_rng(7).uniform(space.lower, space.upper, (40, 2))
+    whole = np.repeat(qpos[None], 40, axis=0)
+    whole[:, space.qpos] = postures
+    lengths, moments = tiny.physics.kinematics(whole)
+    moments = moments[:, :, [tiny.model.joint(name).dofadr[0] for name in PLANNED]]
+    found = jax.vmap(fitted.lengths)(jnp.asarray(postures, jnp.float32))
+    assert np.abs(found - lengths).max() < 2e-4
+    arms = np.asarray(jax.vmap(fitted.moments)(jnp.asarray(postures, jnp.float32)))
+    assert np.abs(arms - moments).max() < 4e-3
+    np.testing.assert_array_equal(
+        arms == 0, np.abs(moments) < 1e-12
+    )  # a muscle turns no joint that it does not cross
+
+
+@pytest.mark.parametrize("kind", ["linear", "product", "torque"])
+def test_a_policy_commands_what_the_planners_law_does(tiny, kind):
+    """The same target from the same state: the law alone, with moment arms and lengths of MuJoCo."""
+    law, beta = MuscleLaw(kind, 2.0, 0.1), 0.6
+    space = PostureSpace(law, tiny.model, tiny.layout, PLANNED)
+    rest = np.full(tiny.model.nu, 0.1)
+    qpos = np.array([0.0, 0.4, 0.8])
+    made = spaces.posture(space, tiny.physics, qpos, rest, beta)
+    assert made.size == 2
+    state = tiny.physics.start(*tiny.states(6, seed=2))
+    actions = np.random.default_rng(3).uniform(-1, 1, (6, 2)).astype(np.float32)
+    targets = np.clip(qpos[1:] + beta * actions, space.lower, space.upper).astype(np.float32)
+    params = space.params(tiny.physics, state, targets[:, None, None])
+    params = {"moment": np.zeros((6, tiny.model.nu, 2)), **params, "hold": np.tile(rest, (6, 1))}
+    policy, view = space.policy(tiny.physics), jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), state.step)
+    expected = jax.vmap(policy, in_axes=(0, 0, None))(params, view, KEY)
+    found = jax.vmap(lambda a, v: made.controls(a, v, tiny.physics.sim_dt, tiny.physics.ctrl_dt))(
+        actions, view
+    )
+    np.testing.assert_allclose(found, expected, atol=0.1)
+    assert np.abs(np.asarray(found) - np.asarray(expected)).mean() < 0.01
+    assert np.std(np.asarray(expected), axis=0).max() > 0.03, (
+        "excitations that are all alike would say little"
+    )
+
+
+def test_k_trainings_of_postures_in_one_batch_are_k_trainings(ppo):
+    together = ppo.optimise([BENT, STILL], KEY)
+    for k, own in enumerate((BENT, STILL)):
+        alone = ppo.optimise([own], KEY)
+        pairs = zip(*(jax.tree.leaves(x) for x in (alone.learners, together.learners)), strict=True)
+        for mine, shared in pairs:
+            np.testing.assert_array_equal(mine[0], shared[k])
+
+
+def test_the_first_policy_keeps_to_the_posture(ppo):
+    """Around no action at all, as wide as was asked for, in any state."""
+    learners, fleet = ppo.begin(1, KEY)
+    piece, _ = ppo.collect((learners.normalizer, learners.params.policy), fleet, KEY, 1)
+    raw = piece.trajectory.extras["raw_action"]
+    assert abs(raw.mean()) < 0.15
+    assert 0.2 < raw.std() < 0.4
+
+
+def bent(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Starts of a leg that stands with its knee bent."""
+    hip, knee = 0.5 + 0.05 * rng.standard_normal(n), 0.9 + 0.05 * rng.standard_normal(n)
+    height = 0.43 * (np.cos(hip) + np.cos(hip - knee)) - 0.86
+    return np.stack([height, hip, knee], axis=1), np.zeros((n, 3)), np.full((n, 7), 0.1)
+
+
+def test_a_leg_learns_to_straighten_its_knee():
+    """From 0.9 rad, where its first policy keeps it, to 0.4."""
+    config = replace(
+        SMALL, env_steps=8_000, envs=32, unroll=10, minibatches=4, epochs=4, learning_rate=3e-3, noise=0.6
+    )
+    straight = program("-jnp.square(state.q('knee') - 0.4)")
+    curve = build(config, episode_s=0.3, start=bent).optimise([straight], KEY).learning[0]
+    first, last = np.mean(curve["reward"][:2]), np.mean(curve["reward"][-3:])
+    assert last > 0.6 * first, (first, last)
+
+
+def test_a_policy_is_kept_as_a_file_and_begun_from(ppo, tmp_path: Path):
+    trained = ppo.optimise([BENT, STILL], KEY, None, tmp_path)
+    path = tmp_path / "policy_k01.npz"
+    acting = build(replace(SMALL, init=str(path), env_steps=0)).optimise([BENT], KEY)
+    for name in ("params", "normalizer", "return_square"):
+        jax.tree.map(
+            lambda a, b: np.testing.assert_array_equal(np.asarray(a)[0], np.asarray(b)[1]),
+            getattr(acting.learners, name),
+            getattr(trained.learners, name),
+        )
+    with pytest.raises(UserError, match="another model, or of other"):
+        build(replace(SMALL, init=str(path), hidden=(8,))).begin(1, KEY)
+    with pytest.raises(UserError, match="no trained policy can be read there"):
+        build(replace(SMALL, init=str(tmp_path / "none.npz"))).begin(1, KEY)
+    with pytest.raises(UserError, match="env_steps=0"):
+        check_ppo(OptimizerConfig(ppo=replace(SMALL, env_steps=0)))
