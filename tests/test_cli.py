@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,6 +13,8 @@ import mujoco
 import pytest
 from commands import QUICK, TASK, Mistake
 
+import movlr_jax
+from movlr_jax.__main__ import main as commands_there_are
 from movlr_jax.cli import compose, expand
 from movlr_jax.config import OptimizerConfig
 from movlr_jax.control.build import build_planner
@@ -22,6 +25,7 @@ from movlr_jax.search import main as search
 from movlr_jax.tasks import build_task
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
+PACKAGE = Path(movlr_jax.__file__).parent
 
 
 # Composing.
@@ -217,6 +221,16 @@ def test_every_command_says_it_from_a_shell_too(elsewhere: Path):
         assert len(told.splitlines()) == 1
         assert out == ""
     assert list(elsewhere.iterdir()) == []
+
+
+def test_the_package_alone_names_all_its_commands(capsys: pytest.CaptureFixture[str]):
+    assert commands_there_are() == 2
+    said = capsys.readouterr().err.strip()
+    assert len(said.splitlines()) == 1
+    runnable = {p.stem for p in PACKAGE.glob("*.py") if '__name__ == "__main__"' in p.read_text()}
+    assert set(re.findall(r"\w+", said.partition("there are:")[2].partition("(")[0])) == runnable - {
+        "__main__"
+    }
 
 
 def test_a_missing_model_package_is_told(elsewhere: Path):
