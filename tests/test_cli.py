@@ -106,6 +106,7 @@ REFUSED = [
     ([], "no task is named; give +task=NAME, or +task=FILE.py for your own. There are: bottle_pour, cube_rotate, "),
     (["+task=bottle_por"], "there is no task 'bottle_por'; did you mean 'bottle_pour'?"),
     (["task=flat_wlak"], "there is no task 'flat_wlak'; did you mean 'flat_walk'"),
+    ([TASK, "task.settings.lift=1"], "'task.settings.lift'; did you mean 'task.settings.lift_m'?"),
     ([TASK, "candidate=4"], "there is no setting 'candidate'; did you mean 'candidates'?"),
     ([TASK, "+candidate=4"], "there is no setting 'candidate'; did you mean 'candidates'?"),
     ([TASK, "optimizer.mppi.sample=4"], "'optimizer.mppi.sample'; did you mean 'optimizer.mppi.samples'"),
