@@ -241,7 +241,9 @@ def test_only_what_does_not_make_it_another_run_may_change(mistake: Mistake, fin
         "start a new run for it"
     )
     said = mistake(search, *QUICK, "seed=1", f"resume={run}")
-    assert said == f"{run} was made with other settings: seed was 0, is 1; start a new run for those"
+    assert said == (
+        f"{run} was made with other settings: seed was 0, is 1; resume={run} alone goes on with those it has"
+    )
     assert search([f"resume={run}", "generations=3"]) == 0
     assert len(results(run)) == 3
     assert results(run)[:2] == results(finished)
