@@ -31,8 +31,12 @@ def needed(who: str, extra: str) -> Iterator[None]:
 
 
 def near_matches(name: str, options: Iterable[str], limit: int = 5) -> list[str]:
-    """The options most like `name`: spelling first, then those that contain it."""
+    """The options most like `name`: spelling first, then those that contain it; in its own group, if it is dotted."""
     options = list(dict.fromkeys(options))
+    group, dot, last = name.rpartition(".")
+    members = [o.removeprefix(group + dot) for o in options if dot and o.startswith(group + dot)]
+    if members and (near := near_matches(last, members, limit)):
+        return [group + dot + member for member in near]
     lowered = {option.lower(): option for option in options}
     close = [lowered[m] for m in difflib.get_close_matches(name.lower(), lowered, n=limit, cutoff=0.5)]
     inside = [o for o in options if name and (name.lower() in o.lower() or o.lower() in name.lower())]

@@ -121,7 +121,8 @@ def same_search(config: Config, recorded: dict[str, Any], archive: Archive) -> N
     ]
     if changed:
         raise UserError(
-            f"{archive.root} was made with other settings: {'; '.join(changed)}; start a new run for those"
+            f"{archive.root} was made with other settings: {'; '.join(changed)}; "
+            f"resume={archive.root} alone goes on with those it has"
         )
     done = len(archive.events("criticised"))
     if config.generations < done:

@@ -1,4 +1,4 @@
-"""The tiny muscle leg, instrumented and ready to step: what most tests stand on."""
+"""What most tests stand on: the tiny muscle leg, ready to step, and folders where commands may make mistakes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 # As the commands do, before JAX starts: fusion emitters double the time rewards take to compile.
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
@@ -19,6 +20,7 @@ import jax  # noqa: E402
 import mujoco  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
+from commands import Main, Mistake  # noqa: E402
 
 from movlr_jax.models import ModelAdapter, model_adapter  # noqa: E402
 from movlr_jax.physics.native import NativePhysics  # noqa: E402
@@ -74,3 +76,28 @@ def probe(tiny: Tiny) -> Probe:
     return Probe(
         tiny.layout, tiny.goals, *jax.tree.map(np.asarray, (rollout.steps, rollout.actions, start.step))
     )
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A test works in a folder of its own: what it does not name lands there, or nowhere."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def mistake(capfd: pytest.CaptureFixture[str]) -> Mistake:
+    """Runs a command in this process; returns what it complained of, in one line, and checks its status."""
+
+    def run(command: Main, *arguments: str, alone: bool = True) -> str:
+        capfd.readouterr()
+        assert command(list(arguments)) == 2
+        said = capfd.readouterr().err
+        assert "Traceback" not in said
+        assert "Error:" not in said
+        lines = said.strip().splitlines()
+        if alone:
+            assert len(lines) == 1, said
+        return lines[-1]
+
+    return run

@@ -2,79 +2,30 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import sqlite3
+import re
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import mujoco
 import pytest
-import yaml
+from commands import QUICK, TASK, Mistake
 
-from movlr_jax.archive import Archive
+import movlr_jax
+from movlr_jax.__main__ import main as commands_there_are
 from movlr_jax.cli import compose, expand
 from movlr_jax.config import OptimizerConfig
 from movlr_jax.control.build import build_planner
 from movlr_jax.errors import UserError
 from movlr_jax.evaluate import main as evaluate
 from movlr_jax.models.spec import compile_spec
-from movlr_jax.report import main as report
 from movlr_jax.search import main as search
 from movlr_jax.tasks import build_task
 
-TASK = "+task=bottle_pour"
-QUICK = [TASK, "candidates=1", "generations=1", "episode_s=0.064", "optimizer.mppi.samples=2",
-         "optimizer.horizon_s=0.032", "films=false"]  # fmt: skip
-
-Main = Callable[[list[str]], int]
-Mistake = Callable[..., str]
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every test works in a folder of its own: what it does not name lands there, or nowhere."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def mistake(capfd: pytest.CaptureFixture[str]) -> Mistake:
-    """Runs a command in this process; returns what it complained of, in one line, and checks its status."""
-
-    def run(command: Main, *arguments: str, alone: bool = True) -> str:
-        capfd.readouterr()
-        assert command(list(arguments)) == 2
-        said = capfd.readouterr().err
-        assert "Traceback" not in said
-        assert "Error:" not in said
-        lines = said.strip().splitlines()
-        if alone:
-            assert len(lines) == 1, said
-        return lines[-1]
-
-    return run
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole search, small as can be; tests take copies."""
-    run = tmp_path_factory.mktemp("search") / "run"
-    assert search([*QUICK, "generations=2", f"run_dir={run}"]) == 0
-    return run
-
-
-def copy_of(run: Path, to: str = "copy") -> Path:
-    return Path(shutil.copytree(run, Path.cwd() / to))
-
-
-def contents(root: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+pytestmark = pytest.mark.usefixtures("elsewhere")
+PACKAGE = Path(movlr_jax.__file__).parent
 
 
 # Composing.
@@ -162,6 +113,7 @@ REFUSED = [
     ([], "no task is named; give +task=NAME, or +task=FILE.py for your own. There are: bottle_pour, cube_rotate, "),
     (["+task=bottle_por"], "there is no task 'bottle_por'; did you mean 'bottle_pour'?"),
     (["task=flat_wlak"], "there is no task 'flat_wlak'; did you mean 'flat_walk'"),
+    ([TASK, "task.settings.lift=1"], "'task.settings.lift'; did you mean 'task.settings.lift_m'?"),
     ([TASK, "candidate=4"], "there is no setting 'candidate'; did you mean 'candidates'?"),
     ([TASK, "+candidate=4"], "there is no setting 'candidate'; did you mean 'candidates'?"),
     ([TASK, "optimizer.mppi.sample=4"], "'optimizer.mppi.sample'; did you mean 'optimizer.mppi.samples'"),
@@ -279,6 +231,16 @@ def test_every_command_says_it_from_a_shell_too(elsewhere: Path):
     assert list(elsewhere.iterdir()) == []
 
 
+def test_the_package_alone_names_all_its_commands(capsys: pytest.CaptureFixture[str]):
+    assert commands_there_are() == 2
+    said = capsys.readouterr().err.strip()
+    assert len(said.splitlines()) == 1
+    runnable = {p.stem for p in PACKAGE.glob("*.py") if '__name__ == "__main__"' in p.read_text()}
+    assert set(re.findall(r"\w+", said.partition("there are:")[2].partition("(")[0])) == runnable - {
+        "__main__"
+    }
+
+
 def test_a_missing_model_package_is_told(elsewhere: Path):
     script = "import sys; sys.modules['myo_sim'] = None; from movlr_jax.search import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", script, *QUICK], capture_output=True, text=True)
@@ -303,268 +265,3 @@ def test_a_model_without_muscles_needs_another_optimizer():
         "optimizer=mpc2 drives muscles, and this model has 0 muscles among its 1 actuators (not muscles: push); "
         "use optimizer=mppi, which plans over any actuator"
     )
-
-
-# Rewards that people wrote.
-
-REWARDS = [
-    ("x = = 1", "the program is not Python: line 1: invalid syntax"),
-    (
-        'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return {"a": state.pos("botle")[0]}\n',
-        "line 3: there is no body 'botle'; did you mean 'bottle'",
-    ),
-    ('WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return 3\n', "reward returns a int, expected a dict"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("source", "sentence"), REWARDS, ids=["syntax", "name", "int"])
-def test_a_reward_that_is_wrong_is_told(mistake: Mistake, elsewhere: Path, source: str, sentence: str):
-    Path("mine.py").write_text(source)
-    said = mistake(evaluate, *QUICK, "reward=mine.py", alone=False)
-    assert said.startswith(f"reward mine.py: {sentence}")
-    assert list(elsewhere.iterdir()) == [elsewhere / "mine.py"]
-
-
-def test_a_reward_that_cannot_be_read_is_told(mistake: Mistake, elsewhere: Path):
-    Path("mine.py").write_bytes(b"\xff\xfe\x00")
-    assert "cannot read the reward 'mine.py': 'utf-8' codec" in mistake(evaluate, *QUICK, "reward=mine.py")
-    Path("empty").mkdir()
-    said = mistake(evaluate, *QUICK, "reward=empty")
-    assert said == "empty has no best.py; it is no run directory, or no generation of it is done"
-    assert "there is no reward 'humn'" in mistake(evaluate, *QUICK, "reward=humn")
-
-
-def test_a_diverging_simulation_is_told(mistake: Mistake, capfd: pytest.CaptureFixture[str]):
-    """Steps of 3 s: no model survives that. MuJoCo's own warnings stay out of sight and out of the folder."""
-    violent = [*QUICK, "optimizer.sim_dt=3", "optimizer.ctrl_dt=3", "optimizer.plan_dt=3", "episode_s=30"]
-    said = mistake(search, *violent, "run_dir=run", alone=False)
-    assert said.startswith("every program of generation 0 failed")
-    assert "the simulation diverged" in said
-    assert Path("run/report.html").is_file()
-    with Archive.open(Path("run"), write=False) as archive:
-        evaluated = archive.get("evaluated", 0, 0)
-    assert evaluated
-    assert "the simulation diverged" in evaluated["reason"]
-
-    assert evaluate([*violent, "reward=human"]) == 2
-    captured = capfd.readouterr()
-    assert captured.err.strip().splitlines()[-1].startswith("reward human: the simulation diverged")
-    assert json.loads(captured.out.strip().splitlines()[-1])["diverged_fraction"] == 1.0
-    assert "WARNING" not in captured.err
-    assert [path.name for path in Path().iterdir()] == ["run"]
-
-
-# Places that cannot be written.
-
-
-@pytest.mark.parametrize("place", ["file", "file/run", "/proc/movlr"])
-def test_a_place_that_cannot_be_written_is_told(mistake: Mistake, elsewhere: Path, place: str):
-    Path("file").write_text("not a folder")
-    assert mistake(search, *QUICK, f"run_dir={place}").startswith(f"cannot write {place}: ")
-    assert contents(elsewhere) == {"file": b"not a folder"}
-
-
-def test_a_run_directory_is_not_written_over(mistake: Mistake, finished: Path):
-    run = copy_of(finished)
-    before = contents(run)
-    said = mistake(search, *QUICK, f"run_dir={run}")
-    assert (
-        said
-        == f"the run directory {run} is not empty; choose another run_dir=..., or go on with resume={run}"
-    )
-    assert contents(run) == before
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """A small disk of its own, mounted; call it with a size to make it, or to make it larger."""
-    folder, mounted = tmp_path / "disk", []
-
-    def sized(size: str) -> Path:
-        folder.mkdir(exist_ok=True)
-        how = f"remount,size={size}" if mounted else f"size={size}"
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", how, "tmpfs", str(folder)], capture_output=True)
-        if done.returncode:
-            pytest.skip("no file system can be mounted here")
-        mounted.append(size)
-        return folder
-
-    yield sized
-    if mounted:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-def test_a_full_disk_loses_nothing(mistake: Mistake, disk: Callable[[str], Path], finished: Path):
-    """The search ends where the disk does; with more room it goes on from there, and ends as if there had been
-    enough of it from the start."""
-    root = disk("140k") / "run"
-    said = mistake(search, *QUICK, "generations=2", f"run_dir={root}", alone=False)
-    assert said.startswith((f"cannot write {root}", f"cannot write the record in {root}"))
-    assert "make room or choose another run_dir=..., then go on with resume=" in said
-    assert not list(root.rglob("*.part")), "half a file takes room that is needed"
-    disk("64m")
-    assert search([f"resume={root}"]) == 0
-    assert results(root) == results(finished)
-
-
-def test_a_disk_too_full_to_begin_is_told(mistake: Mistake, disk: Callable[[str], Path]):
-    assert mistake(search, *QUICK, f"run_dir={disk('8k') / 'run'}").startswith("cannot write ")
-
-
-def test_no_room_for_a_film_is_told(
-    mistake: Mistake, disk: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, capfd
-):
-    """Films are encoded in the folder for temporary files: the numbers are printed even so."""
-    monkeypatch.setattr(tempfile, "tempdir", str(disk("4k")))
-    films = [a for a in QUICK if not a.startswith("films")]
-    assert evaluate([*films, "reward=initial"]) == 2
-    captured = capfd.readouterr()
-    said = captured.err.strip().splitlines()[-1]
-    if "no films: " in captured.err:
-        pytest.skip("nothing draws here")
-    assert said.startswith("no film: ")
-    assert "No space left on device; make room in" in said
-    assert "object_position_error_m" in json.loads(captured.out.strip().splitlines()[-1])
-
-
-def results(run: Path) -> list[dict]:
-    """What a run found, without times."""
-    with Archive.open(run, write=False) as archive:
-        evaluated = archive.events("evaluated")
-    return [{k: v for k, v in e.data.items() if k != "timing"} for e in evaluated]
-
-
-# Runs that are resumed, reported and evaluated.
-
-
-def harm(run: Path, kind: str) -> Path:
-    db, config = run / "run.db", run / "config.yaml"
-    if kind in ("empty", "text", "foreign", "cut"):
-        for ending in ("-wal", "-shm"):
-            Path(f"{db}{ending}").unlink(missing_ok=True)
-    if kind == "empty":
-        db.write_bytes(b"")
-    elif kind == "text":
-        db.write_text("no database" * 1000)
-    elif kind == "cut":
-        db.write_bytes(db.read_bytes()[: db.stat().st_size // 2])
-    elif kind == "foreign":
-        db.unlink()
-        with sqlite3.connect(db) as other:
-            other.execute("CREATE TABLE holidays (place TEXT)")
-        other.close()
-    elif kind == "no db":
-        db.unlink()
-    elif kind == "no config":
-        config.unlink()
-    elif kind == "config is no yaml":
-        config.write_text("a: [1,\n b")
-    elif kind == "config is a list":
-        config.write_text("- a\n")
-    elif kind == "config of another version":
-        config.write_text(config.read_text() + "nonsense: 3\n")
-    return run
-
-
-@pytest.mark.parametrize(
-    ("kind", "resumed", "reported"),
-    [
-        ("empty", "was not written by movlr-jax", "was not written by movlr-jax"),
-        ("text", "is broken (file is not a database)", "is broken (file is not a database)"),
-        ("cut", "is broken", "is broken"),
-        ("foreign", "was not written by movlr-jax", "was not written by movlr-jax"),
-        ("no db", "is no run directory of movlr-jax: it has no run.db", "is no run directory of movlr-jax"),
-        ("no config", "is no run directory of movlr-jax: it has no config.yaml", None),
-        ("config is no yaml", "config.yaml is broken", None),
-        ("config is a list", "config.yaml is broken", None),
-        ("config of another version", "there is no setting 'nonsense'", None),
-    ],
-)
-def test_a_broken_or_foreign_run_is_told(
-    mistake: Mistake, finished: Path, kind: str, resumed: str, reported: str | None
-):
-    run = harm(copy_of(finished), kind)
-    before = contents(run)
-    assert resumed in mistake(search, f"resume={run}")
-    if reported:
-        assert reported in mistake(report, str(run))
-        assert contents(run) == before
-    else:
-        assert report([str(run)]) == 0
-
-
-def test_a_run_whose_record_is_gone_is_still_a_reward(finished: Path, capsys: pytest.CaptureFixture[str]):
-    run = harm(copy_of(finished), "text")
-    assert evaluate([*QUICK, f"reward={run}"]) == 0
-    assert json.loads(capsys.readouterr().out.strip().splitlines()[-1])["reward"] == str(run / "best.py")
-
-
-def test_only_what_does_not_make_it_another_run_may_change(mistake: Mistake, finished: Path):
-    run = copy_of(finished)
-    said = mistake(search, f"resume={run}", "seed=1")
-    assert (
-        said == "seed cannot be set when a run is resumed, only generations, films, max_calls, max_cost_usd; "
-        "start a new run for it"
-    )
-    said = mistake(search, *QUICK, "seed=1", f"resume={run}")
-    assert said == f"{run} was made with other settings: seed was 0, is 1; start a new run for those"
-    assert search([f"resume={run}", "generations=3"]) == 0
-    assert len(results(run)) == 3
-    assert results(run)[:2] == results(finished)
-    best = (run / "best.py").read_text()
-    said = mistake(search, f"resume={run}", "generations=1")
-    assert said == f"generations=1: {run} has 3 generations already; give 3 or more"
-    assert (run / "best.py").read_text() == best
-    assert yaml.safe_load((run / "config.yaml").read_text())["generations"] == 2, "as it was begun"
-
-
-def test_a_run_that_lost_a_file_says_which(mistake: Mistake, finished: Path):
-    """A film needs the recorded motion: gone, or changed by somebody."""
-    run = copy_of(finished)
-    states = run / "gen_00" / "k00.npz"
-    whole = states.read_bytes()
-    with Archive.open(run, write=False) as archive:
-        assert archive.read("gen_00/k00.npz") == whole
-        states.write_bytes(whole[:-100])
-        with pytest.raises(UserError, match="was changed since it was written"):
-            archive.read("gen_00/k00.npz")
-    states.unlink()
-    said = mistake(search, f"resume={run}", "films=true", alone=False)
-    if "no films: " in said:
-        pytest.skip("nothing draws here")
-    assert said == f"{states} is missing; bring it back, or resume with films=false"
-
-
-def test_one_process_at_a_time(mistake: Mistake, finished: Path):
-    run = copy_of(finished)
-    with Archive.open(run):
-        assert f"another process is working in {run}" in mistake(search, f"resume={run}")
-
-
-# Sweeps.
-
-
-def seeds(run: Path) -> Sequence[int]:
-    with Archive.open(run, write=False) as archive:
-        about, finish = archive.get("run"), archive.get("finished")
-    assert about
-    assert finish
-    return about["seed"]
-
-
-def test_a_sweep_runs_every_job_in_a_folder_of_its_own(capfd: pytest.CaptureFixture[str]):
-    assert search(["-m", *QUICK, "seed=0,1", "run_dir=sweep"]) == 0
-    assert [seeds(Path("sweep") / name) for name in ("0", "1")] == [0, 1]
-    said = capfd.readouterr().err
-    assert "job 1 of 2" in said
-    assert "job 2 of 2" in said
-
-
-def test_a_job_that_fails_does_not_keep_the_others_from_running(mistake: Mistake, capfd):
-    """The mass of one is refused where the task is built; -m may be left out."""
-    assert search([*QUICK, "task.settings.bottle_kg=-1,0.3"]) == 2
-    said = capfd.readouterr().err
-    assert "task.settings.bottle_kg=-1: it must be more than 0" in said
-    assert "Traceback" not in said
-    (run,) = (Path("runs") / "bottle_pour").iterdir()
-    assert seeds(run) == 0

@@ -153,8 +153,8 @@ def test_model_card_shows_what_a_task_needs_to_know(monkeypatch, capsys):
     [
         ("model=myoleg", "there is no model 'myoleg'; did you mean 'myolegs'"),
         ("model=nowhere/model.xml", "there is no model file nowhere/model.xml"),
-        ("model=", "doctor takes model=NAME and nothing else"),
-        ("physics=native", "doctor takes model=NAME and nothing else"),
+        ("model=", "doctor takes model=NAME, or llm=... vlm=..., or judge"),
+        ("physics=native", "doctor takes model=NAME, or llm=... vlm=..., or judge"),
     ],
 )
 def test_a_model_that_cannot_be_shown_is_a_sentence_and_status_2(capsys, setting, said):

@@ -27,6 +27,7 @@ from movlr_jax.tasks.readout import Readout
 from movlr_jax.types import Step, Trajectory
 
 pytest.importorskip("mujoco_playground", reason="the package playground is not installed")
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 SUITE = [
     "CartpoleBalance",
@@ -48,11 +49,6 @@ def made(env: str, **settings: object) -> Task:
 @pytest.fixture(scope="module")
 def tasks() -> dict[str, Task]:
     return {env: made(env) for env in SUITE}
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def refused(env: str | None, **settings: object) -> str:

@@ -85,7 +85,7 @@ def _load(file: Path) -> ModuleType:
     if not file.is_file():
         beside = [str(p) for p in file.parent.glob("*.py")] if file.parent.is_dir() else []
         near = near_matches(str(file), beside)
-        hint = f"; did you mean {' or '.join(near)}?" if near else f" (looked in {Path.cwd()})"
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise UserError(f"there is no task file {file}{hint}")
     spec = importlib.util.spec_from_file_location(f"movlr_own_{file.stem}", file)
     if spec is None or spec.loader is None:
