@@ -70,7 +70,7 @@ def test_a_reward_that_cannot_be_read_is_told(mistake: Mistake, elsewhere: Path)
 
 def test_a_diverging_simulation_is_told(mistake: Mistake, capfd: pytest.CaptureFixture[str]):
     """Steps of 3 s: no model survives that. MuJoCo's own warnings stay out of sight and out of the folder."""
-    violent = [*QUICK, "optimizer.sim_dt=3", "optimizer.ctrl_dt=3", "optimizer.plan_dt=3", "episode_s=30"]
+    violent = [*LEG, "optimizer.sim_dt=3", "optimizer.ctrl_dt=3", "optimizer.plan_dt=3", "episode_s=30"]
     said = mistake(search, *violent, "run_dir=run", alone=False)
     assert said.startswith("every program of generation 0 failed")
     assert "the simulation diverged" in said
