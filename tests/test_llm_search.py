@@ -358,7 +358,6 @@ def test_compare_runs_methods_under_one_budget_and_can_be_resumed(
     assert "did you mean 'eureka'" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_compare_keeps_each_method_within_the_same_calls(
     shared: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

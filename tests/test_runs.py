@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from commands import QUICK, Mistake
+from commands import LEG, QUICK, Mistake
 
 from movlr_jax.archive import Archive
 from movlr_jax.errors import UserError
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("elsewhere")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A whole search, small as can be; tests take copies."""
     run = tmp_path_factory.mktemp("search") / "run"
-    assert search([*QUICK, "generations=2", f"run_dir={run}"]) == 0
+    assert search([*LEG, "generations=2", f"run_dir={run}"]) == 0
     return run
 
 
@@ -44,8 +44,8 @@ def contents(root: Path) -> dict[str, bytes]:
 REWARDS = [
     ("x = = 1", "the program is not Python: line 1: invalid syntax"),
     (
-        'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return {"a": state.pos("botle")[0]}\n',
-        "line 3: there is no body 'botle'; did you mean 'bottle'",
+        'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return {"a": state.pos("foott")[0]}\n',
+        "line 3: there is no body 'foott'; did you mean 'foot'",
     ),
     ('WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return 3\n', "reward returns a int, expected a dict"),
 ]  # fmt: skip
@@ -54,23 +54,23 @@ REWARDS = [
 @pytest.mark.parametrize(("source", "sentence"), REWARDS, ids=["syntax", "name", "int"])
 def test_a_reward_that_is_wrong_is_told(mistake: Mistake, elsewhere: Path, source: str, sentence: str):
     Path("mine.py").write_text(source)
-    said = mistake(evaluate, *QUICK, "reward=mine.py", alone=False)
+    said = mistake(evaluate, *LEG, "reward=mine.py", alone=False)
     assert said.startswith(f"reward mine.py: {sentence}")
     assert list(elsewhere.iterdir()) == [elsewhere / "mine.py"]
 
 
 def test_a_reward_that_cannot_be_read_is_told(mistake: Mistake, elsewhere: Path):
     Path("mine.py").write_bytes(b"\xff\xfe\x00")
-    assert "cannot read the reward 'mine.py': 'utf-8' codec" in mistake(evaluate, *QUICK, "reward=mine.py")
+    assert "cannot read the reward 'mine.py': 'utf-8' codec" in mistake(evaluate, *LEG, "reward=mine.py")
     Path("empty").mkdir()
-    said = mistake(evaluate, *QUICK, "reward=empty")
+    said = mistake(evaluate, *LEG, "reward=empty")
     assert said == "empty has no best.py; it is no run directory, or no generation of it is done"
-    assert "there is no reward 'humn'" in mistake(evaluate, *QUICK, "reward=humn")
+    assert "there is no reward 'humn'" in mistake(evaluate, *LEG, "reward=humn")
 
 
 def test_a_diverging_simulation_is_told(mistake: Mistake, capfd: pytest.CaptureFixture[str]):
     """Steps of 3 s: no model survives that. MuJoCo's own warnings stay out of sight and out of the folder."""
-    violent = [*QUICK, "optimizer.sim_dt=3", "optimizer.ctrl_dt=3", "optimizer.plan_dt=3", "episode_s=30"]
+    violent = [*LEG, "optimizer.sim_dt=3", "optimizer.ctrl_dt=3", "optimizer.plan_dt=3", "episode_s=30"]
     said = mistake(search, *violent, "run_dir=run", alone=False)
     assert said.startswith("every program of generation 0 failed")
     assert "the simulation diverged" in said
@@ -94,14 +94,14 @@ def test_a_diverging_simulation_is_told(mistake: Mistake, capfd: pytest.CaptureF
 @pytest.mark.parametrize("place", ["file", "file/run", "/proc/movlr"])
 def test_a_place_that_cannot_be_written_is_told(mistake: Mistake, elsewhere: Path, place: str):
     Path("file").write_text("not a folder")
-    assert mistake(search, *QUICK, f"run_dir={place}").startswith(f"cannot write {place}: ")
+    assert mistake(search, *LEG, f"run_dir={place}").startswith(f"cannot write {place}: ")
     assert contents(elsewhere) == {"file": b"not a folder"}
 
 
 def test_a_run_directory_is_not_written_over(mistake: Mistake, finished: Path):
     run = copy_of(finished)
     before = contents(run)
-    said = mistake(search, *QUICK, f"run_dir={run}")
+    said = mistake(search, *LEG, f"run_dir={run}")
     assert (
         said
         == f"the run directory {run} is not empty; choose another run_dir=..., or go on with resume={run}"
@@ -132,7 +132,7 @@ def test_a_full_disk_loses_nothing(mistake: Mistake, disk: Callable[[str], Path]
     """The search ends where the disk does; with more room it goes on from there, and ends as if there had been
     enough of it from the start."""
     root = disk("140k") / "run"
-    said = mistake(search, *QUICK, "generations=2", f"run_dir={root}", alone=False)
+    said = mistake(search, *LEG, "generations=2", f"run_dir={root}", alone=False)
     assert said.startswith((f"cannot write {root}", f"cannot write the record in {root}"))
     assert "make room or choose another run_dir=..., then go on with resume=" in said
     assert not list(root.rglob("*.part")), "half a file takes room that is needed"
@@ -142,7 +142,7 @@ def test_a_full_disk_loses_nothing(mistake: Mistake, disk: Callable[[str], Path]
 
 
 def test_a_disk_too_full_to_begin_is_told(mistake: Mistake, disk: Callable[[str], Path]):
-    assert mistake(search, *QUICK, f"run_dir={disk('8k') / 'run'}").startswith("cannot write ")
+    assert mistake(search, *LEG, f"run_dir={disk('8k') / 'run'}").startswith("cannot write ")
 
 
 def test_no_room_for_a_film_is_told(
@@ -150,7 +150,7 @@ def test_no_room_for_a_film_is_told(
 ):
     """Films are encoded in the folder for temporary files: the numbers are printed even so."""
     monkeypatch.setattr(tempfile, "tempdir", str(disk("4k")))
-    films = [a for a in QUICK if not a.startswith("films")]
+    films = [a for a in LEG if not a.startswith("films")]
     assert evaluate([*films, "reward=initial"]) == 2
     captured = capfd.readouterr()
     said = captured.err.strip().splitlines()[-1]
@@ -229,7 +229,7 @@ def test_a_broken_or_foreign_run_is_told(
 
 def test_a_run_whose_record_is_gone_is_still_a_reward(finished: Path, capsys: pytest.CaptureFixture[str]):
     run = harm(copy_of(finished), "text")
-    assert evaluate([*QUICK, f"reward={run}"]) == 0
+    assert evaluate([*LEG, f"reward={run}"]) == 0
     assert json.loads(capsys.readouterr().out.strip().splitlines()[-1])["reward"] == str(run / "best.py")
 
 
@@ -240,7 +240,7 @@ def test_only_what_does_not_make_it_another_run_may_change(mistake: Mistake, fin
         said == "seed cannot be set when a run is resumed, only generations, films, max_calls, max_cost_usd; "
         "start a new run for it"
     )
-    said = mistake(search, *QUICK, "seed=1", f"resume={run}")
+    said = mistake(search, *LEG, "seed=1", f"resume={run}")
     assert said == (
         f"{run} was made with other settings: seed was 0, is 1; resume={run} alone goes on with those it has"
     )
@@ -289,7 +289,7 @@ def seeds(run: Path) -> Sequence[int]:
 
 
 def test_a_sweep_runs_every_job_in_a_folder_of_its_own(capfd: pytest.CaptureFixture[str]):
-    assert search(["-m", *QUICK, "seed=0,1", "run_dir=sweep"]) == 0
+    assert search(["-m", *LEG, "seed=0,1", "run_dir=sweep"]) == 0
     assert [seeds(Path("sweep") / name) for name in ("0", "1")] == [0, 1]
     said = capfd.readouterr().err
     assert "job 1 of 2" in said

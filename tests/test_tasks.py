@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import jax
 import mujoco
@@ -25,7 +27,7 @@ from movlr_jax.resources import resource_dir
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
 from movlr_jax.sandbox.vet import Verdict
-from movlr_jax.tasks import TASKS, build_task
+from movlr_jax.tasks import TASKS, Task, build_task
 from movlr_jax.tasks.registry import MODELS_OF
 
 EPISODE_S = 0.064
@@ -44,12 +46,25 @@ PLAIN = (
 )
 
 
-def built(task: str, model: str):
+def built(
+    task: str, model: str, episode_s: float = EPISODE_S, settings: Mapping[str, Any] | None = None
+) -> Task:
     try:
         MODELS[model].load()
     except UserError as error:
         pytest.skip(str(error))
-    return build_task(task, model, EPISODE_S, {})
+    return build_task(task, model, episode_s, settings or {})
+
+
+def file_of(name: str) -> dict[str, Any]:
+    return yaml.safe_load((resource_dir("conf") / "task" / f"{name}.yaml").read_text())
+
+
+@pytest.fixture(scope="module", params=TASKS)
+def as_set(request: pytest.FixtureRequest) -> Task:
+    """Each task as its settings file has it."""
+    values = file_of(request.param)
+    return built(request.param, values["model"], values["episode_s"], values["task"]["settings"])
 
 
 @pytest.mark.parametrize(("name", "model"), CASES)
@@ -81,9 +96,8 @@ def test_it_runs_is_measured_and_filmed(name, model):
         planner.sim_physics.close()
 
 
-@pytest.mark.parametrize(("name", "model"), [(task, models[0]) for task, models in MODELS_OF.items()])
-def test_native_physics_is_plain_mujoco_stepped_in_a_loop(name, model):
-    task = built(name, model)
+def test_native_physics_is_plain_mujoco_stepped_in_a_loop(as_set: Task):
+    task = as_set
     physics = NativePhysics(task.model, task.layout, sim_dt=0.002, ctrl_dt=0.016)
     rng = np.random.default_rng(0)
     qpos, qvel, act = task.start(rng, 2)
@@ -108,19 +122,11 @@ def test_native_physics_is_plain_mujoco_stepped_in_a_loop(name, model):
         np.testing.assert_array_equal(rollout.final.act[row], data.act)
 
 
-@pytest.mark.parametrize("name", TASKS)
-def test_its_settings_file_says_what_the_task_takes(name):
-    path = resource_dir("conf") / "task" / f"{name}.yaml"
-    values = yaml.safe_load(path.read_text())
-    assert values["task"]["name"] == name
-    assert values["model"] == MODELS_OF[name][0]
-    assert values["episode_s"] > 0
-    model = values["model"]
-    try:
-        MODELS[model].load()
-    except UserError as error:
-        pytest.skip(str(error))
-    build_task(name, model, values["episode_s"], values["task"]["settings"])
+def test_its_settings_file_says_what_the_task_takes(as_set: Task):
+    values = file_of(as_set.name)
+    assert values["task"]["name"] == as_set.name
+    assert values["model"] == as_set.adapter.name == MODELS_OF[as_set.name][0]
+    assert values["episode_s"] == as_set.episode_s > 0
 
 
 def test_the_whole_body_model_means_the_one_with_fingers_to_a_task_of_the_hand(monkeypatch):
