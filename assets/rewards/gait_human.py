@@ -1,13 +1,14 @@
 """Walk in time with a clock: at the goal's velocity and heading, upright, each foot lifted and loaded by turns."""
 
 WEIGHTS = {
-    "velocity": 1.0,
+    "still": 2.5,
+    "velocity": 3.0,
     "heading": 0.5,
     "straight": 0.2,
     "upright": 0.5,
     "height": 0.3,
-    "stance": 1.0,
-    "lift": 1.0,
+    "stance": 3.0,
+    "lift": 2.0,
     "slip": 0.2,
     "sway": 0.2,
     "posture": 0.1,
@@ -47,6 +48,7 @@ def reward(state, action):
     standing = start.pos("$pelvis")[2] - foot(start, "$left_foot", "$left_toes")[2]
     moved = sum((state.q(j) - start.q(j)) ** 2 for j in JOINTS) / len(JOINTS)
     return {
+        "still": -jnp.ones(()),  # about what standing still earns: only a gait is worth staying up for
         "velocity": 0.5 * jnp.exp(-lost) + 0.5 * jnp.exp(-6.0 * lost),  # felt from afar, and exact
         "heading": shaping.gaussian(jnp.sin(0.5 * yaw), 0.15),
         "straight": shaping.gaussian(off, 0.3),
