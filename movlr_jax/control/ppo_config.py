@@ -53,7 +53,7 @@ class PpoConfig:
     observe: tuple[str, ...] = OBSERVED
     action: str = "auto"  # auto: controls
     noise: float = (
-        1.0  # spread of the first policy's actions, in units of Brax's (0.69 before they are bounded)
+        0.0  # spread of the first policy's actions around 0, before they are bounded; 0: Brax's own
     )
     # s, step of the simulation that policies are trained in, with implicitfast; 0: sim_dt, as episodes are evaluated
     train_dt: float = 0.0
