@@ -175,14 +175,17 @@ def compose(overrides: Sequence[str]) -> Any:
 
 
 def _tuned(composed: Any, folder: Path) -> str | None:
-    """The override that brings the settings of mpc2 tuned for this task on this model, where there are any."""
+    """The override that brings the settings tuned for this task on this model, where there are any.
+
+    Those of mpc2 are called after the model, those of ppo MODEL_ppo.
+    """
     from omegaconf import OmegaConf
 
-    name, model = OmegaConf.select(composed, "task.name"), OmegaConf.select(composed, "model")
-    if OmegaConf.select(composed, "optimizer.name") != "mpc2":
+    name, model, optimizer = (OmegaConf.select(composed, x) for x in ("task.name", "model", "optimizer.name"))
+    if not isinstance(model, str) or optimizer not in ("mpc2", "ppo"):
         return None
-    exists = isinstance(model, str) and (folder / "tuned" / str(name) / f"{model}.yaml").is_file()
-    return f"+tuned/{name}={model}" if exists else None
+    choice = model if optimizer == "mpc2" else f"{model}_ppo"
+    return f"+tuned/{name}={choice}" if (folder / "tuned" / str(name) / f"{choice}.yaml").is_file() else None
 
 
 def _resumed(overrides: Sequence[str]) -> dict[str, Any] | None:

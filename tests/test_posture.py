@@ -153,7 +153,7 @@ def test_a_policy_is_kept_as_a_file_and_begun_from(ppo, tmp_path: Path):
     trained = ppo.optimise([BENT, STILL], KEY, None, tmp_path)
     path = tmp_path / "policy_k01.npz"
     acting = build(replace(SMALL, init=str(path), env_steps=0)).optimise([BENT], KEY)
-    for name in ("params", "normalizer", "return_square"):
+    for name in ("params", "normalizer"):
         jax.tree.map(
             lambda a, b: np.testing.assert_array_equal(np.asarray(a)[0], np.asarray(b)[1]),
             getattr(acting.learners, name),

@@ -1,4 +1,7 @@
-"""A trained policy as a file: its networks, what it knows of observations and of the unit of its returns."""
+"""A trained policy as a file: its networks and its statistics of observations.
+
+The unit of its returns is left behind: another reward has another.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from movlr_jax.errors import UserError
 from movlr_jax.types import Array
 
 _CONSTANT = 2e-6  # a little above the least deviation that Brax keeps
-_KEPT = ("params", "normalizer", "return_square", "return_count")
+_KEPT = ("params", "normalizer")
 
 
 def save_policy(path: Path, learner: Learner) -> None:

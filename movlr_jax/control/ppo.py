@@ -97,7 +97,7 @@ class Ppo:
         }
         self.network = learning.networks(config, self.observations, space.size)
         self.explore = self._policy(observe, physics, sample=True)
-        self.exploit = self._policy(observe, sim_physics, sample=False)
+        self.exploit = self._policy(observe, sim_physics, sample=config.acts == "sample")
         self.traces: Counter[str] = Counter()
         self._init = jax.jit(lambda key: learning.init(config, self.network, self.observations, key))
         self._observe, self._seen = jax.jit(jax.vmap(observe)), jax.jit(jax.vmap(learning.seen))
@@ -280,7 +280,7 @@ class Ppo:
 
 @dataclass(frozen=True)
 class TrainedControllers:
-    """K policies that have been trained; they act by the mode of their distributions."""
+    """K policies that have been trained; they act by the mode of their distributions, or samples, as was set."""
 
     ppo: Ppo
     learners: Learner  # [K]

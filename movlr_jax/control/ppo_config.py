@@ -8,6 +8,9 @@ OBSERVED = ("qpos", "qvel", "act", "touch", "prev_action", "goal")
 ACTIONS = ("auto", "controls", "pd", "groups", "posture")
 
 
+ACTS = ("mode", "sample")
+
+
 @dataclass(frozen=True)
 class PdConfig:
     """Joint targets: p_d = p0 + beta a, tau = kp (p_d - p) - kd p', clipped to the torque limits (MotionVL)."""
@@ -52,8 +55,11 @@ class PpoConfig:
     value_hidden: tuple[int, ...] = (128, 128)
     observe: tuple[str, ...] = OBSERVED
     action: str = "auto"  # auto: controls
+    acts: str = (
+        "mode"  # how a trained policy acts in episodes: by the mode of its distribution, or a sample of it
+    )
     noise: float = (
-        1.0  # spread of the first policy's actions, in units of Brax's (0.69 before they are bounded)
+        0.0  # spread of the first policy's actions around 0, before they are bounded; 0: Brax's own
     )
     # s, step of the simulation that policies are trained in, with implicitfast; 0: sim_dt, as episodes are evaluated
     train_dt: float = 0.0

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from movlr_jax.errors import UserError
+from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.models import ModelAdapter
 from movlr_jax.tasks.base import Task
 from movlr_jax.tasks.locomotion import Goal, locomotion
@@ -15,6 +15,8 @@ from movlr_jax.tasks.terrain import rough, slope
 # the muscles that the injured leg lacks: both heads of the biceps femoris, both gastrocnemii, semimembranosus
 # and semitendinosus
 INJURED = ("biceps_femoris", "gastrocnemius", "semimembranosus", "semitendinosus")
+# hand-made rewards: penalties that a planner follows, and a gait worth more than standing for a policy that learns
+HAND_MADE = ("walk", "gait")
 CADENCE_HZ = 0.8  # strides of the hand-made rewards, whose clock a trained policy sees
 _GAIT = (
     "whether the body stays up and moves forward, then trunk, lift and placement of the feet, knees and hips"
@@ -47,6 +49,7 @@ def flat_walk(
     episode_s: float,
     speed_m_s: float = 1.0,
     cadence_hz: float = CADENCE_HZ,
+    human: str = "walk",
     start_noise: float = 0.01,
 ) -> Task:
     """Forward over level ground."""
@@ -55,6 +58,7 @@ def flat_walk(
         f"walk forward in a straight line at about {speed_m_s:g} m/s with good posture",
         speed_m_s,
         cadence_hz,
+        human,
     )
     return locomotion(adapter, goal, episode_s=episode_s, start_noise=start_noise)
 
@@ -66,6 +70,7 @@ def slope_walk(
     speed_m_s: float = 1.0,
     slope_deg: float = 5.0,
     cadence_hz: float = CADENCE_HZ,
+    human: str = "walk",
     start_noise: float = 0.01,
 ) -> Task:
     """Forward up a tilted plane."""
@@ -76,6 +81,7 @@ def slope_walk(
         f"walk straight up a slope of {slope_deg:g} degrees at about {speed_m_s:g} m/s with good posture",
         speed_m_s,
         cadence_hz,
+        human,
     )
     return locomotion(adapter, goal, episode_s=episode_s, ground=slope(slope_deg), start_noise=start_noise)
 
@@ -88,6 +94,7 @@ def rough_walk(
     bump_m: float = 0.03,
     terrain_seed: int = 0,
     cadence_hz: float = CADENCE_HZ,
+    human: str = "walk",
     start_noise: float = 0.01,
 ) -> Task:
     """Forward over seeded bumps."""
@@ -98,6 +105,7 @@ def rough_walk(
         f"walk forward in a straight line over rough ground at about {speed_m_s:g} m/s with good posture",
         speed_m_s,
         cadence_hz,
+        human,
     )
     ground = rough(bump_m, terrain_seed)
     return locomotion(adapter, goal, episode_s=episode_s, ground=ground, start_noise=start_noise)
@@ -111,6 +119,7 @@ def left_turn(
     turn_deg: float = 90.0,
     turn_s: float = 4.0,
     cadence_hz: float = CADENCE_HZ,
+    human: str = "walk",
     start_noise: float = 0.01,
 ) -> Task:
     """Forward, and from turn_s on to the left; its distance is that along the new heading after turn_s."""
@@ -119,6 +128,7 @@ def left_turn(
         f"walk forward, after {turn_s:g} s turn left by {turn_deg:g} degrees and walk on",
         speed_m_s,
         cadence_hz,
+        human,
         f"; after {turn_s:g} s, whether the body turns left and goes where it then faces",
         heading=float(np.deg2rad(turn_deg)),
         turn_s=turn_s,
@@ -138,6 +148,7 @@ def injured_walk(
     strength: float = 0.0,
     side: str = "right",
     cadence_hz: float = CADENCE_HZ,
+    human: str = "walk",
     start_noise: float = 0.01,
 ) -> Task:
     """Forward over level ground while hamstrings and calf of one leg keep the share `strength` of their force."""
@@ -158,6 +169,7 @@ def injured_walk(
         f"{side} leg {'do not work' if strength == 0 else 'are weak'}",
         speed_m_s,
         cadence_hz,
+        human,
     )
     weaken = {muscle: strength for group in groups for muscle in adapter.muscle_groups[group]}
     return locomotion(adapter, goal, episode_s=episode_s, start_noise=start_noise, weaken=weaken)
@@ -169,6 +181,7 @@ def ostrich_walk(
     episode_s: float,
     speed_m_s: float = 1.0,
     cadence_hz: float = CADENCE_HZ,
+    human: str = "walk",
     start_noise: float = 0.01,
 ) -> Task:
     """A large bird forward over level ground."""
@@ -178,18 +191,29 @@ def ostrich_walk(
         "straight, its head steady",
         speed_m_s,
         cadence_hz,
+        human,
         "; the neck and head",
     )
     return locomotion(adapter, goal, episode_s=episode_s, start_noise=start_noise)
 
 
 def _walking(
-    name: str, description: str, speed_m_s: float, cadence_hz: float, also: str = "", **changes: Any
+    name: str,
+    description: str,
+    speed_m_s: float,
+    cadence_hz: float,
+    human: str,
+    also: str = "",
+    **changes: Any,
 ) -> Goal:
-    """The goal of a walk; `also` adds to what a judge looks at."""
+    """The goal of a walk; `human` names its hand-made reward, `also` adds to what a judge looks at."""
+    if human not in HAND_MADE:
+        raise UserError(unknown_name("task.settings.human", human, HAND_MADE))
     speed = positive("speed_m_s", speed_m_s)
     goals = {"cadence": np.float32(positive("cadence_hz", cadence_hz))}
-    return Goal(name, description, focus=_GAIT + also, speed=speed, goals=goals, **changes)
+    return Goal(
+        name, description, focus=_GAIT + also, speed=speed, goals=goals, reward=human, first="walk", **changes
+    )
 
 
 def positive(name: str, value: float) -> float:
