@@ -9,7 +9,14 @@ from mujoco.mjx._src import collision_driver
 
 from movlr_jax import cli
 from movlr_jax.physics.memory import row_bytes
-from movlr_jax.physics.mjx_model import Probe, fit_for_jax, limit_contacts, probe_contacts, warp_sizes
+from movlr_jax.physics.mjx_model import (
+    Probe,
+    fit_for_jax,
+    limit_contacts,
+    near_pairs,
+    probe_contacts,
+    warp_sizes,
+)
 
 BALLS = "".join(
     f'<body name="b{i}" pos="{0.3 * i} 0 0.06"><freejoint/>'
@@ -92,6 +99,24 @@ def test_limits_of_warp_come_from_what_a_limp_body_does(tiny):
     assert probe.contacts >= 1
     assert probe.rows > probe.contacts
     assert warp_sizes(Probe(3, 20), 100) == {"naconmax": 1400, "njmax": 72}
+    assert warp_sizes(Probe(3, 20, pairs=5), 100) == {"naconmax": 1800, "njmax": 72}
+
+
+def test_near_pairs_are_those_whose_spheres_meet():
+    """By hand: balls of 5 cm, two that overlap, one 1 cm above the floor, one 2 cm above, one within its margin."""
+    balls = "".join(
+        f'<body pos="{x} 0 {z}"><freejoint/><geom size="0.05" margin="{margin}"/></body>'
+        for x, z, margin in ((0, 1, 0), (0.08, 1, 0), (1, 0.04, 0), (2, 0.07, 0), (3, 0.07, 0.03))
+    )
+    model = mujoco.MjModel.from_xml_string(
+        f'<mujoco><worldbody><geom type="plane" size="9 9 1"/>{balls}</worldbody></mujoco>'
+    )
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    pairs = np.array([pair[:2] for pair in collision_driver.geom_pairs(model)])
+    assert len(pairs) == 15
+    assert near_pairs(model, data, pairs) == 3
+    assert near_pairs(model, data, pairs[:, ::-1]) == 3
 
 
 def test_a_row_takes_what_its_states_take(tiny):

@@ -7,6 +7,7 @@ local devices; a batch that would not fit is run in parts.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -106,7 +107,6 @@ class MjxPhysics:
     # the contract
 
     def start(self, qpos: Array, qvel: Array, act: Array) -> SimState:
-        """States at rest in time: qpos [B, nq], qvel [B, nv], act [B, na], sensors measured there."""
         given = jax.tree.map(lambda x: jnp.asarray(x, float), (qpos, qvel, act))
         begin = lambda simulator, *values: jax.vmap(simulator.begin)(*values)  # noqa: E731
         return self._programs.run("start", self._rows(begin), given, len(qpos))
@@ -121,10 +121,7 @@ class MjxPhysics:
         key: jax.Array,
         candidates: int = 1,
     ) -> Trajectory:
-        """T = `steps` control steps of every row of `start` [B] under `policy` with `params` [B or K, ...].
-
-        The result lies on the device, spread over all of them where there are several.
-        """
+        # the result lies on the device, spread over all of them where there are several
         rows = len(start.time)
         if shared(params, rows):
             return self._rollout_of_candidates(start, policy, params, steps, key, candidates)
@@ -217,11 +214,17 @@ def mjx_physics(
 
 
 def check_warp() -> None:
-    """Raises UserError where Warp is not installed."""
+    """Raises UserError where Warp is not installed. Keeps Warp from naming each module that it loads."""
     from mujoco.mjx import warp
 
     if not warp.WARP_INSTALLED:
         raise UserError("physics=warp needs the package warp-lang: pip install 'movlr-jax[warp]'")
+    from warp import config
+
+    # one name in older versions, the other in newer ones
+    for name, value in (("quiet", True), ("log_level", logging.WARNING)):
+        if hasattr(config, name):
+            setattr(config, name, value)
 
 
 @partial(jax.jit, static_argnums=(1, 2, 3))

@@ -30,10 +30,11 @@ _BITS = 31  # of a collision mask
 
 @dataclass(frozen=True)
 class Probe:
-    """Contacts and constraint rows that one simulation was seen to have at most."""
+    """What one simulation was seen to have at most."""
 
     contacts: int = 0
-    rows: int = 0
+    rows: int = 0  # of constraints
+    pairs: int = 0  # of shapes near enough for a broad phase to pass on
 
 
 def fit_for_jax(model: mujoco.MjModel) -> tuple[mujoco.MjModel, tuple[str, ...]]:
@@ -169,21 +170,38 @@ def limit_contacts(model: mujoco.MjModel, put: mjx.Model) -> tuple[mjx.Model, st
 
 
 def probe_contacts(model: mujoco.MjModel, start: Sequence[Array] | None) -> Probe:
-    """The most contacts and constraint rows that C MuJoCo sees while the body goes limp from its start."""
+    """The most contacts, constraint rows and near pairs in C MuJoCo while the body goes limp from its start."""
     data, most = mujoco.MjData(model), Probe()
+    pairs = np.array([pair[:2] for pair in collision_driver.geom_pairs(model)], int).reshape(-1, 2)
     for q in np.asarray(start[0])[:4] if start is not None else model.qpos0[None]:
         mujoco.mj_resetData(model, data)
         data.qpos[:] = q
         with quiet():
             for _ in range(round(_LIMP_S / model.opt.timestep)):
                 mujoco.mj_step(model, data)
-                most = Probe(max(most.contacts, data.ncon), max(most.rows, data.nefc))
+                most = Probe(
+                    max(most.contacts, data.ncon),
+                    max(most.rows, data.nefc),
+                    max(most.pairs, near_pairs(model, data, pairs)),
+                )
     return most
 
 
+def near_pairs(model: mujoco.MjModel, data: mujoco.MjData, pairs: np.ndarray) -> int:
+    """How many of `pairs` [P, 2] of shapes have bounding spheres, or a plane and a sphere, that meet."""
+    a, b = np.where(
+        model.geom_type[pairs[:, :1]] == _GEOM.mjGEOM_PLANE, pairs, pairs[:, ::-1]
+    ).T  # planes first
+    way = data.geom_xpos[b] - data.geom_xpos[a]
+    plane = model.geom_type[a] == _GEOM.mjGEOM_PLANE
+    gap = np.where(plane, np.sum(way * data.geom_xmat[a][:, 2::3], axis=1), np.linalg.norm(way, axis=1))
+    reach = model.geom_rbound[a] + model.geom_rbound[b] + model.geom_margin[a] + model.geom_margin[b]
+    return int(np.sum(gap <= reach))
+
+
 def warp_sizes(probe: Probe, rows: int) -> dict[str, Any]:
-    """Warp's limits for a batch of `rows`: twice what was seen, and some."""
-    return {"naconmax": rows * (2 * probe.contacts + 8), "njmax": 2 * probe.rows + 32}
+    """Warp's limits for a batch of `rows`: twice what was seen, and some. Near pairs take the places of contacts."""
+    return {"naconmax": rows * (2 * max(probe.contacts, probe.pairs) + 8), "njmax": 2 * probe.rows + 32}
 
 
 def _kind(model: mujoco.MjModel, geom: int) -> str:
