@@ -80,6 +80,13 @@ READ = {
     "state.rot(body)": (lambda s: s.rot("shank"), lambda m, d: d.body("shank").xmat.reshape(3, 3)),
     "state.com": (lambda s: s.com, lambda m, d: d.subtree_com[m.body("pelvis").id]),
     "state.com_vel": (lambda s: s.com_vel, lambda m, d: d.subtree_linvel[m.body("pelvis").id]),
+    "state.capture_point": (
+        lambda s: s.capture_point,
+        lambda m, d: (
+            d.subtree_com[m.body("pelvis").id]
+            + d.subtree_linvel[m.body("pelvis").id] * np.sqrt(d.subtree_com[m.body("pelvis").id][2] / 9.81)
+        )[:2],
+    ),
     "state.activation(muscle)": (
         lambda s: s.activation("vasti"),
         lambda m, d: d.act[m.actuator("vasti").actadr[0]],
@@ -93,7 +100,7 @@ READ = {
     "state.qpos": (lambda s: s.qpos, lambda m, d: d.qpos),
     "state.qvel": (lambda s: s.qvel, lambda m, d: d.qvel),
 }
-ELSEWHERE = {"state.time", "state.prev_action", "state.goal(name)", "state.initial"}
+ELSEWHERE = {"state.time", "state.gait_phase", "state.prev_action", "state.goal(name)", "state.initial"}
 
 
 def test_every_call_of_the_table_is_tested():
@@ -118,6 +125,19 @@ def test_time_counts_from_the_start_of_the_episode(tiny, scene):
     np.testing.assert_allclose(
         read(tiny.layout, tiny.goals, now, late.step, lambda s: s.time), now.time - 0.25, atol=1e-6
     )
+
+
+def test_gait_phases_by_hand(tiny, scene):
+    """0.8 strides a second: after 0.5 s the left one is at 0.4, after 1 s at 0.8; the right one half a stride off."""
+    now, _, start = scene
+    goals = {**tiny.goals, "cadence": np.float32(0.8)}
+    layout = layout_of(tiny.model, goals)
+    at = now.replace(time=np.resize([0.5, 1.0, 1.25], ROWS))
+    phases = read(layout, goals, at, start.step, lambda s: s.gait_phase)
+    expected = np.resize([[0.4, 0.9], [0.8, 0.3], [0.0, 0.5]], (ROWS, 2))
+    np.testing.assert_allclose(np.abs((phases - expected + 0.5) % 1 - 0.5), 0.0, atol=1e-6)
+    with pytest.raises(ProgramError, match="this task has no goal 'cadence'"):
+        read(tiny.layout, tiny.goals, now, start.step, lambda s: s.gait_phase)
 
 
 def test_previous_action(tiny, scene):

@@ -44,7 +44,7 @@ def reward(state, action):
     facing = state.rot("$pelvis") @ start.rot("$pelvis").T
     yaw = jnp.arctan2(facing[1, 0], facing[0, 0]) - heading
     # each foot swings for its part of a stride, half a stride after the other
-    wave = jnp.sin(2.0 * jnp.pi * (state.goal("cadence") * state.time + jnp.array([0.0, 0.5])))
+    wave = jnp.sin(2.0 * jnp.pi * state.gait_phase)
     swings = jnp.clip(wave / 0.4, 0.0, 1.0)
     feet = jnp.stack([state.pos("$left_foot"), state.pos("$right_foot")])
     moving = jnp.stack([state.vel("$left_foot"), state.vel("$right_foot")])

@@ -19,7 +19,7 @@ def over_the_feet(state):
 def reward(state, action):
     sunk = state.initial.pos("$head")[2] - state.pos("$head")[2]
     lean = (state.rot("$pelvis") @ state.initial.rot("$pelvis").T)[2, 2]
-    capture = state.com[:2] + state.com_vel[:2] * jnp.sqrt(state.com[2] / 9.81)
+    capture = state.capture_point
     balanced = state.initial.com[:2] - over_the_feet(state.initial)
     bent = sum((state.q(j) - state.initial.q(j)) ** 2 for j in JOINTS)
     return {

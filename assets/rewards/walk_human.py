@@ -43,9 +43,9 @@ def reward(state, action):
     lifted = jnp.stack([left[2] - left0[2], right[2] - right0[2]])
     lifted = lifted - state.goal("slope") * jnp.stack([left[0] - left0[0], right[0] - right0[0]])
     # a clock: each foot swings for part of a stride, half a stride after the other
-    wave = jnp.sin(2.0 * jnp.pi * (state.goal("cadence") * state.time + jnp.array([0.0, 0.5])))
+    wave = jnp.sin(2.0 * jnp.pi * state.gait_phase)
     swings = jax.nn.relu(wave - 0.3) / 0.7
-    capture = state.com[:2] + state.com_vel[:2] * jnp.sqrt(state.com[2] / 9.81)
+    capture = state.capture_point
     middle = 0.5 * (left + right)[:2]
     front = jnp.maximum(left[:2] @ ahead, right[:2] @ ahead)
     beyond = jax.nn.relu(capture @ ahead - front - 0.1) + jax.nn.relu((middle - capture) @ ahead - 0.1)

@@ -19,13 +19,12 @@ def gait_terms(task: Task) -> list[Term]:
     start = " + ".join(f'state.initial.pos("{foot}")' for foot in feet)
     turned = f'(state.rot("{pelvis}") @ state.initial.rot("{pelvis}").T)'
     climb = f'state.goal("slope") * (state.pos("{head}") - state.initial.pos("{head}"))[0]'
-    capture = "(state.com + state.com_vel * jnp.sqrt(state.com[2] / 9.81))"
-    stance = f"({capture} - ({middle}) / 4.0 - state.initial.com + ({start}) / 4.0)"
+    stance = f"(state.capture_point - state.initial.com[:2] - (({middle}) / 4.0 - ({start}) / 4.0)[:2])"
     aside = 'jnp.stack([-jnp.sin(state.goal("heading")), jnp.cos(state.goal("heading"))])'
     left, right = f'state.pos("{feet[1]}")', f'state.pos("{feet[3]}")'
     rest = f'state.initial.pos("{feet[1]}")[2]'
-    lift = "0.08 * jax.nn.relu(jnp.sin(2.0 * jnp.pi * (0.8 * state.time + {shift})))"
-    wanted = [(left, lift.format(shift=0.0)), (right, lift.format(shift=0.5))]
+    lift = "0.08 * jax.nn.relu(jnp.sin(2.0 * jnp.pi * state.gait_phase[{side}]))"
+    wanted = [(left, lift.format(side=0)), (right, lift.format(side=1))]
     swing = " + ".join(f"shaping.smooth_abs({foot}[2] - {rest} - {high}, 0.02)" for foot, high in wanted)
     bent = f"sum((state.q(j) - state.initial.q(j)) ** 2 for j in {tuple_of(task.adapter.planned_joints)})"
     terms = [
@@ -36,7 +35,7 @@ def gait_terms(task: Task) -> list[Term]:
             200.0,
             f'-shaping.smooth_abs((state.initial.pos("{head}") - state.pos("{head}"))[2] + {climb})',
         ),
-        Term("balance", "balance", 100.0, f"-shaping.smooth_abs(jnp.linalg.norm({stance}[:2]))"),
+        Term("balance", "balance", 100.0, f"-shaping.smooth_abs(jnp.linalg.norm({stance}))"),
         Term("posture", "upright", 10.0, f"-0.5 * {bent}"),
         Term(
             "sway",
@@ -62,7 +61,7 @@ def gait_terms(task: Task) -> list[Term]:
                 100.0,
                 f'-shaping.smooth_abs(jnp.linalg.norm(state.vel("{pelvis}")[:2] - state.goal("velocity")[:2]))',
             ),
-            Term("swing", "gait", 50.0, f"-({swing})"),
+            *([Term("swing", "gait", 50.0, f"-({swing})")] if "cadence" in task.goals else []),
             Term("width", "gait", 30.0, f"-shaping.smooth_abs(({left} - {right})[:2] @ {aside} - 0.17)"),
         ]
     return terms

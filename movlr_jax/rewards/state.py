@@ -20,6 +20,7 @@ from movlr_jax.errors import ProgramError, UserError, unknown_name
 from movlr_jax.types import Array, Step
 
 _PREFIX = "movlr/"  # of the sensors added here; a model's own sensors keep their names
+_LOWEST = 0.01  # m, of a centre of mass that falls
 _JOINT_SIZES = {0: (7, 6), 1: (4, 3), 2: (1, 1), 3: (1, 1)}  # mjtJoint -> (nq, nv)
 
 
@@ -207,6 +208,22 @@ class State:
     def com_vel(self) -> Array:
         """[3] m/s, world frame | velocity of the centre of mass"""
         return self._layout.block(self._step.sensors, "com_vel", 3)
+
+    @property
+    def capture_point(self) -> Array:
+        """[2] m, world frame | where to put a foot to come to rest over it: com + com_vel sqrt(height of com / g)"""
+        fall = jnp.sqrt(jnp.maximum(self.com[2], _LOWEST) / 9.81)  # s (Pratt et al., 2006, equation 5)
+        return self.com[:2] + fall * self.com_vel[:2]
+
+    @property
+    def gait_phase(self) -> Array:
+        """[2] 1, from 0 to 1 | of the left and right stride at the goal's cadence; a foot swings in its first half"""
+        if "cadence" not in self._layout.goals:
+            raise ProgramError(
+                "state.gait_phase: this task has no goal 'cadence'; count strides by state.time"
+            )
+        strides = self.goal("cadence") * self.time + jnp.array([0.0, 0.5])
+        return strides - jnp.floor(strides)
 
     def activation(self, muscle: str) -> Array:
         """[] 1, from 0 to 1 | activation of a muscle"""
