@@ -211,7 +211,7 @@ def _walking(
     if human not in HAND_MADE:
         raise UserError(unknown_name("task.settings.human", human, HAND_MADE))
     speed = positive("speed_m_s", speed_m_s)
-    goals: dict[str, Array] = {"cadence": np.float32(positive("cadence_hz", cadence_hz))}
+    goals: dict[str, Array] = {"cadence": np.asarray(positive("cadence_hz", cadence_hz), np.float32)}
     return Goal(
         name, description, focus=_GAIT + also, speed=speed, goals=goals, reward=human, first="walk", **changes
     )
