@@ -15,8 +15,8 @@ cli.prepare_environment()
 
 from movlr_jax.archive import Archive, new_run_dir  # noqa: E402
 from movlr_jax.config import Config  # noqa: E402
-from movlr_jax.control.build import build_optimizer  # noqa: E402
-from movlr_jax.errors import BudgetSpent  # noqa: E402
+from movlr_jax.control.build import LEARNERS, build_optimizer  # noqa: E402
+from movlr_jax.errors import BudgetSpent, UserError  # noqa: E402
 from movlr_jax.evolution import evolve  # noqa: E402
 from movlr_jax.filming import film_best_and_first, summary  # noqa: E402
 from movlr_jax.full import train_in_full, wants_full  # noqa: E402
@@ -33,6 +33,11 @@ def search(config: Config) -> int:
         Archive.open(
             Path(config.resume), write=False
         ).close()  # a broken run is told before anything is built
+    if config.optimizer.name in LEARNERS and config.optimizer.ppo.env_steps == 0:
+        raise UserError(
+            "optimizer.ppo.env_steps=0 trains nothing, and every program would be acted out by the same policy; "
+            "set how many control steps each is to be trained, as optimizer.ppo.env_steps=400000"
+        )
     task = task_of(config)
     optimizer = build_optimizer(
         config.optimizer, task, config.physics, reporter.say

@@ -38,7 +38,7 @@ def reward(state, action):
     facing = state.rot("$pelvis") @ start.rot("$pelvis").T
     yaw = jnp.arctan2(facing[1, 0], facing[0, 0]) - heading
     # each foot swings for its part of a stride, half a stride after the other
-    wave = jnp.sin(2.0 * jnp.pi * (state.goal("cadence") * state.time + jnp.array([0.0, 0.5])))
+    wave = jnp.sin(2.0 * jnp.pi * state.gait_phase)
     swings = jnp.clip(wave / 0.4, 0.0, 1.0)
     feet = jnp.stack([foot(state, "$left_foot", "$left_toes"), foot(state, "$right_foot", "$right_toes")])
     moving = jnp.stack([state.vel("$left_foot"), state.vel("$right_foot")])
@@ -49,7 +49,8 @@ def reward(state, action):
     moved = sum((state.q(j) - start.q(j)) ** 2 for j in JOINTS) / len(JOINTS)
     return {
         "still": -jnp.ones(()),  # about what standing still earns: only a gait is worth staying up for
-        "velocity": 0.5 * shaping.gaussian(lost, 0.3) - 0.5 * shaping.smooth_abs(lost),  # exact, and felt from afar
+        "velocity": 0.5 * shaping.gaussian(lost, 0.3)
+        - 0.5 * shaping.smooth_abs(lost),  # exact, and felt from afar
         "heading": shaping.gaussian(jnp.sin(0.5 * yaw), 0.15),
         "straight": shaping.gaussian(off, 0.3),
         "upright": shaping.gaussian(jnp.linalg.norm(facing[:2, 2]), 0.2),

@@ -15,6 +15,7 @@ import numpy as np
 from movlr_jax.archive import write_atomically
 from movlr_jax.control.learner import Learner
 from movlr_jax.errors import UserError
+from movlr_jax.resources import resource_dir
 from movlr_jax.types import Array
 
 _CONSTANT = 2e-6  # a little above the least deviation that Brax keeps
@@ -28,8 +29,13 @@ def save_policy(path: Path, learner: Learner) -> None:
     write_atomically(path, buffer.getvalue())
 
 
-def load_policy(path: Path, fresh: Learner) -> Learner:
-    """`fresh` with what the file holds in its place. Raises UserError where it is no policy of this network."""
+def load_policy(name: str, fresh: Learner) -> Learner:
+    """`fresh` with what a file holds in its place: a path, or the name of a policy of assets/policies.
+
+    Raises UserError where it is no policy of this network.
+    """
+    own = resource_dir("assets") / "policies" / f"{name}.npz"
+    path = own if own.is_file() else Path(name)
     try:
         with np.load(path) as file:
             held = dict(file)

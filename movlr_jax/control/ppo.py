@@ -151,7 +151,7 @@ class Ppo:
         init_key, first_key = jax.random.split(key)
         learner = self._init(init_key)
         if self.config.init:
-            learner = load_policy(Path(self.config.init), learner)
+            learner = load_policy(self.config.init, learner)
         learners = jax.tree.map(lambda x: np.repeat(np.asarray(x)[None], k, axis=0), learner)
         rows = k * self.config.envs
         state = self._starts(np.zeros(rows, int))

@@ -34,7 +34,8 @@ class PpoConfig:
     """Proximal policy optimisation (Schulman et al., 2017), K trainings of the same sizes in one batch."""
 
     env_steps: int = 400_000  # control steps of each candidate's training
-    init: str = ""  # a policy_k00.npz that a training has left: where this one begins; empty: from nothing
+    # where a training begins: a policy_k00.npz that another has left, or a policy of assets/policies; empty: nowhere
+    init: str = ""
     envs: int = 32  # simulations of each candidate
     unroll: int = 16  # control steps between two looks at who has ended; the loss is over such pieces
     unrolls: int = 8  # of every simulation, for one batch of data

@@ -11,6 +11,7 @@ from movlr_jax.models import ModelAdapter
 from movlr_jax.tasks.base import Task
 from movlr_jax.tasks.locomotion import Goal, locomotion
 from movlr_jax.tasks.terrain import rough, slope
+from movlr_jax.types import Array
 
 # the muscles that the injured leg lacks: both heads of the biceps femoris, both gastrocnemii, semimembranosus
 # and semitendinosus
@@ -210,7 +211,7 @@ def _walking(
     if human not in HAND_MADE:
         raise UserError(unknown_name("task.settings.human", human, HAND_MADE))
     speed = positive("speed_m_s", speed_m_s)
-    goals = {"cadence": np.asarray(positive("cadence_hz", cadence_hz), np.float32)}
+    goals: dict[str, Array] = {"cadence": np.asarray(positive("cadence_hz", cadence_hz), np.float32)}
     return Goal(
         name, description, focus=_GAIT + also, speed=speed, goals=goals, reward=human, first="walk", **changes
     )
