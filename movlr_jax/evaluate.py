@@ -20,7 +20,7 @@ cli.prepare_environment()
 
 from movlr_jax.archive import write_atomically as write  # noqa: E402
 from movlr_jax.config import Config  # noqa: E402
-from movlr_jax.control.build import build_optimizer  # noqa: E402
+from movlr_jax.control.build import LEARNERS, build_optimizer  # noqa: E402
 from movlr_jax.errors import UserError  # noqa: E402
 from movlr_jax.evaluation import evaluate as evaluate_programs  # noqa: E402
 from movlr_jax.evaluation import make_probe  # noqa: E402
@@ -77,7 +77,13 @@ def prepared(config: Config, reporter: Reporter, given: tuple[str, str] | None =
         sandbox.close()
     if not verdict.accepted:
         raise UserError(f"reward {origin}: {verdict.message}")
-    for note in verdict.notes:
+    notes = list(verdict.notes)
+    if config.optimizer.name in LEARNERS and not config.optimizer.ppo.env_steps:
+        notes.append(
+            f"nothing is trained (optimizer.ppo.env_steps=0): the policy {config.optimizer.ppo.init} acts as it is, "
+            "and the reward only measures it; optimizer.ppo.env_steps=1000000 trains it on under this reward"
+        )
+    for note in notes:
         reporter.say(f"note: {note}")
     return Bench(config, task, optimizer, verdict, origin, folder)
 
