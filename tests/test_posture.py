@@ -24,6 +24,7 @@ from movlr_jax.sandbox.trace import load
 
 pytest.importorskip("brax", reason="the extra ppo is not installed")
 
+from movlr_jax.control import learner as learning
 from movlr_jax.control.build_ppo import build_ppo
 
 PLANNED = ("hip", "knee")
@@ -165,3 +166,32 @@ def test_a_policy_is_kept_as_a_file_and_begun_from(ppo, tmp_path: Path):
         build(replace(SMALL, init=str(tmp_path / "none.npz"))).begin(1, KEY)
     with pytest.raises(UserError, match="env_steps=0"):
         check_ppo(OptimizerConfig(ppo=replace(SMALL, env_steps=0)))
+
+
+def test_a_policy_acts_by_its_mode_or_by_samples():
+    actions = {}
+    for acts in ("mode", "sample"):
+        made = build(replace(SMALL, acts=acts))
+        start = jax.tree.map(lambda x: x[:1], made.pool)
+        params = (made.begin(1, KEY)[0].normalizer, made.begin(1, KEY)[0].params.policy)
+        runs = [
+            made.sim_physics.rollout(start, made.exploit, params, steps=4, key=jax.random.key(i)).actions
+            for i in (0, 0, 1)
+        ]
+        np.testing.assert_array_equal(runs[0], runs[1])
+        assert np.array_equal(runs[0], runs[2]) == (acts == "mode")
+        actions[acts] = runs[0]
+    assert not np.allclose(actions["mode"], actions["sample"])
+
+
+def test_the_policy_of_the_package_fits_its_settings():
+    from movlr_jax import cli
+    from movlr_jax.control.policy_file import load_policy
+
+    for task in ("flat_walk", "rough_walk"):
+        config = cli.compose([f"+task={task}", "model=ms_human_700_legs", "optimizer=ppo"]).optimizer
+        assert (config.name, config.ppo.env_steps, config.ppo.acts) == ("ppo", 0, "sample")
+        network = learning.networks(config.ppo, 185, 14)
+        fresh = learning.init(config.ppo, network, 185, KEY)
+        held = load_policy(config.ppo.init, fresh)
+        assert all(np.isfinite(x).all() for x in jax.tree.leaves(held.params))
