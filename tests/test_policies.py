@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("brax", reason="the extra ppo is not installed")
+
 from movlr_jax.evaluate import main as evaluate
 
 
