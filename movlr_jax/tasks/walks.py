@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,18 @@ from movlr_jax.types import Array
 INJURED = ("biceps_femoris", "gastrocnemius", "semimembranosus", "semitendinosus")
 # hand-made rewards: penalties that a planner follows, and a gait worth more than standing for a policy that learns
 HAND_MADE = ("walk", "gait")
-CADENCE_HZ = 0.8  # strides of the hand-made rewards, whose clock a trained policy sees
 _GAIT = (
     "whether the body stays up and moves forward, then trunk, lift and placement of the feet, knees and hips"
 )
+
+
+@dataclass(frozen=True)
+class Gait:
+    """Settings of every walk. human: which hand-made reward. start_noise: as `locomotion` has it."""
+
+    cadence_hz: float = 0.8  # strides of the hand-made rewards, whose clock a trained policy sees
+    human: str = "walk"
+    start_noise: float = 0.01  # rad
 
 
 def stand(
@@ -49,19 +58,16 @@ def flat_walk(
     *,
     episode_s: float,
     speed_m_s: float = 1.0,
-    cadence_hz: float = CADENCE_HZ,
-    human: str = "walk",
-    start_noise: float = 0.01,
+    gait: Gait,
 ) -> Task:
     """Forward over level ground."""
     goal = _walking(
         "flat_walk",
         f"walk forward in a straight line at about {speed_m_s:g} m/s with good posture",
         speed_m_s,
-        cadence_hz,
-        human,
+        gait,
     )
-    return locomotion(adapter, goal, episode_s=episode_s, start_noise=start_noise)
+    return locomotion(adapter, goal, episode_s=episode_s, start_noise=gait.start_noise)
 
 
 def slope_walk(
@@ -70,9 +76,7 @@ def slope_walk(
     episode_s: float,
     speed_m_s: float = 1.0,
     slope_deg: float = 5.0,
-    cadence_hz: float = CADENCE_HZ,
-    human: str = "walk",
-    start_noise: float = 0.01,
+    gait: Gait,
 ) -> Task:
     """Forward up a tilted plane."""
     if not -30 <= slope_deg <= 30:
@@ -81,10 +85,11 @@ def slope_walk(
         "slope_walk",
         f"walk straight up a slope of {slope_deg:g} degrees at about {speed_m_s:g} m/s with good posture",
         speed_m_s,
-        cadence_hz,
-        human,
+        gait,
     )
-    return locomotion(adapter, goal, episode_s=episode_s, ground=slope(slope_deg), start_noise=start_noise)
+    return locomotion(
+        adapter, goal, episode_s=episode_s, ground=slope(slope_deg), start_noise=gait.start_noise
+    )
 
 
 def rough_walk(
@@ -94,9 +99,7 @@ def rough_walk(
     speed_m_s: float = 1.0,
     bump_m: float = 0.03,
     terrain_seed: int = 0,
-    cadence_hz: float = CADENCE_HZ,
-    human: str = "walk",
-    start_noise: float = 0.01,
+    gait: Gait,
 ) -> Task:
     """Forward over seeded bumps."""
     if bump_m < 0:
@@ -105,11 +108,10 @@ def rough_walk(
         "rough_walk",
         f"walk forward in a straight line over rough ground at about {speed_m_s:g} m/s with good posture",
         speed_m_s,
-        cadence_hz,
-        human,
+        gait,
     )
     ground = rough(bump_m, terrain_seed)
-    return locomotion(adapter, goal, episode_s=episode_s, ground=ground, start_noise=start_noise)
+    return locomotion(adapter, goal, episode_s=episode_s, ground=ground, start_noise=gait.start_noise)
 
 
 def left_turn(
@@ -119,17 +121,14 @@ def left_turn(
     speed_m_s: float = 0.8,
     turn_deg: float = 90.0,
     turn_s: float = 4.0,
-    cadence_hz: float = CADENCE_HZ,
-    human: str = "walk",
-    start_noise: float = 0.01,
+    gait: Gait,
 ) -> Task:
     """Forward, and from turn_s on to the left; its distance is that along the new heading after turn_s."""
     goal = _walking(
         "left_turn",
         f"walk forward, after {turn_s:g} s turn left by {turn_deg:g} degrees and walk on",
         speed_m_s,
-        cadence_hz,
-        human,
+        gait,
         f"; after {turn_s:g} s, whether the body turns left and goes where it then faces",
         heading=float(np.deg2rad(turn_deg)),
         turn_s=turn_s,
@@ -138,7 +137,7 @@ def left_turn(
         max_drift_m=float("inf"),
         max_heading_error=float(np.deg2rad(10)),
     )
-    return locomotion(adapter, goal, episode_s=episode_s, start_noise=start_noise)
+    return locomotion(adapter, goal, episode_s=episode_s, start_noise=gait.start_noise)
 
 
 def injured_walk(
@@ -148,9 +147,7 @@ def injured_walk(
     speed_m_s: float = 1.0,
     strength: float = 0.0,
     side: str = "right",
-    cadence_hz: float = CADENCE_HZ,
-    human: str = "walk",
-    start_noise: float = 0.01,
+    gait: Gait,
 ) -> Task:
     """Forward over level ground while hamstrings and calf of one leg keep the share `strength` of their force."""
     if not 0 <= strength <= 1:
@@ -169,11 +166,10 @@ def injured_walk(
         f"walk forward in a straight line at about {speed_m_s:g} m/s although hamstrings and calf of the "
         f"{side} leg {'do not work' if strength == 0 else 'are weak'}",
         speed_m_s,
-        cadence_hz,
-        human,
+        gait,
     )
     weaken = {muscle: strength for group in groups for muscle in adapter.muscle_groups[group]}
-    return locomotion(adapter, goal, episode_s=episode_s, start_noise=start_noise, weaken=weaken)
+    return locomotion(adapter, goal, episode_s=episode_s, start_noise=gait.start_noise, weaken=weaken)
 
 
 def ostrich_walk(
@@ -181,9 +177,7 @@ def ostrich_walk(
     *,
     episode_s: float,
     speed_m_s: float = 1.0,
-    cadence_hz: float = CADENCE_HZ,
-    human: str = "walk",
-    start_noise: float = 0.01,
+    gait: Gait,
 ) -> Task:
     """A large bird forward over level ground."""
     goal = _walking(
@@ -191,29 +185,34 @@ def ostrich_walk(
         f"the ostrich walks forward at about {speed_m_s:g} m/s, its body level, its legs rather "
         "straight, its head steady",
         speed_m_s,
-        cadence_hz,
-        human,
+        gait,
         "; the neck and head",
     )
-    return locomotion(adapter, goal, episode_s=episode_s, start_noise=start_noise)
+    return locomotion(adapter, goal, episode_s=episode_s, start_noise=gait.start_noise)
 
 
 def _walking(
     name: str,
     description: str,
     speed_m_s: float,
-    cadence_hz: float,
-    human: str,
+    gait: Gait,
     also: str = "",
     **changes: Any,
 ) -> Goal:
-    """The goal of a walk; `human` names its hand-made reward, `also` adds to what a judge looks at."""
-    if human not in HAND_MADE:
-        raise UserError(unknown_name("task.settings.human", human, HAND_MADE))
+    """The goal of a walk; `also` adds to what a judge looks at."""
+    if gait.human not in HAND_MADE:
+        raise UserError(unknown_name("task.settings.human", gait.human, HAND_MADE))
     speed = positive("speed_m_s", speed_m_s)
-    goals: dict[str, Array] = {"cadence": np.asarray(positive("cadence_hz", cadence_hz), np.float32)}
+    goals: dict[str, Array] = {"cadence": np.asarray(positive("cadence_hz", gait.cadence_hz), np.float32)}
     return Goal(
-        name, description, focus=_GAIT + also, speed=speed, goals=goals, reward=human, first="walk", **changes
+        name,
+        description,
+        focus=_GAIT + also,
+        speed=speed,
+        goals=goals,
+        reward=gait.human,
+        first="walk",
+        **changes,
     )
 
 
