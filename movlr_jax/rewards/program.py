@@ -7,7 +7,6 @@ data and do not.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from movlr_jax.machine import cores
 from movlr_jax.rewards.state import Layout, State
 from movlr_jax.types import Array, Step
 
@@ -80,7 +80,7 @@ class Scorer:
         self._layout, self.goals = layout, {k: jnp.asarray(v, jnp.float32) for k, v in goals.items()}
         self._compiled: dict[tuple[str, Any], Future[Callable[..., Any]]] = {}
         self._shapes: dict[Any, Any] = {}  # of all states that were scored: hashable -> ShapeDtypeStructs
-        self._compilers = ThreadPoolExecutor(min(os.cpu_count() or 1, _COMPILERS), "rewards")
+        self._compilers = ThreadPoolExecutor(min(cores(), _COMPILERS), "rewards")
         self.traces = 0
 
     def __call__(
@@ -101,7 +101,8 @@ class Scorer:
         self, programs: Sequence[RewardProgram], steps: Step, actions: Array, initial: Step
     ) -> tuple[list[jax.Array], Any, Any]:
         """(totals, terms, counts of non-finite values), each a list of K, left where they were computed."""
-        each = _apart((steps, actions, initial), len(programs))
+        apart = _apart_on_device if isinstance(actions, jax.Array) else _apart
+        each = apart((steps, actions, initial), len(programs))
         shapes = jax.tree.map(_shape, each[0])
         known = (jax.tree.structure(shapes), *jax.tree.leaves(shapes))
         self._shapes[known] = shapes
@@ -171,14 +172,10 @@ def _weights(program: RewardProgram) -> np.ndarray:
 
 def _apart(tree: Any, k: int) -> list[Any]:
     """The K entries of every [K, ...] in `tree`; of NumPy arrays, views."""
-    if any(isinstance(x, jax.Array) for x in jax.tree.leaves(tree)):
-        return _split(tree, k)
     return [jax.tree.map(lambda x, i=i: x[i], tree) for i in range(k)]
 
 
-@partial(jax.jit, static_argnums=1)
-def _split(tree: Any, k: int) -> list[Any]:
-    return [jax.tree.map(lambda x, i=i: x[i], tree) for i in range(k)]
+_apart_on_device = jax.jit(_apart, static_argnums=1)
 
 
 def _shape(x: Array) -> jax.ShapeDtypeStruct:
