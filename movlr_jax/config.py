@@ -8,7 +8,7 @@ from typing import Any
 
 from movlr_jax.control.actuation import MuscleLaw
 from movlr_jax.control.mppi import MppiConfig
-from movlr_jax.control.ppo_config import ACTIONS, ACTS, OBSERVED, GroupsConfig, PdConfig, PpoConfig
+from movlr_jax.control.ppo_config import ACTIONS, ACTS, OBSERVABLE, GroupsConfig, PdConfig, PpoConfig
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.language.settings import WATCHERS, WRITERS, ModelConfig, check_model
 from movlr_jax.methods import Method, check_method
@@ -120,7 +120,7 @@ def check_ppo(o: OptimizerConfig) -> None:
     if not p.observe or not all(p.hidden) or not all(p.value_hidden):
         raise UserError("optimizer.ppo: observe must name something, and hidden layers are 1 or more wide")
     for name, values, choices in (
-        ("observe", p.observe, OBSERVED),
+        ("observe", p.observe, OBSERVABLE),
         ("action", (p.action,), ACTIONS),
         ("acts", (p.acts,), ACTS),
     ):

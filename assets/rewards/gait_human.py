@@ -18,7 +18,6 @@ WEIGHTS = {
 JOINTS = ["$joints"]
 LOADED = 150.0  # N, a foot that bears
 LIFT = 0.08  # m
-TURN = 1.5  # s to turn in
 
 
 def foot(state, heel, toes):
@@ -27,12 +26,11 @@ def foot(state, heel, toes):
 
 def reward(state, action):
     start = state.initial
-    turn = jnp.clip((state.time - state.goal("turn_time")) / TURN, 0.0, 1.0)
-    heading = turn * state.goal("heading")
+    heading = state.goal_heading
     ahead = jnp.stack([jnp.cos(heading), jnp.sin(heading)])
     aside = jnp.stack([-ahead[1], ahead[0]])
     # off the line of a straight walk, which ends where a turn begins
-    off = (state.com - start.com)[:2] @ aside * (1.0 - turn * jnp.abs(jnp.sign(state.goal("heading"))))
+    off = (state.com - start.com)[:2] @ aside * (1.0 - jnp.abs(jnp.sign(heading)))
     wanted = jnp.linalg.norm(state.goal("velocity")) * ahead - jnp.clip(off, -0.4, 0.4) * aside
     lost = jnp.linalg.norm(state.com_vel[:2] - wanted)
     facing = state.rot("$pelvis") @ start.rot("$pelvis").T

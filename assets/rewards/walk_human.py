@@ -18,7 +18,6 @@ WEIGHTS = {
 JOINTS = ["$joints"]
 LIFT = 0.08  # m
 START = 2.0  # s to get up to speed
-TURN = 1.5  # s to turn in
 
 
 def foot(state, heel, toes):
@@ -31,8 +30,7 @@ def feet(state):
 
 def reward(state, action):
     start = state.initial
-    turn = jnp.clip((state.time - state.goal("turn_time")) / TURN, 0.0, 1.0)
-    heading = turn * state.goal("heading")
+    heading = state.goal_heading
     ahead = jnp.stack([jnp.cos(heading), jnp.sin(heading)])
     aside = jnp.stack([-ahead[1], ahead[0]])
     speed = jnp.linalg.norm(state.goal("velocity")) * jnp.minimum(1.0, state.time / START + 0.1)
@@ -52,7 +50,7 @@ def reward(state, action):
     behind = jnp.stack([capture - left[:2], capture - right[:2]]) @ ahead
     gap = (left - right)[:2] @ aside - (left0 - right0)[1]
     # the line that a straight walk keeps to ends where a turn begins
-    drift = (state.com - start.com)[:2] @ aside * (1.0 - turn * jnp.abs(jnp.sign(state.goal("heading"))))
+    drift = (state.com - start.com)[:2] @ aside * (1.0 - jnp.abs(jnp.sign(heading)))
     facing = state.rot("$pelvis") @ start.rot("$pelvis").T
     bent = sum((state.q(j) - start.q(j)) ** 2 for j in JOINTS)
     return {

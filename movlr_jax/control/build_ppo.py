@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import jax
 import numpy as np
 
 from movlr_jax.config import OptimizerConfig
+from movlr_jax.control import learner as learning
 from movlr_jax.control import spaces
 from movlr_jax.control.dynsyn import find_groups, grouped
 from movlr_jax.control.episode import World
+from movlr_jax.control.gait_view import gait_view, joint_view
 from movlr_jax.control.mpc2 import posture_space
 from movlr_jax.control.ppo import Ppo
+from movlr_jax.control.policy_file import load_policy, policy_settings
+from movlr_jax.control.ppo_config import PpoConfig
+from movlr_jax.control.teaching import Teacher
+from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.physics.choose import choose, planning_physics
 from movlr_jax.physics.domain import draw
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.program import Scorer
 from movlr_jax.tasks import Task
+from movlr_jax.types import Step
 
 
 def build_ppo(
@@ -53,14 +61,48 @@ def build_ppo(
         train,
         sim,
         Scorer(task.layout, task.goals),
-        spaces.observation(task.model, task.layout, task.goals, config.ppo.observe),
+        observation(config.ppo, task, starts[0][0]),
         space,
         starts,
         episode_s=task.episode_s,
         world=World(task.over, task.perturb),
+        teacher=_teacher(
+            config.ppo, task, jax.tree.map(lambda x: np.asarray(x)[0], sim.start(*starts).step), space
+        ),
         seed=seed,
         say=say,
     )
+
+
+def observation(config: PpoConfig, task: Task, qpos: np.ndarray) -> spaces.Observe:
+    """What the settings name, around the posture `qpos` [nq] of the start."""
+    more = {}
+    if "gait" in config.observe:
+        more["gait"] = gait_view(task, qpos)
+    if "joints" in config.observe:
+        more["joints"] = joint_view(task.model, qpos, commanded(config, task))
+    return spaces.observation(task.model, task.layout, task.goals, config.observe, more)
+
+
+def _teacher(config: PpoConfig, task: Task, start: Step, space: spaces.ActionSpace) -> Teacher | None:
+    """Whom the settings name: its file says what it observes. Raises UserError."""
+    if not config.teacher:
+        return None
+    own = policy_settings(config.teacher, config)
+    observe = observation(own, task, start.qpos)
+    (observations,) = jax.eval_shape(observe, start).shape
+    network = learning.networks(own, observations, space.size)
+    fresh = learning.init(own, network, observations, jax.random.key(0))
+    return Teacher(observe, network, load_policy(config.teacher, fresh))
+
+
+def commanded(config: PpoConfig, task: Task) -> Sequence[str]:
+    """The joints that a posture's numbers are for. Raises UserError where one of them is not planned."""
+    planned = task.adapter.planned_joints
+    for name in config.joints:
+        if name not in planned:
+            raise UserError(unknown_name("optimizer.ppo.joints: planned joint", name, planned))
+    return config.joints or planned
 
 
 def action_space(
@@ -76,7 +118,8 @@ def action_space(
     physics = NativePhysics(task.model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
     if kind == "posture":
         made = posture_space(config.muscle, task)
-        return spaces.posture(made, physics, starts[0][0], rest, config.pd.beta)
+        moved = [task.adapter.planned_joints.index(name) for name in commanded(config.ppo, task)]
+        return spaces.posture(made, physics, starts[0][0], rest, config.pd.beta, moved)
     found = find_groups(
         task.model, task.layout, physics, starts, seconds=config.groups.seconds, count=config.groups.count
     )

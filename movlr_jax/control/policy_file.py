@@ -6,6 +6,8 @@ The unit of its returns is left behind: another reward has another.
 from __future__ import annotations
 
 import io
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +16,28 @@ import numpy as np
 
 from movlr_jax.archive import write_atomically
 from movlr_jax.control.learner import Learner
+from movlr_jax.control.ppo_config import PpoConfig
 from movlr_jax.errors import UserError
 from movlr_jax.resources import resource_dir
 from movlr_jax.types import Array
 
 _CONSTANT = 2e-6  # a little above the least deviation that Brax keeps
 _KEPT = ("params", "normalizer")
+_SETTINGS = "settings"
+SHAPES = (
+    "observe",
+    "action",
+    "joints",
+    "hidden",
+    "value_hidden",
+    "clip_observation",
+)  # what a policy is made for
 
 
-def save_policy(path: Path, learner: Learner) -> None:
-    """Writes what one candidate has learned, as numbers alone (npz)."""
+def save_policy(path: Path, learner: Learner, config: PpoConfig) -> None:
+    """Writes what one candidate has learned (npz), and the settings without which nobody can use it."""
     buffer, held = io.BytesIO(), {name: np.asarray(value) for name, value in _leaves(learner)}
+    held[_SETTINGS] = np.asarray(json.dumps({name: getattr(config, name) for name in SHAPES}))
     np.savez_compressed(buffer, **held)  # pyright: ignore[reportArgumentType]
     write_atomically(path, buffer.getvalue())
 
@@ -34,16 +47,7 @@ def load_policy(name: str, fresh: Learner) -> Learner:
 
     Raises UserError where it is no policy of this network.
     """
-    own = resource_dir("assets") / "policies" / f"{name}.npz"
-    path = own if own.is_file() else Path(name)
-    try:
-        with np.load(path) as file:
-            held = dict(file)
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"optimizer.ppo.init={path}: no trained policy can be read there ({error}); give a policy_k00.npz "
-            "that a training has left"
-        ) from None
+    path, held = _read(name, "init")
     asked = dict(_leaves(fresh))
     for name, value in asked.items():
         if name not in held or held[name].shape != np.shape(value):
@@ -55,6 +59,28 @@ def load_policy(name: str, fresh: Learner) -> Learner:
     kept = {name: getattr(fresh, name) for name in _KEPT}
     tree = jax.tree.structure(kept)
     return fresh.replace(**tree.unflatten([held[name] for name in asked]))  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def policy_settings(name: str, config: PpoConfig) -> PpoConfig:
+    """`config` with the observations and networks of a trained policy: a path, or a name of assets/policies."""
+    path, held = _read(name, "teacher")
+    if _SETTINGS not in held:
+        raise UserError(f"optimizer.ppo.teacher={path}: the file does not say what its policy observes")
+    said = json.loads(str(held[_SETTINGS]))
+    return replace(config, **{name: tuple(v) if isinstance(v, list) else v for name, v in said.items()})
+
+
+def _read(name: str, option: str) -> tuple[Path, dict[str, np.ndarray]]:
+    own = resource_dir("assets") / "policies" / f"{name}.npz"
+    path = own if own.is_file() else Path(name)
+    try:
+        with np.load(path) as file:
+            return path, dict(file)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"optimizer.ppo.{option}={path}: no trained policy can be read there ({error}); give a policy_k00.npz "
+            "that a training has left"
+        ) from None
 
 
 def blind(normalizer: Any, here: Array) -> Any:

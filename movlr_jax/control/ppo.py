@@ -28,6 +28,7 @@ from movlr_jax.control.learner import Batch, Learner
 from movlr_jax.control.policy_file import blind, load_policy, save_policy
 from movlr_jax.control.ppo_config import PpoConfig
 from movlr_jax.control.spaces import ActionSpace, Observe
+from movlr_jax.control.teaching import ROUNDS, Teacher, taught
 from movlr_jax.control.training import Training, Watch
 from movlr_jax.rewards.program import RewardProgram, Scorer
 from movlr_jax.types import Array, Physics, Progress, SimState, Step, Trajectory
@@ -75,12 +76,14 @@ class Ppo:
         *,
         episode_s: float,
         world: World | None = None,
+        teacher: Teacher | None = None,
         seed: int = 0,
         say: Callable[[str], object] = lambda text: None,
     ):
         """Policies are trained in `physics` and evaluated in `sim_physics`, which may be the same.
 
-        starts: qpos [S, nq], qvel [S, nv], act [S, na] that episodes begin from, drawn under `seed`."""
+        starts: qpos [S, nq], qvel [S, nv], act [S, na] that episodes begin from, drawn under `seed`. teacher: whom the
+        first policy is to act like."""
         self.name, self.config, self.scorer, self.space = name, config, scorer, space
         self.say = say
         self.physics, self.sim_physics, self.world = physics, sim_physics, world or World()
@@ -97,6 +100,7 @@ class Ppo:
         }
         self.network = learning.networks(config, self.observations, space.size)
         self.explore = self._policy(observe, physics, sample=True)
+        self.teacher = teacher
         self.exploit = self._policy(observe, sim_physics, sample=config.acts == "sample")
         self.traces: Counter[str] = Counter()
         self._init = jax.jit(lambda key: learning.init(config, self.network, self.observations, key))
@@ -143,7 +147,9 @@ class Ppo:
                     progress(batch + 1, self.config.batches)
         if folder is not None:
             for i in range(k):
-                save_policy(folder / f"policy_k{i:02d}.npz", jax.tree.map(lambda x, i=i: x[i], state[0]))
+                save_policy(
+                    folder / f"policy_k{i:02d}.npz", jax.tree.map(lambda x, i=i: x[i], state[0]), self.config
+                )
         return TrainedControllers(self, state[0], watch.curves)
 
     def begin(self, k: int, key: jax.Array) -> tuple[Learner, Fleet]:
@@ -152,19 +158,44 @@ class Ppo:
         learner = self._init(init_key)
         if self.config.init:
             learner = load_policy(self.config.init, learner)
+        elif self.teacher is not None:
+            learner = self._taught(learner, first_key)
         learners = jax.tree.map(lambda x: np.repeat(np.asarray(x)[None], k, axis=0), learner)
-        rows = k * self.config.envs
-        state = self._starts(np.zeros(rows, int))
-        zero = np.zeros(rows, int)
-        fleet = Fleet(state, state.step, zero, zero, np.zeros(rows, np.float32))
-        if self.config.init:
-            constant = self._observe(_float(state.step)).mean(axis=0)
+        fleet = self._fleet(k * self.config.envs)
+        if self.config.init or self.teacher is not None:
+            constant = self._observe(_float(fleet.initial)).mean(axis=0)
             return learners.replace(normalizer=blind(learners.normalizer, constant)), fleet
         piece, _ = self.collect((learners.normalizer, learners.params.policy), fleet, first_key, k)
         observation, valid = (
             by_candidate(x, k) for x in (piece.trajectory.extras["observation"], piece.valid)
         )
         return learners.replace(normalizer=self._seen(learners.normalizer, observation, valid)), fleet
+
+    def _taught(self, learner: Learner, key: jax.Array) -> Learner:
+        """`learner` once it acts as the teacher does."""
+        teacher, config = self.teacher, self.config
+        assert teacher is not None
+        policy, fleet = teacher.beside(self.explore), [self._fleet(config.envs)]
+        pieces = -(-config.teach_steps // (ROUNDS * config.envs * config.unroll))
+
+        def watch(learner: Learner, share: float, key: jax.Array) -> dict[str, np.ndarray]:
+            params = jax.tree.map(
+                lambda x: np.asarray(x)[None], ((learner.normalizer, learner.params.policy), share)
+            )
+            found = []
+            for piece_key in jax.random.split(key, pieces):
+                piece, fleet[0] = self.collect(params, fleet[0], piece_key, 1, policy)
+                found.append({n: np.asarray(x)[piece.valid] for n, x in piece.trajectory.extras.items()})
+            return {
+                name: np.concatenate([f[name] for f in found]) for name in ("observation", "logits", "value")
+            }
+
+        return taught(learner, self.network, watch, key, self.say)
+
+    def _fleet(self, rows: int) -> Fleet:
+        """`rows` simulations at a start."""
+        state, zero = self._starts(np.zeros(rows, int)), np.zeros(rows, int)
+        return Fleet(state, state.step, zero, zero, np.zeros(rows, np.float32))
 
     def step(
         self, programs: Sequence[RewardProgram], state: tuple[Learner, Fleet], key: jax.Array, watch: Watch
@@ -181,12 +212,15 @@ class Ppo:
         watch.learned(jax.tree.map(np.asarray, measures))
         return learners, fleet
 
-    def collect(self, params: Any, fleet: Fleet, key: jax.Array, k: int) -> tuple[Piece, Fleet]:
-        """`unroll` control steps under K exploring policies; those that have ended begin anew afterwards."""
+    def collect(
+        self, params: Any, fleet: Fleet, key: jax.Array, k: int, policy: Callable[..., Any] | None = None
+    ) -> tuple[Piece, Fleet]:
+        """`unroll` control steps under K policies, exploring ones unless another is given; those that have ended
+        begin anew afterwards."""
         state, steps = fleet.state, self.config.unroll
         if self.world.perturb:
             state = self.world.perturb(state, steps * self.physics.ctrl_dt)
-        done = self.physics.rollout(state, self.explore, params, steps=steps, key=key, candidates=k)
+        done = self.physics.rollout(state, policy or self.explore, params, steps=steps, key=key, candidates=k)
         done = jax.tree.map(np.asarray, self.physics.collect(done))
         over = np.zeros(done.actions.shape[:2], bool)
         if self.world.over is not None:
@@ -255,12 +289,12 @@ class Ppo:
         def command(action: jax.Array, view: Step) -> jax.Array:
             return self.space.controls(action, view, sim_dt, ctrl_dt)
 
-        def policy(params: Any, view: Step, key: jax.Array) -> Any:
+        def policy(params: Any, view: Step, key: jax.Array, raw: jax.Array | None = None) -> Any:
             seen = observe(view)
             logits = network.policy_network.apply(*params, seen)
             if not sample:
                 return command(dist.mode(logits), view)
-            raw = dist.sample_no_postprocessing(logits, key)
+            raw = dist.sample_no_postprocessing(logits, key) if raw is None else raw
             extras = {"observation": seen, "raw_action": raw, "log_prob": dist.log_prob(logits, raw)}
             return command(dist.postprocess(raw), view), extras
 

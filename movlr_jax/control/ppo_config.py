@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 OBSERVED = ("qpos", "qvel", "act", "touch", "prev_action", "goal")
+OBSERVABLE = (*OBSERVED, "gait", "joints")
 ACTIONS = ("auto", "controls", "pd", "groups", "posture")
 
 
@@ -56,6 +57,12 @@ class PpoConfig:
     value_hidden: tuple[int, ...] = (128, 128)
     observe: tuple[str, ...] = OBSERVED
     action: str = "auto"  # auto: controls
+    joints: tuple[
+        str, ...
+    ] = ()  # that a posture commands, others are held where they start; empty: all planned
+    # a policy of other observations, as of init, whose actions the first policy is taught before it trains
+    teacher: str = ""
+    teach_steps: int = 300_000  # control steps that it is watched for
     acts: str = (
         "mode"  # how a trained policy acts in episodes: by the mode of its distribution, or a sample of it
     )

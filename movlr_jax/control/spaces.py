@@ -38,13 +38,18 @@ class ActionSpace:
 
 
 def observation(
-    model: mujoco.MjModel, layout: Layout, goals: Mapping[str, Array], what: Sequence[str]
+    model: mujoco.MjModel,
+    layout: Layout,
+    goals: Mapping[str, Array],
+    what: Sequence[str],
+    more: Mapping[str, Observe] | None = None,
 ) -> Observe:
-    """Proprioception and goals as one vector [no].
+    """Proprioception and goals as one vector [no], the pieces that `what` names one after another.
 
     qpos, qvel, act, prev_action; touch: forces in body weights; goal: the task's targets, and for `<thing>_pos`
     the way from the thing to it. A task with a heading is the same anywhere on the ground: there the horizontal place
     of a floating base is left out. With a cadence, strides a second, sine and cosine of its clock are shown.
+    more: further pieces by name.
     """
     kept = np.setdiff1d(np.arange(model.nq), travel(model) if "heading" in goals else [])
     weight = max(float(model.body_mass.sum()) * float(np.linalg.norm(model.opt.gravity)), 1.0)
@@ -79,6 +84,7 @@ def observation(
                 *(aim - view.sensors[at : at + 3] for at, aim in ways),
                 *clock(view.time),
             ],
+            **{name: lambda see=see: [see(view)] for name, see in (more or {}).items()},
         }
         return jnp.concatenate([jnp.asarray(x, jnp.float32) for name in what for x in pieces[name]()])
 
@@ -150,9 +156,16 @@ def pd(model: mujoco.MjModel, config: PdConfig, posture: np.ndarray) -> ActionSp
 
 
 def posture(
-    space: PostureSpace, physics: NativePhysics, qpos: np.ndarray, rest: np.ndarray, beta: float
+    space: PostureSpace,
+    physics: NativePhysics,
+    qpos: np.ndarray,
+    rest: np.ndarray,
+    beta: float,
+    moved: Sequence[int] | None = None,
 ) -> ActionSpace:
     """Target angles of the planned joints around `qpos` [nq], which the muscle law turns into excitations.
+
+    moved: which of the planned joints the policy's numbers are for (all unless said); the others are held.
 
     z = z0 + beta a within the joints' ranges. What the law must know of the posture of the moment is had from fitted
     polynomials (`control.geometry`); `rest` [nu] are the activations of quiet standing, to which it adds.
@@ -163,8 +176,10 @@ def posture(
         jnp.asarray(x, jnp.float32) for x in (qpos[actuation.qpos], rest if space.law.hold else 0 * rest)
     )
 
+    own = np.arange(len(z0)) if moved is None else np.array(moved, int)
+
     def command(a: jax.Array, view: Step, sim_dt: float, ctrl_dt: float) -> jax.Array:
-        z = jnp.clip(z0 + beta * a, actuation.lower, actuation.upper)
+        z = jnp.clip(z0.at[own].add(beta * a), actuation.lower, actuation.upper)
         target = {"posture": z}
         if space.law.law != "torque":
             target |= {"length": geometry.lengths(z), "moment": geometry.moments(z)}
@@ -173,7 +188,7 @@ def posture(
 
     law = space.law
     notes = {"action": "muscle postures", "law": law.law, "kp": law.kp, "kd": law.kd, "beta": beta}
-    return ActionSpace(physics.model, len(z0), command, notes)
+    return ActionSpace(physics.model, len(own), command, notes)
 
 
 def resting_controls(model: mujoco.MjModel, qpos: np.ndarray, act: np.ndarray) -> np.ndarray:

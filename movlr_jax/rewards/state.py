@@ -21,6 +21,7 @@ from movlr_jax.types import Array, Step
 
 _PREFIX = "movlr/"  # of the sensors added here; a model's own sensors keep their names
 _LOWEST = 0.01  # m, of a centre of mass that falls
+_TURN = 1.5  # s that a turn is given
 _JOINT_SIZES = {0: (7, 6), 1: (4, 3), 2: (1, 1), 3: (1, 1)}  # mjtJoint -> (nq, nv)
 
 
@@ -153,6 +154,11 @@ def rotation(quat: Array) -> Array:
     return jnp.stack([jnp.stack(row, axis=-1) for row in rows], axis=-2)
 
 
+def goal_heading(goals: Mapping[str, Array], time: Array) -> Array:
+    """[...] rad, where a task with goals heading and turn_time asks to walk at `time` [...] s."""
+    return jnp.clip((time - goals["turn_time"]) / _TURN, 0.0, 1.0) * goals["heading"]
+
+
 class State:
     """One instant of one simulation, as a reward program sees it."""
 
@@ -224,6 +230,13 @@ class State:
             )
         strides = self.goal("cadence") * self.time + jnp.array([0.0, 0.5])
         return strides - jnp.floor(strides)
+
+    @property
+    def goal_heading(self) -> Array:
+        """[] rad, left is positive | where to walk now: from 0 to the goal's heading in 1.5 s after its turn_time"""
+        if "turn_time" not in self._layout.goals:
+            raise ProgramError("state.goal_heading: this task has no goal 'turn_time'; use state.goal")
+        return goal_heading(self._goals, self.time)
 
     def activation(self, muscle: str) -> Array:
         """[] 1, from 0 to 1 | activation of a muscle"""
