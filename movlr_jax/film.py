@@ -147,7 +147,7 @@ def colour_muscles(model: mujoco.MjModel, act: np.ndarray) -> None:
 
 
 class _Views:
-    """The task's cameras. One that tracks a body moves with it over the ground, not up and down."""
+    """The task's cameras. One that tracks a body moves with it over the ground, up and down only as that does."""
 
     def __init__(self, model: mujoco.MjModel, cameras: Sequence[Camera]) -> None:
         self._specs, self._cameras = cameras, [mujoco.MjvCamera() for _ in cameras]
@@ -165,6 +165,7 @@ class _Views:
             self._origins = places
         for view, camera, here, origin in zip(self._cameras, self._specs, places, self._origins, strict=True):
             view.lookat[:] = np.asarray(camera.lookat) + here - origin
+            view.lookat[2] += camera.rise * (here - origin)[0]
         return self._cameras
 
 

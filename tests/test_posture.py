@@ -52,7 +52,7 @@ BENT = program("-jnp.square(state.q('knee') - 1.0)")
 STILL = program("-jnp.square(state.qd('knee'))")
 
 
-def build(config: PpoConfig = SMALL, episode_s: float = 0.2, **changes: Any):
+def build(config: PpoConfig = SMALL, episode_s: float = 0.2, say: Any = lambda text: None, **changes: Any):
     settings = OptimizerConfig(
         name="ppo",
         sim_dt=0.002,
@@ -61,7 +61,7 @@ def build(config: PpoConfig = SMALL, episode_s: float = 0.2, **changes: Any):
         pd=PdConfig(beta=0.8),
         muscle=MuscleLaw("torque", 10.0, 0.4),
     )
-    return build_ppo(settings, replace(tiny_task(), episode_s=episode_s, **changes))
+    return build_ppo(settings, replace(tiny_task(), episode_s=episode_s, **changes), say=say)
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ from movlr_jax.control.dynsyn import find_groups, grouped
 from movlr_jax.control.episode import World
 from movlr_jax.control.gait_view import gait_view, joint_view
 from movlr_jax.control.mpc2 import posture_space
-from movlr_jax.control.ppo import Ppo
 from movlr_jax.control.policy_file import load_policy, policy_settings
+from movlr_jax.control.ppo import Ppo
 from movlr_jax.control.ppo_config import PpoConfig
 from movlr_jax.control.teaching import Teacher
 from movlr_jax.errors import UserError, unknown_name

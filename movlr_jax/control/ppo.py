@@ -82,8 +82,8 @@ class Ppo:
     ):
         """Policies are trained in `physics` and evaluated in `sim_physics`, which may be the same.
 
-        starts: qpos [S, nq], qvel [S, nv], act [S, na] that episodes begin from, drawn under `seed`. teacher: whom the
-        first policy is to act like."""
+        starts: qpos [S, nq], qvel [S, nv], act [S, na] that episodes begin from, drawn under `seed`.
+        teacher: whom the first policy is to act like."""
         self.name, self.config, self.scorer, self.space = name, config, scorer, space
         self.say = say
         self.physics, self.sim_physics, self.world = physics, sim_physics, world or World()
@@ -100,7 +100,7 @@ class Ppo:
         }
         self.network = learning.networks(config, self.observations, space.size)
         self.explore = self._policy(observe, physics, sample=True)
-        self.teacher = teacher
+        self.teacher, self.see = teacher, observe
         self.exploit = self._policy(observe, sim_physics, sample=config.acts == "sample")
         self.traces: Counter[str] = Counter()
         self._init = jax.jit(lambda key: learning.init(config, self.network, self.observations, key))

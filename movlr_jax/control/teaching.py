@@ -1,7 +1,7 @@
 """A first policy from another that sees other things: it acts, and learns what the other would have done.
 
-Imitation with the learner's own states (DAgger; Ross et al., 2011): the teacher acts at first, the learner more and more;
-what is learned is the teacher's distribution of actions and its value, everywhere that either has led to.
+Imitation in the learner's own states (DAgger; Ross et al., 2011): the teacher acts at first, the learner more and
+more; learned are the teacher's distribution of actions and its value, wherever either has led.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from movlr_jax.control.learner import Learner
 from movlr_jax.control.spaces import Observe
 from movlr_jax.types import Array, Step
 
-ROUNDS = 8  # of acting and learning
+ROUNDS = 6  # of acting and learning
 _MINIBATCH = 2048
 _LEARNING_RATE = 1e-3  # at first; it falls to nothing
 
@@ -75,8 +75,8 @@ def taught(
 ) -> Learner:
     """`learner` after what it saw of its teacher in rounds of `watch`.
 
-    watch (learner, share of steps at which it acts itself, key) -> observation [S, no], logits [S, 2 na] and value [S] of the
-    teacher.
+    watch (learner, share of steps at which it acts itself, key) -> observation [S, no], and the teacher's logits
+    [S, 2 na] and value [S].
     """
     data: list[dict[str, np.ndarray]] = []
     for number in range(ROUNDS):
@@ -95,7 +95,8 @@ def _fit(
     network: PPONetworks, learner: Learner, data: dict[str, jax.Array], key: jax.Array, epochs: int
 ) -> tuple[Any, jax.Array]:
     """The networks' parameters after `epochs` over the data, and the mean divergence in the last of them."""
-    count = len(data["value"]) // _MINIBATCH
+    rows = min(len(data["value"]), _MINIBATCH)
+    count = len(data["value"]) // rows
     optimizer = optax.adam(optax.linear_schedule(_LEARNING_RATE, 0.0, epochs * count))
     normalizer = learner.normalizer
 
@@ -105,15 +106,15 @@ def _fit(
         apart = divergence(network, part["logits"], logits).mean()
         return apart + jnp.square(value - part["value"]).mean(), apart
 
-    def step(carry: Any, rows: jax.Array) -> Any:
+    def step(carry: Any, chosen: jax.Array) -> Any:
         params, state = carry
-        grads, apart = jax.grad(loss, has_aux=True)(params, jax.tree.map(lambda x: x[rows], data))
+        grads, apart = jax.grad(loss, has_aux=True)(params, jax.tree.map(lambda x: x[chosen], data))
         change, state = optimizer.update(grads, state)
         return (optax.apply_updates(params, change), state), apart
 
     def epoch(carry: Any, key: jax.Array) -> Any:
-        order = jax.random.permutation(key, len(data["value"]))[: count * _MINIBATCH]
-        return jax.lax.scan(step, carry, order.reshape(count, _MINIBATCH))
+        order = jax.random.permutation(key, len(data["value"]))[: count * rows]
+        return jax.lax.scan(step, carry, order.reshape(count, rows))
 
     @jax.jit
     def run(params: Any) -> Any:

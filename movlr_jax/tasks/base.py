@@ -28,6 +28,7 @@ class Camera:
     azimuth: float
     elevation: float
     track: str | None = None  # body that the camera follows, if any
+    rise: float = 0.0  # m up for every m forward (x) that it has followed
 
 
 @dataclass(frozen=True)

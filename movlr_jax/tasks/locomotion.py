@@ -122,7 +122,7 @@ def locomotion(
         start=start,
         measure=measure,
         score=lambda metrics: score(metrics, goal, episode_s),
-        cameras=body.cameras(),
+        cameras=body.cameras(ground.slope),
         initial_reward=fill_reward(initial, roles),
         human_reward=fill_reward(human, roles),
         diagnose=lambda metrics: diagnose(metrics, goal),

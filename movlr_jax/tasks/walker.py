@@ -95,12 +95,12 @@ class Walker:
             qvel[i, self.base] = self._base_motion(q, v)
         return qvel
 
-    def cameras(self) -> tuple[Camera, ...]:
-        """A view from the front right that follows the body."""
+    def cameras(self, slope: float = 0.0) -> tuple[Camera, ...]:
+        """A view from the front right that follows the body, up a ground that rises by `slope` as well."""
         self._place(self.nominal)
         pelvis = self.adapter.role("pelvis")
         height = float(self._data.body(self.adapter.role("head")).xpos[2])
-        return (Camera((0.0, 0.0, 0.45 * height), 1.9 * height, 130.0, -10.0, track=pelvis),)
+        return (Camera((0.0, 0.0, 0.45 * height), 1.9 * height, 130.0, -10.0, track=pelvis, rise=slope),)
 
     def _balanced(self, qpos: np.ndarray) -> np.ndarray:
         """`qpos` leaned about the ankles until the centre of mass is where a quiet stance has it."""
