@@ -34,6 +34,7 @@ class MuscleLaw:
     kd: float = 0.2  # linear: s; torque: s/rad
     product_gain: float = 1e4  # product: N/m per m, their k
     hold: bool = True
+    iterations: int = 24  # torque: gradient steps; more muscles about a joint need more
 
 
 class Actuation:
@@ -95,4 +96,4 @@ def torque_activation(
     moment = params["moment"]
     strength = p.peak_force @ jnp.abs(moment) + 1e-6
     wanted = law.kp * (target["posture"] - q) - law.kd * qd
-    return resolve((moment * pull[:, None] / strength).T, wanted, params["hold"])
+    return resolve((moment * pull[:, None] / strength).T, wanted, params["hold"], law.iterations)

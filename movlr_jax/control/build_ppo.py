@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -41,6 +41,7 @@ def build_ppo(
     Policies trained in another engine, or in worlds that differ as the task's ranges say, show there what they are
     worth.
     """
+    config = replace(config, ppo=shaped(config.ppo, task))
     starts = task.start(np.random.default_rng(seed), config.ppo.starts)
     space = action_space(config, task, starts)
     sim = NativePhysics(space.model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
@@ -66,9 +67,7 @@ def build_ppo(
         starts,
         episode_s=task.episode_s,
         world=World(task.over, task.perturb),
-        teacher=_teacher(
-            config.ppo, task, jax.tree.map(lambda x: np.asarray(x)[0], sim.start(*starts).step), space
-        ),
+        teacher=_teacher(config.ppo, task, sim.start(*starts).step, space.size),
         seed=seed,
         say=say,
     )
@@ -80,29 +79,35 @@ def observation(config: PpoConfig, task: Task, qpos: np.ndarray) -> spaces.Obser
     if "gait" in config.observe:
         more["gait"] = gait_view(task, qpos)
     if "joints" in config.observe:
-        more["joints"] = joint_view(task.model, qpos, commanded(config, task))
+        more["joints"] = joint_view(task.model, qpos, config.joints)
     return spaces.observation(task.model, task.layout, task.goals, config.observe, more)
 
 
-def _teacher(config: PpoConfig, task: Task, start: Step, space: spaces.ActionSpace) -> Teacher | None:
+def _teacher(config: PpoConfig, task: Task, starts: Step, actions: int) -> Teacher | None:
     """Whom the settings name: its file says what it observes. Raises UserError."""
     if not config.teacher:
         return None
-    own = policy_settings(config.teacher, config)
+    own = policy_settings(config.teacher, config, "teacher")
+    start = jax.tree.map(lambda x: np.asarray(x)[0], starts)
     observe = observation(own, task, start.qpos)
     (observations,) = jax.eval_shape(observe, start).shape
-    network = learning.networks(own, observations, space.size)
+    network = learning.networks(own, observations, actions)
     fresh = learning.init(own, network, observations, jax.random.key(0))
-    return Teacher(observe, network, load_policy(config.teacher, fresh))
+    return Teacher(observe, network, load_policy(config.teacher, fresh, "teacher"))
 
 
-def commanded(config: PpoConfig, task: Task) -> Sequence[str]:
-    """The joints that a posture's numbers are for. Raises UserError where one of them is not planned."""
+def shaped(config: PpoConfig, task: Task) -> PpoConfig:
+    """`config` as the policy that a training begins from has it, and every joint named that postures command.
+
+    A policy of two legs so commands the legs of a whole body. Raises UserError where a joint is not planned.
+    """
+    if config.init:
+        config = policy_settings(config.init, config)
     planned = task.adapter.planned_joints
     for name in config.joints:
         if name not in planned:
             raise UserError(unknown_name("optimizer.ppo.joints: planned joint", name, planned))
-    return config.joints or planned
+    return replace(config, joints=config.joints or planned)
 
 
 def action_space(
@@ -118,7 +123,7 @@ def action_space(
     physics = NativePhysics(task.model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
     if kind == "posture":
         made = posture_space(config.muscle, task)
-        moved = [task.adapter.planned_joints.index(name) for name in commanded(config.ppo, task)]
+        moved = [task.adapter.planned_joints.index(name) for name in config.ppo.joints]
         return spaces.posture(made, physics, starts[0][0], rest, config.pd.beta, moved)
     found = find_groups(
         task.model, task.layout, physics, starts, seconds=config.groups.seconds, count=config.groups.count

@@ -24,14 +24,7 @@ from movlr_jax.types import Array
 _CONSTANT = 2e-6  # a little above the least deviation that Brax keeps
 _KEPT = ("params", "normalizer")
 _SETTINGS = "settings"
-SHAPES = (
-    "observe",
-    "action",
-    "joints",
-    "hidden",
-    "value_hidden",
-    "clip_observation",
-)  # what a policy is made for
+SHAPES = ("observe", "action", "joints", "hidden", "value_hidden", "clip_observation")
 
 
 def save_policy(path: Path, learner: Learner, config: PpoConfig) -> None:
@@ -42,30 +35,35 @@ def save_policy(path: Path, learner: Learner, config: PpoConfig) -> None:
     write_atomically(path, buffer.getvalue())
 
 
-def load_policy(name: str, fresh: Learner) -> Learner:
+def load_policy(name: str, fresh: Learner, option: str = "init") -> Learner:
     """`fresh` with what a file holds in its place: a path, or the name of a policy of assets/policies.
 
     Raises UserError where it is no policy of this network.
     """
-    path, held = _read(name, "init")
+    path, held = _read(name, option)
     asked = dict(_leaves(fresh))
     for name, value in asked.items():
         if name not in held or held[name].shape != np.shape(value):
             found = f"{held[name].shape}" if name in held else "missing"
             raise UserError(
-                f"optimizer.ppo.init={path}: {name} is {found}, and {np.shape(value)} here; the policy is of another "
-                "model, or of other optimizer.ppo.observe, action, hidden or value_hidden"
+                f"optimizer.ppo.{option}={path}: {name} is {found}, and {np.shape(value)} here; the policy is of "
+                "another model, or of other optimizer.ppo.observe, action, hidden or value_hidden"
             )
     kept = {name: getattr(fresh, name) for name in _KEPT}
     tree = jax.tree.structure(kept)
     return fresh.replace(**tree.unflatten([held[name] for name in asked]))  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def policy_settings(name: str, config: PpoConfig) -> PpoConfig:
-    """`config` with the observations and networks of a trained policy: a path, or a name of assets/policies."""
-    path, held = _read(name, "teacher")
+def policy_settings(name: str, config: PpoConfig, option: str = "init") -> PpoConfig:
+    """`config` with what a trained policy sees, commands and consists of: a path, or a name of assets/policies.
+
+    A file of before that was noted is taken to fit `config`, but not as a teacher. Raises UserError.
+    """
+    path, held = _read(name, option)
     if _SETTINGS not in held:
-        raise UserError(f"optimizer.ppo.teacher={path}: the file does not say what its policy observes")
+        if option == "init":
+            return config
+        raise UserError(f"optimizer.ppo.{option}={path}: the file does not say what its policy observes")
     said = json.loads(str(held[_SETTINGS]))
     return replace(config, **{name: tuple(v) if isinstance(v, list) else v for name, v in said.items()})
 

@@ -8,10 +8,9 @@ import jax.numpy as jnp
 from movlr_jax.types import Array
 
 _EFFORT = 1e-3  # weight of activations beside torque errors, both in units of the joint's strength, squared
-_ITERATIONS = 24
 
 
-def resolve(reach: Array, wanted: Array, rest: Array, iterations: int = _ITERATIONS) -> jax.Array:
+def resolve(reach: Array, wanted: Array, rest: Array, iterations: int = 24) -> jax.Array:
     """Activations [nu] in [0, 1] whose torques beside those of `rest` [nu] come nearest to `wanted` [nj].
 
     min_a |B (a - rest) - wanted|^2 + 0.001 |a - rest|^2, 0 <= a <= 1, by accelerated projected gradients (Beck and
