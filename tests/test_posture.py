@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tiny_task import task as tiny_task
 
+from movlr_jax import cli
 from movlr_jax.config import OptimizerConfig, check_ppo
 from movlr_jax.control import spaces
 from movlr_jax.control.actuation import MuscleLaw
@@ -26,6 +27,7 @@ pytest.importorskip("brax", reason="the extra ppo is not installed")
 
 from movlr_jax.control import learner as learning
 from movlr_jax.control.build_ppo import build_ppo
+from movlr_jax.control.policy_file import load_policy, policy_settings, save_policy
 
 PLANNED = ("hip", "knee")
 KEY = jax.random.key(5)
@@ -160,10 +162,17 @@ def test_a_policy_is_kept_as_a_file_and_begun_from(ppo, tmp_path: Path):
             getattr(acting.learners, name),
             getattr(trained.learners, name),
         )
+    other = build(replace(SMALL, init=str(path), hidden=(8,), observe=("qpos",)))
+    assert (other.config.hidden, other.config.observe) == (SMALL.hidden, SMALL.observe)  # the file's own
+    learner = jax.tree.map(lambda x: x[0], trained.learners)
+    save_policy(tmp_path / "arm.npz", learner, replace(SMALL, joints=("elbow",)))
+    with pytest.raises(UserError, match="planned joint 'elbow'"):
+        build(replace(SMALL, init=str(tmp_path / "arm.npz")))
+    save_policy(tmp_path / "one.npz", learner, replace(SMALL, joints=("knee",)))
     with pytest.raises(UserError, match="another model, or of other"):
-        build(replace(SMALL, init=str(path), hidden=(8,))).begin(1, KEY)
+        build(replace(SMALL, init=str(tmp_path / "one.npz"))).begin(1, KEY)
     with pytest.raises(UserError, match="no trained policy can be read there"):
-        build(replace(SMALL, init=str(tmp_path / "none.npz"))).begin(1, KEY)
+        build(replace(SMALL, init=str(tmp_path / "none.npz")))
     with pytest.raises(UserError, match="env_steps=0"):
         check_ppo(OptimizerConfig(ppo=replace(SMALL, env_steps=0)))
 
@@ -184,14 +193,27 @@ def test_a_policy_acts_by_its_mode_or_by_samples():
     assert not np.allclose(actions["mode"], actions["sample"])
 
 
-def test_the_policy_of_the_package_fits_its_settings():
-    from movlr_jax import cli
-    from movlr_jax.control.policy_file import load_policy
+@pytest.mark.parametrize(
+    ("task", "sees"),
+    [("flat_walk", 47), ("rough_walk", 47), ("slope_walk", 47), ("left_turn", 47), ("injured_walk", 185)],
+)
+def test_the_policies_of_the_package_fit_their_settings(task: str, sees: int):
+    config = cli.compose([f"+task={task}", "model=ms_human_700_legs", "optimizer=ppo"]).optimizer
+    assert (config.name, config.ppo.env_steps, config.ppo.acts) == ("ppo", 0, "sample")
+    ppo = policy_settings(config.ppo.init, config.ppo)
+    held = load_policy(ppo.init, learning.init(ppo, learning.networks(ppo, sees, 14), sees, KEY))
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(held.params))
 
-    for task in ("flat_walk", "rough_walk"):
-        config = cli.compose([f"+task={task}", "model=ms_human_700_legs", "optimizer=ppo"]).optimizer
-        assert (config.name, config.ppo.env_steps, config.ppo.acts) == ("ppo", 0, "sample")
-        network = learning.networks(config.ppo, 185, 14)
-        fresh = learning.init(config.ppo, network, 185, KEY)
-        held = load_policy(config.ppo.init, fresh)
-        assert all(np.isfinite(x).all() for x in jax.tree.leaves(held.params))
+
+def test_a_policy_may_command_some_of_the_planned_joints(tiny):
+    """The others are held at the posture: the same as a command of nothing for them."""
+    space = PostureSpace(MuscleLaw("torque", 2.0, 0.1), tiny.model, tiny.layout, PLANNED)
+    qpos, rest = np.array([0.0, 0.4, 0.8]), np.full(tiny.model.nu, 0.1)
+    whole, knee = (spaces.posture(space, tiny.physics, qpos, rest, 0.6, m) for m in (None, [1]))
+    assert knee.size == 1
+    view = jax.tree.map(
+        lambda x: jnp.asarray(x[0], jnp.float32), tiny.physics.start(*tiny.states(1, seed=2)).step
+    )
+    said = [s.controls(jnp.array(a), view, 0.002, 0.01) for s, a in ((whole, [0.0, 0.7]), (knee, [0.7]))]
+    np.testing.assert_allclose(said[0], said[1], atol=1e-6)
+    assert not np.allclose(said[0], whole.controls(jnp.zeros(2), view, 0.002, 0.01))

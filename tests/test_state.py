@@ -100,7 +100,14 @@ READ = {
     "state.qpos": (lambda s: s.qpos, lambda m, d: d.qpos),
     "state.qvel": (lambda s: s.qvel, lambda m, d: d.qvel),
 }
-ELSEWHERE = {"state.time", "state.gait_phase", "state.prev_action", "state.goal(name)", "state.initial"}
+ELSEWHERE = {
+    "state.time",
+    "state.gait_phase",
+    "state.goal_heading",
+    "state.prev_action",
+    "state.goal(name)",
+    "state.initial",
+}
 
 
 def test_every_call_of_the_table_is_tested():
@@ -138,6 +145,17 @@ def test_gait_phases_by_hand(tiny, scene):
     np.testing.assert_allclose(np.abs((phases - expected + 0.5) % 1 - 0.5), 0.0, atol=1e-6)
     with pytest.raises(ProgramError, match="this task has no goal 'cadence'"):
         read(tiny.layout, tiny.goals, now, start.step, lambda s: s.gait_phase)
+
+
+def test_the_heading_of_a_goal_by_hand(tiny, scene):
+    """0.9 rad from 2 s on: a third of it after half a second, all after 1.5 s."""
+    now, _, start = scene
+    goals = {**tiny.goals, "heading": np.float32(0.9), "turn_time": np.float32(2.0)}
+    at = now.replace(time=np.resize([1.9, 2.5, 8.0], ROWS))
+    asked = read(layout_of(tiny.model, goals), goals, at, start.step, lambda s: s.goal_heading)
+    np.testing.assert_allclose(asked, np.resize([0.0, 0.3, 0.9], ROWS), atol=1e-6)
+    with pytest.raises(ProgramError, match="this task has no goal 'turn_time'"):
+        read(tiny.layout, tiny.goals, now, start.step, lambda s: s.goal_heading)
 
 
 def test_previous_action(tiny, scene):
