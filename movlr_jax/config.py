@@ -138,6 +138,7 @@ def check(config: Config) -> Config:
         ("optimizer.replan_every", o.replan_every),
         ("optimizer.knots", o.knots),
         ("optimizer.mppi.samples", mppi.samples),
+        ("optimizer.muscle.iterations", muscle.iterations),
     ):
         if value < 1:
             raise UserError(f"{name}={value}: it must be 1 or more")
@@ -169,6 +170,7 @@ def check(config: Config) -> Config:
         ("optimizer.muscle.kp", muscle.kp),
         ("optimizer.muscle.kd", muscle.kd),
         ("optimizer.muscle.product_gain", muscle.product_gain),
+        ("optimizer.muscle.held", muscle.held),
     ):
         if value < 0:
             raise UserError(f"{name}={value:g}: it must be 0 or more")

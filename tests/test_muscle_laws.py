@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from scipy.optimize import lsq_linear
 
-from movlr_jax.control.mpc2 import MuscleLaw, PostureSpace
+from movlr_jax.control.actuation import MuscleLaw, torque_activation
+from movlr_jax.control.mpc2 import PostureSpace
+from movlr_jax.control.muscle import muscle_params
 from movlr_jax.control.torque import resolve
 
 PLANNED = ("hip", "knee")
@@ -49,3 +51,19 @@ def test_a_swinging_leg_is_followed(tiny, law: MuscleLaw, worst: float):
         errors.append(np.asarray(state.qpos)[0, 1:] - wanted(float(state.time[0])))
     found = float(np.sqrt(np.mean(np.square(errors))))
     assert found < worst, found
+
+
+def test_a_stiffer_joint_keeps_its_damping_ratio(tiny):
+    """Four times as stiff is as if it were four times as far off, and moved twice as fast."""
+    law, p = MuscleLaw("torque", 3.0, 0.2), muscle_params(tiny.model)
+    rng = np.random.default_rng(4)
+    moment, pull = rng.normal(size=(tiny.model.nu, 2)) * 0.03, np.full(tiny.model.nu, -500.0)
+    params = {"moment": moment, "hold": np.full(tiny.model.nu, 0.1)}
+    q, off, qd = np.array([0.2, 0.5]), np.array([0.01, -0.02]), np.array([0.1, 0.3])
+    stiff = torque_activation(
+        law, p, {**params, "stiffness": np.array([4.0, 1.0])}, {"posture": q + off}, pull, q, qd
+    )
+    same = torque_activation(law, p, params, {"posture": q + off * [4, 1]}, pull, q, qd * [2, 1])
+    np.testing.assert_allclose(stiff, same, atol=1e-6)
+    plain = torque_activation(law, p, params, {"posture": q + off}, pull, q, qd)
+    assert not np.allclose(stiff, plain, atol=1e-4)

@@ -35,6 +35,7 @@ class MuscleLaw:
     product_gain: float = 1e4  # product: N/m per m, their k
     hold: bool = True
     iterations: int = 24  # torque: gradient steps; more muscles about a joint need more
+    held: float = 1.0  # torque: stiffness of joints that a policy holds, beside those that it commands
 
 
 class Actuation:
@@ -91,9 +92,11 @@ def torque_activation(
     """Activations [nu] that turn the joints at q [nz] rad, qd [nz] rad/s towards target["posture"] [nz].
 
     pull [nu] N is each muscle's force per activation, params["moment"] [nu, nz] m the moment arms where the plan was
-    made, or the policy acts, and params["hold"] [nu] the activations that hold that posture.
+    made, or the policy acts, and params["hold"] [nu] the activations that hold that posture. params["stiffness"] [nz],
+    if there is one, multiplies kp, and its root kd: damping ratios stay.
     """
     moment = params["moment"]
     strength = p.peak_force @ jnp.abs(moment) + 1e-6
-    wanted = law.kp * (target["posture"] - q) - law.kd * qd
+    stiffness = jnp.asarray(params.get("stiffness", 1.0))
+    wanted = stiffness * law.kp * (target["posture"] - q) - jnp.sqrt(stiffness) * law.kd * qd
     return resolve((moment * pull[:, None] / strength).T, wanted, params["hold"], law.iterations)
