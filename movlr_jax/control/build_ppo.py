@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import mujoco
 import numpy as np
 
 from movlr_jax.config import OptimizerConfig
@@ -14,6 +15,7 @@ from movlr_jax.control.dynsyn import find_groups, grouped
 from movlr_jax.control.episode import World
 from movlr_jax.control.mpc2 import posture_space
 from movlr_jax.control.ppo import Ppo
+from movlr_jax.control.prior import PriorSpace
 from movlr_jax.physics.choose import choose, planning_physics
 from movlr_jax.physics.domain import draw
 from movlr_jax.physics.native import NativePhysics
@@ -61,6 +63,13 @@ def build_ppo(
         seed=seed,
         say=say,
     )
+
+
+def prior_space(config: OptimizerConfig, task: Task) -> tuple[PriorSpace, mujoco.MjModel]:
+    """Plans around the policy of `config.prior`, which sees and commands as `config.ppo` says, and its model."""
+    as_it_is = replace(config.ppo, init=config.prior.policy, env_steps=0)
+    ppo = build_ppo(replace(config, name="ppo", ppo=as_it_is), task)
+    return PriorSpace(ppo.acting(), ppo.space, config.knots, config.horizon_s), ppo.space.model
 
 
 def action_space(
