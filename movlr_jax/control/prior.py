@@ -1,7 +1,7 @@
 """Plans around a trained policy: it acts in closed loop, in every rollout and in the episode, and a plan adds to it.
 
-What follows a plan is then not what a body would do if nobody looked, but what the policy makes of it: a search by few
-samples improves on a policy whose own motion is always one of them (as residual MPPI: Wang et al., 2024).
+What follows a plan is then not what a body would do if nobody looked, but what the policy makes of it: few samples
+improve on a policy whose own motion is always one of them (as residual MPPI: Wang et al., 2024).
 """
 
 from __future__ import annotations
