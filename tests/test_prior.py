@@ -14,6 +14,7 @@ pytest.importorskip("brax", reason="the extra ppo is not installed")
 
 from tiny_task import task as tiny_task
 
+from movlr_jax.cli import compose
 from movlr_jax.config import OptimizerConfig
 from movlr_jax.control.actuation import MuscleLaw
 from movlr_jax.control.build import build_optimizer
@@ -125,3 +126,17 @@ def test_a_plan_is_added_to_what_the_policy_commands(config: OptimizerConfig):
     wanted = numbers(view, jax.random.key(0)) + plans[0, 0, 0]
     expected = trained.space.controls(jnp.clip(wanted, -1.0, 1.0), view, physics.sim_dt, physics.ctrl_dt)
     np.testing.assert_allclose(done.actions[0, 0], expected, atol=1e-5)
+
+
+def test_a_policy_brings_its_own_law_and_rhythm_beneath_what_is_set():
+    """The planner's own gains mean nothing to a policy that was trained under others."""
+    name = "flat_walk_ms_human_700_legs"
+    given = ["+task=slope_walk", "model=ms_human_700_legs"]
+    around = compose([*given, f"optimizer.prior.policy={name}", "optimizer.mppi.samples=5"])
+    trained = compose([*given[1:], "+task=flat_walk", "optimizer=ppo"])
+    assert (around.optimizer.name, around.optimizer.prior.policy) == ("mpc2", name)
+    for setting in ("muscle", "pd", "ctrl_dt", "ppo"):
+        assert getattr(around.optimizer, setting) == getattr(trained.optimizer, setting)
+    assert around.task.settings["cadence_hz"] == trained.task.settings["cadence_hz"]
+    assert around.optimizer.mppi.samples == 5
+    assert compose(given).optimizer.prior.policy == ""

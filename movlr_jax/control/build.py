@@ -48,11 +48,12 @@ def build_planner(
     `physics` rolls plans out (native, mjx, warp, auto); episodes always run in C MuJoCo, on the model as it is: a
     motion that was planned in another engine or under fewer contacts shows there what it is worth.
     """
-    model, layout = task.model, task.layout
+    model, layout, notes = task.model, task.layout, {}
     if config.name == "mpc2" and config.prior.policy:
         with needed("optimizer.prior.policy", "ppo"):
             from movlr_jax.control.build_ppo import prior_space
         space, model = prior_space(config, task)
+        notes = {"action": "added to what a trained policy commands", "policy": config.prior.policy}
     elif config.name == "mpc2":
         space = posture_space(
             config.muscle, task, share=config.synergy, knots=config.knots, horizon_s=config.horizon_s
@@ -61,7 +62,7 @@ def build_planner(
         space = ControlSpace(model, config.knots, config.horizon_s)
     else:
         raise UserError(unknown_name("optimizer", config.name, PLANNERS))
-    return Planner(
+    planner = Planner(
         config.name,
         PlannerConfig(config.mppi, config.horizon_s, config.replan_every),
         space,
@@ -73,3 +74,5 @@ def build_planner(
         World(task.over, task.perturb),
         say,
     )
+    planner.notes = notes
+    return planner
