@@ -335,10 +335,10 @@ def test_terms_that_are_worth_staying_up_for_worked_by_hand(walk):
     )  # at the last, the right foot is to swing
     steps = steps.replace(sensors=sensors, time=time)
     first = jax.tree.map(lambda x: np.asarray(x)[:1], steps)
-    batch = jax.tree.map(
-        lambda x: np.asarray(x)[None, None], (steps, np.zeros((3, walk.model.nu), np.float32))
-    )
-    found = Scorer(layout, walk.goals)([program], *batch, jax.tree.map(lambda x: x[None], first)).terms[0]
+    told, initial = (jax.tree.map(lambda x: np.asarray(x)[None, None], x) for x in (steps, first))
+    initial = jax.tree.map(lambda x: x[:, :, 0], initial)
+    controls = np.zeros((1, 1, 3, walk.model.nu), np.float32)
+    found = Scorer(layout, walk.goals)([program], told, controls, initial).terms[0]
     stood = np.exp(-0.5)
     np.testing.assert_allclose(found["standing"][0], [1.0, stood, stood], atol=1e-4)
     np.testing.assert_allclose(found["progress"][0, 1:], [0.5, 1.0], atol=1e-5)
