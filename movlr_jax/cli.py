@@ -177,14 +177,21 @@ def compose(overrides: Sequence[str]) -> Any:
 def _tuned(composed: Any, folder: Path) -> str | None:
     """The override that brings the settings tuned for this task on this model, where there are any.
 
-    Those of mpc2 are called after the model, those of ppo MODEL_ppo.
+    Those of mpc2 are called after the model, those of ppo MODEL_ppo, of mpc2 around a policy MODEL_prior.
     """
     from omegaconf import OmegaConf
 
     name, model, optimizer = (OmegaConf.select(composed, x) for x in ("task.name", "model", "optimizer.name"))
     if not isinstance(model, str) or optimizer not in ("mpc2", "ppo"):
         return None
-    choice = model if optimizer == "mpc2" else f"{model}_ppo"
+    kind = (
+        "_ppo"
+        if optimizer == "ppo"
+        else "_prior"
+        if OmegaConf.select(composed, "optimizer.prior.policy")
+        else ""
+    )
+    choice = f"{model}{kind}"
     return f"+tuned/{name}={choice}" if (folder / "tuned" / str(name) / f"{choice}.yaml").is_file() else None
 
 

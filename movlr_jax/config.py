@@ -8,7 +8,15 @@ from typing import Any
 
 from movlr_jax.control.actuation import MuscleLaw
 from movlr_jax.control.mppi import MppiConfig
-from movlr_jax.control.ppo_config import ACTIONS, ACTS, OBSERVABLE, GroupsConfig, PdConfig, PpoConfig
+from movlr_jax.control.ppo_config import (
+    ACTIONS,
+    ACTS,
+    OBSERVABLE,
+    GroupsConfig,
+    PdConfig,
+    PpoConfig,
+    PriorConfig,
+)
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.language.settings import WATCHERS, WRITERS, ModelConfig, check_model
 from movlr_jax.methods import Method, check_method
@@ -35,6 +43,7 @@ class OptimizerConfig:
     ppo: PpoConfig = field(default_factory=PpoConfig)
     pd: PdConfig = field(default_factory=PdConfig)
     groups: GroupsConfig = field(default_factory=GroupsConfig)
+    prior: PriorConfig = field(default_factory=PriorConfig)  # mpc2
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What `tune` may vary: settings of the optimizer and weights of the reward, each with its range."""
+"""What `tune` may vary: settings of the optimizer and the task, weights of the reward, each with its range."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import optuna
 
 WEIGHTS = "weights."  # what begins so is a weight of the reward program
-OPTIMIZER = "optimizer."
+OPTIMIZER, TASK = "optimizer.", "task.settings."
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,10 @@ def _read(name: str) -> dict[str, Range]:
 
 
 def _range(setting: str, value: Any) -> Range:
-    if not setting.startswith((WEIGHTS, OPTIMIZER)):
+    if not setting.startswith((WEIGHTS, OPTIMIZER, TASK)):
         raise UserError(
-            f"{setting} cannot be tuned: a space holds optimizer.* and weights.*; give others beside it"
+            f"{setting} cannot be tuned: a space holds optimizer.*, task.settings.* and weights.*; give others "
+            "beside it"
         )
     if not isinstance(value, Mapping):
         raise UserError(f"{setting}: {value!r}: it must be {{low: ..., high: ...}} or {{choices: [...]}}")

@@ -34,8 +34,8 @@ from movlr_jax.progress import Reporter  # noqa: E402
 from movlr_jax.rewards.program import RewardProgram  # noqa: E402
 from movlr_jax.sandbox.source import with_weights  # noqa: E402
 from movlr_jax.sandbox.vet import Verdict  # noqa: E402
-from movlr_jax.session import flat  # noqa: E402
-from movlr_jax.space import OPTIMIZER, WEIGHTS, Range, read_space  # noqa: E402
+from movlr_jax.session import flat, task_of  # noqa: E402
+from movlr_jax.space import OPTIMIZER, TASK, WEIGHTS, Range, read_space  # noqa: E402
 from movlr_jax.tasks import Task  # noqa: E402
 
 if TYPE_CHECKING:
@@ -120,6 +120,7 @@ def _defaults(config: Config, weights: Mapping[str, float], space: Mapping[str, 
     """What is set now of all that may vary, for the first trial. Raises UserError for what does not exist."""
     known = {f"{WEIGHTS}{name}": value for name, value in weights.items()}
     known |= {f"{OPTIMIZER}{n}": v for n, v in flat(dataclasses.asdict(config.optimizer)).items()}
+    known |= {f"{TASK}{name}": value for name, value in config.task.settings.items()}
     for name in space:
         if name not in known:
             raise UserError(unknown_name("setting of the space", name, known))
@@ -175,19 +176,24 @@ def _trial(
     trial: optuna.Trial,
     reporter: Reporter,
 ) -> float:
-    """The mean score of the seeds; pruned once it lags behind the median of those before it."""
+    """The mean score of the seeds; pruned once it lags behind the median of those before it.
+
+    `task` says what an episode is worth, also where the trial acts under other settings of it: a slower speed may be
+    asked for, and makes no goal easier.
+    """
     import optuna
 
     program = verdict.program
     assert program is not None
-    settings = [f"{name}={value}" for name, value in values.items() if name.startswith(OPTIMIZER)]
+    settings = [f"{name}={value}" for name, value in values.items() if not name.startswith(WEIGHTS)]
     weights = _weights(program.weights, values)
     config = cli.compose([*plan.overrides, *settings])
     weighted = dataclasses.replace(verdict, program=dataclasses.replace(program, weights=weights))
-    optimizer = build_optimizer(config.optimizer, task, config.physics)
+    acted = task_of(config) if any(name.startswith(TASK) for name in values) else task
+    optimizer = build_optimizer(config.optimizer, acted, config.physics)
     scores, begun = [], time.monotonic()
     for i, seed in enumerate(plan.seeds):
-        (outcome,) = evaluate(optimizer, task, [weighted], seed)
+        (outcome,) = evaluate(optimizer, acted, [weighted], seed)
         score = score_of(task, outcome)
         scores.append(score if math.isfinite(score) else LOST)
         shown = {**outcome.metrics, **outcome.timing}
@@ -244,12 +250,12 @@ def _write(plan: Plan, study: optuna.Study, program: RewardProgram) -> dict[str,
 
 
 def _tuned_yaml(values: Mapping[str, Any]) -> str:
-    """The settings of the optimizer among `values` as a file of conf/tuned."""
+    """The settings among `values`, which are no weights, as a file of conf/tuned."""
     import yaml
 
     nested: dict[str, Any] = {}
     for name, value in values.items():
-        if name.startswith(OPTIMIZER):
+        if not name.startswith(WEIGHTS):
             *path, last = name.split(".")
             node = nested
             for step in path:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import jax
 import mujoco
 import numpy as np
 import pytest
 
 from movlr_jax.errors import UserError
+from movlr_jax.language.genome import Genome
+from movlr_jax.language.terms import library
 from movlr_jax.models import MODELS, model_adapter
+from movlr_jax.rewards.program import Scorer
+from movlr_jax.sandbox.source import parse
+from movlr_jax.sandbox.trace import load
 from movlr_jax.tasks import build_task
 from movlr_jax.tasks.locomotion import fallen
 from movlr_jax.tasks.terrain import GROUND, flat, rough, slope
@@ -309,3 +315,31 @@ def test_a_model_that_cannot_walk_is_told_so():
         built("stand", "myoarm_r")
     assert "myoarm_r" in MODELS
     assert model_adapter("myolegs").touch["left_foot"]
+
+
+def test_terms_that_are_worth_staying_up_for_worked_by_hand(walk):
+    """At the start and a quarter of the left stride later: head 0.2 m lower, 0.5 and 3 m/s, the right foot loaded."""
+    terms = {name: library(walk)[name] for name in ("standing", "progress", "stance")}
+    program = load(parse(Genome({t.name: (t.weight, t.expression) for t in terms.values()}).source()))
+    qpos = walk.start(np.random.default_rng(0), 1)[0]
+    steps = episode_of(walk, np.repeat(qpos, 3, axis=0)).steps
+    layout, sensors = walk.layout, np.array(steps.sensors)
+    head = layout.blocks["pos"] + 3 * layout.bodies[walk.adapter.role("head")] + 2
+    sensors[1:, head] -= 0.2
+    sensors[1:, layout.blocks["com_vel"]] = 0.5, 3.0
+    for side, force in (("left", 0.0), ("right", 400.0)):
+        sensors[1:, list(layout.touch[f"{side}_foot"])] = 0.0
+        sensors[1:, layout.touch[f"{side}_foot"][0]] = force
+    time = (
+        0.25 / float(walk.goals["cadence"]) * np.array([0.0, 1.0, 3.0])
+    )  # at the last, the right foot is to swing
+    steps = steps.replace(sensors=sensors, time=time)
+    first = jax.tree.map(lambda x: np.asarray(x)[:1], steps)
+    told, initial = (jax.tree.map(lambda x: np.asarray(x)[None, None], x) for x in (steps, first))
+    initial = jax.tree.map(lambda x: x[:, :, 0], initial)
+    controls = np.zeros((1, 1, 3, walk.model.nu), np.float32)
+    found = Scorer(layout, walk.goals)([program], told, controls, initial).terms[0]
+    stood = np.exp(-0.5)
+    np.testing.assert_allclose(found["standing"][0], [1.0, stood, stood], atol=1e-4)
+    np.testing.assert_allclose(found["progress"][0, 1:], [0.5, 1.0], atol=1e-5)
+    np.testing.assert_allclose(found["stance"][0, 1:], [1.0, 0.0], atol=1e-3)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from movlr_jax import tune
 from movlr_jax.errors import UserError
@@ -48,9 +49,10 @@ def test_a_study_begins_with_what_is_set_goes_on_and_keeps_its_best(tmp_path: Pa
     space = tmp_path / "space.yaml"
     space.write_text(
         "optimizer.mppi.sigma: {low: 0.02, high: 0.3}\nweights.foot_distance: {low: 10.0, high: 90.0}\n"
+        "task.settings.forward_m: {low: 0.2, high: 0.24}\n"
     )
     given = [TASK, f"space={space}", "seeds=0", f"run_dir={tmp_path / 'study'}", "reward=initial"]
-    given += ["optimizer.mppi.samples=4", "optimizer.horizon_s=0.05"]
+    given += ["optimizer.mppi.samples=4", "optimizer.horizon_s=0.05", "task.settings.forward_m=0.25"]
 
     def ran(*more: str) -> tuple[int, str, str]:
         status = tune.main([*given, *more])
@@ -66,10 +68,12 @@ def test_a_study_begins_with_what_is_set_goes_on_and_keeps_its_best(tmp_path: Pa
     assert result["score"] >= max(first["score"], first["score_before"])
     assert result["score_before"] == first["score_before"]
     rows = (tmp_path / "study" / "trials.csv").read_text().splitlines()
-    assert rows[1].split(",")[4:6] == ["0.2", "90.0"]  # 100, which the space does not reach
+    assert rows[1].split(",")[4:7] == ["0.2", "90.0", "0.24"]  # 100 and 0.25, which the space does not reach
     best = parse((tmp_path / "study" / "best.py").read_text())
     assert best.weights["foot_distance"] == pytest.approx(result["weights.foot_distance"], rel=1e-5)
-    assert "sigma" in (tmp_path / "study" / "best.yaml").read_text()
+    settings = yaml.safe_load((tmp_path / "study" / "best.yaml").read_text())
+    assert settings["optimizer"]["mppi"]["sigma"] == pytest.approx(result["optimizer.mppi.sigma"])
+    assert 0.2 <= settings["task"]["settings"]["forward_m"] <= 0.24
     status, _, err = ran("trials=4", "optimizer.mppi.keep=1")
     assert status == 2
     assert "other settings" in err

@@ -6,12 +6,12 @@ from movlr_jax.tasks import Task
 from movlr_jax.tasks.simple import simple_task
 
 
-def task() -> Task:
+def task(forward_m: float = 0.25) -> Task:
     return simple_task(
         name="tiny_kick",
         model="tiny_muscle",
         description="bring the foot to the mark in front of the leg",
         focus="the distance of the foot from the mark",
-        goals={"foot_pos": [0.25, 0.0, 0.25]},
+        goals={"foot_pos": [forward_m, 0.0, 0.25]},
         episode_s=0.1,
     )

@@ -92,8 +92,8 @@ def torque_activation(
     """Activations [nu] that turn the joints at q [nz] rad, qd [nz] rad/s towards target["posture"] [nz].
 
     pull [nu] N is each muscle's force per activation, params["moment"] [nu, nz] m the moment arms where the plan was
-    made, or the policy acts, and params["hold"] [nu] the activations that hold that posture. params["stiffness"] [nz],
-    if there is one, multiplies kp, and its root kd: damping ratios stay.
+    made, or the policy acts, and params["hold"] [nu] the activations that hold that posture.
+    params["stiffness"] [nz], if there is one, multiplies kp, and its root kd: damping ratios stay.
     """
     moment = params["moment"]
     strength = p.peak_force @ jnp.abs(moment) + 1e-6

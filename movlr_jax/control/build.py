@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from movlr_jax.config import OptimizerConfig
 from movlr_jax.control.episode import World
@@ -47,8 +48,13 @@ def build_planner(
     `physics` rolls plans out (native, mjx, warp, auto); episodes always run in C MuJoCo, on the model as it is: a
     motion that was planned in another engine or under fewer contacts shows there what it is worth.
     """
-    model, layout = task.model, task.layout
-    if config.name == "mpc2":
+    model, layout, notes = task.model, task.layout, {}
+    if config.name == "mpc2" and config.prior.policy:
+        with needed("optimizer.prior.policy", "ppo"):
+            from movlr_jax.control.build_ppo import prior_space
+        space, model = prior_space(config, task)
+        notes = {"action": "added to what a trained policy commands", "policy": config.prior.policy}
+    elif config.name == "mpc2":
         space = posture_space(
             config.muscle, task, share=config.synergy, knots=config.knots, horizon_s=config.horizon_s
         )
@@ -56,13 +62,17 @@ def build_planner(
         space = ControlSpace(model, config.knots, config.horizon_s)
     else:
         raise UserError(unknown_name("optimizer", config.name, PLANNERS))
-    return Planner(
+    planner = Planner(
         config.name,
         PlannerConfig(config.mppi, config.horizon_s, config.replan_every),
         space,
-        planning_physics(physics, task, sim_dt=config.plan_dt, ctrl_dt=config.ctrl_dt, say=say),
+        planning_physics(
+            physics, replace(task, model=model), sim_dt=config.plan_dt, ctrl_dt=config.ctrl_dt, say=say
+        ),
         NativePhysics(model, layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt),
         Scorer(layout, task.goals),
         World(task.over, task.perturb),
         say,
     )
+    planner.notes = notes
+    return planner

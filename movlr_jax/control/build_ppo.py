@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import jax
+import mujoco
 import numpy as np
 
 from movlr_jax.config import OptimizerConfig
@@ -19,6 +20,7 @@ from movlr_jax.control.mpc2 import posture_space
 from movlr_jax.control.policy_file import load_policy, policy_settings
 from movlr_jax.control.ppo import Ppo
 from movlr_jax.control.ppo_config import PpoConfig
+from movlr_jax.control.prior import PriorSpace
 from movlr_jax.control.teaching import Teacher
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.physics.choose import choose, planning_physics
@@ -108,6 +110,13 @@ def shaped(config: PpoConfig, task: Task) -> PpoConfig:
         if name not in planned:
             raise UserError(unknown_name("optimizer.ppo.joints: planned joint", name, planned))
     return replace(config, joints=config.joints or planned)
+
+
+def prior_space(config: OptimizerConfig, task: Task) -> tuple[PriorSpace, mujoco.MjModel]:
+    """Plans around the policy of `config.prior`, which says itself what it sees and commands, and its model."""
+    as_it_is = replace(config.ppo, init=config.prior.policy, env_steps=0)
+    ppo = build_ppo(replace(config, name="ppo", ppo=as_it_is), task)
+    return PriorSpace(ppo.acting(), ppo.space, config.knots, config.horizon_s), ppo.space.model
 
 
 def action_space(

@@ -22,13 +22,28 @@ def between(knots: Any, elapsed: Array, horizon_s: float) -> Any:
     return jax.tree.map(lambda at: (1 - share) * at[low] + share * at[high], knots)
 
 
-class ControlSpace:
+class KnotSpace:
+    """Plans that are `knots` values of some numbers over the horizon, each within its range."""
+
+    def __init__(self, lower: np.ndarray, upper: np.ndarray, knots: int, horizon_s: float):
+        self.lower, self.upper, self.knots, self.horizon_s = lower, upper, knots, horizon_s
+        self.mixing = np.eye(len(lower), dtype=np.float32)
+
+    def params(self, physics: Physics, state: SimState, plans: Array) -> dict[str, Any]:
+        """Policy parameters [R * n, ...] for plans [R, n, knots, dims] that begin now."""
+        rows, n = plans.shape[:2]
+        return {
+            "knots": plans.reshape(rows * n, *plans.shape[2:]),
+            "start": np.repeat(np.asarray(state.time, np.float32), n),
+        }
+
+
+class ControlSpace(KnotSpace):
     """The numbers of a plain MPPI plan: `knots` values of every control over the horizon."""
 
     def __init__(self, model: mujoco.MjModel, knots: int, horizon_s: float):
         low, high = control_ranges(model, "optimizer=mppi samples")
-        self.knots, self.horizon_s, self.mixing = knots, horizon_s, np.eye(model.nu, dtype=np.float32)
-        self.lower, self.upper = low.astype(np.float32), high.astype(np.float32)
+        super().__init__(low.astype(np.float32), high.astype(np.float32), knots, horizon_s)
 
     def policy(self, physics: Physics):
         def policy(params: Any, view: Step, key: jax.Array) -> jax.Array:
@@ -39,11 +54,3 @@ class ControlSpace:
     def held(self, state: SimState) -> np.ndarray:
         """[R, knots, nu] the control of each row now, held."""
         return np.repeat(np.asarray(state.prev_action)[:, None], self.knots, axis=1)
-
-    def params(self, physics: Physics, state: SimState, plans: Array) -> dict[str, Any]:
-        """Policy parameters [R * n, ...] for plans [R, n, knots, nu] that begin now."""
-        rows, n = plans.shape[:2]
-        return {
-            "knots": plans.reshape(rows * n, *plans.shape[2:]),
-            "start": np.repeat(np.asarray(state.time, np.float32), n),
-        }

@@ -99,9 +99,9 @@ class Ppo:
             "actions": space.size,
         }
         self.network = learning.networks(config, self.observations, space.size)
-        self.explore = self._policy(observe, physics, sample=True)
-        self.teacher, self.see = teacher, observe
-        self.exploit = self._policy(observe, sim_physics, sample=config.acts == "sample")
+        self.see, self.teacher = observe, teacher
+        self.explore = self._policy(physics, sample=True)
+        self.exploit = self._policy(sim_physics, sample=config.acts == "sample")
         self.traces: Counter[str] = Counter()
         self._init = jax.jit(lambda key: learning.init(config, self.network, self.observations, key))
         self._observe, self._seen = jax.jit(jax.vmap(observe)), jax.jit(jax.vmap(learning.seen))
@@ -281,7 +281,19 @@ class Ppo:
         env = np.arange(len(episode)) % self.config.envs
         return jax.tree.map(lambda x: x[self.order[env, episode % _TABLE]], self.pool)
 
-    def _policy(self, observe: Observe, physics: Physics, sample: bool) -> Callable[..., Any]:
+    def acting(self) -> Callable[[Step, jax.Array], jax.Array]:
+        """The policy of `init` as it is: its numbers [size] in [-1, 1] where it sees a step, and draws by a key."""
+        learners, _ = self.begin(1, jax.random.key(0))
+        first = jax.tree.map(lambda x: np.asarray(x)[0], (learners.normalizer, learners.params.policy))
+        dist, sample = self.network.parametric_action_distribution, self.config.acts == "sample"
+
+        def numbers(view: Step, key: jax.Array) -> jax.Array:
+            logits = self.network.policy_network.apply(*first, self.see(view))
+            return dist.sample(logits, key) if sample else dist.mode(logits)
+
+        return numbers
+
+    def _policy(self, physics: Physics, sample: bool) -> Callable[..., Any]:
         """The policy of one simulation: exploring, with what an update must know of it, or its mode."""
         network, sim_dt, ctrl_dt = self.network, physics.sim_dt, physics.ctrl_dt
         dist = network.parametric_action_distribution
@@ -290,7 +302,7 @@ class Ppo:
             return self.space.controls(action, view, sim_dt, ctrl_dt)
 
         def policy(params: Any, view: Step, key: jax.Array, raw: jax.Array | None = None) -> Any:
-            seen = observe(view)
+            seen = self.see(view)
             logits = network.policy_network.apply(*params, seen)
             if not sample:
                 return command(dist.mode(logits), view)

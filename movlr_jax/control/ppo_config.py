@@ -83,3 +83,10 @@ class PpoConfig:
     def batches(self) -> int:
         """Of the whole training."""
         return -(-self.env_steps // self.batch)
+
+
+@dataclass(frozen=True)
+class PriorConfig:
+    """A trained policy that a planner's plans are added to."""
+
+    policy: str = ""  # a policy_k00.npz, or one of assets/policies; empty: none

@@ -24,6 +24,7 @@ LEGS = ("left_leg", "right_leg")  # touch parts that legs which cross press on a
 KNEE_M = 0.12  # m above the ground, a knee that is lower kneels
 FALLEN = 0.6  # of its starting height above the ground: below it, the pelvis or the head has fallen
 UPRIGHT = 0.8  # of the pelvis' starting height: below it, a body topples and its progress no longer counts
+_SLOW = 0.9  # of the speed that is asked for: below it, a walk is told to be faster
 TOUCH_N = 5.0  # N on anything but the feet is a fall
 
 
@@ -214,9 +215,11 @@ def diagnose(metrics: Metrics, goal: Goal) -> list[Need]:
     if metrics["fell"]:
         when = f"the body falls after {metrics['time_to_fall_s']:.1f} s"
         needs += [Need(when, "upright"), Need(when, "balance"), Need(when, "height")]
-    if goal.speed and metrics["mean_speed_m_s"] < goal.min_speed:
+    if goal.speed and metrics["mean_speed_m_s"] < _SLOW * goal.speed:
         slow = f"it moves at {metrics['mean_speed_m_s']:.2f} m/s, {goal.speed:g} m/s were asked for"
-        needs += [Need(slow, "forward"), Need(slow, "gait")]
+        needs.append(Need(slow, "forward"))
+        if metrics["mean_speed_m_s"] < goal.min_speed:
+            needs.append(Need(slow, "gait"))
     if metrics["lateral_drift_m"] > goal.max_drift_m:
         needs.append(Need(f"it drifts {metrics['lateral_drift_m']:.2f} m to the side", "straight"))
     off = metrics["heading_change_rad"] - goal.heading
