@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import mujoco
 import numpy as np
 import pytest
 from tiny_task import task as tiny_task
@@ -25,7 +26,7 @@ from movlr_jax.sandbox.trace import load
 pytest.importorskip("brax", reason="the extra ppo is not installed")
 
 from movlr_jax.control import learner as learning
-from movlr_jax.control.build_ppo import build_ppo
+from movlr_jax.control.build_ppo import action_space, assisted, build_ppo
 
 PLANNED = ("hip", "knee")
 KEY = jax.random.key(5)
@@ -195,3 +196,55 @@ def test_the_policy_of_the_package_fits_its_settings():
         fresh = learning.init(config.ppo, network, 185, KEY)
         held = load_policy(config.ppo.init, fresh)
         assert all(np.isfinite(x).all() for x in jax.tree.leaves(held.params))
+
+
+def test_what_no_plan_moves_is_turned_back_to_where_it_is_kept(tiny):
+    """A knee that is kept at 0.6 rad, begun at 0.9 while the hip keeps where it is."""
+    qpos, back = np.array([0.0, 0.4, 0.9]), {}
+    for kept in (True, False):
+        space = PostureSpace(
+            MuscleLaw("torque", 10.0, 0.4),
+            tiny.model,
+            tiny.layout,
+            ("hip",),
+            kept={"knee": 0.6} if kept else {},
+        )
+        made = spaces.posture(space, tiny.physics, qpos, np.full(tiny.model.nu, 0.05), 0.5)
+        assert made.size == 1
+
+        def policy(params: Any, view: Any, key: jax.Array, made: spaces.ActionSpace = made) -> jax.Array:
+            return made.controls(jnp.zeros(1), view, tiny.physics.sim_dt, tiny.physics.ctrl_dt)
+
+        start = tiny.physics.start(qpos[None], np.zeros((1, 3)), np.full((1, tiny.model.na), 0.05))
+        back[kept] = tiny.physics.rollout(start, policy, (), steps=30, key=KEY).final.qpos[0, 2]
+    assert abs(back[True] - 0.6) < 0.1
+    assert abs(back[False] - 0.6) > 0.2
+
+
+def test_planned_joints_are_kept_where_the_settings_say_so():
+    settings = OptimizerConfig(name="ppo", ppo=replace(SMALL, keep=("knee",)), muscle=MuscleLaw("torque"))
+    starts = tiny_task().start(np.random.default_rng(0), 2)
+    assert action_space(settings, tiny_task(), starts).size == 1
+    wrong = replace(settings, ppo=replace(SMALL, keep=("kne",)))
+    with pytest.raises(UserError, match=r"optimizer\.ppo\.keep"):
+        action_space(wrong, tiny_task(), starts)
+
+
+def test_a_learner_is_held_upright_by_springs():
+    """20 kg at 0.9 m above the ground: M g h = 176.6 N m/rad, half of it asked for."""
+    text = """<mujoco><worldbody><body name="trunk" pos="0 0 0.9">
+      <joint name="x" type="slide" axis="1 0 0"/><joint name="pitch" axis="0 1 0"/><joint name="roll" axis="1 0 0"/>
+      <geom type="sphere" size="0.1" mass="16"/>
+      <body name="limb" pos="0 0 0"><joint name="hip" axis="0 1 0"/><geom type="sphere" size="0.05" mass="4"/></body>
+    </body></worldbody></mujoco>"""
+    model = mujoco.MjModel.from_xml_string(text)
+    data = mujoco.MjData(assisted(model, np.array([0.0, 0.1, 0.0, 0.0]), 0.5))
+    data.qpos[:] = 0.3, 0.2, -0.1, 0.5
+    mujoco.mj_forward(assisted(model, np.array([0.0, 0.1, 0.0, 0.0]), 0.5), data)
+    np.testing.assert_allclose(data.qfrc_passive, [0.0, -88.29 * 0.1, 88.29 * 0.1, 0.0], atol=1e-6)
+    assert not model.jnt_stiffness.any()
+    free = mujoco.MjModel.from_xml_string(
+        '<mujoco><worldbody><body><freejoint/><geom size="0.1"/></body></worldbody></mujoco>'
+    )
+    with pytest.raises(UserError, match="this one has none"):
+        assisted(free, free.qpos0, 1.0)

@@ -56,6 +56,7 @@ class PpoConfig:
     value_hidden: tuple[int, ...] = (128, 128)
     observe: tuple[str, ...] = OBSERVED
     action: str = "auto"  # auto: controls
+    keep: tuple[str, ...] = ()  # action=posture: planned joints that muscles keep where the posture has them
     acts: str = (
         "mode"  # how a trained policy acts in episodes: by the mode of its distribution, or a sample of it
     )
@@ -64,6 +65,8 @@ class PpoConfig:
     )
     # s, step of the simulation that policies are trained in, with implicitfast; 0: sim_dt, as episodes are evaluated
     train_dt: float = 0.0
+    # springs that hold a floating base of hinges upright in training, in units of what makes it topple (M g h)
+    assist: float = 0.0
     starts: int = 32  # start states that episodes begin from
     checkpoint_every: int = 10  # batches
 

@@ -163,12 +163,16 @@ def posture(
         jnp.asarray(x, jnp.float32) for x in (qpos[actuation.qpos], rest if space.law.hold else 0 * rest)
     )
 
+    keeping = space.keeping(physics, qpos)
+
     def command(a: jax.Array, view: Step, sim_dt: float, ctrl_dt: float) -> jax.Array:
         z = jnp.clip(z0 + beta * a, actuation.lower, actuation.upper)
         target = {"posture": z}
         if space.law.law != "torque":
             target |= {"length": geometry.lengths(z), "moment": geometry.moments(z)}
         params = {"hold": hold, "moment": geometry.moments(view.qpos[actuation.qpos])}
+        if keeping is not None:
+            params["kept"] = keeping
         return actuation(params, target, view, sim_dt, ctrl_dt)
 
     law = space.law
