@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +17,7 @@ import numpy as np
 from movlr_jax.types import Array
 
 _DEGREE = 4
+_UNROLLED = 300  # terms; as many round as ever, and policies of the package walk the very same steps
 _POSTURES = 3000  # that it is fitted to
 _CROSSES = 1e-5  # m/rad, a moment arm beneath it is rounding
 
@@ -41,21 +41,26 @@ class Geometry:
 
     def _monomials(self, posture: Array) -> jax.Array:
         """[F]"""
-        return monomials(
-            self.terms, jnp.asarray(posture, jnp.float32) - jnp.asarray(self.middle, jnp.float32)
-        )
+        if len(self.terms) <= _UNROLLED:
+            return jnp.stack(monomials(self.terms, jnp.asarray(posture, jnp.float32) - self.middle))
+        # of many terms XLA makes slow code unless those of a degree are one array
+        x = jnp.asarray(posture, jnp.float32) - jnp.asarray(self.middle, jnp.float32)
+        found, last = [jnp.ones(1)], {(): 0}
+        while (begun := sum(map(len, found))) < len(self.terms):
+            degree = [term for term in self.terms[begun:] if len(term) == len(self.terms[begun])]
+            shorter, joint = (np.array(c) for c in zip(*((last[t[:-1]], t[-1]) for t in degree), strict=True))
+            found.append(found[-1][shorter] * x[joint])
+            last = {term: i for i, term in enumerate(degree)}
+        return jnp.concatenate(found)
 
 
-def monomials(terms: Sequence[tuple[int, ...]], x: Any) -> Any:
-    """[..., F] each of `terms`, the short before the long, at x [..., nz]; each goes on from a shorter one."""
-    xp = jnp if isinstance(x, jax.Array) else np
-    found, last, begun = [xp.ones((*x.shape[:-1], 1), x.dtype)], {(): 0}, 1
-    while begun < len(terms):
-        degree = [term for term in terms[begun:] if len(term) == len(terms[begun])]
-        shorter, joint = [last[term[:-1]] for term in degree], [term[-1] for term in degree]
-        found.append(found[-1][..., np.array(shorter)] * x[..., np.array(joint)])
-        last, begun = {term: i for i, term in enumerate(degree)}, begun + len(degree)
-    return xp.concatenate(found, axis=-1)
+def monomials(terms: Sequence[tuple[int, ...]], x: Array) -> list[Array]:
+    """Each of `terms` at x [..., nz], in order; the terms of a term's first joints come before it."""
+    known: dict[tuple[int, ...], Array] = {(): 1.0 + 0.0 * x[..., 0]}
+    for term in terms:
+        if term:
+            known[term] = known[term[:-1]] * x[..., term[-1]]
+    return [known[term] for term in terms]
 
 
 def fit_geometry(
@@ -71,7 +76,7 @@ def fit_geometry(
     found = {t for s in sets for d in range(_DEGREE + 1) for t in combinations_with_replacement(s, d)}
     terms = [term for _, term in sorted((len(term), term) for term in found)]  # the short before the long
     index = {term: f for f, term in enumerate(terms)}
-    features = monomials(terms, postures - middle)
+    features = np.stack(monomials(terms, postures - middle), axis=-1)
     length = np.zeros((lengths.shape[1], len(terms)))
     for members in sets:
         muscles = [i for i, row in enumerate(crossed) if tuple(np.flatnonzero(row).tolist()) == members]
