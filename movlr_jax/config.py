@@ -113,6 +113,7 @@ def check_ppo(o: OptimizerConfig) -> None:
         ("ppo.train_dt", p.train_dt),
         ("ppo.clip_observation", p.clip_observation),
         ("pd.kd", o.pd.kd),
+        ("ppo.assist", p.assist),
         ("groups.count", g.count),
         ("groups.correction", g.correction),
     ):

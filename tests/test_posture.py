@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import mujoco
 import numpy as np
 import pytest
 from tiny_task import task as tiny_task
@@ -16,7 +18,7 @@ from movlr_jax import cli
 from movlr_jax.config import OptimizerConfig, check_ppo
 from movlr_jax.control import spaces
 from movlr_jax.control.actuation import MuscleLaw
-from movlr_jax.control.geometry import fit_geometry
+from movlr_jax.control.geometry import Geometry, fit_geometry
 from movlr_jax.control.mpc2 import PostureSpace
 from movlr_jax.control.ppo_config import PdConfig, PpoConfig
 from movlr_jax.errors import UserError
@@ -26,7 +28,7 @@ from movlr_jax.sandbox.trace import load
 pytest.importorskip("brax", reason="the extra ppo is not installed")
 
 from movlr_jax.control import learner as learning
-from movlr_jax.control.build_ppo import build_ppo
+from movlr_jax.control.build_ppo import assisted, build_ppo
 from movlr_jax.control.policy_file import load_policy, policy_settings, save_policy
 
 PLANNED = ("hip", "knee")
@@ -199,7 +201,7 @@ def test_a_policy_acts_by_its_mode_or_by_samples():
 )
 def test_the_policies_of_the_package_fit_their_settings(task: str, sees: int):
     config = cli.compose([f"+task={task}", "model=ms_human_700_legs", "optimizer=ppo"]).optimizer
-    assert (config.name, config.ppo.env_steps, config.ppo.acts) == ("ppo", 0, "sample")
+    assert (config.name, config.ppo.env_steps) == ("ppo", 0)
     ppo = policy_settings(config.ppo.init, config.ppo)
     held = load_policy(ppo.init, learning.init(ppo, learning.networks(ppo, sees, 14), sees, KEY))
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(held.params))
@@ -217,3 +219,55 @@ def test_a_policy_may_command_some_of_the_planned_joints(tiny):
     said = [s.controls(jnp.array(a), view, 0.002, 0.01) for s, a in ((whole, [0.0, 0.7]), (knee, [0.7]))]
     np.testing.assert_allclose(said[0], said[1], atol=1e-6)
     assert not np.allclose(said[0], whole.controls(jnp.zeros(2), view, 0.002, 0.01))
+
+
+def test_what_no_plan_moves_is_turned_back_to_where_it_is_kept(tiny):
+    """A knee that is kept at 0.6 rad, begun at 0.9 while the hip keeps where it is."""
+    qpos, back = np.array([0.0, 0.4, 0.9]), {}
+    for kept in (True, False):
+        space = PostureSpace(
+            MuscleLaw("torque", 10.0, 0.4),
+            tiny.model,
+            tiny.layout,
+            ("hip",),
+            kept={"knee": 0.6} if kept else {},
+        )
+        made = spaces.posture(space, tiny.physics, qpos, np.full(tiny.model.nu, 0.05), 0.5)
+        assert made.size == 1
+
+        def policy(params: Any, view: Any, key: jax.Array, made: spaces.ActionSpace = made) -> jax.Array:
+            return made.controls(jnp.zeros(1), view, tiny.physics.sim_dt, tiny.physics.ctrl_dt)
+
+        start = tiny.physics.start(qpos[None], np.zeros((1, 3)), np.full((1, tiny.model.na), 0.05))
+        back[kept] = tiny.physics.rollout(start, policy, (), steps=30, key=KEY).final.qpos[0, 2]
+    assert abs(back[True] - 0.6) < 0.1
+    assert abs(back[False] - 0.6) > 0.2
+
+
+def test_a_learner_is_held_upright_by_springs():
+    """20 kg at 0.9 m above the ground: M g h = 176.6 N m/rad, half of it asked for."""
+    text = """<mujoco><worldbody><body name="trunk" pos="0 0 0.9">
+      <joint name="x" type="slide" axis="1 0 0"/><joint name="pitch" axis="0 1 0"/><joint name="roll" axis="1 0 0"/>
+      <geom type="sphere" size="0.1" mass="16"/>
+      <body name="limb" pos="0 0 0"><joint name="hip" axis="0 1 0"/><geom type="sphere" size="0.05" mass="4"/></body>
+    </body></worldbody></mujoco>"""
+    model = mujoco.MjModel.from_xml_string(text)
+    data = mujoco.MjData(assisted(model, np.array([0.0, 0.1, 0.0, 0.0]), 0.5))
+    data.qpos[:] = 0.3, 0.2, -0.1, 0.5
+    mujoco.mj_forward(assisted(model, np.array([0.0, 0.1, 0.0, 0.0]), 0.5), data)
+    np.testing.assert_allclose(data.qfrc_passive, [0.0, -88.29 * 0.1, 88.29 * 0.1, 0.0], atol=1e-6)
+    assert not model.jnt_stiffness.any()
+    free = mujoco.MjModel.from_xml_string(
+        '<mujoco><worldbody><body><freejoint/><geom size="0.1"/></body></worldbody></mujoco>'
+    )
+    with pytest.raises(UserError, match="this one has none"):
+        assisted(free, free.qpos0, 1.0)
+
+
+def test_many_terms_are_the_products_that_they_name():
+    """All 495 of eight joints up to the fourth degree, which are not made one by one, beside NumPy's products."""
+    terms = [t for d in range(5) for t in combinations_with_replacement(range(8), d)]
+    x, middle = np.random.default_rng(4).uniform(-1, 1, (2, 8))
+    once = Geometry(middle, terms, np.eye(len(terms)), np.zeros((0, len(terms))), np.zeros((0, 8), int))
+    expected = [np.prod((x - middle)[list(term)]) for term in terms]
+    np.testing.assert_allclose(jax.jit(once.lengths)(x), expected, atol=1e-6)

@@ -38,6 +38,21 @@ class MuscleLaw:
     held: float = 1.0  # torque: stiffness of joints that a policy holds, beside those that it commands
 
 
+@dataclass(frozen=True)
+class Keeping:
+    """Joints that no plan moves, and the moment arms that turn them back to where they are kept."""
+
+    qpos: np.ndarray  # [nk] addresses
+    dofs: np.ndarray  # [nk]
+    at: np.ndarray  # [nk] rad
+    moment: np.ndarray  # [nu, nk] m, moment arms there
+
+    @property
+    def muscles(self) -> np.ndarray:
+        """Those that cross the joints."""
+        return np.flatnonzero(np.abs(self.moment).max(axis=1) > 1e-9)
+
+
 class Actuation:
     """The muscle controller of one model: excitations [nu] in [0, 1] that turn its planned joints to a target."""
 
@@ -64,6 +79,8 @@ class Actuation:
         q = view.qpos[self.qpos]
         if law.law == "torque":
             wanted = torque_activation(law, p, params, target, pull, q, view.qvel[self.dofs])
+            if "kept" in params:
+                wanted = keeping_activation(law, p, params, target, pull, wanted, view, self.qpos, self.dofs)
         else:
             held = gain(p, length, jnp.zeros_like(length)) * params["hold"] + passive
             force = jnp.minimum(0.0, held + posture_pull(law, p, target, length, velocity, q))
@@ -100,3 +117,29 @@ def torque_activation(
     stiffness = jnp.asarray(params.get("stiffness", 1.0))
     wanted = stiffness * law.kp * (target["posture"] - q) - jnp.sqrt(stiffness) * law.kd * qd
     return resolve((moment * pull[:, None] / strength).T, wanted, params["hold"], law.iterations)
+
+
+def keeping_activation(
+    law: MuscleLaw,
+    p: MuscleParams,
+    params: Any,
+    target: Any,
+    pull: Array,
+    wanted: jax.Array,
+    view: Step,
+    qpos: np.ndarray,
+    dofs: np.ndarray,
+) -> jax.Array:
+    """`wanted` [nu], but muscles that cross joints of params["kept"], a `Keeping`, turn these back as well.
+
+    qpos, dofs [nz]: addresses of the planned joints, which those muscles may cross, too.
+    """
+    kept = params["kept"]
+    of = kept.muscles
+    moment = jnp.concatenate([params["moment"], kept.moment], axis=1)[of]
+    q, qd = view.qpos[np.append(qpos, kept.qpos)], view.qvel[np.append(dofs, kept.dofs)]
+    stiffness = jnp.append(params["stiffness"], jnp.full(len(kept.at), law.held))
+    mine = {"moment": moment, "hold": params["hold"][of], "stiffness": stiffness}
+    whole = {"posture": jnp.append(target["posture"], kept.at)}
+    held = torque_activation(law, jax.tree.map(lambda x: x[of], p), mine, whole, pull[of], q, qd)
+    return wanted.at[of].set(held)

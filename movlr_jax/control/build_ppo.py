@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -30,6 +31,8 @@ from movlr_jax.rewards.program import Scorer
 from movlr_jax.tasks import Task
 from movlr_jax.types import Step
 
+_DAMPED = 0.2  # s, damping of the springs that help a learner, beside their stiffness
+
 
 def build_ppo(
     config: OptimizerConfig,
@@ -52,12 +55,15 @@ def build_ppo(
     domain = draw(task.ranges, config.ppo.envs, seed) if task.ranges else None
     if config.ppo.train_dt:
         steps["sim_dt"] = config.ppo.train_dt
+    model = space.model
+    if config.ppo.assist:
+        model = assisted(model, starts[0].mean(axis=0), config.ppo.assist)
     if choose(physics)[0] != "native":
-        made = replace(task, model=space.model)
+        made = replace(task, model=model)
         train = planning_physics(physics, made, **steps, say=say, domain=domain)
-    elif domain is not None or config.ppo.train_dt:
+    elif domain is not None or config.ppo.train_dt or config.ppo.assist:
         coarse = config.ppo.train_dt > 0
-        train = NativePhysics(space.model, task.layout, **steps, domain=domain, coarse=coarse)
+        train = NativePhysics(model, task.layout, **steps, domain=domain, coarse=coarse)
     return Ppo(
         config.name,
         config.ppo,
@@ -139,3 +145,29 @@ def action_space(
     )
     physics.close()
     return grouped(task.model, rest, found, config.groups.correction)
+
+
+def assisted(model: mujoco.MjModel, qpos: np.ndarray, share: float) -> mujoco.MjModel:
+    """A copy whose floating base springs hold upright and in heading, as at `qpos` [nq].
+
+    Yu et al., 2018: who learns to walk is helped, and less and less. share 1: about each axis as stiff as weight
+    makes an upright body topple, M g h. Raises UserError for a base without hinges.
+    """
+    model, data = copy.copy(model), mujoco.MjData(model)
+    data.qpos[:] = qpos
+    mujoco.mj_kinematics(model, data)
+    mujoco.mj_comPos(model, data)
+    hinge = model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE
+    hinges = np.flatnonzero(hinge & (model.body_parentid[model.jnt_bodyid] == 0))
+    if not len(hinges):
+        raise UserError(
+            f"optimizer.ppo.assist={share:g} holds the hinges of a floating base, and this one has none; set it to 0"
+        )
+    for j in hinges:
+        body, dof, at = model.body_rootid[model.jnt_bodyid[j]], model.jnt_dofadr[j], model.jnt_qposadr[j]
+        weight = model.body_subtreemass[body] * np.linalg.norm(model.opt.gravity)
+        stiffness = share * weight * data.subtree_com[body][2]
+        model.jnt_stiffness[j] += stiffness
+        model.dof_damping[dof] += _DAMPED * stiffness
+        model.qpos_spring[at] = qpos[at]
+    return model

@@ -17,6 +17,7 @@ import numpy as np
 from movlr_jax.types import Array
 
 _DEGREE = 4
+_UNROLLED = 300  # terms; as many round as ever, and policies of the package walk the very same steps
 _POSTURES = 3000  # that it is fitted to
 _CROSSES = 1e-5  # m/rad, a moment arm beneath it is rounding
 
@@ -40,7 +41,17 @@ class Geometry:
 
     def _monomials(self, posture: Array) -> jax.Array:
         """[F]"""
-        return jnp.stack(monomials(self.terms, jnp.asarray(posture, jnp.float32) - self.middle))
+        if len(self.terms) <= _UNROLLED:
+            return jnp.stack(monomials(self.terms, jnp.asarray(posture, jnp.float32) - self.middle))
+        # of many terms XLA makes slow code unless those of a degree are one array
+        x = jnp.asarray(posture, jnp.float32) - jnp.asarray(self.middle, jnp.float32)
+        found, last = [jnp.ones(1)], {(): 0}
+        while (begun := sum(map(len, found))) < len(self.terms):
+            degree = [term for term in self.terms[begun:] if len(term) == len(self.terms[begun])]
+            shorter, joint = (np.array(c) for c in zip(*((last[t[:-1]], t[-1]) for t in degree), strict=True))
+            found.append(found[-1][shorter] * x[joint])
+            last = {term: i for i, term in enumerate(degree)}
+        return jnp.concatenate(found)
 
 
 def monomials(terms: Sequence[tuple[int, ...]], x: Array) -> list[Array]:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 
-from movlr_jax.control.actuation import Actuation, MuscleLaw
+from movlr_jax.control.actuation import Actuation, Keeping, MuscleLaw
 from movlr_jax.control.knots import between
 from movlr_jax.control.static import StaticOptimiser, coupling_jacobian
 from movlr_jax.models.adapter import follow_couplings, nominal_qpos, with_columns
@@ -71,8 +71,8 @@ class PostureSpace:
         self.qpos, self._dofs = self.actuation.qpos, self.actuation.dofs
         self._kept = np.array([model.joint(name).qposadr[0] for name in kept], int)
         self._kept_at = np.array(list(kept.values()))
-        held = np.array([model.joint(name).dofadr[0] for name in kept], int)
-        self._static = StaticOptimiser(model, np.concatenate([self._dofs, held]))
+        self._held = np.array([model.joint(name).dofadr[0] for name in kept], int)
+        self._static = StaticOptimiser(model, np.concatenate([self._dofs, self._held]))
         self.mixing = synergy_mixing(planned, synergies, share)
         self.lower, self.upper = self.actuation.lower, self.actuation.upper
         self._targets_on_device = jax.jit(self._targets)
@@ -80,6 +80,15 @@ class PostureSpace:
     def lengths(self, physics: Physics, qpos: np.ndarray, postures: np.ndarray) -> np.ndarray:
         """Muscle lengths [S, nu] m at `postures` [S, nz] rad of the planned joints, all else as at `qpos` [nq]."""
         return np.asarray(physics.kinematics(self._targets(qpos[None], postures[None, :, None]))[0])
+
+    def keeping(self, physics: Physics, qpos: np.ndarray) -> Keeping | None:
+        """What keeps the joints that no plan moves, with moment arms as at `qpos` [nq]; None where there are none."""
+        if not len(self._kept):
+            return None
+        moment = np.asarray(
+            physics.kinematics(with_columns(qpos[None].copy(), self._kept, self._kept_at))[1][0]
+        )
+        return Keeping(self._kept, self._held, self._kept_at, moment[:, self._held])
 
     def policy(self, physics: Physics):
         horizon_s = self.horizon_s if self.knots > 1 else None

@@ -71,6 +71,8 @@ class PpoConfig:
     )
     # s, step of the simulation that policies are trained in, with implicitfast; 0: sim_dt, as episodes are evaluated
     train_dt: float = 0.0
+    # springs that hold a floating base of hinges upright in training, in units of what makes it topple (M g h)
+    assist: float = 0.0
     starts: int = 32  # start states that episodes begin from
     checkpoint_every: int = 10  # batches
 

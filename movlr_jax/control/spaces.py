@@ -179,6 +179,7 @@ def posture(
     own = np.arange(len(z0)) if moved is None else np.array(moved, int)
     stiffness = np.full(len(z0), space.law.held, np.float32)
     stiffness[own] = 1.0
+    keeping = space.keeping(physics, qpos)
 
     def command(a: jax.Array, view: Step, sim_dt: float, ctrl_dt: float) -> jax.Array:
         z = jnp.clip(z0.at[own].add(beta * a), actuation.lower, actuation.upper)
@@ -186,6 +187,8 @@ def posture(
         if space.law.law != "torque":
             target |= {"length": geometry.lengths(z), "moment": geometry.moments(z)}
         params = {"hold": hold, "moment": geometry.moments(view.qpos[actuation.qpos]), "stiffness": stiffness}
+        if keeping is not None:
+            params["kept"] = keeping
         return actuation(params, target, view, sim_dt, ctrl_dt)
 
     law = space.law
