@@ -22,6 +22,7 @@ from movlr_jax.control.geometry import Geometry, fit_geometry
 from movlr_jax.control.mpc2 import PostureSpace
 from movlr_jax.control.ppo_config import PdConfig, PpoConfig
 from movlr_jax.errors import UserError
+from movlr_jax.models import model_adapter
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
 
@@ -196,15 +197,23 @@ def test_a_policy_acts_by_its_mode_or_by_samples():
 
 
 @pytest.mark.parametrize(
-    ("task", "sees"),
-    [("flat_walk", 47), ("rough_walk", 47), ("slope_walk", 47), ("left_turn", 47), ("injured_walk", 185)],
+    ("task", "model", "sees"),
+    [
+        ("flat_walk", "ms_human_700_legs", 47),
+        ("flat_walk", "ms_human_700", 47),
+        ("rough_walk", "ms_human_700_legs", 47),
+        ("slope_walk", "ms_human_700_legs", 47),
+        ("left_turn", "ms_human_700_legs", 47),
+        ("injured_walk", "ms_human_700_legs", 185),
+    ],
 )
-def test_the_policies_of_the_package_fit_their_settings(task: str, sees: int):
-    config = cli.compose([f"+task={task}", "model=ms_human_700_legs", "optimizer=ppo"]).optimizer
+def test_the_policies_of_the_package_fit_their_settings(task: str, model: str, sees: int):
+    config = cli.compose([f"+task={task}", f"model={model}", "optimizer=ppo"]).optimizer
     assert (config.name, config.ppo.env_steps) == ("ppo", 0)
     ppo = policy_settings(config.ppo.init, config.ppo)
     held = load_policy(ppo.init, learning.init(ppo, learning.networks(ppo, sees, 14), sees, KEY))
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(held.params))
+    assert set(ppo.joints) <= set(model_adapter(model).planned_joints)  # 14 of 31 in the whole body
 
 
 def test_a_policy_may_command_some_of_the_planned_joints(tiny):
