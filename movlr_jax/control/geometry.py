@@ -45,7 +45,8 @@ class Geometry:
             return jnp.stack(monomials(self.terms, jnp.asarray(posture, jnp.float32) - self.middle))
         # of many terms XLA makes slow code unless those of a degree are one array
         x = jnp.asarray(posture, jnp.float32) - jnp.asarray(self.middle, jnp.float32)
-        found, last = [jnp.ones(1)], {(): 0}
+        found: list[jax.Array] = [jnp.ones(1)]
+        last: dict[tuple[int, ...], int] = {(): 0}
         while (begun := sum(map(len, found))) < len(self.terms):
             degree = [term for term in self.terms[begun:] if len(term) == len(self.terms[begun])]
             shorter, joint = (np.array(c) for c in zip(*((last[t[:-1]], t[-1]) for t in degree), strict=True))

@@ -186,7 +186,8 @@ def posture(
         target = {"posture": z}
         if space.law.law != "torque":
             target |= {"length": geometry.lengths(z), "moment": geometry.moments(z)}
-        params = {"hold": hold, "moment": geometry.moments(view.qpos[actuation.qpos]), "stiffness": stiffness}
+        arms = geometry.moments(view.qpos[actuation.qpos])
+        params: dict[str, Any] = {"hold": hold, "moment": arms, "stiffness": stiffness}
         if keeping is not None:
             params["kept"] = keeping
         return actuation(params, target, view, sim_dt, ctrl_dt)
