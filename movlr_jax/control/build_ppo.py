@@ -31,6 +31,7 @@ from movlr_jax.rewards.program import Scorer
 from movlr_jax.tasks import Task
 from movlr_jax.types import Step
 
+_TEACHER = "optimizer.ppo.teacher"
 _DAMPED = 0.2  # s, damping of the springs that help a learner, beside their stiffness
 
 
@@ -95,13 +96,13 @@ def _teacher(config: PpoConfig, task: Task, starts: Step, actions: int) -> Teach
     """Whom the settings name: its file says what it observes. Raises UserError."""
     if not config.teacher:
         return None
-    own = policy_settings(config.teacher, config, "teacher")
+    own = policy_settings(config.teacher, config, _TEACHER)
     start = jax.tree.map(lambda x: np.asarray(x)[0], starts)
     observe = observation(own, task, start.qpos)
     (observations,) = jax.eval_shape(observe, start).shape
     network = learning.networks(own, observations, actions)
     fresh = learning.init(own, network, observations, jax.random.key(0))
-    return Teacher(observe, network, load_policy(config.teacher, fresh, "teacher"))
+    return Teacher(observe, network, load_policy(config.teacher, fresh, _TEACHER))
 
 
 def shaped(config: PpoConfig, task: Task) -> PpoConfig:
@@ -120,6 +121,9 @@ def shaped(config: PpoConfig, task: Task) -> PpoConfig:
 
 def prior_space(config: OptimizerConfig, task: Task) -> tuple[PriorSpace, mujoco.MjModel]:
     """Plans around the policy of `config.prior`, which says itself what it sees and commands, and its model."""
+    policy_settings(
+        config.prior.policy, config.ppo, "optimizer.prior.policy"
+    )  # so that a wrong file is told as this
     as_it_is = replace(config.ppo, init=config.prior.policy, env_steps=0)
     ppo = build_ppo(replace(config, name="ppo", ppo=as_it_is), task)
     return PriorSpace(ppo.acting(), ppo.space, config.knots, config.horizon_s), ppo.space.model

@@ -24,6 +24,7 @@ from movlr_jax.types import Array
 _CONSTANT = 2e-6  # a little above the least deviation that Brax keeps
 _KEPT = ("params", "normalizer")
 _SETTINGS = "settings"
+_INIT = "optimizer.ppo.init"  # the setting that names a file, unless another is said
 SHAPES = ("observe", "action", "joints", "hidden", "value_hidden", "clip_observation")
 
 
@@ -35,7 +36,7 @@ def save_policy(path: Path, learner: Learner, config: PpoConfig) -> None:
     write_atomically(path, buffer.getvalue())
 
 
-def load_policy(name: str, fresh: Learner, option: str = "init") -> Learner:
+def load_policy(name: str, fresh: Learner, option: str = _INIT) -> Learner:
     """`fresh` with what a file holds in its place: a path, or the name of a policy of assets/policies.
 
     Raises UserError where it is no policy of this network.
@@ -46,7 +47,7 @@ def load_policy(name: str, fresh: Learner, option: str = "init") -> Learner:
         if name not in held or held[name].shape != np.shape(value):
             found = f"{held[name].shape}" if name in held else "missing"
             raise UserError(
-                f"optimizer.ppo.{option}={path}: {name} is {found}, and {np.shape(value)} here; the policy is of "
+                f"{option}={path}: {name} is {found}, and {np.shape(value)} here; the policy is of "
                 "another model, or of other optimizer.ppo.observe, action, hidden or value_hidden"
             )
     kept = {name: getattr(fresh, name) for name in _KEPT}
@@ -54,16 +55,16 @@ def load_policy(name: str, fresh: Learner, option: str = "init") -> Learner:
     return fresh.replace(**tree.unflatten([held[name] for name in asked]))  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def policy_settings(name: str, config: PpoConfig, option: str = "init") -> PpoConfig:
+def policy_settings(name: str, config: PpoConfig, option: str = _INIT) -> PpoConfig:
     """`config` with what a trained policy sees, commands and consists of: a path, or a name of assets/policies.
 
     A file of before that was noted is taken to fit `config`, but not as a teacher. Raises UserError.
     """
     path, held = _read(name, option)
     if _SETTINGS not in held:
-        if option == "init":
+        if option == _INIT:
             return config
-        raise UserError(f"optimizer.ppo.{option}={path}: the file does not say what its policy observes")
+        raise UserError(f"{option}={path}: the file does not say what its policy observes")
     said = json.loads(str(held[_SETTINGS]))
     return replace(config, **{name: tuple(v) if isinstance(v, list) else v for name, v in said.items()})
 
@@ -76,7 +77,7 @@ def _read(name: str, option: str) -> tuple[Path, dict[str, np.ndarray]]:
             return path, dict(file)
     except (OSError, ValueError) as error:
         raise UserError(
-            f"optimizer.ppo.{option}={path}: no trained policy can be read there ({error}); give a policy_k00.npz "
+            f"{option}={path}: no trained policy can be read there ({error}); give a policy_k00.npz "
             "that a training has left"
         ) from None
 
