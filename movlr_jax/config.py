@@ -91,7 +91,21 @@ def check_ppo(o: OptimizerConfig) -> None:
             f"optimizer.ppo.env_steps={p.env_steps}: it must be 1 or more, or 0 for the policy of "
             "optimizer.ppo.init as it is"
         )
-    counts = ("envs", "unroll", "unrolls", "minibatches", "epochs", "starts", "checkpoint_every")
+    if p.init and p.teacher:
+        raise UserError(
+            f"optimizer.ppo.teacher={p.teacher} teaches a first policy, and optimizer.ppo.init={p.init} has one "
+            "already; leave one of them empty (optimizer.ppo.init=)"
+        )
+    counts = (
+        "envs",
+        "unroll",
+        "unrolls",
+        "minibatches",
+        "epochs",
+        "starts",
+        "checkpoint_every",
+        "teach_steps",
+    )
     for name in counts:
         if getattr(p, name) < 1:
             raise UserError(f"optimizer.ppo.{name}={getattr(p, name)}: it must be 1 or more")

@@ -14,6 +14,7 @@ pytest.importorskip("brax", reason="the extra ppo is not installed")
 
 from test_posture import SMALL, build
 
+from movlr_jax.config import OptimizerConfig, check_ppo
 from movlr_jax.control import learner as learning
 from movlr_jax.control.policy_file import policy_settings, save_policy
 from movlr_jax.control.teaching import divergence
@@ -76,3 +77,5 @@ def test_a_teacher_that_cannot_be_read_is_told(tmp_path: Path):
     np.savez(tmp_path / "old.npz", x=np.zeros(1))
     with pytest.raises(UserError, match="does not say what its policy observes"):
         build(replace(SMALL, teacher=str(tmp_path / "old.npz")))
+    with pytest.raises(UserError, match="leave one of them empty"):
+        check_ppo(OptimizerConfig(ppo=replace(SMALL, teacher="one", init="another")))

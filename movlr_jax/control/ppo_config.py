@@ -57,9 +57,8 @@ class PpoConfig:
     value_hidden: tuple[int, ...] = (128, 128)
     observe: tuple[str, ...] = OBSERVED
     action: str = "auto"  # auto: controls
-    joints: tuple[
-        str, ...
-    ] = ()  # that a posture commands, others are held where they start; empty: all planned
+    # that a posture commands, the others are held where they start; empty: all that are planned
+    joints: tuple[str, ...] = ()
     # a policy of other observations, as of init, whose actions the first policy is taught before it trains
     teacher: str = ""
     teach_steps: int = 300_000  # control steps that it is watched for
