@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("brax", reason="the extra ppo is not installed")
 
-from test_posture import SMALL, build
+from test_posture import SMALL, STILL, build
 
 from movlr_jax.config import OptimizerConfig, check_ppo
 from movlr_jax.control import learner as learning
@@ -69,6 +69,16 @@ def test_a_policy_that_sees_less_learns_to_act_like_its_teacher(tmp_path: Path):
     )
     learned, before = (float(divergence(pupil.network, asked, x).mean()) for x in (known, fresh))
     assert learned < 0.2 * before, (learned, before)
+
+
+def test_a_training_that_goes_on_is_not_taught_again(tmp_path: Path):
+    teacher = build(replace(SMALL, observe=("qpos", "qvel")))
+    path, said = tmp_path / "teacher.npz", []
+    save_policy(path, jax.tree.map(lambda x: x[0], teacher.begin(1, KEY)[0]), teacher.config)
+    config = replace(SMALL, env_steps=80, observe=("joints",), teacher=str(path), teach_steps=240)
+    first, again = (build(config, say=said.append).optimise([STILL], KEY, None, tmp_path) for _ in range(2))
+    assert sum("taught by" in text for text in said) == 6
+    jax.tree.map(np.testing.assert_array_equal, first.learners.params, again.learners.params)
 
 
 def test_a_teacher_that_cannot_be_read_is_told(tmp_path: Path):

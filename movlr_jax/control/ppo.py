@@ -132,10 +132,9 @@ class Ppo:
         k = len(programs)
         self.scorer.prepare(programs)  # beside the first data
         begin_key, key = jax.random.split(key)
-        state = self.begin(k, begin_key)
         watch = Watch(programs, self.config.batch, self.physics.ctrl_dt)
         with Training(folder, programs, self.config, key) as kept:
-            state = kept.restored(state, watch)
+            state = kept.restored(self.begin(k, begin_key, teach=not kept.begun), watch)
             for batch in range(watch.batches, self.config.batches):
                 state = self.step(programs, state, jax.random.fold_in(key, batch), watch)
                 kept.saw(watch)
@@ -152,13 +151,16 @@ class Ppo:
                 )
         return TrainedControllers(self, state[0], watch.curves)
 
-    def begin(self, k: int, key: jax.Array) -> tuple[Learner, Fleet]:
-        """K learners alike, who have seen what their first actions lead to, and their simulations at a start."""
+    def begin(self, k: int, key: jax.Array, teach: bool = True) -> tuple[Learner, Fleet]:
+        """K learners alike, who have seen what their first actions lead to, and their simulations at a start.
+
+        teach: whether they learn from the teacher, if there is one.
+        """
         init_key, first_key = jax.random.split(key)
         learner = self._init(init_key)
         if self.config.init:
             learner = load_policy(self.config.init, learner)
-        elif self.teacher is not None:
+        elif self.teacher is not None and teach:
             learner = self._taught(learner, first_key)
         learners = jax.tree.map(lambda x: np.repeat(np.asarray(x)[None], k, axis=0), learner)
         fleet = self._fleet(k * self.config.envs)

@@ -128,6 +128,11 @@ class Training:
         for writer in self._writers:
             writer.close()
 
+    @property
+    def begun(self) -> bool:
+        """Whether there is a checkpoint to go on from."""
+        return self._manager is not None and self._manager.latest_step() is not None
+
     def restored(self, state: Any, watch: Watch) -> Any:
         """The last checkpoint of this training, or `state` as it is given; `watch` is brought to the same point."""
         step = self._manager.latest_step() if self._manager else None
