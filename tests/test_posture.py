@@ -197,19 +197,19 @@ def test_a_policy_acts_by_its_mode_or_by_samples():
 
 
 @pytest.mark.parametrize(
-    ("task", "model", "sees"),
+    ("task", "model", "sees", "acts"),
     [
-        ("flat_walk", "ms_human_700_legs", 47),
-        ("flat_walk", "ms_human_700", 47),
-        ("rough_walk", "ms_human_700_legs", 47),
-        ("slope_walk", "ms_human_700_legs", 47),
-        ("left_turn", "ms_human_700_legs", 47),
-        ("injured_walk", "ms_human_700_legs", 185),
+        ("flat_walk", "ms_human_700_legs", 47, "mode"),
+        ("flat_walk", "ms_human_700", 47, "mode"),
+        ("rough_walk", "ms_human_700_legs", 47, "mode"),
+        ("slope_walk", "ms_human_700_legs", 47, "sample"),
+        ("left_turn", "ms_human_700_legs", 47, "mode"),
+        ("injured_walk", "ms_human_700_legs", 185, "sample"),
     ],
 )
-def test_the_policies_of_the_package_fit_their_settings(task: str, model: str, sees: int):
+def test_the_policies_of_the_package_fit_their_settings(task: str, model: str, sees: int, acts: str):
     config = cli.compose([f"+task={task}", f"model={model}", "optimizer=ppo"]).optimizer
-    assert (config.name, config.ppo.env_steps) == ("ppo", 0)
+    assert (config.name, config.ppo.env_steps, config.ppo.acts) == ("ppo", 0, acts)
     ppo = policy_settings(config.ppo.init, config.ppo)
     held = load_policy(ppo.init, learning.init(ppo, learning.networks(ppo, sees, 14), sees, KEY))
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(held.params))

@@ -121,10 +121,8 @@ def shaped(config: PpoConfig, task: Task) -> PpoConfig:
 
 def prior_space(config: OptimizerConfig, task: Task) -> tuple[PriorSpace, mujoco.MjModel]:
     """Plans around the policy of `config.prior`, which says itself what it sees and commands, and its model."""
-    policy_settings(
-        config.prior.policy, config.ppo, "optimizer.prior.policy"
-    )  # so that a wrong file is told as this
-    as_it_is = replace(config.ppo, init=config.prior.policy, env_steps=0)
+    own = policy_settings(config.prior.policy, config.ppo, "optimizer.prior.policy")
+    as_it_is = replace(own, init=config.prior.policy, env_steps=0)
     ppo = build_ppo(replace(config, name="ppo", ppo=as_it_is), task)
     return PriorSpace(ppo.acting(), ppo.space, config.knots, config.horizon_s), ppo.space.model
 

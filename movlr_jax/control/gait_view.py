@@ -6,7 +6,7 @@ policy that has learned on one body or ground can be tried on another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import jax
@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 
+from movlr_jax.control.spaces import Observe
 from movlr_jax.errors import UserError
 from movlr_jax.rewards.state import State, goal_heading
 from movlr_jax.tasks.walker import FEET
@@ -21,8 +22,6 @@ from movlr_jax.types import Step
 
 if TYPE_CHECKING:
     from movlr_jax.tasks import Task
-
-Observe = Callable[[Step], jax.Array]  # what a policy is shown of one simulation, [no]
 
 _FEET = (*FEET, "left_toes", "right_toes")
 _OFF = 0.5  # m beside the line, beyond which it is not seen how far
