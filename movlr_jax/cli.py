@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from movlr_jax.errors import UserError, unknown_name
-from movlr_jax.machine import processor
+from movlr_jax.machine import cache_dir, processor, xla_knows
 from movlr_jax.resources import resource_dir
 
 _GROUPS = ("task", "optimizer", "method", "llm", "vlm")
 _SHORTHANDS = ("env", "file")  # of a task's own settings, where they have arrived when all is composed
-_FUSION = "xla_cpu_use_fusion_emitters"
+FUSION_FLAG = "xla_cpu_use_fusion_emitters"
 _MJX, _POOL, _THREADS = ("mjx", "warp"), "PJRT_NPROC", 16  # threads that XLA computes with on a CPU
 _FLAGS = ("-m", "--multirun")
 CACHE_SWITCH = "MOVLR_COMPILE_CACHE"  # off: nothing is kept
@@ -29,10 +29,11 @@ RESETTABLE = ("generations", "films", "max_calls", "max_cost_usd")  # may change
 def prepare_environment(arguments: Sequence[str] = ()) -> None:
     """What must be set before JAX and MuJoCo start, where the user has not set it. Commands only."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    # On a CPU, XLA's fusion emitters recompute deep kinematic chains and double the time rewards take to compile.
+    # On a CPU, XLA's fusion emitters recompute deep kinematic chains and double the time rewards take to compile. They
+    # can be switched off until jaxlib 0.10.
     flags = os.environ.get("XLA_FLAGS", "")
-    if _FUSION not in flags:
-        os.environ["XLA_FLAGS"] = f"{flags} --{_FUSION}=false".strip()
+    if FUSION_FLAG not in flags and xla_knows(FUSION_FLAG):
+        os.environ["XLA_FLAGS"] = f"{flags} --{FUSION_FLAG}=false".strip()
     # On few cores XLA's threads come to wait for each other for ever in a batch of MJX, which has many loops; they do
     # not where there are more of them than cores.
     if any(f"physics={name}" in (*sys.argv, *arguments) for name in _MJX):
@@ -44,8 +45,7 @@ def prepare_environment(arguments: Sequence[str] = ()) -> None:
 
 def compile_cache() -> Path:
     """Where compiled physics is kept from run to run, apart for each kind of processor: its code runs on no other."""
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return root / "movlr-jax" / f"compiled-{processor()}"
+    return cache_dir() / f"compiled-{processor()}"
 
 
 def run(command: Callable[[Any], int], argv: Sequence[str] | None = None) -> int:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import platform
+import subprocess
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -30,6 +33,39 @@ def processor() -> str:
         text = platform.processor()
     able = next((line for line in text.splitlines() if line.startswith(("flags", "Features"))), text)
     return f"{platform.machine()}-{hashlib.sha256(able.encode()).hexdigest()[:8]}"
+
+
+def cache_dir() -> Path:
+    """The folder of this package in the user's cache; it may not exist yet."""
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return root / "movlr-jax"
+
+
+def xla_knows(flag: str) -> bool:
+    """Whether the installed XLA accepts `--flag=false` in XLA_FLAGS, where an unknown flag aborts the process.
+
+    A child process tries it, about 1 s; the answer is kept for this version of jaxlib.
+    """
+    try:
+        answer = cache_dir() / "xla-flags" / f"{flag}-{version('jaxlib')}"
+    except PackageNotFoundError:
+        return False
+    with contextlib.suppress(OSError):
+        return answer.read_text(encoding="utf-8") == "yes"
+    environment = os.environ | {"XLA_FLAGS": f"--{flag}=false", "JAX_PLATFORMS": "cpu"}
+    code = "import jax; jax.devices()"
+    try:
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, timeout=120)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    known = done.returncode == 0
+    if known or b"Unknown flag" in done.stderr:  # any other failure says nothing about the flag
+        with contextlib.suppress(OSError):
+            answer.parent.mkdir(parents=True, exist_ok=True)
+            part = answer.with_name(f"{answer.name}.{os.getpid()}")
+            part.write_text("yes" if known else "no", encoding="utf-8")
+            part.replace(answer)
+    return known
 
 
 def versions() -> dict[str, str]:

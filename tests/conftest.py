@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# As the commands do, before JAX starts: fusion emitters double the time rewards take to compile.
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
-os.environ.setdefault("PJRT_NPROC", "16")  # on few cores a batch of MJX would come to a standstill
+from movlr_jax import cli
+
 # What one test compiles, no other compiles again, here or in a process of its own; gone when the tests end.
 COMPILED = tempfile.TemporaryDirectory(prefix="movlr-jax-compiled-")
 os.environ["JAX_COMPILATION_CACHE_DIR"] = COMPILED.name
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+cli.prepare_environment(["physics=mjx"])  # as the commands do, before JAX starts
 
 import jax  # noqa: E402
 import mujoco  # noqa: E402

@@ -15,6 +15,7 @@ from movlr_jax.rewards import shaping
 from movlr_jax.sandbox import facade, graph
 from movlr_jax.sandbox.codec import encode
 from movlr_jax.sandbox.graph import read, run
+from movlr_jax.sandbox.jaxprs import scan_params
 from movlr_jax.sandbox.primitives import TABLE, known
 
 V = jax.core.ShapedArray((3,), jnp.dtype("float32"))
@@ -142,9 +143,22 @@ def test_the_facade_has_all_it_names():
     found = {n.rpartition(".")[2] for n in offered()}
     wanted = {*facade.JNP, *facade.LINALG, *facade.NN, *facade.LAX, *shaping.PUBLIC}
     assert wanted - found == set()
-    assert set(TABLE) - set(known()) <= {"split", "stack", "tile", "square"}, (
-        "younger than the oldest JAX we take"
-    )
+    newer = set() if jax.__version_info__ >= (0, 11) else {"log2", "unstack"}
+    assert set(TABLE) - set(known()) - {"split", "stack", "tile", "square"} == newer
+
+
+def test_a_scan_says_how_many_operands_are_constants_and_carried():
+    """Its parameters changed in JAX 0.11; this runs on every version that is supported."""
+
+    def loop(x: jax.Array) -> Any:
+        a, b = x[0] + 1.0, x[1] * 2.0
+        return lax.scan(lambda c, v: ((c[0] + a * v, c[1] - b, c[2] + 1), v * a), (a, b, 0), x)
+
+    equations = jax.make_jaxpr(loop)(jnp.zeros(3)).jaxpr.eqns
+    (scan,) = (e for e in equations if e.primitive.name == "scan")
+    params = scan_params(scan.params)
+    assert (params["num_consts"], params["num_carry"], params["length"]) == (2, 3, 3)
+    assert len(scan.invars) == 2 + 3 + 1
 
 
 @pytest.mark.parametrize("name", [*OPERATORS, *(f"call {n}" for n in CALLS)])

@@ -206,7 +206,7 @@ assert len(run.actions.sharding.device_set) == 8
 np.savez(sys.argv[1], **{name: getattr(run.steps, name) for name in test_mjx.FIELDS})
 """
     out, here = tmp_path / "run.npz", Path(__file__).parent
-    flags = os.environ["XLA_FLAGS"] + " --xla_force_host_platform_device_count=8"
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
     paths = os.pathsep.join([str(here), str(here.parent), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "XLA_FLAGS": flags, "PYTHONPATH": paths}
     done = subprocess.run(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
+import jax
 import mujoco
 import numpy as np
 from mujoco import mjx
 from mujoco.mjx._src import collision_driver
 
 from movlr_jax import cli
+from movlr_jax.machine import xla_knows
 from movlr_jax.physics.memory import row_bytes
 from movlr_jax.physics.mjx_model import (
     Probe,
@@ -127,12 +131,13 @@ def test_a_row_takes_what_its_states_take(tiny):
     assert row_bytes(m, template, 1) > 40
 
 
-def test_commands_set_what_mjx_needs_where_the_user_has_not(monkeypatch):
-    environment = {"XDG_CACHE_HOME": "/somewhere"}
+def test_commands_set_what_mjx_needs_where_the_user_has_not(monkeypatch, tmp_path):
+    environment = {"XDG_CACHE_HOME": str(tmp_path)}
     monkeypatch.setattr("os.environ", environment)
     cli.prepare_environment()
-    assert environment["XLA_FLAGS"] == "--xla_cpu_use_fusion_emitters=false"
-    assert environment["JAX_COMPILATION_CACHE_DIR"].startswith("/somewhere/movlr-jax/compiled-")
+    has_flag = jax.__version_info__ < (0, 11)
+    assert environment.get("XLA_FLAGS") == ("--xla_cpu_use_fusion_emitters=false" if has_flag else None)
+    assert environment["JAX_COMPILATION_CACHE_DIR"].startswith(f"{tmp_path}/movlr-jax/compiled-")
     assert "PJRT_NPROC" not in environment, "native physics computes as it did"
     cli.prepare_environment(["physics=mjx"])
     assert int(environment["PJRT_NPROC"]) >= 16
@@ -142,3 +147,16 @@ def test_commands_set_what_mjx_needs_where_the_user_has_not(monkeypatch):
     cli.prepare_environment()
     assert "JAX_COMPILATION_CACHE_DIR" not in own
     assert own["XLA_FLAGS"] == "--xla_cpu_use_fusion_emitters=true"
+
+
+def test_xla_is_asked_once_whether_it_knows_a_flag(monkeypatch, tmp_path):
+    """An unknown flag would abort the process; a known one is kept as known for this version of jaxlib."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert xla_knows("xla_cpu_multi_thread_eigen")
+    assert not xla_knows("xla_cpu_no_such_flag")
+    kept = {path.name: path.read_text() for path in (tmp_path / "movlr-jax" / "xla-flags").iterdir()}
+    number = version("jaxlib")
+    assert kept == {f"xla_cpu_multi_thread_eigen-{number}": "yes", f"xla_cpu_no_such_flag-{number}": "no"}
+    monkeypatch.setattr("subprocess.run", None)  # from here on nobody is asked
+    assert xla_knows("xla_cpu_multi_thread_eigen")
+    assert not xla_knows("xla_cpu_no_such_flag")

@@ -14,6 +14,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from movlr_jax.errors import ProgramError
+from movlr_jax.sandbox.jaxprs import scan_params
 from movlr_jax.sandbox.primitives import CUSTOM, DTYPES, INLINED, SCAN, TABLE, BadValue
 
 VERSION = 1
@@ -167,7 +168,7 @@ def _equation(equation: Any, operands: list[Any], line: int | None) -> dict[str,
     elif name == "scan":
         body = params["jaxpr"]
         graphs, kinds = [_graph(body.jaxpr, body.consts, None)], SCAN
-        params = {k: params[k] for k in SCAN}
+        params = {k: v for k, v in scan_params(params).items() if k in SCAN}
     elif name == "cond":
         graphs, kinds, params = [_graph(b.jaxpr, b.consts, None) for b in params["branches"]], {}, {}
     elif name == "platform_index":  # only ever read by a `cond` of one branch a platform, which is inlined

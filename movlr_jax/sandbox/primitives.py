@@ -179,7 +179,7 @@ _PLAIN = [
     "tan", "tanh", "xor", "erfc",
 ]  # fmt: skip
 _ACCURATE = [
-    "cbrt", "cos", "exp", "exp2", "expm1", "log", "log1p", "logistic", "rsqrt", "sin", "sqrt", "tan",
+    "cbrt", "cos", "exp", "exp2", "expm1", "log", "log1p", "log2", "logistic", "rsqrt", "sin", "sqrt", "tan",
     "tanh",
 ]  # fmt: skip
 
@@ -220,16 +220,25 @@ TABLE: dict[str, dict[str, Kind]] = {
     "stack": {"axis": INT},
     "tile": {"reps": INTS},
     "transpose": {"permutation": INTS},
+    "unstack": {"axis": INT},
     **dict.fromkeys(("scatter", "scatter-add", "scatter-mul", "scatter-min", "scatter-max"), _SCATTER),
 }  # fmt: skip
 SCAN = {"length": INT, "reverse": BOOL, "num_consts": INT, "num_carry": INT}
 MULTIPLIES = ("dot_general",)  # whose work is more than what goes in and out
+
+
+def _det_3x3(matrix: jax.Array) -> jax.Array:
+    if matrix.shape[-2:] != (3, 3):
+        raise BadValue
+    return jnp.linalg.det(matrix)
+
 
 # jax.nn and jnp functions with a gradient of their own, called again by name: inlined they would lose it.
 CUSTOM: dict[str, tuple[int, Callable[..., Any]]] = {
     "relu": (1, jax.nn.relu),
     "relu6": (1, jax.nn.relu6),
     "logaddexp": (2, jnp.logaddexp),
+    "_det_3x3": (1, _det_3x3),  # since JAX 0.11; before, it is made of operations of the table
 }
 INLINED = ("_sinc_maclaurin",)  # a gradient of its own that agrees with that of its value
 
@@ -245,7 +254,13 @@ def known() -> dict[str, Primitive]:
     found = {p.name: p for p in vars(primitives).values() if isinstance(p, Primitive)}
     x = jax.ShapeDtypeStruct((2,), jnp.float32)
     # those that jax.extend does not list
-    for use in (lambda x: jnp.split(x, 2), lambda x: jnp.stack([x, x]), lambda x: jnp.tile(x, 2)):
+    for use in (
+        lambda x: jnp.split(x, 2),
+        lambda x: jnp.stack([x, x]),
+        lambda x: jnp.tile(x, 2),
+        jnp.log2,
+        list,
+    ):
         for equation in jax.make_jaxpr(use)(x).jaxpr.eqns:
             for inner in getattr(equation.params.get("jaxpr"), "eqns", ()):
                 found.setdefault(inner.primitive.name, inner.primitive)
