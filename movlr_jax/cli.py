@@ -29,8 +29,8 @@ RESETTABLE = ("generations", "films", "max_calls", "max_cost_usd")  # may change
 def prepare_environment(arguments: Sequence[str] = ()) -> None:
     """What must be set before JAX and MuJoCo start, where the user has not set it. Commands only."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    # On a CPU, XLA's fusion emitters recompute deep kinematic chains and double the time rewards take to compile. They
-    # can be switched off until jaxlib 0.10.
+    # On a CPU, XLA's fusion emitters recompute deep kinematic chains and double the time rewards take to compile.
+    # jaxlib 0.10 is the last one where they can be switched off.
     flags = os.environ.get("XLA_FLAGS", "")
     if FUSION_FLAG not in flags and xla_knows(FUSION_FLAG):
         os.environ["XLA_FLAGS"] = f"{flags} --{FUSION_FLAG}=false".strip()
