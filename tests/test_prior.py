@@ -87,13 +87,16 @@ def test_one_sample_is_the_policy(config: OptimizerConfig):
     np.testing.assert_allclose(beneath.steps.qpos, alone.steps.qpos, atol=1e-5)
 
 
-def test_rewards_together_are_each_alone_bit_by_bit(config: OptimizerConfig):
+def test_rewards_together_are_each_alone(config: OptimizerConfig):
+    """To rounding: XLA's matrix products on a CPU, in the network and the muscle controller, sum in an order that
+    depends on the number of rows. On the same rollouts the rewards agree bit by bit (test_mpc2)."""
     setting, three = planner(config, samples=6), (KICK, RELAX, BEND)
     together = episode(setting, three)
-    assert len(np.unique(together.actions[:, -1], axis=0)) == 3, "three rewards, three motions"
+    ends = together.actions[:, -1]
+    assert min(np.abs(ends[i] - ends[j]).max() for i, j in ((0, 1), (0, 2), (1, 2))) > 0.01, "three motions"
     for k, program in enumerate(three):
         jax.tree.map(
-            lambda x, y, k=k: np.testing.assert_array_equal(x[k : k + 1], y),
+            lambda x, y, k=k: np.testing.assert_allclose(x[k : k + 1], y, rtol=1e-4, atol=1e-5),
             together,
             episode(setting, (program,)),
         )
