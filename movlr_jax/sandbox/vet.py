@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from movlr_jax.errors import ProgramError, UserError
@@ -24,6 +24,7 @@ from movlr_jax.machine import cores
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox import confine
 from movlr_jax.sandbox.answers import DOWN, Rejected, counts_of, judge, rebuild, told
+from movlr_jax.sandbox.cost import measure, refusal
 from movlr_jax.sandbox.graph import MAX_DOCUMENT, read
 from movlr_jax.sandbox.inputs import inputs
 from movlr_jax.sandbox.probe import Probe
@@ -32,6 +33,7 @@ from movlr_jax.sandbox.warm import Lost, Warm
 from movlr_jax.sandbox.zygote import CONFINED
 
 PROGRAM_DEADLINE_S = 30.0
+BATCH = 4096  # states of one candidate that are scored at once, as those of a training with PPO's defaults
 _TOO_LATE = "the program was not ready after {:g} s: it loops or compiles for too long; make it smaller"
 
 
@@ -54,7 +56,8 @@ class Sandbox:
     """A pool of confined children, forked from one warm process. Safe to use from several threads.
 
     name: `confined` (the kernel holds the program) or `process` (a child with limits and a deadline, which an
-    ill-meaning program can leave). Raises UserError where the kernel cannot do what `confined` needs.
+    ill-meaning program can leave). `batch` is how many states of one candidate the run scores at once, at most:
+    what a program may cost depends on it. Raises UserError where the kernel cannot do what `confined` needs.
     """
 
     def __init__(
@@ -64,14 +67,11 @@ class Sandbox:
         name: str = "confined",
         gradients: bool = False,
         deadline_s: float = PROGRAM_DEADLINE_S,
+        batch: int = BATCH,
         check_text: bool = True,  # False in tests of the confinement alone
     ):
-        self.name, self._gradients, self._deadline_s, self._check_text = (
-            name,
-            gradients,
-            deadline_s,
-            check_text,
-        )
+        self.name, self._gradients, self._check_text = name, gradients, check_text
+        self._deadline_s, self._batch = deadline_s, batch
         if name == "confined":
             require_confinement()
         self.cpu_s = 0.0  # processor time of all children so far
@@ -155,10 +155,13 @@ class Sandbox:
             graph = read(text, terms, inputs(self._layout))
         except ProgramError as error:
             raise Rejected("check", str(error)) from None
+        measured = measure(graph, inputs(self._layout))
+        if too_much := refusal(measured, self._batch):
+            raise Rejected("check", too_much)
         options = {"terms": terms, "weights": weights, "gradients": self._gradients}
         answer, _ = self._ask(warm, "probe", text, options, left - used)
         notes = judge(parsed.source, counts_of(answer, terms))
-        return rebuild(parsed, graph, text, self._layout), notes
+        return replace(rebuild(parsed, graph, text, self._layout), cost=measured.cost), notes
 
     def start(self) -> None:
         """Starts the warm process, which the first program would else wait for. Raises UserError."""
