@@ -15,6 +15,7 @@ from movlr_jax import cli
 cli.prepare_environment()
 
 from movlr_jax.config import Config  # noqa: E402
+from movlr_jax.control.build import scored_at_once  # noqa: E402
 from movlr_jax.errors import UserError  # noqa: E402
 from movlr_jax.evaluation import make_probe  # noqa: E402
 from movlr_jax.physics.native import NativePhysics  # noqa: E402
@@ -32,7 +33,9 @@ def check(config: Config) -> int:
     found = programs(config.reward, task)
     physics = NativePhysics(task.model, task.layout, sim_dt=o.sim_dt, ctrl_dt=o.ctrl_dt)
     rejected = 0
-    sandbox = Sandbox(make_probe(task, physics, config.seed), name=config.sandbox)
+    sandbox = Sandbox(
+        make_probe(task, physics, config.seed), name=config.sandbox, batch=scored_at_once(o, task)
+    )
     try:
         if config.sandbox != "confined":
             reporter.say(f"sandbox: {sandbox.description}")

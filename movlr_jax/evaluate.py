@@ -20,7 +20,7 @@ cli.prepare_environment()
 
 from movlr_jax.archive import write_atomically as write  # noqa: E402
 from movlr_jax.config import Config  # noqa: E402
-from movlr_jax.control.build import LEARNERS, build_optimizer  # noqa: E402
+from movlr_jax.control.build import LEARNERS, build_optimizer, scored_at_once  # noqa: E402
 from movlr_jax.errors import UserError  # noqa: E402
 from movlr_jax.evaluation import evaluate as evaluate_programs  # noqa: E402
 from movlr_jax.evaluation import make_probe  # noqa: E402
@@ -69,7 +69,11 @@ def prepared(config: Config, reporter: Reporter, given: tuple[str, str] | None =
     folder = Path(config.run_dir) if config.run_dir else Path("runs") / task.name / "evaluate"
     source, origin = given or reward_source(config.reward, task)
     optimizer = build_optimizer(config.optimizer, task, config.physics, reporter.say)
-    sandbox = Sandbox(make_probe(task, optimizer.sim_physics, config.seed), name=config.sandbox)
+    sandbox = Sandbox(
+        make_probe(task, optimizer.sim_physics, config.seed),
+        name=config.sandbox,
+        batch=scored_at_once(config.optimizer, task),
+    )
     try:
         with reporter.stage("vet"):
             verdict = sandbox.vet(source)

@@ -80,6 +80,8 @@ def evaluate(
     ends, planned = episode_ends(trajectory, start.step, task), controllers.nonfinite
     outcomes = []
     for i, verdict in enumerate(verdicts):
+        if verdict.program and (late := optimizer.scorer.late.get(verdict.program.structure)):
+            verdict = Verdict("run", late, verdict.seconds)
         if verdict.program is None:
             outcomes.append(_failed(verdict))
             continue

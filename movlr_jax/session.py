@@ -9,6 +9,7 @@ from typing import Any
 from movlr_jax.archive import Archive
 from movlr_jax.cli import RESETTABLE
 from movlr_jax.config import Config
+from movlr_jax.control.build import scored_at_once
 from movlr_jax.engine import Engine
 from movlr_jax.errors import UserError
 from movlr_jax.evaluation import make_probe
@@ -58,7 +59,7 @@ def build_engine(
         proposer=parts.proposer,
         judge=parts.judge,
         critic=parts.critic,
-        sandbox=Sandbox(probe, name=config.sandbox),
+        sandbox=Sandbox(probe, name=config.sandbox, batch=scored_at_once(config.optimizer, task)),
         archive=archive,
         reporter=reporter,
         films=films,

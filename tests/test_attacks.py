@@ -103,12 +103,12 @@ CALLS = {
 def contained(box: Sandbox, source: str) -> str:
     """What became of an attack: the sentence, after which everything still works."""
     began = time.monotonic()
-    assert box._zygote
-    zygote = box._zygote[0].pid
+    assert box.warm
+    zygote = box.warm.process.pid
     verdict = box.vet(source)
     assert time.monotonic() - began < 8.0
     assert box.vet(SOUND).accepted, "the next program does not notice"
-    assert box._zygote[0].pid == zygote, "nor does the process it was forked from"
+    assert box.warm.process.pid == zygote, "nor does the process it was forked from"
     assert verdict.message is not None
     assert "\n" not in verdict.message
     assert SECRET not in verdict.message

@@ -9,7 +9,7 @@ from movlr_jax.config import OptimizerConfig
 from movlr_jax.control.episode import World
 from movlr_jax.control.knots import ControlSpace
 from movlr_jax.control.mpc2 import posture_space
-from movlr_jax.control.planner import Planner, PlannerConfig
+from movlr_jax.control.planner import Planner, PlannerConfig, plan_steps
 from movlr_jax.errors import UserError, needed, unknown_name
 from movlr_jax.physics.choose import planning_physics
 from movlr_jax.physics.native import NativePhysics
@@ -35,6 +35,13 @@ def build_optimizer(
     with needed(f"optimizer={config.name}", "ppo"):
         from movlr_jax.control.build_ppo import build_ppo
     return build_ppo(config, task, physics, say)
+
+
+def scored_at_once(config: OptimizerConfig, task: Task) -> int:
+    """The most states of one candidate that are scored in one batch: of its plans, its training or an episode."""
+    plans = config.mppi.samples * plan_steps(config.horizon_s, config.ctrl_dt)
+    sought = config.ppo.batch if config.name in LEARNERS else plans
+    return max(sought, round(task.episode_s / config.ctrl_dt))
 
 
 def build_planner(

@@ -64,7 +64,7 @@ class Planner:
         self.world = world or World()
         self.notes: Mapping[str, Any] = {}
         self._say, self._split = say, 1
-        self.horizon = max(1, round(config.horizon_s / physics.ctrl_dt))
+        self.horizon = plan_steps(config.horizon_s, physics.ctrl_dt)
         # One policy object each, made once: physics compiles per policy and shape.
         self.plan_policy, self.sim_policy = space.policy(physics), space.policy(sim_physics)
         lower, upper, settings = jnp.asarray(space.lower), jnp.asarray(space.upper), config.mppi
@@ -206,6 +206,11 @@ class PlannedControllers:
         totals, _, counts = p.scorer.on_device(self.programs, *seen)
         self.counted[:] = [_added(self.counted[0], counts) if self.counted else counts]
         return physics.collect(p.costs_of(totals, rollouts.diverged, rows))
+
+
+def plan_steps(horizon_s: float, ctrl_dt: float) -> int:
+    """Control steps of a plan."""
+    return max(1, round(horizon_s / ctrl_dt))
 
 
 @jax.jit

@@ -7,9 +7,10 @@ data and do not.
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -18,12 +19,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from movlr_jax.machine import cores
+from movlr_jax.rewards.cost import Cost
 from movlr_jax.rewards.state import Layout, State
 from movlr_jax.types import Array, Step
 
 RewardFn = Callable[[State, Array], Mapping[str, Array]]
 _HUGE = 1e30
 _COMPILERS = 8  # threads at most
+DEADLINE_S = (
+    60.0  # that one program may compile, and that it may score one batch, where its cost says far less
+)
+_SLACK = 10.0  # how many times its cost it may take where that is more: machines are slower, and shared
+_LOOK_S = 1.0  # between two looks at whether a program is done
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,7 @@ class RewardProgram:
     weights: Mapping[str, float]
     reward: RewardFn
     structure: str  # hash of the source without its weights: equal structures compile once
+    cost: Cost = field(default_factory=Cost)
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -68,19 +76,48 @@ def guard(value: Array, weight: Array) -> tuple[Array, Array]:
     return jnp.where(finite, value, worst), jnp.sum(~finite)
 
 
+class _Work:
+    """A call in a thread of `pool`, waited for with a deadline that counts from when it begins."""
+
+    def __init__(self, pool: ThreadPoolExecutor, call: Callable[..., Any], *arguments: Any):
+        self._begun = threading.Event()
+        self._future = pool.submit(self._run, call, arguments)
+
+    def _run(self, call: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        self._begun.set()
+        return call(*arguments)
+
+    def result(self, deadline_s: float) -> Any:
+        """What the call returns. Raises TimeoutError: the call goes on, and nobody waits for it.
+
+        Time in which this process is stopped, as by Ctrl-Z, does not count.
+        """
+        waited = 0.0
+        while waited < deadline_s:
+            begun, look = self._begun.is_set(), min(_LOOK_S, deadline_s - waited)
+            try:
+                return self._future.result(look)
+            except TimeoutError:
+                waited += look if begun else 0.0
+        raise TimeoutError
+
+
 class Scorer:
     """Compiles reward programs, each by itself, and runs K of them over their rows of [K, N, T] states.
 
     Alone or among others a program is the same machine code: what it says of a row is the same bit by bit. What is
     compiled is kept: programs that differ in weights alone, in any generation, compile once per shape. `traces`
-    counts compilations.
+    counts compilations. A program that is not done by the deadline scores 0 from then on, and `late` says why.
     """
 
-    def __init__(self, layout: Layout, goals: Mapping[str, Array]):
+    def __init__(self, layout: Layout, goals: Mapping[str, Array], deadline_s: float = DEADLINE_S):
         self._layout, self.goals = layout, {k: jnp.asarray(v, jnp.float32) for k, v in goals.items()}
-        self._compiled: dict[tuple[str, Any], Future[Callable[..., Any]]] = {}
+        self._compiled: dict[tuple[str, Any], _Work] = {}
         self._shapes: dict[Any, Any] = {}  # of all states that were scored: hashable -> ShapeDtypeStructs
         self._compilers = ThreadPoolExecutor(min(cores(), _COMPILERS), "rewards")
+        self._runners = ThreadPoolExecutor(_COMPILERS, "scores")
+        self._deadline_s = deadline_s
+        self.late: dict[str, str] = {}  # structure -> why it is scored no more
         self.traces = 0
 
     def __call__(
@@ -106,13 +143,33 @@ class Scorer:
         shapes = jax.tree.map(_shape, each[0])
         known = (jax.tree.structure(shapes), *jax.tree.leaves(shapes))
         self._shapes[known] = shapes
-        compiled = [self._compile(program, known) for program in programs]
+        begun = [self._compile(program, known) for program in programs]
+        compiled = [self._within(p, work, known, "compiled") for p, work in zip(programs, begun, strict=True)]
+        scoring = [
+            call and _Work(self._runners, _done, call, _weights(program), *states, self.goals)
+            for call, program, states in zip(compiled, programs, each, strict=True)
+        ]
         results = [
-            one.result()(_weights(program), *states, self.goals)
-            for one, program, states in zip(compiled, programs, each, strict=True)
+            self._within(p, work, known, "scored") or _nothing(p, actions.shape[1:3])
+            for p, work in zip(programs, scoring, strict=True)
         ]
         totals, terms, counts = (list(r) for r in zip(*results, strict=True))
         return totals, terms, counts
+
+    def _within(self, program: RewardProgram, work: _Work | None, known: Any, what: str) -> Any:
+        """The result of `work`; None where it is late, now or before."""
+        if work is None or program.structure in self.late:
+            return None
+        n, t = self._shapes[known][1].shape[:2]
+        deadline_s = max(self._deadline_s, _SLACK * program.cost.seconds(n * t))
+        try:
+            return work.result(deadline_s)
+        except TimeoutError:
+            self.late[program.structure] = (
+                f"the program was not {what} for {n * t:,} states after {deadline_s:g} s; make its loops shorter or "
+                "its arrays smaller"
+            )
+            return None
 
     def prepare(self, programs: Sequence[RewardProgram]) -> None:
         """Begins to compile `programs` for all shapes of states that were ever scored, beside other work."""
@@ -120,36 +177,48 @@ class Scorer:
             for program in programs:
                 self._compile(program, shapes)
 
-    def _compile(self, program: RewardProgram, shapes: Any) -> Future[Callable[..., Any]]:
+    def _compile(self, program: RewardProgram, shapes: Any) -> _Work | None:
+        """The compiled program, under way; None where it is late already."""
         key = (program.structure, shapes)
-        if key not in self._compiled:
+        if key not in self._compiled and program.structure not in self.late:
             self.traces += 1
             states = self._shapes[shapes]
-            score = partial(_score, self._layout, program.terms, program.reward)
-            self._compiled[key] = self._compilers.submit(
-                _compiled, score, _weights(program), states, self.goals
+            n, t = states[1].shape[:2]
+            score = partial(_score, self._layout, program.terms, program.reward, program.cost.at_once(n * t))
+            self._compiled[key] = _Work(
+                self._compilers, _compiled, score, _weights(program), states, self.goals
             )
-        return self._compiled[key]
+        return self._compiled.get(key)
 
 
 def _score(
     layout: Layout,
     names: Sequence[str],
     reward: RewardFn,
+    at_once: int,
     weights: Array,
     steps: Step,
     actions: Array,
     initial: Step,
     goals: Mapping[str, Array],
 ) -> Any:
-    """(total [N, T], terms, counts of replaced values) of one candidate's rollouts."""
+    """(total [N, T], terms, counts of replaced values) of one candidate's rollouts, `at_once` states at a time."""
 
     def instant(step: Step, action: Array, start: Step) -> list[Array]:
         terms = reward(State(layout, step, goals, start), action)
         return [jnp.asarray(terms[name], jnp.float32) for name in names]
 
-    over_time = jax.vmap(instant, in_axes=(0, 0, None))
-    raw = jax.vmap(over_time)(steps, actions, initial)  # terms of [N, T]
+    def numbered(i: Array) -> list[Array]:
+        of = lambda x: x[i // t, i % t]  # noqa: E731
+        return instant(jax.tree.map(of, steps), of(actions), jax.tree.map(lambda x: x[i // t], initial))
+
+    n, t = actions.shape[:2]
+    if n * t <= at_once:
+        over_time = jax.vmap(instant, in_axes=(0, 0, None))
+        raw = jax.vmap(over_time)(steps, actions, initial)  # terms of [N, T]
+    else:  # the last chunk is filled up with the last state
+        states = jnp.minimum(jnp.arange(-(-n * t // at_once) * at_once), n * t - 1)
+        raw = [x[: n * t].reshape(n, t) for x in jax.lax.map(numbered, states, batch_size=at_once)]
     values, counts = zip(*(guard(v, w) for v, w in zip(raw, weights, strict=True)), strict=True)
     total = sum((w * v for w, v in zip(weights[1:], values[1:], strict=True)), weights[0] * values[0])
     return total, values, counts
@@ -157,6 +226,18 @@ def _score(
 
 def _compiled(score: Callable[..., Any], weights: np.ndarray, states: Any, goals: Any) -> Callable[..., Any]:
     return jax.jit(score, compiler_options=_compiler_options()).lower(weights, *states, goals).compile()
+
+
+def _done(call: Callable[..., Any], *arguments: Any) -> Any:
+    return jax.block_until_ready(call(*arguments))
+
+
+def _nothing(
+    program: RewardProgram, shape: tuple[int, ...]
+) -> tuple[np.ndarray, list[np.ndarray], list[Any]]:
+    """As `_score`, of a program that says nothing: it prefers no state to another."""
+    value = np.zeros(shape, np.float32)
+    return value, [value] * len(program.terms), [np.int32(0)] * len(program.terms)
 
 
 def _compiler_options() -> dict[str, int]:

@@ -45,6 +45,17 @@ class Limits:
     processes: int | None = None  # None: not limited, as where threads are needed
 
 
+# Of the child that runs the Python, and of the one that compiles.
+TRACING = Limits(cpu_s=30, data=GIB, files=8, processes=0)
+PROBING = Limits(cpu_s=30, data=3 * GIB, files=64)
+# What the processes of a sandbox cannot do without, and some more: on two cores JAX 0.10 needs 16, 2.5 GiB, 1 GiB.
+_NEEDED = {
+    "RLIMIT_NOFILE": ("open files (ulimit -n)", 20, 1),
+    "RLIMIT_AS": ("address space in KiB (ulimit -v)", 4 << 20, 1 << 10),
+    "RLIMIT_DATA": ("private memory in KiB (ulimit -d)", 3 << 19, 1 << 10),
+}
+
+
 def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
@@ -72,6 +83,18 @@ def missing() -> list[str]:
     libc.prctl(_SET_SECCOMP, _SECCOMP_FILTER, None, 0, 0)
     if ctypes.get_errno() != _EFAULT:
         lacks.append("seccomp filters (CONFIG_SECCOMP_FILTER, and a container that allows them)")
+    return lacks
+
+
+def short() -> list[str]:
+    """Which limits of this process, which its children inherit, are too low for them, in words."""
+    lacks = []
+    for name, (what, needed, unit) in _NEEDED.items():
+        allowed = resource.getrlimit(getattr(resource, name))[0] if hasattr(resource, name) else -1
+        if allowed != resource.RLIM_INFINITY and allowed < needed * unit:
+            lacks.append(
+                f"this machine's limit of {what} is {allowed // unit:,}, at least {needed:,} are needed"
+            )
     return lacks
 
 

@@ -46,12 +46,14 @@ Atom = int | np.ndarray  # a value by number, or a literal
 
 @dataclass(frozen=True)
 class Equation:
-    """One operation: which, on what, and how many values come of it."""
+    """One operation: which, on what, what comes of it, and the line of the program it stems from (0: unknown)."""
 
     primitive: str
     operands: tuple[Atom, ...]
     params: dict[str, Any]
-    graphs: tuple[Graph, ...] = ()
+    graphs: tuple[Graph, ...]
+    results: tuple[Shape, ...]
+    line: int
 
 
 @dataclass(frozen=True)
@@ -210,7 +212,7 @@ class _Reader:
                 f"{where}the program computes more than {MAX_WORK:,} numbers a step, loops multiplied out; make its "
                 "loops shorter or its arrays smaller"
             )
-        return Equation(name, operands, params, graphs), results
+        return Equation(name, operands, params, graphs, tuple(results), line), results
 
     def results(
         self, name: str, operands: Sequence[Atom], given: list[Shape], params: dict[str, Any], where: str

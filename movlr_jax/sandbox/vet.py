@@ -7,21 +7,16 @@ another child that gets the document alone, runs that on states. Neither child i
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pickle
 import select
 import signal
-import socket
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 from movlr_jax.errors import ProgramError, UserError
@@ -29,14 +24,16 @@ from movlr_jax.machine import cores
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox import confine
 from movlr_jax.sandbox.answers import DOWN, Rejected, counts_of, judge, rebuild, told
+from movlr_jax.sandbox.cost import measure, refusal
 from movlr_jax.sandbox.graph import MAX_DOCUMENT, read
 from movlr_jax.sandbox.inputs import inputs
 from movlr_jax.sandbox.probe import Probe
 from movlr_jax.sandbox.source import ParsedReward, parse, unchecked
-from movlr_jax.sandbox.zygote import CONFINED, READY
+from movlr_jax.sandbox.warm import Lost, Warm
+from movlr_jax.sandbox.zygote import CONFINED
 
-START_DEADLINE_S, PROGRAM_DEADLINE_S = 120.0, 30.0
-_KEPT = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "XLA_FLAGS")  # nothing with keys in it
+PROGRAM_DEADLINE_S = 30.0
+BATCH = 4096  # states of one candidate that are scored at once, as those of a training with PPO's defaults
 _TOO_LATE = "the program was not ready after {:g} s: it loops or compiles for too long; make it smaller"
 
 
@@ -59,7 +56,8 @@ class Sandbox:
     """A pool of confined children, forked from one warm process. Safe to use from several threads.
 
     name: `confined` (the kernel holds the program) or `process` (a child with limits and a deadline, which an
-    ill-meaning program can leave). Raises UserError where the kernel cannot do what `confined` needs.
+    ill-meaning program can leave). `batch` is how many states of one candidate the run scores at once, at most:
+    what a program may cost depends on it. Raises UserError where the kernel cannot do what `confined` needs.
     """
 
     def __init__(
@@ -69,38 +67,42 @@ class Sandbox:
         name: str = "confined",
         gradients: bool = False,
         deadline_s: float = PROGRAM_DEADLINE_S,
+        batch: int = BATCH,
         check_text: bool = True,  # False in tests of the confinement alone
     ):
-        self.name, self._gradients, self._deadline_s, self._check_text = (
-            name,
-            gradients,
-            deadline_s,
-            check_text,
-        )
+        self.name, self._gradients, self._check_text = name, gradients, check_text
+        self._deadline_s, self._batch = deadline_s, batch
         if name == "confined":
             require_confinement()
         self.cpu_s = 0.0  # processor time of all children so far
         self._layout = probe.layout
-        self._settings = pickle.dumps({"probe": probe, "confined": name == "confined"})
-        self._zygote: tuple[subprocess.Popen[bytes], socket.socket] | None = None
+        flags = os.environ.get("XLA_FLAGS", "")
+        self._settings = pickle.dumps({"probe": probe, "confined": name == "confined", "xla_flags": flags})
+        self.warm: Warm | None = None  # what candidates are forked from
+        self._alone: set[Warm] = set()  # and those of programs that are tried again
+        self._closed = 0  # times
         self._lock = threading.Lock()
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the sandbox
 
     @property
     def description(self) -> str:
         return describe(self.name)
 
     def vet(self, source: str) -> Verdict:
-        """Tries one program. Never raises for what the program does."""
+        """Tries one program. Never raises for what the program does; UserError where it cannot be tried."""
         began = time.monotonic()
         try:
             parsed = parse(source) if self._check_text else unchecked(source)
-            program, notes = self._vet(parsed, began)
+            program, notes = self._vet(parsed)
         except ProgramError as error:
             return Verdict("parse", str(error), time.monotonic() - began)
         except Rejected as rejected:
             stage, message = rejected.args
             return Verdict(stage, message, time.monotonic() - began)
+        except OSError as error:
+            raise UserError(
+                f"the sandbox cannot try a program: {error.strerror or error}; close other files or programs, or "
+                "raise the limits of this machine (ulimit -n, ulimit -u)"
+            ) from error
         return Verdict("probe", None, time.monotonic() - began, program, notes)
 
     def vet_all(
@@ -123,44 +125,74 @@ class Sandbox:
             pool.shutdown()
         return [verdicts[i] for i in range(len(sources))]
 
-    def _vet(self, parsed: ParsedReward, began: float) -> tuple[RewardProgram, list[str]]:
+    def _vet(self, parsed: ParsedReward) -> tuple[RewardProgram, list[str]]:
+        """Tries a program, once more by itself where the warm process went down: any other may be to blame."""
+        closed = self._closed
+        try:
+            return self._try(parsed, self._shared())
+        except Lost:
+            if self._closed > closed:  # nobody waits for it any more
+                raise Rejected("crash", "the sandbox was closed before the program was ready") from None
+        alone = Warm(self._settings)
+        self._alone.add(alone)
+        try:
+            return self._try(parsed, alone)
+        except Lost as lost:
+            if lost.during:
+                raise Rejected("crash", DOWN) from None
+            raise UserError("the sandbox process ends at once, twice, before it runs a program") from None
+        finally:
+            self._alone.discard(alone)
+            alone.stop()
+
+    def _try(self, parsed: ParsedReward, warm: Warm) -> tuple[RewardProgram, list[str]]:
         terms, weights = list(parsed.weights), list(parsed.weights.values())
-        end = time.monotonic() + self._deadline_s
-        text = self._ask("trace", parsed.source.encode(), {"checked": self._check_text}, end)
+        left = self._deadline_s
+        text, used = self._ask(warm, "trace", parsed.source.encode(), {"checked": self._check_text}, left)
         if not text.startswith(b'{"version"'):
             raise Rejected(*told(text))
         try:
             graph = read(text, terms, inputs(self._layout))
         except ProgramError as error:
             raise Rejected("check", str(error)) from None
+        measured = measure(graph, inputs(self._layout))
+        if too_much := refusal(measured, self._batch):
+            raise Rejected("check", too_much)
         options = {"terms": terms, "weights": weights, "gradients": self._gradients}
-        counts = counts_of(self._ask("probe", text, options, end), terms)
-        notes = judge(parsed.source, counts)
-        return rebuild(parsed, graph, text, self._layout), notes
+        answer, _ = self._ask(warm, "probe", text, options, left - used)
+        notes = judge(parsed.source, counts_of(answer, terms))
+        return replace(rebuild(parsed, graph, text, self._layout), cost=measured.cost), notes
 
     def start(self) -> None:
         """Starts the warm process, which the first program would else wait for. Raises UserError."""
-        with self._lock:
-            self._running()
+        self._shared()
 
     def close(self) -> None:
         """Ends all children; the next program gets new ones."""
         with self._lock:
-            self._stop()
+            self._closed += 1
+            if self.warm:
+                self.warm.stop()
+            self.warm = None
+        for alone in list(self._alone):
+            alone.stop()
 
-    def _stop(self) -> None:
-        if self._zygote:
-            process, control = self._zygote
-            self._zygote = None
-            control.close()  # it ends its children, and itself
-            try:
-                process.wait(5.0)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+    def _shared(self) -> Warm:
+        """The warm process, started anew where it has died. Raises UserError."""
+        with self._lock:
+            if self.warm and not self.warm.alive:
+                self.warm.stop()
+                self.warm = None
+            self.warm = self.warm or Warm(self._settings)
+            return self.warm
 
-    def _ask(self, job: str, text: bytes, options: dict[str, Any], end: float) -> bytes:
-        """What a new child answers to `text`. Raises Rejected when it is late or dies, UserError when it cannot."""
+    def _ask(
+        self, warm: Warm, job: str, text: bytes, options: dict[str, Any], left: float
+    ) -> tuple[bytes, float]:
+        """What a new child of `warm` answers to `text` within `left` s, and how long that took.
+
+        Raises Rejected when it is late or dies, Lost when all of `warm` does, UserError where it cannot be asked.
+        """
         reading, writing = os.pipe()
         request = {"job": job, "cpu_s": int(self._deadline_s) + 2, **options}
         try:
@@ -169,92 +201,31 @@ class Sandbox:
                 file.flush()
                 file.seek(0)
                 # the descriptor of the child's shares this offset; nobody else reads it
-                pid = self._command(request, [file.fileno(), writing])["pid"]
+                pid = warm.fork(request, [file.fileno(), writing])
+            began = time.monotonic()  # what it takes to start processes is not the program's
             os.close(writing)
             writing = -1
-            answer, late = _read(reading, end)
+            answer, late = _read(reading, began + left)
         finally:
             os.close(reading)
             if writing >= 0:
                 os.close(writing)
+        used = time.monotonic() - began
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)  # before it made a group of its own
-        ended = self._command({"reap": pid}, [])
-        status, self.cpu_s = ended["status"], self.cpu_s + ended["cpu_s"]
+        status, cpu_s = warm.reap(pid)
+        self.cpu_s += cpu_s
+        if not answer:  # it ended before it read the program
+            raise Lost(during=False)
         if answer[:1] != CONFINED:
-            if answer:
-                raise UserError(
-                    f"the sandbox cannot confine its child: {answer[1:].decode(errors='replace')}"
-                )
-            raise Rejected("crash", DOWN)
+            raise UserError(f"the sandbox cannot confine its child: {answer[1:].decode(errors='replace')}")
         if late or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU):
             raise Rejected("deadline", _TOO_LATE.format(self._deadline_s))
         if len(answer) == 1 or len(answer) > MAX_DOCUMENT:
             raise Rejected("crash", DOWN)
-        return answer[1:]
-
-    def _command(self, request: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
-        """One request to the warm process, and its answer; it is started anew where it has died."""
-        with self._lock:
-            for attempt in (1, 2):
-                if "reap" in request and (not self._zygote or self._zygote[0].poll() is not None):
-                    return {"status": 0, "cpu_s": 0.0}  # it went with its children
-                _, control = self._running()
-                try:
-                    socket.send_fds(control, [json.dumps(request).encode()], descriptors)
-                    answer = control.recv(4096)
-                except OSError:
-                    answer = b""
-                if answer:
-                    return json.loads(answer)
-                self._stop()
-                if attempt == 2:
-                    raise UserError(f"the sandbox process ends at once: {self._last_words()}")
-        raise AssertionError
-
-    def _running(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
-        if self._zygote and self._zygote[0].poll() is None:
-            return self._zygote
-        self._stop()
-        package = str(Path(__file__).resolve().parents[2])
-        environment = {k: os.environ[k] for k in _KEPT if k in os.environ}
-        environment |= {"JAX_PLATFORMS": "cpu", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-        environment |= {"PATH": "/usr/bin:/bin", "TF_CPP_MIN_LOG_LEVEL": "2"}
-        ours, theirs = socket.socketpair()
-        # -I: no user's site-packages, no folder of the caller's; what this process can import is named instead
-        code = f"import sys; sys.path[:0] = {[package]!r}; from movlr_jax.sandbox.zygote import main; main()"
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-c", code, str(theirs.fileno())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=self._log,
-            env=environment,
-            cwd="/",
-            start_new_session=True,
-            pass_fds=[theirs.fileno()],
-        )
-        theirs.close()
-        self._zygote = process, ours
-        assert process.stdin
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(self._settings)
-            process.stdin.close()
-        ours.settimeout(START_DEADLINE_S)
-        try:
-            said = ours.recv(64)
-        except OSError:
-            said = b""
-        if said != READY:
-            self._stop()
-            raise UserError(f"the sandbox process does not start: {self._last_words()}")
-        return self._zygote
-
-    def _last_words(self) -> str:
-        self._log.seek(0)
-        lines = self._log.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "no message"
+        return answer[1:], used
 
 
 def require_confinement() -> None:

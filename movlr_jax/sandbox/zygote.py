@@ -1,12 +1,13 @@
 """The warm process that candidates are forked from. One thread, no backend started, nothing worth stealing in it.
 
-Started by `vet` with a socket and, on stdin, a pickled probe (from the main process, never the other way round).
+Started by `warm` with a socket and, on stdin, a pickled probe (from the main process, never the other way round).
 Requests come over the socket with two descriptors, the text to read and the pipe for the answer.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import importlib
 import importlib.metadata
@@ -16,10 +17,12 @@ import pickle
 import signal
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-READY = b"ready"
+from movlr_jax.sandbox.wire import receive, send
+
 CONFINED, FAILED = b"+", b"-"  # the first byte of an answer
 # What JAX imports late: when it compiles first. Each child would read these files again.
 _LATE = [
@@ -71,8 +74,8 @@ def main() -> None:
         )
     gc.collect()
     gc.freeze()
-    control.send(READY)
-    _serve(control, jobs, settings["confined"])
+    send(control, {"ready": True})
+    _serve(control, jobs, settings)
 
 
 def _trace(trace: Any, source: str, what: Any, options: dict[str, Any]) -> str:
@@ -82,53 +85,58 @@ def _trace(trace: Any, source: str, what: Any, options: dict[str, Any]) -> str:
         return json.dumps({"stage": rejection.args[0], "message": rejection.args[1]})
 
 
-def _serve(control: socket.socket, jobs: dict[str, Any], confined: bool) -> None:
+def _serve(control: socket.socket, jobs: dict[str, Any], settings: dict[str, Any]) -> None:
     """One request after another until the main process is gone."""
     children: set[int] = set()
     while True:
         try:
-            message, descriptors, _, _ = socket.recv_fds(control, 65536, 2)
-        except ConnectionError:
-            message, descriptors = b"", []
-        if not message:
+            request, descriptors = receive(control, 2)
+        except OSError:
+            request, descriptors = None, []
+        if request is None:
             for pid in children:
                 os.kill(pid, signal.SIGKILL)
             return
-        request = json.loads(message)
         if "reap" in request:
             status, cpu_s = 0, 0.0
             with contextlib.suppress(ChildProcessError):  # of the warm process before this one
                 _, status, used = os.wait4(request["reap"], 0)
                 cpu_s = used.ru_utime + used.ru_stime
             children.discard(request["reap"])
-            control.send(json.dumps({"status": status, "cpu_s": cpu_s}).encode())
+            send(control, {"status": status, "cpu_s": cpu_s})
             continue
-        zygote, pid = os.getpid(), os.fork()
-        if pid == 0:
-            try:
-                _child(jobs[request["job"]], request, descriptors, zygote, confined)
-            finally:
-                os._exit(1)
-        children.add(pid)
+        zygote = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            answer = {"error": error.strerror or str(error)}
+        else:
+            if pid == 0:
+                try:
+                    _child(jobs[request["job"]], request, descriptors, zygote, settings)
+                finally:
+                    os._exit(1)
+            children.add(pid)
+            answer = {"pid": pid}
         for descriptor in descriptors:
             os.close(descriptor)
-        control.send(json.dumps({"pid": pid}).encode())
+        send(control, answer)
 
 
-def _child(job: Any, request: dict[str, Any], descriptors: list[int], zygote: int, confined: bool) -> None:
+def _child(
+    job: Any, request: dict[str, Any], descriptors: list[int], zygote: int, settings: dict[str, Any]
+) -> None:
     """Gives up every right, then reads what nobody trusts and answers."""
     from movlr_jax.sandbox import confine
 
     gc.disable()
     os.setpgid(0, 0)
     text, answer = _only(descriptors)
-    traces = request["job"] == "trace"
-    limits = confine.Limits(
-        cpu_s=request["cpu_s"],
-        data=confine.GIB if traces else 3 * confine.GIB,
-        files=8 if traces else 64,
-        processes=0 if traces else None,
-    )
+    traces, confined = request["job"] == "trace", settings["confined"]
+    limits = replace(confine.TRACING if traces else confine.PROBING, cpu_s=request["cpu_s"])
+    os.environ.clear()
+    if not traces:
+        os.environ["XLA_FLAGS"] = settings["xla_flags"]  # a program never sees them: it ran in another child
     try:
         paths = [] if traces or not confined else confine.worker_paths()
         confine.weak(limits, zygote)
@@ -152,7 +160,7 @@ def _child(job: Any, request: dict[str, Any], descriptors: list[int], zygote: in
 
 def _only(descriptors: list[int]) -> tuple[int, int]:
     """Closes all descriptors but the two, which become 3 and 4; the first three lead nowhere."""
-    high = [os.dup2(fd, 100 + i) for i, fd in enumerate(descriptors)]
+    high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 5) for fd in descriptors]
     nowhere = os.open(os.devnull, os.O_RDWR)
     for target in (0, 1, 2):
         os.dup2(nowhere, target)

@@ -1,0 +1,155 @@
+"""What a checked graph costs at run time, before anything is run: time and live memory, by a model of XLA on a CPU.
+
+The model is measured, not derived: each operation in a loop over 512 numbers of 64 states, compiled as rewards are
+(`Scorer`), on one core of a 2-core x86_64 machine with JAX 0.10.2; it is meant to be right within a factor of five.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log2, prod
+
+from jax.core import ShapedArray as Shape
+
+from movlr_jax.rewards.cost import CHUNK_BYTES, FEWEST, Cost
+from movlr_jax.sandbox.graph import Atom, Equation, Graph
+
+BATCH_S, STATE_S = 2.0, 1e-4  # that scoring a batch may take: of one core, and a state where that is more
+STATE_BYTES = CHUNK_BYTES // FEWEST
+_TURN_S, _OPERATION_S = 2e-7, 5e-8  # of a turn of a loop, and of an operation in it, whatever is computed
+_COPY_S = 1e-9  # of a number that a loop carries from one turn to the next
+# Seconds a number. Measured: add, mul, select, slice 2 ns; exp, log, tanh, sqrt, pow, rem, gather, scatter 4 to 10;
+# asin, acos, atan2, log1p, expm1, cosh, argmax 12 to 26; softplus, sinh, asinh, acosh, atanh 31 to 49; sort of 512
+# numbers 163, cumsum of 512 numbers 55, and both grow with the logarithm of their count.
+_CHEAP_S = 2e-9
+_NUMBER_S = {
+    **dict.fromkeys(
+        ("exp", "exp2", "log", "logistic", "tanh", "sin", "cos", "tan", "sqrt", "rsqrt", "cbrt", "pow", "rem",
+         "atan", "reduce_prod", "gather", "scatter", "scatter-add", "scatter-mul", "scatter-min", "scatter-max"),
+        1e-8,
+    ),
+    **dict.fromkeys(("asin", "acos", "atan2", "cosh", "log1p", "expm1", "argmax", "argmin", "erf"), 2.5e-8),
+    **dict.fromkeys(("sinh", "asinh", "acosh", "atanh", "erfc", "logaddexp"), 5e-8),
+}  # fmt: skip
+_SORTED_S = {  # a number and doubling of their count
+    "sort": 2e-8,
+    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin"), 6e-9),
+    "cumlogsumexp": 1e-7,
+}
+_READ_PARTS = ("slice", "dynamic_slice", "gather", "split")  # touch what they give, not what they take
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The cost of a graph, and the line of the program that most of it is in (0: unknown)."""
+
+    cost: Cost
+    slowest: int = 0
+    largest: int = 0
+
+
+def measure(graph: Graph, inputs: Sequence[Shape], outside: int = 0) -> Measured:
+    """What one run of `graph` costs. The first `outside` of its inputs are kept by whoever runs it."""
+    shapes = [*inputs, *(Shape(c.shape, c.dtype) for c in graph.consts)]
+    free = set(range(outside)) | set(range(len(inputs), len(shapes)))  # constants are the same for all states
+    last = {a: len(graph.equations) for a in graph.out if isinstance(a, int)}
+    for i in reversed(range(len(graph.equations))):
+        for a in graph.equations[i].operands:
+            if isinstance(a, int):
+                last.setdefault(a, i)
+    ends: dict[int, list[int]] = {}
+    for value, i in last.items():
+        ends.setdefault(i, []).append(value)
+    live = peak = sum(_bytes(shapes[v]) for v in last if v < len(inputs) and v not in free)
+    call_s = state_s = longest = 0.0
+    slowest = largest = 0
+    for i, equation in enumerate(graph.equations):
+        given = [_shape(a, shapes) for a in equation.operands]
+        new = range(len(shapes), len(shapes) + len(equation.results))
+        shapes += equation.results
+        live += sum(_bytes(s) for s in equation.results)
+        cost = _equation(equation, given)
+        call_s, state_s = call_s + cost.call_s, state_s + cost.state_s
+        if live + cost.state_bytes > peak:
+            peak, largest = live + cost.state_bytes, equation.line
+        if cost.seconds(FEWEST) > longest:
+            longest, slowest = cost.seconds(FEWEST), equation.line
+        unused = [v for v in new if v not in last]
+        live -= sum(_bytes(shapes[v]) for v in (*ends.get(i, ()), *unused) if v not in free)
+    return Measured(Cost(call_s, state_s, peak), slowest, largest)
+
+
+def refusal(measured: Measured, states: int) -> str | None:
+    """Why a program costs too much where so many states are scored in one batch; None: it does not."""
+    cost, most = measured.cost, max(BATCH_S, states * STATE_S)
+    if cost.state_bytes > STATE_BYTES:
+        return (
+            f"{_where(measured.largest)}the program holds about {_size(cost.state_bytes)} of values at once for one "
+            f"state, {_size(cost.state_bytes * states)} for the {states:,} states of one batch of this run; at most "
+            f"{_size(STATE_BYTES)} a state, keep and carry smaller arrays"
+        )
+    if cost.seconds(states) > most:
+        return (
+            f"{_where(measured.slowest)}the program takes about {cost.seconds(states):,.1f} s to compute for the "
+            f"{states:,} states of one batch of this run; at most {most:,.1f} s, make its loops shorter or its "
+            "arrays smaller"
+        )
+    return None
+
+
+def _equation(equation: Equation, given: list[Shape]) -> Cost:
+    """Of one operation; its bytes are those beside what it takes and gives."""
+    if equation.primitive == "cond":  # over many states all branches are computed
+        inner = [measure(g, given[1:], len(given) - 1).cost for g in equation.graphs]
+        calls, states = sum(c.call_s for c in inner), sum(c.state_s for c in inner)
+        return Cost(calls, states, max(c.state_bytes for c in inner))
+    if equation.primitive == "scan":
+        p, (body,) = equation.params, equation.graphs
+        first, length = p["num_consts"], p["length"]
+        carried = given[first : first + p["num_carry"]]
+        parts = [Shape(s.shape[1:], s.dtype) for s in given[first + p["num_carry"] :]]
+        inner = measure(body, [*given[:first], *carried, *parts], first).cost
+        stacked = [Shape(s.shape[1:], s.dtype) for s in equation.results[p["num_carry"] :]]
+        copied = sum(prod(s.shape) for s in (*carried, *parts, *stacked))
+        return Cost(
+            _OPERATION_S + length * (_TURN_S + inner.call_s),
+            length * (inner.state_s + copied * _COPY_S),
+            inner.state_bytes,
+        )
+    return Cost(_OPERATION_S, _numbers(equation, given) * _number_s(equation.primitive, given))
+
+
+def _numbers(equation: Equation, given: list[Shape]) -> int:
+    """How many numbers an operation computes or looks at."""
+    sizes = [prod(s.shape) for s in equation.results]
+    if equation.primitive == "dot_general":
+        (contracted, _), _ = equation.params["dimension_numbers"]
+        return max(sizes) * prod(given[0].shape[i] for i in contracted)
+    if equation.primitive == "sort":
+        return sum(sizes)
+    if equation.primitive not in _READ_PARTS:
+        sizes += [prod(s.shape) for s in given]
+    return max(sizes, default=1)
+
+
+def _number_s(primitive: str, given: list[Shape]) -> float:
+    if primitive in _SORTED_S:
+        return _SORTED_S[primitive] * max(1.0, log2(max(prod(given[0].shape), 1)))
+    return _NUMBER_S.get(primitive, _CHEAP_S)
+
+
+def _shape(atom: Atom, shapes: list[Shape]) -> Shape:
+    return shapes[atom] if isinstance(atom, int) else Shape(atom.shape, atom.dtype)
+
+
+def _bytes(shape: Shape) -> int:
+    return prod(shape.shape) * shape.dtype.itemsize
+
+
+def _size(count: int) -> str:
+    return f"{count / (1 << 30):,.1f} GiB" if count >= 1 << 30 else f"{count / (1 << 20):,.1f} MiB"
+
+
+def _where(line: int) -> str:
+    return f"line {line}: " if line else ""

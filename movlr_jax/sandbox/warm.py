@@ -1,0 +1,143 @@
+"""The warm process that candidates are forked from, as the main process holds it: started, asked, ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from movlr_jax.errors import UserError
+from movlr_jax.sandbox import confine
+from movlr_jax.sandbox.wire import receive, send
+
+_START_S = 120.0  # that it may take to start
+_STOPPED_S, _ANSWER_S = 1.0, 10.0  # without an answer: then it is made to go on; then it is given up
+_ENDS_S = 5.0
+
+
+class Lost(Exception):
+    """The warm process is gone, and its children with it. `during` says whether a program was running there."""
+
+    def __init__(self, during: bool):
+        super().__init__(during)
+        self.during = during
+
+
+class Warm:
+    """One warm process. Raises UserError where it does not start."""
+
+    def __init__(self, settings: bytes):
+        lacks = confine.short()
+        if lacks:
+            raise UserError(f"the sandbox cannot run programs: {'; '.join(lacks)}; raise it and start again")
+        self._lock = threading.Lock()  # one question at a time
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
+        self._control, theirs = socket.socketpair()
+        # -I: no user's site-packages, no folder of the caller's; what this process can import is named instead
+        package = str(Path(__file__).resolve().parents[2])
+        code = f"import sys; sys.path[:0] = {[package]!r}; from movlr_jax.sandbox.zygote import main; main()"
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", "-c", code, str(theirs.fileno())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._log,
+            env=_environment(),
+            cwd="/",
+            start_new_session=True,
+            pass_fds=[theirs.fileno()],
+        )
+        theirs.close()
+        assert self.process.stdin
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(settings)
+            self.process.stdin.close()
+        self._control.settimeout(_START_S)
+        try:
+            ready, _ = receive(self._control)
+        except OSError:
+            ready = None
+        if ready is None:
+            said = self.last_words()
+            self.stop()
+            raise UserError(f"the sandbox process does not start: {said}")
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def fork(self, request: dict[str, Any], descriptors: Sequence[int]) -> int:
+        """The process of a new child that does what is asked. Raises Lost, UserError where none can be had."""
+        answer = self._ask(request, descriptors, during=False)
+        if "error" in answer:
+            raise UserError(
+                f"the sandbox cannot start a child: {answer['error']}; a limit of processes (ulimit -u) or of "
+                "memory is reached, raise it or end other processes"
+            )
+        return answer["pid"]
+
+    def reap(self, pid: int) -> tuple[int, float]:
+        """How a child has ended, and its processor time in s. Raises Lost."""
+        ended = self._ask({"reap": pid}, [], during=True)
+        return ended["status"], ended["cpu_s"]
+
+    def _ask(self, request: dict[str, Any], descriptors: Sequence[int], during: bool) -> dict[str, Any]:
+        answer = None
+        with self._lock, contextlib.suppress(OSError):
+            self._control.settimeout(_ANSWER_S)
+            send(self._control, request, descriptors)
+            self._wait()
+            answer, _ = receive(self._control)
+        if answer is None:
+            self.stop()
+            raise Lost(during)
+        return answer
+
+    def _wait(self) -> None:
+        """Until there is an answer; a process that was stopped is made to go on. Raises OSError."""
+        self._control.settimeout(_STOPPED_S)
+        try:
+            self._control.recv(1, socket.MSG_PEEK)
+        except TimeoutError:
+            self.process.send_signal(signal.SIGCONT)
+        self._control.settimeout(_ANSWER_S)
+
+    def last_words(self) -> str:
+        self._log.seek(0)
+        lines = self._log.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "no message"
+
+    def stop(self) -> None:
+        """Ends it and its children; twice is no mistake."""
+        with contextlib.suppress(OSError):
+            self._control.shutdown(socket.SHUT_RDWR)  # it ends its children, and itself
+        self.process.send_signal(signal.SIGCONT)
+        try:
+            self.process.wait(_ENDS_S)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        self._control.close()
+        self._log.close()
+
+
+def _environment() -> dict[str, str]:
+    """What the warm process starts with: nothing of the user's but where libraries lie."""
+    path = os.environ.get("LD_LIBRARY_PATH")
+    return {
+        "JAX_PLATFORMS": "cpu",
+        "LC_ALL": "C.UTF-8",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "PATH": "/usr/bin:/bin",
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+        **({"LD_LIBRARY_PATH": path} if path else {}),
+    }

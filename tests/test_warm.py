@@ -1,0 +1,185 @@
+"""The process that candidates are forked from: what it is sent, what becomes of programs when it dies or stops."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from movlr_jax.sandbox import confine
+from movlr_jax.sandbox.probe import Probe
+from movlr_jax.sandbox.vet import Sandbox
+from movlr_jax.sandbox.wire import receive, send
+
+SOUND = 'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return {"a": state.q("knee")}\n'
+SECRET = "sk-never-to-be-seen"
+NAME = "process" if confine.missing() else "confined"
+
+
+@pytest.fixture
+def box(probe: Probe) -> Iterator[Sandbox]:
+    sandbox = Sandbox(probe, name=NAME, deadline_s=6.0)
+    sandbox.start()
+    yield sandbox
+    sandbox.close()
+
+
+@pytest.fixture
+def weak(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
+    """The weaker sandbox, whose programs have all of Python."""
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    monkeypatch.setenv("XLA_FLAGS", f"--xla_dump_hlo_module_re={SECRET} {os.environ.get('XLA_FLAGS', '')}")
+    monkeypatch.setenv("LC_ALL", SECRET)
+    sandbox = Sandbox(probe, name="process", deadline_s=6.0, check_text=False)
+    yield sandbox
+    sandbox.close()
+
+
+def attack(*lines: str) -> str:
+    body = "\n".join(f"    {line}" for line in lines)
+    return (
+        f'WEIGHTS = {{"a": 1.0}}\nimport os\ndef reward(state, action):\n{body}\n'
+        '    return {"a": state.q("knee")}\n'
+    )
+
+
+def pid_of(sandbox: Sandbox) -> int:
+    sandbox.start()
+    assert sandbox.warm
+    return sandbox.warm.process.pid
+
+
+def test_messages_of_any_length_arrive_whole_and_apart():
+    """Two after each other through a buffer smaller than either, with descriptors that stay with their message."""
+    ours, theirs = socket.socketpair()
+    long = [{"text": "\N{CYRILLIC SMALL LETTER ZHE}" * 200_000, "n": n} for n in (1, 2)]
+
+    def sending() -> None:
+        with open(os.devnull) as file:
+            send(ours, long[0], [file.fileno()])
+            send(ours, long[1])
+        ours.close()
+
+    sender = threading.Thread(target=sending)
+    sender.start()
+    message, descriptors = receive(theirs, 2)
+    assert message == long[0]
+    assert len(descriptors) == 1
+    os.close(descriptors[0])
+    assert receive(theirs, 2) == (long[1], [])
+    assert receive(theirs, 2) == (None, [])
+    sender.join()
+    theirs.close()
+
+
+def test_long_names_of_terms_cost_nobody_anything(box: Sandbox):
+    names = ["\N{CYRILLIC SMALL LETTER ZHE}" * 25 + f"{i:03d}" for i in range(245)]
+    weights, terms = (", ".join(f"{name!r}: {value}" for name in names) for value in ("1.0", "x"))
+    long = f"WEIGHTS = {{{weights}}}\ndef reward(state, action):\n    x = state.q('knee')\n    return {{{terms}}}\n"
+    assert 29_000 < len(long.encode()) < 32_768
+    zygote = pid_of(box)
+    verdicts = box.vet_all([SOUND, long, SOUND, long, SOUND])
+    assert [v.message for v in verdicts if v.stage == "crash"] == []
+    assert [verdicts[i].accepted for i in (0, 2, 4)] == [True] * 3
+    assert pid_of(box) == zygote
+
+
+def test_to_start_anew_is_not_charged_to_a_program(probe: Probe):
+    """A program has its deadline from when its child runs; the process takes about as long to start."""
+    sandbox = Sandbox(probe, name=NAME, deadline_s=1.0)
+    os.kill(pid_of(sandbox), signal.SIGKILL)
+    verdict = sandbox.vet(SOUND)
+    assert verdict.accepted, verdict.message
+    sandbox.close()
+
+
+def test_a_stopped_process_goes_on(box: Sandbox):
+    began = time.monotonic()
+    os.kill(pid_of(box), signal.SIGSTOP)
+    verdict = box.vet(SOUND)
+    assert verdict.accepted, verdict.message
+    assert time.monotonic() - began < 6.0
+
+
+def test_programs_survive_one_that_takes_the_warm_process_down(weak: Sandbox):
+    """Each that was under way is tried again, by itself; what kills its process each time is what is to blame."""
+    sources = [
+        SOUND,
+        attack("os.kill(os.getppid(), 9)"),
+        SOUND,
+        SOUND,
+        attack("os.kill(os.getppid(), 9)"),
+        SOUND,
+    ]
+    verdicts = weak.vet_all(sources)
+    assert [v.stage for v in verdicts] == ["probe", "crash", "probe", "probe", "crash", "probe"]
+    assert [v.accepted for v in verdicts] == [True, False, True, True, False, True]
+
+
+@pytest.mark.parametrize(
+    "found",
+    ["dict(os.environ)", "open('/proc/self/environ').read()", "open(f'/proc/{os.getppid()}/environ').read()"],
+)
+def test_the_weaker_sandbox_has_no_environment_worth_reading(weak: Sandbox, found: str):
+    verdict = weak.vet(attack(f"assert False, 'found ' + str({found})"))
+    assert verdict.message
+    assert "found" in verdict.message
+    assert SECRET not in verdict.message
+    if "dict" in found:
+        assert "found {}" in verdict.message
+
+
+LIMITED = """
+import pickle, resource, sys
+from pathlib import Path
+from movlr_jax.errors import UserError
+from movlr_jax.sandbox.vet import Sandbox
+probe, name, limit, value, source = pickle.loads(Path(sys.argv[1]).read_bytes())
+if __name__ == "__main__":
+    resource.setrlimit(getattr(resource, limit), (value, value))
+    try:
+        box = Sandbox(probe, name=name)
+        verdict = box.vet(source)
+        print(verdict.stage, verdict.message)
+        box.close()
+    except UserError as error:
+        print("machine", error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "said"),
+    [
+        ("RLIMIT_NOFILE", 32, "probe None"),
+        ("RLIMIT_NOFILE", 16, "machine"),
+        ("RLIMIT_AS", 8 << 30, "probe None"),
+        ("RLIMIT_AS", 2 << 30, "machine"),
+        ("RLIMIT_DATA", 512 << 20, "machine"),
+    ],
+)
+def test_a_limit_of_the_machine_is_not_the_programs_fault(
+    probe: Probe, tmp_path: Path, limit: str, value: int, said: str
+):
+    (tmp_path / "given").write_bytes(pickle.dumps((probe, NAME, limit, value, SOUND)))
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(tmp_path / "given")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    last = (done.stdout.strip().splitlines() or [done.stderr])[-1]
+    assert last.startswith(said), last
+    if said == "machine":
+        assert {"RLIMIT_NOFILE": "ulimit -n", "RLIMIT_AS": "ulimit -v", "RLIMIT_DATA": "ulimit -d"}[
+            limit
+        ] in last
