@@ -19,7 +19,6 @@ from movlr_jax.cli import compose
 from movlr_jax.errors import UserError
 from movlr_jax.film import Caption, Clip
 from movlr_jax.language.build import open_desk
-from movlr_jax.language.settings import NO_ANSWER
 from movlr_jax.progress import Reporter
 from movlr_jax.ranking import Comparison, flip_rate
 from movlr_jax.tasks import Task, build_task
@@ -103,6 +102,9 @@ def check_judge(arguments: Sequence[str], console: Console) -> int:
         f"{len(told)}, {calls} calls, {_usd(desk, cost, 4)}",
         soft_wrap=True,
     )
+    silent = sum(not preference.answered for *_, preference in told)
+    if silent:
+        console.print(f"{silent} of {len(told)} comparisons were not answered", style="red", soft_wrap=True)
     at_most = config.comparisons or 4 * (config.candidates + 1)
     price = _usd(desk, at_most * cost / max(calls, 1), 2)
     console.print(
@@ -119,7 +121,7 @@ def _usd(desk: Desk, cost: float, digits: int) -> str:
 
 
 def _right(expected: str, preference: Preference) -> bool:
-    return preference.winner == expected and not preference.reason.startswith(NO_ANSWER)
+    return preference.winner == expected
 
 
 def judge_pair(
