@@ -38,7 +38,7 @@ class Gemini:
             )
         self._config, self._types, self._errors = config, types, errors
         key = key_from(config.key_env, needed=True, where=where)
-        self._http = Client()
+        self._http = Client(timeout=config.timeout_s)
         options = types.HttpOptions(
             httpx_async_client=self._http,
             base_url=config.base_url,

@@ -38,7 +38,7 @@ class OpenAICompatible:
             base_url=self._url,
             max_retries=0,
             timeout=config.timeout_s,
-            http_client=Client(),
+            http_client=Client(timeout=config.timeout_s),
         )
 
     @property
