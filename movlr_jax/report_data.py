@@ -250,7 +250,7 @@ def _floats(value: Any) -> dict[str, float]:
 
 
 def _clean(value: Any) -> Any:
-    """With escapes for what UTF-8 cannot hold and what turns the direction of text around: runs come from anywhere."""
+    """With escapes for what UTF-8 cannot hold and what changes the direction of text."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, list):
