@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +19,7 @@ from movlr_jax.cli import compose
 from movlr_jax.errors import UserError
 from movlr_jax.film import Caption, Clip
 from movlr_jax.language.build import open_desk
-from movlr_jax.language.settings import NO_ANSWER
+from movlr_jax.progress import Reporter
 from movlr_jax.ranking import Comparison, flip_rate
 from movlr_jax.tasks import Task, build_task
 from movlr_jax.types import Evaluation, Preference
@@ -56,13 +55,12 @@ def _ready(desk: Desk, status: int) -> tuple[str, int]:
     from movlr_jax.language import prompts
     from movlr_jax.language.answers import Ready
     from movlr_jax.language.call import Message, Question
-    from movlr_jax.language.desk import GO_ON_LATER
 
     begun = time.monotonic()
     try:
         (answer,) = desk.ask([Question("check", [Message("user", [prompts.fill("ready")])], Ready)])
     except UserError as error:
-        return f"does not work: {str(error).removesuffix(GO_ON_LATER)}", 1
+        return f"does not work: {str(error).removesuffix(desk.go_on_later)}", 1
     if answer.value is None:
         return f"answers, but not as asked: {answer.problem}", 1
     return f"answered in {time.monotonic() - begun:.1f} s", status
@@ -104,6 +102,9 @@ def check_judge(arguments: Sequence[str], console: Console) -> int:
         f"{len(told)}, {calls} calls, {_usd(desk, cost, 4)}",
         soft_wrap=True,
     )
+    silent = sum(not preference.answered for *_, preference in told)
+    if silent:
+        console.print(f"{silent} of {len(told)} comparisons were not answered", style="red", soft_wrap=True)
     at_most = config.comparisons or 4 * (config.candidates + 1)
     price = _usd(desk, at_most * cost / max(calls, 1), 2)
     console.print(
@@ -120,7 +121,7 @@ def _usd(desk: Desk, cost: float, digits: int) -> str:
 
 
 def _right(expected: str, preference: Preference) -> bool:
-    return preference.winner == expected and not preference.reason.startswith(NO_ANSWER)
+    return preference.winner == expected
 
 
 def judge_pair(
@@ -232,9 +233,7 @@ def _desk(model: Any, where: str) -> Iterator[tuple[Desk, Archive]]:
         tempfile.TemporaryDirectory() as folder,
         Archive.create(Path(folder) / "doctor", "") as archive,
     ):
-        desk = open_desk(
-            known, where, source, archive, Budget(archive), lambda text: print(text, file=sys.stderr)
-        )
+        desk = open_desk(known, where, source, archive, Budget(archive), Reporter().say)
         try:
             yield desk, archive
         finally:

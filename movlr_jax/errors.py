@@ -1,14 +1,39 @@
-"""The one exception a person sees as a sentence, and how a name that does not exist is reported."""
+"""The one exception a person sees as a sentence, how a name that does not exist is reported, and how text of others
+is made safe to print."""
 
 from __future__ import annotations
 
 import contextlib
 import difflib
+import re
+import unicodedata
 from collections.abc import Iterable, Iterator
+
+_UNUSUAL = re.compile(r"[^\n\t -~]")
+_JOINERS = "\u200c\u200d"  # some scripts and emoji need them
+
+
+def printable(text: str) -> str:
+    """`text` with control characters, direction marks and lone surrogates as escapes, as in \\x1b.
+
+    Whatever a server or a program says passes through here before it is shown: a terminal would obey such codes.
+    """
+
+    def escaped(match: re.Match[str]) -> str:
+        c = match.group()
+        shown = unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp") or c in _JOINERS
+        return (
+            c if shown else c.encode("ascii", "backslashreplace").decode() if ord(c) > 127 else repr(c)[1:-1]
+        )
+
+    return _UNUSUAL.sub(escaped, text)
 
 
 class UserError(Exception):
     """Something the person at the keyboard can mend; commands print it and exit with status 2."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class BudgetSpent(UserError):

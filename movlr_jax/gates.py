@@ -26,5 +26,6 @@ def gated(preference: Preference, a: Evaluation, b: Evaluation) -> Preference:
     winner, loser, why = ("second", a, faults[0]) if faults[0] else ("first", b, faults[1])
     if preference.winner == winner:
         return preference
-    said = f"the judge said {preference.winner}: {preference.reason}"
+    answer = f"said {preference.winner}" if preference.answered else "gave no answer"
+    said = f"the judge {answer}: {preference.reason}"
     return replace(preference, winner=winner, reason=f"{loser.name}: {why}", overruled=said)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from movlr_jax.errors import printable
+
 Tick = Callable[[int, int], None]  # (done, total)
 
 
@@ -62,7 +64,7 @@ class Reporter:
         self.console = console or Console(stderr=True, highlight=False, soft_wrap=True)
 
     def say(self, text: str) -> None:
-        self.console.print(text, markup=False)
+        self.console.print(printable(text), markup=False, emoji=False)
 
     @contextlib.contextmanager
     def stage(self, what: str, rate: Callable[[], str] = lambda: "") -> Iterator[Tick]:

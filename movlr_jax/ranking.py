@@ -1,16 +1,18 @@
 """Who is best, from pairwise preferences: Bradley-Terry strengths with uncertainty, pairs chosen actively.
 
 Every pair is shown in both orders; a judge that answers by position contradicts itself and each order counts
-half a win each (two answers that agree, or a tie, count accordingly). Bradley and Terry (1952); the MAP fit with a
-Gaussian prior and its Laplace covariance keep strengths finite when somebody never loses.
+half a win each (two answers that agree, or a tie, count accordingly). A comparison that was not answered does not
+count. Bradley and Terry (1952); the MAP fit with a Gaussian prior and its Laplace covariance keep strengths finite
+when somebody never loses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -40,14 +42,17 @@ class Ranking:
     p_best: np.ndarray  # [n] probability that each is the best
     flip_rate: float  # share of pairs whose two orders disagree on the winner
     comparisons: Sequence[Comparison]
-    winner: int | None = None  # of knockout and paper, which name one whatever the strengths say
+    winner: int | None = (
+        None  # of knockout and paper, which name one whatever the strengths say; of no answers at all
+    )
+    unranked: frozenset[int] = frozenset()  # those that no answered comparison has met
 
     @property
     def order(self) -> list[int]:
-        """Indices from best to worst; ties keep the earlier first."""
+        """Indices from best to worst, those unranked last; ties keep the earlier first."""
         return sorted(
             range(len(self.strengths)),
-            key=lambda i: (i != self.winner, -round(float(self.strengths[i]), 9), i),
+            key=lambda i: (i != self.winner, i in self.unranked, -round(float(self.strengths[i]), 9), i),
         )
 
 
@@ -86,10 +91,36 @@ def _normal(draws: int, n: int) -> np.ndarray:
 def _wins(n: int, comparisons: Sequence[Comparison]) -> np.ndarray:
     wins = np.zeros((n, n))
     for c in comparisons:
+        if not decided(c):
+            continue
         share = {"first": 1.0, "second": 0.0, "tie": 0.5}[c.preference.winner]
         wins[c.first, c.second] += share
         wins[c.second, c.first] += 1 - share
     return wins
+
+
+def decided(comparison: Comparison) -> bool:
+    """Whether a comparison has an outcome, be it a tie."""
+    return comparison.preference.winner != "none"
+
+
+def unanswered(recorded: Sequence[Mapping[str, Any]]) -> int:
+    """How many comparisons of a record the judge gave no answer to, whether or not a gate decided them."""
+    return sum(c.get("answered") is False for c in recorded)
+
+
+def silence(rankings: Sequence[Mapping[str, Any]]) -> str | None:
+    """What a run's rankings, as recorded, say of a judge that did not answer; None: it always did."""
+    recorded = [list(ranking.get("comparisons") or []) for ranking in rankings]
+    silent, asked = sum(map(unanswered, recorded)), sum(map(len, recorded))
+    if not silent:
+        return None
+    unranked = sum(bool(cs) and r.get("flip_rate") is None for cs, r in zip(recorded, rankings, strict=True))
+    said = f"the judge did not answer {silent} of {asked} comparisons"
+    if not unranked:
+        return f"{said}; these count for nothing"
+    kept = "the first program that ran" if unranked == len(rankings) else "the best of before"
+    return f"{said}, so {unranked} of {len(rankings)} generations are not ranked: {kept} was kept, nobody chose it"
 
 
 def _asked(ask: Ask, pairs: Sequence[tuple[int, int]]) -> list[Comparison]:
@@ -101,9 +132,9 @@ def _both_orders(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def flip_rate(comparisons: Sequence[Comparison]) -> float:
-    """Share of the pairs shown in both orders whose answers name different winners."""
+    """Share of the pairs shown in both orders, and answered, whose answers name different winners."""
     pairs: dict[frozenset[int], list[int | None]] = {}
-    for c in comparisons:
+    for c in filter(decided, comparisons):
         winner = {"first": c.first, "second": c.second, "tie": None}[c.preference.winner]
         pairs.setdefault(frozenset((c.first, c.second)), []).append(winner)
     judged = [w for w in pairs.values() if len(w) > 1]
@@ -124,8 +155,9 @@ def rank(
     active: each entrant that was never compared meets the leader, then the leader the likeliest challenger among
     all items, until one is the best with probability `enough` or `budget` calls (4 an entrant if None) are spent.
     round_robin: every pair of entrants. knockout: winners of pairs meet until one is left. These show both orders.
-    paper: each newcomer is shown once before whoever stands, as MoVLR does. Raises UserError when `budget` is less
-    than a scheme needs.
+    paper: each newcomer is shown once before whoever stands, as MoVLR does. Where not one comparison is answered,
+    nothing more is asked and the first entrant stays the best. Raises UserError when `budget` is less than a scheme
+    needs.
     """
     if scheme not in SCHEMES:
         raise UserError(unknown_name("ranking", scheme, SCHEMES))
@@ -148,10 +180,14 @@ def rank(
         winner, comparisons = _paper(entrants, ask)
     elif m > 1:
         comparisons = _active(n, entrants, ask, budget or 4 * m, enough, known)
-    strengths, covariance = fit(n, _wins(n, [*known, *comparisons]))
+    if comparisons and not any(map(decided, comparisons)):
+        winner = entrants[0]
+    wins = _wins(n, [*known, *comparisons])
+    strengths, covariance = fit(n, wins)
     p_best = probability_best(strengths, covariance)
     deviation = np.sqrt(np.diag(covariance))
-    return Ranking(strengths, deviation, p_best, flip_rate(comparisons), tuple(comparisons), winner)
+    unranked = frozenset(map(int, np.flatnonzero(~_played(wins))))
+    return Ranking(strengths, deviation, p_best, flip_rate(comparisons), tuple(comparisons), winner, unranked)
 
 
 def _active(
@@ -159,23 +195,26 @@ def _active(
 ) -> list[Comparison]:
     comparisons: list[Comparison] = []
     wins = _wins(n, known)
-    played = set(np.flatnonzero((wins + wins.T).any(1)))
-    leader = _leader(n, wins) if known else entrants[0]
+    played = set(np.flatnonzero(_played(wins)))
+    leader = _leader(n, wins) if played else entrants[0]
     for challenger in entrants:
         if challenger in played or challenger == leader:
             continue
         comparisons += _asked(ask, _both_orders([(leader, challenger)]))
         wins = _wins(n, [*known, *comparisons])
-        leader = _leader(n, wins)
-    while len(comparisons) + 2 <= budget:
+        leader = _leader(n, wins) if wins.any() else leader
+    while len(comparisons) + 2 <= budget and (not comparisons or any(map(decided, comparisons))):
         wins = _wins(n, [*known, *comparisons])
         strengths, covariance = fit(n, wins)
         p_best = probability_best(strengths, covariance)
         leader = int(np.argmax(strengths))
         if p_best[leader] >= enough:
             break
-        met = wins[leader] + wins[:, leader]
-        # The likeliest challenger, each further meeting making it less so.
+        met = np.bincount(
+            [c.first + c.second - leader for c in [*known, *comparisons] if leader in (c.first, c.second)],
+            minlength=n,
+        )
+        # The likeliest challenger, each further meeting making it less so, answered or not.
         doubt = np.where(np.arange(n) == leader, -1.0, (p_best + 1e-6) / (1 + met))
         comparisons += _asked(ask, _both_orders([(leader, int(np.argmax(doubt)))]))
     return comparisons
@@ -183,7 +222,12 @@ def _active(
 
 def _leader(n: int, wins: np.ndarray) -> int:
     """The strongest of those that were ever compared."""
-    return int(np.argmax(np.where((wins + wins.T).any(1), fit(n, wins)[0], -np.inf)))
+    return int(np.argmax(np.where(_played(wins), fit(n, wins)[0], -np.inf)))
+
+
+def _played(wins: np.ndarray) -> np.ndarray:
+    """[n] whether each was ever compared."""
+    return np.any(wins + wins.T, axis=1)
 
 
 def _paper(entrants: Sequence[int], ask: Ask) -> tuple[int, list[Comparison]]:

@@ -20,6 +20,7 @@ from markupsafe import Markup
 from movlr_jax import __version__, cli, report_text, report_training, report_views
 from movlr_jax.archive import Archive
 from movlr_jax.group_picture import GROUPS
+from movlr_jax.ranking import silence
 from movlr_jax.report_data import FIRST, Run, key_metrics, read_run
 from movlr_jax.resources import resource_text
 
@@ -61,6 +62,7 @@ def render(run: Run) -> str:
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         sentence=report_text.result_sentence(run),
+        silence=silence([g.ranked for g in run.generations if g.ranked]),
         tiles=report_views.tiles(run, metrics),
         used=report_views.used(run),
         films=films,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from movlr_jax.archive import Archive
+from movlr_jax.errors import printable
 
 FIRST = "g00k00"  # the first program of every run
 
@@ -249,10 +250,9 @@ def _floats(value: Any) -> dict[str, float]:
 
 
 def _clean(value: Any) -> Any:
-    """Without what UTF-8 cannot hold: a model's answer may carry lone surrogates or control characters."""
+    """With escapes for what UTF-8 cannot hold and what changes the direction of text."""
     if isinstance(value, str):
-        printable = "".join(c for c in value if c >= " " or c in "\n\t")
-        return printable.encode("utf-8", "replace").decode("utf-8")
+        return printable(value)
     if isinstance(value, list):
         return [_clean(v) for v in value]
     if isinstance(value, dict):

@@ -10,6 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from movlr_jax import report_charts, report_text
+from movlr_jax.ranking import unanswered
 from movlr_jax.report_data import FIRST, Candidate, Generation, Run, direction, numbers, weight_shares
 
 _STAGES = ("propose", "vet", "optimise", "film", "rank", "criticise")  # the stages of a generation
@@ -219,6 +220,7 @@ def generation(run: Run, g: Generation) -> dict[str, Any]:
         "seconds": sum(_timing(g)[stage] for stage in _STAGES) or None,
         "flip_rate": _number(ranked.get("flip_rate")),
         "overruled": sum(bool(c.get("overruled")) for c in ranked.get("comparisons") or []),
+        "unanswered": unanswered(ranked.get("comparisons") or []),
         "comparisons": _comparisons(ranked.get("comparisons") or []),
         "critique": _critique(g.criticised),
     }
@@ -280,8 +282,9 @@ def _comparisons(comparisons: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
     answers = []
     for c in comparisons:
         first, second = str(c.get("first")), str(c.get("second"))
-        winner = {"first": first, "second": second}.get(str(c.get("winner")), "tie")
-        winners.setdefault(frozenset((first, second)), set()).add(winner)
+        winner = {"first": first, "second": second, "none": "not answered"}.get(str(c.get("winner")), "tie")
+        if winner != "not answered":
+            winners.setdefault(frozenset((first, second)), set()).add(winner)
         overruled = str(c.get("overruled") or "")
         answers.append(
             {
@@ -292,7 +295,7 @@ def _comparisons(comparisons: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
                 "overruled": overruled,
             }
         )
-    return [{**a, "flipped": len(winners[frozenset((a["first"], a["second"]))]) > 1} for a in answers]
+    return [{**a, "flipped": len(winners.get(frozenset((a["first"], a["second"])), ())) > 1} for a in answers]
 
 
 def _critique(critique: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -22,6 +22,7 @@ from movlr_jax.filming import film_best_and_first, summary  # noqa: E402
 from movlr_jax.full import train_in_full, wants_full  # noqa: E402
 from movlr_jax.group_picture import GROUPS, picture  # noqa: E402
 from movlr_jax.progress import Reporter  # noqa: E402
+from movlr_jax.ranking import silence  # noqa: E402
 from movlr_jax.report import write_report  # noqa: E402
 from movlr_jax.session import build_engine, describe, same_search, task_of  # noqa: E402
 
@@ -63,6 +64,7 @@ def search(config: Config) -> int:
             train_in_full(engine, best)
         side_by_side = film_best_and_first(engine, best)
         finished = archive.get("finished") or {}
+        silent = silence([event.data for event in archive.events("ranked")])
         archive.record(
             "finished",
             {
@@ -71,6 +73,7 @@ def search(config: Config) -> int:
                 "wall_s": finished.get("wall_s", 0.0) + time.monotonic() - begun,
                 "side_by_side": side_by_side,
                 "interrupted": False,
+                "judge_silence": silent,
             },
         )
         first = archive.get("evaluated", 0, 0) or {}
@@ -78,6 +81,8 @@ def search(config: Config) -> int:
             f"first: {first.get('name')}  {first.get('reason') or summary(first.get('metrics', {}))}"
         )
         reporter.say(f"best:  {best.name}  {summary(best.metrics)}")
+        if silent:
+            reporter.say(f"WARNING: {silent}")
         return 0
     except BudgetSpent as spent:
         reporter.say(f"{spent}. What was done is kept; go on with resume={archive.root} and a larger budget")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from movlr_jax.engine import Engine, once
 from movlr_jax.errors import UserError
 from movlr_jax.gates import gated
-from movlr_jax.ranking import Comparison, Ranking, rank
+from movlr_jax.ranking import Comparison, Ranking, decided, rank, unanswered
 from movlr_jax.types import Evaluation, Preference
 
 
@@ -44,13 +47,25 @@ def choose(
         return _record(names, result)
 
     data = once(engine, "ranked", g, "rank", work)
-    p_best = data["p_best"][data["names"].index(data["best"])]
-    overruled = sum("overruled" in c for c in data["comparisons"])
-    engine.reporter.say(
-        f"  rank: {data['best']} is the best with P = {p_best:.2f}; {len(data['comparisons'])} "
-        f"comparisons, flip rate {100 * data['flip_rate']:.0f} %, {overruled} overruled by gates"
-    )
+    engine.reporter.say(f"  rank: {_said(data, engine.judge.name, bool(best))}")
     return items[names.index(data["best"])]
+
+
+def _said(data: Mapping[str, Any], judge: str, kept: bool) -> str:
+    """A ranking in one line; what nobody answered is no result, and is said first."""
+    asked, silent = len(data["comparisons"]), unanswered(data["comparisons"])
+    overruled = sum("overruled" in c for c in data["comparisons"])
+    name = data["best"]
+    told = f"WARNING: {silent} of {asked} comparisons were not answered by {judge}; " if silent else ""
+    if data["flip_rate"] is None:
+        because = "it was the best before" if kept else "it is the first that ran"
+        return f"{told}this generation is not ranked, and {name} is kept only because {because}"
+    p_best = data["p_best"][data["names"].index(name)]
+    shown = "as no answer contradicts it" if p_best is None else f"with P = {p_best:.2f}"
+    return (
+        f"{told}{name} is the best {shown}; {asked} comparisons, "
+        f"flip rate {100 * data['flip_rate']:.0f} %, {overruled} overruled by gates"
+    )
 
 
 def compare_all(
@@ -74,7 +89,9 @@ def earlier(engine: Engine, g: int, names: Sequence[str]) -> list[Comparison]:
     at = {name: i for i, name in enumerate(names)}
     return [
         Comparison(
-            at[c["first"]], at[c["second"]], Preference(c["winner"], c["reason"], c.get("overruled", ""))
+            at[c["first"]],
+            at[c["second"]],
+            Preference(c["winner"], c["reason"], c.get("overruled", ""), c.get("answered", True)),
         )
         for event in engine.archive.events("ranked")
         if event.generation < g
@@ -85,17 +102,23 @@ def earlier(engine: Engine, g: int, names: Sequence[str]) -> list[Comparison]:
 def ranked(engine: Engine, g: int) -> list[str]:
     """Names of all that generation g ranked, the strongest first."""
     data = engine.archive.get("ranked", g) or {"names": [], "strengths": []}
-    order = sorted(range(len(data["names"])), key=lambda i: (-round(data["strengths"][i], 9), i))
-    return [data["names"][i] for i in order]
+    known = [(-math.inf if s is None else s, i) for i, s in enumerate(data["strengths"])]
+    return [data["names"][i] for _, i in sorted(known, key=lambda one: (-round(one[0], 9), one[1]))]
 
 
 def _record(names: Sequence[str], result: Ranking) -> dict[str, Any]:
+    """What is kept of a ranking; null: strengths of programs, and flips of pairs, that no answer speaks of."""
+
+    def known(values: np.ndarray) -> list[float | None]:
+        return [None if i in result.unranked else float(v) for i, v in enumerate(values)]
+
+    nothing = result.comparisons and not any(map(decided, result.comparisons))
     return {
         "names": list(names),
-        "strengths": result.strengths.tolist(),
-        "deviation": result.deviation.tolist(),
-        "p_best": result.p_best.tolist(),
-        "flip_rate": result.flip_rate,
+        "strengths": known(result.strengths),
+        "deviation": known(result.deviation),
+        "p_best": known(result.p_best),
+        "flip_rate": None if nothing else result.flip_rate,
         "best": names[result.order[0]],
         "comparisons": [
             {
@@ -104,6 +127,7 @@ def _record(names: Sequence[str], result: Ranking) -> dict[str, Any]:
                 "winner": c.preference.winner,
                 "reason": c.preference.reason,
                 **({"overruled": c.preference.overruled} if c.preference.overruled else {}),
+                **({} if c.preference.answered else {"answered": False}),
             }
             for c in result.comparisons
         ],

@@ -214,9 +214,12 @@ def candidate_name(generation: int, candidate: int) -> str:
 class Preference:
     """A judge's answer to `which of these two is better?`, the first or the second shown."""
 
-    winner: Literal["first", "second", "tie"]
+    winner: Literal[
+        "first", "second", "tie", "none"
+    ]  # none: nobody knows, which is no tie and does not count
     reason: str
     overruled: str = ""  # what the judge had said, where a gate of the task knew better
+    answered: bool = True  # whether the judge said anything that can be read
 
 
 @dataclass(frozen=True)

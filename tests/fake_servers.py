@@ -117,6 +117,11 @@ class FakeServer:
     fault_rate: float = 0.0
     faults: tuple[str, ...] = FAULTS
     script: list[str] = field(default_factory=list)  # faults of the next requests, "" for none; goes first
+    write: Callable[[Asked, str], str] | None = None  # what becomes of the text of a good answer
+    shape: Callable[[dict[str, Any]], Any] | None = None  # and of all around it; bytes are sent as they are
+    status: int = 200  # of good answers
+    headers: dict[str, str] = field(default_factory=dict)  # more of them, with good answers
+    error_text: str = "something is wrong here"
     stall_s: float = 3.0
     delay_s: float = 0.0
     retry_after: str = "0.05"
@@ -213,7 +218,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fault == "429":
             return self._error(429, "slow down", "RESOURCE_EXHAUSTED", {"Retry-After": fake.retry_after})
         if fault in ("500", "503", "404", "400"):
-            return self._error(int(fault), "something is wrong here", "INTERNAL")
+            return self._error(int(fault), fake.error_text, "INTERNAL")
         if fault == "stall":
             time.sleep(fake.stall_s)
         if fault == "cut":
@@ -224,14 +229,17 @@ class _Handler(BaseHTTPRequestHandler):
             content = content[: len(content) // 2]
         if fault == "schema":
             content = json.dumps({"verdict": "the first one, I think"})
+        if fake.write and not fault:
+            content = fake.write(asked, content)
         answer = (
             self._openai(asked, content, fault)
             if fake.kind == "openai"
             else self._gemini(asked, content, fault)
         )
-        self._json(200, answer, half=fault == "half_body")
-        if not fault:
-            fake.answered[identity] += 1
+        if fault:
+            return self._json(200, answer, half=fault == "half_body")
+        self._json(fake.status, fake.shape(answer) if fake.shape else answer, fake.headers)
+        fake.answered[identity] += 1
 
     def _openai(self, asked: Asked, content: str, fault: str) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant", "content": content}
@@ -323,12 +331,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._json(code, {"error": {"code": code, "message": message, "status": status}}, headers)
 
     def _json(self, code: int, value: Any, headers: dict[str, str] | None = None, half: bool = False) -> None:
-        data = json.dumps(value).encode()
+        data = value if isinstance(value, bytes) else json.dumps(value).encode()
+        sent = {"Content-Type": "application/json", "Content-Length": str(len(data)), **(headers or {})}
         try:
             self.send_response(code)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            for name, text in (headers or {}).items():
+            for name, text in sent.items():
                 self.send_header(name, text)
             self.end_headers()
             self.wfile.write(data[: len(data) // 2] if half else data)

@@ -15,6 +15,7 @@ from movlr_jax.language.answers import Judgement, Program, Ready
 from movlr_jax.language.build import open_desk
 from movlr_jax.language.call import Media, Message, Question
 from movlr_jax.language.desk import Budget, Desk
+from movlr_jax.language.openai_compatible import instruction
 from movlr_jax.language.settings import ModelConfig
 
 KEY = "sk-SECRET-0123456789-zz"
@@ -70,7 +71,8 @@ def test_a_call_and_its_record(kind: str, archive: Archive):
         assert answer.value.ready
         (request,) = server.requests
         assert request["asked"].system == "be brief"
-        assert request["asked"].texts == ["are you there"]
+        asked = {"openai": f"are you there\n\n{instruction(question())}", "gemini": "are you there"}
+        assert request["asked"].texts == [asked[kind]]
         assert request["asked"].settings["temperature"] == 0.7
         (call,) = archive.calls()
         assert call["state"] == "answered"

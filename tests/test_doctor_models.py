@@ -87,6 +87,7 @@ def test_silence_is_no_tie(capsys: pytest.CaptureFixture[str]):
             assert main(["judge", "vlm=gemini", f"vlm.base_url={vlm.url}", *SMALL]) == 0
         said = capsys.readouterr().out
         assert f"accuracy {accuracy} of 6, flip rate 0 %, first shown preferred 0 of 6" in said
+        assert ("6 of 6 comparisons were not answered" in said) == (accuracy == 0)
 
 
 def test_the_metrics_judge_watches_nothing(capsys: pytest.CaptureFixture[str]):

@@ -284,6 +284,47 @@ def test_when_all_programs_are_broken_twice_the_search_ends_with_a_sentence(
     assert len(programs(llm)) == 4, "one slot, one repair, and both again"
 
 
+def test_a_judge_that_never_answers_is_said_loudly(
+    shared: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """On the terminal, in the closing lines, in the record and in the report; nobody is the best with P = 0.51."""
+    llm, vlm = servers()
+    with llm, vlm:
+        vlm.write = lambda asked, content: "the left one" if asked.wants == "winner" else content
+        run = tmp_path / "run"
+        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}", "vlm.attempts=2", "gates=false"]
+        assert main([*TASK, *MODELS, *urls, f"run_dir={run}"]) == 0
+        judged = [r for r in vlm.requests if r["asked"].wants == "winner"]
+    with Archive.open(run, write=False) as archive:
+        rankings = [event.data for event in archive.events("ranked")]
+        finished, evaluated = archive.get("finished"), archive.events("evaluated")
+        page = render(read_run(archive))
+    asked = sum(len(ranking["comparisons"]) for ranking in rankings)
+    assert len({r["id"] for r in judged}) * 2 == len(judged), "each is asked twice, and then given up"
+    first = next(e.data["name"] for e in evaluated if e.data["reason"] is None)
+    for ranking in rankings:
+        assert {c["winner"] for c in ranking["comparisons"]} == {"none"}
+        assert not any(c["answered"] for c in ranking["comparisons"])
+        assert set(ranking["strengths"]) == set(ranking["p_best"]) == {None}
+        assert ranking["flip_rate"] is None
+        assert ranking["best"] == first
+    said = capsys.readouterr().err
+    assert "is the best with P" not in said
+    assert "flip rate" not in said
+    count = len(rankings[0]["comparisons"])
+    assert f"WARNING: {count} of {count} comparisons were not answered by gemini" in said
+    assert f"this generation is not ranked, and {first} is kept only because it is the first that ran" in said
+    closing = f"the judge did not answer {asked} of {asked} comparisons, so 2 of 2 generations are not ranked"
+    assert f"WARNING: {closing}" in said
+    assert finished is not None
+    assert finished["judge_silence"].startswith(closing)
+    assert page.count(closing) == 1
+    assert "not answered" in page
+    assert "not ranked" in page
+    assert "flip rate" not in page
+    assert ">tie<" not in page
+
+
 def test_a_spent_budget_ends_cleanly_and_is_resumable(
     shared: None, recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

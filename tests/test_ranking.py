@@ -131,6 +131,60 @@ def test_a_judge_who_always_says_tie():
     assert result.flip_rate == 0
 
 
+SILENT = Preference("none", "the answer is empty", answered=False)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "calls"), [("active", 6), ("round_robin", 12), ("knockout", 6), ("paper", 3)]
+)
+def test_silence_ranks_nobody_and_keeps_who_stood(scheme: str, calls: int):
+    """Who stands is the first entrant. Once everybody has met and nobody has heard an answer, asking ends."""
+    asked = []
+
+    def silent(first: int, second: int) -> Preference:
+        asked.append((first, second))
+        return SILENT
+
+    result = rank(4, silent, scheme, entrants=[2, 0, 1, 3])
+    assert result.order[0] == 2
+    assert result.unranked == {0, 1, 2, 3}
+    assert len(asked) == calls
+    assert result.flip_rate == 0
+
+
+def test_silence_is_no_tie():
+    """One is silent about 2: the strengths of 0 and 1 are those of two alone, and 2 is last, tie or not."""
+    alone = rank(2, Judge([0.0, 1.0]), "round_robin")
+    result = rank(3, lambda i, j: SILENT if 2 in (i, j) else Judge([0.0, 1.0])(i, j), "round_robin")
+    np.testing.assert_allclose(result.strengths[:2], alone.strengths)
+    assert result.unranked == {2}
+    tied = rank(3, lambda i, j: SILENT if 0 in (i, j) else Preference("tie", "alike"), "round_robin")
+    assert tied.order == [1, 2, 0]
+    assert tied.flip_rate == 0
+
+
+def test_a_generation_of_silence_keeps_the_best_of_before():
+    known = rank(3, Judge([0.0, 2.0, 1.0]), "round_robin").comparisons
+    result = rank(5, lambda i, j: SILENT, known=known, entrants=[1, 3, 4])
+    assert result.order[0] == 1
+    assert result.unranked == {3, 4}
+    assert set(result.order[-2:]) == {3, 4}
+
+
+def test_one_order_that_is_answered_counts_and_is_no_flip():
+    result = rank(2, lambda i, j: SILENT if i else Preference("first", ""), "round_robin")
+    assert result.order == [0, 1]
+    assert result.flip_rate == 0
+    assert result.strengths[0] == pytest.approx(0.7408, abs=1e-4)
+
+
+def test_half_silent_the_best_is_still_found_within_the_budget():
+    rng, judge = np.random.default_rng(1), Judge([0.0, 3.0, 1.0, 5.0, 2.0])
+    result = rank(5, lambda i, j: SILENT if rng.random() < 0.5 else judge(i, j), budget=40)
+    assert result.order[0] == 3
+    assert len(result.comparisons) <= 40
+
+
 @pytest.mark.parametrize("n", [2, 3, 5, 8, 13])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_perfect_judge_finds_the_best_within_the_budget(n: int, seed: int):

@@ -71,8 +71,8 @@ class Reply:
 
     text: str
     model_version: str  # as the answer names it
-    tokens_in: int = 0
-    tokens_out: int = 0
+    tokens_in: int | None = 0  # None: not told, or no count
+    tokens_out: int | None = 0
 
 
 @dataclass(frozen=True)

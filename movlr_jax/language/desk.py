@@ -7,9 +7,10 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 
-from movlr_jax.errors import BudgetSpent, UserError
+from movlr_jax.errors import BudgetSpent, UserError, printable
 from movlr_jax.language.answers import read
 from movlr_jax.language.call import (
     Answer,
@@ -24,11 +25,11 @@ from movlr_jax.language.keys import redact
 from movlr_jax.language.prices import Price
 from movlr_jax.language.settings import ModelConfig
 
-GO_ON_LATER = "; go on later with resume=<run directory>"
-
 
 class Ledger(Protocol):
     """The record of all calls of a run; `Archive` is one."""
+
+    root: Path  # the run directory
 
     def begin_call(self, key: str, data: dict[str, Any]) -> int:
         """Before a call is sent; returns its number."""
@@ -79,6 +80,12 @@ class Desk:
     answers_of: Ledger | None = None  # replay: where answers come from, and only from there
     _runner: asyncio.Runner = field(default_factory=asyncio.Runner)
     _asked: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
+    _told_of_tokens: bool = False
+
+    @property
+    def go_on_later(self) -> str:
+        """Ends the sentences of failures that may pass, or can be mended."""
+        return f"; go on later with resume={self.budget.ledger.root}"
 
     @property
     def name(self) -> str:
@@ -137,22 +144,26 @@ class Desk:
             try:
                 return Answer(await self._attempt(question, key, attempt))
             except BadAnswer as error:
-                problem, bad, wait = redact(str(error)), True, 0.0
+                problem, bad, wait = plain(error), True, 0.0
             except Transient as error:
-                problem, bad = redact(str(error)), False
+                problem, bad = plain(error), False
                 wait = self.config.backoff_s * 2 ** (attempt - 1)
                 if error.retry_after is not None:
                     if error.retry_after > self.config.patience_s:
                         raise UserError(
-                            f"{self.name} asks to wait {error.retry_after:.0f} s ({problem}){GO_ON_LATER}"
+                            f"{self.name} asks to wait {round(error.retry_after):g} s ({problem}){self.go_on_later}"
                         ) from None
                     wait = error.retry_after
             if attempt < self.config.attempts:
-                self.say(f"  {question.purpose} {self.name}: {problem}; again in {wait:.1f} s")
+                when = f"in {wait:.2g} s" if wait else "follows"
+                self.say(
+                    f"  {question.purpose} {self.name}: {problem}; attempt {attempt + 1} of "
+                    f"{self.config.attempts} {when}"
+                )
                 await asyncio.sleep(wait)
         if not bad:
             raise UserError(
-                f"{self.name} gave no answer in {self.config.attempts} attempts: {problem}{GO_ON_LATER}"
+                f"{self.name} gave no answer in {self.config.attempts} attempts: {problem}{self.go_on_later}"
             )
         self.say(
             f"  {question.purpose} {self.name}: {problem}; given up after {self.config.attempts} attempts"
@@ -179,14 +190,31 @@ class Desk:
         except BadAnswer as bad:
             reply, error = clean(bad.reply) if bad.reply else None, str(bad)
             raise
-        except (Transient, UserError) as failure:
+        except Transient as failure:
             error = str(failure)
             raise
+        except UserError as failure:
+            error = str(failure)
+            raise UserError(f"{plain(failure)}{self.go_on_later}") from None
         finally:
             seconds = round(time.monotonic() - begun, 3)
-            ledger.end_call(
-                call, state, self._entry(question, reply, error, attempt=attempt, seconds=seconds)
+            entry = self._entry(question, reply, error, attempt=attempt, seconds=seconds)
+            ledger.end_call(call, state, {**entry, "cost_usd": self._cost(reply, most)})
+
+    def _cost(self, reply: Reply | None, most: float) -> float | None:
+        """USD of a call that ended; `most` of one whose tokens nobody knows, which is said once."""
+        if reply is None:
+            return self.price.of(0, 0)
+        known = self.price.of(reply.tokens_in or 0, reply.tokens_out or 0)
+        if known is None or None not in (reply.tokens_in, reply.tokens_out):
+            return known
+        if not self._told_of_tokens:
+            self._told_of_tokens = True
+            self.say(
+                f"  {self.name}: its token counts are missing or no counts; such a call counts as the most that it "
+                f"may cost, {most:.4f} USD"
             )
+        return max(known, most)
 
     def _entry(
         self,
@@ -217,9 +245,14 @@ class Desk:
             "model_version": reply.model_version if reply else None,
             "tokens_in": tokens_in,
             "tokens_out": tokens_out,
-            "cost_usd": self.price.of(tokens_in, tokens_out),
+            "cost_usd": self.price.of(0, 0),
             "error": redact(error) if error else None,
         }
+
+
+def plain(error: Exception) -> str:
+    """What went wrong, in words that may be shown."""
+    return printable(redact(str(error)))
 
 
 def clean(reply: Reply) -> Reply:

@@ -26,7 +26,7 @@ class DescriptorCritic:
         return self.desk.name if self.desk else "statistics of the terms (no vision model)"
 
     def criticise(self, task: Task, best: Evaluation) -> Critique:
-        descriptors, success = [], bool(best.metrics.get("success", 0.0))
+        descriptors, success, silence = [], bool(best.metrics.get("success", 0.0)), []
         if self.desk and self.eyes:
             seen = self.eyes.see(best)
             shown = prompts.shown(self.eyes, task, 1, len(seen))
@@ -38,8 +38,10 @@ class DescriptorCritic:
             (answer,) = self.desk.ask([Question("describe", messages, Descriptors)])
             if answer.value:
                 descriptors, success = answer.value.descriptors, answer.value.success
+            else:
+                silence = [f"no description: {answer.problem}"]
         text = prompts.fill("descriptors_said", descriptors=descriptors, statistics=prompts.statistics(best))
-        problems = [f"{d.region}: {d.label} ({d.confidence:g})" for d in descriptors]
+        problems = silence + [f"{d.region}: {d.label} ({d.confidence:g})" for d in descriptors]
         return Critique(success, problems, (), self.name, text)
 
 

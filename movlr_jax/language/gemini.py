@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from movlr_jax.errors import UserError, needed
@@ -28,6 +29,8 @@ class Gemini:
         with needed(f"{where}={self.name}", "gemini"):
             from google import genai
             from google.genai import errors, types
+
+            from movlr_jax.language.transport import Client
         thinks_by_tokens = (config.model or "").startswith(_THINK_BY_TOKENS)
         if config.thinking is not None and thinks_by_tokens and not config.thinking.isdigit():
             raise UserError(
@@ -35,7 +38,9 @@ class Gemini:
             )
         self._config, self._types, self._errors = config, types, errors
         key = key_from(config.key_env, needed=True, where=where)
+        self._http = Client(timeout=config.timeout_s)
         options = types.HttpOptions(
+            httpx_async_client=self._http,
             base_url=config.base_url,
             api_version="v1beta",
             timeout=round(1000 * config.timeout_s),  # milliseconds
@@ -63,6 +68,7 @@ class Gemini:
             response_json_schema=wire.schema_of(question.schema),
             http_options=types.HttpOptions(headers={"Idempotency-Key": key}),
             thinking_config=types.ThinkingConfig(**thinking) if thinking else None,
+            should_return_http_response=True,  # the answer is read here, the SDK trusts every server
         )
         try:
             contents = [
@@ -77,17 +83,21 @@ class Gemini:
                 model=self.model, contents=contents, config=settings
             )
         except self._errors.APIError as error:
-            headers = getattr(error.response, "headers", None)
-            message = f"{error.message or ''} {error.details or ''}"
+            answer = error.response
             raise wire.failure(
-                error.code, message, headers, where="gemini", key_env=self._config.key_env
+                answer.status_code, answer.text, answer.headers, where="gemini", key_env=self._config.key_env
             ) from None
         except Exception as error:
-            raise wire.transport(error) or error from None
-        return _reply(answer)
+            raise wire.transport(error) from None
+        response = answer.sdk_http_response
+        value = wire.envelope((response and response.body) or "")
+        if failure := wire.failed_inside(value, "gemini", self._config.key_env):
+            raise failure
+        return _reply(value)
 
     async def close(self) -> None:
         await self._client.aio.aclose()
+        await self._http.aclose()
 
     async def _part(self, part: str | Media) -> Any:
         types = self._types
@@ -133,24 +143,32 @@ def parameters(config: ModelConfig, question: Question) -> dict[str, Any]:
     return sent
 
 
-def _reply(answer: Any) -> Reply:
-    """The text of an answer. Raises BadAnswer for blocked, empty and cut answers."""
-    usage = answer.usage_metadata
-    tokens_out = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0) if usage else 0
-    tokens = ((usage.prompt_token_count or 0) if usage else 0, tokens_out)
-    version = answer.model_version or ""
-    nothing = Reply("", version, *tokens)
-    blocked = answer.prompt_feedback and answer.prompt_feedback.block_reason
-    if blocked:
-        raise BadAnswer(f"the request was blocked: {getattr(blocked, 'name', blocked)}", nothing)
-    if not answer.candidates:
-        raise BadAnswer("the answer has no candidates", nothing)
-    candidate = answer.candidates[0]
-    parts = (candidate.content.parts if candidate.content else None) or []
-    reply = Reply("".join(p.text or "" for p in parts if not p.thought), version, *tokens)
-    reason = getattr(candidate.finish_reason, "name", candidate.finish_reason)
+def _reply(value: Mapping[str, Any]) -> Reply:
+    """The text of an answer. Raises BadAnswer for blocked, empty, cut and odd answers."""
+    usage = value.get("usageMetadata")
+    counts = usage if isinstance(usage, dict) else {}
+    tokens_in = wire.tokens(counts.get("promptTokenCount"))
+    tokens_out = wire.tokens(
+        *(counts.get(name, 0) for name in ("candidatesTokenCount", "thoughtsTokenCount"))
+    )
+    nothing = Reply("", wire.name_of(value.get("modelVersion")), tokens_in, tokens_out)
+    with wire.replied(nothing):
+        blocked = wire.mapping(value.get("promptFeedback"), "the answer's feedback").get("blockReason")
+        if blocked:
+            raise BadAnswer(f"the request was blocked: {wire.brief(blocked, 100)}")
+        candidates = wire.listed(value.get("candidates"), "the answer's candidates")
+        if not candidates:
+            raise BadAnswer("the answer has no candidates")
+        candidate = wire.mapping(candidates[0], "the answer's first candidate")
+        content = wire.mapping(candidate.get("content"), "the answer's content")
+        parts = wire.listed(content.get("parts"), "the answer's parts")
+        text = wire.text_of(
+            [p for p in parts if not (isinstance(p, dict) and p.get("thought"))], "the answer's text"
+        )
+    reply = replace(nothing, text=text)
+    reason = candidate.get("finishReason")
     if reason == "MAX_TOKENS":
         raise BadAnswer("the answer was cut off at max_tokens", reply)
     if reason not in (None, "STOP", "FINISH_REASON_UNSPECIFIED"):
-        raise BadAnswer(f"the answer was blocked: {reason}", reply)
+        raise BadAnswer(f"the answer was blocked: {wire.brief(reason, 100)}", reply)
     return reply

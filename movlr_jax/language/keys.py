@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import os
-from urllib.parse import quote
+import re
+from functools import cache
 
 from movlr_jax.errors import UserError
 
@@ -28,10 +30,35 @@ def key_from(variable: str | None, *, needed: bool, where: str) -> str | None:
 
 
 def redact(text: str) -> str:
-    """`text` without any key that this process knows, however it was quoted."""
+    """`text` without any key that this process knows, however it is written."""
     for variable in {*USUAL, *_used}:
         value = os.environ.get(variable, "").strip()
         if len(value) >= _LEAST:
-            for form in {value, quote(value, safe="")}:
-                text = text.replace(form, HIDDEN)
+            text = _pattern(value).sub(HIDDEN, text)
     return text
+
+
+@cache
+def _pattern(key: str) -> re.Pattern[str]:
+    """Finds a key, its characters escaped as in JSON, Python, URLs or HTML or not, and its base64 and hexadecimal."""
+    data = key.encode("utf-8", "surrogateescape")
+    forms = ["".join(_character(c) for c in key), f"(?i:{data.hex()})", *_base64_forms(data)]
+    return re.compile("|".join(forms))
+
+
+def _character(c: str) -> str:
+    code, url = ord(c), "".join(f"%(?:25){{0,3}}{b:02x}" for b in c.encode("utf-8", "surrogateescape"))
+    html = f"&#(?:0{{0,5}}{code}|x0{{0,5}}{code:x});"
+    python = rf"\\{{1,8}}(?:u{code:04x}|x{code:02x}|U{code:08x})"
+    plain = re.escape(c) if c.isalnum() else rf"\\{{0,8}}{re.escape(c)}"
+    return f"(?:{plain}|(?i:{python}|{url}|{html}))"
+
+
+def _base64_forms(data: bytes) -> list[str]:
+    """What is always the same of the base64 of `data`, whatever stands before and after it in what was encoded."""
+    forms = []
+    for before in range(3):
+        encoded = base64.b64encode(bytes(before) + data).decode()
+        fixed = encoded[-(-8 * before // 6) : 8 * (before + len(data)) // 6]
+        forms.append(re.escape(fixed).replace(r"\+", "[+-]").replace("/", "[/_]"))
+    return forms

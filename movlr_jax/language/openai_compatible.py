@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import ipaddress
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
 from movlr_jax.errors import needed
-from movlr_jax.language import wire
+from movlr_jax.language import prompts, wire
+from movlr_jax.language.answers import Program
 from movlr_jax.language.call import BadAnswer, Media, Question, Reply, Transient
 from movlr_jax.language.keys import key_from
 from movlr_jax.language.settings import ModelConfig
@@ -25,11 +28,17 @@ class OpenAICompatible:
     def __init__(self, config: ModelConfig, where: str):
         with needed(f"{where}={self.name}", "openai"):
             import openai
+
+            from movlr_jax.language.transport import Client
         self._config, self._sdk = config, openai
         self._url = config.base_url or OWN_URL
         key = key_from(config.key_env, needed=bool(config.key_env) and not _local(self._url), where=where)
         self._client = openai.AsyncOpenAI(
-            api_key=key or "none", base_url=self._url, max_retries=0, timeout=config.timeout_s
+            api_key=key or "none",
+            base_url=self._url,
+            max_retries=0,
+            timeout=config.timeout_s,
+            http_client=Client(timeout=config.timeout_s),
         )
 
     @property
@@ -42,62 +51,88 @@ class OpenAICompatible:
     async def send(self, question: Question, key: str) -> Reply:
         form = question.schema
         schema = {"name": form.__name__, "schema": wire.schema_of(form), "strict": True}
+        sent = parameters(self._config, question)
+        *begun, last = question.messages
+        said = sent.pop("instruction")
+        where, key_env = f"openai_compatible at {urlsplit(self._url).netloc}", self._config.key_env
+        # the answer is read here: the SDK trusts every server
+        create: Any = self._client.chat.completions.with_raw_response.create
         try:
-            create: Any = self._client.chat.completions.create  # its overloads know no media of other servers
-            answer = await create(
+            response = await create(
                 model=self.model,
-                messages=[_message(m.role, m.parts) for m in question.messages],
+                messages=[
+                    *(_message(m.role, m.parts) for m in begun),
+                    _message(last.role, _instructed(last.parts, said)),
+                ],
                 response_format={"type": "json_schema", "json_schema": schema},
                 extra_headers={"Idempotency-Key": key},
-                **parameters(self._config, question),
+                **sent,
             )
         except self._sdk.APIStatusError as error:
-            where = f"openai_compatible at {urlsplit(self._url).netloc}"
+            answer = error.response
             raise wire.failure(
-                error.status_code,
-                error.message,
-                error.response.headers,
-                where=where,
-                key_env=self._config.key_env,
+                answer.status_code, answer.text, answer.headers, where=where, key_env=key_env
             ) from None
         except self._sdk.APITimeoutError:
             raise Transient("no answer in time") from None
-        except self._sdk.APIError as error:
-            cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
-            raise wire.transport(cause) or Transient(type(error).__name__) from None
         except Exception as error:
-            raise wire.transport(error) or error from None
-        return _reply(answer)
+            raise wire.transport(error.__cause__ or error) from None
+        value = wire.envelope(response.content)
+        if failure := wire.failed_inside(value, where, key_env):
+            raise failure
+        return _reply(value)
 
     async def close(self) -> None:
         await self._client.close()
 
 
 def parameters(config: ModelConfig, question: Question) -> dict[str, Any]:
-    """What is sent beside the messages."""
+    """What is sent beside the messages; `instruction` goes to the end of the last one."""
     temperature = question.temperature if config.temperature is None else config.temperature
     limit = "max_completion_tokens" if (config.base_url or OWN_URL) == OWN_URL else "max_tokens"
-    return {limit: config.max_tokens} | ({} if temperature is None else {"temperature": temperature})
+    sent = {limit: config.max_tokens, "instruction": instruction(question)}
+    return sent if temperature is None else {**sent, "temperature": temperature}
 
 
-def _reply(answer: Any) -> Reply:
-    """The text of an answer. Raises BadAnswer for refusals, empty and cut answers."""
-    usage = getattr(answer, "usage", None)
-    tokens = (getattr(usage, "prompt_tokens", 0) or 0, getattr(usage, "completion_tokens", 0) or 0)
-    version = str(getattr(answer, "model", "") or "")
-    choices = getattr(answer, "choices", None)
-    if not choices:
-        raise BadAnswer("the answer has no choices", Reply("", version, *tokens))
-    choice = choices[0]
-    message = choice.message
-    reply = Reply((message.content if message else None) or "", version, *tokens)
-    if message and getattr(message, "refusal", None):
-        raise BadAnswer(f"the model refused: {message.refusal}", reply)
-    if choice.finish_reason == "content_filter":
+def instruction(question: Question) -> str:
+    """How to answer, in words: many servers ignore response_format."""
+    form = question.schema
+    return prompts.fill(
+        "answer", schema=json.dumps(wire.schema_of(form), ensure_ascii=False), program=form is Program
+    )
+
+
+def _reply(value: Mapping[str, Any]) -> Reply:
+    """The text of an answer. Raises BadAnswer for refusals, empty, cut and odd answers."""
+    usage = value.get("usage")
+    counts = usage if isinstance(usage, dict) else {}
+    tokens = [wire.tokens(counts.get(name)) for name in ("prompt_tokens", "completion_tokens")]
+    nothing = Reply("", wire.name_of(value.get("model")), *tokens)
+    with wire.replied(nothing):
+        choices = wire.listed(value.get("choices"), "the answer's choices")
+        if not choices:
+            raise BadAnswer("the answer has no choices")
+        choice = wire.mapping(choices[0], "the answer's first choice")
+        message = choice.get("message")
+        message = (
+            {"content": message}
+            if isinstance(message, str)
+            else wire.mapping(message, "the answer's message")
+        )
+        if message.get("refusal"):
+            raise BadAnswer(f"the model refused: {wire.brief(message['refusal'], 300)}")
+        text = wire.text_of(message.get("content"), "the answer's content")
+    reply = replace(nothing, text=text)
+    if choice.get("finish_reason") == "content_filter":
         raise BadAnswer("the answer was blocked by a content filter", reply)
-    if choice.finish_reason == "length":
+    if choice.get("finish_reason") == "length":
         raise BadAnswer("the answer was cut off at max_tokens", reply)
     return reply
+
+
+def _instructed(parts: Sequence[str | Media], said: str) -> list[str | Media]:
+    *begun, last = parts
+    return [*begun, f"{last}\n\n{said}"] if isinstance(last, str) else [*parts, said]
 
 
 def _message(role: str, parts: Any) -> dict[str, Any]:

@@ -13,7 +13,6 @@ WATCHERS = ("metrics", "gemini", "openai_compatible", "replay", "manual")
 EMBEDDED = ("scripted", "metrics")  # no language or vision model
 MEDIA = ("video", "frames")
 NO_PROGRAM = "# no program: "  # begins the source of a slot that a model left empty
-NO_ANSWER = "no answer: "  # begins the reason of a tie that no judge spoke
 
 
 @dataclass(frozen=True)

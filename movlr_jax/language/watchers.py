@@ -11,7 +11,6 @@ from movlr_jax.language.answers import CritiqueForm, Judgement
 from movlr_jax.language.call import Message, Question
 from movlr_jax.language.desk import Desk
 from movlr_jax.language.eyes import Eyes
-from movlr_jax.language.settings import NO_ANSWER
 from movlr_jax.tasks import Task
 from movlr_jax.types import Critique, Evaluation, Preference, TermAdvice
 
@@ -35,7 +34,7 @@ class ModelJudge:
     def compare_all(
         self, task: Task, pairs: Sequence[Pair], samples: Sequence[int] | None = None
     ) -> list[Preference]:
-        """The answers to all pairs, asked at once. A pair without an answer is a tie that says so.
+        """The answers to all pairs, asked at once. A pair without an answer has no winner, and says why.
 
         samples: of a pair that was shown before, how often, so that it is a further sample and not the same answer.
         """
@@ -46,7 +45,7 @@ class ModelJudge:
         return [
             Preference(answer.value.winner, answer.value.reason)
             if answer.value
-            else Preference("tie", f"{NO_ANSWER}{answer.problem}")
+            else Preference("none", str(answer.problem), answered=False)
             for answer in self.desk.ask(questions)
         ]
 

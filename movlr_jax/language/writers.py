@@ -7,15 +7,17 @@ from dataclasses import dataclass, field
 
 from movlr_jax.errors import UserError
 from movlr_jax.language import prompts
-from movlr_jax.language.answers import Program, unfenced
+from movlr_jax.language.answers import Program, program_in, unfenced
 from movlr_jax.language.call import Answer, Message, Question
 from movlr_jax.language.desk import Desk
 from movlr_jax.language.eyes import Eyes
 from movlr_jax.language.settings import NO_PROGRAM
+from movlr_jax.sandbox.source import MAX_BYTES
 from movlr_jax.types import ProposalRequest
 
 _SAMPLES = 100_000  # per generation: more than any of them asks for
 _TRIES = 1000  # samples between one repair of a slot and the next
+_BEGINNING = 4000  # characters of a program that is too long, as far as it is shown again
 
 Talk = Callable[[ProposalRequest], list[Message]]
 
@@ -44,12 +46,22 @@ class ModelProposer:
         if all(slot.reason for slot in slots):  # not one of them: all are asked for anew
             slots = self._slots(request, messages, [begun + n + i for i in range(n)])
         if all(slot.reason for slot in slots):
-            raise UserError(
-                f"all programs that {self.name} wrote for generation {request.generation} are broken, twice over; "
-                f"the last: {slots[-1].reason}. A more able model may do, or fewer rules in the task"
-            )
+            raise UserError(self._nothing(request.generation, slots))
         self.notes = [slot.note for slot in slots]
         return [slot.source for slot in slots]
+
+    def _nothing(self, generation: int, slots: Sequence[_Slot]) -> str:
+        """Why there is not one program: the model's fault only where it wrote some."""
+        if all(slot.source.startswith(NO_PROGRAM) for slot in slots):
+            return (
+                f"no program for generation {generation} could be read from the answers of {self.name}, twice over; "
+                f"the last: {slots[-1].reason}. Check the server with python -m movlr_jax.doctor llm=...; what it "
+                "answered is in run.db"
+            )
+        return (
+            f"all programs that {self.name} wrote for generation {generation} are broken, twice over; "
+            f"the last: {slots[-1].reason}. A more able model may do, or fewer rules in the task"
+        )
 
     def _slots(
         self, request: ProposalRequest, messages: Sequence[Message], samples: Sequence[int]
@@ -82,14 +94,17 @@ class _Slot:
 def _slot(answer: Answer, request: ProposalRequest, history: str = "") -> _Slot:
     if answer.value is None:
         return _Slot(NO_PROGRAM + str(answer.problem) + "\n", history, answer.problem)
-    source = unfenced(answer.value.program) + "\n"
+    source = (program_in(answer.value.program) or unfenced(answer.value.program)) + "\n"
     reason = request.vet(source) if request.vet else None
     return _Slot(source, answer.value.changes + history, reason)
 
 
 def _complaint(slot: _Slot) -> list[Message]:
-    """What is said of a broken program: the program, and why it cannot be used."""
-    return [Message("user", [prompts.fill("repair", program=slot.source.rstrip(), reason=slot.reason)])]
+    """What is said of a broken program: the program, or the beginning of a long one, and why it cannot be used."""
+    program = slot.source.rstrip()
+    if len(program) > MAX_BYTES:
+        program = f"{program[:_BEGINNING]}\n# ... and much more, which is left out here"
+    return [Message("user", [prompts.fill("repair", program=program, reason=slot.reason)])]
 
 
 def edit_talk(request: ProposalRequest) -> list[Message]:
