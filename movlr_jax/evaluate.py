@@ -26,11 +26,14 @@ from movlr_jax.evaluation import evaluate as evaluate_programs  # noqa: E402
 from movlr_jax.evaluation import make_probe  # noqa: E402
 from movlr_jax.film import Caption, film  # noqa: E402
 from movlr_jax.filming import clip_of, summary  # noqa: E402
+from movlr_jax.inside import read_inside  # noqa: E402
 from movlr_jax.progress import Reporter  # noqa: E402
 from movlr_jax.sandbox.vet import Sandbox, Verdict  # noqa: E402
 from movlr_jax.session import films_here, task_of  # noqa: E402
 from movlr_jax.tasks import Task  # noqa: E402
 from movlr_jax.types import Optimizer  # noqa: E402
+
+_PROGRAM_BYTES = 2**20  # of a run's best.py, more than any program has
 
 
 def evaluate(config: Config) -> int:
@@ -144,14 +147,15 @@ def reward_source(reward: str, task: Task) -> tuple[str, str]:
     if reward in known:
         return known[reward], reward
     path = Path(reward)
-    if path.is_dir():
-        path = path / "best.py"
-        if not path.is_file():
+    try:
+        if not path.is_dir():
+            return path.read_text(encoding="utf-8"), str(path)
+        data = read_inside(path, "best.py", _PROGRAM_BYTES)
+        if data is None:
             raise UserError(
                 f"{reward} has no best.py; it is no run directory, or no generation of it is done"
             )
-    try:
-        return path.read_text(encoding="utf-8"), str(path)
+        return data.decode("utf-8"), str(path / "best.py")
     except FileNotFoundError:
         raise UserError(
             f"there is no reward {reward!r}: give a file, a run directory, or one of: {', '.join(known)}"

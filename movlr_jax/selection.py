@@ -44,6 +44,11 @@ def choose(
         return _record(names, result)
 
     data = once(engine, "ranked", g, "rank", work)
+    if strange := sorted({*data["names"]} ^ {*names}):
+        raise UserError(
+            f"{engine.archive.root}: the ranking of generation {g} and its programs do not agree on {strange[0]}; "
+            "the run cannot be continued"
+        )
     p_best = data["p_best"][data["names"].index(data["best"])]
     overruled = sum("overruled" in c for c in data["comparisons"])
     engine.reporter.say(
