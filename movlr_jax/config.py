@@ -67,6 +67,7 @@ class Config:
     seed: int = 0
     run_dir: str | None = None
     resume: str | None = None
+    trust: bool = False  # a resumed run's task file that is not as the run recorded it may be run
     physics: str = "auto"
     method: Method = field(default_factory=Method)
     llm: ModelConfig = field(default_factory=lambda: ModelConfig("scripted"))
