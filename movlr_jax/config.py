@@ -8,15 +8,7 @@ from typing import Any
 
 from movlr_jax.control.actuation import MuscleLaw
 from movlr_jax.control.mppi import MppiConfig
-from movlr_jax.control.ppo_config import (
-    ACTIONS,
-    ACTS,
-    OBSERVABLE,
-    GroupsConfig,
-    PdConfig,
-    PpoConfig,
-    PriorConfig,
-)
+from movlr_jax.control.ppo_config import ACTS, GroupsConfig, PdConfig, PpoConfig, PriorConfig, check_shape
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.language.settings import WATCHERS, WRITERS, ModelConfig, check_model
 from movlr_jax.methods import Method, check_method
@@ -126,7 +118,6 @@ def check_ppo(o: OptimizerConfig) -> None:
         ("ppo.max_grad_norm", p.max_grad_norm),
         ("ppo.noise", p.noise),
         ("ppo.train_dt", p.train_dt),
-        ("ppo.clip_observation", p.clip_observation),
         ("pd.kd", o.pd.kd),
         ("ppo.assist", p.assist),
         ("groups.count", g.count),
@@ -142,16 +133,9 @@ def check_ppo(o: OptimizerConfig) -> None:
             f"optimizer.ppo.minibatches={p.minibatches} does not divide the {p.envs * p.unrolls} pieces of a batch "
             f"(envs={p.envs} x unrolls={p.unrolls})"
         )
-    if not p.observe or not all(p.hidden) or not all(p.value_hidden):
-        raise UserError("optimizer.ppo: observe must name something, and hidden layers are 1 or more wide")
-    for name, values, choices in (
-        ("observe", p.observe, OBSERVABLE),
-        ("action", (p.action,), ACTIONS),
-        ("acts", (p.acts,), ACTS),
-    ):
-        for value in values:
-            if value not in choices:
-                raise UserError(unknown_name(f"optimizer.ppo.{name}", value, choices))
+    check_shape(p)
+    if p.acts not in ACTS:
+        raise UserError(unknown_name("optimizer.ppo.acts", p.acts, ACTS))
 
 
 def check(config: Config) -> Config:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from commands import LEG, Mistake
 
@@ -385,3 +387,31 @@ def test_what_a_run_says_of_trust_counts_for_nothing(run: Path):
     path = run / "config.yaml"
     path.write_text(path.read_text().replace("trust: false", "trust: true"))
     assert compose([f"resume={run}"]).trust is False
+
+
+@pytest.mark.parametrize("harm", ["cut", "text", "shape", "names", "texts"])
+def test_a_trajectory_that_cannot_be_read_is_told(mistake: Mistake, run: Path, harm: str):
+    """With its hash made to fit: whoever changes one can change the other."""
+    path = "gen_00/k00.npz"
+    with Archive.open(run) as archive:
+        whole = archive.read(path)
+        with np.load(io.BytesIO(whole)) as file:
+            arrays = dict(file)
+        made = {
+            "cut": whole[: len(whole) // 2],
+            "text": b"no arrays",
+            "shape": npz({**arrays, "qpos": arrays["qpos"][:, :1]}),
+            "names": npz({"time": arrays["time"]}),
+            "texts": npz({**arrays, "qpos": arrays["qpos"].astype(str)}),
+        }
+        archive.put(path, made[harm])
+    said = mistake(search, f"resume={run}", "films=true", alone=False)
+    if "no films: " in said:
+        pytest.skip("nothing draws here")
+    assert said.startswith("no film: the trajectory cannot be read (")
+
+
+def npz(arrays: dict[str, Any]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
