@@ -14,6 +14,7 @@ from typing import Any
 
 from movlr_jax.errors import UserError, shortened, unknown_name
 from movlr_jax.machine import processor
+from movlr_jax.render import set_aside_unusable
 from movlr_jax.resources import resource_dir
 
 _GROUPS = ("task", "optimizer", "method", "llm", "vlm")
@@ -29,6 +30,7 @@ RESETTABLE = ("generations", "films", "max_calls", "max_cost_usd")  # may change
 def prepare_environment(arguments: Sequence[str] = ()) -> None:
     """What must be set before JAX and MuJoCo start, where the user has not set it. Commands only."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    set_aside_unusable()
     # On a CPU, XLA's fusion emitters recompute deep kinematic chains and double the time rewards take to compile.
     flags = os.environ.get("XLA_FLAGS", "")
     if _FUSION not in flags:

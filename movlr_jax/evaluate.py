@@ -94,9 +94,10 @@ def prepared(config: Config, reporter: Reporter, given: tuple[str, str] | None =
 def played(
     bench: Bench, seed: int, reporter: Reporter, tell: Callable[[dict[str, Any]], object] = lambda said: None
 ) -> dict[str, Any]:
-    """The metrics of one episode, and what is known of its run; filmed where films can be had. Raises UserError.
+    """The metrics of one episode, and what is known of its run. Raises UserError.
 
-    tell is called with them, whatever becomes of the film.
+    The trajectory is kept in any case, a film where there can be one. tell is called with the metrics, whatever
+    becomes of the film.
     """
     config, task, origin = bench.config, bench.task, bench.origin
     kept = bench.folder / "training" / digest(dataclasses.replace(config, seed=seed))
@@ -116,18 +117,21 @@ def played(
         **outcome.metrics,
         **outcome.timing,
     }
+    where = "" if bench.engine == "native" else f" in {bench.engine}"
+    stem = f"{Path(origin).stem}_seed{seed}{where.replace(' ', '_')}"
     try:
+        if outcome.states:
+            result["trajectory"] = str(write(bench.folder / f"{stem}.npz", outcome.states))
+            reporter.say(f"trajectory: {result['trajectory']}")
         if outcome.reason:
             result["reason"] = outcome.reason
             raise UserError(f"reward {origin}: {outcome.reason}")
         if films_here(config, reporter):
-            where = "" if bench.engine == "native" else f" in {bench.engine}"
             with reporter.stage("film") as tick:
                 caption = Caption(
                     f"{task.name} · {origin} reward · seed {seed}{where}", summary(outcome.metrics)
                 )
                 mp4 = film(clip_of(task, outcome.states or b"", caption), progress=tick)
-            stem = f"{Path(origin).stem}_seed{seed}{where.replace(' ', '_')}"
             result["film"] = str(write(bench.folder / f"{stem}.mp4", mp4))
             reporter.say(f"film: {result['film']}")
     finally:
