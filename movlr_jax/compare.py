@@ -26,7 +26,7 @@ from movlr_jax import cli
 cli.prepare_environment()
 
 from movlr_jax.archive import Archive, new_run_dir, write_atomically  # noqa: E402
-from movlr_jax.config import Config  # noqa: E402
+from movlr_jax.config import Config, check  # noqa: E402
 from movlr_jax.errors import UserError, shortened, unknown_name  # noqa: E402
 from movlr_jax.full import EVENT as FULL  # noqa: E402
 from movlr_jax.inside import inside, read_inside  # noqa: E402
@@ -176,7 +176,7 @@ def plan(methods: Sequence[str], sim_s: float | None, overrides: Sequence[str]) 
         run = root / method
         begun = str(run) if inside(run, "config.yaml").exists() else None
         configs.append(
-            dataclasses.replace(config, candidates=k, generations=n, run_dir=str(run), resume=begun)
+            check(dataclasses.replace(config, candidates=k, generations=n, run_dir=str(run), resume=begun))
         )
     return configs
 

@@ -13,8 +13,8 @@ from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.language.settings import WATCHERS, WRITERS, ModelConfig, check_model
 from movlr_jax.methods import Method, check_method
 from movlr_jax.physics.choose import PHYSICS
+from movlr_jax.ranking import SCHEMES, calls_needed
 
-RANKINGS = ("active", "round_robin", "knockout", "paper")
 SANDBOXES = ("confined", "process")
 
 
@@ -191,7 +191,7 @@ def check(config: Config) -> Config:
         raise UserError(f"optimizer.mppi.adapt={mppi.adapt:g}: a share must be 1 or less")
     for name, value, choices in (
         ("physics", config.physics, PHYSICS),
-        ("ranking", config.ranking, RANKINGS),
+        ("ranking", config.ranking, SCHEMES),
         ("sandbox", config.sandbox, SANDBOXES),
         ("optimizer.muscle.law", muscle.law, ("linear", "product", "torque")),
     ):
@@ -205,6 +205,20 @@ def check(config: Config) -> Config:
         raise UserError(
             f"method={config.method.name} evaluates one program once; leave candidates and generations at 1"
         )
-    if config.comparisons is not None and config.comparisons < 2:
-        raise UserError(f"comparisons={config.comparisons}: one pair in both orders takes 2")
+    if config.comparisons is not None:
+        _check_comparisons(config, config.comparisons)
     return config
+
+
+def _check_comparisons(config: Config, given: int) -> None:
+    """Raises UserError where a generation would take more calls to rank: the search would end after its physics."""
+    if given < 2:
+        raise UserError(f"comparisons={given}: one pair in both orders takes 2")
+    k, more = config.candidates, config.generations > 1  # the best so far meets each later generation
+    least = calls_needed(config.ranking, k + more)
+    if given < least:
+        ranked = f"{k + more} programs{f' ({k} candidates and the best so far)' if more else ''}"
+        raise UserError(
+            f"comparisons={given}: ranking={config.ranking} of {ranked} takes {least} comparisons or more; give "
+            f"comparisons={least} or leave it out"
+        )
