@@ -35,4 +35,4 @@ def test_an_evaluation_keeps_its_trajectory(more: list[str], status: int, capfd:
         "touch_names": (1,),
     }
     assert list(kept["touch_names"]) == ["foot"]
-    np.testing.assert_allclose(kept["time"], np.arange(1, steps + 1) * (3.0 if more else 0.016), rtol=1e-5)
+    np.testing.assert_allclose(np.diff(kept["time"]), 3.0 if more else 0.016, rtol=1e-5)
