@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import hashlib
 import json
 import os
@@ -16,15 +17,26 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
-from movlr_jax.errors import UserError
+from movlr_jax.errors import UserError, shortened
+from movlr_jax.events import Unreadable, check, told, told_call
+from movlr_jax.inside import inside, read_inside, refuse_linked_folders
+from movlr_jax.progress import stop_if_asked
 
 _APPLICATION_ID = 0x6D6F766C  # "movl": marks run.db as ours
 _VERSION = 1
 # What a process that died while it made a run directory may have left, beside its lock.
-_BEGUN = ("run.db", "run.db-wal", "run.db-shm", "run.db-journal", ".config.yaml.part")
+_DATABASE = (
+    "run.db",
+    "run.db-wal",
+    "run.db-shm",
+    "run.db-journal",
+)  # the record, and what SQLite keeps beside it
+_BEGUN = (*_DATABASE, ".config.yaml.part")
+_LOOK = 20_000  # instructions of SQLite between two looks at whether somebody asked to stop
+_EVENT = "time, kind, generation, candidate, data"
 _SCHEMA = """
 CREATE TABLE events (
     id INTEGER PRIMARY KEY,
@@ -96,29 +108,38 @@ class Archive:
         return archive
 
     @classmethod
-    def open(cls, root: Path, *, write: bool = True) -> Archive:
-        """An existing run. Raises UserError when `root` is missing, foreign, broken or in use."""
+    def open(cls, root: Path, *, write: bool = True, whole: bool = False) -> Archive:
+        """An existing run. Raises UserError when `root` is missing, foreign, broken or in use.
+
+        whole: also when an event lacks what a search that goes on needs of it, or holds something else.
+        """
         if not root.is_dir():
             raise UserError(f"there is no run directory {root}; runs are kept under runs/<task>/<time>/")
         path = root / "run.db"
+        for name in _DATABASE:
+            inside(root, name)
         if not path.is_file():
             raise UserError(f"{root} is no run directory of movlr-jax: it has no run.db")
         with _told(root), contextlib.ExitStack() as undo:
             db = undo.enter_context(contextlib.closing(_connect(path)))
             _check(db, path)  # before anything here is changed: it may be another program's
+            if write:
+                refuse_linked_folders(root)
             lock = undo.enter_context(_lock(root)) if write else None
+            archive = cls(root, lock, db)
+            if whole:
+                archive._check_events()
             if write:
                 _make_durable(db)
             undo.pop_all()
-        archive = cls(root, lock, db)
         if write and archive._has_calls():  # nobody else works here: whoever sent these is gone
             archive._write("UPDATE calls SET state = 'lost' WHERE state = 'under_way'")
         return archive
 
     def put(self, relative: str, data: bytes) -> Path:
         """Writes a file atomically and records it. Returns its path."""
-        path = self.root / relative
-        write_atomically(path, data)
+        inside(self.root, str(PurePath(relative).parent))
+        path = write_atomically(self.root / relative, data)
         self._write(
             "INSERT OR REPLACE INTO files VALUES (?, ?, ?)",
             (relative, hashlib.sha256(data).hexdigest(), len(data)),
@@ -127,17 +148,16 @@ class Archive:
 
     def has(self, relative: str) -> bool:
         """Whether `put` wrote a file to its end, and it is still there."""
-        row = self._db.execute("SELECT 1 FROM files WHERE path = ?", (relative,)).fetchone()
-        return row is not None and (self.root / relative).is_file()
+        rows = self._read("SELECT 1 FROM files WHERE path = ?", (relative,))
+        return bool(rows) and inside(self.root, relative).is_file()
 
     def read(self, relative: str) -> bytes:
         """What `put` wrote. Raises UserError when it is missing, or was changed by somebody else."""
-        path = self.root / relative
-        row = self._db.execute("SELECT sha256 FROM files WHERE path = ?", (relative,)).fetchone()
-        data = path.read_bytes() if path.is_file() else None
-        if not row or data is None or hashlib.sha256(data).hexdigest() != row[0]:
+        rows = self._read("SELECT sha256 FROM files WHERE path = ?", (relative,))
+        data = read_inside(self.root, relative)
+        if not rows or data is None or hashlib.sha256(data).hexdigest() != rows[0][0]:
             raise UserError(
-                f"{path} {'is missing' if data is None else 'was changed since it was written'}; "
+                f"{self.root / relative} {'is missing' if data is None else 'was changed since it was written'}; "
                 "bring it back, or resume with films=false"
             )
         return data
@@ -150,21 +170,56 @@ class Archive:
         )
 
     def get(self, kind: str, generation: int = -1, candidate: int = -1) -> dict[str, Any] | None:
-        """What was recorded of a step, or None when it has not happened."""
-        row = self._db.execute(
-            "SELECT data FROM events WHERE kind = ? AND generation = ? AND candidate = ?",
+        """What was recorded of a step, or None when it has not happened. Raises UserError where it cannot be read."""
+        rows = self._read(
+            f"SELECT {_EVENT} FROM events WHERE kind = ? AND generation = ? AND candidate = ?",
             (kind, generation, candidate),
-        ).fetchone()
-        return json.loads(row[0]) if row else None
+        )
+        with self._needed():
+            return told(*rows[0]) if rows else None
 
     def events(self, kind: str | None = None) -> list[Event]:
-        """All events, or those of one kind, in the order of generation, candidate and time."""
-        rows = self._db.execute(
-            "SELECT time, kind, generation, candidate, data FROM events WHERE ? IS NULL OR kind = ? "
-            "ORDER BY generation, candidate, id",
+        """All events, or those of one kind, in the order of generation, candidate and time.
+
+        Raises UserError where one cannot be read.
+        """
+        rows = self._read(
+            f"SELECT {_EVENT} FROM events WHERE ? IS NULL OR kind = ? ORDER BY generation, candidate, id",
             (kind, kind),
         )
-        return [Event(t, k, g, c, json.loads(d)) for t, k, g, c, d in rows]
+        with self._needed():
+            return [Event(*row[:4], told(*row)) for row in rows]
+
+    def _check_events(self) -> None:
+        with self._needed():
+            events = self.events()
+            for event in events:
+                check(event.kind, event.generation, event.candidate, event.data)
+            names = {event.data["name"] for event in events if event.kind == "evaluated"}
+            for event in events:
+                if event.kind == "ranked" and event.data["best"] not in names:
+                    best = shortened(event.data["best"])
+                    raise Unreadable(f"the best of generation {event.generation}, {best}, was not evaluated")
+
+    def readable_events(self) -> tuple[list[Event], list[str]]:
+        """The events that a report can show, also where they lack something, and what is wrong with the others."""
+        events, faults = [], []
+        for row in self._read(f"SELECT {_EVENT} FROM events ORDER BY generation, candidate, id"):
+            try:
+                event = Event(*row[:4], told(*row))
+                check(event.kind, event.generation, event.candidate, event.data, whole=False)
+                events.append(event)
+            except Unreadable as error:
+                faults.append(str(error))
+        return events, faults
+
+    @contextlib.contextmanager
+    def _needed(self) -> Iterator[None]:
+        """Turns what cannot be read, and is needed, into a sentence."""
+        try:
+            yield
+        except Unreadable as error:
+            raise UserError(f"{self.root / 'run.db'}: {error}; the run cannot be continued") from None
 
     def begin_call(self, key: str, data: Mapping[str, Any]) -> int:
         """Writes down a call that is about to be sent, with the most that it may cost. Returns its number."""
@@ -188,38 +243,52 @@ class Archive:
         )
 
     def find_call(self, key: str) -> dict[str, Any] | None:
-        """What was answered to a call, or that it was refused; None when it has no end yet."""
-        if not self._has_calls():
-            return None
-        row = self._db.execute(
-            "SELECT state, data FROM calls WHERE key = ? AND state IN ('answered', 'refused') ORDER BY id",
-            (key,),
-        ).fetchone()
-        return {**json.loads(row[1]), "state": row[0]} if row else None
+        """What was answered to a call, or that it was refused; None when it has no end yet. Raises UserError."""
+        rows = self._calls("WHERE key = ? AND state IN ('answered', 'refused') ORDER BY id LIMIT 1", (key,))
+        return self._call(rows[0]) if rows else None
 
     def calls(self) -> list[dict[str, Any]]:
-        """Every attempt, in the order of time, with its key and state."""
+        """Every attempt, in the order of time, with its key and state. Raises UserError."""
+        return [self._call(row) for row in self._calls("ORDER BY id")]
+
+    def readable_calls(self) -> tuple[list[dict[str, Any]], list[str]]:
+        """The calls that can be read, and what is wrong with the others."""
+        calls, faults = [], []
+        for row in self._calls("ORDER BY id"):
+            try:
+                calls.append(_call(row))
+            except Unreadable as error:
+                faults.append(str(error))
+        return calls, faults
+
+    def _calls(self, which: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         if not self._has_calls():
             return []
-        rows = self._db.execute("SELECT key, state, data FROM calls ORDER BY id")
-        return [{**json.loads(data), "key": key, "state": state} for key, state, data in rows]
+        return self._read(f"SELECT id, key, state, data FROM calls {which}", values)
+
+    def _call(self, row: tuple[Any, ...]) -> dict[str, Any]:
+        with self._needed():
+            return _call(row)
 
     def spent(self) -> tuple[int, float]:
         """Calls sent over the wire, and their price in USD as far as it is known; the most that it may be of those
         that have no end."""
         if not self._has_calls():
             return 0, 0.0
-        return self._db.execute(
-            "SELECT COUNT(*), COALESCE(SUM(cost_usd), 0.0) FROM calls WHERE sent"
-        ).fetchone()
+        return self._read("SELECT COUNT(*), COALESCE(SUM(cost_usd), 0.0) FROM calls WHERE sent")[0]
 
     def _write(self, statement: str, values: Sequence[Any] = ()) -> int:
         """One change, on the disk when this returns. Returns the number of the row."""
         with _told(self.root):
             return self._db.execute(statement, values).lastrowid or 0
 
+    def _read(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """The rows of a query. Raises UserError where the database is broken."""
+        with _sound(self.root / "run.db"), _told(self.root):
+            return self._db.execute(query, values).fetchall()
+
     def _has_calls(self) -> bool:
-        return bool(self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone())
+        return bool(self._read("SELECT 1 FROM sqlite_master WHERE name = 'calls'"))
 
     def close(self) -> None:
         self._db.close()
@@ -233,13 +302,20 @@ class Archive:
         self.close()
 
 
+def _call(row: tuple[Any, ...]) -> dict[str, Any]:
+    """A row of the calls. Raises Unreadable."""
+    number, key, state, data = row
+    return {**told_call(number, data), "key": key, "state": state}
+
+
 def write_atomically(path: Path, data: bytes) -> Path:
     """Writes `data` so that `path` is either the whole of it or what it was before. Raises UserError."""
     with _told(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.part")
         try:
-            with open(temporary, "wb") as file:
+            temporary.unlink(missing_ok=True)  # a crash's, or a link to a file that is not ours
+            with open(temporary, "xb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -267,7 +343,10 @@ def new_run_dir(base: Path, task: str) -> Path:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(path, isolation_level=None)  # every statement commits by itself
+    db = sqlite3.connect(path, isolation_level=None)  # every statement commits by itself
+    db.text_factory = lambda text: text.decode("utf-8", "replace")
+    db.set_progress_handler(lambda: 0, _LOOK)  # Python hears signals while SQLite works
+    return db
 
 
 def _make_durable(db: sqlite3.Connection) -> None:
@@ -277,22 +356,55 @@ def _make_durable(db: sqlite3.Connection) -> None:
 
 def _check(db: sqlite3.Connection, path: Path) -> None:
     """Raises UserError unless `db` is a sound record of a run, in a format that is read here."""
-    try:
+    with _sound(path):
         application = db.execute("PRAGMA application_id").fetchone()[0]
         version = db.execute("PRAGMA user_version").fetchone()[0]
-        sound = db.execute("PRAGMA quick_check").fetchone()[0]
-    except sqlite3.DatabaseError as error:
-        raise UserError(f"{path} is broken ({error}); the run cannot be read") from None
     if application != _APPLICATION_ID:
         raise UserError(f"{path} was not written by movlr-jax; is {path.parent} another program's folder?")
     if version != _VERSION:
         raise UserError(f"{path} has format {version}, this version of movlr-jax reads {_VERSION}")
+    with _sound(path):
+        if strange := sorted(_schema(db) - _own_schema()):
+            raise UserError(
+                f"{path} is not the record of a run: {strange[0][0]} {strange[0][1]!r:.100} in it was not made by "
+                "movlr-jax; the run cannot be read"
+            )
+        if lacking := {"events", "files"} - {name for _, name, _ in _schema(db)}:
+            raise UserError(
+                f"{path} is not the record of a run: it has no table {min(lacking)}; the run cannot be read"
+            )
+        sound = db.execute("PRAGMA quick_check").fetchone()[0]
     if sound != "ok":
-        raise UserError(f"{path} is broken ({sound}); the run cannot be read")
+        raise UserError(f"{path} is broken ({shortened(sound)}); the run cannot be read")
+
+
+def _schema(db: sqlite3.Connection) -> set[tuple[str, str, str]]:
+    """(type, name, SQL without its layout) of all that a database declares."""
+    rows = db.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+    return {(str(kind), str(name), " ".join(str(sql).split())) for kind, name, sql in rows}
+
+
+@functools.cache
+def _own_schema() -> set[tuple[str, str, str]]:
+    """What a run's record may declare; a view or a trigger of somebody else might never end."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(_SCHEMA + _CALLS)
+        return _schema(db)
+
+
+@contextlib.contextmanager
+def _sound(path: Path) -> Iterator[None]:
+    """Turns what SQLite says of a broken file into a sentence."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        stop_if_asked()  # which is how SQLite says that it was interrupted
+        raise UserError(f"{path} is broken ({error}); the run cannot be read") from None
 
 
 def _lock(root: Path) -> Any:
-    file = open(root / ".lock", "w")  # noqa: SIM115 - held open for as long as the lock is
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    file = open(os.open(inside(root, ".lock"), flags, 0o666), "rb+", buffering=0)  # noqa: SIM115 - held for as long as the lock is
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -322,6 +434,7 @@ def _told(path: Path) -> Iterator[None]:
             "then go on with resume=<run directory>"
         ) from error
     except sqlite3.OperationalError as error:
+        stop_if_asked()
         raise UserError(
             f"cannot write the record in {path}: {error}; make room or choose another run_dir=..., "
             "then go on with resume=<run directory>"

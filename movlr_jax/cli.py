@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.errors import UserError, shortened, unknown_name
 from movlr_jax.machine import cache_dir, processor, xla_knows
+from movlr_jax.render import set_aside_unusable
 from movlr_jax.resources import resource_dir
 
 _GROUPS = ("task", "optimizer", "method", "llm", "vlm")
@@ -29,6 +30,7 @@ RESETTABLE = ("generations", "films", "max_calls", "max_cost_usd")  # may change
 def prepare_environment(arguments: Sequence[str] = ()) -> None:
     """What must be set before JAX and MuJoCo start, where the user has not set it. Commands only."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    set_aside_unusable()
     # On a CPU, XLA's fusion emitters recompute deep kinematic chains and double the time rewards take to compile.
     # jaxlib 0.10 is the last one where they can be switched off.
     flags = os.environ.get("XLA_FLAGS", "")
@@ -145,10 +147,13 @@ def compose(overrides: Sequence[str]) -> Any:
 
     from movlr_jax.config import Config, check
     from movlr_jax.settings import from_mapping
+    from movlr_jax.trust import check_task_file
 
     resumed = _resumed(overrides)
     if resumed is not None:
-        return check(from_mapping(Config, resumed))
+        config, run = check(from_mapping(Config, resumed)), Path(resumed["resume"])
+        check_task_file(config, run, [run])
+        return config
     folder = resource_dir("conf").resolve()
     overrides = _with_task(overrides, folder)
     GlobalHydra.instance().clear()
@@ -200,24 +205,31 @@ def _resumed(overrides: Sequence[str]) -> dict[str, Any] | None:
 
     What does not make it another run may be set anew beside it.
     """
-    import yaml
+    from movlr_jax.inside import read_inside
+    from movlr_jax.settings import CONFIG_BYTES, read_yaml
 
     parts = [override.lstrip("+").partition("=") for override in overrides]
     given: dict[str, str] = {name: value for name, _, value in parts}
     if not given.get("resume") or "task" in given:
         return None
-    path = Path(given["resume"]) / "config.yaml"
-    if not path.is_file():
-        raise UserError(f"{given['resume']} is no run directory of movlr-jax: it has no config.yaml")
+    run = Path(given["resume"])
+    path, text = run / "config.yaml", read_inside(run, "config.yaml", CONFIG_BYTES)
+    if text is None:
+        raise UserError(f"{run} is no run directory of movlr-jax: it has no config.yaml")
     for name in given:
-        if name not in ("resume", *RESETTABLE):
+        if name not in ("resume", "trust", *RESETTABLE):
             raise UserError(
                 f"{name} cannot be set when a run is resumed, only {', '.join(RESETTABLE)}; start a new run for it"
             )
+    new: dict[str, Any] = {"trust": False}  # whatever the run says of it
+    for name, value in given.items():
+        try:
+            new[name] = value if name == "resume" else read_yaml(value)
+        except ValueError as error:
+            raise UserError(f"cannot read {name}={shortened(value)}: {error}") from None
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return {**values, **{name: yaml.safe_load(value) for name, value in given.items()}}
-    except (yaml.YAMLError, TypeError, UnicodeDecodeError) as error:
+        return {**read_yaml(text.decode("utf-8")), **new}
+    except (ValueError, TypeError) as error:
         raise UserError(f"{path} is broken: {_first_line(error)}; the run cannot be resumed") from None
 
 

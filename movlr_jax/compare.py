@@ -26,13 +26,16 @@ from movlr_jax import cli
 cli.prepare_environment()
 
 from movlr_jax.archive import Archive, new_run_dir, write_atomically  # noqa: E402
-from movlr_jax.config import Config  # noqa: E402
-from movlr_jax.errors import UserError, unknown_name  # noqa: E402
+from movlr_jax.config import Config, check  # noqa: E402
+from movlr_jax.errors import UserError, shortened, unknown_name  # noqa: E402
 from movlr_jax.full import EVENT as FULL  # noqa: E402
+from movlr_jax.inside import inside, read_inside  # noqa: E402
 from movlr_jax.methods import BASELINES, NAMES  # noqa: E402
 from movlr_jax.search import search  # noqa: E402
 from movlr_jax.session import task_of  # noqa: E402
+from movlr_jax.settings import CONFIG_BYTES, read_yaml  # noqa: E402
 from movlr_jax.tasks import Task  # noqa: E402
+from movlr_jax.trust import check_task_file  # noqa: E402
 
 _ARGUMENTS = "compare.yaml"  # in the folder of a comparison: what it was begun with
 _RESETTABLE = ("films", "max_calls", "max_cost_usd")
@@ -64,11 +67,17 @@ def main(argv: list[str] | None = None) -> int:
 
 def compare(arguments: Sequence[str]) -> int:
     """Runs the methods one after another. Returns 0, or the worst exit status of a search. Raises UserError."""
+    given = {_name(argument): argument.partition("=")[2] for argument in arguments}
     arguments = with_resumed(arguments)
-    configs = plan(*read_arguments(arguments))
+    methods, sim_s, overrides = read_arguments(arguments)
+    if "resume" in given:
+        folder = Path(given["resume"])
+        begun = [inside(folder, method) for method in methods]
+        check_task_file(cli.compose(overrides), folder, [run for run in begun if run.is_dir()])
+    configs = plan(methods, sim_s, overrides)
     task = task_of(configs[0])
     root = Path(str(configs[0].run_dir)).parent
-    kept = [a for a in arguments if _name(a) != "run_dir"]
+    kept = [a for a in arguments if _name(a) not in ("run_dir", "trust")]
     write_atomically(root / _ARGUMENTS, yaml.safe_dump(kept).encode())
     rows, status = [], 0
     for config in configs:
@@ -90,17 +99,28 @@ def with_resumed(arguments: Sequence[str]) -> list[str]:
     given = {_name(argument): argument.partition("=")[2] for argument in arguments}
     if "resume" not in given:
         return list(arguments)
-    path = Path(given["resume"]) / _ARGUMENTS
-    if not path.is_file():
-        raise UserError(f"{given['resume']} is no comparison: it has no {_ARGUMENTS}")
+    folder = Path(given["resume"])
+    text = read_inside(folder, _ARGUMENTS, CONFIG_BYTES)
+    if text is None:
+        raise UserError(f"{folder} is no comparison: it has no {_ARGUMENTS}")
     for name in given:
-        if name not in ("resume", *_RESETTABLE):
+        if name not in ("resume", "trust", *_RESETTABLE):
             raise UserError(
                 f"{name} cannot be set when a comparison is resumed, only {', '.join(_RESETTABLE)}; start a new one"
             )
-    kept = [argument for argument in yaml.safe_load(path.read_text()) if _name(argument) not in given]
+    try:
+        begun_with = read_yaml(text.decode("utf-8"))
+    except ValueError as error:
+        raise UserError(
+            f"{folder / _ARGUMENTS} is broken: {error}; the comparison cannot be resumed"
+        ) from None
+    if not isinstance(begun_with, list) or not all(isinstance(a, str) for a in begun_with):
+        raise UserError(f"{folder / _ARGUMENTS} is {shortened(begun_with)}, expected a list of settings")
+    kept = [
+        argument for argument in begun_with if _name(argument) not in (*given, "run_dir", "resume", "trust")
+    ]
     new = [argument for argument in arguments if _name(argument) != "resume"]
-    return [*kept, *new, f"run_dir={given['resume']}"]
+    return [*kept, *new, f"run_dir={folder}"]
 
 
 def _name(argument: str) -> str:
@@ -154,9 +174,9 @@ def plan(methods: Sequence[str], sim_s: float | None, overrides: Sequence[str]) 
         k = min(config.candidates, affordable)
         n = 1 if method in BASELINES else max(1, affordable // k)
         run = root / method
-        begun = str(run) if (run / "config.yaml").exists() else None
+        begun = str(run) if inside(run, "config.yaml").exists() else None
         configs.append(
-            dataclasses.replace(config, candidates=k, generations=n, run_dir=str(run), resume=begun)
+            check(dataclasses.replace(config, candidates=k, generations=n, run_dir=str(run), resume=begun))
         )
     return configs
 
@@ -164,7 +184,7 @@ def plan(methods: Sequence[str], sim_s: float | None, overrides: Sequence[str]) 
 def read_row(run: Path, config: Config, task: Task, reason: str | None) -> Row:
     """What a finished, or broken, search left behind."""
     try:
-        archive = Archive.open(run, write=False)
+        archive = Archive.open(run, write=False, whole=True)
     except UserError as error:
         return Row(config.method.name, reason or str(error))
     with archive:

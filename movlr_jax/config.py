@@ -8,21 +8,13 @@ from typing import Any
 
 from movlr_jax.control.actuation import MuscleLaw
 from movlr_jax.control.mppi import MppiConfig
-from movlr_jax.control.ppo_config import (
-    ACTIONS,
-    ACTS,
-    OBSERVABLE,
-    GroupsConfig,
-    PdConfig,
-    PpoConfig,
-    PriorConfig,
-)
+from movlr_jax.control.ppo_config import ACTS, GroupsConfig, PdConfig, PpoConfig, PriorConfig, check_shape
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.language.settings import WATCHERS, WRITERS, ModelConfig, check_model
 from movlr_jax.methods import Method, check_method
 from movlr_jax.physics.choose import PHYSICS
+from movlr_jax.ranking import SCHEMES, calls_needed
 
-RANKINGS = ("active", "round_robin", "knockout", "paper")
 SANDBOXES = ("confined", "process")
 
 
@@ -67,6 +59,7 @@ class Config:
     seed: int = 0
     run_dir: str | None = None
     resume: str | None = None
+    trust: bool = False  # a resumed run's task file that is not as the run recorded it may be run
     physics: str = "auto"
     method: Method = field(default_factory=Method)
     llm: ModelConfig = field(default_factory=lambda: ModelConfig("scripted"))
@@ -125,7 +118,6 @@ def check_ppo(o: OptimizerConfig) -> None:
         ("ppo.max_grad_norm", p.max_grad_norm),
         ("ppo.noise", p.noise),
         ("ppo.train_dt", p.train_dt),
-        ("ppo.clip_observation", p.clip_observation),
         ("pd.kd", o.pd.kd),
         ("ppo.assist", p.assist),
         ("groups.count", g.count),
@@ -141,16 +133,9 @@ def check_ppo(o: OptimizerConfig) -> None:
             f"optimizer.ppo.minibatches={p.minibatches} does not divide the {p.envs * p.unrolls} pieces of a batch "
             f"(envs={p.envs} x unrolls={p.unrolls})"
         )
-    if not p.observe or not all(p.hidden) or not all(p.value_hidden):
-        raise UserError("optimizer.ppo: observe must name something, and hidden layers are 1 or more wide")
-    for name, values, choices in (
-        ("observe", p.observe, OBSERVABLE),
-        ("action", (p.action,), ACTIONS),
-        ("acts", (p.acts,), ACTS),
-    ):
-        for value in values:
-            if value not in choices:
-                raise UserError(unknown_name(f"optimizer.ppo.{name}", value, choices))
+    check_shape(p)
+    if p.acts not in ACTS:
+        raise UserError(unknown_name("optimizer.ppo.acts", p.acts, ACTS))
 
 
 def check(config: Config) -> Config:
@@ -206,7 +191,7 @@ def check(config: Config) -> Config:
         raise UserError(f"optimizer.mppi.adapt={mppi.adapt:g}: a share must be 1 or less")
     for name, value, choices in (
         ("physics", config.physics, PHYSICS),
-        ("ranking", config.ranking, RANKINGS),
+        ("ranking", config.ranking, SCHEMES),
         ("sandbox", config.sandbox, SANDBOXES),
         ("optimizer.muscle.law", muscle.law, ("linear", "product", "torque")),
     ):
@@ -220,6 +205,20 @@ def check(config: Config) -> Config:
         raise UserError(
             f"method={config.method.name} evaluates one program once; leave candidates and generations at 1"
         )
-    if config.comparisons is not None and config.comparisons < 2:
-        raise UserError(f"comparisons={config.comparisons}: one pair in both orders takes 2")
+    if config.comparisons is not None:
+        _check_comparisons(config, config.comparisons)
     return config
+
+
+def _check_comparisons(config: Config, given: int) -> None:
+    """Raises UserError where a generation would take more calls to rank: the search would end after its physics."""
+    if given < 2:
+        raise UserError(f"comparisons={given}: one pair in both orders takes 2")
+    k, more = config.candidates, config.generations > 1  # the best so far meets each later generation
+    least = calls_needed(config.ranking, k + more)
+    if given < least:
+        ranked = f"{k + more} programs{f' ({k} candidates and the best so far)' if more else ''}"
+        raise UserError(
+            f"comparisons={given}: ranking={config.ranking} of {ranked} takes {least} comparisons or more; give "
+            f"comparisons={least} or leave it out"
+        )

@@ -6,11 +6,17 @@ from __future__ import annotations
 import contextlib
 import difflib
 import re
+import reprlib
 import unicodedata
 from collections.abc import Iterable, Iterator
 
 _UNUSUAL = re.compile(r"[^\n\t -~]")
 _JOINERS = "\u200c\u200d"  # some scripts and emoji need them
+_SHOWN = reprlib.Repr()
+_SHOWN.maxstring = _SHOWN.maxother = _SHOWN.maxlong = 100
+_SHOWN.maxlist = _SHOWN.maxtuple = _SHOWN.maxdict = 8
+_SHOWN.maxlevel = 4
+_LONGEST = 200  # characters of a name that others are compared with
 
 
 def printable(text: str) -> str:
@@ -55,6 +61,11 @@ def needed(who: str, extra: str) -> Iterator[None]:
         ) from error
 
 
+def shortened(value: object) -> str:
+    """`repr` of a value, cut where it is long: a message is a sentence, whatever a file holds."""
+    return _SHOWN.repr(value)
+
+
 def near_matches(name: str, options: Iterable[str], limit: int = 5) -> list[str]:
     """The options most like `name`: spelling first, then those that contain it; in its own group, if it is dotted."""
     options = list(dict.fromkeys(options))
@@ -70,11 +81,11 @@ def near_matches(name: str, options: Iterable[str], limit: int = 5) -> list[str]
 
 def unknown_name(kind: str, name: object, options: Iterable[str]) -> str:
     """A sentence for a name that does not exist: near matches, or everything when nothing is near."""
-    options = list(options)
+    options, said = list(options), shortened(name)
     if not options:
-        return f"there is no {kind} {name!r}: this model has none"
-    near = near_matches(str(name), options)
+        return f"there is no {kind} {said}: this model has none"
+    near = near_matches(str(name)[:_LONGEST], options)
     if near:
-        return f"there is no {kind} {name!r}; did you mean {' or '.join(repr(n) for n in near)}?"
+        return f"there is no {kind} {said}; did you mean {' or '.join(repr(n) for n in near)}?"
     shown = ", ".join(options[:40]) + (f", ... ({len(options)} in all)" if len(options) > 40 else "")
-    return f"there is no {kind} {name!r}; there are: {shown}"
+    return f"there is no {kind} {said}; there are: {shown}"

@@ -26,11 +26,14 @@ from movlr_jax.evaluation import evaluate as evaluate_programs  # noqa: E402
 from movlr_jax.evaluation import make_probe  # noqa: E402
 from movlr_jax.film import Caption, film  # noqa: E402
 from movlr_jax.filming import clip_of, summary  # noqa: E402
+from movlr_jax.inside import read_inside  # noqa: E402
 from movlr_jax.progress import Reporter  # noqa: E402
 from movlr_jax.sandbox.vet import Sandbox, Verdict  # noqa: E402
 from movlr_jax.session import films_here, task_of  # noqa: E402
 from movlr_jax.tasks import Task  # noqa: E402
 from movlr_jax.types import Optimizer  # noqa: E402
+
+_PROGRAM_BYTES = 2**20  # of a run's best.py, more than any program has
 
 
 def evaluate(config: Config) -> int:
@@ -95,9 +98,10 @@ def prepared(config: Config, reporter: Reporter, given: tuple[str, str] | None =
 def played(
     bench: Bench, seed: int, reporter: Reporter, tell: Callable[[dict[str, Any]], object] = lambda said: None
 ) -> dict[str, Any]:
-    """The metrics of one episode, and what is known of its run; filmed where films can be had. Raises UserError.
+    """The metrics of one episode, and what is known of its run. Raises UserError.
 
-    tell is called with them, whatever becomes of the film.
+    The trajectory is kept in any case, a film where there can be one. tell is called with the metrics, whatever
+    becomes of the film.
     """
     config, task, origin = bench.config, bench.task, bench.origin
     kept = bench.folder / "training" / digest(dataclasses.replace(config, seed=seed))
@@ -117,18 +121,21 @@ def played(
         **outcome.metrics,
         **outcome.timing,
     }
+    where = "" if bench.engine == "native" else f" in {bench.engine}"
+    stem = f"{Path(origin).stem}_seed{seed}{where.replace(' ', '_')}"
     try:
+        if outcome.states:
+            result["trajectory"] = str(write(bench.folder / f"{stem}.npz", outcome.states))
+            reporter.say(f"trajectory: {result['trajectory']}")
         if outcome.reason:
             result["reason"] = outcome.reason
             raise UserError(f"reward {origin}: {outcome.reason}")
         if films_here(config, reporter):
-            where = "" if bench.engine == "native" else f" in {bench.engine}"
             with reporter.stage("film") as tick:
                 caption = Caption(
                     f"{task.name} · {origin} reward · seed {seed}{where}", summary(outcome.metrics)
                 )
                 mp4 = film(clip_of(task, outcome.states or b"", caption), progress=tick)
-            stem = f"{Path(origin).stem}_seed{seed}{where.replace(' ', '_')}"
             result["film"] = str(write(bench.folder / f"{stem}.mp4", mp4))
             reporter.say(f"film: {result['film']}")
     finally:
@@ -148,14 +155,15 @@ def reward_source(reward: str, task: Task) -> tuple[str, str]:
     if reward in known:
         return known[reward], reward
     path = Path(reward)
-    if path.is_dir():
-        path = path / "best.py"
-        if not path.is_file():
+    try:
+        if not path.is_dir():
+            return path.read_text(encoding="utf-8"), str(path)
+        data = read_inside(path, "best.py", _PROGRAM_BYTES)
+        if data is None:
             raise UserError(
                 f"{reward} has no best.py; it is no run directory, or no generation of it is done"
             )
-    try:
-        return path.read_text(encoding="utf-8"), str(path)
+        return data.decode("utf-8"), str(path / "best.py")
     except FileNotFoundError:
         raise UserError(
             f"there is no reward {reward!r}: give a file, a run directory, or one of: {', '.join(known)}"

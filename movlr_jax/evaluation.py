@@ -22,6 +22,7 @@ from movlr_jax.sandbox.probe import Probe
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.tasks import Task, biomechanics
 from movlr_jax.tasks.base import shared_metrics
+from movlr_jax.tasks.readout import Readout
 from movlr_jax.types import Optimizer, Physics, Progress, Step, Trajectory
 
 _CURVE_POINTS = 200  # of an episode of ten seconds, enough to tell the phases of a step
@@ -38,7 +39,8 @@ class Outcome:
     series: Mapping[str, Sequence[float | None]]  # curves of the motion; None where there is no number
     curve_time: Sequence[float]  # s, of the curves of terms and series
     timing: Mapping[str, float]
-    states: bytes | None  # npz of qpos, qvel, act, action, time: what films and re-analysis need
+    # npz of time [T], qpos, qvel, act, ctrl, touch [T, parts] N and touch_names [parts]: for films and other analyses
+    states: bytes | None
     learning: Mapping[str, Any] = field(default_factory=dict)  # curves of its training, if it was trained
 
 
@@ -142,7 +144,7 @@ def _outcome(
         series={name: _curve(values[picked]) for name, values in series.items()},
         curve_time=[round(t, 4) for t in time_s[picked].tolist()],
         timing=timing,
-        states=_states(episode),
+        states=_states(episode, task),
     )
 
 
@@ -167,10 +169,20 @@ def _failed(verdict: Verdict) -> Outcome:
     return Outcome(verdict.message, verdict.stage, {}, {}, {}, (), {}, None)
 
 
-def _states(episode: Trajectory) -> bytes:
-    buffer = io.BytesIO()
-    s = episode.steps
-    np.savez_compressed(buffer, time=s.time, qpos=s.qpos, qvel=s.qvel, act=s.act, action=episode.actions)
+def _states(episode: Trajectory, task: Task) -> bytes:
+    buffer, s, read = io.BytesIO(), episode.steps, Readout(task.layout, episode.steps)
+    parts = sorted(task.layout.touch)
+    touch = np.stack([read.touch(part) for part in parts], axis=-1) if parts else np.zeros((len(s.time), 0))
+    np.savez_compressed(
+        buffer,
+        time=s.time,
+        qpos=s.qpos,
+        qvel=s.qvel,
+        act=s.act,
+        ctrl=episode.actions,
+        touch=touch,
+        touch_names=np.array(parts, dtype=str),
+    )
     return buffer.getvalue()
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 
 import numpy as np
 
+from movlr_jax.arrays import read_arrays
 from movlr_jax.engine import Engine, evaluation_of, timed
+from movlr_jax.errors import UserError
 from movlr_jax.film import Caption, Clip, film, side_by_side, title
 from movlr_jax.tasks import Task
 from movlr_jax.types import Evaluation
@@ -36,8 +37,20 @@ def clip(engine: Engine, candidate: Evaluation, label: str = "") -> Clip:
 
 
 def clip_of(task: Task, states: bytes, caption: Caption) -> Clip:
-    """An episode, as `evaluation` stored it, ready to be filmed."""
-    arrays = np.load(io.BytesIO(states))
+    """An episode, as `evaluation` stored it, ready to be filmed. Raises UserError where it is of another model."""
+    model = task.model
+    try:
+        arrays = read_arrays(states)
+        steps = len(arrays["time"])
+        for name, shape in (("time", (steps,)), ("qpos", (steps, model.nq)), ("act", (steps, model.na))):
+            if not steps or arrays[name].shape != shape or arrays[name].dtype.kind not in "fiu":
+                raise ValueError(
+                    f"{name} is {arrays[name].shape} {arrays[name].dtype}, expected {shape} numbers"
+                )
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"no film: the trajectory cannot be read ({error}); resume with films=false"
+        ) from None
     return Clip(task, arrays["qpos"], arrays["time"], caption, act=arrays["act"])
 
 

@@ -141,6 +141,13 @@ def flip_rate(comparisons: Sequence[Comparison]) -> float:
     return sum(len(set(w)) > 1 for w in judged) / len(judged) if judged else 0.0
 
 
+def calls_needed(scheme: str, m: int) -> int:
+    """The least number of calls that ranks m items which meet now."""
+    return {"active": 2 * (m - 1), "round_robin": m * (m - 1), "knockout": 2 * (m - 1), "paper": m - 1}[
+        scheme
+    ]
+
+
 def rank(
     n: int,
     ask: Ask,
@@ -165,10 +172,9 @@ def rank(
         return Ranking(np.zeros(n), np.zeros(n), np.ones(n), 0.0, ())
     entrants = range(n) if entrants is None else entrants
     m = len(entrants)
-    needed = {"active": 2 * (m - 1), "round_robin": m * (m - 1), "knockout": 2 * (m - 1), "paper": m - 1}
-    if budget is not None and budget < needed[scheme]:
+    if budget is not None and budget < calls_needed(scheme, m):
         raise UserError(
-            f"ranking={scheme} of {m} programs takes {needed[scheme]} comparisons or more; "
+            f"ranking={scheme} of {m} programs takes {calls_needed(scheme, m)} comparisons or more; "
             f"comparisons={budget} is too few"
         )
     winner, comparisons = None, []

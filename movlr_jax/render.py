@@ -2,8 +2,8 @@
 
 MuJoCo picks its OpenGL from MUJOCO_GL when it is first imported, and a failed EGL cannot be undone in a
 process. So backends are tried in child processes, and a canvas takes the context class of the one that
-works by name: this module changes no environment variable. It imports MuJoCo late, because MuJoCo refuses
-to be imported under a MUJOCO_GL that it does not know, and somebody has to say so.
+works by name: only `set_aside_unusable` changes an environment variable. It imports MuJoCo late, because MuJoCo
+refuses to be imported under a MUJOCO_GL that it does not know, and somebody has to say so.
 """
 
 from __future__ import annotations
@@ -33,6 +33,10 @@ MAX_GEOMS = 20000  # a whole body of 700 muscles draws about 8000
 _OFF = ("disable", "disabled", "off", "false", "0")
 _ON = ("enable", "enabled", "on", "true", "1")  # MuJoCo's words for the default of the platform
 _DEFAULTS = {"linux": ("egl", "osmesa"), "darwin": ("cgl",), "win32": ("glfw",)}
+_KNOWN = {"linux": ("egl", "osmesa", "glfw", "glx"), "darwin": ("cgl", "glfw"), "win32": ("wgl", "glfw")}
+_set_aside: list[
+    str
+] = []  # the MUJOCO_GL that this process was started with, where MuJoCo could not be imported
 _LIBRARIES = {"egl": "EGL", "osmesa": "OSMesa"}
 _PROBE = """
 import mujoco
@@ -54,12 +58,28 @@ class Backend:
     reason: str
 
 
+def set_aside_unusable() -> None:
+    """Lets MuJoCo be imported under a MUJOCO_GL that it refuses, or whose library is missing. Commands only.
+
+    What was asked for is remembered, and why it draws nothing is `renderer`'s to say.
+    """
+    wanted = os.environ.get("MUJOCO_GL", "").lower().strip()
+    if wanted in ("", *_ON, *_OFF):
+        return
+    library = _LIBRARIES.get(wanted)
+    if wanted not in _KNOWN.get(sys.platform, ("glfw",)) or (
+        library and not ctypes.util.find_library(library)
+    ):
+        _set_aside.append(wanted)
+        os.environ["MUJOCO_GL"] = _OFF[0]
+
+
 def renderer() -> Backend:
     """What this process can draw with: EGL, else OSMesa, or only what MUJOCO_GL asks for.
 
     Tries them in child processes, which takes about a second; the answer is kept for the process.
     """
-    return _choose(os.environ.get("MUJOCO_GL", "").lower().strip())
+    return _choose(_set_aside[-1] if _set_aside else os.environ.get("MUJOCO_GL", "").lower().strip())
 
 
 @functools.cache

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import base64
 import hashlib
+import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,9 @@ from markupsafe import Markup
 
 from movlr_jax import __version__, cli, report_text, report_training, report_views
 from movlr_jax.archive import Archive
+from movlr_jax.errors import UserError
 from movlr_jax.group_picture import GROUPS
+from movlr_jax.inside import inside, read_inside
 from movlr_jax.ranking import silence
 from movlr_jax.report_data import FIRST, Run, key_metrics, read_run
 from movlr_jax.resources import resource_text
@@ -38,8 +41,11 @@ class Film:
 
 def write_report(archive: Archive) -> Path:
     """Writes report.html into the run directory and returns its path. Raises UserError."""
-    page = render(read_run(archive))
-    return archive.put("report.html", page.encode("utf-8"))
+    return write_page(archive, read_run(archive))
+
+
+def write_page(archive: Archive, run: Run) -> Path:
+    return archive.put("report.html", render(run).encode("utf-8"))
 
 
 def render(run: Run) -> str:
@@ -89,27 +95,36 @@ def embed_films(run: Run) -> dict[str, Film]:
     leading += [c.film for c in run.candidates.values() if c.name == FIRST]
     leading += [stage.film for _, stage in reversed(run.stages)]
     rest = [c.film for generation in reversed(run.generations) for c in generation.candidates]
-    films, left, root = {}, _FILM_BYTES, run.root.resolve()
+    films, left = {}, _FILM_BYTES
     for path in dict.fromkeys(p for p in [*leading, *rest] if isinstance(p, str) and p):
-        file = (root / path).resolve()
-        # a foreign run.db must not draw other files of this machine into a page that is passed on
-        if not file.is_relative_to(root) or not file.is_file():
+        size = _size(run.root, path)
+        if size is None:
             films[path] = Film(path)
-        elif file.stat().st_size > left:
+        elif size > left:
             films[path] = Film(path, link=quote(path))
         else:
-            data = file.read_bytes()
-            left -= len(data)
-            films[path] = Film(path, data=Markup("data:video/mp4;base64," + base64.b64encode(data).decode()))
+            left -= size
+            films[path] = Film(path, data=_embedded(run.root, path, "video/mp4"))
     return films
 
 
 def embed_groups(run: Run) -> Markup | None:
     """The picture of the muscles in their groups, where the run drew one."""
-    file = run.root / GROUPS
-    if not file.is_file():
+    size = _size(run.root, GROUPS)
+    return None if size is None or size > _FILM_BYTES else _embedded(run.root, GROUPS, "image/png")
+
+
+def _size(root: Path, path: str) -> int | None:
+    """Bytes of a file of the run; None for none, and for what only looks like one: pages are passed on."""
+    try:
+        about = inside(root, path).lstat()
+    except (UserError, OSError):
         return None
-    return Markup("data:image/png;base64," + base64.b64encode(file.read_bytes()).decode())
+    return about.st_size if stat.S_ISREG(about.st_mode) else None
+
+
+def _embedded(root: Path, path: str, kind: str) -> Markup:
+    return Markup(f"data:{kind};base64,") + base64.b64encode(read_inside(root, path) or b"").decode()
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -123,7 +138,10 @@ def main(argv: list[str] | None = None) -> int:
 
 def _report(run_dir: Path) -> int:
     with Archive.open(run_dir) as archive:
-        path = write_report(archive)
+        run = read_run(archive)
+        path = write_page(archive, run)
+    for sentence in run.unreadable:
+        print(f"left out: {sentence}", file=sys.stderr)
     print(f"The report is at {path}")
     return 0
 

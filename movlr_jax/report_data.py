@@ -82,6 +82,7 @@ class Run:
     finished: Mapping[str, Any] | None = None
     full: Candidate | None = None  # the winner as its full training left it
     calls: Sequence[ModelCalls] = ()
+    unreadable: Sequence[str] = ()  # what is wrong with each event and call that is left out
 
     @property
     def candidates(self) -> dict[str, Candidate]:
@@ -117,13 +118,15 @@ class Run:
 
 
 def read_run(archive: Archive) -> Run:
-    """Everything the archive's events say."""
+    """Everything the archive's events say; what cannot be read is left out and named."""
     about: Mapping[str, Any] = {}
     finished: Mapping[str, Any] | None = None
     full: Mapping[str, Any] = {}
     parts: dict[int, dict[str, Any]] = {}
     evaluated: dict[int, list[Candidate]] = {}
-    for event in archive.events():
+    events, faults = archive.readable_events()
+    calls, lost = archive.readable_calls()
+    for event in events:
         data = _mapping(_clean(event.data))
         if event.kind == "run":
             about = data
@@ -148,8 +151,14 @@ def read_run(archive: Archive) -> Run:
         generations=generations,
         finished=finished,
         full=_retrained(winner, full) if winner else None,
-        calls=_calls(archive.calls()),
+        calls=_calls(calls),
+        unreadable=_few([_clean(sentence) for sentence in (*faults, *lost)]),
     )
+
+
+def _few(sentences: Sequence[str], most: int = 20) -> list[str]:
+    more = [f"and {len(sentences) - most} more"] if len(sentences) > most else []
+    return [*sentences[:most], *more]
 
 
 def _retrained(winner: Candidate, data: Mapping[str, Any]) -> Candidate:

@@ -25,15 +25,15 @@ from movlr_jax.progress import Reporter  # noqa: E402
 from movlr_jax.ranking import silence  # noqa: E402
 from movlr_jax.report import write_report  # noqa: E402
 from movlr_jax.session import build_engine, describe, same_search, task_of  # noqa: E402
+from movlr_jax.trust import EVENT, about_task_file, task_file  # noqa: E402
 
 
 def search(config: Config) -> int:
     """One search; 0, or 130 when interrupted. Raises UserError."""
     reporter, begun = Reporter(), time.monotonic()
     if config.resume:
-        Archive.open(
-            Path(config.resume), write=False
-        ).close()  # a broken run is told before anything is built
+        # a broken run is told before anything is built
+        Archive.open(Path(config.resume), write=False, whole=True).close()
     if config.optimizer.name in LEARNERS and config.optimizer.ppo.env_steps == 0:
         raise UserError(
             "optimizer.ppo.env_steps=0 trains nothing, and every program would be acted out by the same policy; "
@@ -49,6 +49,8 @@ def search(config: Config) -> int:
         recorded = archive.get("run")
         if recorded:
             same_search(config, recorded["settings"], archive)
+        if said := about_task_file(config, archive):
+            reporter.say(said)
         reporter.say(
             f"searching a reward for {task.name}: {config.candidates} candidates x "
             f"{config.generations} generations, seed {config.seed}, method {config.method.name}"
@@ -105,7 +107,10 @@ def open_archive(config: Config, task: str) -> Archive:
     if config.resume:
         return Archive.open(Path(config.resume))
     root = Path(config.run_dir) if config.run_dir else new_run_dir(Path("runs"), task)
-    return Archive.create(root, to_yaml(config))
+    archive = Archive.create(root, to_yaml(config))
+    if made_from := task_file(config):
+        archive.record(EVENT, made_from)
+    return archive
 
 
 def to_yaml(config: Config) -> str:

@@ -47,6 +47,11 @@ def choose(
         return _record(names, result)
 
     data = once(engine, "ranked", g, "rank", work)
+    if strange := sorted({*data["names"]} ^ {*names}):
+        raise UserError(
+            f"{engine.archive.root}: the ranking of generation {g} and its programs do not agree on {strange[0]}; "
+            "the run cannot be continued"
+        )
     engine.reporter.say(f"  rank: {_said(data, engine.judge.name, bool(best))}")
     return items[names.index(data["best"])]
 

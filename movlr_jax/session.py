@@ -11,7 +11,7 @@ from movlr_jax.cli import RESETTABLE
 from movlr_jax.config import Config
 from movlr_jax.control.build import scored_at_once
 from movlr_jax.engine import Engine
-from movlr_jax.errors import UserError
+from movlr_jax.errors import UserError, shortened
 from movlr_jax.evaluation import make_probe
 from movlr_jax.film import Caption, Clip
 from movlr_jax.filming import clip_of
@@ -114,9 +114,9 @@ def flat(values: Any, prefix: str = "") -> dict[str, Any]:
 def same_search(config: Config, recorded: dict[str, Any], archive: Archive) -> None:
     """Raises UserError when a run is resumed with settings that would make it another run, or undo part of it."""
     ours = flat(dataclasses.asdict(config))
-    free = ("run_dir", "resume", "reward", *RESETTABLE)
+    free = ("run_dir", "resume", "reward", "trust", *RESETTABLE)
     changed = [
-        f"{name} was {recorded.get(name)!r}, is {value!r}"
+        f"{name} was {shortened(recorded.get(name))}, is {shortened(value)}"
         for name, value in ours.items()
         if name not in free and recorded.get(name) != _json(value)
     ]

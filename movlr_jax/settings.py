@@ -10,9 +10,44 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_args, get_origin, get_type_hints
 
-from movlr_jax.errors import UserError, unknown_name
+import yaml
+
+from movlr_jax.errors import UserError, shortened, unknown_name
 
 _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+
+
+CONFIG_BYTES = 2**20  # more than settings ever take
+_TOO_LARGE = 2**63
+_DEEPEST = 30  # groups and lists of settings inside each other
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """YAML without aliases, which let a short text stand for a huge one, nor what no setting holds."""
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event: Any = self.peek_event()
+        if isinstance(event, yaml.AliasEvent):
+            raise ValueError(f"it uses the alias *{event.anchor}, and settings have none")
+        if "\0" in (getattr(event, "value", None) or ""):
+            raise ValueError("it holds a NUL character")
+        if self._depth > _DEEPEST:
+            raise ValueError(f"it nests deeper than {_DEEPEST}")
+        self._depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self._depth -= 1
+
+
+def read_yaml(text: str) -> Any:
+    """The values of a YAML text from whoever. Raises ValueError, which says what is wrong on one line."""
+    try:
+        return yaml.load(text, _PlainLoader)
+    except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{' '.join(str(error).split()) or type(error).__name__:.200}") from None
 
 
 def from_mapping(kind: type, values: Any, where: str = "") -> Any:
@@ -63,11 +98,13 @@ def typed(hint: Any, value: Any, name: str) -> Any:
         if kinds[1:] == (...,) and isinstance(value, list | tuple):
             kinds = kinds[:1] * len(value)
         if not isinstance(value, list | tuple) or len(value) != len(kinds):
-            raise UserError(f"{name}={value!r} is not a list of {len(kinds)} values")
+            raise UserError(f"{name}={shortened(value)} is not a list of {len(kinds)} values")
         return tuple(
             typed(kind, v, f"{name}[{i}]") for i, (kind, v) in enumerate(zip(kinds, value, strict=True))
         )
     number = isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(value, int) and abs(value) >= _TOO_LARGE:
+        raise UserError(f"{name}={shortened(value)} is too large, expected less than 2^63")
     if hint is float and number:
         if not math.isfinite(value):
             raise UserError(f"{name}={value} is not a finite number")
@@ -75,15 +112,17 @@ def typed(hint: Any, value: Any, name: str) -> Any:
     if hint is str and number:
         return str(value)  # run_dir=2026 is a name
     if hint in _WORDS and type(value) is not hint:
-        raise UserError(f"{name}={value!r} is not {_WORDS[hint]}")
+        raise UserError(f"{name}={shortened(value)} is not {_WORDS[hint]}")
     if get_origin(hint) is Mapping and not isinstance(value, Mapping):
-        raise UserError(f"{name} is {value!r}, expected a group of settings")
+        raise UserError(f"{name} is {shortened(value)}, expected a group of settings")
     return value
 
 
 def _check_names(values: Any, known: list[str], where: str) -> None:
     if not isinstance(values, Mapping):
-        raise UserError(f"{where or 'the configuration'} is {values!r}, expected a group of settings")
+        raise UserError(
+            f"{where or 'the configuration'} is {shortened(values)}, expected a group of settings"
+        )
     for name in values:
         if name not in known:
             raise UserError(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from movlr_jax import ranking
+from movlr_jax.cli import compose
 from movlr_jax.errors import UserError
 from movlr_jax.ranking import Comparison, Ranking, fit, probability_best
 from movlr_jax.types import Preference
@@ -349,3 +350,22 @@ def test_top_1_of_ten_with_a_biased_judge():
             assert len(judge.calls) <= {"active": 40, "round_robin": 90, "knockout": 18, "paper": 9}[scheme]
     assert found["active"] > 0.66 * 400, found
     assert found["active"] > found["knockout"] + 30 > found["paper"] + 30, found
+
+
+@pytest.mark.parametrize(
+    ("scheme", "generations", "least"),
+    [("active", 3, 6), ("active", 1, 4), ("round_robin", 2, 12), ("knockout", 2, 6), ("paper", 2, 3)],
+)
+def test_a_budget_that_no_generation_could_keep_is_told_before_anything_runs(
+    scheme: str, generations: int, least: int
+):
+    """Three candidates, and from the second generation on the best of those before."""
+    settings = ["+task=bottle_pour", "candidates=3", f"generations={generations}", f"ranking={scheme}"]
+    assert compose([*settings, f"comparisons={least}"]).comparisons == least
+    with pytest.raises(UserError) as told:
+        compose([*settings, f"comparisons={least - 1}"])
+    ranked = "4 programs (3 candidates and the best so far)" if generations > 1 else "3 programs"
+    assert str(told.value) == (
+        f"comparisons={least - 1}: ranking={scheme} of {ranked} takes {least} comparisons or more; give "
+        f"comparisons={least} or leave it out"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import itertools
 import os
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 import mujoco
 import numpy as np
 import pytest
+from commands import LEG
 
 from movlr_jax import film as films
 from movlr_jax import render
@@ -326,3 +328,40 @@ def test_import_and_probe_leave_the_environment_alone():
 def test_titles_name_the_candidate():
     assert title("bottle_pour", 1, 3) == "bottle_pour · generation 1 · candidate 3"
     assert len(set(itertools.starmap(title, [("a", 0, 0), ("a", 0, 1), ("a", 1, 0)]))) == 3
+
+
+@pytest.mark.parametrize("command", ["search", "evaluate"])
+@pytest.mark.parametrize("wanted", ["bad", "osmesa"])
+def test_commands_go_on_without_films_under_a_mujoco_gl_that_does_not_work(
+    command: str, wanted: str, tmp_path
+):
+    """MuJoCo itself cannot even be imported under such a setting."""
+    if wanted == "osmesa" and ctypes.util.find_library("OSMesa"):
+        pytest.skip("OSMesa works here")
+    arguments = [a for a in LEG if not a.startswith("films")]
+    done = subprocess.run(
+        [sys.executable, "-m", f"movlr_jax.{command}", *arguments, f"run_dir={tmp_path / 'run'}"],
+        env={**os.environ, "MUJOCO_GL": wanted},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"no films: {wanted} failed: " in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.rglob("*.mp4"))
+
+
+def test_doctor_says_why_a_bad_mujoco_gl_draws_nothing():
+    done = subprocess.run(
+        [sys.executable, "-m", "movlr_jax.doctor"],
+        env={**os.environ, "MUJOCO_GL": "bad", "COLUMNS": "400"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout
+    (row,) = (line for line in done.stdout.splitlines() if "renderer" in line)
+    assert "unset MUJOCO_GL, which is 'bad'" in row
+    (row,) = (line for line in done.stdout.splitlines() if "│ mujoco " in line)
+    assert "yes" in row

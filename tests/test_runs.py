@@ -85,7 +85,8 @@ def test_a_diverging_simulation_is_told(mistake: Mistake, capfd: pytest.CaptureF
     assert captured.err.strip().splitlines()[-1].startswith("reward human: the simulation diverged")
     assert json.loads(captured.out.strip().splitlines()[-1])["diverged_fraction"] == 1.0
     assert "WARNING" not in captured.err
-    assert [path.name for path in Path().iterdir()] == ["run"]
+    assert sorted(path.name for path in Path().iterdir()) == ["run", "runs"]
+    assert [path.name for path in Path("runs").rglob("*.*")] == ["human_seed0.npz"], "the trajectory alone"
 
 
 # Places that cannot be written.

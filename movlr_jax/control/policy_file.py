@@ -6,24 +6,28 @@ The unit of its returns is left behind: another reward has another.
 from __future__ import annotations
 
 import io
+import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import jax
 import numpy as np
 
 from movlr_jax.archive import write_atomically
+from movlr_jax.arrays import read_arrays
 from movlr_jax.control.learner import Learner
-from movlr_jax.control.ppo_config import PpoConfig
-from movlr_jax.errors import UserError
+from movlr_jax.control.ppo_config import PpoConfig, check_shape
+from movlr_jax.errors import UserError, shortened
 from movlr_jax.resources import resource_dir
+from movlr_jax.settings import typed
 from movlr_jax.types import Array
 
 _CONSTANT = 2e-6  # a little above the least deviation that Brax keeps
 _KEPT = ("params", "normalizer")
 _SETTINGS = "settings"
+_LONGEST = 2**16  # characters of those
 _INIT = "optimizer.ppo.init"  # the setting that names a file, unless another is said
 SHAPES = ("observe", "action", "joints", "hidden", "value_hidden", "clip_observation")
 
@@ -43,38 +47,66 @@ def load_policy(name: str, fresh: Learner, option: str = _INIT) -> Learner:
     """
     path, held = _read(name, option)
     asked = dict(_leaves(fresh))
-    for name, value in asked.items():
-        if name not in held or held[name].shape != np.shape(value):
-            found = f"{held[name].shape}" if name in held else "missing"
+    for leaf, value in asked.items():
+        if leaf not in held or held[leaf].shape != np.shape(value):
+            found = f"{held[leaf].shape}" if leaf in held else "missing"
             raise UserError(
-                f"{option}={path}: {name} is {found}, and {np.shape(value)} here; the policy is of "
+                f"{option}={path}: {leaf} is {found}, and {np.shape(value)} here; the policy is of "
                 "another model, or of other optimizer.ppo.observe, action, hidden or value_hidden"
             )
+        if not np.issubdtype(held[leaf].dtype, np.number):
+            raise UserError(f"{option}={path}: {leaf} holds texts or truths, expected numbers")
+        if not np.isfinite(held[leaf]).all():
+            raise UserError(f"{option}={path}: {leaf} holds numbers that are not finite; train it anew")
     kept = {name: getattr(fresh, name) for name in _KEPT}
     tree = jax.tree.structure(kept)
-    return fresh.replace(**tree.unflatten([held[name] for name in asked]))  # pyright: ignore[reportAttributeAccessIssue]
+    return fresh.replace(**tree.unflatten([held[leaf] for leaf in asked]))  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def policy_settings(name: str, config: PpoConfig, option: str = _INIT) -> PpoConfig:
     """`config` with what a trained policy sees, commands and consists of: a path, or a name of assets/policies.
 
-    A file of before that was noted is taken to fit `config`, but not as a teacher. Raises UserError.
+    Files of earlier versions carry no settings and are assumed to match `config`, but not as a teacher. Raises
+    UserError, also where a file sets anything else: how a training goes is not the policy's business.
     """
     path, held = _read(name, option)
     if _SETTINGS not in held:
         if option == _INIT:
             return config
         raise UserError(f"{option}={path}: the file does not say what its policy observes")
-    said = json.loads(str(held[_SETTINGS]))
-    return replace(config, **{name: tuple(v) if isinstance(v, list) else v for name, v in said.items()})
+    try:
+        text = str(held[_SETTINGS][()])
+        said = json.loads(text) if len(text) < _LONGEST else text
+        if not isinstance(said, dict):
+            raise ValueError(f"{shortened(said)} is no mapping")
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{option}={path}: its settings cannot be read: {error}") from None
+    if strange := next((key for key in said if key not in SHAPES), None):
+        raise UserError(
+            f"{option}={path} sets {strange:.60}, and a policy decides only {', '.join(SHAPES)}; leave it out"
+        )
+    hints = get_type_hints(PpoConfig)
+    try:
+        own = replace(
+            config, **{key: typed(hints[key], value, f"optimizer.ppo.{key}") for key, value in said.items()}
+        )
+        check_shape(own)
+    except UserError as error:
+        raise UserError(f"{option}={path}: {error}") from None
+    numbers = sum(array.size for array in held.values())
+    pairs = (pair for widths in (own.hidden, own.value_hidden) for pair in itertools.pairwise(widths))
+    if max(sum(a * b for a, b in pairs), 0, *own.hidden, *own.value_hidden) > numbers:
+        raise UserError(f"{option}={path} holds {numbers:,} numbers, fewer numbers than its layers have")
+    return own
 
 
 def _read(name: str, option: str) -> tuple[Path, dict[str, np.ndarray]]:
     own = resource_dir("assets") / "policies" / f"{name}.npz"
-    path = own if own.is_file() else Path(name)
+    path = own if "\0" not in name and own.is_file() else Path(name)
     try:
-        with np.load(path) as file:
-            return path, dict(file)
+        if not path.is_file():
+            raise ValueError("there is no such file")
+        return path, read_arrays(path.read_bytes())
     except (OSError, ValueError) as error:
         raise UserError(
             f"{option}={path}: no trained policy can be read there ({error}); give a policy_k00.npz "

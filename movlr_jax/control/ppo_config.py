@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from movlr_jax.errors import UserError, unknown_name
+
 OBSERVED = ("qpos", "qvel", "act", "touch", "prev_action", "goal")
 OBSERVABLE = (*OBSERVED, "gait", "joints")
 ACTIONS = ("auto", "controls", "pd", "groups", "posture")
@@ -84,6 +86,18 @@ class PpoConfig:
     def batches(self) -> int:
         """Of the whole training."""
         return -(-self.env_steps // self.batch)
+
+
+def check_shape(p: PpoConfig) -> None:
+    """Raises UserError where there is no policy that sees, commands and consists of what is set."""
+    if not p.observe or min((*p.hidden, *p.value_hidden), default=1) < 1:
+        raise UserError("optimizer.ppo: observe must name something, and hidden layers are 1 or more wide")
+    for name, values, choices in (("observe", p.observe, OBSERVABLE), ("action", (p.action,), ACTIONS)):
+        for value in values:
+            if value not in choices:
+                raise UserError(unknown_name(f"optimizer.ppo.{name}", value, choices))
+    if p.clip_observation < 0:
+        raise UserError(f"optimizer.ppo.clip_observation={p.clip_observation:g}: it must be 0 or more")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,316 @@
+"""What each event of a run holds, and whether a recorded one does: a run directory may come from somebody else."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable, Mapping
+from types import NoneType, UnionType
+from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
+
+from movlr_jax.errors import shortened
+
+_DEEPEST = 30  # lists and mappings inside each other
+_LARGEST = 99_999  # of generations and candidates
+
+
+class Unreadable(Exception):
+    """An event that cannot be read; the sentence says which and why."""
+
+
+class Described(TypedDict, total=False):
+    """`run`: what the search was made with."""
+
+    task: str
+    description: str
+    model: str
+    model_notes: list[str]
+    seed: int
+    method: str
+    settings: dict[str, Any]
+    backends: dict[str, str]
+    versions: dict[str, str]
+    hardware: str
+    models_used: str
+    groups: dict[str, int]
+    goals: dict[str, list[float]]
+
+
+class TaskFile(TypedDict, total=False):
+    """`task_file`: the file that the task came from, as it was when the run began."""
+
+    path: str
+    sha256: str
+
+
+class Proposed(TypedDict, total=False):
+    sources: list[str]
+    parents: list[str | None]
+    notes: list[str | None]
+
+
+class Term(TypedDict, total=False):
+    mean: float
+    weighted_mean: float
+    nonfinite: float
+    nonfinite_planned: float
+    curve: list[float | None]
+
+
+class Learning(TypedDict, total=False):
+    """Curves of a training; those that are not named here are numbers, too."""
+
+    env_steps: list[float | None]
+    terms: dict[str, list[float | None]]
+
+
+class Measured(TypedDict, total=False):
+    """What came of an episode."""
+
+    name: str
+    reason: str | None
+    stage: str | None
+    metrics: dict[str, float]
+    terms: dict[str, Term]
+    series: dict[str, list[float | None] | None]
+    curve_time: list[float | None]
+    film: str | None
+    timing: dict[str, float]
+    learning: Learning
+
+
+class Evaluated(Measured, total=False):
+    generation: int
+    candidate: int
+    source: str
+    parent: str | None
+    weights: dict[str, float]
+
+
+class Full(Measured, total=False):
+    env_steps: float
+
+
+class Compared(TypedDict, total=False):
+    first: str
+    second: str
+    winner: Literal["first", "second", "tie"]
+    reason: str
+    overruled: str
+
+
+class Ranked(TypedDict, total=False):
+    names: list[str]
+    strengths: list[float]
+    deviation: list[float]
+    p_best: list[float]
+    flip_rate: float
+    best: str
+    comparisons: list[Compared]
+
+
+class Advice(TypedDict, total=False):
+    action: str
+    term: str
+    reason: str
+    weight: float | None
+
+
+class Criticised(TypedDict, total=False):
+    success: bool
+    problems: list[str]
+    advice: list[Advice]
+    author: str
+    said: str
+
+
+class Finished(TypedDict, total=False):
+    best: str
+    generations: int
+    wall_s: float
+    side_by_side: str | None
+    interrupted: bool
+
+
+class Call(TypedDict, total=False):
+    """A call of a model."""
+
+    purpose: str
+    provider: str
+    model: str
+    model_version: str
+    sent: bool
+    replayed: bool
+    tokens_in: float
+    tokens_out: float
+    cost_usd: float
+
+
+KINDS: Mapping[str, Any] = {
+    "run": Described,
+    "task_file": TaskFile,
+    "proposed": Proposed,
+    "evaluated": Evaluated,
+    "ranked": Ranked,
+    "criticised": Criticised,
+    "timing": dict[str, float],
+    "finished": Finished,
+    "full": Full,
+}
+_NULLABLE = ("parents", "settings")  # of which a value may be null even so
+# what a search that goes on cannot do without; a report can
+NEEDED: Mapping[str, tuple[str, ...]] = {
+    "run": ("settings",),
+    "task_file": ("path", "sha256"),
+    "proposed": ("sources", "parents"),
+    "evaluated": ("name", "generation", "candidate", "source", "weights", "metrics", "terms"),
+    "ranked": ("names", "strengths", "p_best", "flip_rate", "best", "comparisons"),
+    "criticised": ("success", "problems", "advice", "author"),
+    "full": ("name", "metrics"),
+}
+
+
+def told(time: Any, kind: Any, generation: Any, candidate: Any, text: Any) -> dict[str, Any]:
+    """The mapping that a row of run.db holds. Raises Unreadable."""
+    data, wrong = loaded(text)
+    if not wrong and not isinstance(data, dict):
+        wrong = f"it is {shortened(data)}, expected a mapping"
+    if not isinstance(kind, str) or not isinstance(time, int | float):
+        wrong = f"its kind is {shortened(kind)} and its time {shortened(time)}, expected a text and a number"
+    for name, number in (("generation", generation), ("candidate", candidate)):
+        if not isinstance(number, int) or not -1 <= number <= _LARGEST:
+            wrong = f"its {name} is {shortened(number)}, expected a whole number from -1 to {_LARGEST}"
+    if wrong:
+        raise Unreadable(f"the event {_place(kind, generation, candidate)} cannot be read: {wrong}")
+    return data
+
+
+def check(kind: str, generation: int, candidate: int, data: Mapping[str, Any], whole: bool = True) -> None:
+    """Raises Unreadable where an event holds something else than its kind does.
+
+    whole: also where it lacks what a search that goes on needs of it.
+    """
+    wrong = fault(data, KINDS.get(kind, dict[str, Any]))
+    if whole and not wrong:
+        wrong = _lacking(kind, generation, candidate, data)
+    if wrong:
+        raise Unreadable(f"the event {_place(kind, generation, candidate)} cannot be read: {wrong}")
+
+
+def told_call(number: int, text: Any) -> dict[str, Any]:
+    """What was recorded of a call. Raises Unreadable."""
+    data, wrong = loaded(text)
+    if wrong := wrong or fault(data, Call):
+        raise Unreadable(f"the call {number} cannot be read: {wrong}")
+    return data
+
+
+def loaded(text: Any) -> tuple[Any, str]:
+    """The value of a JSON text, and what is wrong with it, "" if nothing is."""
+    if not isinstance(text, str):
+        return None, f"it is {shortened(text)}, expected a JSON text"
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return None, f"it is no JSON ({str(error) or type(error).__name__})"
+    level = [data]
+    for _ in range(_DEEPEST):
+        level = [x for value in level for x in _members(value)]
+    return data, f"it holds more than {_DEEPEST} lists inside each other" if level else ""
+
+
+def fault(value: Any, hint: Any, where: str = "") -> str:
+    """How `value` is not what the annotation `hint` says, in a clause; "" where it is.
+
+    Numbers may be not finite, and anything may be null: what is not known is recorded so.
+    """
+    name = where or "it"
+    if value is None and where:
+        return ""
+    if isinstance(hint, UnionType):
+        hint = next(option for option in get_args(hint) if option is not NoneType)
+    if is_typeddict(hint):
+        if not isinstance(value, dict):
+            return f"{name} is {shortened(value)}, expected a mapping"
+        hints = _hints(hint)
+        return _first(fault(value[key], hints[key], _dotted(where, key)) for key in hints if key in value)
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is dict:
+        if not isinstance(value, dict):
+            return f"{name} is {shortened(value)}, expected a mapping"
+        return _first(fault(v, arguments[1], _dotted(where, key)) for key, v in value.items())
+    if origin is list:
+        if not isinstance(value, list):
+            return f"{name} is {shortened(value)}, expected a list"
+        return _first(fault(v, arguments[0], f"{name}[{i}]") for i, v in enumerate(value))
+    if origin is Literal:
+        return (
+            "" if value in arguments else f"{name} is {shortened(value)}, expected {' or '.join(arguments)}"
+        )
+    if hint is str and not isinstance(value, str):
+        return f"{name} is {shortened(value)}, expected a text"
+    if hint in (int, float, bool) and not _is_number(value):
+        return f"{name} is {shortened(value)}, expected a number"
+    return ""
+
+
+_hints = functools.cache(get_type_hints)
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return isinstance(value, int | float) and float(value) is not None
+    except OverflowError:
+        return False
+
+
+def _lacking(kind: str, generation: int, candidate: int, data: Mapping[str, Any]) -> str:
+    """What a search misses in an event, in a clause."""
+    for name in NEEDED.get(kind, ()):
+        if data.get(name) is None:
+            return f"it has no {name}"
+        if name not in _NULLABLE and isinstance(data[name], list | dict) and None in _members(data[name]):
+            return f"a value of {name} is null"
+    if kind == "evaluated":
+        if lacking := {"reason", "film", "parent"} - set(data):
+            return f"it has no {min(lacking)}"
+        name = f"g{generation:02d}k{candidate:02d}"
+        if (data["name"], data["generation"], data["candidate"]) != (name, generation, candidate):
+            return "it is recorded as another candidate"
+    if kind == "proposed" and len(data["sources"]) != len(data["parents"]):
+        return "it has not one parent for each source"
+    if kind == "ranked":
+        names = data["names"]
+        shown = [c.get(side) for c in data["comparisons"] for side in ("first", "second")]
+        if not len(names) == len(data["strengths"]) == len(data["p_best"]):
+            return "it has not one strength for each name"
+        if strange := next((name for name in [data["best"], *shown] if name not in names), None):
+            return f"{strange!r:.50} is not among its names"
+        if None in shown or any(
+            c.get("winner") is None or c.get("reason") is None for c in data["comparisons"]
+        ):
+            return "a comparison has no first, second, winner or reason"
+    if kind == "criticised" and any(set(a) < {"action", "term", "reason"} for a in data["advice"]):
+        return "an advice has no action, term or reason"
+    return ""
+
+
+def _place(kind: Any, generation: Any, candidate: Any) -> str:
+    if not isinstance(generation, int) or generation < 0:
+        return shortened(kind)
+    if not isinstance(candidate, int) or candidate < 0:
+        return f"{shortened(kind)} of generation {generation}"
+    return f"{shortened(kind)} of g{generation:02d}k{candidate:02d}"
+
+
+def _members(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _dotted(where: str, key: str) -> str:
+    key = key[:60] if key[:60].isidentifier() else repr(key[:60])
+    return f"{where}.{key}" if where else key
+
+
+def _first(faults: Iterable[str]) -> str:
+    return next((wrong for wrong in faults if wrong), "")

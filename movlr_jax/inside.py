@@ -1,0 +1,55 @@
+"""Files of a run directory, which may come from somebody else: no symbolic link inside it is followed."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path, PurePath
+
+from movlr_jax.errors import UserError
+
+
+def inside(root: Path, relative: str) -> Path:
+    """`root / relative`, of which no part below `root` is a symbolic link. Raises UserError."""
+    parts = PurePath(relative).parts
+    if "\0" in relative or PurePath(relative).is_absolute() or ".." in parts:
+        raise UserError(f"{relative!r:.200} is no path inside the run directory {root}")
+    path = root
+    for part in parts:
+        path = path / part
+        if path.is_symlink():
+            raise linked(path)
+    return path
+
+
+def linked(path: Path) -> UserError:
+    return UserError(
+        f"{path} is a symbolic link, and links inside a run directory are not followed; remove it"
+    )
+
+
+def read_inside(root: Path, relative: str, most: int | None = None) -> bytes | None:
+    """What the file holds; None where there is none. Raises UserError for links, pipes, more than `most` bytes."""
+    path = inside(root, relative)
+    try:
+        # a pipe would keep a reader waiting until somebody writes
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+    with open(descriptor, "rb") as file:
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode):
+            raise UserError(f"{path} is no plain file; remove it")
+        if most is not None and about.st_size > most:
+            raise UserError(f"{path} has {about.st_size:,} bytes, expected at most {most:,}")
+        return file.read()
+
+
+def refuse_linked_folders(root: Path) -> None:
+    """Raises UserError where a folder inside `root` is a symbolic link: what is written to it lands elsewhere."""
+    for base, folders, _ in os.walk(root):
+        for path in (Path(base) / name for name in folders):
+            if path.is_symlink():
+                raise linked(path)
