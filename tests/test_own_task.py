@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import mujoco
@@ -237,17 +238,49 @@ def test_settings_are_those_of_the_function(folder: Path):
     assert "did you mean 'optimizer.knots'" in refused("touch_ball.py", "optimizer.knot=3")
 
 
-def test_a_measure_that_fails_is_told_with_its_line(folder: Path, capfd: pytest.CaptureFixture[str]):
+# Changes to functions of the README's example, and what is said of them before anything is planned.
+LATE = [
+    ('episode.site("tip")', 'episode.site("tp")', "line 7: there is no site 'tp'; did you mean 'tip'?"),
+    ('episode.site("tip")', 'episode.q("elbo")', "line 7: there is no joint 'elbo'; did you mean 'elbow'?"),
+    ('episode.site("tip")', "episode.angle", "line 7: episode has no 'angle': there is no call 'angle'"),
+    ("np.linalg.norm(velocity, axis=1)", "velocty", "line 8: NameError: name 'velocty' is not defined"),
+    ('m["object_pos', 'm["objct_pos', "line 19: there is no measure 'objct_position_error_m'; did you mean"),
+    ("success=lambda", 'score=lambda m: m["effrt"],\n        success=lambda', "line 19: there is no measure 'effrt'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "sentence"), LATE)
+@pytest.mark.parametrize("command", [evaluate, search])
+def test_a_measure_that_fails_is_told_with_its_line_at_the_start(
+    folder: Path, capfd: pytest.CaptureFixture[str], old: str, new: str, sentence: str, command: Callable
+):
     path = Path("touch_ball.py")
     text = path.read_text()
-    path.write_text(text.replace('episode.site("tip")', 'episode.site("tp")'))
-    assert evaluate(["+task=touch_ball.py", *QUICK, "films=false"]) == 2
-    said = capfd.readouterr().err.strip().splitlines()[-1]
-    assert said == "a measure reads what this model lacks: there is no site 'tp'; did you mean 'tip'?"
-    path.write_text(text.replace("np.linalg.norm(velocity, axis=1)", "velocty"))
-    assert evaluate(["+task=touch_ball.py", *QUICK, "films=false"]) == 2
-    said = capfd.readouterr().err.strip().splitlines()[-1]
-    assert said == f"{folder}/touch_ball.py: line 8: NameError: name 'velocty' is not defined"
+    path.write_text(text.replace(old, new))
+    assert command(["+task=touch_ball.py", *QUICK, "films=false"]) == 2
+    (said,) = capfd.readouterr().err.strip().splitlines()
+    assert said.startswith(f"{folder}/touch_ball.py: {sentence.strip()}")
+    assert not Path("runs").exists()
+
+
+def test_a_measure_reads_joints_and_the_goal(folder: Path):
+    path = Path("touch_ball.py")
+    text = path.read_text().replace(
+        "return {", 'return {"elbow_rad": episode.q("elbow")[0], "torque": np.abs(episode.actuator("force")).max(),'
+        ' "elbow_rad_s": episode.qd("elbow").max(), "goal_x_m": episode.goal("tip_pos")[0], '
+    )  # fmt: skip
+    path.write_text(text)
+    task = own()
+    metrics = task.measure(still(task, np.array([0.2, -0.7]), seconds=1.0), task)
+    assert metrics["elbow_rad"] == pytest.approx(-0.7)
+    assert metrics["elbow_rad_s"] == 0.0
+    assert metrics["goal_x_m"] == pytest.approx(0.3)
+
+
+def test_a_measure_of_the_second_half_is_tried_on_a_whole_episode(folder: Path):
+    path = Path("touch_ball.py")
+    path.write_text(path.read_text().replace("[-30:].max()", "[episode.time > 1.9].max()"))
+    assert own().episode_s == 2.0
 
 
 def test_a_run_of_its_own_task_resumes_from_anywhere(folder: Path, monkeypatch: pytest.MonkeyPatch):

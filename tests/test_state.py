@@ -17,6 +17,7 @@ from movlr_jax.errors import ProgramError, UserError
 from movlr_jax.models import model_adapter
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.state import STATE_CALLS, State, instrument, layout_of, rotation, state_table
+from movlr_jax.tasks.readout import Readout
 from movlr_jax.types import SimState, Step
 
 ROWS = 6
@@ -124,6 +125,40 @@ def test_a_call_agrees_with_mujoco(tiny, scene, name: str):
     assert actual.shape == expected.shape
     np.testing.assert_allclose(actual, expected, 1e-5, 2e-6 if name != "state.touch(name)" else 1e-3)
     assert np.ptp(expected, axis=0).max() > 0, "the rows do not differ: nothing was compared"
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_measure_reads_a_whole_episode_as_rewards_read_an_instant(tiny, scene, name: str):
+    now, _, start = scene
+    call = READ[name][0]
+    actual = call(Readout(tiny.layout, now.step, tiny.goals))
+    assert isinstance(actual, np.ndarray)
+    np.testing.assert_allclose(actual, read(tiny.layout, tiny.goals, now, start.step, call), 1e-5, 1e-6)
+
+
+def test_a_measure_can_read_all_that_rewards_can(tiny, scene):
+    now, _, _ = scene
+    goals = {
+        **tiny.goals,
+        "cadence": np.float32(0.8),
+        "turn_time": np.float32(0.0),
+        "heading": np.float32(1.0),
+    }
+    episode = Readout(layout_of(tiny.model, goals), now.step, goals)
+    assert set(STATE_CALLS) <= set(dir(episode))
+    assert episode.gait_phase.shape == (ROWS, 2)
+    assert episode.goal_heading.shape == episode.time.shape == (ROWS,)
+    np.testing.assert_array_equal(episode.goal("cadence"), np.float32(0.8))
+    np.testing.assert_array_equal(episode.prev_action, now.prev_action)
+    np.testing.assert_array_equal(episode.initial.pos("foot"), episode.pos("foot")[0])
+    assert isinstance(episode.initial.q("knee"), np.ndarray)
+    for call, sentence in (
+        (lambda: episode.q("kne"), "there is no joint 'kne'; did you mean 'knee'?"),
+        (lambda: episode.qp, "episode has no 'qp': there is no call 'qp'; did you mean 'qpos'"),
+    ):
+        with pytest.raises(UserError) as caught:
+            call()
+        assert str(caught.value).startswith(sentence)
 
 
 def test_time_counts_from_the_start_of_the_episode(tiny, scene):

@@ -1,7 +1,8 @@
 """What a reward may read, by name, the same from every physics backend.
 
-`Layout` adds the sensors that carry it to a model and remembers where each value lies; `State` is the
-object a reward program is handed. The table of calls in the prompt is made from `State` itself.
+`Layout` adds the sensors that carry it to a model and remembers where each value lies; `Fields` reads them by name:
+as `State`, the object a reward program is handed, and as `tasks.readout.Readout`, which measures read. The table of
+calls in the prompt is made from `State` itself.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
 import jax.numpy as jnp
 import mujoco
@@ -19,6 +20,7 @@ import numpy as np
 from movlr_jax.errors import ProgramError, UserError, unknown_name
 from movlr_jax.types import Array, Step
 
+A = TypeVar("A", bound=Array)
 _PREFIX = "movlr/"  # of the sensors added here; a model's own sensors keep their names
 _LOWEST = 0.01  # m, of a centre of mass that falls
 _TURN = 1.5  # s that a turn is given
@@ -137,12 +139,6 @@ def layout_of(model: mujoco.MjModel, goals: Mapping[str, Array]) -> Layout:
     )
 
 
-def _find(kind: str, name: object, options: Mapping[str, Any]) -> Any:
-    if not isinstance(name, str) or name not in options:
-        raise ProgramError(unknown_name(kind, name, options))
-    return options[name]
-
-
 def rotation(quat: Array) -> Array:
     """[..., 3, 3] rotation matrix of a unit quaternion [..., 4] (w, x, y, z)."""
     w, x, y, z = quat[..., 0], quat[..., 1], quat[..., 2], quat[..., 3]
@@ -159,152 +155,195 @@ def goal_heading(goals: Mapping[str, Array], time: Array) -> Array:
     return jnp.clip((time - goals["turn_time"]) / _TURN, 0.0, 1.0) * goals["heading"]
 
 
-class State:
+class Fields(Generic[A]):
+    """Values of steps by name, with the leading axes [...] of the steps: what rewards and measures read alike.
+
+    The text before the bar of each docstring is the shape without those axes, and the unit.
+    """
+
+    __slots__ = ("_goals", "_layout", "_step")
+    _what: ClassVar[str]  # how messages call it
+    _error: ClassVar[type[Exception]]
+
+    def __init__(self, layout: Layout, step: Step, goals: Mapping[str, Array]):
+        self._layout, self._step, self._goals = layout, step, goals
+
+    def _given(self, value: Array) -> A:
+        """`value` as whoever reads it expects."""
+        raise NotImplementedError
+
+    def _find(self, kind: str, name: object, options: Mapping[str, Any]) -> Any:
+        if not isinstance(name, str) or name not in options:
+            raise self._error(unknown_name(kind, name, options))
+        return options[name]
+
+    def _sensed(self, start: int, width: int) -> A:
+        return self._given(self._step.sensors[..., start : start + width])
+
+    def _at(self, values: Array, place: slice) -> A:
+        """`values` [..., n] at `place`, without that axis where it is one value."""
+        found = values[..., place]
+        return self._given(found[..., 0] if place.stop - place.start == 1 else found)
+
+    def _body(self, block: str, body: str, width: int) -> A:
+        row = self._find("body", body, self._layout.bodies)
+        return self._sensed(self._layout.blocks[block] + width * row, width)
+
+    def _actuator(self, block: str, muscle: str) -> A:
+        index = self._layout.blocks[block] + self._find("muscle", muscle, self._layout.muscles)
+        return self._given(self._step.sensors[..., index])
+
+    @property
+    def time(self) -> A:
+        """[] s | time since the start of the episode"""
+        return self._given(self._step.time)
+
+    def q(self, joint: str) -> A:
+        """[] rad or m ([4], [7] for ball and free joints) | position of a joint"""
+        return self._at(self._step.qpos, self._find("joint", joint, self._layout.joints)[0])
+
+    def qd(self, joint: str) -> A:
+        """[] rad/s or m/s ([3], [6] for ball and free joints) | velocity of a joint"""
+        return self._at(self._step.qvel, self._find("joint", joint, self._layout.joints)[1])
+
+    def pos(self, body: str) -> A:
+        """[3] m, world frame | position of a body"""
+        return self._body("pos", body, 3)
+
+    def vel(self, body: str) -> A:
+        """[3] m/s, world frame | linear velocity of a body"""
+        return self._body("vel", body, 3)
+
+    def angvel(self, body: str) -> A:
+        """[3] rad/s, world frame | angular velocity of a body"""
+        return self._body("angvel", body, 3)
+
+    def rot(self, body: str) -> A:
+        """[3, 3] | rotation of a body; columns are its axes in the world"""
+        return self._given(rotation(self._body("quat", body, 4)))
+
+    @property
+    def com(self) -> A:
+        """[3] m, world frame | centre of mass of the whole model"""
+        return self._sensed(self._layout.blocks["com"], 3)
+
+    @property
+    def com_vel(self) -> A:
+        """[3] m/s, world frame | velocity of the centre of mass"""
+        return self._sensed(self._layout.blocks["com_vel"], 3)
+
+    @property
+    def capture_point(self) -> A:
+        """[2] m, world frame | where to put a foot to come to rest over it: com + com_vel sqrt(height of com / g)"""
+        fall = jnp.sqrt(jnp.maximum(self.com[..., 2:], _LOWEST) / 9.81)  # s (Pratt et al., 2006, equation 5)
+        return self._given(self.com[..., :2] + fall * self.com_vel[..., :2])
+
+    @property
+    def gait_phase(self) -> A:
+        """[2] 1, from 0 to 1 | of the left and right stride at the goal's cadence; a foot swings in its first half"""
+        if "cadence" not in self._layout.goals:
+            raise self._error(
+                f"{self._what}.gait_phase: this task has no goal 'cadence'; count strides by {self._what}.time"
+            )
+        strides = (self.goal("cadence") * self.time)[..., None] + jnp.array([0.0, 0.5])
+        return self._given(strides - jnp.floor(strides))
+
+    @property
+    def goal_heading(self) -> A:
+        """[] rad, left is positive | where to walk now: from 0 to the goal's heading in 1.5 s after its turn_time"""
+        if "turn_time" not in self._layout.goals:
+            raise self._error(
+                f"{self._what}.goal_heading: this task has no goal 'turn_time'; use {self._what}.goal"
+            )
+        return self._given(goal_heading(self._goals, self.time))
+
+    def activation(self, muscle: str) -> A:
+        """[] 1, from 0 to 1 | activation of a muscle"""
+        index = self._layout.activations[self._find("muscle", muscle, self._layout.muscles)]
+        if index < 0:
+            raise self._error(f"actuator {muscle!r} has no activation: it is not a muscle")
+        return self._given(self._step.act[..., index])
+
+    def force(self, muscle: str) -> A:
+        """[] N, positive when it pulls | tension of a muscle"""
+        return self._given(-self._actuator("force", muscle))
+
+    def length(self, muscle: str) -> A:
+        """[] m | length of a muscle with its tendon"""
+        return self._actuator("length", muscle)
+
+    @property
+    def muscles(self) -> A:
+        """[nu] 1, from 0 to 1 | activations of all muscles"""
+        indices = self._layout.activations
+        if len(indices) == 0 or (indices < 0).any():
+            raise self._error(
+                f"{self._what}.muscles: this model has actuators that are not muscles; use action"
+            )
+        return self._given(self._step.act[..., indices])
+
+    def touch(self, name: str) -> A:
+        """[] N, never negative | normal contact force on a foot, finger or object"""
+        first, *others = self._find("touch part", name, self._layout.touch)
+        sensors = self._step.sensors
+        return self._given(sum((sensors[..., a] for a in others), sensors[..., first]))
+
+    def site(self, name: str) -> A:
+        """[3] m, world frame | position of a site"""
+        return self._sensed(self._find("site", name, self._layout.sites), 3)
+
+    def sensor(self, name: str) -> A:
+        """as the sensor says ([] when it has one value) | a sensor of the model"""
+        return self._at(self._step.sensors, self._find("sensor", name, self._layout.sensors))
+
+    @property
+    def qpos(self) -> A:
+        """[nq] | positions of all joints"""
+        return self._given(self._step.qpos)
+
+    @property
+    def qvel(self) -> A:
+        """[nv] | velocities of all joints"""
+        return self._given(self._step.qvel)
+
+    @property
+    def prev_action(self) -> A:
+        """[nu] | the action of the step before"""
+        return self._given(self._step.prev_action)
+
+    def goal(self, name: str) -> A:
+        """as the goal says | a target of the task"""
+        self._find("goal", name, self._layout.goals)
+        return self._given(self._goals[name])
+
+    def __getattr__(self, name: str) -> A:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise self._error(f"{self._what} has no {name!r}: " + unknown_name("call", name, STATE_CALLS))
+
+
+class State(Fields[Array]):
     """One instant of one simulation, as a reward program sees it."""
 
-    __slots__ = ("_goals", "_initial", "_layout", "_step")
+    __slots__ = ("_initial",)
+    _what, _error = "state", ProgramError
 
     def __init__(self, layout: Layout, step: Step, goals: Mapping[str, Array], initial: Step):
-        self._layout, self._step, self._goals, self._initial = layout, step, goals, initial
+        super().__init__(layout, step, goals)
+        self._initial = initial
 
-    def _body(self, block: str, body: str, width: int) -> Array:
-        start = self._layout.blocks[block] + width * _find("body", body, self._layout.bodies)
-        return self._step.sensors[start : start + width]
-
-    def _actuator(self, block: str, muscle: str) -> Array:
-        return self._step.sensors[self._layout.blocks[block] + _find("muscle", muscle, self._layout.muscles)]
+    def _given(self, value: Array) -> Array:
+        return value
 
     @property
     def time(self) -> Array:
         """[] s | time since the start of the episode"""
         return self._step.time - self._initial.time
 
-    def q(self, joint: str) -> Array:
-        """[] rad or m ([4], [7] for ball and free joints) | position of a joint"""
-        q = self._step.qpos[_find("joint", joint, self._layout.joints)[0]]
-        return q[0] if q.shape[0] == 1 else q
-
-    def qd(self, joint: str) -> Array:
-        """[] rad/s or m/s ([3], [6] for ball and free joints) | velocity of a joint"""
-        v = self._step.qvel[_find("joint", joint, self._layout.joints)[1]]
-        return v[0] if v.shape[0] == 1 else v
-
-    def pos(self, body: str) -> Array:
-        """[3] m, world frame | position of a body"""
-        return self._body("pos", body, 3)
-
-    def vel(self, body: str) -> Array:
-        """[3] m/s, world frame | linear velocity of a body"""
-        return self._body("vel", body, 3)
-
-    def angvel(self, body: str) -> Array:
-        """[3] rad/s, world frame | angular velocity of a body"""
-        return self._body("angvel", body, 3)
-
-    def rot(self, body: str) -> Array:
-        """[3, 3] | rotation of a body; columns are its axes in the world"""
-        return rotation(self._body("quat", body, 4))
-
-    @property
-    def com(self) -> Array:
-        """[3] m, world frame | centre of mass of the whole model"""
-        return self._layout.block(self._step.sensors, "com", 3)
-
-    @property
-    def com_vel(self) -> Array:
-        """[3] m/s, world frame | velocity of the centre of mass"""
-        return self._layout.block(self._step.sensors, "com_vel", 3)
-
-    @property
-    def capture_point(self) -> Array:
-        """[2] m, world frame | where to put a foot to come to rest over it: com + com_vel sqrt(height of com / g)"""
-        fall = jnp.sqrt(jnp.maximum(self.com[2], _LOWEST) / 9.81)  # s (Pratt et al., 2006, equation 5)
-        return self.com[:2] + fall * self.com_vel[:2]
-
-    @property
-    def gait_phase(self) -> Array:
-        """[2] 1, from 0 to 1 | of the left and right stride at the goal's cadence; a foot swings in its first half"""
-        if "cadence" not in self._layout.goals:
-            raise ProgramError(
-                "state.gait_phase: this task has no goal 'cadence'; count strides by state.time"
-            )
-        strides = self.goal("cadence") * self.time + jnp.array([0.0, 0.5])
-        return strides - jnp.floor(strides)
-
-    @property
-    def goal_heading(self) -> Array:
-        """[] rad, left is positive | where to walk now: from 0 to the goal's heading in 1.5 s after its turn_time"""
-        if "turn_time" not in self._layout.goals:
-            raise ProgramError("state.goal_heading: this task has no goal 'turn_time'; use state.goal")
-        return goal_heading(self._goals, self.time)
-
-    def activation(self, muscle: str) -> Array:
-        """[] 1, from 0 to 1 | activation of a muscle"""
-        index = self._layout.activations[_find("muscle", muscle, self._layout.muscles)]
-        if index < 0:
-            raise ProgramError(f"actuator {muscle!r} has no activation: it is not a muscle")
-        return self._step.act[index]
-
-    def force(self, muscle: str) -> Array:
-        """[] N, positive when it pulls | tension of a muscle"""
-        return -self._actuator("force", muscle)
-
-    def length(self, muscle: str) -> Array:
-        """[] m | length of a muscle with its tendon"""
-        return self._actuator("length", muscle)
-
-    @property
-    def muscles(self) -> Array:
-        """[nu] 1, from 0 to 1 | activations of all muscles"""
-        indices = self._layout.activations
-        if len(indices) == 0 or (indices < 0).any():
-            raise ProgramError("state.muscles: this model has actuators that are not muscles; use action")
-        return self._step.act[indices]
-
-    def touch(self, name: str) -> Array:
-        """[] N, never negative | normal contact force on a foot, finger or object"""
-        addresses = _find("touch part", name, self._layout.touch)
-        return sum((self._step.sensors[a] for a in addresses[1:]), self._step.sensors[addresses[0]])
-
-    def site(self, name: str) -> Array:
-        """[3] m, world frame | position of a site"""
-        address = _find("site", name, self._layout.sites)
-        return self._step.sensors[address : address + 3]
-
-    def sensor(self, name: str) -> Array:
-        """as the sensor says ([] when it has one value) | a sensor of the model"""
-        value = self._step.sensors[_find("sensor", name, self._layout.sensors)]
-        return value[0] if value.shape[0] == 1 else value
-
-    @property
-    def qpos(self) -> Array:
-        """[nq] | positions of all joints"""
-        return self._step.qpos
-
-    @property
-    def qvel(self) -> Array:
-        """[nv] | velocities of all joints"""
-        return self._step.qvel
-
-    @property
-    def prev_action(self) -> Array:
-        """[nu] | the action of the step before"""
-        return self._step.prev_action
-
-    def goal(self, name: str) -> Array:
-        """as the goal says | a target of the task"""
-        _find("goal", name, self._layout.goals)
-        return self._goals[name]
-
     @property
     def initial(self) -> State:
         """the same calls | the state at the start of the episode"""
         return State(self._layout, self._initial, self._goals, self._initial)
-
-    def __getattr__(self, name: str) -> Array:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise ProgramError(f"state has no {name!r}: " + unknown_name("call", name, STATE_CALLS))
 
 
 def parts(state: State) -> tuple[Step, Step, Mapping[str, Array]]:
@@ -319,14 +358,16 @@ def _call(name: str, member: object) -> str:
     return f"state.{name}({', '.join(parameters)})"
 
 
-STATE_CALLS = tuple(name for name in vars(State) if not name.startswith("_"))
+STATE_CALLS = tuple(
+    dict.fromkeys(name for kind in (Fields, State) for name in vars(kind) if not name.startswith("_"))
+)
 
 
 def state_table() -> list[tuple[str, str, str]]:
     """(call, shape and unit, meaning) of everything a reward may read, in the order of the class."""
     rows = []
     for name in STATE_CALLS:
-        member = vars(State)[name]
+        member = inspect.getattr_static(State, name)
         shape, _, meaning = (inspect.getdoc(member) or "").partition(" | ")
         rows.append((_call(name, member), shape, meaning))
     return rows

@@ -19,6 +19,13 @@ Metrics = dict[str, float]
 StartFn = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
+class Measures(Metrics):
+    """Metrics of which one that is missing raises UserError, with what there is."""
+
+    def __missing__(self, name: str) -> float:
+        raise UserError(unknown_name("measure", name, self))
+
+
 @dataclass(frozen=True)
 class Camera:
     """A free camera: lookat [3] m, distance m, azimuth and elevation degrees."""

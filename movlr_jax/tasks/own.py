@@ -12,18 +12,26 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_type_hints
 
+import jax
+import mujoco
+import numpy as np
+
 from movlr_jax.errors import UserError, near_matches, unknown_name
+from movlr_jax.models.spec import quiet
 from movlr_jax.settings import typed
-from movlr_jax.tasks.base import Metrics, Task
+from movlr_jax.tasks import biomechanics
+from movlr_jax.tasks.base import Measures, Metrics, Task, shared_metrics
+from movlr_jax.types import SimState, Step, Trajectory
 
 FUNCTION = "task"  # what the file has to define
+_CTRL_DT = 0.016  # s, between the steps of the trial episode
 
 
 def own_task(settings: Mapping[str, Any], episode_s: float | None) -> Task:
     """The task that the function `task` of the file `settings["file"]` returns, called with the other settings.
 
-    Raises UserError. What goes wrong later, in the functions that the task brings with it, is told with the line
-    that it happened in.
+    Raises UserError. The functions that the task brings with it are tried on an episode in which the model hardly
+    moves, so that their mistakes show before anything is planned; each is reported with the line it happened in.
     """
     settings = dict(settings)
     path = settings.pop("file", None)
@@ -44,12 +52,58 @@ def own_task(settings: Mapping[str, Any], episode_s: float | None) -> Task:
         )
     functions = {
         name: told(function, file)
-        for name in ("start", "score", "diagnose", "over", "perturb", "series")
+        for name in ("start", "over", "perturb", "series")
         if (function := getattr(task, name)) is not None
     }
-    return dataclasses.replace(
-        task, episode_s=episode_s or task.episode_s, measure=_checked(task.measure, file), **functions
+    task = dataclasses.replace(
+        task,
+        episode_s=episode_s or task.episode_s,
+        measure=_checked(task.measure, file),
+        score=_of_measures(task.score, file),
+        diagnose=_of_measures(task.diagnose, file),
+        **functions,
     )
+    _try(task)
+    return task
+
+
+def _try(task: Task) -> None:
+    """Calls what the task brings with it on a trial episode. Raises UserError for the first that fails."""
+    with quiet():
+        episode = _trial(task)
+        metrics = {
+            **task.measure(episode, task),
+            **shared_metrics(episode, task, _CTRL_DT),
+            **biomechanics.metrics(episode, task),
+        }
+        task.score(metrics)
+        task.diagnose(metrics)
+        if task.series:
+            task.series(episode, task)
+        if task.over:
+            batch = jax.tree.map(lambda x: x[None], episode.steps)
+            task.over(batch, jax.tree.map(lambda x: x[:, 0], batch))
+
+
+def _trial(task: Task) -> Trajectory:
+    """An episode [T] of full length: two steps of the simulation without control, the second held to the end."""
+    model, data = task.model, mujoco.MjData(task.model)
+    for to, (row,) in zip(
+        (data.qpos, data.qvel, data.act), task.start(np.random.default_rng(0), 1), strict=True
+    ):
+        to[:] = row
+    count = max(2, round(task.episode_s / _CTRL_DT))
+    held = np.minimum(np.arange(count), 1)
+    seen = []
+    for _ in range(2):
+        mujoco.mj_step(model, data)
+        mujoco.mj_forward(model, data)
+        seen.append([np.array(x, np.float32) for x in (data.qpos, data.qvel, data.act, data.sensordata)])
+    qpos, qvel, act, sensors = (np.stack(pair)[held] for pair in zip(*seen, strict=True))
+    time, actions = np.float32(_CTRL_DT) * np.arange(1, count + 1), np.zeros((count, model.nu), np.float32)
+    lost = np.zeros((), bool)
+    last = SimState(time[-1], qpos[-1], qvel[-1], act[-1], sensors[-1], actions[-1], lost)
+    return Trajectory(Step(time, qpos, qvel, act, sensors, actions), actions, lost, last)
 
 
 def told(function: Callable[..., Any], file: Path) -> Callable[..., Any]:
@@ -58,12 +112,15 @@ def told(function: Callable[..., Any], file: Path) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except UserError:
-            raise
         except Exception as error:
             raise UserError(_sentence(error, file)) from error
 
     return call
+
+
+def _of_measures(function: Callable[[Metrics], Any], file: Path) -> Callable[[Metrics], Any]:
+    """`function` of measures, for which one that is missing is an error that lists what there is."""
+    return told(lambda metrics: function(Measures(metrics)), file)
 
 
 def _checked(measure: Callable[..., Any], file: Path) -> Callable[..., Metrics]:
@@ -96,8 +153,6 @@ def _load(file: Path) -> ModuleType:
     sys.dont_write_bytecode = True  # leaves nothing beside it
     try:
         spec.loader.exec_module(module)
-    except UserError:
-        raise
     except SyntaxError as error:
         where = f"line {error.lineno}: " if error.lineno else ""
         raise UserError(f"{file} is not Python: {where}{error.msg}") from None
@@ -133,8 +188,11 @@ def _arguments(make: Callable[..., Any], settings: Mapping[str, Any], file: Path
 
 def _sentence(error: Exception, file: Path) -> str:
     """What went wrong, and the innermost line of `file` it happened in."""
+    said = " ".join(str(error).split())
+    if isinstance(error, UserError) and said.startswith(str(file)):
+        return said
     frames = traceback.extract_tb(error.__traceback__)
     lines = [f.lineno for f in frames if Path(f.filename).resolve() == file.resolve()]
     where = f" line {lines[-1]}:" if lines else ""
-    said = " ".join(str(error).split())
-    return f"{file}:{where} {type(error).__name__}{': ' + said if said else ''}"
+    kind = [] if isinstance(error, UserError) else [type(error).__name__]
+    return f"{file}:{where} {': '.join(kind + [said] * bool(said))}"

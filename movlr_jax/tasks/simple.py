@@ -21,7 +21,7 @@ from movlr_jax.models.derived import derive_adapter, name_all
 from movlr_jax.models.from_path import roles_of
 from movlr_jax.models.spec import compile_spec, quiet
 from movlr_jax.rewards.state import Layout, instrument, layout_of
-from movlr_jax.tasks.base import Camera, Metrics, Need, StartFn, Task
+from movlr_jax.tasks.base import Camera, Measures, Metrics, Need, StartFn, Task
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.stage import add_stage
 from movlr_jax.tasks.view import camera_for
@@ -93,12 +93,12 @@ def simple_task(
     first = first or _first_reward(description, layout, reached)
 
     def measured(episode: Trajectory, task: Task) -> Metrics:
-        read = Readout(task.layout, episode.steps)
+        read = Readout(task.layout, episode.steps, task.goals)
         metrics = {} if not reached else {"object_position_error_m": _worst_error(read, reached, targets)}
         if measure:
             metrics |= {key: float(value) for key, value in measure(read).items()}
         if success:
-            metrics["success"] = float(success(metrics))
+            metrics["success"] = float(success(Measures(metrics)))
         elif "success" not in metrics and reached:
             metrics["success"] = float(metrics["object_position_error_m"] <= tolerance_m)
         return metrics
