@@ -76,6 +76,11 @@ class Event:
     data: dict[str, Any]
 
 
+def _event(time: Any, kind: Any, generation: Any, candidate: Any, text: Any) -> Event:
+    """The event of a row of run.db. Raises Unreadable."""
+    return Event(time, kind, generation, candidate, told(time, kind, generation, candidate, text))
+
+
 class Archive:
     """An open run directory. One process at a time; close it, or use it as a context."""
 
@@ -188,7 +193,7 @@ class Archive:
             (kind, kind),
         )
         with self._needed():
-            return [Event(*row[:4], told(*row)) for row in rows]
+            return [_event(*row) for row in rows]
 
     def _check_events(self) -> None:
         with self._needed():
@@ -206,7 +211,7 @@ class Archive:
         events, faults = [], []
         for row in self._read(f"SELECT {_EVENT} FROM events ORDER BY generation, candidate, id"):
             try:
-                event = Event(*row[:4], told(*row))
+                event = _event(*row)
                 check(event.kind, event.generation, event.candidate, event.data, whole=False)
                 events.append(event)
             except Unreadable as error:
@@ -425,17 +430,14 @@ def _sync(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """Turns what the disk refuses into a sentence."""
+    """Turns what the disk refuses into a sentence, which names the run to resume where `path` lies in one."""
+    run = next((folder for folder in (path, *path.parents) if (folder / "run.db").is_file()), None)
+    then = f", then go on with resume={run}" if run else ""
+    advice = f"make room or choose another run_dir=...{then}"
     try:
         yield
     except OSError as error:
-        raise UserError(
-            f"cannot write {path}: {error.strerror or error}; make room or choose another run_dir=..., "
-            "then go on with resume=<run directory>"
-        ) from error
+        raise UserError(f"cannot write {path}: {error.strerror or error}; {advice}") from error
     except sqlite3.OperationalError as error:
         stop_if_asked()
-        raise UserError(
-            f"cannot write the record in {path}: {error}; make room or choose another run_dir=..., "
-            "then go on with resume=<run directory>"
-        ) from error
+        raise UserError(f"cannot write the record in {path}: {error}; {advice}") from error

@@ -219,7 +219,7 @@ def check_warp() -> None:
 
     if not warp.WARP_INSTALLED:
         raise UserError("physics=warp needs the package warp-lang: pip install 'movlr-jax[warp]'")
-    from warp import config
+    from warp import config  # pyright: ignore[reportMissingImports]
 
     # one name in older versions, the other in newer ones
     for name, value in (("quiet", True), ("log_level", logging.WARNING)):
