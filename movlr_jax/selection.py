@@ -12,7 +12,9 @@ import numpy as np
 from movlr_jax.engine import Engine, once
 from movlr_jax.errors import UserError
 from movlr_jax.gates import gated
+from movlr_jax.language.metrics import MetricsJudge
 from movlr_jax.ranking import Comparison, Ranking, decided, rank, unanswered
+from movlr_jax.tasks.base import SHARED
 from movlr_jax.types import Evaluation, Preference
 
 
@@ -53,6 +55,8 @@ def choose(
             "the run cannot be continued"
         )
     engine.reporter.say(f"  rank: {_said(data, engine.judge.name, bool(best))}")
+    if isinstance(engine.judge, MetricsJudge) and (hint := no_gradient(items, data["comparisons"])):
+        engine.reporter.say(f"  rank: {hint}")
     return items[names.index(data["best"])]
 
 
@@ -70,6 +74,23 @@ def _said(data: Mapping[str, Any], judge: str, kept: bool) -> str:
     return (
         f"{told}{name} is the best {shown}; {asked} comparisons, "
         f"flip rate {100 * data['flip_rate']:.0f} %, {overruled} overruled by gates"
+    )
+
+
+def no_gradient(items: Sequence[Evaluation], comparisons: Sequence[Mapping[str, str]]) -> str:
+    """What to do where the task's score tells no candidate from another and none succeeds; else empty."""
+    tied = comparisons and all(c["winner"] == "tie" for c in comparisons)
+    if not tied or any(e.metrics.get("success", 0.0) for e in items):
+        return ""
+    own = [name for name in items[0].metrics if name not in ("success", *SHARED)]
+    wanted = (
+        f"m[{own[0]!r}], with a minus where less is better"
+        if own
+        else "... of something that `measure` returns"
+    )
+    return (
+        "all programs fail alike and the task's score tells none from another, so their order means nothing; "
+        f"give simple_task a score that grows as the goal gets nearer, as score=lambda m: {wanted}"
     )
 
 

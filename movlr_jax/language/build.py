@@ -51,7 +51,7 @@ def build_parts(
             f"method={method.name} needs a model that watches and writes; give vlm=gemini or another"
         )
     if not watching and not writing:
-        return _embedded(config)
+        return _embedded(config, say)
     from movlr_jax.language import watchers, writers
     from movlr_jax.language.desk import Budget
     from movlr_jax.language.eyes import Eyes
@@ -64,7 +64,7 @@ def build_parts(
         eyes = Eyes(shown, archive, clip)
         see = open_desk(vlm, "vlm", vlm_source, archive, budget, say)
     write = open_desk(llm, "llm", llm_source, archive, budget, say) if writing else None
-    parts = _embedded(config)
+    parts = _embedded(config, say)
     if method.watches and eyes and see:
         talk = writers.watching_talk(eyes)
         proposer = writers.ModelProposer(see, talk, method.temperature, config.retries)
@@ -86,14 +86,14 @@ def build_parts(
 _SEEING = ("critique", "descriptors")
 
 
-def _embedded(config: Config) -> Parts:
+def _embedded(config: Config, say: Say) -> Parts:
     """The parts that need no model. The scripted proposer understands advice alone, whatever the method."""
     critics: dict[str, Critic] = {
         "reflection": ReflectionCritic(),
         **dict.fromkeys(("descriptors", "statistics"), DescriptorCritic(None, None)),
     }
     critic = MetricsCritic() if config.llm.embedded else critics.get(config.method.feedback, MetricsCritic())
-    return Parts(ScriptedProposer(), MetricsJudge(), critic, NONE_USED)
+    return Parts(ScriptedProposer(say=say), MetricsJudge(), critic, NONE_USED)
 
 
 def _critic(config: Config, see: Desk | None, eyes: Eyes | None) -> Critic | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from movlr_jax.language.term import Term, tuple_of
 from movlr_jax.tasks import Task
 
+_GOALS = ("velocity", "heading", "slope")
 _NEEDED = ("pelvis", "head", "left_foot", "right_foot", "left_toes", "right_toes")
 
 
 def gait_terms(task: Task) -> list[Term]:
     """Within a kind the most useful first. None for a task without a walker or without a velocity to walk at."""
-    if "velocity" not in task.goals or any(role not in task.roles for role in _NEEDED):
+    if any(goal not in task.goals for goal in _GOALS) or any(role not in task.roles for role in _NEEDED):
         return []
     role = task.roles
     pelvis, head = role["pelvis"], role["head"]

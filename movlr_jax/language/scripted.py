@@ -5,18 +5,19 @@ Doubles as a baseline: a language model that does not beat it at equal K is not 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from movlr_jax.errors import ProgramError
 from movlr_jax.language.genome import Genome, genome_of
-from movlr_jax.language.terms import Term, library
+from movlr_jax.language.terms import Term, library, reading
 from movlr_jax.sandbox.source import parse, with_weights
 from movlr_jax.types import Evaluation, ProposalRequest, TermAdvice
 
 _LEAST, _MOST = 0.01, 500.0  # weights
+_SPARE = 0.2  # how often a term that nobody asked for is tried
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class ScriptedProposer:
     """Seeded edits of the best program: first what the critic advises, then small random steps."""
 
     name: str = "scripted proposer (no language model)"
+    say: Callable[[str], object] = lambda text: None
 
     def propose(self, request: ProposalRequest, n: int) -> list[str]:
         """n programs, the same for the same request. The first follows the advice as it stands."""
@@ -33,6 +35,8 @@ class ScriptedProposer:
         others = [e for e in request.history if not e.failed]
         tried = {e.source for e in request.history}
         sources: list[str] = []
+        if request.generation == 0 and (text := reading(request.task)):
+            self.say(f"  {text}")
         for i in range(n):
             rng = np.random.default_rng([request.seed, request.generation, i])
             try:
@@ -100,6 +104,10 @@ def _random_edit(
 def _add(genome: Genome, terms: dict[str, Term], rng: np.random.Generator) -> Genome:
     """One more term of the library, with about its usual weight; other weights when all are there."""
     absent = [term for term in terms.values() if term.name not in genome.terms]
+    spare = [term for term in absent if term.kind == "spare"]
+    if spare:
+        tried = rng.random() < _SPARE or len(spare) == len(absent)
+        absent = spare if tried else [term for term in absent if term.kind != "spare"]
     if not absent:
         return _reweight(genome, rng)
     term = absent[int(rng.integers(len(absent)))]

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 class Term:
     """A named expression, the weight it usually starts with, and the need it serves.
 
-    Kinds: place, turn, hold (objects); upright, height, balance, forward, straight, gait (walkers); steady, economy.
+    Kinds: place, turn, hold (objects); upright, height, balance, forward, straight, gait (walkers);
+    jump, turning, joint (any body that moves); steady, economy; spare (what a body can do and nobody asked for).
     """
 
     name: str

@@ -6,7 +6,7 @@ Each term is one expression over what `State` offers, fitted to the parts and go
 from __future__ import annotations
 
 from movlr_jax.language.gait_terms import gait_terms
-from movlr_jax.language.plain_terms import plain_terms
+from movlr_jax.language.plain_terms import named_joints, plain_terms
 from movlr_jax.language.term import Term, tuple_of
 from movlr_jax.tasks import Task
 
@@ -25,6 +25,28 @@ def library(task: Task) -> dict[str, Term]:
         terms.append(Term("effort", "economy", 1.0, "-jnp.mean(jnp.square(state.muscles))"))
     terms.append(Term("smooth", "economy", 1.0, "-jnp.mean(jnp.square(action - state.prev_action))"))
     return {term.name: term for term in terms}
+
+
+def reading(task: Task) -> str:
+    """What the library makes of a task that names no place, in a sentence; empty where its goals say it all."""
+    motion, who = task.motion, "the scripted proposer"
+    if motion is None:
+        return ""
+    quoted = ", ".join(repr(word) for word in motion.words)
+    wanted = f"{who} knows no term for {task.description!r}"
+    lacks = f"no joint lets {motion.subject!r} {motion.lacks}"
+    otherwise = (
+        "write a reward program (reward= of simple_task), give a goal '<body>_pos' or 'velocity', or use llm=... "
+        "(docs/write_a_task.md)"
+    )
+    if motion.moves or motion.still:
+        by = f"{quoted} in the description" if motion.words else "the goal 'velocity'"
+        return f"{who} reads {by} as: {motion.text()}{f'; {lacks}' if motion.lacks else ''}"
+    if motion.lacks:
+        return f"{wanted}: {lacks}; {otherwise}"
+    if joints := named_joints(task):
+        return f"{who} tries the angles and speeds of {', '.join(joints)}, which the description names, both ways"
+    return f"{wanted} and tries what the model can do, at random; {otherwise}"
 
 
 def _object_terms(thing: str, task: Task) -> list[Term]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import mujoco
 import numpy as np
@@ -88,3 +88,16 @@ def driven_joints(model: mujoco.MjModel) -> list[int]:
         and j not in coupled
         and np.abs(moment[:, model.jnt_dofadr[j]]).max(initial=0.0) > 1e-9
     ]
+
+
+def travels(model: mujoco.MjModel, body: str, way: Sequence[float], turning: bool = False) -> bool:
+    """Whether joints of `body`'s own carry it along the axis `way` [3] without end, or turn it about that axis."""
+    free, slide, hinge, ball = (
+        getattr(mujoco.mjtJoint, f"mjJNT_{n}") for n in ("FREE", "SLIDE", "HINGE", "BALL")
+    )
+    for j in np.flatnonzero(model.jnt_bodyid == model.body(body).id):
+        kind = model.jnt_type[j]
+        along = abs(float(model.jnt_axis[j] @ np.asarray(way))) > 0.7 and not model.jnt_limited[j]
+        if kind == free or (turning and kind == ball) or (along and kind == (hinge if turning else slide)):
+            return True
+    return False

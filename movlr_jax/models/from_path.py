@@ -82,7 +82,7 @@ def adapter_of(path: str) -> ModelAdapter:
         touch=_touch(model, roles) if walks else derived.touch,
         sites=derived.sites[:MAX_SITES],
         posture=_posture(model, qpos),
-        forward=_forward(model, qpos, roles),
+        forward=forward_of(model, qpos, roles),
         files=lambda: file,
     )
 
@@ -205,7 +205,9 @@ def _above(model: mujoco.MjModel, body: int) -> list[int]:
     return above
 
 
-def _forward(model: mujoco.MjModel, qpos: np.ndarray, roles: Mapping[str, str]) -> tuple[float, float, float]:
+def forward_of(
+    model: mujoco.MjModel, qpos: np.ndarray, roles: Mapping[str, str]
+) -> tuple[float, float, float]:
     """The horizontal axis nearest to where the feet point at `qpos` [nq]; +x where the model does not say."""
     data = mujoco.MjData(model)
     data.qpos[:] = qpos

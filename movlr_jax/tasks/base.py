@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from string import Template
+from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
@@ -14,6 +15,9 @@ from movlr_jax.models import ModelAdapter
 from movlr_jax.physics.domain import Ranges
 from movlr_jax.rewards.state import Layout
 from movlr_jax.types import Array, SimState, Step, Trajectory
+
+if TYPE_CHECKING:
+    from movlr_jax.tasks.motion import Motion
 
 Metrics = dict[str, float]
 StartFn = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray, np.ndarray]]
@@ -74,6 +78,7 @@ class Task:
     # (episode [T, ...], task) -> curves [T] for the report, units in their names, beside those that every task has
     series: Callable[[Trajectory, Task], Mapping[str, np.ndarray]] | None = None
     roles: Mapping[str, str] = field(default_factory=dict)  # the adapter's, and those of the scene (object)
+    motion: Motion | None = None  # what its description asks of a body, where no place is to be reached
     notes: Sequence[str] = field(default_factory=tuple)  # licences and the like, shown by doctor and report
 
 
@@ -114,6 +119,9 @@ def joints_at_limit(model: mujoco.MjModel, qpos: np.ndarray, margin: float = 0.0
 def joint_limit_fraction(model: mujoco.MjModel, qpos: np.ndarray, margin: float = 0.02) -> float:
     """Share of (time, limited joint) pairs within `margin` of the range to a limit. qpos [T, nq]."""
     return float(joints_at_limit(model, qpos, margin).mean())
+
+
+SHARED = ("effort", "smoothness", "joint_limit_fraction", "diverged_fraction")  # what shared_metrics returns
 
 
 def shared_metrics(trajectory: Trajectory, task: Task, ctrl_dt: float) -> Metrics:

@@ -19,12 +19,12 @@ from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.resources import resource_dir
 from movlr_jax.tasks import locomotion
 from movlr_jax.tasks.base import Metrics, Task, fill_reward
+from movlr_jax.tasks.motion import FALLEN
 from movlr_jax.tasks.playground_models import Environment, load_environment
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.simple import simple_task
 from movlr_jax.types import Trajectory
 
-FALLEN = 0.6  # of its height at the start: below it, the root has fallen
 STARTS = ("auto", "reset", "home")
 _FLAT = "whether it stays up, how steadily it moves, and how calm its limbs are"
 

@@ -16,12 +16,14 @@ import numpy as np
 from movlr_jax.control.static import StaticOptimiser
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.language.genome import Genome
+from movlr_jax.language.motion_terms import FIRST, motion_terms
 from movlr_jax.models import ModelAdapter, follow_couplings, model_adapter
 from movlr_jax.models.derived import derive_adapter, name_all
-from movlr_jax.models.from_path import roles_of
+from movlr_jax.models.from_path import forward_of, roles_of
 from movlr_jax.models.spec import compile_spec, quiet
 from movlr_jax.rewards.state import Layout, instrument, layout_of
 from movlr_jax.tasks.base import Camera, Measures, Metrics, Need, StartFn, Task
+from movlr_jax.tasks.motion import Motion, motion_metrics, motion_needs, motion_of, motion_score, towards
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.stage import add_stage
 from movlr_jax.tasks.view import camera_for
@@ -63,8 +65,10 @@ def simple_task(
     standard deviation of driven hinges, rad. Or a function (rng, n) -> qpos, qvel, act.
     measure(episode) reads positions and the like of the whole episode by name, each [T, ...], and returns numbers
     with units in their names; `success` there, or success(metrics), says whether it was one.
-    score(metrics) orders candidates, higher is better. reward, human_reward: program texts or paths; a task without a
-    hand-made reward has its first program in that place too.
+    score(metrics) orders candidates, higher is better; unless said, `default_score`: errors and what `motion_metrics`
+    measures of the motion that the description names. A goal called velocity, m/s, says where a body is to travel and
+    how fast; where it is absent, the description does. reward, human_reward: program texts or paths; a task
+    without a hand-made reward has its first program in that place too.
     """
     if not re.fullmatch(r"[\w.-]+", name):
         raise UserError(f"name={name!r}: a task's name is a folder's too; use letters, digits, _, - and .")
@@ -80,7 +84,15 @@ def simple_task(
     adapter = known or replace(derive_adapter(stem, spec.copy), roles=roles_of(bare))
     placed = _at_start(bare, start)
     targets = {goal: _target(goal, value, *placed) for goal, value in (goals or {}).items()}
-    wanted = {goal.removesuffix("_pos") for goal in targets} & {site.name for site in spec.sites}
+    roles = {**adapter.roles, **(roles or {})}
+    things = {goal.removesuffix("_pos") for goal in targets if goal.endswith("_pos")}
+    motion = None
+    if not things & {*(body.name for body in spec.bodies), *(site.name for site in spec.sites)}:
+        ahead = known.forward if known else forward_of(bare, placed[1].qpos, roles)
+        motion = motion_of(description, bare, placed[1].qpos, adapter.root, ahead)
+        motion = towards(motion, targets["velocity"].tolist()) if "velocity" in targets else motion
+        targets = _velocity_goals(motion, roles) | targets
+    wanted = things & {site.name for site in spec.sites}
     sites = tuple(dict.fromkeys((*adapter.sites, *sorted(wanted))))
     instrument(spec, root=adapter.root, touch=adapter.touch, sites=sites)
     compiled = compile_spec(spec)
@@ -90,11 +102,13 @@ def simple_task(
         start if callable(start) else partial(_starts, compiled, adapter, placed[1].qpos.copy(), start_noise)
     )
     first, human = (_program(text, folder) for text in (reward, human_reward))
-    first = first or _first_reward(description, layout, reached)
+    first = first or _first_reward(description, layout, reached, motion, adapter.root)
 
     def measured(episode: Trajectory, task: Task) -> Metrics:
         read = Readout(task.layout, episode.steps, task.goals)
         metrics = {} if not reached else {"object_position_error_m": _worst_error(read, reached, targets)}
+        if motion and (motion.moves or motion.still):
+            metrics |= motion_metrics(motion, read)
         if measure:
             metrics |= {key: float(value) for key, value in measure(read).items()}
         if success:
@@ -114,15 +128,16 @@ def simple_task(
         episode_s=episode_s,
         start=begin,
         measure=measured,
-        score=score or default_score,
+        score=score or partial(default_score, motion),
         cameras=(
             camera
             or camera_for(compiled, placed[1].qpos, adapter.root, [targets[g] for g in reached.values()]),
         ),
         initial_reward=first,
         human_reward=human or first,
-        diagnose=diagnose or partial(default_diagnosis, tolerance_m),
-        roles={**adapter.roles, **(roles or {})},
+        diagnose=diagnose or partial(default_diagnosis, tolerance_m, motion),
+        motion=motion,
+        roles=roles,
         notes=notes,
     )
 
@@ -133,23 +148,43 @@ def reached_by(layout: Layout, goals: Mapping[str, Array]) -> dict[str, str]:
     return {t: g for t, g in things.items() if t in layout.bodies or t in layout.sites}
 
 
-def default_score(metrics: Metrics) -> float:
-    """Success before everything; then 1 cm of error counts as much as 6 degrees, and as effort of a tenth."""
-    error = sum(value / 0.01 for name, value in metrics.items() if name.endswith("_error_m"))
-    error += sum(np.rad2deg(value) / 6 for name, value in metrics.items() if name.endswith("_error_rad"))
-    return 100.0 * metrics.get("success", 0.0) - min(error, 1000.0) - 10.0 * metrics.get("effort", 0.0)
+def default_score(motion: Motion | None, metrics: Metrics) -> float:
+    """Success before everything; then 1 cm of error counts as much as 6 degrees, and as effort of a tenth.
+
+    Where neither an error nor a motion is measured, effort says nothing of what fails: doing nothing costs least.
+    """
+    errors = [value / 0.01 for name, value in metrics.items() if name.endswith("_error_m")]
+    errors += [np.rad2deg(value) / 6 for name, value in metrics.items() if name.endswith("_error_rad")]
+    success = metrics.get("success", 0.0)
+    score = 100.0 * success - min(sum(errors), 1000.0)
+    asked = motion is not None and (motion.moves or motion.still)
+    if motion and asked:
+        score += motion_score(motion, metrics)
+    return score - 10.0 * metrics.get("effort", 0.0) if errors or asked or success else score
 
 
-def default_diagnosis(tolerance_m: float, metrics: Metrics) -> list[Need]:
+def default_diagnosis(tolerance_m: float, motion: Motion | None, metrics: Metrics) -> list[Need]:
     """What is wrong with an episode, as far as the shared measures tell."""
     needs, error = [], metrics.get("object_position_error_m", 0.0)
     if error > tolerance_m:
         needs.append(Need(f"it ends {100 * error:.0f} cm from where it should be", "place"))
+    needs += motion_needs(motion, metrics) if motion else []
     if not metrics.get("success", 1.0):
-        needs.append(Need("what was asked for is not done, or not held", "steady"))
-    if metrics.get("effort", 0.0) > 0.1:
+        # to be calm helps to hold a place, and to get nowhere
+        kind = "steady" if motion is None else "unknown"
+        needs.append(Need("what was asked for is not done, or not held", kind))
+    if metrics.get("effort", 0.0) > 0.1 and (motion is None or not needs):
         needs.append(Need("it works harder than the motion needs", "economy"))
     return needs
+
+
+def _velocity_goals(motion: Motion, roles: Mapping[str, str]) -> dict[str, np.ndarray]:
+    """What terms for travel read; a walker's terms also read a heading and a slope."""
+    if not motion.way:
+        return {}
+    goals = {"velocity": np.array([motion.speed * c for c in motion.way], np.float32)}
+    walks = {"left_foot", "right_foot"} <= roles.keys() and motion.way == (1.0, 0.0, 0.0)
+    return goals | ({"heading": np.zeros((), np.float32), "slope": np.zeros((), np.float32)} if walks else {})
 
 
 def _is_path(model: object) -> bool:
@@ -276,18 +311,25 @@ def place_text(layout: Layout, thing: str) -> str:
     return f'state.pos("{thing}")' if thing in layout.bodies else f'state.site("{thing}")'
 
 
-def _first_reward(description: str, layout: Layout, reached: Mapping[str, str]) -> str:
-    """A plain program to begin with: get there; or, where nothing is to be reached, keep the start posture."""
+def _first_reward(
+    description: str, layout: Layout, reached: Mapping[str, str], motion: Motion | None, root: str
+) -> str:
+    """A plain program to begin with: get there; move as the description says; or keep the start posture."""
     terms = {
         f"{identifier(thing)}_distance": (
             100.0,
             f'-shaping.smooth_abs(jnp.linalg.norm({place_text(layout, thing)} - state.goal("{goal}")))',
         )
         for thing, goal in reached.items()
-    } or {
-        "posture": (1.0, "-jnp.mean(jnp.square(state.qpos - state.initial.qpos))"),
-        "control": (0.01, "-jnp.mean(jnp.square(action))"),
     }
+    if motion and motion.moves:
+        known = motion_terms(motion, root)
+        best = [next((term for term in known if term.kind == kind), None) for kind in FIRST]
+        terms |= {term.name: (term.weight, term.expression) for term in best if term}
+    if not terms:
+        terms["posture"] = (1.0, "-jnp.mean(jnp.square(state.qpos - state.initial.qpos))")
+    if not reached:
+        terms["control"] = (0.01, "-jnp.mean(jnp.square(action))")
     return Genome(terms, description=description).source()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import mujoco
 import numpy as np
 
+from movlr_jax.models.derived import travels
 from movlr_jax.tasks.base import Camera
 
 _ROOM = 0.95  # of the distance at which the diagonal of all that is shown just fits
@@ -29,8 +30,8 @@ def camera_for(
     if not len(corners):
         return Camera((0.0, 0.0, 0.0), 2.0, 120.0, -15.0)
     low, high = corners.min(axis=0), corners.max(axis=0)
-    travels = _travels(model, root)
-    if not travels:  # whichever way it swings
+    moves = any(travels(model, root, axis) for axis in np.eye(3)[:2])
+    if not moves:  # whichever way it swings
         foot = data.xpos[model.body(root).id]
         reach = np.abs(corners - foot).max()
         low, high = np.minimum(low, foot - 0.6 * reach), np.maximum(high, foot + 0.6 * reach)
@@ -43,18 +44,8 @@ def camera_for(
         distance,
         azimuth,
         elevation,
-        track=root if travels else None,
+        track=root if moves else None,
     )
-
-
-def _travels(model: mujoco.MjModel, body: str) -> bool:
-    """Whether `body` has joints of its own that carry it sideways without end."""
-    for j in np.flatnonzero(model.jnt_bodyid == model.body(body).id):
-        kind = model.jnt_type[j]
-        sideways = kind == mujoco.mjtJoint.mjJNT_SLIDE and abs(model.jnt_axis[j][2]) < 0.7
-        if kind == mujoco.mjtJoint.mjJNT_FREE or (sideways and not model.jnt_limited[j]):
-            return True
-    return False
 
 
 def _direction(model: mujoco.MjModel, data: mujoco.MjData) -> tuple[float, float]:

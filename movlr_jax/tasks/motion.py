@@ -1,0 +1,239 @@
+"""What a description asks of a body that moves freely, read from its words; and the measures that follow from it.
+
+Words and the model are all that is read, never the measure of a task. Words that are not known say nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import mujoco
+import numpy as np
+
+from movlr_jax.models.derived import travels
+from movlr_jax.tasks.base import Metrics, Need
+from movlr_jax.tasks.readout import Readout
+
+FALLEN = 0.6  # of its height at the start: a body that is to stay up and is lower has fallen
+UP = (0.0, 0.0, 1.0)
+_GRAVITY = 9.81
+_LOWEST = 0.1  # m: a body that begins lower has no height to keep
+# speed^2 / (g height): where legs walk, where they run, and what has no legs to speak of
+_FROUDE = {"walk": 0.25, "run": 1.0, "low": 0.1}
+_PACES = {
+    "walk": "walk go move march travel advance stroll climb drive ride trot amble hop skip",
+    "run": "run jog gallop sprint dash bound canter",
+    "low": "crawl roll slide swim slither fly creep glide wriggle",
+}
+_JUMPS, _TURNS, _STILL = "jump leap bounce hop", "turn spin rotate pivot", "stand balance still upright"
+_CARRY = "move drive roll slide turn spin rotate pivot balance"  # what may also be done to something: move the hand
+_TEMPO = {"fast": 1.5, "quickly": 1.5, "slowly": 0.5}
+_WAYS = {  # ahead, left, up
+    "forward": (1, 0, 0), "forwards": (1, 0, 0), "ahead": (1, 0, 0),
+    "backward": (-1, 0, 0), "backwards": (-1, 0, 0), "back": (-1, 0, 0),
+    "left": (0, 1, 0), "leftwards": (0, 1, 0), "right": (0, -1, 0), "rightwards": (0, -1, 0),
+    "up": (0, 0, 1), "upward": (0, 0, 1), "upwards": (0, 0, 1),
+    "down": (0, 0, -1), "downward": (0, 0, -1), "downwards": (0, 0, -1),
+}  # fmt: skip
+_SIDES = ("left", "right", "back", "up", "down")  # before a noun they are no way: "the left leg"
+_FOLLOWS = ("", "and", "then", "at", "as", "for", "by", "while", "with", "without", "until", "in", "on", "to")
+_ARTICLES = ("the", "a", "an", "its", "your", "his", "her", "both")
+_NEGATIONS = ("not", "no", "without", "never", "avoid")
+_SPEED = re.compile(r"(\d+(?:\.\d+)?)\s*(m/s|met(?:er|re)s?\s+(?:per|a)\s+second|km/h)")
+_AXIS = re.compile(
+    r"([+-]?)\b([xyz])[ -](?:axis|direction)|\balong (?:the )?([+-]?)([xyz])\b|([+-])([xyz])\b"
+)
+
+
+@dataclass(frozen=True)
+class Motion:
+    """What is asked of the body `subject`, as far as the words tell."""
+
+    subject: str
+    words: tuple[str, ...] = ()  # those that were read
+    way: tuple[float, float, float] | None = None  # unit vector of travel, world frame
+    speed: float = 0.0  # m/s, of travel
+    exact: bool = False  # whether the description says the speed
+    jump: bool = False
+    turn: int = 0  # 1 left, -1 right
+    still: bool = False
+    upright: bool = True  # whether its height is to be kept
+    lacks: str = ""  # what the words ask for and the body cannot do
+
+    @property
+    def moves(self) -> bool:
+        return bool(self.way or self.jump or self.turn)
+
+    def text(self) -> str:
+        """What was understood, in words."""
+        said = [f"move along {axis_text(self.way)} at about {self.speed:.2g} m/s"] if self.way else []
+        said += ["leave the ground"] * self.jump
+        said += [f"turn {'left' if self.turn > 0 else 'right'}"] * bool(self.turn)
+        return ", ".join([*(said or ["stand still"]), *["upright"] * self.upright])
+
+
+def motion_of(
+    description: str, model: mujoco.MjModel, qpos: np.ndarray, root: str, forward: Sequence[float]
+) -> Motion:
+    """What `description` asks of the model that begins at `qpos` [nq] and faces `forward` [3]."""
+    text = description.lower()
+    words = re.findall(r"[a-z]+", text)
+    motion = Motion(_subject(words, model, root))
+    read, paces, way, tempo = [], [], None, 1.0
+    for i, word in enumerate(words):
+        before, after = words[max(0, i - 2) : i], words[i + 1] if i + 1 < len(words) else ""
+        carried = after in _ARTICLES and _is(word, _CARRY) and motion.subject not in words[i + 1 : i + 4]
+        if carried or any(w in _NEGATIONS for w in before):
+            continue
+        known = [kind for kind, verbs in _PACES.items() if _is(word, verbs)]
+        paces += known
+        if word in _WAYS and (word not in _SIDES or after in _FOLLOWS):
+            if motion.turn:
+                motion = replace(motion, turn=-1 if word == "right" else 1)
+            else:
+                way = way or _WAYS[word]
+        elif _is(word, _TURNS):
+            motion = replace(motion, turn=1)
+        elif _is(word, _JUMPS):
+            motion = replace(motion, jump=True)
+        elif _is(word, _STILL):
+            motion = replace(motion, still=True)
+        elif word in _TEMPO:
+            tempo *= _TEMPO[word]
+        elif not known:
+            continue
+        read.append(word)
+    if axis := _AXIS.search(text):
+        sign, name = next((a, b) for a, b in zip(axis.groups()[::2], axis.groups()[1::2], strict=True) if b)
+        world = np.eye(3)["xyz".index(name)] * (-1.0 if sign == "-" else 1.0)
+        read.append(axis[0].strip())
+    else:
+        world = _in_world(way or (1, 0, 0), forward)
+    # a hop on the spot is a jump; a jump ahead travels
+    travelling = (paces and not (motion.jump and way is None and not axis)) or (motion.jump and (way or axis))
+    if motion.jump and world[2] > 0:
+        travelling = False
+    height = _height(model, qpos, motion.subject)
+    motion = replace(
+        motion, words=tuple(dict.fromkeys(read)), upright="low" not in paces and height > _LOWEST
+    )
+    if travelling:
+        pace = "low" if "low" in paces else "run" if "run" in paces else "walk"
+        said = _SPEED.search(text)
+        speed = tempo * float(np.sqrt(_FROUDE[pace] * _GRAVITY * max(height, _LOWEST)))
+        if said:
+            speed = float(said[1]) / (3.6 if said[2] == "km/h" else 1.0)
+        x, y, z = (float(c) + 0.0 for c in np.round(world, 6))
+        motion = replace(motion, way=(x, y, z), speed=float(f"{speed:.2g}"), exact=bool(said))
+    return _possible(motion, model)
+
+
+def towards(motion: Motion, velocity: Sequence[float]) -> Motion:
+    """`motion` at the `velocity` [3] m/s that a task names itself."""
+    speed = float(np.linalg.norm(velocity))
+    if speed == 0.0:
+        return replace(motion, way=None, speed=0.0, still=True)
+    x, y, z = (float(v) / speed for v in velocity)
+    return replace(motion, way=(x, y, z), speed=speed, exact=True)
+
+
+def _is(word: str, verbs: str) -> bool:
+    """Whether `word` is a form of one of `verbs`."""
+    for verb in verbs.split():
+        stem = verb.removesuffix("e")
+        if word in (verb, verb + "s", stem + "ing", verb + verb[-1] + "ing"):
+            return True
+    return False
+
+
+def _subject(words: Sequence[str], model: mujoco.MjModel, root: str) -> str:
+    """The free body that the words name, else the root."""
+    names = [model.body(b).name for b in range(1, model.nbody)]
+    free = [n for n in names if n != root and n.lower() in words and travels(model, n, (1, 0, 0))]
+    return root if root.lower() in words or not free else free[0]
+
+
+def _in_world(way: Sequence[float], forward: Sequence[float]) -> np.ndarray:
+    """`way` (ahead, left, up) in the world of a body that faces `forward` [3]."""
+    left = np.cross(UP, forward)
+    return way[0] * np.asarray(forward) + way[1] * left + way[2] * np.asarray(UP)
+
+
+def _height(model: mujoco.MjModel, qpos: np.ndarray, body: str) -> float:
+    """m, of a body above z = 0 at `qpos` [nq]."""
+    data = mujoco.MjData(model)
+    data.qpos[:] = qpos
+    mujoco.mj_kinematics(model, data)
+    return float(data.body(body).xpos[2])
+
+
+def _possible(motion: Motion, model: mujoco.MjModel) -> Motion:
+    """`motion` without what no joint of the body allows."""
+    lacks = []
+    if motion.way and not travels(model, motion.subject, motion.way):
+        lacks.append(f"move along {axis_text(motion.way)}")
+        motion = replace(motion, way=None)
+    if motion.jump and not travels(model, motion.subject, UP):
+        lacks.append("leave the ground")
+        motion = replace(motion, jump=False)
+    if motion.turn and not travels(model, motion.subject, UP, turning=True):
+        lacks.append("turn about the vertical")
+        motion = replace(motion, turn=0)
+    stands = motion.upright and travels(model, motion.subject, UP)
+    return replace(motion, lacks=" or ".join(lacks), upright=stands)
+
+
+def axis_text(way: Sequence[float]) -> str:
+    """A direction [3] as a person writes it: +x, or its numbers."""
+    for i, name in enumerate("xyz"):
+        if abs(way[i]) > 1 - 1e-6:
+            return f"{'+' if way[i] > 0 else '-'}{name}"
+    return f"({', '.join(f'{c:.2g}' for c in way)})"
+
+
+def motion_metrics(motion: Motion, read: Readout) -> Metrics:
+    """How far an episode [T] goes the way that is asked; what a body does after a fall does not count."""
+    pos, time = read.pos(motion.subject), read.time
+    down = np.flatnonzero(pos[:, 2] < FALLEN * pos[0, 2]) if motion.upright else []
+    last, seconds = int(down[0]) if len(down) else len(pos) - 1, max(float(time[-1] - time[0]), 1e-6)
+    metrics = {"upright_fraction": float((time[last] - time[0]) / seconds)} if motion.upright else {}
+    if motion.way:
+        distance = float((pos[last] - pos[0]) @ np.asarray(motion.way))
+        metrics |= {"distance_m": distance, "progress_m_s": distance / seconds}
+    if motion.jump:
+        metrics["rise_m"] = float(pos[: last + 1, 2].max() - pos[0, 2])
+    if motion.turn:
+        rot = read.rot(motion.subject)
+        turned = np.unwrap(np.arctan2(rot[:, 1, 0], rot[:, 0, 0]))
+        metrics["turned_rad"] = motion.turn * float(turned[last] - turned[0])
+    if motion.still and not motion.moves:
+        metrics["drift_error_m"] = float(np.linalg.norm((pos - pos[0])[:, :2], axis=-1).max())
+    return metrics
+
+
+def motion_score(motion: Motion, metrics: Metrics) -> float:
+    """Higher is better: 10 for a body that stays up, 10 for each m/s or m of what is asked, 2 for each rad."""
+    speed = metrics.get("progress_m_s", 0.0)
+    score = 10.0 * (metrics.get("upright_fraction", 0.0) + metrics.get("rise_m", 0.0))
+    score += 2.0 * metrics.get("turned_rad", 0.0)
+    return score + 10.0 * (min(speed, 2 * motion.speed - speed) if motion.exact else speed)
+
+
+def motion_needs(motion: Motion, metrics: Metrics) -> list[Need]:
+    """What an episode lacks of what is asked, the most general first."""
+    needs = []
+    if metrics.get("upright_fraction", 1.0) < 1.0:
+        fallen = f"it is down after {metrics['upright_fraction']:.0%} of the episode"
+        needs += [Need(fallen, kind) for kind in ("height", "upright")]
+    if motion.way and metrics.get("progress_m_s", 0.0) < 0.9 * motion.speed:
+        speed = f"{metrics.get('progress_m_s', 0.0):.2f} m/s"
+        needs.append(
+            Need(f"it moves at {speed}, {motion.speed:g} m/s was read from the description", "forward")
+        )
+    if motion.jump and metrics.get("rise_m", 0.0) < 0.1:
+        needs.append(Need("it does not leave the ground", "jump"))
+    if motion.turn and metrics.get("turned_rad", 0.0) < 1.0:
+        needs.append(Need("it does not turn", "turning"))
+    return needs
