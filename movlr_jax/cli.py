@@ -16,11 +16,19 @@ from movlr_jax.errors import UserError, shortened, unknown_name
 from movlr_jax.machine import cache_dir, processor, xla_knows
 from movlr_jax.render import set_aside_unusable
 from movlr_jax.resources import resource_dir
+from movlr_jax.settings import RENAMED
 
 _GROUPS = ("task", "optimizer", "method", "llm", "vlm")
 _SHORTHANDS = ("env", "file")  # of a task's own settings, where they have arrived when all is composed
 FUSION_FLAG = "xla_cpu_use_fusion_emitters"
 _MJX, _POOL, _THREADS = ("mjx", "warp"), "PJRT_NPROC", 16  # threads that XLA computes with on a CPU
+_REMOVABLE = {"llm": "scripted", "vlm": "metrics", "optimizer": "mppi", "method": "movlr"}
+_UNUSED = {  # of Hydra's own settings, and what to give instead
+    "hydra.run.": "give run_dir=..., the folder of the results",
+    "hydra.sweep.": "give run_dir=..., in which each job has a numbered folder",
+    "hydra.job.chdir": "commands stay in the folder they are started in; change to another first",
+    "hydra": "Hydra only composes the settings here, and -m runs one job after another",
+}
 _FLAGS = ("-m", "--multirun")
 CACHE_SWITCH = "MOVLR_COMPILE_CACHE"  # off: nothing is kept
 INTERRUPTED = 130  # exit status, as a shell gives it after Ctrl-C
@@ -149,6 +157,7 @@ def compose(overrides: Sequence[str]) -> Any:
     from movlr_jax.settings import from_mapping
     from movlr_jax.trust import check_task_file
 
+    _refuse_unused(overrides)
     resumed = _resumed(overrides)
     if resumed is not None:
         config, run = check(from_mapping(Config, resumed)), Path(resumed["resume"])
@@ -249,9 +258,35 @@ def _with_task(overrides: Sequence[str], folder: Path) -> list[str]:
         if sign and group in _GROUPS and value not in _options(folder, group):
             raise UserError(unknown_name(group, value, _options(folder, group)))
         result.append(f"+task={value}" if group == "task" else override)
-    if "+task=own" in result:
-        result = [f"++{o.lstrip('+')}" if o.lstrip("+").startswith("task.settings.") else o for o in result]
-    return result
+    for group, only in (("file", "own"), ("env", "playground")):
+        given = next((o for o in result if o.lstrip("+").startswith(f"{group}=")), None)
+        if given and f"+task={only}" not in result:
+            raise UserError(f"{given.lstrip('+')} is of +task={only} alone")
+    if "+task=own" not in result:
+        return [_current(override) for override in result]
+    return [f"++{o.lstrip('+')}" if o.lstrip("+").startswith("task.settings.") else o for o in result]
+
+
+def _current(override: str) -> str:
+    """An override under the name that its setting has now."""
+    name, sign, value = override.partition("=")
+    group, _, last = name.rpartition(".")
+    known = group.endswith("task.settings") and last in RENAMED
+    return f"{group}.{RENAMED[last]}{sign}{value}" if known else override
+
+
+def _refuse_unused(overrides: Sequence[str]) -> None:
+    """Raises UserError for what Hydra would take, and what nothing would come of here."""
+    for override in overrides:
+        name, _, value = override.lstrip("+~").partition("=")
+        if override.startswith("~"):
+            example = value or _REMOVABLE.get(name, "...")
+            raise UserError(
+                f"~{name}: settings cannot be removed; give another value, as in {name}={example}"
+            )
+        if name.partition(".")[0].partition("/")[0] == "hydra":
+            instead = next((said for start, said in _UNUSED.items() if name.startswith(start)), "")
+            raise UserError(f"{name} is not used: {instead}")
 
 
 def _sentence(error: Exception, overrides: Sequence[str], folder: Path) -> str:

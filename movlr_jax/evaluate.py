@@ -25,9 +25,10 @@ from movlr_jax.errors import UserError  # noqa: E402
 from movlr_jax.evaluation import evaluate as evaluate_programs  # noqa: E402
 from movlr_jax.evaluation import make_probe  # noqa: E402
 from movlr_jax.film import Caption, film  # noqa: E402
-from movlr_jax.filming import clip_of, summary  # noqa: E402
+from movlr_jax.filming import clip_of  # noqa: E402
 from movlr_jax.inside import read_inside  # noqa: E402
 from movlr_jax.progress import Reporter  # noqa: E402
+from movlr_jax.quantities import summary  # noqa: E402
 from movlr_jax.sandbox.vet import Sandbox, Verdict  # noqa: E402
 from movlr_jax.session import films_here, task_of  # noqa: E402
 from movlr_jax.tasks import Task  # noqa: E402

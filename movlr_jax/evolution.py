@@ -10,10 +10,11 @@ from typing import Any
 
 from movlr_jax import evaluation
 from movlr_jax.engine import Engine, evaluation_of, once, timed
-from movlr_jax.filming import make_film, summary
+from movlr_jax.filming import make_film
 from movlr_jax.inner import adopt, with_variants
 from movlr_jax.language.settings import NO_PROGRAM
 from movlr_jax.methods import parent_of
+from movlr_jax.quantities import summary
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.selection import choose, ranked
 from movlr_jax.types import Critique, Evaluation, Optimizer, ProposalRequest, TermAdvice, candidate_name
@@ -26,7 +27,7 @@ def evolve(engine: Engine) -> Evaluation:
     critique: Critique | None = None
     history: list[Evaluation] = []
     for g in range(engine.config.generations):
-        engine.reporter.say(f"generation {g + 1} of {engine.config.generations}")
+        engine.reporter.say(f"generation {g} ({g + 1} of {engine.config.generations})")
         engine.seconds = dict(engine.archive.get("timing", g) or {})
         sources, parents = propose(engine, g, parent, critique, history)
         evaluations = optimise(engine, g, sources, parents)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import numpy as np
-
 from movlr_jax.arrays import read_arrays
 from movlr_jax.engine import Engine, evaluation_of, timed
 from movlr_jax.errors import UserError
 from movlr_jax.film import Caption, Clip, film, side_by_side, title
+from movlr_jax.quantities import summary
 from movlr_jax.tasks import Task
 from movlr_jax.types import Evaluation
 
@@ -65,20 +62,3 @@ def film_best_and_first(engine: Engine, best: Evaluation) -> str | None:
         clips = [clip(engine, ran[0], "first"), clip(engine, best, "best")]
         engine.archive.put(path, side_by_side(clips, progress=tick))
     return path
-
-
-def summary(metrics: Mapping[str, float]) -> str:
-    """The success measure in one line, short enough for the caption of a film."""
-    parts = []
-    if "object_position_error_m" in metrics:
-        off = f"{100 * metrics['object_position_error_m']:.1f} cm"
-        if "object_orientation_error_rad" in metrics:
-            off += f", {np.rad2deg(metrics['object_orientation_error_rad']):.0f} deg"
-        parts.append(f"{off} off")
-    if "distance_m" in metrics:
-        parts.append(f"moved {metrics['distance_m']:.2f} m")
-    if "time_to_fall_s" in metrics:
-        parts.append(f"fell at {metrics['time_to_fall_s']:.1f} s")
-    if "success" in metrics:
-        parts.append("success" if metrics["success"] else "no success")
-    return ": ".join(parts)

@@ -11,7 +11,8 @@ from movlr_jax.engine import Engine
 from movlr_jax.evaluation import evaluate
 from movlr_jax.evolution import vet
 from movlr_jax.film import Caption, film
-from movlr_jax.filming import clip_of, summary
+from movlr_jax.filming import clip_of
+from movlr_jax.quantities import summary
 from movlr_jax.types import Evaluation
 
 EVENT, STEM = "full", "full"  # in run.db; of full.json, full.npz and full.mp4

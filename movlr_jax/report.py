@@ -18,7 +18,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from movlr_jax import __version__, cli, report_text, report_training, report_views
+from movlr_jax import __version__, cli, quantities, report_text, report_training, report_views
 from movlr_jax.archive import Archive
 from movlr_jax.errors import UserError
 from movlr_jax.group_picture import GROUPS
@@ -57,8 +57,10 @@ def render(run: Run) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for name in ("count", "duration", "human", "number", "percent", "plain", "quantity", "highlight"):
+    for name in ("count", "duration", "percent", "plain", "highlight"):
         environment.filters[name] = getattr(report_text, name)
+    for name in ("human", "number", "quantity"):
+        environment.filters[name] = getattr(quantities, name)
     script = resource_text("assets", "report", "report.js")
     films, metrics = embed_films(run), key_metrics(run)
     return environment.get_template("report.html").render(

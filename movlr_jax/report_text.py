@@ -9,18 +9,9 @@ from typing import Any
 
 from markupsafe import Markup
 
+from movlr_jax.quantities import human, quantity
 from movlr_jax.report_data import FIRST, Run, key_metrics
 
-_UNITS = {
-    "m_s": "m/s",
-    "m": "m",
-    "rad": "rad",
-    "s": "s",
-    "hz": "Hz",
-    "n": "N",
-    "fraction": "%",
-}  # longest first
-_YES_NO = ("success", "fell", "dropped")
 _TITLES = {  # of curves whose names alone say too little
     "effort": "effort: mean squared activation",
     "joint_limit_fraction": "joints at the end of their range",
@@ -30,50 +21,9 @@ _TITLES = {  # of curves whose names alone say too little
 }
 
 
-def unit(metric: str) -> str:
-    """The unit that a metric's name ends in, or nothing."""
-    if metric in _YES_NO:
-        return "%"
-    return _UNITS.get(_unit_end(metric), "")
-
-
-def human(name: str) -> str:
-    """`object_position_error_m` -> `object position error`."""
-    end = _unit_end(name)
-    return name.removesuffix("" if end == "fraction" else f"_{end}").replace("_", " ").strip()
-
-
 def title(series: str) -> str:
     """What a curve of the motion shows, in words."""
     return _TITLES.get(series, human(series))
-
-
-def _unit_end(metric: str) -> str:
-    """What of the name is its unit: `m_s` of `mean_speed_m_s`; a rate (`steps_per_s`) has none."""
-    ends = (end for end in _UNITS if metric.endswith(f"_{end}") and "_per_" not in metric)
-    return next(ends, "")
-
-
-def number(value: float | None, digits: int = 3) -> str:
-    """`digits` significant ones, and a word for what is no number."""
-    if value is None:
-        return "–"
-    if not math.isfinite(value):
-        return "not finite"
-    shown = f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
-    return shown.replace("-", "−")
-
-
-def quantity(value: float | None, metric: str) -> str:
-    """A metric's value with its unit: `0.041 m`, `0.19 rad (11°)`, `yes`."""
-    if value is None or not math.isfinite(value):
-        return number(value)
-    if metric in _YES_NO and value in (0, 1):
-        return "yes" if value else "no"
-    if unit(metric) == "%":
-        return f"{number(100 * value)} %"
-    degrees = f" ({math.degrees(value):.0f}°)" if unit(metric) == "rad" else ""
-    return f"{number(value)} {unit(metric)}".strip() + degrees
 
 
 def duration(seconds: float | None) -> str:

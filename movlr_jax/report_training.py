@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from movlr_jax import report_charts, report_text
-from movlr_jax.filming import summary
+from movlr_jax import quantities, report_charts
+from movlr_jax.quantities import summary
 from movlr_jax.report_data import FIRST, Candidate, Run, numbers
 
 _LEARNED = {  # curves of a training -> what they are
@@ -57,7 +57,7 @@ def _training(key: str, trained: Candidate, beside: Candidate | None, other: str
         compared = (numbers(beside.learning.get("env_steps")), dotted) if beside and dotted else None
         label = f"{title} against {_STEPS}"
         chart = report_charts.motion_chart(
-            f"{key}{i}", label, report_text.unit(name), steps, [values], compared, _STEPS
+            f"{key}{i}", label, quantities.unit(name), steps, [values], compared, _STEPS
         )
         panels.append({"title": title, "chart": chart, "beside": compared is not None})
     return {

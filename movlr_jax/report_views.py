@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from movlr_jax import report_charts, report_text
+from movlr_jax import quantities, report_charts, report_text
 from movlr_jax.ranking import unanswered
 from movlr_jax.report_data import FIRST, Candidate, Generation, Run, direction, numbers, weight_shares
 
@@ -44,7 +44,7 @@ def tiles(run: Run, metrics: Sequence[str]) -> list[dict[str, Any]]:
         gain = direction(name) * (best.metrics[name] - before) if before is not None else 0.0
         verdict = "better" if gain > 0 else "worse" if gain < 0 else "same"
         # yes is not "higher" than no
-        yes_no = report_text.quantity(best.metrics[name], name) in ("yes", "no")
+        yes_no = quantities.quantity(best.metrics[name], name) in ("yes", "no")
         wanted = "" if yes_no else {1: "higher is better", -1: "lower is better"}.get(direction(name), "")
         shown.append(
             {"name": name, "best": best.metrics[name], "first": before, "verdict": verdict, "wanted": wanted}
@@ -125,10 +125,10 @@ def charts(run: Run, metrics: Sequence[str]) -> dict[str, Any]:
 
 
 def _measure(run: Run, i: int, name: str) -> tuple[str, int, Markup]:
-    unit = "" if name == "success" else report_text.unit(name)
+    unit = "" if name == "success" else quantities.unit(name)
     dots = [_dot(c, name) for c in run.candidates.values()]
     best = [(g, _dot(c, name)) for g, c in run.stages]
-    chart = report_charts.measure_chart(f"measure{i}", report_text.human(name), unit, dots, best)
+    chart = report_charts.measure_chart(f"measure{i}", quantities.human(name), unit, dots, best)
     return name, direction(name), chart
 
 
@@ -155,7 +155,7 @@ def motion(run: Run) -> list[dict[str, Any]]:
         chart = report_charts.motion_chart(
             f"motion{i}",
             f"{title} against time",
-            report_text.unit(name),
+            quantities.unit(name),
             best.curve_time,
             list(lines.values()),
             (first.curve_time, other) if first and other else None,
@@ -170,7 +170,7 @@ def _panels(c: Candidate) -> dict[str, dict[str, list[float]]]:
     for name, values in c.series.items():
         side = next((side for side in ("left", "right") if name.startswith(f"{side}_")), "")
         name = name.removeprefix(f"{side}_") if side else name
-        scale = 100.0 if report_text.unit(name) == "%" else 1.0
+        scale = 100.0 if quantities.unit(name) == "%" else 1.0
         if any(math.isfinite(v) for v in values):
             panels.setdefault(name, {})[side] = [scale * v for v in values]
     return {name: dict(sorted(lines.items())) for name, lines in panels.items()}
@@ -181,7 +181,7 @@ def _course(c: Candidate | None) -> list[dict[str, Any]]:
     shown = []
     for name, lines in (_panels(c) if c else {}).items():
         finite = [v for values in lines.values() for v in values if math.isfinite(v)]
-        title, unit = report_text.title(name), report_text.unit(name)
+        title, unit = report_text.title(name), quantities.unit(name)
         spark = report_charts.sparkline(f"course of {title}", list(enumerate(lines.values())))
         shown.append({"title": title, "unit": unit, "low": min(finite), "high": max(finite), "spark": spark})
     return shown
@@ -192,7 +192,7 @@ def _dot(c: Candidate, metric: str | None = None) -> report_charts.Dot:
     if c.failed:
         tip = f"{c.name} failed: {c.reason}"[:200]
     elif metric:
-        tip = f"{c.name}: {report_text.quantity(value, metric)}"
+        tip = f"{c.name}: {quantities.quantity(value, metric)}"
     else:
         tip = f"{c.name}, written from {c.parent}" if c.parent else c.name
     return report_charts.Dot(c.name, c.generation, c.index, tip, c.failed, c.parent, value)

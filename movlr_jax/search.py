@@ -18,10 +18,11 @@ from movlr_jax.config import Config  # noqa: E402
 from movlr_jax.control.build import LEARNERS, build_optimizer  # noqa: E402
 from movlr_jax.errors import BudgetSpent, UserError  # noqa: E402
 from movlr_jax.evolution import evolve  # noqa: E402
-from movlr_jax.filming import film_best_and_first, summary  # noqa: E402
+from movlr_jax.filming import film_best_and_first  # noqa: E402
 from movlr_jax.full import train_in_full, wants_full  # noqa: E402
 from movlr_jax.group_picture import GROUPS, picture  # noqa: E402
 from movlr_jax.progress import Reporter  # noqa: E402
+from movlr_jax.quantities import summary  # noqa: E402
 from movlr_jax.ranking import silence  # noqa: E402
 from movlr_jax.report import write_report  # noqa: E402
 from movlr_jax.session import build_engine, describe, same_search, task_of  # noqa: E402

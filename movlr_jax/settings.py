@@ -22,6 +22,9 @@ _TOO_LARGE = 2**63
 _DEEPEST = 30  # groups and lists of settings inside each other
 
 
+RENAMED = {"cadence_hz": "stride_frequency_hz"}  # former names of settings of the package's tasks
+
+
 class _PlainLoader(yaml.SafeLoader):
     """YAML without aliases, which let a short text stand for a huge one, nor what no setting holds."""
 

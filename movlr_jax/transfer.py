@@ -34,10 +34,10 @@ from movlr_jax.config import Config  # noqa: E402
 from movlr_jax.control.build import LEARNERS  # noqa: E402
 from movlr_jax.errors import UserError, unknown_name  # noqa: E402
 from movlr_jax.evaluate import Bench, digest, played, prepared, reward_source  # noqa: E402
-from movlr_jax.filming import summary  # noqa: E402
 from movlr_jax.machine import hardware, versions  # noqa: E402
 from movlr_jax.physics.choose import planning_physics  # noqa: E402
 from movlr_jax.progress import Reporter, interruptible  # noqa: E402
+from movlr_jax.quantities import summary  # noqa: E402
 from movlr_jax.session import task_of  # noqa: E402
 
 # MoVLR (arXiv 2512.23077), MS-Human-700, metres walked in 10 s: with the reward of flat ground, and with one learned

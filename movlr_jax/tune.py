@@ -35,6 +35,7 @@ from movlr_jax.rewards.program import RewardProgram  # noqa: E402
 from movlr_jax.sandbox.source import with_weights  # noqa: E402
 from movlr_jax.sandbox.vet import Verdict  # noqa: E402
 from movlr_jax.session import flat, task_of  # noqa: E402
+from movlr_jax.settings import RENAMED  # noqa: E402
 from movlr_jax.space import OPTIMIZER, TASK, WEIGHTS, Range, read_space  # noqa: E402
 from movlr_jax.tasks import Task  # noqa: E402
 
@@ -121,6 +122,9 @@ def _defaults(config: Config, weights: Mapping[str, float], space: Mapping[str, 
     known = {f"{WEIGHTS}{name}": value for name, value in weights.items()}
     known |= {f"{OPTIMIZER}{n}": v for n, v in flat(dataclasses.asdict(config.optimizer)).items()}
     known |= {f"{TASK}{name}": value for name, value in config.task.settings.items()}
+    known |= {
+        f"{TASK}{old}": known[f"{TASK}{new}"] for old, new in RENAMED.items() if f"{TASK}{new}" in known
+    }
     for name in space:
         if name not in known:
             raise UserError(unknown_name("setting of the space", name, known))

@@ -172,6 +172,23 @@ def test_success_needs_speed_and_a_straight_line(walk):
         assert walk.measure(episode_of(walk, path), walk)["success"] == 0
 
 
+def test_success_asks_for_the_speed_that_was_asked_for(walk):
+    """At 1 m/s within a tenth, whether too slow or too fast; the search is told which."""
+    qpos, *_ = walk.start(np.random.default_rng(0), 1)
+    for speed, success in ((0.67, 0), (0.89, 0), (0.91, 1), (1.09, 1), (1.11, 0)):
+        path = [base_move(walk, qpos[0], ahead=a) for a in np.linspace(0, 2 * speed, 21)]
+        metrics = walk.measure(episode_of(walk, path), walk)
+        assert metrics["mean_speed_m_s"] == pytest.approx(speed, abs=1e-3)
+        assert metrics["success"] == success
+        told = [need for need in walk.diagnose(metrics) if "m/s were asked for" in need.problem]
+        assert [need.kind for need in told] == ([] if success else ["forward"])
+    loose = build_task("flat_walk", "myolegs", 2.0, {"speed_tolerance": 0.4})
+    slow = [base_move(loose, qpos[0], ahead=a) for a in np.linspace(0, 1.34, 21)]
+    assert loose.measure(episode_of(loose, slow), loose)["success"] == 1
+    with pytest.raises(UserError, match=r"task\.settings\.speed_tolerance=0: it must be more than 0"):
+        build_task("flat_walk", "myolegs", 2.0, {"speed_tolerance": 0.0})
+
+
 def test_a_body_that_lies_has_fallen_and_progress_ends_where_it_toppled(walk):
     qpos, *_ = walk.start(np.random.default_rng(0), 1)
     ahead = np.linspace(0, 1, 11)

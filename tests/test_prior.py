@@ -140,6 +140,6 @@ def test_a_policy_brings_its_own_law_and_rhythm_beneath_what_is_set():
     assert (around.optimizer.name, around.optimizer.prior.policy) == ("mpc2", name)
     for setting in ("muscle", "pd", "ctrl_dt", "ppo"):
         assert getattr(around.optimizer, setting) == getattr(trained.optimizer, setting)
-    assert around.task.settings["cadence_hz"] == trained.task.settings["cadence_hz"]
+    assert around.task.settings["stride_frequency_hz"] == trained.task.settings["stride_frequency_hz"]
     assert around.optimizer.mppi.samples == 5
     assert compose(given).optimizer.prior.policy == ""

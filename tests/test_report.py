@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from movlr_jax import report, report_charts, report_data, report_text
+from movlr_jax import quantities, report, report_charts, report_data, report_text
 from movlr_jax.archive import Archive
 from movlr_jax.errors import UserError
 
@@ -230,7 +230,7 @@ def test_puts_best_beside_first_in_one_sentence(page):
     # 0.31 * 0.5^2.1 and 0.31 * 0.5^0
     expected = (
         "After 12 programs in 3 generations, the best is g02k01: "
-        "object position error 0.0723 m against 0.31 m of the first program, g00k00."
+        "object position error 7.2 cm against 31.0 cm of the first program, g00k00."
     )
     assert expected in page.words
 
@@ -252,7 +252,7 @@ def test_charts_are_inline_follow_the_page_and_link_to_programs(text):
     assert not any(re.search(r"#0[12]0[12]0\d|<image|xmlns|<metadata", chart) for chart in charts)
     measure = next(chart for chart in charts if "measure0-" in chart)
     assert measure.count('href="#g0') == 12
-    assert "<title>g02k01: 0.0723 m</title>" in measure
+    assert "<title>g02k01: 7.2 cm</title>" in measure
 
 
 def test_shows_how_a_policy_was_trained(tmp_path):
@@ -499,8 +499,11 @@ def test_an_unwritable_run_is_a_sentence(tmp_path):
 @pytest.mark.parametrize(
     ("metric", "value", "shown"),
     [
-        ("object_position_error_m", 0.04123, "0.0412 m"),
-        ("object_orientation_error_rad", math.pi / 4, "0.785 rad (45°)"),
+        ("object_position_error_m", 0.04123, "4.1 cm"),
+        ("object_orientation_error_rad", math.pi / 4, "45°"),
+        ("object_position_error_m", 1.2345, "1.23 m"),
+        ("distance_m", 0.62, "0.62 m"),
+        ("lateral_drift_m", -0.0312, "−3.1 cm"),
         ("mean_speed_m_s", -1.0, "−1 m/s"),
         ("success", 1.0, "yes"),
         ("success", 0.25, "25 %"),
@@ -513,7 +516,7 @@ def test_an_unwritable_run_is_a_sentence(tmp_path):
     ],
 )
 def test_quantities_have_their_units(metric, value, shown):
-    assert report_text.quantity(value, metric) == shown
+    assert quantities.quantity(value, metric) == shown
 
 
 @pytest.mark.parametrize(

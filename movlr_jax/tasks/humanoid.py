@@ -16,7 +16,7 @@ from movlr_jax.models import ModelAdapter
 from movlr_jax.physics.domain import Ranges
 from movlr_jax.tasks.base import Camera, Metrics, Need, Task
 from movlr_jax.tasks.biomechanics import in_contact, weight_of
-from movlr_jax.tasks.locomotion import Goal, locomotion
+from movlr_jax.tasks.locomotion import SPEED_TOLERANCE, Goal, locomotion
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.terrain import Ground, doorway, flat, landings, stairs
 from movlr_jax.tasks.walks import positive
@@ -69,17 +69,18 @@ def humanoid_walk(
     *,
     episode_s: float,
     speed_m_s: float = 1.0,
-    cadence_hz: float = 1.25,
+    speed_tolerance: float = SPEED_TOLERANCE,
+    stride_frequency_hz: float = 1.25,
     lift_m: float = 0.08,
     world: World,
 ) -> Task:
-    """Forward over level ground. cadence_hz is that of strides, in the hand-made reward alone."""
+    """Forward over level ground. stride_frequency_hz is that of the hand-made reward alone."""
     goal = _goal(
         "humanoid_walk",
         f"the robot walks forward in a straight line at about {positive('speed_m_s', speed_m_s):g} m/s",
         speed_m_s,
-        _gait(cadence_hz, lift_m) | _destination(adapter, (speed_m_s * episode_s, 0.0, 0.0)),
-        min_speed=0.8 * speed_m_s,
+        _gait(stride_frequency_hz, lift_m) | _destination(adapter, (speed_m_s * episode_s, 0.0, 0.0)),
+        speed_tolerance=speed_tolerance,
     )
     return _task(adapter, Aim(goal), flat(), episode_s, world)
 
@@ -89,8 +90,9 @@ def humanoid_straight_leg(
     *,
     episode_s: float,
     speed_m_s: float = 0.6,
+    speed_tolerance: float = SPEED_TOLERANCE,
     knee_deg: float = 15.0,
-    cadence_hz: float = 1.25,
+    stride_frequency_hz: float = 1.25,
     lift_m: float = 0.05,
     world: World,
 ) -> Task:
@@ -102,7 +104,9 @@ def humanoid_straight_leg(
         f"the robot walks forward at about {positive('speed_m_s', speed_m_s):g} m/s, its knees straight while their "
         "foot stands",
         speed_m_s,
-        _gait(cadence_hz, lift_m, stance_knee=0.1) | _destination(adapter, (speed_m_s * episode_s, 0.0, 0.0)),
+        _gait(stride_frequency_hz, lift_m, stance_knee=0.1)
+        | _destination(adapter, (speed_m_s * episode_s, 0.0, 0.0)),
+        speed_tolerance=speed_tolerance,
     )
     most = np.deg2rad(knee_deg)
 
@@ -129,7 +133,7 @@ def humanoid_stairs(
     rise_m: float = 0.02,
     levels: int = 6,
     level: int = 2,
-    cadence_hz: float = 1.25,
+    stride_frequency_hz: float = 1.25,
     lift_m: float = 0.14,
     world: World,
 ) -> Task:
@@ -147,9 +151,9 @@ def humanoid_stairs(
         "humanoid_stairs",
         f"the robot climbs stairs straight ahead at about {positive('speed_m_s', speed_m_s):g} m/s",
         speed_m_s,
-        _gait(cadence_hz, lift_m)
+        _gait(stride_frequency_hz, lift_m)
         | _destination(adapter, (tops[-1], 0.0, float(ground.height(np.array([tops[-1], 0.0]))))),
-        min_speed=0.0,
+        speed_tolerance=None,
     )
 
     def measure(read: Readout, task: Task, metrics: Metrics) -> Metrics:
@@ -179,7 +183,7 @@ def humanoid_turn(
     door_x_m: float = 2.0,
     door_y_m: float = 1.2,
     width_m: float = 1.1,
-    cadence_hz: float = 1.25,
+    stride_frequency_hz: float = 1.25,
     lift_m: float = 0.08,
     world: World,
 ) -> Task:
@@ -194,11 +198,11 @@ def humanoid_turn(
         f"the robot walks forward, turns left and walks through the doorway at about "
         f"{positive('speed_m_s', speed_m_s):g} m/s",
         speed_m_s,
-        _gait(cadence_hz, lift_m)
+        _gait(stride_frequency_hz, lift_m)
         | {"turn_pos": np.array([door_x_m, door_y_m, 0.0], np.float32)}
         | _destination(adapter, (door_x_m, door_y_m + 1.0, 0.0)),
         heading=float(np.pi / 2),
-        min_speed=0.0,
+        speed_tolerance=None,
         max_drift_m=float("inf"),
     )
 
@@ -229,14 +233,14 @@ def _goal(name: str, description: str, speed: float, goals: Mapping[str, Array],
         speed=speed,
         goals=goals,
         reward="humanoid",
-        **{"min_speed": 0.5 * speed, **more},
+        **more,
     )
 
 
-def _gait(cadence_hz: float, lift_m: float, stance_knee: float = STANCE_KNEE) -> dict[str, Any]:
+def _gait(stride_frequency_hz: float, lift_m: float, stance_knee: float = STANCE_KNEE) -> dict[str, Any]:
     """What the hand-made reward goes by: strides a second, how high feet are lifted, how knees are bent in stance."""
     return {
-        "cadence": np.float32(positive("cadence_hz", cadence_hz)),
+        "cadence": np.float32(positive("stride_frequency_hz", stride_frequency_hz)),
         "lift": np.float32(positive("lift_m", lift_m)),
         "stance_knee": np.float32(stance_knee),
         "turn_pos": np.array([FAR, 0.0, 0.0], np.float32),

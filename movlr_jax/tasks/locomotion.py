@@ -24,7 +24,8 @@ LEGS = ("left_leg", "right_leg")  # touch parts that legs which cross press on a
 KNEE_M = 0.12  # m above the ground, a knee that is lower kneels
 FALLEN = 0.6  # of its starting height above the ground: below it, the pelvis or the head has fallen
 UPRIGHT = 0.8  # of the pelvis' starting height: below it, a body topples and its progress no longer counts
-_SLOW = 0.9  # of the speed that is asked for: below it, a walk is told to be faster
+SPEED_TOLERANCE = 0.1  # of the speed that is asked for: as far as the mean of a success may be off it
+_SLOWEST = 0.5  # of the speed that is asked for: below it, it is a gait that a walk lacks
 TOUCH_N = 5.0  # N on anything but the feet is a fall
 
 
@@ -41,7 +42,8 @@ class Goal:
     goals: Mapping[str, Array] = field(default_factory=dict)  # beside those that every walk has
     reward: str = "walk"  # which hand-made reward
     first: str = ""  # which reward to begin with; the hand-made one's own unless said
-    min_speed: float = 0.5  # m/s, of a success
+    # share of the speed that the mean over the episode, from rest, may be off in a success; None: any will do
+    speed_tolerance: float | None = SPEED_TOLERANCE
     min_distance_m: float = 0.0
     max_drift_m: float = 0.3
     max_heading_error: float = 0.5  # rad
@@ -197,8 +199,14 @@ def succeeded(metrics: Metrics, goal: Goal) -> bool:
         return False
     if not goal.speed:
         return float(np.hypot(metrics["distance_m"], metrics["lateral_drift_m"])) <= goal.max_drift_m
-    far = metrics["distance_m"] >= goal.min_distance_m and metrics["mean_speed_m_s"] >= goal.min_speed
-    return far and metrics["lateral_drift_m"] <= goal.max_drift_m
+    if goal.speed_tolerance is not None and _off_speed(metrics, goal) > goal.speed_tolerance:
+        return False
+    return metrics["distance_m"] >= goal.min_distance_m and metrics["lateral_drift_m"] <= goal.max_drift_m
+
+
+def _off_speed(metrics: Metrics, goal: Goal) -> float:
+    """How far the mean speed is from the one that is asked for, as a share of that."""
+    return abs(metrics["mean_speed_m_s"] - goal.speed) / goal.speed
 
 
 def score(metrics: Metrics, goal: Goal, episode_s: float) -> float:
@@ -209,17 +217,28 @@ def score(metrics: Metrics, goal: Goal, episode_s: float) -> float:
     return value + 2.0 * min(distance, goal.speed * episode_s) if goal.speed else value - abs(distance)
 
 
+def _speed_needs(metrics: Metrics, goal: Goal) -> list[Need]:
+    """What is wrong with the speed; where any will do for a success, a slow one can still be better."""
+    tolerance, speed = goal.speed_tolerance, metrics["mean_speed_m_s"]
+    needs = [
+        Need(f"it moves at {speed:.2f} m/s, {goal.speed:g} m/s were asked for", k)
+        for k in ("forward", "gait")
+    ]
+    if tolerance is None:
+        return needs[:1] if speed < (1 - SPEED_TOLERANCE) * goal.speed else []
+    if _off_speed(metrics, goal) <= tolerance:
+        return []
+    return needs if speed < _SLOWEST * goal.speed else needs[:1]
+
+
 def diagnose(metrics: Metrics, goal: Goal) -> list[Need]:
     """What is wrong with an episode, the most general first."""
     needs = []
     if metrics["fell"]:
         when = f"the body falls after {metrics['time_to_fall_s']:.1f} s"
         needs += [Need(when, "upright"), Need(when, "balance"), Need(when, "height")]
-    if goal.speed and metrics["mean_speed_m_s"] < _SLOW * goal.speed:
-        slow = f"it moves at {metrics['mean_speed_m_s']:.2f} m/s, {goal.speed:g} m/s were asked for"
-        needs.append(Need(slow, "forward"))
-        if metrics["mean_speed_m_s"] < goal.min_speed:
-            needs.append(Need(slow, "gait"))
+    if goal.speed:
+        needs += _speed_needs(metrics, goal)
     if metrics["lateral_drift_m"] > goal.max_drift_m:
         needs.append(Need(f"it drifts {metrics['lateral_drift_m']:.2f} m to the side", "straight"))
     off = metrics["heading_change_rad"] - goal.heading

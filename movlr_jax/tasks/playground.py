@@ -135,7 +135,7 @@ def playground(
         raise UserError(f"task.settings.start_noise={start_noise:g}: it must be 0 or more")
     aim, taken = aim_of(env), load_environment(env, reset_seed)
     moves = aim.speed is not None
-    goal = locomotion.Goal(env, aim.description, _FLAT, aim.speed or 0.0, min_speed=0.5 * (aim.speed or 0.0))
+    goal = locomotion.Goal(env, aim.description, _FLAT, aim.speed or 0.0)
     goals = dict(aim.goals)
     if moves:
         goals |= {"velocity": (goal.speed, 0.0, 0.0), "heading": 0.0, "slope": 0.0}

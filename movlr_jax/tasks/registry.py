@@ -7,7 +7,7 @@ from typing import Any
 
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.models import model_adapter
-from movlr_jax.settings import keywords
+from movlr_jax.settings import RENAMED, keywords
 from movlr_jax.tasks.base import Task
 from movlr_jax.tasks.bottle import bottle_pour
 from movlr_jax.tasks.cube import cube_rotate
@@ -79,6 +79,8 @@ def build_task(name: str, model: str, episode_s: float | None, settings: Mapping
         raise UserError(unknown_name("task", name, TASKS))
     if model == "ms_human_700" and MODELS_OF[name] == HANDS:
         model = "ms_human_700_manipulation"  # the entry of MS-Human-700 that has fingers
+    former = {RENAMED[old]: value for old, value in settings.items() if old in RENAMED}
+    settings = {key: value for key, value in settings.items() if key not in RENAMED} | former
     given = keywords(TASKS[name], settings, "task.settings", without=["episode_s"])
     try:
         return TASKS[name](model_adapter(model), episode_s=episode_s, **given)

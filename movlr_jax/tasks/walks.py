@@ -10,7 +10,7 @@ import numpy as np
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.models import ModelAdapter
 from movlr_jax.tasks.base import Task
-from movlr_jax.tasks.locomotion import Goal, locomotion
+from movlr_jax.tasks.locomotion import SPEED_TOLERANCE, Goal, locomotion
 from movlr_jax.tasks.terrain import rough, slope
 from movlr_jax.types import Array
 
@@ -28,7 +28,7 @@ _GAIT = (
 class Gait:
     """Settings of every walk. human: which hand-made reward. start_noise: as `locomotion` has it."""
 
-    cadence_hz: float = 0.8  # strides of the hand-made rewards, whose clock a trained policy sees
+    stride_frequency_hz: float = 0.8  # of the hand-made rewards, whose clock a trained policy sees
     human: str = "walk"
     start_noise: float = 0.01  # rad
 
@@ -58,6 +58,7 @@ def flat_walk(
     *,
     episode_s: float,
     speed_m_s: float = 1.0,
+    speed_tolerance: float = SPEED_TOLERANCE,
     gait: Gait,
 ) -> Task:
     """Forward over level ground."""
@@ -66,6 +67,7 @@ def flat_walk(
         f"walk forward in a straight line at about {speed_m_s:g} m/s with good posture",
         speed_m_s,
         gait,
+        speed_tolerance=speed_tolerance,
     )
     return locomotion(adapter, goal, episode_s=episode_s, start_noise=gait.start_noise)
 
@@ -75,6 +77,7 @@ def slope_walk(
     *,
     episode_s: float,
     speed_m_s: float = 1.0,
+    speed_tolerance: float = SPEED_TOLERANCE,
     slope_deg: float = 5.0,
     gait: Gait,
 ) -> Task:
@@ -86,6 +89,7 @@ def slope_walk(
         f"walk straight up a slope of {slope_deg:g} degrees at about {speed_m_s:g} m/s with good posture",
         speed_m_s,
         gait,
+        speed_tolerance=speed_tolerance,
     )
     return locomotion(
         adapter, goal, episode_s=episode_s, ground=slope(slope_deg), start_noise=gait.start_noise
@@ -97,6 +101,7 @@ def rough_walk(
     *,
     episode_s: float,
     speed_m_s: float = 1.0,
+    speed_tolerance: float = SPEED_TOLERANCE,
     bump_m: float = 0.03,
     terrain_seed: int = 0,
     gait: Gait,
@@ -109,6 +114,7 @@ def rough_walk(
         f"walk forward in a straight line over rough ground at about {speed_m_s:g} m/s with good posture",
         speed_m_s,
         gait,
+        speed_tolerance=speed_tolerance,
     )
     ground = rough(bump_m, terrain_seed)
     return locomotion(adapter, goal, episode_s=episode_s, ground=ground, start_noise=gait.start_noise)
@@ -132,7 +138,7 @@ def left_turn(
         f"; after {turn_s:g} s, whether the body turns left and goes where it then faces",
         heading=float(np.deg2rad(turn_deg)),
         turn_s=turn_s,
-        min_speed=0.0,
+        speed_tolerance=None,  # the way it takes to turn is not along the new heading
         min_distance_m=1.0,
         max_drift_m=float("inf"),
         max_heading_error=float(np.deg2rad(10)),
@@ -145,6 +151,7 @@ def injured_walk(
     *,
     episode_s: float,
     speed_m_s: float = 1.0,
+    speed_tolerance: float = SPEED_TOLERANCE,
     strength: float = 0.0,
     side: str = "right",
     gait: Gait,
@@ -167,6 +174,7 @@ def injured_walk(
         f"{side} leg {'do not work' if strength == 0 else 'are weak'}",
         speed_m_s,
         gait,
+        speed_tolerance=speed_tolerance,
     )
     weaken = {muscle: strength for group in groups for muscle in adapter.muscle_groups[group]}
     return locomotion(adapter, goal, episode_s=episode_s, start_noise=gait.start_noise, weaken=weaken)
@@ -177,6 +185,7 @@ def ostrich_walk(
     *,
     episode_s: float,
     speed_m_s: float = 1.0,
+    speed_tolerance: float = SPEED_TOLERANCE,
     gait: Gait,
 ) -> Task:
     """A large bird forward over level ground."""
@@ -187,6 +196,7 @@ def ostrich_walk(
         speed_m_s,
         gait,
         "; the neck and head",
+        speed_tolerance=speed_tolerance,
     )
     return locomotion(adapter, goal, episode_s=episode_s, start_noise=gait.start_noise)
 
@@ -203,7 +213,10 @@ def _walking(
     if gait.human not in HAND_MADE:
         raise UserError(unknown_name("task.settings.human", gait.human, HAND_MADE))
     speed = positive("speed_m_s", speed_m_s)
-    goals: dict[str, Array] = {"cadence": np.asarray(positive("cadence_hz", gait.cadence_hz), np.float32)}
+    if changes["speed_tolerance"] is not None:
+        positive("speed_tolerance", changes["speed_tolerance"])
+    frequency = positive("stride_frequency_hz", gait.stride_frequency_hz)
+    goals: dict[str, Array] = {"cadence": np.asarray(frequency, np.float32)}
     return Goal(
         name,
         description,

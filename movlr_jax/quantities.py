@@ -1,0 +1,77 @@
+"""Measures as a person reads them, the same in the terminal, in films and in the report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+_UNITS = {
+    "m_s": "m/s",
+    "m": "m",
+    "rad": "rad",
+    "s": "s",
+    "hz": "Hz",
+    "n": "N",
+    "fraction": "%",
+}  # longest first
+_YES_NO = ("success", "fell", "dropped")
+
+
+def unit(metric: str) -> str:
+    """The unit that a metric's name ends in, or nothing."""
+    if metric in _YES_NO:
+        return "%"
+    return _UNITS.get(_unit_end(metric), "")
+
+
+def human(name: str) -> str:
+    """`object_position_error_m` -> `object position error`."""
+    end = _unit_end(name)
+    return name.removesuffix("" if end == "fraction" else f"_{end}").replace("_", " ").strip()
+
+
+def _unit_end(metric: str) -> str:
+    """What of the name is its unit: `m_s` of `mean_speed_m_s`; a rate (`steps_per_s`) has none."""
+    ends = (end for end in _UNITS if metric.endswith(f"_{end}") and "_per_" not in metric)
+    return next(ends, "")
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """`digits` significant ones, and a word for what is no number."""
+    if value is None:
+        return "–"
+    if not math.isfinite(value):
+        return "not finite"
+    shown = f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
+    return shown.replace("-", "−")
+
+
+def quantity(value: float | None, metric: str) -> str:
+    """A metric's value with its unit: `4.1 cm`, `6.64 m`, `11°`, `yes`. Lengths below 1 m are in cm, ways never."""
+    if value is None or not math.isfinite(value):
+        return number(value)
+    if metric in _YES_NO and value in (0, 1):
+        return "yes" if value else "no"
+    match unit(metric):
+        case "%":
+            return f"{number(100 * value)} %"
+        case "rad":
+            return f"{number(math.degrees(value), 2)}°"
+        case "m" if abs(value) < 1 and metric != "distance_m":
+            return f"{100 * value:.1f} cm".replace("-", "−")
+        case said:
+            return f"{number(value)} {said}".strip()
+
+
+def summary(metrics: Mapping[str, float]) -> str:
+    """The success measure in one line, short enough for the caption of a film."""
+    off = ("object_position_error_m", "object_orientation_error_rad")
+    parts = [quantity(metrics[name], name) for name in off if name in metrics]
+    parts = [f"{', '.join(parts)} off"] if parts else []
+    if "distance_m" in metrics:
+        parts.append(f"moved {quantity(metrics['distance_m'], 'distance_m')}")
+    if "time_to_fall_s" in metrics:
+        parts.append(f"fell at {quantity(metrics['time_to_fall_s'], 'time_to_fall_s')}")
+    if "success" in metrics:
+        parts.append("success" if metrics["success"] else "no success")
+    return ": ".join(parts)

@@ -1,0 +1,39 @@
+"""The terminal and the report say the same of a run: values in the same words, generations by the same number."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from commands import LEG
+
+from movlr_jax.archive import Archive
+from movlr_jax.quantities import quantity, summary
+from movlr_jax.search import main as search
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
+
+def test_terminal_and_report_say_the_same(capfd: pytest.CaptureFixture[str]):
+    assert search([*LEG, "generations=2", "run_dir=run"]) == 0
+    said, page = capfd.readouterr().err, Path("run/report.html").read_text()
+    for g in (0, 1):
+        assert f"\ngeneration {g} ({g + 1} of 2)\n" in said
+        assert f"<b>Generation {g}</b>" in page
+        assert Path(f"run/gen_{g:02d}").is_dir()
+    with Archive.open(Path("run"), write=False) as archive:
+        metrics = (archive.get("evaluated", 0, 0) or {})["metrics"]
+    error = quantity(metrics["object_position_error_m"], "object_position_error_m")
+    assert error.endswith(" cm")
+    assert f"{error} off" in said
+    assert error in page
+
+
+def test_what_came_out_is_one_short_line():
+    assert summary(
+        {"object_position_error_m": 0.0169, "object_orientation_error_rad": 0.105, "success": 1.0}
+    ) == ("1.7 cm, 6° off: success")
+    assert (
+        summary({"distance_m": 6.638, "success": 0.0, "time_to_fall_s": 3.72})
+        == "moved 6.64 m: fell at 3.72 s: no success"
+    )
