@@ -115,6 +115,24 @@ def contained(box: Sandbox, source: str) -> str:
     return verdict.message
 
 
+ESCAPES = [json.loads(line) for line in (Path(__file__).parent / "escapes.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def weak(probe: Probe) -> Iterator[Sandbox]:
+    """The sandbox that the kernel does not hold: there the text is all that stands in the way."""
+    sandbox = Sandbox(probe, name="process")
+    yield sandbox
+    sandbox.close()
+
+
+@pytest.mark.parametrize("entry", ESCAPES, ids=lambda entry: entry["name"])
+def test_a_way_out_is_refused_by_its_text(weak: Sandbox, entry: dict[str, str]):
+    verdict = weak.vet(entry["code"])
+    assert not verdict.accepted
+    assert verdict.stage == "parse" or "% formats a text" in str(verdict.message), verdict.message
+
+
 def test_attacks_run_at_all(box: Sandbox):
     assert contained(box, attack("assert False, 'it ran ' + str(os.getpid() > 0)")).endswith("it ran True")
 

@@ -15,7 +15,9 @@ from movlr_jax.rewards.program import Scorer
 from movlr_jax.sandbox import confine
 from movlr_jax.sandbox.vet import Sandbox, Verdict
 
-CORPUS = Path(__file__).parent / "rewards.jsonl"
+HERE = Path(__file__).parent
+# known programs; more of their kind, many of them attacks or bombs; what language models like to write; ways out
+CORPORA = ["rewards", "rewards2", "habits", "escapes"]
 TASK = "+task=bottle_pour"
 SANDBOX = "sandbox=process" if confine.missing() else "sandbox=confined"
 
@@ -24,7 +26,8 @@ def lines(out: str) -> list[dict]:
     return [json.loads(line) for line in out.splitlines()]
 
 
-def test_the_corpus(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("name", CORPORA)
+def test_the_corpus(name: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     """Every accept accepted, every reject rejected; what the guard is for either way, and finite where it runs."""
     kept: dict[str, object] = {}
     vet_all = Sandbox.vet_all
@@ -40,12 +43,15 @@ def test_the_corpus(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
     make_probe = module.make_probe
     monkeypatch.setattr(Sandbox, "vet_all", recording)
     monkeypatch.setattr(module, "make_probe", probing)
-    corpus = [json.loads(line) for line in CORPUS.read_text().splitlines()]
-    assert check([TASK, SANDBOX, f"reward={CORPUS}"]) == 1
+    file = HERE / f"{name}.jsonl"
+    corpus = [json.loads(line) for line in file.read_text().splitlines()]
+    assert check([TASK, SANDBOX, f"reward={file}"]) == (name != "habits")
     found = lines(capfd.readouterr().out)
     assert [f["name"] for f in found] == [c["name"] for c in corpus]
     wrong = [
-        (f, c["why"]) for f, c in zip(found, corpus, strict=True) if c["want"] not in (f["verdict"], "guard")
+        (f, c.get("why"))
+        for f, c in zip(found, corpus, strict=True)
+        if c["want"] not in (f["verdict"], "guard")
     ]
     assert wrong == []
     for line in found:
@@ -57,7 +63,9 @@ def test_the_corpus(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
         for v, c in zip(kept["verdicts"], corpus, strict=True)  # pyright: ignore
         if c["want"] == "guard" and v.program
     ]
-    assert guarded
+    assert bool(guarded) == name.startswith("rewards")
+    if not guarded:
+        return
     scorer = Scorer(probe.layout, probe.goals)  # pyright: ignore
     batch = [
         np.stack([x] * len(guarded)) if not hasattr(x, "replace") else _stacked(x, len(guarded))

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from jinja2 import UndefinedError
 
+from movlr_jax.errors import ProgramError
 from movlr_jax.language import prompts, watchers, writers
 from movlr_jax.language.answers import Descriptor
 from movlr_jax.language.call import Media, Message
@@ -18,6 +19,7 @@ from movlr_jax.language.feedback import ReflectionCritic
 from movlr_jax.language.settings import ModelConfig
 from movlr_jax.resources import resource_dir
 from movlr_jax.rewards.state import state_table
+from movlr_jax.sandbox import facade, graph
 from movlr_jax.sandbox.source import parse
 from movlr_jax.tasks import Task, build_task
 from movlr_jax.types import Critique, Evaluation, ProposalRequest, TermAdvice
@@ -156,6 +158,83 @@ def test_the_system_message_says_what_the_code_does(task: Task, messages: dict[s
         assert name in said
     parse(prompts.EXAMPLE)  # the worked example is a program
     parse(re.findall(r"```python\n(.*?)```", said, flags=re.DOTALL)[0])
+
+
+ALLOWED = {
+    "assignments": "x = y = 1.0",
+    "`def`": "def f(x, *rest, k=1.0, **more): return x",
+    "`if`": "if True: pass",
+    "`for`": "for _ in range(2): pass",
+    "`break`": "for i in range(2): break",
+    "`continue`": "for i in range(2): continue",
+    "`pass`": "pass",
+    "`assert`": 'assert True, "no"',
+    "imports": "import math",
+    "operators": "x = -1 + 2 * 3 ** 4 // 5 % 6 << 1 & 1 | 2 ^ 3 < 4",
+    "`lambda`": "f = lambda x: x",
+    "`a if b else c`": "x = 1 if True else 2",
+    "indices and slices": "x = action[0:2][..., None]",
+    "dicts": "x = {**{}}",
+    "lists": "x = [*()]",
+    "tuples": "x, *y = 1, 2",
+    "sets": "x = {1, 2}",
+    "f-strings": 'x = f"{1:.2f}"',
+    "`:=`": "x = (y := 1)",
+    "Comprehensions of lists and dicts": "x = [1 for i in ()], {1: 2 for i in ()}",
+    "generator\n  expressions": "x = sum(i for i in ())",
+    "Annotations": "x: list[float] = []",
+    "`@jax.jit`": "@jax.jit\n    def f(x): return x",
+}
+REFUSED = {
+    "`while`": "while False: pass",
+    "`class`": "class A: pass",
+    "`try`": "try: pass\n    except A: pass",
+    "`with`": "with action: pass",
+    "`raise`": "raise A",
+    "`del`": "del action",
+    "`global`": "global x",
+    "`nonlocal`": "def f():\n        nonlocal action",
+    "`yield`": "x = lambda: (yield)",
+    "`async`": "async def f(): pass",
+    "`match`": "match 1:\n        case 1: pass",
+    "set comprehensions": "x = {1 for i in ()}",
+    "`str.format`": 'x = "".format()',
+    "`%` on texts": 'x = "%s" % 1',
+    "`print`": "print(1)",
+    "two underscores": "__x = 1",
+}
+
+
+@pytest.mark.parametrize("word", [*ALLOWED, *REFUSED])
+def test_what_a_program_may_contain_is_what_its_writers_are_told(messages: dict[str, str], word: str):
+    said = (
+        messages["propose_first"]
+        .partition("## What a program may contain")[2]
+        .partition("## What may be read")[0]
+    )
+    assert word in said
+    source = SOURCE.replace("    return", f"    {(ALLOWED | REFUSED)[word]}\n    return")
+    if word in ALLOWED:
+        parse(source)
+    else:
+        with pytest.raises(ProgramError, match=r"line [78]: "):
+            parse(source)
+
+
+def test_all_that_is_in_scope_is_listed(messages: dict[str, str]):
+    said = messages["propose_first"]
+    for module, names in facade.offered():
+        assert f"\n- `{module}`: {', '.join(names)}.\n" in said
+    for names in (facade.BUILTINS, *facade.ATTRIBUTES.values()):
+        assert ", ".join(names) in said
+    listed = {name for _, names in facade.offered() for name in names}
+    parts = {path.rpartition(".")[2] for path in facade.MODULES}
+    left = {
+        name for path, names in facade.MODULES.items() if path not in ("shaping", "typing") for name in names
+    }
+    assert left - listed - parts == set()
+    for limit in (graph.MAX_EQUATIONS, graph.MAX_TURNS, graph.MAX_ELEMENTS, facade.MAX_ENTRIES):
+        assert f" {limit:,} " in said
 
 
 def test_the_success_measure_stays_hidden_from_writers_and_judges(messages: dict[str, str]):

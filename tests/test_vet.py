@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pickle
 import signal
@@ -19,7 +20,7 @@ import pytest
 
 from movlr_jax.errors import UserError
 from movlr_jax.rewards.program import Scorer
-from movlr_jax.sandbox import confine
+from movlr_jax.sandbox import answers, confine
 from movlr_jax.sandbox import warm as warm_process
 from movlr_jax.sandbox.probe import Probe
 from movlr_jax.sandbox.source import parse
@@ -100,6 +101,68 @@ def test_an_accepted_program_is_the_program(sandbox: Sandbox, probe: Probe):
     np.testing.assert_allclose(totals[0][0], -2 * (knee - 1) ** 2 + height, rtol=1e-5)
 
 
+CONSTANTS = {
+    "array": ("C = jnp.array([0.3, 1.0, -0.7])", "C[2]"),
+    "matrix": ("C = jnp.array([[1.0, 2.0], [3.0, 4.0]])", "C[1, 0]"),
+    "angle": ("C = jnp.deg2rad(30.0)", "C"),
+    "identity": ("C = jnp.eye(3)", "C.sum()"),
+    "zeros": ("C = jnp.zeros(3)", "(1.0 + C[0])"),
+    "type": ("C = jnp.float32(2.0)", "C"),
+    "float": ("C = float(jnp.deg2rad(30.0)) + float(1)", "C"),
+    "default": ("def f(x, c=jnp.array([2.0, 3.0])): return x * c[1]", "f(1.0)"),
+    "lambda": ("f = lambda x, c=jnp.sqrt(2.0): x * c", "f(1.0)"),
+    "normalised": ("C = jnp.array([1.0, 2.0, 2.0])\nC = C / jnp.linalg.norm(C)", "C[1]"),
+    "dict": ('C = {"x": jnp.array([1.0, 0.5]), "y": [jnp.exp(1.0)]}', 'C["x"][1] * C["y"][0]'),
+    "product": ("C = jnp.array([[0.0, -1.0], [1.0, 0.0]]) @ jnp.array([0.1, 0.2])", "C[0]"),
+    "helper": ("def f(x): return jnp.exp(-x)\nC = f(0.5)", "C"),
+    "comprehension": ("C = [jnp.eye(3)[i] * i for i in range(3)]", "C[2][2]"),
+    "whole": ("C = jnp.arange(4)", "C[jnp.array([3])][0]"),
+    "loop": ("C = jnp.linspace(0.0, 1.0, 3)", "sum(c * c for c in C)"),
+    "numpy": ("import numpy as np\nC = np.array([1.0, np.pi])", "C[1]"),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_a_constant_of_jnp_is_the_number_that_it_is(sandbox: Sandbox, probe: Probe, name: str):
+    """Traced where nothing may be computed, it has the value that JAX gives it where it is."""
+    before, value = CONSTANTS[name]
+    source = program(f'return {{"a": {value} * state.q("knee")}}', before=before)
+    verdict = sandbox.vet(source)
+    assert verdict.accepted, verdict.message
+    batch = jax.tree.map(lambda x: np.asarray(x)[None], (probe.steps, probe.actions, probe.initial))
+    scorer = Scorer(probe.layout, probe.goals)
+    totals = [scorer([p], *batch).totals for p in (verdict.program, load(parse(source)))]  # pyright: ignore
+    np.testing.assert_allclose(*totals, rtol=1e-6)
+    assert np.ptp(totals[0]) > 0
+
+
+def test_a_constant_is_new_each_time_and_shared_by_no_program(sandbox: Sandbox):
+    source = program('return {"a": KEPT[0] * state.q("knee")}', before="KEPT = [jnp.float32(2.0)]")
+    assert sandbox.vet(source).accepted
+    changing = program(
+        "KEPT[0] = KEPT[0] + 1.0",
+        'return {"a": KEPT[0] * state.q("knee")}',
+        before="KEPT = [jnp.float32(2.0)]",
+    )
+    message = sandbox.vet(changing).message
+    assert message == "a value of one step is kept for another; a reward sees one step at a time"
+    broken = sandbox.vet(program('return {"a": state.q("knee")}', before="C = jnp.ones(3) @ jnp.ones(4)"))
+    assert broken.message
+    assert (broken.stage, broken.message[:8]) == ("load", "line 2: ")
+
+
+def test_many_terms_are_a_matter_of_seconds(sandbox: Sandbox):
+    """The text is read once, not once a term."""
+    names = [f"t{i}" for i in range(300)]
+    weights = "{" + ", ".join(f'"{n}": 1.0' for n in names) + "}"
+    terms = ", ".join(f'"{n}": action[0] * {i}.0' for i, n in enumerate(names))
+    began = time.monotonic()
+    verdict = sandbox.vet(program(f"return {{{terms}}}", weights=weights))
+    assert verdict.accepted, verdict.message
+    assert verdict.notes == ["line 4: term 't0' is the same at every state: it changes nothing"]
+    assert time.monotonic() - began < 5.0
+
+
 def test_what_is_accepted_has_a_verdict_without_a_message(sandbox: Sandbox):
     for source in (
         program('return {"a": state.q("knee") > 0}'),
@@ -119,7 +182,11 @@ BROKEN = {
     "raise": ("raise SystemExit", "parse", "line 4: Raise is not part of a reward program"),
     "assert": ('assert False, "no"', "trace", "line 4: AssertionError: no"),
     "body": ('x = state.pos("tigh")', "trace", "line 4: there is no body 'tigh'; did you mean 'thigh'?"),
-    "call": ("x = state.poss", "trace", "line 4: state has no 'poss'"),
+    "call": ("x = state.poss", "parse", "line 4: state has no 'poss'"),
+    "float": ('x = float(state.q("knee"))', "trace", "line 4: a value that is only known at run time"),
+    "percent": ('x = ["%s" % 1]', "parse", "line 4: `'%s' % 1`: names are written out"),
+    "percent of a variable": ('x = "%s" + "";  x %= state', "trace", "line 4: % formats a text; write an f-string"),
+    "digits": ("x = 2 ** 1000; x = x * x", "trace", "line 4: a whole number of more than 1024 bits"),
     "name": ("x = actions", "trace", "line 4: there is no name 'actions'; did you mean 'action'"),
     "if": ('if state.q("knee") > 0: pass', "trace", "line 4: a Python `if`"),
     "and": ('x = state.q("knee") > 0 and 1.0', "trace", "line 4: a Python `if`, `and`"),
@@ -304,6 +371,14 @@ def test_the_child_knows_no_keys(sandbox: Sandbox):
     assert SECRET not in environment
     assert "API_KEY" not in environment
     assert SECRET not in Path(f"/proc/{child}/cmdline").read_text()
+
+
+def test_a_key_in_the_words_of_a_child_is_blotted_out(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    answer = json.dumps({"stage": "trace", "message": f"line 4: KeyError: {SECRET}"}).encode()
+    assert answers.told(answer) == ("trace", "line 4: KeyError: [key]")
+    with pytest.raises(answers.Rejected, match=r"run: \[key\]"):
+        answers.counts_of(json.dumps({"error": SECRET}).encode(), ["a"])
 
 
 def test_a_mistake_in_the_text_starts_no_child(probe: Probe):

@@ -12,6 +12,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from movlr_jax.resources import resource_text
 from movlr_jax.rewards import shaping
 from movlr_jax.rewards.state import state_table
+from movlr_jax.sandbox import facade, graph
 from movlr_jax.tasks import Task
 from movlr_jax.types import Critique, Evaluation
 
@@ -55,6 +56,13 @@ def system(task: Task) -> str:
         "system",
         example=EXAMPLE,
         state_table=state_table(),
+        builtins=facade.BUILTINS,
+        modules=facade.offered(),
+        attributes=facade.ATTRIBUTES.items(),
+        entries=f"{facade.MAX_ENTRIES:,}",
+        equations=f"{graph.MAX_EQUATIONS:,}",
+        turns=f"{graph.MAX_TURNS:,}",
+        elements=f"{graph.MAX_ELEMENTS:,}",
         shaping=[_documented(name, function) for name, function in shaping.PUBLIC.items()],
         names=names(task),
         sizes=task.layout.sizes,

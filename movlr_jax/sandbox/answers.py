@@ -8,11 +8,12 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from movlr_jax.language.keys import redact
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.rewards.state import Layout, parts
 from movlr_jax.sandbox.graph import Graph, run
 from movlr_jax.sandbox.inputs import flat
-from movlr_jax.sandbox.source import ParsedReward, where_is
+from movlr_jax.sandbox.source import ParsedReward
 
 DOWN = "the program took its process down; it may need too much memory"
 _STAGES = ("parse", "load", "trace")
@@ -48,11 +49,11 @@ def _without_lines(value: Any) -> Any:
     return [_without_lines(v) for v in value] if isinstance(value, list) else value
 
 
-def judge(source: str, counts: dict[str, Any]) -> list[str]:
+def judge(parsed: ParsedReward, counts: dict[str, Any]) -> list[str]:
     """What the prober counted, in words. Raises Rejected for a term that is of no use anywhere."""
     notes = []
     for name, count in counts.items():
-        where = where_is(source, name)
+        where = parsed.where(name)
         if count["bad"] == count["states"]:
             raise Rejected(
                 "probe",
@@ -107,5 +108,5 @@ def told(answer: bytes) -> tuple[str, str]:
 
 
 def _one_line(text: str) -> str:
-    """Text of a child, fit for a log and a terminal."""
-    return "".join(c if c.isprintable() else "?" for c in " ".join(text.split())[:1000])
+    """Text of a child, fit for a log, a terminal and the next prompt: without what this process keeps to itself."""
+    return "".join(c if c.isprintable() else "?" for c in redact(" ".join(text.split()))[:1000])

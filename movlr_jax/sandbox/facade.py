@@ -1,73 +1,206 @@
-"""The names in scope of a reward program: parts of jnp, jax.nn and jax.lax, shaping, and a few builtins."""
+"""What is in scope of a reward program, or may be imported by it: names of modules, builtins, attributes of values.
+
+The lists are read three times: `source` checks the text against them, `facade` makes the values, and the prompt
+prints them. No value leads to a module, a global or a frame by the attributes that a program may read.
+"""
 
 from __future__ import annotations
 
 import builtins
+import collections.abc
+import functools
+import itertools
+import math
 import operator
 from types import SimpleNamespace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jax.scipy.special
 
 from movlr_jax.errors import ProgramError
 from movlr_jax.rewards import shaping
+from movlr_jax.rewards.state import STATE_CALLS
 
 BUILTINS = [
-    "abs", "bool", "dict", "enumerate", "float", "int", "len", "list", "max", "min", "pow", "range",
-    "reversed", "round", "sum", "tuple", "zip", "True", "False", "None",
+    "abs", "all", "any", "bool", "dict", "divmod", "enumerate", "filter", "float", "int", "isinstance", "len",
+    "list", "map", "max", "min", "pow", "range", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "zip",
+    "True", "False", "None",
 ]  # fmt: skip
 JNP = [
-    "abs", "absolute", "add", "all", "any", "arange", "arccos", "arccosh", "arcsin", "arcsinh", "arctan",
-    "arctan2", "arctanh", "argmax", "argmin", "argsort", "array", "asarray", "atleast_1d", "bool_",
-    "broadcast_to", "cbrt", "ceil", "clip", "concatenate", "cos", "cosh", "cross", "cumsum", "deg2rad",
-    "degrees", "diag", "diff", "divide", "dot", "e", "einsum", "equal", "exp", "exp2", "expand_dims",
-    "expm1", "eye", "fabs", "flip", "float32", "float_power", "floor", "floor_divide", "fmax", "fmin",
-    "full", "full_like", "greater", "greater_equal", "heaviside", "hypot", "inf", "inner", "int32",
-    "isfinite", "isinf", "isnan", "less", "less_equal", "linalg", "linspace", "log", "log10", "log1p",
-    "log2", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "max",
-    "maximum", "mean", "median", "min", "minimum", "mod", "multiply", "nan_to_num", "negative", "newaxis",
-    "not_equal", "ones", "ones_like", "outer", "pi", "power", "prod", "ptp", "rad2deg", "radians", "ravel",
-    "reciprocal", "remainder", "repeat", "reshape", "roll", "round", "select", "sign", "sin", "sinc",
-    "sinh", "sort", "split", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes",
-    "take", "tan", "tanh", "tensordot", "tile", "trace", "transpose", "tril", "triu", "trunc", "var",
-    "vdot", "where", "zeros", "zeros_like",
+    "abs", "absolute", "acos", "acosh", "add", "all", "allclose", "amax", "amin", "any", "append",
+    "apply_along_axis", "arange", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh",
+    "argmax", "argmin", "argsort", "array", "array_equal", "array_split", "asarray", "asin", "asinh", "astype",
+    "atan", "atan2", "atanh", "atleast_1d", "atleast_2d", "atleast_3d", "average", "bitwise_and", "bitwise_not",
+    "bitwise_or", "bitwise_xor", "block", "bool_", "broadcast_arrays", "broadcast_to", "cbrt", "ceil", "clip",
+    "column_stack", "concat", "concatenate", "copysign", "cos", "cosh", "count_nonzero", "cross", "cumprod", "cumsum",
+    "deg2rad", "degrees", "delete", "diag", "diagonal", "diff", "digitize", "divide", "divmod", "dot", "dstack",
+    "e", "einsum", "empty", "empty_like", "equal", "exp", "exp2", "expand_dims", "expm1", "eye", "fabs", "finfo",
+    "flip", "fliplr", "flipud", "float32", "float64", "float_", "float_power", "floor", "floor_divide", "fmax",
+    "fmin", "fmod", "full", "full_like", "geomspace", "gradient", "greater", "greater_equal", "heaviside",
+    "hsplit", "hstack", "hypot", "identity", "inf", "inner", "insert", "int32", "int64", "int_", "interp",
+    "invert", "isclose", "isfinite", "isin", "isinf", "isnan", "isscalar", "kron", "less", "less_equal",
+    "linspace", "log", "log10", "log1p", "log2", "logaddexp", "logical_and", "logical_not", "logical_or",
+    "logical_xor", "logspace", "matmul", "matrix_transpose", "matvec", "max", "maximum", "mean", "median",
+    "meshgrid", "min", "minimum", "mod", "modf", "moveaxis", "multiply", "nan", "nan_to_num", "nanargmax",
+    "nanargmin", "nanmax", "nanmean", "nanmedian", "nanmin", "nanprod", "nanstd", "nansum", "nanvar", "ndarray",
+    "ndim", "negative", "newaxis", "not_equal", "ones", "ones_like", "outer", "percentile", "permute_dims", "pi",
+    "piecewise", "polyval", "positive", "pow", "power", "prod", "ptp", "quantile", "rad2deg", "radians", "ravel",
+    "real", "reciprocal", "remainder", "repeat", "reshape", "rint", "roll", "rot90", "round", "searchsorted",
+    "select", "shape", "sign", "signbit", "sin", "sinc", "sinh", "size", "sort", "split", "sqrt", "square", "squeeze",
+    "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile",
+    "trace", "transpose", "trapezoid", "tri", "tril", "tril_indices", "triu", "triu_indices", "true_divide",
+    "trunc", "uint32", "unwrap", "var", "vdot", "vecdot", "vsplit", "vstack", "where", "zeros", "zeros_like",
 ]  # fmt: skip
-LINALG = ["norm", "det", "cross"]
+LINALG = [
+    "cross", "det", "diagonal", "matmul", "matrix_norm", "matrix_power", "matrix_transpose", "multi_dot", "norm",
+    "outer", "tensordot", "trace", "vecdot", "vector_norm",
+]  # fmt: skip
 NN = [
-    "celu", "elu", "gelu", "hard_sigmoid", "hard_tanh", "leaky_relu", "log_sigmoid", "log_softmax",
-    "logsumexp", "relu", "relu6", "selu", "sigmoid", "silu", "soft_sign", "softmax", "softplus", "swish",
-    "tanh",
+    "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh", "identity",
+    "leaky_relu", "log_sigmoid", "log_softmax", "logmeanexp", "logsumexp", "mish", "one_hot", "relu", "relu6",
+    "selu", "sigmoid", "silu", "soft_sign", "softmax", "softplus", "sparse_plus", "sparse_sigmoid", "squareplus",
+    "standardize", "swish", "tanh",
 ]  # fmt: skip
 LAX = [
-    "abs", "add", "clamp", "cond", "cos", "div", "dot", "exp", "fori_loop", "log", "max", "min", "mul",
-    "neg", "pow", "rsqrt", "scan", "select", "sign", "sin", "sqrt", "square", "stop_gradient", "sub",
-    "tanh",
+    "abs", "acos", "add", "argmax", "argmin", "asin", "associative_scan", "atan", "atan2", "batch_matmul",
+    "broadcast", "broadcast_in_dim", "cbrt", "ceil", "clamp", "concatenate", "cond", "convert_element_type",
+    "cos", "cosh", "cummax", "cummin", "cumprod", "cumsum", "div", "dot", "dynamic_index_in_dim",
+    "dynamic_slice", "dynamic_slice_in_dim", "dynamic_update_slice", "eq", "erf", "erfc", "exp", "exp2",
+    "expand_dims", "expm1", "floor", "fori_loop", "full", "full_like", "ge", "gt", "index_in_dim", "integer_pow",
+    "iota", "is_finite", "le", "log", "log1p", "logistic", "lt", "map", "max", "min", "mul", "ne", "neg", "pow",
+    "reciprocal", "reduce_max", "reduce_min", "reduce_prod", "reduce_sum", "rem", "reshape", "rev", "round",
+    "rsqrt", "scan", "select", "select_n", "sign", "sin", "sinh", "slice_in_dim", "sort", "sqrt", "square",
+    "squeeze", "stop_gradient", "sub", "switch", "tan", "tanh", "transpose",
 ]  # fmt: skip
+TREE = ["all", "leaves", "map", "reduce"]
+SPECIAL = ["erf", "erfc", "expit", "log_softmax", "logsumexp", "ndtr", "softmax"]
+# of numbers that are known when the program is read; nothing that makes long integers
+MATH = [
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos", "cosh",
+    "degrees", "e", "erf", "erfc", "exp", "expm1", "fabs", "floor", "fmod", "hypot", "inf", "isclose", "isfinite",
+    "isinf", "isnan", "log", "log10", "log1p", "log2", "nan", "pi", "pow", "radians", "sin", "sinh", "sqrt",
+    "tan", "tanh", "tau", "trunc",
+]  # fmt: skip
+FUNCTOOLS = ["partial", "reduce"]
+ITERTOOLS = ["accumulate", "chain", "combinations", "pairwise", "product", "zip_longest"]
+HINTS = [
+    "Any", "Array", "ArrayLike", "Bool", "Callable", "Dict", "Final", "Float", "Int", "Iterable", "List",
+    "Mapping", "NamedTuple", "Optional", "Sequence", "Set", "Tuple", "TypeAlias", "Union",
+]  # fmt: skip
+
+# Module -> its names here, those of its parts among them.
+MODULES = {
+    "jax": ["Array", "jit", "lax", "nn", "numpy", "scipy", "tree", "vmap"],
+    "jax.numpy": ["linalg", *JNP],
+    "jax.numpy.linalg": LINALG,
+    "jax.nn": NN,
+    "jax.lax": LAX,
+    "jax.tree": TREE,
+    "jax.scipy": ["special"],
+    "jax.scipy.special": SPECIAL,
+    "shaping": list(shaping.PUBLIC),
+    "math": MATH,
+    "functools": FUNCTOOLS,
+    "itertools": ITERTOOLS,
+    "typing": HINTS,
+}
+# Modules that are others here. NumPy's own would not take what is only known at run time.
+SAME = {
+    "numpy": "jax.numpy",
+    "numpy.linalg": "jax.numpy.linalg",
+    "jax.typing": "typing",
+    "jaxtyping": "typing",
+    "collections.abc": "typing",
+    "movlr_jax.rewards.shaping": "shaping",
+}
+IN_SCOPE = {"jnp": "jax.numpy", "jax": "jax", "lax": "jax.lax", "shaping": "shaping"}  # without an import
+
+# Attributes of all that is no module, by what has them. Nothing else is read from any value.
+ATTRIBUTES = {
+    "an array": [
+        "shape", "ndim", "size", "dtype", "T", "mT", "at", "all", "any", "argmax", "argmin", "argsort", "astype",
+        "clip", "copy", "cumprod", "cumsum", "diagonal", "dot", "flatten", "max", "mean", "min", "prod", "ptp",
+        "ravel", "real", "repeat", "reshape", "round", "sort", "squeeze", "std", "sum", "swapaxes", "take",
+        "trace", "transpose", "var",
+    ],
+    "`x.at[i]`": ["add", "apply", "divide", "get", "max", "min", "mul", "multiply", "power", "set", "subtract"],
+    "a dict": ["copy", "get", "items", "keys", "pop", "setdefault", "update", "values"],
+    "a list": ["append", "clear", "copy", "count", "extend", "index", "insert", "pop", "remove", "reverse", "sort"],
+    "a text": [
+        "count", "endswith", "join", "removeprefix", "removesuffix", "replace", "split", "startswith", "strip",
+    ],
+    "`jnp.finfo(...)`": ["eps", "max", "min", "tiny"],
+}  # fmt: skip
+VALUES = frozenset(itertools.chain(STATE_CALLS, *ATTRIBUTES.values()))
 
 MAX_ENTRIES = 10_000  # of a Python list, and turns of a Python loop
 MAX_BITS = 1024  # of a Python integer
 
 
+def offered() -> list[tuple[str, list[str]]]:
+    """(module as a program writes it, its names) of all but `shaping` and `typing`, which the prompt has in words."""
+    parts = {
+        path.replace("jax.numpy", "jnp"): [name for name in names if f"{path}.{name}" not in MODULES]
+        for path, names in MODULES.items()
+        if path not in ("shaping", "typing")
+    }
+    return [(module, names) for module, names in parts.items() if names]
+
+
 def facade() -> dict[str, Any]:
     """The scope of one program, made anew for each: what one changes, the next does not see."""
-    jnp_facade = SimpleNamespace(
-        **_pick(jnp, [n for n in JNP if n != "linalg"]), linalg=SimpleNamespace(**_pick(jnp.linalg, LINALG))
-    )
-    nn, lax = SimpleNamespace(**_pick(jax.nn, NN)), SimpleNamespace(**_pick(jax.lax, LAX))
+    places = {
+        "jax": jax, "jax.numpy": jnp, "jax.numpy.linalg": jnp.linalg, "jax.nn": jax.nn, "jax.lax": jax.lax,
+        "jax.tree": jax.tree, "jax.scipy.special": jax.scipy.special, "shaping": shaping, "math": math,
+        "functools": functools, "itertools": itertools,
+    }  # fmt: skip
+    modules = {path: SimpleNamespace() for path in MODULES}
+    for path, names in MODULES.items():
+        for name in names:
+            inner = modules.get(f"{path}.{name}")
+            if inner is not None or hasattr(places.get(path), name):
+                setattr(modules[path], name, inner or getattr(places[path], name))
+    modules["jax"].jit = _as_it_is
+    vars(modules["jax.numpy"]).update(empty=jnp.zeros, empty_like=jnp.zeros_like)  # the same each time
+    modules["typing"].__dict__.update(dict.fromkeys(HINTS, _Hint))
     return {
         "__builtins__": {name: getattr(builtins, name) for name in BUILTINS}
-        | {"range": _range, "pow": power, "__import__": __import__},  # C code imports through the caller's
-        "jnp": jnp_facade,
-        "jax": SimpleNamespace(numpy=jnp_facade, nn=nn, lax=lax),
-        "lax": lax,
-        "shaping": SimpleNamespace(**shaping.PUBLIC),
+        | {"range": _range, "pow": power, "round": _round, "str": text, "isinstance": _isinstance}
+        | {"set": Members, "__import__": __import__},  # C code imports through the caller's
+        **{name: modules[path] for name, path in IN_SCOPE.items()},
+        **{f"<{path}>": module for path, module in modules.items()},
         **GUARDS,
     }
 
 
-def _pick(module: Any, names: list[str]) -> dict[str, Any]:
-    return {name: getattr(module, name) for name in names if hasattr(module, name)}
+class _Hint:
+    """What the names of `typing` are here: good for an annotation, or for a name of one."""
+
+    def __class_getitem__(cls, _: Any) -> type:
+        return cls
+
+
+class Members(collections.abc.Set):
+    """A set in the order in which it was written: Python's own has another order in each process."""
+
+    def __init__(self, items: Any = ()):
+        self._items = dict.fromkeys(items)
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._items
+
+    def __iter__(self) -> Any:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+
+def _as_it_is(function: Any = None, **_: Any) -> Any:
+    """`jax.jit`: the whole reward is compiled, its parts need not be."""
+    return function or _as_it_is
 
 
 def _range(*bounds: int) -> range:
@@ -81,15 +214,52 @@ def _range(*bounds: int) -> range:
     return result
 
 
+def _round(number: Any, digits: Any = None) -> Any:
+    if isinstance(digits, int) and abs(digits) > MAX_BITS:
+        raise ProgramError(f"round to {digits:,} digits; a number here has at most {MAX_BITS:,}")
+    return round(number, digits)
+
+
+def _isinstance(value: Any, kinds: Any) -> bool:
+    if isinstance(kinds, tuple):
+        return any(_isinstance(value, kind) for kind in kinds)
+    return isinstance(value, str if kinds is text else kinds)
+
+
+def text(value: Any = "") -> str:
+    """`str` of what is known when the program is read; of other values their kind, and no addresses."""
+    if isinstance(value, tuple | list):
+        return f"({', '.join(text(v) for v in value)})"
+    if isinstance(value, jax.Array):
+        return f"array{value.shape}"
+    return str(shown(value))
+
+
+def shown(value: Any) -> Any:
+    """A value as an f-string may format it: a text or a number, or else its kind."""
+    if value is None or type(value) in (str, bool, int, float):
+        return value
+    return text(value) if isinstance(value, tuple | list | jax.Array) else type(value).__name__
+
+
+def number(kind: Any, value: Any) -> Any:
+    """float(value) at top level, where a constant of jnp is traced like everything else."""
+    if kind is float and isinstance(value, jax.core.Tracer) and value.shape == ():
+        return value.astype(jnp.float32)
+    return kind(value)
+
+
 def times(a: Any, b: Any) -> Any:
-    """a * b, but no list of millions."""
-    for sequence, number in ((a, b), (b, a)):
-        if isinstance(sequence, list | tuple | str) and isinstance(number, int):
-            entries = len(sequence) * number
+    """a * b, but no list of millions and no integer of millions of digits."""
+    for sequence, count in ((a, b), (b, a)):
+        if isinstance(sequence, list | tuple | str) and isinstance(count, int):
+            entries = len(sequence) * count
             if entries > MAX_ENTRIES:
                 raise ProgramError(
                     f"a list of {entries:,} entries; at most {MAX_ENTRIES:,}, use jnp.zeros or jnp.full"
                 )
+    if isinstance(a, int) and isinstance(b, int) and a.bit_length() + b.bit_length() > MAX_BITS + 1:
+        raise ProgramError(f"a whole number of more than {MAX_BITS} bits; write it as a float")
     return operator.mul(a, b)
 
 
@@ -107,5 +277,20 @@ def shifted(a: Any, b: Any) -> Any:
     return operator.lshift(a, b)
 
 
-# Under names that no program can write: what its operators become.
-GUARDS = {"_times": times, "_power": power, "_shifted": shifted}
+def modulo(a: Any, b: Any) -> Any:
+    """a % b of numbers: of a text it would format any object."""
+    if isinstance(a, str):
+        raise ProgramError("% formats a text; write an f-string")
+    return operator.mod(a, b)
+
+
+# Under names that no program can write: what its operators and calls become.
+GUARDS = {
+    "<*>": times,
+    "<**>": power,
+    "<<<>": shifted,
+    "<%>": modulo,
+    "<set>": Members,
+    "<shown>": shown,
+    "<number>": number,
+}

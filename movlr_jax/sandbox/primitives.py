@@ -173,8 +173,8 @@ _AXES, _ACCURACY = {"axes": INTS}, {"accuracy": NONE}
 _SCATTER = {"dimension_numbers": SCATTER, "indices_are_sorted": BOOL, "unique_indices": BOOL, "mode": MODE}
 _PLAIN = [
     "abs", "acos", "acosh", "add", "add_any", "and", "asin", "asinh", "atan", "atan2", "atanh", "ceil",
-    "clamp", "copy", "cosh", "div", "eq", "erf", "floor", "ge", "gt", "is_finite", "le", "lt", "max",
-    "min", "mul", "ne", "neg", "not", "or", "pow", "rem", "select_n", "shift_left",
+    "clamp", "copy", "cosh", "div", "eq", "erf", "floor", "ge", "gt", "is_finite", "le", "le_to", "lt", "lt_to",
+    "max", "min", "mul", "ne", "neg", "not", "or", "pow", "rem", "select_n", "shift_left",
     "shift_right_arithmetic", "shift_right_logical", "sign", "sinh", "square", "stop_gradient", "sub",
     "tan", "tanh", "xor", "erfc",
 ]  # fmt: skip
@@ -194,6 +194,7 @@ TABLE: dict[str, dict[str, Kind]] = {
     "reduce_sum": _AXES | {"out_sharding": NONE},
     **{n: {"axes": INTS, "index_dtype": DTYPE} for n in ("argmax", "argmin")},
     **{n: {"axis": INT, "reverse": BOOL} for n in ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")},
+    "bitcast_convert_type": {"new_dtype": DTYPE},
     "broadcast_in_dim": {"shape": INTS, "broadcast_dimensions": INTS, "sharding": NONE},
     "concatenate": {"dimension": INT},
     "convert_element_type": {"new_dtype": DTYPE, "weak_type": STRONG, "sharding": NONE},
@@ -210,7 +211,7 @@ TABLE: dict[str, dict[str, Kind]] = {
     "integer_pow": {"y": INT},
     "iota": {"dtype": DTYPE, "shape": INTS, "dimension": INT, "sharding": NONE},
     "pad": {"padding_config": NESTED},
-    "reshape": {"new_sizes": INTS, "dimensions": NONE, "sharding": NONE},
+    "reshape": {"new_sizes": INTS, "dimensions": _or_none(INTS), "sharding": NONE},
     "rev": {"dimensions": INTS},
     "round": {"rounding_method": ROUNDING},
     "slice": {"start_indices": INTS, "limit_indices": INTS, "strides": _or_none(INTS)},

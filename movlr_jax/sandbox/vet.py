@@ -160,7 +160,7 @@ class Sandbox:
             raise Rejected("check", too_much)
         options = {"terms": terms, "weights": weights, "gradients": self._gradients}
         answer, _ = self._ask(warm, "probe", text, options, left - used)
-        notes = judge(parsed.source, counts_of(answer, terms))
+        notes = judge(parsed, counts_of(answer, terms))
         return replace(rebuild(parsed, graph, text, self._layout), cost=measured.cost), notes
 
     def start(self) -> None:
