@@ -159,6 +159,7 @@ def test_a_measure_can_read_all_that_rewards_can(tiny, scene):
         with pytest.raises(UserError) as caught:
             call()
         assert str(caught.value).startswith(sentence)
+    assert all(name in str(caught.value) for name in STATE_CALLS)
 
 
 def test_time_counts_from_the_start_of_the_episode(tiny, scene):

@@ -319,7 +319,8 @@ class Fields(Generic[A]):
     def __getattr__(self, name: str) -> A:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise self._error(f"{self._what} has no {name!r}: " + unknown_name("call", name, STATE_CALLS))
+        near = unknown_name("call", name, STATE_CALLS).rstrip("?")
+        raise self._error(f"{self._what} has no {name!r}: {near}; it offers {', '.join(STATE_CALLS)}")
 
 
 class State(Fields[Array]):
