@@ -49,9 +49,9 @@ def shared() -> Iterator[None]:
 
     sandboxes: list[Shared] = []
 
-    def sandbox(probe, name: str) -> Shared:
+    def sandbox(probe, name: str, batch) -> Shared:
         if not sandboxes:
-            sandboxes.append(Shared(probe, name=name))
+            sandboxes.append(Shared(probe, name=name, batch=batch))
         return sandboxes[0]
 
     with pytest.MonkeyPatch.context() as patch:
