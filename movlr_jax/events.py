@@ -94,17 +94,20 @@ class Full(Measured, total=False):
 class Compared(TypedDict, total=False):
     first: str
     second: str
-    winner: Literal["first", "second", "tie"]
+    winner: Literal["first", "second", "tie", "none"]
     reason: str
     overruled: str
+    answered: bool
 
 
 class Ranked(TypedDict, total=False):
+    """null: the strength of a program, or the flips of pairs, that no answer speaks of."""
+
     names: list[str]
-    strengths: list[float]
-    deviation: list[float]
-    p_best: list[float]
-    flip_rate: float
+    strengths: list[float | None]
+    deviation: list[float | None]
+    p_best: list[float | None]
+    flip_rate: float | None
     best: str
     comparisons: list[Compared]
 
@@ -129,6 +132,7 @@ class Finished(TypedDict, total=False):
     generations: int
     wall_s: float
     side_by_side: str | None
+    judge_silence: str
     interrupted: bool
 
 
@@ -157,7 +161,8 @@ KINDS: Mapping[str, Any] = {
     "finished": Finished,
     "full": Full,
 }
-_NULLABLE = ("parents", "settings")  # of which a value may be null even so
+_NULLABLE = ("parents", "settings", "strengths", "p_best")  # of which a value may be null even so
+_NULL = ("flip_rate",)  # may be null itself: a judge that answered nothing
 # what a search that goes on cannot do without; a report can
 NEEDED: Mapping[str, tuple[str, ...]] = {
     "run": ("settings",),
@@ -267,7 +272,7 @@ def _is_number(value: Any) -> bool:
 def _lacking(kind: str, generation: int, candidate: int, data: Mapping[str, Any]) -> str:
     """What a search misses in an event, in a clause."""
     for name in NEEDED.get(kind, ()):
-        if data.get(name) is None:
+        if name not in data or (data[name] is None and name not in _NULL):
             return f"it has no {name}"
         if name not in _NULLABLE and isinstance(data[name], list | dict) and None in _members(data[name]):
             return f"a value of {name} is null"

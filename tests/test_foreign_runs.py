@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from commands import LEG, Mistake
 
+from movlr_jax import events
 from movlr_jax.archive import Archive
 from movlr_jax.cli import compose
 from movlr_jax.errors import UserError
@@ -415,3 +416,20 @@ def npz(arrays: dict[str, Any]) -> bytes:
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
     return buffer.getvalue()
+
+
+def test_a_ranking_that_no_judge_answered_can_be_gone_on_from():
+    """Its strengths and flip rate are unknown, which is no fault of the record."""
+    comparison = {
+        "first": "g00k00",
+        "second": "g00k01",
+        "winner": "none",
+        "reason": "silence",
+        "answered": False,
+    }
+    unknown = [None, None]
+    data = {"names": ["g00k00", "g00k01"], "strengths": unknown, "deviation": unknown, "p_best": unknown}
+    ranked = data | {"flip_rate": None, "best": "g00k00", "comparisons": [comparison]}
+    events.check("ranked", 0, -1, ranked)
+    with pytest.raises(events.Unreadable, match="no flip_rate"):
+        events.check("ranked", 0, -1, {name: value for name, value in ranked.items() if name != "flip_rate"})
