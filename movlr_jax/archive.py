@@ -430,14 +430,17 @@ def _sync(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """Turns what the disk refuses into a sentence, which names the run to resume where `path` lies in one."""
-    run = next((folder for folder in (path, *path.parents) if (folder / "run.db").is_file()), None)
-    then = f", then go on with resume={run}" if run else ""
-    advice = f"make room or choose another run_dir=...{then}"
+    """Turns what the disk refuses into a sentence."""
     try:
         yield
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror or error}; {advice}") from error
+        raise UserError(f"cannot write {path}: {error.strerror or error}; {_advice(path)}") from error
     except sqlite3.OperationalError as error:
         stop_if_asked()
-        raise UserError(f"cannot write the record in {path}: {error}; {advice}") from error
+        raise UserError(f"cannot write the record in {path}: {error}; {_advice(path)}") from error
+
+
+def _advice(path: Path) -> str:
+    """What helps where the disk is full; names the run to resume where `path` lies in one."""
+    run = next((folder for folder in (path, *path.parents) if (folder / "run.db").is_file()), None)
+    return "make room or choose another run_dir=..." + (f", then go on with resume={run}" if run else "")
