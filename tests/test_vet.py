@@ -160,7 +160,7 @@ def test_many_terms_are_a_matter_of_seconds(sandbox: Sandbox):
     verdict = sandbox.vet(program(f"return {{{terms}}}", weights=weights))
     assert verdict.accepted, verdict.message
     assert verdict.notes == ["line 4: term 't0' is the same at every state: it changes nothing"]
-    assert time.monotonic() - began < 5.0
+    assert time.monotonic() - began < 15.0, "half the deadline, on a busy machine"
 
 
 def test_what_is_accepted_has_a_verdict_without_a_message(sandbox: Sandbox):
