@@ -276,7 +276,7 @@ def test_it_works_for_an_ordinary_user_too():
             os.setgroups([])
             os.setgid(65534)
             os.setuid(65534)
-            confine.weak(confine.Limits(5, 4 * confine.GIB, space=1 << 46), os.getppid())
+            confine.weak(confine.Limits(5, 64 * confine.GIB, space=1 << 46), os.getppid())
             confine.confine_tracer()
             try:
                 socket.socket()
