@@ -7,6 +7,7 @@ import os
 import platform
 import struct
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
