@@ -120,12 +120,17 @@ def test_a_policy_commands_what_the_planners_law_does(tiny, kind):
 
 
 def test_k_trainings_of_postures_in_one_batch_are_k_trainings(ppo):
+    """To rounding: XLA's matrix products on a CPU sum in an order that depends on the number of rows."""
     together = ppo.optimise([BENT, STILL], KEY)
     for k, own in enumerate((BENT, STILL)):
         alone = ppo.optimise([own], KEY)
         pairs = zip(*(jax.tree.leaves(x) for x in (alone.learners, together.learners)), strict=True)
         for mine, shared in pairs:
-            np.testing.assert_array_equal(mine[0], shared[k])
+            np.testing.assert_allclose(mine[0], shared[k], rtol=1e-3, atol=1e-5)
+    bent, still = (
+        np.concatenate([np.ravel(x[k]) for x in jax.tree.leaves(together.learners.params)]) for k in (0, 1)
+    )
+    assert np.abs(bent - still).max() > 1e-4, "rewards that train the same policy would say little"
 
 
 def test_the_first_policy_keeps_to_the_posture(ppo):
