@@ -26,7 +26,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from movlr_jax import cli
+from movlr_jax.commands import cli
 
 os.environ[cli.CACHE_SWITCH] = "off"
 cli.prepare_environment(["physics=mjx"])  # the usual way is MJX, whatever ours is
@@ -37,7 +37,7 @@ import numpy as np  # noqa: E402
 from workload import rates, rewards, starts, workload  # noqa: E402
 
 from movlr_jax.control.build import build_planner  # noqa: E402
-from movlr_jax.control.planner import PlannedControllers  # noqa: E402
+from movlr_jax.control.mpc.planner import PlannedControllers  # noqa: E402
 from movlr_jax.errors import UserError  # noqa: E402
 from movlr_jax.machine import cores, hardware, versions  # noqa: E402
 from movlr_jax.rewards.state import State  # noqa: E402

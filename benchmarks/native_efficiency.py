@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from movlr_jax import cli
+from movlr_jax.commands import cli
 
 cli.prepare_environment()
 
@@ -25,13 +25,13 @@ import mujoco  # noqa: E402
 import numpy as np  # noqa: E402
 from mujoco import rollout as mj_rollout  # noqa: E402
 
+from movlr_jax.commands.session import task_of  # noqa: E402
 from movlr_jax.control.build import build_planner  # noqa: E402
-from movlr_jax.control.planner import Planner  # noqa: E402
+from movlr_jax.control.mpc.planner import Planner  # noqa: E402
 from movlr_jax.machine import hardware, versions  # noqa: E402
 from movlr_jax.physics.native import NativePhysics  # noqa: E402
 from movlr_jax.sandbox.source import parse  # noqa: E402
 from movlr_jax.sandbox.trace import load  # noqa: E402
-from movlr_jax.session import task_of  # noqa: E402
 from movlr_jax.tasks import Task  # noqa: E402
 from movlr_jax.types import SimState  # noqa: E402
 

@@ -30,7 +30,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from movlr_jax import cli
+from movlr_jax.commands import cli
 
 os.environ[cli.CACHE_SWITCH] = "off"  # both start cold
 cli.prepare_environment()
@@ -40,8 +40,8 @@ from brax.training.agents.ppo.train import train  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 from pendulum import PPO, Reward, brax_settings, environment, rewards, settings, task  # noqa: E402
 
-from movlr_jax.control.build_ppo import build_ppo  # noqa: E402
-from movlr_jax.control.ppo_config import PpoConfig  # noqa: E402
+from movlr_jax.control.ppo.build import build_ppo  # noqa: E402
+from movlr_jax.control.ppo.config import PpoConfig  # noqa: E402
 from movlr_jax.machine import hardware, versions  # noqa: E402
 
 UNFINISHED = 3  # exit status, with measurements left to make

@@ -18,7 +18,7 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
-from movlr_jax import cli
+from movlr_jax.commands import cli
 
 os.environ[cli.CACHE_SWITCH] = "off"
 cli.prepare_environment()
@@ -29,10 +29,10 @@ from brax.training.agents.ppo.train import train  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 from pendulum import EPISODE, PPO, Reward, brax_settings, environment, settings, task  # noqa: E402
 
-from movlr_jax.control.build_ppo import build_ppo  # noqa: E402
-from movlr_jax.control.ppo import Ppo, TrainedControllers  # noqa: E402
-from movlr_jax.control.ppo_config import PpoConfig  # noqa: E402
-from movlr_jax.control.training import Watch  # noqa: E402
+from movlr_jax.control.ppo.build import build_ppo  # noqa: E402
+from movlr_jax.control.ppo.config import PpoConfig  # noqa: E402
+from movlr_jax.control.ppo.trainer import Ppo, TrainedControllers  # noqa: E402
+from movlr_jax.control.ppo.training import Watch  # noqa: E402
 from movlr_jax.machine import hardware, versions  # noqa: E402
 
 LOOKS, EPISODES = 8, 32

@@ -17,8 +17,8 @@ from itertools import combinations
 
 import numpy as np
 
+from movlr_jax.evolution.ranking import Comparison, fit, rank
 from movlr_jax.machine import versions
-from movlr_jax.ranking import Comparison, fit, rank
 from movlr_jax.types import Preference
 
 Pair = tuple[int, int]

@@ -19,14 +19,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from movlr_jax import cli
+from movlr_jax.commands import cli
 
 cli.prepare_environment()
 
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
 
-from movlr_jax.evaluation import make_probe  # noqa: E402
+from movlr_jax.commands.session import task_of  # noqa: E402
+from movlr_jax.evolution.evaluation import make_probe  # noqa: E402
 from movlr_jax.machine import cores, hardware, versions  # noqa: E402
 from movlr_jax.physics.native import NativePhysics  # noqa: E402
 from movlr_jax.rewards.program import RewardFn  # noqa: E402
@@ -36,7 +37,6 @@ from movlr_jax.sandbox.inputs import flat, inputs, pack  # noqa: E402
 from movlr_jax.sandbox.source import parse  # noqa: E402
 from movlr_jax.sandbox.trace import document, load  # noqa: E402
 from movlr_jax.sandbox.vet import Sandbox  # noqa: E402
-from movlr_jax.session import task_of  # noqa: E402
 
 STATIC = 'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return {"a": jnp.sigmoid(action[0])}\n'
 TRACED = 'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return {"a": actions[0]}\n'

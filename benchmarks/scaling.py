@@ -17,7 +17,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from movlr_jax import cli
+from movlr_jax.commands import cli
 
 os.environ[cli.CACHE_SWITCH] = "off"
 cli.prepare_environment(["physics=mjx"])

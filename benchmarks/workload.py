@@ -14,15 +14,15 @@ import mujoco
 import numpy as np
 from mujoco import rollout as mj_rollout
 
-from movlr_jax import cli
-from movlr_jax.config import Config
-from movlr_jax.control.planner import Planner
+from movlr_jax.commands import cli
+from movlr_jax.commands.session import task_of
+from movlr_jax.config.schema import Config
+from movlr_jax.control.mpc.planner import Planner
 from movlr_jax.errors import UserError
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
-from movlr_jax.session import task_of
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.simple import simple_task
 from movlr_jax.types import SimState

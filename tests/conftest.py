@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from movlr_jax import cli
+from movlr_jax.commands import cli
 
 # What one test compiles, no other compiles again, here or in a process of its own; gone when the tests end.
 COMPILED = tempfile.TemporaryDirectory(prefix="movlr-jax-compiled-")
@@ -20,7 +20,7 @@ import jax  # noqa: E402
 import mujoco  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
-from commands import Main, Mistake  # noqa: E402
+from cli_cases import Main, Mistake  # noqa: E402
 
 from movlr_jax.models import ModelAdapter, model_adapter  # noqa: E402
 from movlr_jax.physics.native import NativePhysics  # noqa: E402

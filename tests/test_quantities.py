@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from commands import LEG
+from cli_cases import LEG
 
-from movlr_jax.archive import Archive
+from movlr_jax.commands.search import main as search
 from movlr_jax.quantities import quantity, summary
-from movlr_jax.search import main as search
+from movlr_jax.storage.archive import Archive
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 

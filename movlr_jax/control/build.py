@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from movlr_jax.config import OptimizerConfig
+from movlr_jax.config.schema import OptimizerConfig
 from movlr_jax.control.episode import World
-from movlr_jax.control.knots import ControlSpace
-from movlr_jax.control.mpc2 import posture_space
-from movlr_jax.control.planner import Planner, PlannerConfig, plan_steps
+from movlr_jax.control.mpc.knots import ControlSpace
+from movlr_jax.control.mpc.mpc2 import posture_space
+from movlr_jax.control.mpc.planner import Planner, PlannerConfig, plan_steps
 from movlr_jax.errors import UserError, needed, unknown_name
 from movlr_jax.physics.choose import planning_physics
 from movlr_jax.physics.native import NativePhysics
@@ -33,7 +33,7 @@ def build_optimizer(
     if config.name in PLANNERS:
         return build_planner(config, task, physics, say)
     with needed(f"optimizer={config.name}", "ppo"):
-        from movlr_jax.control.build_ppo import build_ppo
+        from movlr_jax.control.ppo.build import build_ppo
     return build_ppo(config, task, physics, say)
 
 
@@ -58,7 +58,7 @@ def build_planner(
     model, layout, notes = task.model, task.layout, {}
     if config.name == "mpc2" and config.prior.policy:
         with needed("optimizer.prior.policy", "ppo"):
-            from movlr_jax.control.build_ppo import prior_space
+            from movlr_jax.control.ppo.build import prior_space
         space, model = prior_space(config, task)
         notes = {"action": "added to what a trained policy commands", "policy": config.prior.policy}
     elif config.name == "mpc2":

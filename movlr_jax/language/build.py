@@ -7,20 +7,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from movlr_jax.archive import Archive
 from movlr_jax.errors import UserError
-from movlr_jax.language.feedback import DescriptorCritic, NoCritic, ReflectionCritic
-from movlr_jax.language.metrics import MetricsCritic, MetricsJudge
-from movlr_jax.language.scripted import ScriptedProposer
+from movlr_jax.language.critics.feedback import DescriptorCritic, NoCritic, ReflectionCritic
+from movlr_jax.language.judges.metrics import MetricsCritic, MetricsJudge
+from movlr_jax.language.proposers.scripted import ScriptedProposer
 from movlr_jax.language.settings import ModelConfig
+from movlr_jax.storage.archive import Archive
 from movlr_jax.types import Critic, Evaluation, Judge, Proposer
 
 if TYPE_CHECKING:
-    from movlr_jax.config import Config
-    from movlr_jax.film import Clip
-    from movlr_jax.language.call import Backend, Question
-    from movlr_jax.language.desk import Budget, Desk
-    from movlr_jax.language.eyes import Eyes
+    from movlr_jax.config.schema import Config
+    from movlr_jax.film.clips import Clip
+    from movlr_jax.language.clients.call import Backend, Question
+    from movlr_jax.language.clients.client import Budget, Desk
+    from movlr_jax.language.media import Eyes
 
 Say = Callable[[str], None]
 NONE_USED = "no language or vision model used"
@@ -52,9 +52,10 @@ def build_parts(
         )
     if not watching and not writing:
         return _embedded(config, say)
-    from movlr_jax.language import watchers, writers
-    from movlr_jax.language.desk import Budget
-    from movlr_jax.language.eyes import Eyes
+    from movlr_jax.language.clients.client import Budget
+    from movlr_jax.language.judges import vlm as watchers
+    from movlr_jax.language.media import Eyes
+    from movlr_jax.language.proposers import llm as writers
 
     budget = Budget(archive, config.max_calls, config.max_cost_usd)
     eyes = see = None
@@ -98,7 +99,7 @@ def _embedded(config: Config, say: Say) -> Parts:
 
 def _critic(config: Config, see: Desk | None, eyes: Eyes | None) -> Critic | None:
     """Who gives the method's feedback; None: whoever does without models."""
-    from movlr_jax.language import watchers
+    from movlr_jax.language.judges import vlm as watchers
 
     feedback = config.method.feedback
     if feedback == "none":
@@ -111,7 +112,7 @@ def _critic(config: Config, see: Desk | None, eyes: Eyes | None) -> Critic | Non
 
 
 def _talk(feedback: str) -> Callable[..., Any]:
-    from movlr_jax.language import writers
+    from movlr_jax.language.proposers import llm as writers
 
     return {
         "reflection": writers.eureka_talk,
@@ -134,8 +135,8 @@ def open_desk(
     model: ModelConfig, where: str, source: Path | None, archive: Archive, budget: Budget, say: Say
 ) -> Desk:
     """One model, ready to be asked. `source`: the run whose answers are given again. Raises UserError."""
-    from movlr_jax.language.desk import Desk
-    from movlr_jax.language.prices import price_of
+    from movlr_jax.language.clients.client import Desk
+    from movlr_jax.language.clients.prices import price_of
 
     price = price_of(model)
     if source is not None:
@@ -150,14 +151,14 @@ def open_desk(
 
 def _backend(model: ModelConfig, where: str, archive: Archive, say: Say) -> Backend:
     if model.name == "gemini":
-        from movlr_jax.language.gemini import Gemini
+        from movlr_jax.language.clients.gemini import Gemini
 
         return Gemini(model, where)
     if model.name == "openai_compatible":
-        from movlr_jax.language.openai_compatible import OpenAICompatible
+        from movlr_jax.language.clients.openai_compatible import OpenAICompatible
 
         return OpenAICompatible(model, where)
-    from movlr_jax.language.manual import Manual
+    from movlr_jax.language.clients.manual import Manual
 
     return Manual(model, archive.root, say)
 
@@ -185,7 +186,7 @@ class _Replayed:
     """A backend's identity without its wire: what keys are made of."""
 
     def __init__(self, model: ModelConfig):
-        from movlr_jax.language import gemini, manual, openai_compatible
+        from movlr_jax.language.clients import gemini, manual, openai_compatible
 
         self._config = model
         modules = {"gemini": gemini, "openai_compatible": openai_compatible, "manual": manual}

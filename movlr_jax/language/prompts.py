@@ -17,7 +17,7 @@ from movlr_jax.tasks import Task
 from movlr_jax.types import Critique, Evaluation
 
 if TYPE_CHECKING:
-    from movlr_jax.language.eyes import Eyes
+    from movlr_jax.language.media import Eyes
 
 WEIGHT_CAP, VELOCITY_CAP = 50, 15  # MoVLR's bounds on what an edit may give a term
 REFLECTION_POINTS = 10  # values of each term that Eureka's reflection shows

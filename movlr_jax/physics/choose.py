@@ -11,8 +11,8 @@ from movlr_jax.machine import cores
 from movlr_jax.physics.native import NativePhysics
 
 if TYPE_CHECKING:
+    from movlr_jax.physics.common import Scene
     from movlr_jax.physics.domain import Domain
-    from movlr_jax.tasks import Task
     from movlr_jax.types import Physics
 
 PHYSICS = ("auto", "native", "mjx", "warp")
@@ -45,7 +45,7 @@ def choose(name: str) -> tuple[str, str]:
 
 def planning_physics(
     name: str,
-    task: Task,
+    scene: Scene,
     *,
     sim_dt: float,
     ctrl_dt: float,
@@ -64,9 +64,11 @@ def planning_physics(
         from movlr_jax.physics.mjx import mjx_physics
 
         try:
-            return mjx_physics(chosen, task, sim_dt=sim_dt, ctrl_dt=ctrl_dt, say=say, domain=domain)
+            return mjx_physics(chosen, scene, sim_dt=sim_dt, ctrl_dt=ctrl_dt, say=say, domain=domain)
         except UserError as error:
             if name != "auto":
                 raise
             say(f"physics=native instead: {error}")
-    return NativePhysics(task.model, task.layout, sim_dt=sim_dt, ctrl_dt=ctrl_dt, coarse=True, domain=domain)
+    return NativePhysics(
+        scene.model, scene.layout, sim_dt=sim_dt, ctrl_dt=ctrl_dt, coarse=True, domain=domain
+    )

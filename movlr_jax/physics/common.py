@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 import copy
+from typing import Protocol
 
 import mujoco
+import numpy as np
 
 from movlr_jax.errors import UserError
+from movlr_jax.rewards.state import Layout
+
+
+class Scene(Protocol):
+    """What physics needs to know of a task."""
+
+    @property
+    def model(self) -> mujoco.MjModel: ...
+
+    @property
+    def layout(self) -> Layout: ...
+
+    def start(self, rng: np.random.Generator, n: int, /) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """qpos [n, nq], qvel [n, nv], act [n, na] of n episodes."""
+        ...
 
 
 def whole_substeps(sim_dt: float, ctrl_dt: float) -> int:

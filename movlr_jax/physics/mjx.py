@@ -19,7 +19,7 @@ import numpy as np
 from mujoco import mjx
 
 from movlr_jax.errors import UserError
-from movlr_jax.physics.common import planning_model, whole_substeps
+from movlr_jax.physics.common import Scene, planning_model, whole_substeps
 from movlr_jax.physics.domain import Domain, fields, late_steps
 from movlr_jax.physics.memory import free_memory, row_bytes
 from movlr_jax.physics.mjx_model import Probe, fit_for_jax, limit_contacts, probe_contacts, warp_sizes
@@ -27,7 +27,6 @@ from movlr_jax.physics.policy import row_keys, shared
 from movlr_jax.physics.programs import Programs, Say
 from movlr_jax.physics.simulator import Simulator, World
 from movlr_jax.rewards.state import Layout
-from movlr_jax.tasks.base import Task
 from movlr_jax.types import Array, Policy, SimState, Trajectory
 
 IMPLS = {"mjx": "jax", "warp": "warp"}  # name of a physics -> what MJX calls it
@@ -193,13 +192,13 @@ class MjxPhysics:
 
 
 def mjx_physics(
-    name: str, task: Task, *, sim_dt: float, ctrl_dt: float, say: Say, domain: Domain | None = None
+    name: str, scene: Scene, *, sim_dt: float, ctrl_dt: float, say: Say, domain: Domain | None = None
 ) -> MjxPhysics:
-    """MJX for `task`, coarse as planning allows; says what had to be changed. Raises UserError."""
-    start = task.start(np.random.default_rng(0), 4)
+    """MJX for `scene`, coarse as planning allows; says what had to be changed. Raises UserError."""
+    start = scene.start(np.random.default_rng(0), 4)
     physics = MjxPhysics(
-        task.model,
-        task.layout,
+        scene.model,
+        scene.layout,
         sim_dt=sim_dt,
         ctrl_dt=ctrl_dt,
         coarse=True,

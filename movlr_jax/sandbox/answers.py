@@ -8,7 +8,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from movlr_jax.language.keys import redact
+from movlr_jax.keys import redact
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.rewards.state import Layout, parts
 from movlr_jax.sandbox.graph import Graph, run

@@ -19,8 +19,8 @@ import numpy as np
 from movlr_jax.errors import UserError, near_matches, unknown_name
 from movlr_jax.models.spec import quiet
 from movlr_jax.settings import typed
-from movlr_jax.tasks import biomechanics
 from movlr_jax.tasks.base import Measures, Metrics, Task, shared_metrics
+from movlr_jax.tasks.walking import biomechanics
 from movlr_jax.types import SimState, Step, Trajectory
 
 FUNCTION = "task"  # what the file has to define

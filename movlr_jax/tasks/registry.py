@@ -9,17 +9,17 @@ from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.models import model_adapter
 from movlr_jax.settings import RENAMED, keywords
 from movlr_jax.tasks.base import Task
-from movlr_jax.tasks.bottle import bottle_pour
-from movlr_jax.tasks.cube import cube_rotate
-from movlr_jax.tasks.humanoid import (
+from movlr_jax.tasks.hand.bottle import bottle_pour
+from movlr_jax.tasks.hand.cube import cube_rotate
+from movlr_jax.tasks.own import own_task
+from movlr_jax.tasks.playground.environments import playground
+from movlr_jax.tasks.robot.humanoid import (
     humanoid_stairs,
     humanoid_straight_leg,
     humanoid_turn,
     humanoid_walk,
 )
-from movlr_jax.tasks.own import own_task
-from movlr_jax.tasks.playground import playground
-from movlr_jax.tasks.walks import (
+from movlr_jax.tasks.walking.walks import (
     flat_walk,
     injured_walk,
     left_turn,

@@ -13,17 +13,17 @@ from typing import Any, cast
 import mujoco
 import numpy as np
 
-from movlr_jax.control.static import StaticOptimiser
+from movlr_jax.biomech.static_optimisation import StaticOptimiser
 from movlr_jax.errors import UserError, unknown_name
-from movlr_jax.language.genome import Genome
-from movlr_jax.language.motion_terms import FIRST, motion_terms
 from movlr_jax.models import ModelAdapter, follow_couplings, model_adapter
 from movlr_jax.models.derived import derive_adapter, name_all
 from movlr_jax.models.from_path import forward_of, roles_of
 from movlr_jax.models.spec import compile_spec, quiet
 from movlr_jax.rewards.state import Layout, instrument, layout_of
+from movlr_jax.sandbox.genome import Genome
 from movlr_jax.tasks.base import Camera, Measures, Metrics, Need, StartFn, Task
 from movlr_jax.tasks.motion import Motion, motion_metrics, motion_needs, motion_of, motion_score, towards
+from movlr_jax.tasks.motion_terms import FIRST, motion_terms
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.stage import add_stage
 from movlr_jax.tasks.view import camera_for

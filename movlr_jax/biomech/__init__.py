@@ -1,0 +1,1 @@
+"""Muscles and their geometry: excitations from torques, static optimisation, moment arms."""

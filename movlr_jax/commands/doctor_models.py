@@ -1,0 +1,245 @@
+"""`doctor llm=... vlm=...`, one cheap call to each model; `doctor judge vlm=...`, known pairs through the judge."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+import numpy as np
+
+from movlr_jax.commands.cli import compose
+from movlr_jax.errors import UserError
+from movlr_jax.evolution.ranking import Comparison, flip_rate
+from movlr_jax.film.clips import Caption, Clip
+from movlr_jax.language.build import open_desk
+from movlr_jax.progress import Reporter
+from movlr_jax.storage.archive import Archive
+from movlr_jax.tasks import Task, build_task
+from movlr_jax.types import Evaluation, Preference
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from movlr_jax.language.clients.client import Desk
+
+_TASK = "flat_walk"  # of the known pairs, unless another with a body that walks is given
+_SECONDS, _STEP = 2.0, 0.02
+_PATIENCE_S = 30.0  # with a test call
+
+
+def check_models(arguments: Sequence[str], console: Console) -> int:
+    """One cheap call to every model that is configured. Returns 0, or 1 when one does not answer."""
+    config = compose(_with_default(arguments, "bottle_pour"))
+    status = 0
+    for where, model in (("llm", config.llm), ("vlm", config.vlm)):
+        if model.embedded:
+            console.print(f"{where}: {model.name}, embedded: no language or vision model, no key")
+            continue
+        quick = dataclasses.replace(model, timeout_s=min(model.timeout_s, _PATIENCE_S), attempts=2)
+        with _desk(model if model.name in ("manual", "replay") else quick, where) as (desk, archive):
+            said, status = _ready(desk, status)
+            calls, cost = archive.spent()
+        price = _usd(desk, cost, 6)
+        console.print(f"{where}: {desk.name}: {said}; {calls} call(s), {price}", markup=False, soft_wrap=True)
+    return status
+
+
+def _ready(desk: Desk, status: int) -> tuple[str, int]:
+    from movlr_jax.language import prompts
+    from movlr_jax.language.clients.answers import Ready
+    from movlr_jax.language.clients.call import Message, Question
+
+    begun = time.monotonic()
+    try:
+        (answer,) = desk.ask([Question("check", [Message("user", [prompts.fill("ready")])], Ready)])
+    except UserError as error:
+        return f"does not work: {str(error).removesuffix(desk.go_on_later)}", 1
+    if answer.value is None:
+        return f"answers, but not as asked: {answer.problem}", 1
+    return f"answered in {time.monotonic() - begun:.1f} s", status
+
+
+@dataclass(frozen=True)
+class KnownPair:
+    """Two motions of which it is known which one is better; b None: both are the same."""
+
+    name: str
+    description: str
+    good: Clip
+    bad: Clip | None
+
+
+def check_judge(arguments: Sequence[str], console: Console) -> int:
+    """Known pairs, in both orders, through the configured judge: accuracy, flip rate, cost. Returns 0."""
+    config = compose(_with_default(arguments, _TASK))
+    if config.vlm.embedded:
+        raise UserError(
+            "vlm=metrics reads numbers and watches nothing; give vlm=gemini or vlm=openai_compatible"
+        )
+    task = build_task(config.task.name, config.model, config.episode_s, config.task.settings)
+    pairs = known_pairs(task)
+    told, comparisons = [], []
+    with _desk(config.vlm, "vlm") as (desk, archive):
+        for n, pair in enumerate(pairs):
+            judged = judge_pair(desk, archive, config.vlm, task, pair)
+            for order, (expected, preference) in enumerate(judged):
+                told.append((pair.name, order, expected, preference))
+                a, b = (2 * n, 2 * n + 1) if order == 0 else (2 * n + 1, 2 * n)
+                comparisons.append(Comparison(a, b, preference))
+        calls, cost = archive.spent()
+    _print(console, desk.name, told)
+    right, flips = sum(_right(*t[2:]) for t in told), flip_rate(comparisons)
+    first = sum(preference.winner == "first" for *_, preference in told)
+    console.print(
+        f"accuracy {right} of {len(told)}, flip rate {100 * flips:.0f} %, first shown preferred {first} of "
+        f"{len(told)}, {calls} calls, {_usd(desk, cost, 4)}",
+        soft_wrap=True,
+    )
+    silent = sum(not preference.answered for *_, preference in told)
+    if silent:
+        console.print(f"{silent} of {len(told)} comparisons were not answered", style="red", soft_wrap=True)
+    at_most = config.comparisons or 4 * (config.candidates + 1)
+    price = _usd(desk, at_most * cost / max(calls, 1), 2)
+    console.print(
+        f"a generation of {config.candidates} programs asks it at most {at_most} times, about {price}",
+        soft_wrap=True,
+    )
+    if right <= len(told) // 2:
+        console.print("it is right no more often than chance: its choices are worth nothing", style="red")
+    return 0
+
+
+def _usd(desk: Desk, cost: float, digits: int) -> str:
+    return "price unknown" if desk.price.tokens_in is None else f"{cost:.{digits}f} USD"
+
+
+def _right(expected: str, preference: Preference) -> bool:
+    return preference.winner == expected
+
+
+def judge_pair(
+    desk: Desk, archive: Archive, model: Any, task: Task, pair: KnownPair
+) -> list[tuple[str, Preference]]:
+    """(what is right, what the judge says) for both orders; in the second the good one is shown last."""
+    from movlr_jax.language.judges.vlm import ModelJudge
+    from movlr_jax.language.media import Eyes
+
+    generation = len(archive.events("pair"))
+    archive.record("pair", {"name": pair.name}, generation)
+    a, b = (Evaluation(generation, k, "") for k in range(2))
+    clips = {a.name: pair.good, b.name: pair.bad or pair.good}
+    judge = ModelJudge(desk, Eyes(model, archive, lambda e: clips[e.name]))
+    told = dataclasses.replace(task, description=pair.description, focus="", episode_s=_SECONDS)
+    # the same film twice is the same question in both orders: the second is another sample of it
+    said = judge.compare_all(told, [(a, b), (b, a)], [0, 0 if pair.bad else 1])
+    expected = ("first", "second") if pair.bad else ("tie", "tie")
+    return list(zip(expected, said, strict=True))
+
+
+def known_pairs(task: Task) -> list[KnownPair]:
+    """Standing and fallen, forward and reversed, and one motion twice. Raises UserError without a walker."""
+    if "pelvis" not in task.roles:
+        raise UserError(f"task {task.name} has no body that stands; give doctor judge +task={_TASK}, or none")
+    qpos = task.start(np.random.default_rng(0), 1)[0][0]
+    forward = np.array(task.adapter.forward, float)
+    still = _clip(task, qpos, lambda t: (np.zeros(3), np.zeros(3)))
+    side = np.cross([0.0, 0.0, 1.0], forward)
+    height = float(_height(task, qpos))
+
+    def falls(t: float) -> tuple[np.ndarray, np.ndarray]:
+        rate = 1.0 / 0.8 if t < 0.8 else 0.0
+        return np.array([0.0, 0.0, -0.8 * height * rate]), side * (np.pi / 2) * rate
+
+    fallen = _clip(task, qpos, falls)
+    walk = _clip(task, qpos, lambda t: (forward * 1.0, np.zeros(3)), legs=True)
+    back = dataclasses.replace(walk, qpos=np.asarray(walk.qpos)[::-1].copy())
+    return [
+        KnownPair("standing, fallen", "stand upright and keep the balance", still, fallen),
+        KnownPair("forward, reversed", "walk forward, in the direction the body faces", walk, back),
+        KnownPair("identical", "walk forward, in the direction the body faces", walk, None),
+    ]
+
+
+def _clip(
+    task: Task,
+    qpos: np.ndarray,
+    velocity: Callable[[float], tuple[np.ndarray, np.ndarray]],
+    legs: bool = False,
+) -> Clip:
+    """The start posture carried along: `velocity` gives the pelvis' linear and angular velocity at a time."""
+    model, data = task.model, mujoco.MjData(task.model)
+    body = model.body(task.roles["pelvis"]).id
+    q, times, postures = np.array(qpos, float), np.arange(0.0, _SECONDS, _STEP), []
+    for t in times:
+        posture = q.copy()
+        if legs:
+            _swing(model, posture, t)
+        postures.append(posture)
+        data.qpos[:] = q
+        mujoco.mj_kinematics(model, data)
+        mujoco.mj_comPos(model, data)
+        jacobian = np.zeros((6, model.nv))
+        mujoco.mj_jacBody(model, data, jacobian[:3], jacobian[3:], body)
+        rates = np.linalg.lstsq(jacobian, np.concatenate(velocity(float(t))), rcond=1e-6)[0]
+        mujoco.mj_integratePos(model, q, rates, _STEP)
+    return Clip(task, np.array(postures), times, Caption(""))
+
+
+def _swing(model: mujoco.MjModel, qpos: np.ndarray, t: float) -> None:
+    """Legs that step, where the model calls its hips so."""
+    for j in range(model.njnt):
+        name = model.joint(j).name
+        if name.startswith("hip_flexion"):
+            phase = 0.0 if name.endswith("_r") else np.pi
+            qpos[model.jnt_qposadr[j]] += 0.4 * np.sin(2 * np.pi * t + phase)
+
+
+def _height(task: Task, qpos: np.ndarray) -> float:
+    data = mujoco.MjData(task.model)
+    data.qpos[:] = qpos
+    mujoco.mj_kinematics(task.model, data)
+    return data.xpos[task.model.body(task.roles["pelvis"]).id][2]
+
+
+def _print(console: Console, name: str, told: Sequence[tuple[str, int, str, Preference]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=f"known pairs, judged by {name}", title_justify="left")
+    for heading in ("pair", "shown first", "right", "said", "reason"):
+        table.add_column(heading, overflow="fold")
+    for pair, order, expected, preference in told:
+        first = pair.split(", ")[order] if ", " in pair else pair
+        mark = "green" if _right(expected, preference) else "bold red"
+        table.add_row(pair, first, expected, Text(preference.winner, mark), Text(preference.reason))
+    console.print(table)
+
+
+@contextlib.contextmanager
+def _desk(model: Any, where: str) -> Iterator[tuple[Desk, Archive]]:
+    """A model to be asked, with a record of its own that is thrown away."""
+    from movlr_jax.language.build import recorded_model
+    from movlr_jax.language.clients.client import Budget
+
+    known, source = recorded_model(model, where)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Archive.create(Path(folder) / "doctor", "") as archive,
+    ):
+        desk = open_desk(known, where, source, archive, Budget(archive), Reporter().say)
+        try:
+            yield desk, archive
+        finally:
+            desk.close()
+
+
+def _with_default(arguments: Sequence[str], task: str) -> list[str]:
+    named = any(a.lstrip("+").startswith("task=") for a in arguments)
+    return [*([] if named else [f"+task={task}"]), *arguments]

@@ -1,0 +1,173 @@
+"""`python -m movlr_jax.evaluate +task=T reward=FILE|human|initial|RUN_DIR`: one reward, its motion and its numbers.
+
+The last line of stdout is one JSON object: the metrics, by their fixed names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from movlr_jax.commands import cli
+from movlr_jax.commands.session import films_here, task_of
+from movlr_jax.config.schema import Config
+from movlr_jax.control.build import LEARNERS, build_optimizer, scored_at_once
+from movlr_jax.errors import UserError
+from movlr_jax.evolution.evaluation import evaluate as evaluate_programs
+from movlr_jax.evolution.evaluation import make_probe
+from movlr_jax.evolution.filming import clip_of
+from movlr_jax.film.clips import Caption, film
+from movlr_jax.progress import Reporter
+from movlr_jax.quantities import summary
+from movlr_jax.sandbox.vet import Sandbox, Verdict
+from movlr_jax.storage.archive import write_atomically as write
+from movlr_jax.storage.inside import read_inside
+from movlr_jax.tasks import Task
+from movlr_jax.types import Optimizer
+
+_PROGRAM_BYTES = 2**20  # of a run's best.py, more than any program has
+
+
+def evaluate(config: Config) -> int:
+    """Optimises control under one reward, films it, prints its metrics. Raises UserError."""
+    if config.resume:
+        raise UserError(
+            f"resume goes on with a search; to evaluate its best program give reward={config.resume}"
+        )
+    reporter = Reporter()
+    played(
+        prepared(config, reporter), config.seed, reporter, lambda said: print(json.dumps(said), flush=True)
+    )
+    return 0
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One reward with everything that it is evaluated with, built once."""
+
+    config: Config
+    task: Task
+    optimizer: Optimizer
+    verdict: Verdict
+    origin: str  # of the reward
+    folder: Path  # of films, and of what a training keeps
+
+    @property
+    def engine(self) -> str:
+        """What episodes run in."""
+        return self.optimizer.sim_physics.name
+
+
+def prepared(config: Config, reporter: Reporter, given: tuple[str, str] | None = None) -> Bench:
+    """The bench of these settings; `given` is text and origin of a reward in place of theirs. Raises UserError."""
+    task = task_of(config)
+    folder = Path(config.run_dir) if config.run_dir else Path("runs") / task.name / "evaluate"
+    source, origin = given or reward_source(config.reward, task)
+    optimizer = build_optimizer(config.optimizer, task, config.physics, reporter.say)
+    sandbox = Sandbox(
+        make_probe(task, optimizer.sim_physics, config.seed),
+        name=config.sandbox,
+        batch=scored_at_once(config.optimizer, task),
+    )
+    try:
+        with reporter.stage("vet"):
+            verdict = sandbox.vet(source)
+    finally:
+        sandbox.close()
+    if not verdict.accepted:
+        raise UserError(f"reward {origin}: {verdict.message}")
+    notes = list(verdict.notes)
+    if config.optimizer.name in LEARNERS and not config.optimizer.ppo.env_steps:
+        notes.append(
+            f"nothing is trained (optimizer.ppo.env_steps=0): the policy {config.optimizer.ppo.init} acts as it is, "
+            "and the reward only measures it; optimizer.ppo.env_steps=1000000 trains it on under this reward"
+        )
+    for note in notes:
+        reporter.say(f"note: {note}")
+    return Bench(config, task, optimizer, verdict, origin, folder)
+
+
+def played(
+    bench: Bench, seed: int, reporter: Reporter, tell: Callable[[dict[str, Any]], object] = lambda said: None
+) -> dict[str, Any]:
+    """The metrics of one episode, and what is known of its run. Raises UserError.
+
+    The trajectory is kept in any case, a film where there can be one. tell is called with the metrics, whatever
+    becomes of the film.
+    """
+    config, task, origin = bench.config, bench.task, bench.origin
+    kept = bench.folder / "training" / digest(dataclasses.replace(config, seed=seed))
+    with reporter.stage("optimise") as tick:  # a policy half trained is gone on with
+        (outcome,) = evaluate_programs(bench.optimizer, task, [bench.verdict], seed, tick, kept)
+    result = {
+        "task": task.name,
+        "model": task.adapter.name,
+        "reward": origin,
+        "seed": seed,
+        "optimizer": config.optimizer.name,
+        "sandbox": config.sandbox,
+        **{
+            kind: {name: term[kind] for name, term in outcome.terms.items() if term[kind]}
+            for kind in ("nonfinite", "nonfinite_planned")
+        },
+        **outcome.metrics,
+        **outcome.timing,
+    }
+    where = "" if bench.engine == "native" else f" in {bench.engine}"
+    stem = f"{Path(origin).stem}_seed{seed}{where.replace(' ', '_')}"
+    try:
+        if outcome.states:
+            result["trajectory"] = str(write(bench.folder / f"{stem}.npz", outcome.states))
+            reporter.say(f"trajectory: {result['trajectory']}")
+        if outcome.reason:
+            result["reason"] = outcome.reason
+            raise UserError(f"reward {origin}: {outcome.reason}")
+        if films_here(config, reporter):
+            with reporter.stage("film") as tick:
+                caption = Caption(
+                    f"{task.name} · {origin} reward · seed {seed}{where}", summary(outcome.metrics)
+                )
+                mp4 = film(clip_of(task, outcome.states or b"", caption), progress=tick)
+            result["film"] = str(write(bench.folder / f"{stem}.mp4", mp4))
+            reporter.say(f"film: {result['film']}")
+    finally:
+        tell(result)
+    return result
+
+
+def digest(config: Config) -> str:
+    """A name for these settings: two that differ in anything but where results go have two."""
+    told = dataclasses.replace(config, run_dir=None, films=False, reward="")
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:12]
+
+
+def reward_source(reward: str, task: Task) -> tuple[str, str]:
+    """The text of a reward and where it is from: human, initial, a file, or the best of a run directory."""
+    known = {"human": task.human_reward, "initial": task.initial_reward}
+    if reward in known:
+        return known[reward], reward
+    path = Path(reward)
+    try:
+        if not path.is_dir():
+            return path.read_text(encoding="utf-8"), str(path)
+        data = read_inside(path, "best.py", _PROGRAM_BYTES)
+        if data is None:
+            raise UserError(
+                f"{reward} has no best.py; it is no run directory, or no generation of it is done"
+            )
+        return data.decode("utf-8"), str(path / "best.py")
+    except FileNotFoundError:
+        raise UserError(
+            f"there is no reward {reward!r}: give a file, a run directory, or one of: {', '.join(known)}"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read the reward {reward!r}: {error}") from None
+
+
+def main(argv: list[str] | None = None) -> int:
+    return cli.run(evaluate, argv)

@@ -1,0 +1,136 @@
+"""From settings to a search's parts: task, planner, language parts, sandbox; and what the record says of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from movlr_jax.commands.cli import RESETTABLE
+from movlr_jax.config.schema import Config
+from movlr_jax.control.build import scored_at_once
+from movlr_jax.errors import UserError, shortened
+from movlr_jax.evolution.context import Engine
+from movlr_jax.evolution.evaluation import make_probe
+from movlr_jax.evolution.filming import clip_of
+from movlr_jax.film.clips import Caption, Clip
+from movlr_jax.film.renderer import renderer
+from movlr_jax.language.build import build_parts
+from movlr_jax.machine import hardware, versions
+from movlr_jax.progress import Reporter
+from movlr_jax.sandbox.vet import Sandbox
+from movlr_jax.storage.archive import Archive
+from movlr_jax.tasks import Task, build_task
+from movlr_jax.types import Evaluation, Optimizer
+
+
+def task_of(config: Config) -> Task:
+    """The task that the settings name. Raises UserError."""
+    return build_task(config.task.name, config.model, config.episode_s, config.task.settings)
+
+
+def films_here(config: Config, reporter: Reporter) -> bool:
+    """Whether films are wanted and can be drawn here; says why not."""
+    if not config.films:
+        return False
+    backend = renderer()
+    if backend.name is None:
+        reporter.say(f"no films: {backend.reason}")
+        return False
+    return True
+
+
+def build_engine(
+    config: Config, task: Task, optimizer: Optimizer, archive: Archive, reporter: Reporter
+) -> Engine:
+    """Everything a search is made of, built once. Raises UserError."""
+
+    def seen(e: Evaluation) -> Clip:
+        states = archive.read(f"gen_{e.generation:02d}/k{e.candidate:02d}.npz")
+        return clip_of(task, states, Caption(""))
+
+    films = films_here(config, reporter)
+    parts = build_parts(config, archive, seen, films, reporter.say)
+    probe = make_probe(task, optimizer.sim_physics, config.seed)
+    return Engine(
+        config=config,
+        task=task,
+        optimizer=optimizer,
+        proposer=parts.proposer,
+        judge=parts.judge,
+        critic=parts.critic,
+        sandbox=Sandbox(probe, name=config.sandbox, batch=scored_at_once(config.optimizer, task)),
+        archive=archive,
+        reporter=reporter,
+        films=films,
+        models_used=parts.used,
+        desks=parts.desks,
+    )
+
+
+def describe(engine: Engine) -> dict[str, Any]:
+    """What was used, for the record and the report."""
+    config, task = engine.config, engine.task
+    return {
+        "task": task.name,
+        "description": task.description,
+        "model": task.adapter.name,
+        "model_notes": list(task.notes),
+        "seed": config.seed,
+        "method": config.method.name,
+        "settings": flat(dataclasses.asdict(config)),
+        "backends": {
+            "physics": f"{engine.optimizer.physics.name} for plans or training, native (C MuJoCo) for episodes",
+            "optimizer": _told(config.optimizer.name, engine.optimizer.notes),
+            "proposer": engine.proposer.name,
+            "judge": engine.judge.name,
+            "critic": engine.critic.name,
+            "sandbox": engine.sandbox.description,
+            "renderer": str(renderer().name) if engine.films else "none: no films",
+        },
+        "versions": versions(),
+        "hardware": hardware(),
+        "models_used": engine.models_used,
+        **({"groups": engine.optimizer.notes["groups"]} if "groups" in engine.optimizer.notes else {}),
+        "goals": {name: [round(float(v), 4) for v in value.ravel()] for name, value in task.goals.items()},
+    }
+
+
+def _told(name: str, notes: Mapping[str, Any]) -> str:
+    """The optimiser and, after a colon, what it commands and sees."""
+    groups = len(set(notes.get("groups", {}).values()))
+    said = [f"{key} {value}" for key, value in notes.items() if key not in ("action", "groups")]
+    said = [*([notes["action"]] if notes else []), *([f"{groups} groups"] if groups else []), *said]
+    return f"{name}: {', '.join(said)}" if said else name
+
+
+def flat(values: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested settings as dotted names."""
+    if not isinstance(values, dict):
+        return {prefix.rstrip("."): values}
+    return {k: v for name, value in values.items() for k, v in flat(value, f"{prefix}{name}.").items()}
+
+
+def same_search(config: Config, recorded: dict[str, Any], archive: Archive) -> None:
+    """Raises UserError when a run is resumed with settings that would make it another run, or undo part of it."""
+    ours = flat(dataclasses.asdict(config))
+    free = ("run_dir", "resume", "reward", "trust", *RESETTABLE)
+    changed = [
+        f"{name} was {shortened(recorded.get(name))}, is {shortened(value)}"
+        for name, value in ours.items()
+        if name not in free and recorded.get(name) != _json(value)
+    ]
+    if changed:
+        raise UserError(
+            f"{archive.root} was made with other settings: {'; '.join(changed)}; "
+            f"resume={archive.root} alone goes on with those it has"
+        )
+    done = len(archive.events("criticised"))
+    if config.generations < done:
+        raise UserError(
+            f"generations={config.generations}: {archive.root} has {done} generations already; give {done} or more"
+        )
+
+
+def _json(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

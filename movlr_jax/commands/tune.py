@@ -1,0 +1,264 @@
+"""`python -m movlr_jax.tune +task=T space=planner trials=40 seeds=0,1,2`: settings and weights that succeed.
+
+An Optuna study (TPE, median pruning after each seed) over `evaluate`: what may vary is in conf/space/NAME.yaml or a
+file of yours, several with commas. The first trial is what is set now. A study is kept in `run_dir`/study.db
+(runs/TASK/tune/MODEL unless said): the same command goes on with it. The last line of stdout is one JSON object.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from movlr_jax.commands import cli
+from movlr_jax.commands.evaluate import prepared
+from movlr_jax.commands.session import flat, task_of
+from movlr_jax.config.schema import Config
+from movlr_jax.config.space import OPTIMIZER, TASK, WEIGHTS, Range, read_space
+from movlr_jax.control.build import build_optimizer
+from movlr_jax.errors import UserError, needed, unknown_name
+from movlr_jax.evolution.evaluation import evaluate
+from movlr_jax.evolution.weight_variants import score_of
+from movlr_jax.progress import Reporter
+from movlr_jax.rewards.program import RewardProgram
+from movlr_jax.sandbox.source import with_weights
+from movlr_jax.sandbox.vet import Verdict
+from movlr_jax.settings import RENAMED
+from movlr_jax.storage.archive import write_atomically
+from movlr_jax.tasks import Task
+
+if TYPE_CHECKING:
+    import optuna
+
+LOST = -100.0  # the score of a seed whose simulation diverged: below any that the tasks give
+FIRST = 5  # trials before any is pruned
+SHOWN = ("success", "distance_m", "time_to_fall_s", "object_error_m", "diverged_fraction", "wall_s_per_sim_s")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a study does."""
+
+    config: Config
+    overrides: Sequence[str]  # what the user set, for every trial
+    space: Mapping[str, Range]
+    trials: int
+    seeds: Sequence[int]
+    root: Path
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Goes on with the study, or begins it. Returns the exit status."""
+    return cli.run_own(lambda arguments: tune(read_plan(arguments)), __doc__, argv)
+
+
+def read_plan(arguments: Sequence[str]) -> Plan:
+    """Raises UserError."""
+    own, overrides = {"space": "planner", "trials": "40", "seeds": "0,1,2"}, []
+    for argument in arguments:
+        name, _, value = argument.lstrip("+").partition("=")
+        if name in own:
+            own[name] = value.strip("[]")
+        elif name in ("seed", "resume"):
+            raise UserError(f"tune takes seeds=0,1,2 and goes on with its run_dir, not {name}=")
+        else:
+            overrides.append(argument)
+    try:
+        trials, seeds = int(own["trials"]), [int(seed) for seed in own["seeds"].split(",") if seed]
+    except ValueError as error:
+        raise UserError(f"trials and seeds must be whole numbers: {error}") from None
+    if trials < 1 or not seeds or min(seeds) < 0:
+        raise UserError(f"trials={trials} seeds={own['seeds']}: give 1 trial or more, and seeds of 0 or more")
+    config = cli.compose(overrides)
+    root = Path(config.run_dir) if config.run_dir else Path("runs") / config.task.name / "tune" / config.model
+    space = read_space([name.strip() for name in own["space"].split(",") if name.strip()])
+    return Plan(config, tuple(overrides), space, trials, tuple(seeds), root)
+
+
+def tune(plan: Plan) -> int:
+    """Runs the trials that are left, writes the best. Raises UserError."""
+    with needed("tune", "tune"):
+        import optuna
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    reporter, config = Reporter(), plan.config
+    bench = prepared(config, reporter)
+    task, verdict, origin = bench.task, bench.verdict, bench.origin
+    assert verdict.program is not None
+    defaults = _defaults(config, verdict.program.weights, plan.space)
+    plan.root.mkdir(parents=True, exist_ok=True)
+    study = _study(plan, origin)
+    if not study.trials:
+        study.enqueue_trial(defaults)
+    left = plan.trials - len(_ended(study))
+    if left <= 0:
+        reporter.say(f"{plan.root} has its {plan.trials} trials; give trials=... for more")
+
+    def objective(trial: optuna.Trial) -> float:
+        values = {name: allowed.suggest(trial, name) for name, allowed in plan.space.items()}
+        return _trial(plan, task, verdict, values, trial, reporter)
+
+    try:
+        study.optimize(objective, n_trials=max(left, 0))
+    finally:
+        result = _write(plan, study, verdict.program)
+    print(json.dumps(result), flush=True)
+    return 0
+
+
+def _defaults(config: Config, weights: Mapping[str, float], space: Mapping[str, Range]) -> dict[str, Any]:
+    """What is set now of all that may vary, for the first trial. Raises UserError for what does not exist."""
+    known = {f"{WEIGHTS}{name}": value for name, value in weights.items()}
+    known |= {f"{OPTIMIZER}{n}": v for n, v in flat(dataclasses.asdict(config.optimizer)).items()}
+    known |= {f"{TASK}{name}": value for name, value in config.task.settings.items()}
+    known |= {
+        f"{TASK}{old}": known[f"{TASK}{new}"] for old, new in RENAMED.items() if f"{TASK}{new}" in known
+    }
+    for name in space:
+        if name not in known:
+            raise UserError(unknown_name("setting of the space", name, known))
+    return {name: allowed.nearest(known[name]) for name, allowed in space.items()}
+
+
+def _study(plan: Plan, origin: str) -> optuna.Study:
+    """The study of `plan.root`; a trial that a crash left open counts as failed. Raises UserError."""
+    import optuna
+
+    path = plan.root / "study.db"
+    made_with = {
+        "settings": sorted(plan.overrides),
+        "reward": origin,
+        "seeds": list(plan.seeds),
+        "space": {name: dataclasses.asdict(allowed) for name, allowed in plan.space.items()},
+    }
+    try:
+        study = optuna.create_study(
+            storage=f"sqlite:///{path}", study_name="tune", direction="maximize", load_if_exists=True
+        )
+    except Exception as error:  # SQLAlchemy's many ways to say that a file is no study
+        first = str(error).strip().splitlines()[0]
+        raise UserError(f"{path} is no study that can be read: {first}; give another run_dir=") from None
+    recorded = study.user_attrs.get("made_with")
+    if recorded is None:
+        study.set_user_attr("made_with", made_with)
+    elif recorded != json.loads(json.dumps(made_with)):
+        changed = [name for name, value in made_with.items() if recorded.get(name) != value]
+        raise UserError(f"{path} was made with other {', '.join(changed)}; give another run_dir=")
+    for trial in study.get_trials(states=(optuna.trial.TrialState.RUNNING,)):
+        study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+    # a study that goes on must not draw again what it drew before
+    study.sampler = optuna.samplers.TPESampler(
+        seed=plan.config.seed + 1000 * len(study.trials), multivariate=True
+    )
+    study.pruner = optuna.pruners.MedianPruner(n_startup_trials=FIRST)
+    return study
+
+
+def _ended(study: optuna.Study) -> list[Any]:
+    import optuna
+
+    state = optuna.trial.TrialState
+    return study.get_trials(deepcopy=False, states=(state.COMPLETE, state.PRUNED))
+
+
+def _trial(
+    plan: Plan,
+    task: Task,
+    verdict: Verdict,
+    values: Mapping[str, Any],
+    trial: optuna.Trial,
+    reporter: Reporter,
+) -> float:
+    """The mean score of the seeds; pruned once it lags behind the median of those before it.
+
+    `task` says what an episode is worth, also where the trial acts under other settings of it: a slower speed may be
+    asked for, and makes no goal easier.
+    """
+    import optuna
+
+    program = verdict.program
+    assert program is not None
+    settings = [f"{name}={value}" for name, value in values.items() if not name.startswith(WEIGHTS)]
+    weights = _weights(program.weights, values)
+    config = cli.compose([*plan.overrides, *settings])
+    weighted = dataclasses.replace(verdict, program=dataclasses.replace(program, weights=weights))
+    acted = task_of(config) if any(name.startswith(TASK) for name in values) else task
+    optimizer = build_optimizer(config.optimizer, acted, config.physics)
+    scores, begun = [], time.monotonic()
+    for i, seed in enumerate(plan.seeds):
+        (outcome,) = evaluate(optimizer, acted, [weighted], seed)
+        score = score_of(task, outcome)
+        scores.append(score if math.isfinite(score) else LOST)
+        shown = {**outcome.metrics, **outcome.timing}
+        trial.set_user_attr(f"seed {seed}", {name: shown[name] for name in SHOWN if name in shown})
+        trial.report(sum(scores) / len(scores), i)
+        reporter.say(
+            f"trial {trial.number}, seed {seed}: score {scores[-1]:.2f}; "
+            + ", ".join(f"{name} {shown[name]:.3g}" for name in SHOWN if name in shown)
+        )
+        if i + 1 < len(plan.seeds) and trial.should_prune():
+            trial.set_user_attr("wall_s", round(time.monotonic() - begun, 1))
+            raise optuna.TrialPruned
+    trial.set_user_attr("wall_s", round(time.monotonic() - begun, 1))
+    return sum(scores) / len(scores)
+
+
+def _weights(weights: Mapping[str, float], values: Mapping[str, Any]) -> dict[str, float]:
+    """`weights` with those that `values` names."""
+    return {name: values.get(f"{WEIGHTS}{name}", weight) for name, weight in weights.items()}
+
+
+def _write(plan: Plan, study: optuna.Study, program: RewardProgram) -> dict[str, Any]:
+    """trials.csv, best.yaml (settings, as conf/tuned holds them) and best.py; what the last line says."""
+    ended = _ended(study)
+    rows = io.StringIO()
+    table = csv.writer(rows)
+    table.writerow(["trial", "state", "score", "wall_s", *plan.space, *(f"seed {s}" for s in plan.seeds)])
+    for trial in ended:
+        attributes = trial.user_attrs
+        table.writerow(
+            [trial.number, trial.state.name.lower(), trial.value, attributes.get("wall_s")]
+            + [trial.params.get(name) for name in plan.space]
+            + [json.dumps(attributes.get(f"seed {seed}")) for seed in plan.seeds]
+        )
+    write_atomically(plan.root / "trials.csv", rows.getvalue().encode())
+    result: dict[str, Any] = {"study": str(plan.root / "study.db"), "trials": len(ended)}
+    complete = [trial for trial in ended if trial.value is not None and trial.state.name == "COMPLETE"]
+    if not complete:
+        return result
+    best = max(complete, key=lambda trial: trial.value)
+    write_atomically(plan.root / "best.yaml", _tuned_yaml(best.params).encode())
+    write_atomically(
+        plan.root / "best.py", with_weights(program.source, _weights(program.weights, best.params)).encode()
+    )
+    first = next((trial.value for trial in complete if trial.number == 0), None)
+    return {
+        **result,
+        "best_trial": best.number,
+        "score": best.value,
+        "score_before": first,
+        **{f"seed_{seed}": best.user_attrs[f"seed {seed}"] for seed in plan.seeds},
+        **best.params,
+    }
+
+
+def _tuned_yaml(values: Mapping[str, Any]) -> str:
+    """The settings among `values`, which are no weights, as a file of conf/tuned."""
+    import yaml
+
+    nested: dict[str, Any] = {}
+    for name, value in values.items():
+        if not name.startswith(WEIGHTS):
+            *path, last = name.split(".")
+            node = nested
+            for step in path:
+                node = node.setdefault(step, {})
+            node[last] = value
+    return "# @package _global_\n" + yaml.safe_dump(nested, sort_keys=False)

@@ -1,0 +1,1 @@
+"""Settings: the schema, which is the only place of defaults, and the methods as data."""

@@ -1,0 +1,233 @@
+"""The closed loop of a sampling planner, for K candidates in one batch.
+
+Every `replan_every` control steps: sample N plans per row with the same noise for all candidates, roll all
+K x N out, score each candidate's rows with its own reward program, update, act.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from movlr_jax.control.episode import World, by_candidate, play
+from movlr_jax.control.mpc import mppi
+from movlr_jax.control.mpc.mppi import MppiConfig
+from movlr_jax.rewards.program import RewardProgram, Scorer
+from movlr_jax.types import Array, Physics, Policy, Progress, SimState, Step, Trajectory
+
+
+class PlanSpace(Protocol):
+    """What the numbers of a plan mean."""
+
+    lower: np.ndarray  # [dims]
+    upper: np.ndarray  # [dims]
+    mixing: np.ndarray  # [dims, dims] turns independent noise into the noise of plans, unit variance each
+
+    def policy(self, physics: Physics) -> Policy: ...
+    def held(self, state: SimState) -> Array: ...  # [R, knots, dims]
+    def params(self, physics: Physics, state: SimState, plans: Array) -> Any: ...
+
+
+@dataclass(frozen=True)
+class PlannerConfig:
+    """Horizon and rhythm of the planner."""
+
+    mppi: MppiConfig
+    horizon_s: float = 0.4
+    replan_every: int = 2  # control steps
+
+
+class Planner:
+    """Plans with `physics`, acts in `sim_physics`; holds everything that is compiled once."""
+
+    def __init__(
+        self,
+        name: str,
+        config: PlannerConfig,
+        space: PlanSpace,
+        physics: Physics,
+        sim_physics: Physics,
+        scorer: Scorer,
+        world: World | None = None,
+        say: Callable[[str], object] = lambda text: None,
+    ):
+        self.name, self.config, self.space, self.scorer = name, config, space, scorer
+        self.physics, self.sim_physics = physics, sim_physics
+        self.world = world or World()
+        self.notes: Mapping[str, Any] = {}
+        self._say, self._split = say, 1
+        self.horizon = plan_steps(config.horizon_s, physics.ctrl_dt)
+        # One policy object each, made once: physics compiles per policy and shape.
+        self.plan_policy, self.sim_policy = space.policy(physics), space.policy(sim_physics)
+        lower, upper, settings = jnp.asarray(space.lower), jnp.asarray(space.upper), config.mppi
+        self.traces: Counter[str] = Counter()
+
+        def compiled(name: str, function: Callable[..., Any], shared: int = 0) -> Callable[..., Any]:
+            """`function` over rows, compiled; its last `shared` arguments are the same for all."""
+
+            def traced(*arguments: Any) -> Any:
+                self.traces[name] += 1
+                axes = (0,) * (len(arguments) - shared) + (None,) * shared
+                return jax.vmap(function, in_axes=axes)(*arguments)
+
+            return jax.jit(traced)
+
+        self.init = compiled("init", lambda mean: mppi.init(settings, mean, lower, upper))
+        self.sample = compiled(
+            "sample",
+            lambda plan, held, home, noise: mppi.sample(settings, plan, held, home, noise, lower, upper),
+            shared=1,
+        )
+        xp = physics.xp
+        jit = (
+            jax.jit if xp is jnp else lambda function, **_: function
+        )  # what NumPy carries needs no compiling
+        self.spread = jit(partial(_spread, xp), static_argnames="n")
+        self.arrange = jit(_arrange, static_argnums=0)
+        self.costs_of = jit(partial(_costs, xp), static_argnums=2)
+        elapsed = min(1.0, config.replan_every / self.horizon)
+        self.shift = compiled("shift", lambda plan: mppi.shift(plan, elapsed))
+        self.update = compiled("update", lambda plan, z, c: mppi.update(settings, plan, z, c, lower, upper))
+
+    def parts(self, rows: int, n: int) -> list[slice]:
+        """Which of the N plans of `rows` rows are rolled out together: all, or equal parts that fit into memory."""
+        needed = self.physics.parts(rows * n, self.horizon)
+        count = next(c for c in range(1, n + 1) if n % c == 0 and (c >= needed or c == n))
+        if count > self._split:
+            self._split = count
+            self._say(
+                f"  memory: {rows * n} rollouts of {self.horizon} steps do not fit at once; each plan is rolled "
+                f"out in {count} parts of {rows * n // count}"
+            )
+        return [slice(i, i + n // count) for i in range(0, n, n // count)]
+
+    @property
+    def steps_done(self) -> int:
+        """Simulation steps of both physics since they were built."""
+        return self.physics.steps_done + self.sim_physics.steps_done
+
+    def optimise(
+        self,
+        programs: Sequence[RewardProgram],
+        key: jax.Array,
+        progress: Progress | None = None,
+        folder: Path | None = None,
+    ) -> PlannedControllers:
+        """K controllers, one per program. A planner learns nothing beforehand: the work is done as they act."""
+        self.scorer.prepare(programs)  # beside the first rollouts
+        return PlannedControllers(self, tuple(programs), progress)
+
+
+@dataclass(frozen=True)
+class PlannedControllers:
+    """K planners in closed loop."""
+
+    planner: Planner
+    programs: tuple[RewardProgram, ...]
+    progress: Progress | None = None
+    learning: tuple[Mapping[str, Any], ...] = ()
+    counted: list[Any] = field(
+        default_factory=list
+    )  # what the guard replaced: one tree of sums, once there are any
+
+    @property
+    def nonfinite(self) -> list[dict[str, int]]:
+        """Per candidate, term -> values that were replaced in the rollouts of its plans."""
+        if not self.counted:
+            return [dict.fromkeys(program.terms, 0) for program in self.programs]
+        sums = jax.device_get(self.counted[0])
+        return [
+            {name: int(n) for name, n in zip(program.terms, counts, strict=True)}
+            for program, counts in zip(self.programs, sums, strict=True)
+        ]
+
+    def rollout(self, start: SimState, *, steps: int, key: jax.Array) -> Trajectory:
+        """`steps` control steps of K x E rows (candidate k owns rows k*E:(k+1)*E), replanning as it goes."""
+        p, initial, home = self.planner, start.step, self.planner.space.held(start)
+        known = p.init(home)
+
+        def replanned(state: SimState, keys: Sequence[jax.Array]) -> Any:
+            nonlocal known
+            plan = self.replan(known, state, initial, home, *keys)
+            known = p.shift(plan)
+            return p.space.params(p.sim_physics, state, np.asarray(plan.mean)[:, None])
+
+        return play(
+            p.sim_physics,
+            p.sim_policy,
+            p.world,
+            start,
+            replanned,
+            steps=steps,
+            every=p.config.replan_every,
+            candidates=len(self.programs),
+            key=key,
+            progress=self.progress,
+        )
+
+    def replan(
+        self,
+        plan: mppi.Plan,
+        state: SimState,
+        initial: Step,
+        home: Array,
+        noise_key: jax.Array,
+        plan_key: jax.Array,
+    ) -> mppi.Plan:
+        """The next plan of every row [R] of `state`: sample, roll out, score, update.
+
+        `initial` [R] began the episode and `home` [R, knots, dims] is the plan that holds what was then. On a device
+        nothing comes back in between.
+        """
+        p, n = self.planner, self.planner.config.mppi.samples
+        noise = jax.random.normal(noise_key, (n, *plan.mean.shape[1:])) @ p.space.mixing
+        noise = mppi.colored(noise, p.config.mppi.smooth)
+        plans = p.physics.xp.asarray(p.sample(plan, p.space.held(state), home, noise))  # [R, N, knots, dims]
+        costs = [self.costs(plans[:, part], state, initial, plan_key) for part in p.parts(len(state.time), n)]
+        return p.update(plan, plans, costs[0] if len(costs) == 1 else p.physics.xp.concatenate(costs, axis=1))
+
+    def costs(self, plans: Array, state: SimState, initial: Step, key: jax.Array) -> Array:
+        """[R, N] what `plans` [R, N, knots, dims] cost, each candidate's by its own program; inf if diverged."""
+        p, physics, k = self.planner, self.planner.physics, len(self.programs)
+        rows, n = plans.shape[:2]
+        params = p.space.params(physics, state, plans)
+        rollouts = physics.rollout(
+            p.spread(state, n), p.plan_policy, params, steps=p.horizon, key=key, candidates=k
+        )
+        seen = p.arrange(k, rollouts.steps, rollouts.actions, p.spread(initial, n))
+        totals, _, counts = p.scorer.on_device(self.programs, *seen)
+        self.counted[:] = [_added(self.counted[0], counts) if self.counted else counts]
+        return physics.collect(p.costs_of(totals, rollouts.diverged, rows))
+
+
+def plan_steps(horizon_s: float, ctrl_dt: float) -> int:
+    """Control steps of a plan."""
+    return max(1, round(horizon_s / ctrl_dt))
+
+
+@jax.jit
+def _added(sums: Any, more: Any) -> Any:
+    return jax.tree.map(jnp.add, sums, more)
+
+
+def _spread(xp: Any, tree: Any, n: int) -> Any:
+    """Every row n times, one after the other."""
+    return jax.tree.map(lambda x: xp.asarray(x).repeat(n, axis=0), tree)
+
+
+def _arrange(k: int, *trees: Any) -> Any:
+    return jax.tree.map(lambda x: by_candidate(x, k), trees)
+
+
+def _costs(xp: Any, totals: Sequence[Array], diverged: Array, rows: int) -> Array:
+    """[rows, N] from K candidates' totals [N', T] and who diverged [K * N']."""
+    costs = -xp.stack([xp.asarray(t) for t in totals]).mean(axis=-1).reshape(rows, -1)
+    return xp.where(xp.asarray(diverged).reshape(rows, -1), xp.inf, costs)

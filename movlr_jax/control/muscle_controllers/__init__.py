@@ -1,0 +1,1 @@
+"""From the target of a plan or a policy to muscle excitations."""

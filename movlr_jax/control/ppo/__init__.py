@@ -1,0 +1,1 @@
+"""PPO under K rewards at once: trainer, update, actions, observations, policy files."""

@@ -1,0 +1,248 @@
+"""What a trained policy sees and what its numbers command."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+
+from movlr_jax.biomech.geometry import fit_geometry
+from movlr_jax.control.ppo.config import PdConfig
+from movlr_jax.errors import UserError
+from movlr_jax.physics.native import NativePhysics
+from movlr_jax.rewards.state import Layout
+from movlr_jax.types import Array, Step
+
+if TYPE_CHECKING:
+    from movlr_jax.control.mpc.mpc2 import PostureSpace
+
+Observe = Callable[[Step], jax.Array]  # what a policy is shown of one simulation, [no]
+_LEAST = 0.02  # excitation that a muscle at rest is given, so that it can be had less of
+
+
+@dataclass(frozen=True)
+class ActionSpace:
+    """`size` numbers in [-1, 1] of a policy as controls of `model`, which physics then steps."""
+
+    model: mujoco.MjModel
+    size: int
+    # (numbers [size], what is seen, sim_dt, ctrl_dt) -> ctrl [nu]
+    controls: Callable[[jax.Array, Step, float, float], jax.Array]
+    notes: Mapping[str, Any]  # for the record: what the numbers mean
+
+
+def observation(
+    model: mujoco.MjModel,
+    layout: Layout,
+    goals: Mapping[str, Array],
+    what: Sequence[str],
+    more: Mapping[str, Observe] | None = None,
+) -> Observe:
+    """Proprioception and goals as one vector [no], the pieces that `what` names one after another.
+
+    qpos, qvel, act, prev_action; touch: forces in body weights; goal: the task's targets, and for `<thing>_pos`
+    the way from the thing to it. A task with a heading is the same anywhere on the ground: there the horizontal place
+    of a floating base is left out. With a cadence, strides a second, sine and cosine of its clock are shown.
+    more: further pieces by name.
+    """
+    kept = np.setdiff1d(np.arange(model.nq), travel(model) if "heading" in goals else [])
+    weight = max(float(model.body_mass.sum()) * float(np.linalg.norm(model.opt.gravity)), 1.0)
+    parts = [np.array(addresses) for addresses in layout.touch.values()]
+    aims = {name: jnp.asarray(value, jnp.float32) for name, value in goals.items()}
+    ways = [
+        (
+            layout.blocks["pos"] + 3 * layout.bodies[thing]
+            if thing in layout.bodies
+            else layout.sites[thing],
+            aim,
+        )
+        for name, aim in aims.items()
+        if (thing := name.removesuffix("_pos")) != name and (thing in layout.bodies or thing in layout.sites)
+    ]
+
+    def clock(time: Array) -> list[jax.Array]:
+        if "cadence" not in aims:
+            return []
+        phase = 2 * jnp.pi * aims["cadence"] * time
+        return [jnp.stack([jnp.sin(phase), jnp.cos(phase)])]
+
+    def observe(view: Step) -> jax.Array:
+        pieces = {
+            "qpos": lambda: [view.qpos[kept]],
+            "qvel": lambda: [view.qvel],
+            "act": lambda: [view.act],
+            "touch": lambda: [view.sensors[part].sum()[None] / weight for part in parts],
+            "prev_action": lambda: [view.prev_action],
+            "goal": lambda: [
+                *(jnp.ravel(aim) for aim in aims.values()),
+                *(aim - view.sensors[at : at + 3] for at, aim in ways),
+                *clock(view.time),
+            ],
+            **{name: lambda see=see: [see(view)] for name, see in (more or {}).items()},
+        }
+        return jnp.concatenate([jnp.asarray(x, jnp.float32) for name in what for x in pieces[name]()])
+
+    return observe
+
+
+def travel(model: mujoco.MjModel) -> list[int]:
+    """Addresses in qpos of the horizontal place of floating bases: free joints, and slides of a body on the world."""
+    addresses: list[int] = []
+    for j in range(model.njnt):
+        kind, at = model.jnt_type[j], int(model.jnt_qposadr[j])
+        if kind == mujoco.mjtJoint.mjJNT_FREE:
+            addresses += [at, at + 1]
+        elif kind == mujoco.mjtJoint.mjJNT_SLIDE and model.body_parentid[model.jnt_bodyid[j]] == 0:
+            axis = np.zeros(3)
+            mujoco.mju_rotVecQuat(axis, model.jnt_axis[j], model.body_quat[model.jnt_bodyid[j]])
+            if abs(axis[2]) < 0.5:
+                addresses.append(at)
+    return addresses
+
+
+def controls(model: mujoco.MjModel, rest: np.ndarray) -> ActionSpace:
+    """The controls themselves: 0 is `rest` [nu], -1 and 1 are the ends of each range."""
+    low, high = control_ranges(model)
+    return ActionSpace(
+        model, model.nu, _around(rest, rest - low, high - rest, low, high), {"action": "controls"}
+    )
+
+
+def pd(model: mujoco.MjModel, config: PdConfig, posture: np.ndarray) -> ActionSpace:
+    """Joint targets around `posture` [nq], reached by PD at every simulation step.
+
+    p_d = p0 + beta a;  tau = kp (p_d - p) - kd p', clipped to the limits of the motor. Motors become servos in a copy
+    of the model; servos that a model has of its own keep their gains. Raises UserError where actuators do not
+    turn joints.
+    """
+    model = copy.copy(model)
+    fixed, affine = mujoco.mjtGain.mjGAIN_FIXED, mujoco.mjtBias.mjBIAS_AFFINE
+    target, reach = np.zeros(model.nu), np.zeros((model.nu, 2))
+    for i in range(model.nu):
+        name, joint, gear = model.actuator(i).name, model.actuator_trnid[i, 0], model.actuator_gear[i, 0]
+        turns = model.actuator_trntype[i] == mujoco.mjtTrn.mjTRN_JOINT and model.jnt_type[joint] >= 2
+        if not turns or model.actuator_dyntype[i] != mujoco.mjtDyn.mjDYN_NONE or gear == 0:
+            raise UserError(
+                f"optimizer.ppo.action=pd commands joint targets, and actuator {name!r} is no motor or servo of a "
+                "hinge or slide; use optimizer.ppo.action=controls"
+            )
+        if not _servo(model, i):
+            model.actuator_gaintype[i], model.actuator_biastype[i] = fixed, affine
+            limit = np.abs(model.actuator_ctrlrange[i]).max() * abs(model.actuator_gainprm[i, 0])
+            if model.actuator_ctrllimited[i] and not model.actuator_forcelimited[i]:
+                model.actuator_forcelimited[i], model.actuator_forcerange[i] = True, (-limit, limit)
+            # lengths are gear x angle and torques gear x force
+            model.actuator_gainprm[i], model.actuator_biasprm[i] = 0.0, 0.0
+            model.actuator_gainprm[i, 0] = config.kp / gear**2
+            model.actuator_biasprm[i, 1:3] = -config.kp / gear**2, -config.kd / gear**2
+        target[i] = gear * posture[model.jnt_qposadr[joint]]
+        limits = model.jnt_range[joint] if model.jnt_limited[joint] else np.array([-np.inf, np.inf])
+        reach[i] = np.sort(gear * limits)
+        model.actuator_ctrllimited[i] = bool(model.jnt_limited[joint])
+        model.actuator_ctrlrange[i] = reach[i] if model.jnt_limited[joint] else 0.0
+    step = config.beta * np.abs(model.actuator_gear[:, 0])
+    return ActionSpace(
+        model,
+        model.nu,
+        _around(target, step, step, reach[:, 0], reach[:, 1]),
+        {"action": "joint targets", "kp": config.kp, "kd": config.kd, "beta": config.beta},
+    )
+
+
+def posture(
+    space: PostureSpace,
+    physics: NativePhysics,
+    qpos: np.ndarray,
+    rest: np.ndarray,
+    beta: float,
+    moved: Sequence[int] | None = None,
+) -> ActionSpace:
+    """Target angles of the planned joints around `qpos` [nq], which the muscle law turns into excitations.
+
+    moved: which of the planned joints the policy's numbers are for (all unless said); the others are held.
+
+    z = z0 + beta a within the joints' ranges. What the law must know of the posture of the moment is had from fitted
+    polynomials (`control.geometry`); `rest` [nu] are the activations of quiet standing, to which it adds.
+    """
+    actuation = space.actuation
+    geometry = fit_geometry(lambda z: space.lengths(physics, qpos, z), actuation.lower, actuation.upper)
+    z0, hold = (
+        jnp.asarray(x, jnp.float32) for x in (qpos[actuation.qpos], rest if space.law.hold else 0 * rest)
+    )
+
+    own = np.arange(len(z0)) if moved is None else np.array(moved, int)
+    stiffness = np.full(len(z0), space.law.held, np.float32)
+    stiffness[own] = 1.0
+    keeping = space.keeping(physics, qpos)
+
+    def command(a: jax.Array, view: Step, sim_dt: float, ctrl_dt: float) -> jax.Array:
+        z = jnp.clip(z0.at[own].add(beta * a), actuation.lower, actuation.upper)
+        target = {"posture": z}
+        if space.law.law != "torque":
+            target |= {"length": geometry.lengths(z), "moment": geometry.moments(z)}
+        arms = geometry.moments(view.qpos[actuation.qpos])
+        params: dict[str, Any] = {"hold": hold, "moment": arms, "stiffness": stiffness}
+        if keeping is not None:
+            params["kept"] = keeping
+        return actuation(params, target, view, sim_dt, ctrl_dt)
+
+    law = space.law
+    notes = {"action": "muscle postures", "law": law.law, "kp": law.kp, "kd": law.kd, "beta": beta}
+    return ActionSpace(physics.model, len(own), command, notes)
+
+
+def resting_controls(model: mujoco.MjModel, qpos: np.ndarray, act: np.ndarray) -> np.ndarray:
+    """[nu] the controls that keep things as they are at the start (qpos [nq], act [na]), as far as that is known.
+
+    Muscles: their activations; servos: where they stand; everything else: no force.
+    """
+    low, high = control_ranges(model)
+    data = mujoco.MjData(model)
+    data.qpos[:] = qpos
+    mujoco.mj_kinematics(model, data)
+    mujoco.mj_comPos(model, data)
+    mujoco.mj_tendon(model, data)
+    mujoco.mj_transmission(model, data)
+    rest = np.zeros(model.nu)
+    for i in range(model.nu):
+        if model.actuator_actadr[i] >= 0:
+            rest[i] = max(act[model.actuator_actadr[i]], low[i] + _LEAST * (high[i] - low[i]))
+        elif _servo(model, i):
+            held, offset = (
+                -model.actuator_biasprm[i, 1] * data.actuator_length[i],
+                model.actuator_biasprm[i, 0],
+            )
+            rest[i] = (held - offset) / model.actuator_gainprm[i, 0]
+    return np.clip(rest, low, high)
+
+
+def control_ranges(
+    model: mujoco.MjModel, whose: str = "a trained policy acts"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Lower and upper ends [nu] of every control. Raises UserError where there are none."""
+    unlimited = [model.actuator(i).name for i in np.flatnonzero(~model.actuator_ctrllimited.astype(bool))]
+    if unlimited:
+        raise UserError(
+            f"{whose} within control ranges, and these actuators have none: {', '.join(unlimited[:5])}; "
+            "set ctrlrange in the model"
+        )
+    low, high = model.actuator_ctrlrange.T
+    return low, high
+
+
+def _servo(model: mujoco.MjModel, i: int) -> bool:
+    """Whether actuator i drives to a position of its own."""
+    return model.actuator_biastype[i] == mujoco.mjtBias.mjBIAS_AFFINE and model.actuator_biasprm[i, 1] < 0
+
+
+def _around(
+    rest: np.ndarray, down: np.ndarray, up: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> Callable[..., jax.Array]:
+    rest, down, up, low, high = (np.asarray(x, np.float32) for x in (rest, down, up, low, high))
+    return lambda a, *_: jnp.clip(rest + jnp.where(a < 0, down, up) * a, low, high)

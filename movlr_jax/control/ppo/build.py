@@ -1,0 +1,175 @@
+"""From settings to a trainer of policies: its spaces, its start states, its physics."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax
+import mujoco
+import numpy as np
+
+from movlr_jax.config.schema import OptimizerConfig
+from movlr_jax.control.episode import World
+from movlr_jax.control.mpc.mpc2 import posture_space
+from movlr_jax.control.mpc.prior import PriorSpace
+from movlr_jax.control.ppo import actions as spaces
+from movlr_jax.control.ppo import update as learning
+from movlr_jax.control.ppo.config import PpoConfig
+from movlr_jax.control.ppo.dynsyn import find_groups, grouped
+from movlr_jax.control.ppo.observations import gait_view, joint_view
+from movlr_jax.control.ppo.policy_file import load_policy, policy_settings
+from movlr_jax.control.ppo.teaching import Teacher
+from movlr_jax.control.ppo.trainer import Ppo
+from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.physics.choose import choose, planning_physics
+from movlr_jax.physics.domain import draw
+from movlr_jax.physics.native import NativePhysics
+from movlr_jax.rewards.program import Scorer
+from movlr_jax.tasks import Task
+from movlr_jax.types import Step
+
+_TEACHER = "optimizer.ppo.teacher"
+_DAMPED = 0.2  # s, damping of the springs that help a learner, beside their stiffness
+
+
+def build_ppo(
+    config: OptimizerConfig,
+    task: Task,
+    physics: str = "native",
+    say: Callable[[str], object] = lambda text: None,
+    seed: int = 0,
+) -> Ppo:
+    """PPO on `task`, trained in `physics`; episodes are evaluated in C MuJoCo. Raises UserError.
+
+    Policies trained in another engine, or in worlds that differ as the task's ranges say, show there what they are
+    worth.
+    """
+    config = replace(config, ppo=shaped(config.ppo, task))
+    starts = task.start(np.random.default_rng(seed), config.ppo.starts)
+    space = action_space(config, task, starts)
+    sim = NativePhysics(space.model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
+    steps: dict[str, Any] = {"sim_dt": config.sim_dt, "ctrl_dt": config.ctrl_dt}
+    train = sim
+    domain = draw(task.ranges, config.ppo.envs, seed) if task.ranges else None
+    if config.ppo.train_dt:
+        steps["sim_dt"] = config.ppo.train_dt
+    model = space.model
+    if config.ppo.assist:
+        model = assisted(model, starts[0].mean(axis=0), config.ppo.assist)
+    if choose(physics)[0] != "native":
+        made = replace(task, model=model)
+        train = planning_physics(physics, made, **steps, say=say, domain=domain)
+    elif domain is not None or config.ppo.train_dt or config.ppo.assist:
+        coarse = config.ppo.train_dt > 0
+        train = NativePhysics(model, task.layout, **steps, domain=domain, coarse=coarse)
+    return Ppo(
+        config.name,
+        config.ppo,
+        train,
+        sim,
+        Scorer(task.layout, task.goals),
+        observation(config.ppo, task, starts[0][0]),
+        space,
+        starts,
+        episode_s=task.episode_s,
+        world=World(task.over, task.perturb),
+        teacher=_teacher(config.ppo, task, sim.start(*starts).step, space.size),
+        seed=seed,
+        say=say,
+    )
+
+
+def observation(config: PpoConfig, task: Task, qpos: np.ndarray) -> spaces.Observe:
+    """What the settings name, around the posture `qpos` [nq] of the start."""
+    more = {}
+    if "gait" in config.observe:
+        more["gait"] = gait_view(task, qpos)
+    if "joints" in config.observe:
+        more["joints"] = joint_view(task.model, qpos, config.joints)
+    return spaces.observation(task.model, task.layout, task.goals, config.observe, more)
+
+
+def _teacher(config: PpoConfig, task: Task, starts: Step, actions: int) -> Teacher | None:
+    """Whom the settings name: its file says what it observes. Raises UserError."""
+    if not config.teacher:
+        return None
+    own = policy_settings(config.teacher, config, _TEACHER)
+    start = jax.tree.map(lambda x: np.asarray(x)[0], starts)
+    observe = observation(own, task, start.qpos)
+    (observations,) = jax.eval_shape(observe, start).shape
+    network = learning.networks(own, observations, actions)
+    fresh = learning.init(own, network, observations, jax.random.key(0))
+    return Teacher(observe, network, load_policy(config.teacher, fresh, _TEACHER))
+
+
+def shaped(config: PpoConfig, task: Task) -> PpoConfig:
+    """`config` as the policy that a training begins from has it, and every joint named that postures command.
+
+    A policy of two legs so commands the legs of a whole body. Raises UserError where a joint is not planned.
+    """
+    if config.init:
+        config = policy_settings(config.init, config)
+    planned = task.adapter.planned_joints
+    for name in config.joints:
+        if name not in planned:
+            raise UserError(unknown_name("optimizer.ppo.joints: planned joint", name, planned))
+    return replace(config, joints=config.joints or planned)
+
+
+def prior_space(config: OptimizerConfig, task: Task) -> tuple[PriorSpace, mujoco.MjModel]:
+    """Plans around the policy of `config.prior`, which says itself what it sees and commands, and its model."""
+    own = policy_settings(config.prior.policy, config.ppo, "optimizer.prior.policy")
+    as_it_is = replace(own, init=config.prior.policy, env_steps=0)
+    ppo = build_ppo(replace(config, name="ppo", ppo=as_it_is), task)
+    return PriorSpace(ppo.acting(), ppo.space, config.knots, config.horizon_s), ppo.space.model
+
+
+def action_space(
+    config: OptimizerConfig, task: Task, starts: tuple[np.ndarray, np.ndarray, np.ndarray]
+) -> spaces.ActionSpace:
+    """What the settings name, around the posture and the activations of the start states (qpos, qvel, act)."""
+    kind = "groups" if config.name == "dynsyn" else config.ppo.action
+    if kind == "pd":
+        return spaces.pd(task.model, config.pd, starts[0][0])
+    rest = spaces.resting_controls(task.model, starts[0][0], starts[2].mean(axis=0))
+    if kind not in ("groups", "posture"):
+        return spaces.controls(task.model, rest)
+    physics = NativePhysics(task.model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
+    if kind == "posture":
+        made = posture_space(config.muscle, task)
+        moved = [task.adapter.planned_joints.index(name) for name in config.ppo.joints]
+        return spaces.posture(made, physics, starts[0][0], rest, config.pd.beta, moved)
+    found = find_groups(
+        task.model, task.layout, physics, starts, seconds=config.groups.seconds, count=config.groups.count
+    )
+    physics.close()
+    return grouped(task.model, rest, found, config.groups.correction)
+
+
+def assisted(model: mujoco.MjModel, qpos: np.ndarray, share: float) -> mujoco.MjModel:
+    """A copy whose floating base springs hold upright and in heading, as at `qpos` [nq].
+
+    Yu et al., 2018: who learns to walk is helped, and less and less. share 1: about each axis as stiff as weight
+    makes an upright body topple, M g h. Raises UserError for a base without hinges.
+    """
+    model, data = copy.copy(model), mujoco.MjData(model)
+    data.qpos[:] = qpos
+    mujoco.mj_kinematics(model, data)
+    mujoco.mj_comPos(model, data)
+    hinge = model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE
+    hinges = np.flatnonzero(hinge & (model.body_parentid[model.jnt_bodyid] == 0))
+    if not len(hinges):
+        raise UserError(
+            f"optimizer.ppo.assist={share:g} holds the hinges of a floating base, and this one has none; set it to 0"
+        )
+    for j in hinges:
+        body, dof, at = model.body_rootid[model.jnt_bodyid[j]], model.jnt_dofadr[j], model.jnt_qposadr[j]
+        weight = model.body_subtreemass[body] * np.linalg.norm(model.opt.gravity)
+        stiffness = share * weight * data.subtree_com[body][2]
+        model.jnt_stiffness[j] += stiffness
+        model.dof_damping[dof] += _DAMPED * stiffness
+        model.qpos_spring[at] = qpos[at]
+    return model

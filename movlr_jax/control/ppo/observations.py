@@ -1,0 +1,87 @@
+"""What a walking policy is shown of its body, alike for every walker and every direction.
+
+Where it walks from, which way, how high the ground lies, which muscles turn its joints: none of that is seen, so a
+policy that has learned on one body or ground can be tried on another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+
+from movlr_jax.control.ppo.actions import Observe
+from movlr_jax.errors import UserError
+from movlr_jax.rewards.state import State, goal_heading
+from movlr_jax.tasks.walking.walker import FEET
+from movlr_jax.types import Step
+
+if TYPE_CHECKING:
+    from movlr_jax.tasks import Task
+
+_FEET = (*FEET, "left_toes", "right_toes")
+_OFF = 0.5  # m beside the line, beyond which it is not seen how far
+
+
+def joint_view(model: mujoco.MjModel, qpos: np.ndarray, names: Sequence[str]) -> Observe:
+    """[2 n]: angles of joints beside those of the posture `qpos` [nq], rad, and their velocities, rad/s."""
+    joints = [model.joint(name) for name in names]
+    q, v = (
+        np.array([adr[0] for adr in adrs])
+        for adrs in ([j.qposadr for j in joints], [j.dofadr for j in joints])
+    )
+    posture = np.asarray(qpos[q], np.float32)
+    return lambda view: jnp.concatenate([view.qpos[q] - posture, view.qvel[v]])
+
+
+def gait_view(task: Task, qpos: np.ndarray) -> Observe:
+    """[19]: what walking is about, as seen from the heading that is asked for now. qpos [nq]: posture of the start.
+
+    Height of the pelvis above the lowest of the feet beside that of the start, m; where its axes point that pointed
+    ahead and up; its velocity, m/s, and angular velocity, rad/s; m beside the line of a straight walk; the load on
+    each foot in body weights; the goal's speed, m/s; sine and cosine of its clock. Raises UserError.
+    """
+    if "heading" not in task.goals or "cadence" not in task.goals:
+        raise UserError(
+            f"optimizer.ppo.observe: `gait` is for walks, and {task.name} has no heading or no cadence; "
+            "observe qpos, qvel and goal instead"
+        )
+    model, layout, adapter = task.model, task.layout, task.adapter
+    goals = {name: jnp.asarray(value, jnp.float32) for name, value in task.goals.items()}
+    pelvis = adapter.role("pelvis")
+    feet = [adapter.role(name) for name in _FEET if name in adapter.roles]
+    weight = float(model.body_mass.sum()) * float(np.linalg.norm(model.opt.gravity))
+    data = mujoco.MjData(model)
+    data.qpos[:] = qpos
+    mujoco.mj_kinematics(model, data)
+    began = data.body(pelvis).xmat.reshape(3, 3).astype(np.float32)
+    height = float(data.body(pelvis).xpos[2] - min(data.body(foot).xpos[2] for foot in feet))
+
+    def see(view: Step) -> jax.Array:
+        state = State(layout, view, goals, view)
+        heading = goal_heading(goals, view.time)
+        cos, sin, zero, one = jnp.cos(heading), jnp.sin(heading), jnp.zeros(()), jnp.ones(())
+        ahead = jnp.stack(
+            [jnp.stack([cos, sin, zero]), jnp.stack([-sin, cos, zero]), jnp.stack([zero, zero, one])]
+        )
+        facing, at = ahead @ state.rot(pelvis) @ began.T, state.pos(pelvis)
+        phase = 2 * jnp.pi * goals["cadence"] * view.time
+        seen = [
+            at[2] - jnp.min(jnp.stack([state.pos(foot)[2] for foot in feet])) - height,
+            facing[:, 0],
+            facing[:, 2],
+            ahead @ state.vel(pelvis),
+            ahead @ state.angvel(pelvis),
+            jnp.where(heading == 0, jnp.clip(at[1], -_OFF, _OFF), 0.0),  # the line of a turn's end is nowhere
+            *(state.touch(part) / weight for part in FEET),
+            jnp.linalg.norm(goals["velocity"]),
+            jnp.sin(phase),
+            jnp.cos(phase),
+        ]
+        return jnp.concatenate([jnp.ravel(jnp.asarray(x, jnp.float32)) for x in seen])
+
+    return see

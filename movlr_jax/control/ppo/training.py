@@ -1,0 +1,174 @@
+"""What is kept of a training: learning curves, checkpoints, TensorBoard events."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+from movlr_jax.control.episode import by_candidate
+from movlr_jax.control.ppo.config import PpoConfig
+from movlr_jax.rewards.program import RewardProgram, Scores
+
+
+class Watch:
+    """Learning curves of K trainings, a point a batch.
+
+    env_steps; reward: mean of a control step; terms: the same, weighted, by name; return: mean of the episodes that
+    ended in the batch, episode_s: simulated time for each of them, both None where none did; terminated: how many of
+    them the task ended; nonfinite: values of terms that were replaced; skipped: updates that were left out.
+    """
+
+    def __init__(self, programs: Sequence[RewardProgram], batch: int, ctrl_dt: float):
+        self.weights, self._batch, self._ctrl_dt = [p.weights for p in programs], batch, ctrl_dt
+        self.curves: list[dict[str, Any]] = [
+            {"env_steps": [], "terms": {name: [] for name in p.terms}} for p in programs
+        ]
+        self._clear()
+
+    def _clear(self) -> None:
+        self._returns: list[list[float]] = [[] for _ in self.curves]
+        self._falls = np.zeros(len(self.curves))
+
+    @property
+    def batches(self) -> int:
+        """How many it has seen."""
+        return len(self.curves[0]["env_steps"])
+
+    def said(self) -> str:
+        """How far the trainings are, for a person: what the last batch with ends of episodes showed."""
+        steps = f"{self.curves[0]['env_steps'][-1]:,.0f} control steps"
+        known = [[(s, r) for s, r in zip(c["episode_s"], c["return"], strict=True) if r is not None]
+                 for c in self.curves]  # fmt: skip
+        last = [points[-1] for points in known if points]
+        if not last:
+            return f"{steps}: no episode has ended yet"
+        seconds, returns = (sorted(values) for values in zip(*last, strict=True))
+        if len(last) == 1:
+            return f"{steps}: episodes of {seconds[0]:.2g} s, return {returns[0]:.4g}"
+        return (
+            f"{steps}: episodes of {seconds[0]:.2g} to {seconds[-1]:.2g} s, "
+            f"returns {returns[0]:.4g} to {returns[-1]:.4g}"
+        )
+
+    def ended(self, total: np.ndarray, ended: np.ndarray, terminated: np.ndarray) -> None:
+        """Episodes [B] that ended, with their summed rewards; `terminated` of them by the task."""
+        k = len(self.curves)
+        marks = (by_candidate(x, k) for x in (total, ended, terminated))
+        for i, (sums, over, fell) in enumerate(zip(*marks, strict=True)):
+            self._returns[i] += sums[over].tolist()
+            self._falls[i] += (over & fell).sum()
+
+    def scored(self, scores: Scores, valid: np.ndarray) -> None:
+        """What the programs say of a batch, of which `valid` [K, R, T] counts."""
+        steps = (self.batches + 1) * self._batch
+        for i, curve in enumerate(self.curves):
+            count = max(int(valid[i].sum()), 1)
+            for name, values in scores.terms[i].items():
+                curve["terms"][name].append(_number(self.weights[i][name] * values[valid[i]].sum() / count))
+            ends = self._returns[i]
+            point = {
+                "env_steps": steps,
+                "reward": scores.totals[i][valid[i]].sum() / count,
+                "return": np.mean(ends) if ends else math.nan,
+                "episode_s": self._ctrl_dt * count / len(ends) if ends else math.nan,
+                "terminated": self._falls[i],
+                "nonfinite": sum(scores.nonfinite[i].values()),
+            }
+            for name, value in point.items():
+                curve.setdefault(name, []).append(_number(value))
+        self._clear()
+
+    def learned(self, measures: Mapping[str, np.ndarray]) -> None:
+        """Losses and the like of an update, each [K]."""
+        for name, values in measures.items():
+            for curve, value in zip(self.curves, values, strict=True):
+                curve.setdefault(name, []).append(_number(value))
+
+
+class Training:
+    """Checkpoints (orbax) and TensorBoard events of one training, kept in `folder`; of none where that is None."""
+
+    def __init__(
+        self, folder: Path | None, programs: Sequence[RewardProgram], config: PpoConfig, key: jax.Array
+    ):
+        self._manager, self._writers = None, []
+        if folder is None:
+            return
+        from tensorboardX import SummaryWriter
+
+        what = [[p.source for p in programs], dataclasses.asdict(config), jax.random.key_data(key).tolist()]
+        name = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:12]  # another training keeps to itself
+        options = ocp.CheckpointManagerOptions(max_to_keep=1, create=True, enable_async_checkpointing=False)
+        self._manager = ocp.CheckpointManager((folder / "checkpoints" / name).resolve(), options=options)
+        own = f".{time.time_ns()}"  # by themselves its files are named by the second: two writers might share one
+        self._writers = [
+            SummaryWriter(str(folder / "tensorboard" / f"k{i:02d}"), flush_secs=10, filename_suffix=own)
+            for i in range(len(programs))
+        ]
+
+    def __enter__(self) -> Training:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._manager:
+            self._manager.close()
+        for writer in self._writers:
+            writer.close()
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a checkpoint to go on from."""
+        return self._manager is not None and self._manager.latest_step() is not None
+
+    def restored(self, state: Any, watch: Watch) -> Any:
+        """The last checkpoint of this training, or `state` as it is given; `watch` is brought to the same point."""
+        step = self._manager.latest_step() if self._manager else None
+        if self._manager is None or step is None:
+            return state
+        leaves, tree = jax.tree.flatten(state)
+        like = ocp.args.StandardRestore(_named(leaves))
+        items = ocp.args.Composite(state=like, curves=ocp.args.JsonRestore())
+        kept = self._manager.restore(step, args=items)
+        watch.curves = kept["curves"]
+        return tree.unflatten([np.asarray(kept["state"].get(f"{i}", leaf)) for i, leaf in enumerate(leaves)])
+
+    def save(self, batch: int, state: Any, watch: Watch) -> None:
+        if self._manager is None:
+            return
+        curves: Any = watch.curves  # a list, which orbax takes although it asks for a mapping
+        items = ocp.args.Composite(
+            state=ocp.args.StandardSave(_named(jax.tree.leaves(state))), curves=ocp.args.JsonSave(curves)
+        )
+        self._manager.save(batch, args=items)
+
+    def saw(self, watch: Watch) -> None:
+        """Writes the last point of every curve as TensorBoard events."""
+        for writer, curve in zip(self._writers, watch.curves, strict=False):  # none without a folder
+            at = curve["env_steps"][-1]
+            flat = {**{f"terms/{n}": v for n, v in curve["terms"].items()}}
+            flat |= {f"training/{n}": v for n, v in curve.items() if n not in ("terms", "env_steps")}
+            for name, values in flat.items():
+                if values[-1] is not None:
+                    writer.add_scalar(name, values[-1], at)
+
+
+def _named(leaves: Sequence[Any]) -> dict[str, np.ndarray]:
+    """Arrays by their place, but for empty ones, which orbax does not take."""
+    return {f"{i}": np.asarray(leaf) for i, leaf in enumerate(leaves) if np.size(leaf)}
+
+
+def _number(value: Any) -> float | None:
+    return float(f"{float(value):.6g}") if math.isfinite(value) else None

@@ -1,0 +1,234 @@
+"""One PPO update of one candidate, from Brax's networks, advantages and statistics; pure functions.
+
+Data come in pieces of T steps of R rows. A piece goes on after its episode has ended; what follows is not `valid` and
+weighs nothing, and the observation there is the true one that the value of a truncated episode is read from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from brax.training.acme import running_statistics, specs
+from brax.training.agents.ppo import losses
+from brax.training.agents.ppo.networks import PPONetworks, make_ppo_networks
+from flax import struct
+
+from movlr_jax.control.ppo.config import PpoConfig
+
+_CLIP = 10.0  # of a reward in units of the returns' root mean square
+
+
+@struct.dataclass
+class Learner:
+    """All that one candidate has learned."""
+
+    params: losses.PPONetworkParams
+    optimizer: Any
+    normalizer: Any  # running statistics of observations
+    returns: jax.Array  # [N] discounted return of each simulation so far
+    return_square: jax.Array  # [] sum of their squares
+    return_count: jax.Array  # []
+
+
+@struct.dataclass
+class Batch:
+    """One candidate's data: M pieces of each of N simulations, R = M x N rows of T steps."""
+
+    observation: jax.Array  # [R, T, no]
+    last: jax.Array  # [R, no] after the last step
+    raw_action: jax.Array  # [R, T, na] before it was squashed to [-1, 1]
+    log_prob: jax.Array  # [R, T]
+    reward: jax.Array  # [R, T]
+    terminated: jax.Array  # [R, T] bool, the task ended the episode here
+    valid: jax.Array  # [R, T] bool, up to the end of the episode
+    ended: jax.Array  # [R] bool, by termination, truncation or divergence
+
+
+def networks(config: PpoConfig, observations: int, actions: int) -> PPONetworks:
+    """Policy (tanh of a normal) and value of observations [no], normalised by the learner's statistics."""
+    return make_ppo_networks(
+        observations,
+        actions,
+        partial(running_statistics.normalize, max_abs_value=config.clip_observation or None),  # pyright: ignore[reportArgumentType]
+        policy_hidden_layer_sizes=config.hidden,
+        value_hidden_layer_sizes=config.value_hidden,
+    )
+
+
+def adam(config: PpoConfig) -> optax.GradientTransformation:
+    step = optax.adam(config.learning_rate)
+    if not config.max_grad_norm:
+        return step
+    return optax.chain(optax.clip_by_global_norm(config.max_grad_norm), step)
+
+
+def init(config: PpoConfig, network: PPONetworks, observations: int, key: jax.Array) -> Learner:
+    policy_key, value_key = jax.random.split(key)
+    params = losses.PPONetworkParams(
+        policy=network.policy_network.init(policy_key),  # pyright: ignore[reportCallIssue]
+        value=network.value_network.init(value_key),  # pyright: ignore[reportCallIssue]
+    )
+    if config.noise:
+        params = params.replace(policy=_around_zero(params.policy, config.noise))
+    return Learner(
+        params=params,
+        optimizer=adam(config).init(params),  # pyright: ignore[reportArgumentType]
+        normalizer=running_statistics.init_state(specs.Array((observations,), jnp.dtype("float32"))),
+        returns=jnp.zeros(config.envs),
+        return_square=jnp.zeros(()),
+        return_count=jnp.zeros(()),
+    )
+
+
+def _around_zero(policy: Any, noise: float) -> Any:
+    """A policy whose actions, before they are bounded, are `noise` wide around 0 in nearly every state.
+
+    The last layer's weights are a hundredth of what they were (Andrychowicz et al., 2021, section 3.2).
+    """
+    layers = policy["params"]
+    last = max(layers, key=lambda name: int(name.rpartition("_")[2]))
+    half = layers[last]["bias"].shape[0] // 2
+    bias = jnp.concatenate([jnp.zeros(half), jnp.full(half, jnp.log(jnp.expm1(noise)))])
+    changed = {"kernel": 0.01 * layers[last]["kernel"], "bias": bias}
+    return {**policy, "params": {**layers, last: changed}}
+
+
+def estimates(
+    config: PpoConfig, data: Batch, values: jax.Array, last: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Value targets and generalised advantages [R, T] from values [R, T] and those of the last observation [R].
+
+    Steps that are not valid count as truncated for Brax's GAE: they add nothing, and the sum stops before them. So an
+    episode that time cut short is continued by the value of what was seen after its last step.
+    """
+    targets, advantages = losses.compute_gae(
+        truncation=1 - data.valid.astype(jnp.float32).T,
+        termination=data.terminated.astype(jnp.float32).T,
+        rewards=data.reward.T,
+        values=values.T,
+        bootstrap_value=last,
+        lambda_=config.gae_lambda,
+        discount=config.discount,
+    )
+    return targets.T, advantages.T
+
+
+def loss(
+    config: PpoConfig,
+    network: PPONetworks,
+    params: losses.PPONetworkParams,
+    normalizer: Any,
+    data: Batch,
+    key: jax.Array,
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Clipped surrogate, value error and entropy, each a mean over the valid steps; `data` as in `Batch`.
+
+    L = E[-min(rho A, clip(rho, 1 - eps, 1 + eps) A)] + c_v/2 E[(V - V*)^2] - c_e E[H]
+    """
+    value, dist = network.value_network.apply, network.parametric_action_distribution
+    valid = data.valid.astype(jnp.float32)
+    count = jnp.maximum(valid.sum(), 1.0)
+
+    def mean(x: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.where(data.valid, x, 0.0)) / count
+
+    logits = network.policy_network.apply(normalizer, params.policy, data.observation)
+    values = value(normalizer, params.value, data.observation)
+    targets, advantages = estimates(config, data, values, value(normalizer, params.value, data.last))
+    centred = advantages - mean(advantages)
+    advantages = centred / (jnp.sqrt(mean(jnp.square(centred))) + 1e-8)
+    log_prob = dist.log_prob(logits, data.raw_action)
+    ratio = jnp.exp(jnp.where(data.valid, log_prob - data.log_prob, 0.0))
+    clipped = jnp.clip(ratio, 1 - config.clip, 1 + config.clip)
+    policy_loss = -mean(jnp.minimum(ratio * advantages, clipped * advantages))
+    value_loss = 0.5 * config.value_loss * mean(jnp.square(targets - values))
+    entropy = mean(dist.entropy(logits.swapaxes(0, 1), key).T)  # time first, as Brax draws its samples
+    total = policy_loss + value_loss - config.entropy * entropy
+    kl = mean(jnp.where(data.valid, data.log_prob - log_prob, 0.0))
+    return total, {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "kl": kl}
+
+
+def scaled(config: PpoConfig, learner: Learner, data: Batch) -> tuple[Learner, Batch]:
+    """Rewards in units of the root mean square of the discounted returns seen so far.
+
+    G_t = r_t + gamma G_(t-1), from zero at the start of each episode (as Engstrom et al., 2020, section 3).
+    """
+    reward = jnp.where(data.valid, data.reward, 0.0) * config.reward_scale
+    if not config.normalise_returns:
+        return learner, data.replace(reward=reward)  # pyright: ignore[reportAttributeAccessIssue]
+    n, (rows, steps) = len(learner.returns), reward.shape
+    rewards, valid = (x.reshape(rows // n, n, steps) for x in (reward, data.valid))
+
+    def piece(total: jax.Array, this: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        rewards, valid, ended = this
+
+        def step(total: jax.Array, now: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            total = jnp.where(now[1], config.discount * total + now[0], total)
+            return total, jnp.square(total) * now[1]
+
+        total, squares = jax.lax.scan(step, total, (rewards.T, valid.T))
+        return jnp.where(ended, 0.0, total), squares.sum()
+
+    returns, squares = jax.lax.scan(piece, learner.returns, (rewards, valid, data.ended.reshape(-1, n)))
+    square, count = learner.return_square + squares.sum(), learner.return_count + valid.sum()
+    unit = jnp.sqrt(square / jnp.maximum(count, 1.0)) + 1e-8
+    learner = learner.replace(returns=returns, return_square=square, return_count=count)  # pyright: ignore[reportAttributeAccessIssue]
+    return learner, data.replace(reward=jnp.clip(reward / unit, -_CLIP, _CLIP))  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def seen(normalizer: Any, observation: jax.Array, valid: jax.Array) -> Any:
+    """Statistics that know of the valid ones of these observations [R, T, no], too."""
+    updated = running_statistics.update(normalizer, observation, weights=valid.astype(jnp.float32))
+    return _where(jnp.any(valid), updated, normalizer)
+
+
+def updater(config: PpoConfig, network: PPONetworks) -> Callable[..., tuple[Learner, dict[str, jax.Array]]]:
+    """update(learner, batch, key) -> learner, measures: `epochs` times over the batch in `minibatches` parts.
+
+    A step whose gradient is not finite is left out, and counted.
+    """
+    step_of, gradient = adam(config), jax.grad(partial(loss, config, network), has_aux=True)
+
+    def update(learner: Learner, data: Batch, key: jax.Array) -> tuple[Learner, dict[str, jax.Array]]:
+        rows = len(data.last)
+        valid = data.valid & jnp.isfinite(data.observation).all(-1) & jnp.isfinite(data.log_prob)
+        # what is not finite would reach the gradient even through a weight of zero
+        data = jax.tree.map(lambda x: jnp.where(jnp.isfinite(x), x, jnp.zeros_like(x)), data)
+        data = data.replace(valid=valid)
+        learner, data = scaled(config, learner, data)
+        normalizer = learner.normalizer  # that the data were collected with
+
+        def step(carry: Any, part: tuple[Batch, jax.Array]) -> Any:
+            params, state = carry
+            grads, measures = gradient(params, normalizer, part[0], part[1])
+            sound = jnp.isfinite(optax.tree.norm(grads)) & part[0].valid.any()
+            change, new = step_of.update(grads, state)
+            carry = _where(sound, (optax.apply_updates(params, change), new), carry)
+            return carry, {**measures, "skipped": ~sound}
+
+        def epoch(carry: Any, key: jax.Array) -> Any:
+            order_key, *keys = jax.random.split(key, 1 + config.minibatches)
+            order = jax.random.permutation(order_key, rows).reshape(config.minibatches, -1)
+            return jax.lax.scan(step, carry, (jax.tree.map(lambda x: x[order], data), jnp.stack(keys)))
+
+        carry, measures = jax.lax.scan(
+            epoch, (learner.params, learner.optimizer), jax.random.split(key, config.epochs)
+        )
+        skipped = measures.pop("skipped").sum()
+        learner = learner.replace(  # pyright: ignore[reportAttributeAccessIssue]
+            params=carry[0],
+            optimizer=carry[1],
+            normalizer=seen(normalizer, data.observation, data.valid),
+        )
+        return learner, {**{name: x.mean() for name, x in measures.items()}, "skipped": skipped}
+
+    return update
+
+
+def _where(condition: jax.Array, new: Any, old: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)

@@ -1,0 +1,1 @@
+"""The search: its loop, evaluation of candidates, ranking and selection."""

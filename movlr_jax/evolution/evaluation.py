@@ -1,0 +1,204 @@
+"""Evaluates reward programs: control under all K at once, metrics, and what a film needs.
+
+Never drops a candidate: K programs or reasons in, exactly K evaluations out, in order.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from movlr_jax.control.episode import by_candidate
+from movlr_jax.rewards.program import RewardProgram
+from movlr_jax.sandbox.probe import Probe
+from movlr_jax.sandbox.vet import Verdict
+from movlr_jax.tasks import Task
+from movlr_jax.tasks.base import shared_metrics
+from movlr_jax.tasks.readout import Readout
+from movlr_jax.tasks.walking import biomechanics
+from movlr_jax.types import Optimizer, Physics, Progress, Step, Trajectory
+
+_CURVE_POINTS = 200  # of an episode of ten seconds, enough to tell the phases of a step
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One candidate after its episode: numbers for the record, and the states for a film."""
+
+    reason: str | None
+    stage: str | None
+    metrics: Mapping[str, float]
+    terms: Mapping[str, Mapping[str, Any]]
+    series: Mapping[str, Sequence[float | None]]  # curves of the motion; None where there is no number
+    curve_time: Sequence[float]  # s, of the curves of terms and series
+    timing: Mapping[str, float]
+    # npz of time [T], qpos, qvel, act, ctrl, touch [T, parts] N and touch_names [parts]: for films and other analyses
+    states: bytes | None
+    learning: Mapping[str, Any] = field(default_factory=dict)  # curves of its training, if it was trained
+
+
+def evaluate(
+    optimizer: Optimizer,
+    task: Task,
+    verdicts: Sequence[Verdict],
+    seed: int,
+    progress: Progress | None = None,
+    folder: Path | None = None,
+) -> list[Outcome]:
+    """One episode per verdict, all in one batch under common random numbers.
+
+    folder: where an optimiser that trains keeps what it has learned, if anywhere.
+
+    The batch always has K rows, so that nothing compiles anew when a program was rejected: such a slot runs
+    along with a program that was not, and its rollout is thrown away.
+    """
+    accepted = [v.program for v in verdicts if v.program]
+    if not accepted:
+        return [_failed(v) for v in verdicts]
+    programs = [v.program or accepted[0] for v in verdicts]
+    k, ctrl_dt = len(programs), optimizer.sim_physics.ctrl_dt
+    steps = round(task.episode_s / ctrl_dt)
+    begun, before = time.monotonic(), optimizer.steps_done
+    qpos, qvel, act = (np.repeat(x, k, axis=0) for x in task.start(np.random.default_rng(seed), 1))
+    start, key = optimizer.sim_physics.start(qpos, qvel, act), jax.random.key(seed)
+    controllers = optimizer.optimise(programs, key, progress, folder)
+    trajectory = controllers.rollout(start, steps=steps, key=key)
+    wall, steps = time.monotonic() - begun, trajectory.actions.shape[1]
+    timing = {
+        "wall_s_per_sim_s": wall / (steps * ctrl_dt),
+        "physics_steps_per_s": (optimizer.steps_done - before) / wall,
+    }
+    states, actions, initial = jax.tree.map(
+        lambda x: by_candidate(x, k), (trajectory.steps, trajectory.actions, start.step)
+    )
+    scores = optimizer.scorer(programs, states, actions, initial)
+    ends, planned = episode_ends(trajectory, start.step, task), controllers.nonfinite
+    outcomes = []
+    for i, verdict in enumerate(verdicts):
+        if verdict.program and (late := optimizer.scorer.late.get(verdict.program.structure)):
+            verdict = Verdict("run", late, verdict.seconds)
+        if verdict.program is None:
+            outcomes.append(_failed(verdict))
+            continue
+        episode = Trajectory(
+            steps=jax.tree.map(lambda x, i=i: np.asarray(x)[i, : ends[i]], trajectory.steps),
+            actions=np.asarray(trajectory.actions)[i, : ends[i]],
+            diverged=trajectory.diverged[i],
+            final=jax.tree.map(lambda x, i=i: x[i], trajectory.final),
+        )
+        terms = {name: values[0, : ends[i]] for name, values in scores.terms[i].items()}
+        replaced = (scores.nonfinite[i], planned[i] if planned else {})
+        outcome = _outcome(task, verdict.program, episode, terms, replaced, timing, ctrl_dt)
+        outcomes.append(
+            replace(outcome, learning=controllers.learning[i]) if controllers.learning else outcome
+        )
+    return outcomes
+
+
+def episode_ends(trajectory: Trajectory, first: Step, task: Task) -> np.ndarray:
+    """[B] how many control steps of each row count: all, or up to the one that ended it (a fall)."""
+    rows, steps = np.shape(trajectory.actions)[:2]
+    if task.over is None:
+        return np.full(rows, steps)
+    over = task.over(trajectory.steps, first)
+    return np.where(over.any(axis=1), over.argmax(axis=1) + 1, steps)
+
+
+def _outcome(
+    task: Task,
+    program: RewardProgram,
+    episode: Trajectory,
+    terms: Mapping[str, np.ndarray],
+    replaced: tuple[Mapping[str, int], Mapping[str, int]],
+    timing: Mapping[str, float],
+    ctrl_dt: float,
+) -> Outcome:
+    metrics = {
+        **task.measure(episode, task),
+        **shared_metrics(episode, task, ctrl_dt),
+        **biomechanics.metrics(episode, task),
+    }
+    series = biomechanics.series(episode, task) | dict(task.series(episode, task) if task.series else {})
+    reason = None
+    if bool(episode.diverged):
+        reason = "the simulation diverged under this program; ask for less violent motion"
+    elif not all(math.isfinite(v) for v in metrics.values()):
+        reason = "the episode has measures that are not finite"
+    picked = np.linspace(0, len(episode.actions) - 1, min(_CURVE_POINTS, len(episode.actions))).astype(int)
+    time_s = np.asarray(episode.steps.time, float)
+    return Outcome(
+        reason=reason,
+        stage="run" if reason else None,
+        metrics={name: float(f"{value:.9g}") for name, value in metrics.items() if math.isfinite(value)},
+        terms={
+            name: _term(values, program.weights[name], [counts.get(name, 0) for counts in replaced], picked)
+            for name, values in terms.items()
+        },
+        series={name: _curve(values[picked]) for name, values in series.items()},
+        curve_time=[round(t, 4) for t in time_s[picked].tolist()],
+        timing=timing,
+        states=_states(episode, task),
+    )
+
+
+def _term(values: np.ndarray, weight: float, replaced: Sequence[int], picked: np.ndarray) -> dict[str, Any]:
+    """Statistics of one term over an episode [T]; the curve is weighted. replaced: in the episode, in its plans."""
+    mean = float(values.mean())
+    return {
+        "mean": mean,
+        "weighted_mean": weight * mean,
+        "nonfinite": replaced[0],
+        "nonfinite_planned": replaced[1],
+        "curve": _curve(weight * values[picked].astype(float)),
+    }
+
+
+def _curve(values: np.ndarray) -> list[float | None]:
+    """Values as they are recorded: six digits; JSON has no word for what is not finite."""
+    return [float(f"{v:.6g}") if math.isfinite(v) else None for v in values.tolist()]
+
+
+def _failed(verdict: Verdict) -> Outcome:
+    return Outcome(verdict.message, verdict.stage, {}, {}, {}, (), {}, None)
+
+
+def _states(episode: Trajectory, task: Task) -> bytes:
+    buffer, s, read = io.BytesIO(), episode.steps, Readout(task.layout, episode.steps)
+    parts = sorted(task.layout.touch)
+    touch = np.stack([read.touch(part) for part in parts], axis=-1) if parts else np.zeros((len(s.time), 0))
+    np.savez_compressed(
+        buffer,
+        time=s.time,
+        qpos=s.qpos,
+        qvel=s.qvel,
+        act=s.act,
+        ctrl=episode.actions,
+        touch=touch,
+        touch_names=np.array(parts, dtype=str),
+    )
+    return buffer.getvalue()
+
+
+def make_probe(task: Task, physics: Physics, seed: int, rows: int = 8, steps: int = 12) -> Probe:
+    """States for vetting: the task's starts, and where random controls lead from there."""
+    rng = np.random.default_rng(seed)
+    start = physics.start(*task.start(rng, rows))
+    low, high = np.where(
+        task.model.actuator_ctrllimited[:, None], task.model.actuator_ctrlrange, [-1.0, 1.0]
+    ).T
+    controls = rng.uniform(low, high, (rows, task.model.nu)).astype(np.float32)
+    rollout = physics.rollout(start, _hold, controls, steps=steps, key=jax.random.key(seed))
+    states, actions, initial = jax.tree.map(np.asarray, (rollout.steps, rollout.actions, start.step))
+    return Probe(task.layout, {k: np.asarray(v) for k, v in task.goals.items()}, states, actions, initial)
+
+
+def _hold(params: Any, view: Any, key: jax.Array) -> jax.Array:
+    return params

@@ -1,0 +1,187 @@
+"""The loop: propose, vet, optimise, film, rank, criticise; every stage recorded, any of them resumable."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from movlr_jax.config.methods import parent_of
+from movlr_jax.evolution import evaluation
+from movlr_jax.evolution.context import Engine, evaluation_of, once, timed
+from movlr_jax.evolution.filming import make_film
+from movlr_jax.evolution.selection import choose, ranked
+from movlr_jax.evolution.weight_variants import adopt, with_variants
+from movlr_jax.language.settings import NO_PROGRAM
+from movlr_jax.quantities import summary
+from movlr_jax.sandbox.vet import Verdict
+from movlr_jax.types import Critique, Evaluation, Optimizer, ProposalRequest, TermAdvice, candidate_name
+
+
+def evolve(engine: Engine) -> Evaluation:
+    """Runs, or goes on with, a search. Returns the best candidate. Raises UserError when all of them fail."""
+    best: Evaluation | None = None
+    parent: Evaluation | None = None
+    critique: Critique | None = None
+    history: list[Evaluation] = []
+    for g in range(engine.config.generations):
+        engine.reporter.say(f"generation {g} ({g + 1} of {engine.config.generations})")
+        engine.seconds = dict(engine.archive.get("timing", g) or {})
+        sources, parents = propose(engine, g, parent, critique, history)
+        evaluations = optimise(engine, g, sources, parents)
+        evaluations = [make_film(engine, e) for e in evaluations]
+        history += evaluations
+        best = choose(engine, g, evaluations, history, best)
+        parent = parent_of(engine.config.method, best, ranked(engine, g), evaluations)
+        critique = criticise(engine, g, parent)
+        engine.archive.put("best.py", best.source.encode())
+        engine.archive.record("timing", engine.seconds, g)
+        engine.reporter.say(f"  best so far: {best.name}  {summary(best.metrics)}")
+    assert best is not None
+    return best
+
+
+def propose(
+    engine: Engine, g: int, parent: Evaluation | None, critique: Critique | None, history: list[Evaluation]
+) -> tuple[list[str], list[str | None]]:
+    """K sources and the names of their parents; generation 0 begins with the program that the method begins with."""
+
+    def work() -> dict[str, Any]:
+        k, task, start = engine.config.candidates, engine.task, engine.config.method.start
+        if start == "canonical":
+            task = replace(task, initial_reward=task.human_reward)  # what the first edits are made of
+        given = [] if start == "nothing" else [task.human_reward if start == "human" else task.initial_reward]
+        given = given if g == 0 else []
+        seed, vetted = engine.config.seed, lambda source: vet(engine, source).message
+        request = ProposalRequest(g, task, parent, critique, tuple(history), seed, vetted)
+        engine.verdicts.clear()
+        sources = engine.proposer.propose(request, k - len(given))
+        origin = parent.name if parent else candidate_name(0, 0) if given else None
+        notes = [""] * len(given) + list(getattr(engine.proposer, "notes", []))
+        return {
+            "sources": [*given, *sources],
+            "parents": [None] * len(given) + [origin] * len(sources),
+            "notes": notes,
+        }
+
+    data = once(engine, "proposed", g, "propose", work)
+    return data["sources"], data["parents"]
+
+
+def vet(engine: Engine, source: str) -> Verdict:
+    """Whether a program can be used; asked once of each."""
+    if source not in engine.verdicts:
+        no_program = source.startswith(NO_PROGRAM)
+        said = f"no program was written: {source.removeprefix(NO_PROGRAM).strip()}"
+        verdict = Verdict("propose", said, 0.0) if no_program else engine.sandbox.vet(source)
+        engine.verdicts[source] = verdict
+        if verdict.program:
+            engine.optimizer.scorer.prepare([verdict.program])  # while the next one is being written
+    return engine.verdicts[source]
+
+
+def optimise(engine: Engine, g: int, sources: list[str], parents: list[str | None]) -> list[Evaluation]:
+    """Vets the programs, then controls under all of them at once; K evaluations, failures among them."""
+    archive = engine.archive
+    if all(archive.get("evaluated", g, k) for k in range(len(sources))):
+        return [
+            evaluation_of(archive.get("evaluated", g, k) or {}, archive.root) for k in range(len(sources))
+        ]
+    with timed(engine, "vet"), engine.reporter.stage("vet") as tick:
+        new = [s for s in dict.fromkeys(sources) if s not in engine.verdicts and not s.startswith(NO_PROGRAM)]
+        engine.verdicts.update(zip(new, engine.sandbox.vet_all(new, tick), strict=True))
+        verdicts = [vet(engine, source) for source in sources]
+    optimizer = engine.optimizer
+    with timed(engine, "optimise"), engine.reporter.stage("optimise", _rate(optimizer)) as tick:
+        batch = with_variants(verdicts, engine.config.inner_weights, engine.config.seed, g)
+        outcomes = evaluation.evaluate(
+            optimizer, engine.task, batch, engine.config.seed, tick, archive.root / f"gen_{g:02d}"
+        )
+    evaluations = []
+    for k, source in enumerate(sources):
+        verdicts[k], outcome, inner = adopt(engine.task, batch, outcomes, k, len(sources))
+        adopted = verdicts[k].program
+        source = adopted.source if inner and adopted else source
+        stem = f"gen_{g:02d}/k{k:02d}"
+        program = verdicts[k].program
+        data = {
+            "name": candidate_name(g, k),
+            "generation": g,
+            "candidate": k,
+            "parent": parents[k],
+            "reason": outcome.reason,
+            "stage": outcome.stage,
+            "weights": dict(program.weights) if program else {},
+            "metrics": dict(outcome.metrics),
+            "terms": dict(outcome.terms),
+            "series": dict(outcome.series),
+            "curve_time": list(outcome.curve_time),
+            "film": None,
+            "source": source,
+            "timing": dict(outcome.timing),
+            **({"learning": dict(outcome.learning)} if outcome.learning else {}),
+            **({"inner": inner} if inner else {}),
+        }
+        for note in verdicts[k].notes:
+            engine.reporter.say(f"  {candidate_name(g, k)}: {note}")
+        archive.put(f"{stem}.py", source.encode())
+        archive.put(
+            f"{stem}.json", json.dumps({k: v for k, v in data.items() if k != "source"}, indent=1).encode()
+        )
+        if outcome.states:
+            archive.put(f"{stem}.npz", outcome.states)
+        if outcome.reason:
+            engine.reporter.say(f"  {candidate_name(g, k)} failed: {outcome.reason}")
+        for name, term in outcome.terms.items():
+            if where := not_finite(term):
+                engine.reporter.say(
+                    f"  {candidate_name(g, k)}: term {name!r} was not finite {where}; replaced"
+                )
+        archive.record("evaluated", data, g, k)
+        evaluations.append(evaluation_of(data, archive.root))
+    return evaluations
+
+
+def criticise(engine: Engine, g: int, best: Evaluation) -> Critique:
+    """What the critic says of the best so far."""
+
+    def work() -> dict[str, Any]:
+        c = engine.critic.criticise(engine.task, best)
+        return {
+            "success": c.success,
+            "problems": [*c.problems, *broken_terms(best)],
+            "advice": [vars(a) for a in c.advice],
+            "author": c.author,
+            **({"said": c.said} if c.said else {}),
+        }
+
+    data = once(engine, "criticised", g, "criticise", work)
+    advice = [TermAdvice(**a) for a in data["advice"]]
+    return Critique(data["success"], data["problems"], advice, data["author"], data.get("said", ""))
+
+
+def broken_terms(best: Evaluation) -> list[str]:
+    """What the guard replaced under the best program, in words for the next proposal."""
+    return [
+        f"term {name!r} was not finite {where}, where it counted as its worst value; bound what goes into its "
+        "divisions, logs, roots and exponentials"
+        for name, term in best.terms.items()
+        if (where := not_finite(term))
+    ]
+
+
+def not_finite(term: Mapping[str, Any]) -> str:
+    """Where the guard replaced values of a term; empty where it had nothing to do."""
+    found = (
+        (term.get("nonfinite"), "steps of the episode"),
+        (term.get("nonfinite_planned"), "steps of its plans"),
+    )
+    return " and ".join(f"at {count} {of}" for count, of in found if count)
+
+
+def _rate(optimizer: Optimizer) -> Callable[[], str]:
+    """Physics steps per second since now, as text."""
+    begun, before = time.monotonic(), optimizer.steps_done
+    return lambda: f"{(optimizer.steps_done - before) / (time.monotonic() - begun):,.0f} steps/s"

@@ -1,0 +1,160 @@
+"""Who is the best so far: every comparison of a run counts, in whichever generation it was made."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from movlr_jax.errors import UserError
+from movlr_jax.evolution.context import Engine, once
+from movlr_jax.evolution.gates import gated
+from movlr_jax.evolution.ranking import Comparison, Ranking, decided, rank, unanswered
+from movlr_jax.language.judges.metrics import MetricsJudge
+from movlr_jax.tasks.base import SHARED
+from movlr_jax.types import Evaluation, Preference
+
+
+def choose(
+    engine: Engine,
+    g: int,
+    latest: Sequence[Evaluation],
+    history: Sequence[Evaluation],
+    best: Evaluation | None,
+) -> Evaluation:
+    """Ranks all of `history` after the generation `latest` met the best so far; the winner is the best now."""
+    items = [e for e in history if not e.failed]
+    if not items:
+        reasons = "; ".join(f"{e.name}: {e.reason}" for e in latest)
+        raise UserError(f"every program of generation {g} failed, there is nothing to go on from. {reasons}")
+    names = [e.name for e in items]
+    entrants = [names.index(e.name) for e in ([best] if best else []) + list(latest) if not e.failed]
+
+    def work() -> dict[str, Any]:
+        known = earlier(engine, g, names)
+        shown = Counter((c.first, c.second) for c in known)
+
+        def ask(pairs: Sequence[tuple[int, int]]) -> list[Preference]:
+            samples = []
+            for pair in pairs:
+                samples.append(shown[pair])
+                shown[pair] += 1
+            return compare_all(engine, [(items[i], items[j]) for i, j in pairs], samples)
+
+        config = engine.config
+        result = rank(len(items), ask, config.ranking, config.comparisons, known=known, entrants=entrants)
+        return _record(names, result)
+
+    data = once(engine, "ranked", g, "rank", work)
+    if strange := sorted({*data["names"]} ^ {*names}):
+        raise UserError(
+            f"{engine.archive.root}: the ranking of generation {g} and its programs do not agree on {strange[0]}; "
+            "the run cannot be continued"
+        )
+    engine.reporter.say(f"  rank: {_said(data, engine.judge.name, bool(best))}")
+    if isinstance(engine.judge, MetricsJudge) and (hint := no_gradient(items, data["comparisons"])):
+        engine.reporter.say(f"  rank: {hint}")
+    return items[names.index(data["best"])]
+
+
+def _said(data: Mapping[str, Any], judge: str, kept: bool) -> str:
+    """A ranking in one line; what nobody answered is no result, and is said first."""
+    asked, silent = len(data["comparisons"]), unanswered(data["comparisons"])
+    overruled = sum("overruled" in c for c in data["comparisons"])
+    name = data["best"]
+    told = f"WARNING: {silent} of {asked} comparisons were not answered by {judge}; " if silent else ""
+    if data["flip_rate"] is None:
+        because = "it was the best before" if kept else "it is the first that ran"
+        return f"{told}this generation is not ranked, and {name} is kept only because {because}"
+    p_best = data["p_best"][data["names"].index(name)]
+    shown = "as no answer contradicts it" if p_best is None else f"with P = {p_best:.2f}"
+    return (
+        f"{told}{name} is the best {shown}; {asked} comparisons, "
+        f"flip rate {100 * data['flip_rate']:.0f} %, {overruled} overruled by gates"
+    )
+
+
+def no_gradient(items: Sequence[Evaluation], comparisons: Sequence[Mapping[str, str]]) -> str:
+    """What to do where the task's score tells no candidate from another and none succeeds; else empty."""
+    tied = comparisons and all(c["winner"] == "tie" for c in comparisons)
+    if not tied or any(e.metrics.get("success", 0.0) for e in items):
+        return ""
+    own = [name for name in items[0].metrics if name not in ("success", *SHARED)]
+    wanted = (
+        f"m[{own[0]!r}], with a minus where less is better"
+        if own
+        else "... of something that `measure` returns"
+    )
+    return (
+        "all programs fail alike and the task's score tells none from another, so their order means nothing; "
+        f"give simple_task a score that grows as the goal gets nearer, as score=lambda m: {wanted}"
+    )
+
+
+def compare_all(
+    engine: Engine, pairs: Sequence[tuple[Evaluation, Evaluation]], samples: Sequence[int]
+) -> list[Preference]:
+    """The judge's answers, overruled where the task's numbers know better; a model is asked all at once.
+
+    samples: how often each pair was shown before, so that it is asked anew.
+    """
+    at_once = getattr(engine.judge, "compare_all", None)
+    if at_once is None:
+        return [engine.judge.compare(engine.task, a, b) for a, b in pairs]
+    said = at_once(engine.task, pairs, samples)
+    if not engine.config.gates:
+        return said
+    return [gated(preference, a, b) for preference, (a, b) in zip(said, pairs, strict=True)]
+
+
+def earlier(engine: Engine, g: int, names: Sequence[str]) -> list[Comparison]:
+    """All comparisons of the generations before g, by index in `names`."""
+    at = {name: i for i, name in enumerate(names)}
+    return [
+        Comparison(
+            at[c["first"]],
+            at[c["second"]],
+            Preference(c["winner"], c["reason"], c.get("overruled", ""), c.get("answered", True)),
+        )
+        for event in engine.archive.events("ranked")
+        if event.generation < g
+        for c in event.data["comparisons"]
+    ]
+
+
+def ranked(engine: Engine, g: int) -> list[str]:
+    """Names of all that generation g ranked, the strongest first."""
+    data = engine.archive.get("ranked", g) or {"names": [], "strengths": []}
+    known = [(-math.inf if s is None else s, i) for i, s in enumerate(data["strengths"])]
+    return [data["names"][i] for _, i in sorted(known, key=lambda one: (-round(one[0], 9), one[1]))]
+
+
+def _record(names: Sequence[str], result: Ranking) -> dict[str, Any]:
+    """What is kept of a ranking; null: strengths of programs, and flips of pairs, that no answer speaks of."""
+
+    def known(values: np.ndarray) -> list[float | None]:
+        return [None if i in result.unranked else float(v) for i, v in enumerate(values)]
+
+    nothing = result.comparisons and not any(map(decided, result.comparisons))
+    return {
+        "names": list(names),
+        "strengths": known(result.strengths),
+        "deviation": known(result.deviation),
+        "p_best": known(result.p_best),
+        "flip_rate": None if nothing else result.flip_rate,
+        "best": names[result.order[0]],
+        "comparisons": [
+            {
+                "first": names[c.first],
+                "second": names[c.second],
+                "winner": c.preference.winner,
+                "reason": c.preference.reason,
+                **({"overruled": c.preference.overruled} if c.preference.overruled else {}),
+                **({} if c.preference.answered else {"answered": False}),
+            }
+            for c in result.comparisons
+        ],
+    }

@@ -1,0 +1,1 @@
+"""Films of motions: the renderer, clips and pictures."""

@@ -1,0 +1,158 @@
+"""The forms that answers must have. Free text is searched for a form, never for a keyword."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from movlr_jax.errors import UserError, printable
+from movlr_jax.keys import redact
+from movlr_jax.language.clients.call import BadAnswer, Reply
+
+try:
+    from pydantic import BaseModel, ConfigDict, Field, ValidationError
+except ImportError as error:
+    raise UserError(
+        "language and vision models need further packages; pip install 'movlr-jax[llm]' brings them"
+    ) from error
+
+
+class Form(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class Program(Form):
+    """A reward program."""
+
+    changes: str = Field(description="one or two sentences: what this program does and why it may be better")
+    program: str = Field(description="the whole program as Python source, nothing else")
+
+
+class Judgement(Form):
+    """Which of two motions does the task better."""
+
+    first_motion: str = Field(description="what the body does in the first motion, in time order")
+    second_motion: str = Field(description="what the body does in the second motion, in time order")
+    winner: Literal["first", "second", "tie"]
+    reason: str = Field(description="one sentence")
+
+
+class Advice(Form):
+    """One change to the reward."""
+
+    action: Literal["add", "strengthen", "weaken", "remove"]
+    term: str = Field(description="name of an existing term, or of a new one")
+    reason: str = Field(description="what it is to mend; of a new term also its definition in words")
+    weight: float | None = Field(description="the weight it should have, null to leave that open")
+
+
+class CritiqueForm(Form):
+    """What is right and wrong with a motion, and how the reward should change."""
+
+    observation: str = Field(description="what the body does, in time order")
+    success: bool = Field(description="whether the task is done")
+    problems: list[str] = Field(description="what is wrong, the most general first")
+    advice: list[Advice]
+
+
+class Descriptor(Form):
+    """One thing seen in a region of the body."""
+
+    region: Literal["knees", "ankles", "hips", "torso", "head", "arms", "hands", "object"]
+    label: str = Field(description="what is seen, with side, angle and time where they can be told")
+    confidence: float = Field(ge=0.0, le=1.0)
+
+
+class Descriptors(Form):
+    """What is seen of a motion, region by region."""
+
+    success: bool = Field(description="whether the task is done")
+    descriptors: list[Descriptor]
+
+
+class Ready(Form):
+    """The answer to a test call."""
+
+    ready: bool
+
+
+_JSON = json.JSONDecoder(strict=False)  # models write line ends into strings
+_FENCE = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
+_REWARD = re.compile(r"^def reward[ \t]*\(", re.MULTILINE)
+_EFFORT = 200_000_000  # characters of a text that are read in search of JSON, those read again counted again
+_MOST_TEXT = 65_536  # characters of one text of an answer; a program may have half as many
+_MOST_OBJECTS = 20  # that are tried, from the end
+_MOST_NOTE = 300  # characters of what is said before a program
+_THOUGHT, _AROUND = "</think>", "\ufeff \t\n"  # ends what a model thinks, where the server leaves it in
+
+
+def read(schema: type[BaseModel], reply: Reply) -> BaseModel:
+    """The reply in the asked form, without keys and control codes. Raises BadAnswer.
+
+    Servers that ignore response_format send JSON in a fence or in prose, or a bare program: all of these will do.
+    """
+    text = reply.text.replace("\r\n", "\n").strip(_AROUND)
+    if not text:
+        raise BadAnswer("the answer is empty", reply)
+    problems: list[str] = []
+    for value in reversed(deque(_objects(text), _MOST_OBJECTS)):  # thoughts come before the answer
+        try:
+            return schema.model_validate(_clean(value))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"]) or "the whole"
+            problems.append(f"{where}: {first['msg']}")
+        except RecursionError:
+            problems.append("it is nested too deeply")
+    source = program_in(text) if schema is Program else None
+    if source is not None:
+        said, fence, _ = text.rpartition(_THOUGHT)[2].partition("```")
+        return Program(changes=_clean(said.strip()[:_MOST_NOTE] if fence else ""), program=_clean(source))
+    whole = "whole " if "{" in text else ""
+    none = f"it holds no {whole}JSON object; it begins {printable(redact(text)[:60])!r}"
+    raise BadAnswer(
+        f"the answer is not of the asked form {schema.__name__}: {problems[0] if problems else none}", reply
+    )
+
+
+def program_in(text: str) -> str | None:
+    """The source of a program: the last fence that holds one, or the text itself; None where there is none."""
+    text = text.replace("\r\n", "\n").rpartition(_THOUGHT)[2].strip(_AROUND)
+    fenced = [source for source in _FENCE.findall(text) if _REWARD.search(source)]
+    if fenced:
+        return fenced[-1].strip("\n")
+    return text if _REWARD.search(text) and not text.startswith(("{", "```")) else None
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects in a text, one after another; those inside of others are left out."""
+    at, effort = text.find("{"), 0
+    while at >= 0 and effort < _EFFORT:
+        try:
+            value, end = _JSON.raw_decode(text, at)
+            yield value
+        except json.JSONDecodeError as error:
+            effort, end = effort + error.pos, at + 1  # it counts the lines before its position
+        except (ValueError, RecursionError):
+            effort, end = effort + len(text) - at, at + 1
+        at = text.find("{", end)
+
+
+def _clean(value: Any) -> Any:
+    """Without what must not be passed on, now that no escape hides it, and with no text that is far too long."""
+    if isinstance(value, str):
+        return printable(redact(value.replace("\r\n", "\n"))[:_MOST_TEXT])
+    if isinstance(value, list):
+        return [_clean(v) for v in value]
+    if isinstance(value, dict):
+        return {_clean(k): _clean(v) for k, v in value.items()}
+    return value
+
+
+def unfenced(text: str) -> str:
+    """`text` without the code fence that some models put around everything."""
+    match = re.fullmatch(r"\s*```[a-zA-Z]*\n(.*?)\n?```\s*", text, flags=re.DOTALL)
+    return (match.group(1) if match else text).strip()

@@ -1,0 +1,126 @@
+"""A person, or an agent, in place of a model: the request is a folder of files, the answer one more file in it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from movlr_jax.language.clients import wire
+from movlr_jax.language.clients.answers import Program, read
+from movlr_jax.language.clients.call import BadAnswer, Media, Question, Reply
+from movlr_jax.language.settings import ModelConfig
+from movlr_jax.storage.archive import write_atomically
+
+_LOOK_S = 0.5
+_SETTLED_S = 1.5  # a file that was not touched for so long is written to its end
+
+
+class Manual:
+    """Writes <run>/requests/<key>/request.md with its films, waits for an answer beside it that is of the asked form.
+
+    Nothing is ever taken away: an answer that was given while nobody waited is read when the run is resumed.
+    """
+
+    name = "manual"
+
+    def __init__(self, config: ModelConfig, root: Path, say: Callable[[str], None]):
+        self._config, self._root, self._say = config, root / "requests", say
+
+    @property
+    def model(self) -> str:
+        return self._config.model or "person"
+
+    def parameters(self, question: Question) -> Mapping[str, Any]:
+        return parameters(self._config, question)
+
+    async def send(self, question: Question, key: str) -> Reply:
+        folder, complaint = self._root / key[:16], ""
+        _write(folder, question)
+        names = " or ".join(_files(question))
+        told = False
+        while True:
+            try:
+                reply = _answer(folder, question, self.model)
+            except BadAnswer as error:
+                if str(error) != complaint:
+                    complaint = str(error)
+                    self._say(f"  {question.purpose}: {folder}: {complaint}; please write it again")
+            else:
+                if reply:
+                    return reply
+                if not told:
+                    self._say(f"  {question.purpose}: read {folder / 'request.md'}, write {names} beside it")
+                    told = True
+            await asyncio.sleep(_LOOK_S)
+
+    async def close(self) -> None:
+        pass
+
+
+def parameters(config: ModelConfig, question: Question) -> dict[str, Any]:
+    return {}
+
+
+def _files(question: Question) -> tuple[str, ...]:
+    return ("answer.json", "program.py") if question.schema is Program else ("answer.json",)
+
+
+def _answer(folder: Path, question: Question, model: str) -> Reply | None:
+    """What was written, or None as long as nothing is, or somebody is still at it. Raises BadAnswer."""
+    for name in _files(question):
+        path = folder / name
+        if not path.exists():
+            continue
+        settled = time.time() - path.stat().st_mtime > _SETTLED_S
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if name == "program.py":
+            if not settled:
+                continue
+            text = json.dumps({"changes": "written by hand", "program": text})
+        reply = Reply(text, model)
+        try:
+            read(question.schema, reply)
+        except BadAnswer:
+            if settled:
+                raise
+            continue
+        return reply
+    return None
+
+
+def _write(folder: Path, question: Question) -> None:
+    lines, count = [], 0
+    for message in question.messages:
+        lines.append(f"# {message.role}\n")
+        for part in message.parts:
+            if isinstance(part, Media):
+                count += 1
+                name = f"{count:02d}.{'mp4' if part.mime.startswith('video/') else 'jpg'}"
+                write_atomically(folder / name, part.data)
+                lines.append(f"[see {name}]\n")
+            else:
+                lines.append(part + "\n")
+    schema = wire.schema_of(question.schema)
+    lines.append("# answer\n\nWrite answer.json beside this file, for instance:\n")
+    lines.append(f"```json\n{json.dumps(_example(schema), indent=1)}\n```\n")
+    if question.schema is Program:
+        lines.append("or the program alone as program.py.\n")
+    lines.append(f"The schema:\n\n```json\n{json.dumps(schema, indent=1)}\n```\n")
+    write_atomically(folder / "request.md", "\n".join(lines).encode())
+
+
+def _example(schema: Mapping[str, Any]) -> Any:
+    """A value of a JSON schema."""
+    if "anyOf" in schema:
+        return _example(schema["anyOf"][0])
+    if "enum" in schema:
+        return schema["enum"][0]
+    if schema["type"] == "object":
+        return {name: _example(part) for name, part in schema["properties"].items()}
+    if schema["type"] == "array":
+        return [_example(schema["items"])]
+    return {"boolean": False, "number": 1.0, "integer": 1}.get(schema["type"], "...")

@@ -1,0 +1,159 @@
+"""Any server that speaks OpenAI's chat completions: vLLM, OpenRouter, DashScope, Ollama, OpenAI itself."""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from movlr_jax.errors import needed
+from movlr_jax.keys import key_from
+from movlr_jax.language import prompts
+from movlr_jax.language.clients import wire
+from movlr_jax.language.clients.answers import Program
+from movlr_jax.language.clients.call import BadAnswer, Media, Question, Reply, Transient
+from movlr_jax.language.settings import ModelConfig
+
+OWN_URL = "https://api.openai.com/v1"
+
+
+class OpenAICompatible:
+    """The openai SDK without its own retries."""
+
+    name = "openai_compatible"
+
+    def __init__(self, config: ModelConfig, where: str):
+        with needed(f"{where}={self.name}", "openai"):
+            import openai
+
+            from movlr_jax.language.clients.transport import Client
+        self._config, self._sdk = config, openai
+        self._url = config.base_url or OWN_URL
+        key = key_from(config.key_env, needed=bool(config.key_env) and not _local(self._url), where=where)
+        self._client = openai.AsyncOpenAI(
+            api_key=key or "none",
+            base_url=self._url,
+            max_retries=0,
+            timeout=config.timeout_s,
+            http_client=Client(timeout=config.timeout_s),
+        )
+
+    @property
+    def model(self) -> str:
+        return self._config.model or ""
+
+    def parameters(self, question: Question) -> Mapping[str, Any]:
+        return parameters(self._config, question)
+
+    async def send(self, question: Question, key: str) -> Reply:
+        form = question.schema
+        schema = {"name": form.__name__, "schema": wire.schema_of(form), "strict": True}
+        sent = parameters(self._config, question)
+        *begun, last = question.messages
+        said = sent.pop("instruction")
+        where, key_env = f"openai_compatible at {urlsplit(self._url).netloc}", self._config.key_env
+        # the answer is read here: the SDK trusts every server
+        create: Any = self._client.chat.completions.with_raw_response.create
+        try:
+            response = await create(
+                model=self.model,
+                messages=[
+                    *(_message(m.role, m.parts) for m in begun),
+                    _message(last.role, _instructed(last.parts, said)),
+                ],
+                response_format={"type": "json_schema", "json_schema": schema},
+                extra_headers={"Idempotency-Key": key},
+                **sent,
+            )
+        except self._sdk.APIStatusError as error:
+            answer = error.response
+            raise wire.failure(
+                answer.status_code, answer.text, answer.headers, where=where, key_env=key_env
+            ) from None
+        except self._sdk.APITimeoutError:
+            raise Transient("no answer in time") from None
+        except Exception as error:
+            raise wire.transport(error.__cause__ or error) from None
+        value = wire.envelope(response.content)
+        if failure := wire.failed_inside(value, where, key_env):
+            raise failure
+        return _reply(value)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+
+def parameters(config: ModelConfig, question: Question) -> dict[str, Any]:
+    """What is sent beside the messages; `instruction` goes to the end of the last one."""
+    temperature = question.temperature if config.temperature is None else config.temperature
+    limit = "max_completion_tokens" if (config.base_url or OWN_URL) == OWN_URL else "max_tokens"
+    sent = {limit: config.max_tokens, "instruction": instruction(question)}
+    return sent if temperature is None else {**sent, "temperature": temperature}
+
+
+def instruction(question: Question) -> str:
+    """How to answer, in words: many servers ignore response_format."""
+    form = question.schema
+    return prompts.fill(
+        "answer", schema=json.dumps(wire.schema_of(form), ensure_ascii=False), program=form is Program
+    )
+
+
+def _reply(value: Mapping[str, Any]) -> Reply:
+    """The text of an answer. Raises BadAnswer for refusals, empty, cut and odd answers."""
+    usage = value.get("usage")
+    counts = usage if isinstance(usage, dict) else {}
+    tokens = [wire.tokens(counts.get(name)) for name in ("prompt_tokens", "completion_tokens")]
+    nothing = Reply("", wire.name_of(value.get("model")), *tokens)
+    with wire.replied(nothing):
+        choices = wire.listed(value.get("choices"), "the answer's choices")
+        if not choices:
+            raise BadAnswer("the answer has no choices")
+        choice = wire.mapping(choices[0], "the answer's first choice")
+        message = choice.get("message")
+        message = (
+            {"content": message}
+            if isinstance(message, str)
+            else wire.mapping(message, "the answer's message")
+        )
+        if message.get("refusal"):
+            raise BadAnswer(f"the model refused: {wire.brief(message['refusal'], 300)}")
+        text = wire.text_of(message.get("content"), "the answer's content")
+    reply = replace(nothing, text=text)
+    if choice.get("finish_reason") == "content_filter":
+        raise BadAnswer("the answer was blocked by a content filter", reply)
+    if choice.get("finish_reason") == "length":
+        raise BadAnswer("the answer was cut off at max_tokens", reply)
+    return reply
+
+
+def _instructed(parts: Sequence[str | Media], said: str) -> list[str | Media]:
+    *begun, last = parts
+    return [*begun, f"{last}\n\n{said}"] if isinstance(last, str) else [*parts, said]
+
+
+def _message(role: str, parts: Any) -> dict[str, Any]:
+    if not any(isinstance(p, Media) for p in parts):
+        return {"role": role, "content": "\n".join(parts)}
+    return {"role": role, "content": [_part(p) for p in parts]}
+
+
+def _part(part: str | Media) -> dict[str, Any]:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    url = f"data:{part.mime};base64,{base64.b64encode(part.data).decode()}"
+    kind = "video_url" if part.mime.startswith("video/") else "image_url"
+    return {"type": kind, kind: {"url": url}}
+
+
+def _local(url: str) -> bool:
+    """Whether a server is this machine's or this network's own, and may need no key."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_private
+    except ValueError:
+        return host == "localhost" or "." not in host

@@ -1,0 +1,199 @@
+"""What the two protocols have in common: which failures pass, what a server asks of us, how odd answers are read."""
+
+from __future__ import annotations
+
+import contextlib
+import email.utils
+import json
+import math
+import re
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from movlr_jax.errors import UserError, printable
+from movlr_jax.keys import redact
+from movlr_jax.language.clients.call import BadAnswer, Reply, Transient
+
+_PASSING = (408, 409, 425, 429, 500, 502, 503, 504, 529)
+_MOST_TOKENS = 10**9  # of one call; a larger count is none
+_KINDS = {
+    type(None): "null",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    str: "a text",
+    list: "a list",
+    dict: "an object",
+}
+
+
+def failure(
+    status: int, body: str, headers: Mapping[str, str], *, where: str, key_env: str | None
+) -> Exception:
+    """What an HTTP status means for the search: worth another attempt, or the person's to mend."""
+    said = brief(_message(body), 300)
+    if status in _PASSING:
+        return Transient(f"HTTP {status}: {said}", retry_after(headers, body))
+    if status in (401, 403) or (status == 400 and re.search(r"api.?key", body, re.IGNORECASE)):
+        return UserError(
+            f"{where} does not let us in (HTTP {status}: {said}); is the key in {key_env or 'key_env'} right "
+            "and still valid?"
+        )
+    if status == 404:
+        return UserError(
+            f"{where} does not know this model or address (HTTP 404: {said}); check model and base_url"
+        )
+    return UserError(f"{where} does not accept the call (HTTP {status}: {said})")
+
+
+def _message(body: str) -> str:
+    """What the body of an error says: its message where both protocols have it, else all of it."""
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return body
+    value = value[0] if isinstance(value, list) and value else value
+    error = value.get("error", value) if isinstance(value, dict) else value
+    message = error.get("message") if isinstance(error, dict) else error
+    return message if isinstance(message, str) and message else body
+
+
+def brief(value: Any, most: int) -> str:
+    """The beginning of what others say, on one line, without keys and codes; JSON where it is no text."""
+    if not isinstance(value, str):
+        try:
+            value = json.dumps(value, ensure_ascii=False)
+        except RecursionError:
+            value = _KINDS[type(value)]
+    return printable(" ".join(redact(value).split())[:most])
+
+
+def retry_after(headers: Mapping[str, str], message: str = "") -> float | None:
+    """Seconds to wait, from the Retry-After header (seconds or a date) or Google's RetryInfo in the message.
+
+    None where there is neither, and where it says nothing: what cannot be read, and what lies in the past.
+    """
+    value = next((v for k, v in headers.items() if k.lower() == "retry-after"), None)
+    if value is None:
+        delay = re.search(r"retryDelay'?\"?: ?'?\"?(\d+(?:\.\d+)?)s", message)
+        value = delay.group(1) if delay else ""
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
+        except (ValueError, TypeError, OverflowError, OSError):
+            return None
+    return seconds if math.isfinite(seconds) and seconds > 0 else None
+
+
+def transport(error: BaseException) -> Exception:
+    """What a failure on the way means: a broken connection, a late answer, or one that the SDK could not read."""
+    if isinstance(error, UserError | Transient | BadAnswer):
+        return error
+    said = brief(str(error), 200)
+    return Transient(f"{type(error).__name__}: {said}" if said else type(error).__name__)
+
+
+def envelope(body: bytes | str) -> dict[str, Any]:
+    """The body of a response as JSON. Raises Transient: what is no object comes from no model."""
+    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
+    if not text.strip():
+        raise Transient("the response is empty")
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise Transient("the response is nested too deeply to be an answer") from None
+    except ValueError:
+        raise Transient(
+            f"the response is not JSON; it begins {brief(text, 60)!r}. Is base_url right?"
+        ) from None
+    return _as(dict, value, "the response", Transient)
+
+
+def failed_inside(value: Mapping[str, Any], where: str, key_env: str | None) -> Exception | None:
+    """The error that a server sent with a status of success, or None."""
+    error = value.get("error")
+    if not error:
+        return None
+    code = error.get("code") if isinstance(error, dict) else None
+    said = brief(error.get("message") or error if isinstance(error, dict) else error, 300)
+    if isinstance(code, int) and 400 <= code < 600:
+        return failure(code, said, {}, where=where, key_env=key_env)
+    return BadAnswer(f"the server answers with an error: {said}")
+
+
+@contextlib.contextmanager
+def replied(reply: Reply) -> Iterator[None]:
+    """Adds the reply, with what it cost, to a BadAnswer that is raised while it is read."""
+    try:
+        yield
+    except BadAnswer as bad:
+        raise BadAnswer(str(bad), reply) from None
+
+
+def mapping(value: Any, what: str) -> dict[str, Any]:
+    """`value` as an object, empty for null. Raises BadAnswer."""
+    return {} if value is None else _as(dict, value, what)
+
+
+def listed(value: Any, what: str) -> list[Any]:
+    """`value` as a list, empty for null. Raises BadAnswer."""
+    return [] if value is None else _as(list, value, what)
+
+
+def _as(kind: type, value: Any, what: str, refusal: type[Exception] = BadAnswer) -> Any:
+    if not isinstance(value, kind):
+        verb = "are" if what.endswith("s") else "is"
+        raise refusal(f"{what} {verb} {_KINDS[type(value)]}, {_KINDS[kind]} was expected")
+    return value
+
+
+def text_of(content: Any, what: str) -> str:
+    """The text of a message: as it is, or that of its parts. Raises BadAnswer."""
+    if isinstance(content, list):
+        return "".join(_part(part) or "" for part in content)
+    text = "" if content is None else _part(content)
+    return text if text is not None else _as(str, content, what)
+
+
+def _part(part: Any) -> str | None:
+    text = part.get("text") if isinstance(part, dict) else part
+    return text if isinstance(text, str) else None
+
+
+def name_of(value: Any) -> str:
+    """A name that a server gives, as the version of a model."""
+    return brief(value, 200) if isinstance(value, str) else ""
+
+
+def tokens(*counts: Any) -> int | None:
+    """The sum of counts of tokens, text as numbers; None when one of them is missing or no count."""
+    total = 0
+    for count in counts:
+        try:
+            number = None if isinstance(count, bool) else float(count)
+        except (TypeError, ValueError, OverflowError):
+            return None
+        if number is None or not 0 <= number <= _MOST_TOKENS:
+            return None
+        total += int(number)
+    return total
+
+
+def schema_of(form: Any) -> dict[str, Any]:
+    """The JSON schema of a form, without references: not every server follows them."""
+    schema = form.model_json_schema()
+    definitions = schema.pop("$defs", {})
+
+    def resolved(node: Any) -> Any:
+        if isinstance(node, list):
+            return [resolved(n) for n in node]
+        if not isinstance(node, dict):
+            return node
+        if "$ref" in node:
+            return resolved(definitions[node["$ref"].rsplit("/", 1)[-1]])
+        return {k: resolved(v) for k, v in node.items() if not (k == "title" and isinstance(v, str))}
+
+    return resolved(schema)

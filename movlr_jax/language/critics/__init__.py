@@ -1,0 +1,1 @@
+"""Who criticises the best motion."""

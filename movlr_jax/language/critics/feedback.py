@@ -1,0 +1,66 @@
+"""Feedback of the methods that put numbers or descriptions in the place of a critique."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from movlr_jax.language import prompts
+from movlr_jax.tasks import Task
+from movlr_jax.types import Critique, Evaluation
+
+if TYPE_CHECKING:
+    from movlr_jax.language.clients.client import Desk
+    from movlr_jax.language.media import Eyes
+
+
+@dataclass(frozen=True)
+class DescriptorCritic:
+    """MotionVL: labels with confidences, region by region, beside the statistics of the terms."""
+
+    desk: Desk | None  # None: nobody watches
+    eyes: Eyes | None
+
+    @property
+    def name(self) -> str:
+        return self.desk.name if self.desk else "statistics of the terms (no vision model)"
+
+    def criticise(self, task: Task, best: Evaluation) -> Critique:
+        descriptors, success, silence = [], bool(best.metrics.get("success", 0.0)), []
+        if self.desk and self.eyes:
+            seen = self.eyes.see(best)
+            shown = prompts.shown(self.eyes, task, 1, len(seen))
+            said = prompts.fill("describe", task=prompts.task_text(task), shown=shown)
+            from movlr_jax.language.clients.answers import Descriptors
+            from movlr_jax.language.clients.call import Message, Question
+
+            messages = [Message("system", [prompts.fill("describe_system")]), Message("user", [*seen, said])]
+            (answer,) = self.desk.ask([Question("describe", messages, Descriptors)])
+            if answer.value:
+                descriptors, success = answer.value.descriptors, answer.value.success
+            else:
+                silence = [f"no description: {answer.problem}"]
+        text = prompts.fill("descriptors_said", descriptors=descriptors, statistics=prompts.statistics(best))
+        problems = silence + [f"{d.region}: {d.label} ({d.confidence:g})" for d in descriptors]
+        return Critique(success, problems, (), self.name, text)
+
+
+@dataclass(frozen=True)
+class ReflectionCritic:
+    """Eureka: the numbers of a candidate, in words. No vision model."""
+
+    name: str = "reflection on the numbers (no vision model)"
+
+    def criticise(self, task: Task, best: Evaluation) -> Critique:
+        said = prompts.reflection(task, best)
+        return Critique(bool(best.metrics.get("success", 0.0)), (), (), self.name, said)
+
+
+@dataclass(frozen=True)
+class NoCritic:
+    """For methods whose proposer looks for itself."""
+
+    name: str = "none: the proposer watches for itself"
+
+    def criticise(self, task: Task, best: Evaluation) -> Critique:
+        return Critique(bool(best.metrics.get("success", 0.0)), (), (), self.name)

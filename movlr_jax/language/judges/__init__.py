@@ -1,0 +1,1 @@
+"""Who compares motions: the metrics judge and vision-language models."""

@@ -1,0 +1,1 @@
+"""Who writes reward programs: the scripted proposer and language models."""

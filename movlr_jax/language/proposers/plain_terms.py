@@ -1,0 +1,103 @@
+"""Reward terms for any model: something is to be somewhere, a body is to move or stand, a posture is to be kept."""
+
+from __future__ import annotations
+
+import re
+
+import mujoco
+import numpy as np
+
+from movlr_jax.models.derived import travels
+from movlr_jax.rewards.term import Term, tuple_of
+from movlr_jax.tasks import Task
+from movlr_jax.tasks.motion_terms import any_way_terms, motion_terms
+from movlr_jax.tasks.simple import identifier, place_text, reached_by
+
+_MOST_JOINTS = 12  # that have terms of their own, where the description names none
+_LOAD = 0.25  # of the model's weight: a contact that counts
+
+
+def plain_terms(task: Task) -> list[Term]:
+    """For a task that is about no object and no walker; within a kind the most useful first."""
+    terms, reached = [], reached_by(task.layout, task.goals)
+    for thing, goal in reached.items():
+        terms += _reach_terms(thing, goal, task)
+    motion = task.motion
+    moves = bool(motion and motion.moves)
+    if motion and (moves or motion.still):
+        terms += motion_terms(motion, task.adapter.root)
+    elif not reached and (ways := _ways(task)):
+        terms += any_way_terms(task.adapter.root, ways)
+    if task.adapter.planned_joints and not reached:
+        joints = tuple_of(task.adapter.planned_joints)
+        moved = f"sum((state.q(j) - state.initial.q(j)) ** 2 for j in {joints})"
+        terms.append(Term("posture", "balance", 0.1 if moves else 0.5, f"-{moved}"))
+    # joints of what moves are fast: a calm body gets nowhere
+    terms.append(Term("calm", "steady", 0.01 if moves else 0.3, "-jnp.mean(jnp.square(state.qvel))"))
+    return terms if reached else terms + _joint_terms(task) + _contact_terms(task)
+
+
+def named_joints(task: Task) -> list[str]:
+    """Driven joints whose names stand in the description."""
+    words = set(re.findall(r"[a-z0-9]+", task.description.lower()))
+    return [joint for joint in _driven(task) if set(re.findall(r"[a-z0-9]+", joint.lower())) <= words]
+
+
+def _ways(task: Task) -> list[list[float]]:
+    """Unit vectors [3] along which the root can travel."""
+    ways = np.concatenate([np.eye(3), -np.eye(3)]).tolist()
+    return [way for way in ways if travels(task.model, task.adapter.root, way)]
+
+
+def _driven(task: Task) -> list[str]:
+    """Joints that are planned over or that a motor acts on, of one coordinate each."""
+    model = task.model
+    on_joint = model.actuator_trntype == mujoco.mjtTrn.mjTRN_JOINT
+    driven = [model.joint(int(j)).name for j in model.actuator_trnid[on_joint, 0]]
+    places = {joint: place for joint, (place, _) in task.layout.joints.items()}
+    single = [j for j in (*task.adapter.planned_joints, *driven) if places[j].stop - places[j].start == 1]
+    return list(dict.fromkeys(single))
+
+
+def _joint_terms(task: Task) -> list[Term]:
+    """Each joint's angle towards either end, and its speed; those named in the description are no spare terms."""
+    named = named_joints(task)
+    terms = []
+    for joint in named or _driven(task)[:_MOST_JOINTS]:
+        kind, name = "joint" if named else "spare", identifier(joint)
+        turned = f'jnp.tanh(state.q("{joint}") - state.initial.q("{joint}"))'
+        rate = f'jnp.tanh(0.2 * state.qd("{joint}"))'
+        terms += [
+            Term(f"{name}_high", kind, 2.0, turned),
+            Term(f"{name}_low", kind, 2.0, f"-{turned}"),
+            Term(f"{name}_fast", kind, 1.0, f"jnp.abs({rate})"),
+            Term(f"{name}_calm", kind, 1.0, f"-jnp.square({rate})"),
+        ]
+    return terms
+
+
+def _contact_terms(task: Task) -> list[Term]:
+    """Each part's load on what it touches, and its lack."""
+    weight = _LOAD * float(task.model.body_mass.sum()) * 9.81
+    terms = []
+    for part in list(task.layout.touch)[:_MOST_JOINTS]:
+        load = f'jnp.tanh(state.touch("{part}") / {weight:.3g})'
+        terms += [
+            Term(f"{identifier(part)}_down", "spare", 1.0, load),
+            Term(f"{identifier(part)}_off", "spare", 1.0, f"-{load}"),
+        ]
+    return terms
+
+
+def _reach_terms(thing: str, goal: str, task: Task) -> list[Term]:
+    name = identifier(thing)
+    distance = f'jnp.linalg.norm({place_text(task.layout, thing)} - state.goal("{goal}"))'
+    terms = [
+        Term(f"{name}_distance", "place", 100.0, f"-shaping.smooth_abs({distance})"),
+        Term(f"{name}_arrival", "place", 10.0, f"shaping.gaussian({distance}, 0.05)"),
+        Term(f"{name}_nearing", "place", 5.0, f"shaping.gaussian({distance}, 0.3)"),
+    ]
+    if thing in task.layout.bodies:
+        still = f'-shaping.smooth_abs(jnp.linalg.norm(state.vel("{thing}")))'
+        terms.append(Term(f"{name}_still", "steady", 2.0, still))
+    return terms

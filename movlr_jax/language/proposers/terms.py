@@ -1,0 +1,81 @@
+"""A typed library of reward terms: what the scripted proposer composes programs from.
+
+Each term is one expression over what `State` offers, fitted to the parts and goals of the task at hand.
+"""
+
+from __future__ import annotations
+
+from movlr_jax.language.proposers.gait_terms import gait_terms
+from movlr_jax.language.proposers.plain_terms import named_joints, plain_terms
+from movlr_jax.rewards.term import Term, tuple_of
+from movlr_jax.tasks import Task
+
+FINGERS = ("thumb", "index", "middle", "ring", "little")
+
+
+def library(task: Task) -> dict[str, Term]:
+    """Every term that this task's model and goals allow, by name."""
+    terms: list[Term] = []
+    if "object" in task.roles and "object_pos" in task.goals:
+        terms += _object_terms(task.roles["object"], task)
+    terms += gait_terms(task)
+    if not terms:
+        terms += plain_terms(task)
+    if len(task.layout.activations) and (task.layout.activations >= 0).all():
+        terms.append(Term("effort", "economy", 1.0, "-jnp.mean(jnp.square(state.muscles))"))
+    terms.append(Term("smooth", "economy", 1.0, "-jnp.mean(jnp.square(action - state.prev_action))"))
+    return {term.name: term for term in terms}
+
+
+def reading(task: Task) -> str:
+    """What the library makes of a task that names no place, in a sentence; empty where its goals say it all."""
+    motion, who = task.motion, "the scripted proposer"
+    if motion is None:
+        return ""
+    quoted = ", ".join(repr(word) for word in motion.words)
+    wanted = f"{who} knows no term for {task.description!r}"
+    lacks = f"no joint lets {motion.subject!r} {motion.lacks}"
+    otherwise = (
+        "write a reward program (reward= of simple_task), give a goal '<body>_pos' or 'velocity', or use llm=... "
+        "(docs/write_a_task.md)"
+    )
+    if motion.moves or motion.still:
+        by = f"{quoted} in the description" if motion.words else "the goal 'velocity'"
+        return f"{who} reads {by} as: {motion.text()}{f'; {lacks}' if motion.lacks else ''}"
+    if motion.lacks:
+        return f"{wanted}: {lacks}; {otherwise}"
+    if joints := named_joints(task):
+        return f"{who} tries the angles and speeds of {', '.join(joints)}, which the description names, both ways"
+    return f"{wanted} and tries what the model can do, at random; {otherwise}"
+
+
+def _object_terms(thing: str, task: Task) -> list[Term]:
+    pos, offset = f'state.pos("{thing}")', f'state.pos("{thing}") - state.goal("object_pos")'
+    climb = f'(state.goal("object_pos") - state.initial.pos("{thing}"))[2]'
+    turn = f'state.rot("{thing}"), state.goal("object_rot")'
+    terms = [  # within a kind, the most useful first: the critic asks for them in this order
+        Term("position", "place", 100.0, f"-shaping.smooth_abs(jnp.linalg.norm({offset}), 0.02)"),
+        Term("arrival", "place", 10.0, f"shaping.gaussian(jnp.linalg.norm({offset}), 0.05)"),
+        Term(
+            "lift",
+            "place",
+            5.0,
+            f"shaping.tolerance(({offset})[2], margin=jnp.maximum(jnp.abs({climb}), 0.05))",
+        ),
+        Term("orientation", "turn", 10.0, f"-shaping.smooth_abs(shaping.rotation_error({turn}))"),
+        Term("alignment", "turn", 5.0, f"shaping.gaussian(shaping.rotation_error({turn}), 0.3)"),
+        Term("still", "steady", 2.0, f'-shaping.smooth_abs(jnp.linalg.norm(state.vel("{thing}")))'),
+        Term("spin", "steady", 0.3, f'-shaping.smooth_abs(jnp.linalg.norm(state.angvel("{thing}")))'),
+    ]
+    if "palm_site" in task.roles:
+        palm = f'state.site("{task.roles["palm_site"]}") - {pos}'
+        terms.append(Term("grasp", "hold", 100.0, f"-shaping.smooth_abs(jnp.linalg.norm({palm}), 0.02)"))
+    touching = [finger for finger in FINGERS if finger in task.layout.touch]
+    if touching:
+        grip = f"sum(jnp.tanh(state.touch(finger) / 5.0) for finger in {tuple_of(touching)})"
+        terms.append(Term("grip", "hold", 3.0, f"{grip} / {len(touching)}"))
+    tips = [task.roles[f"{finger}_site"] for finger in FINGERS if f"{finger}_site" in task.roles]
+    if tips:
+        reach = f"sum(jnp.linalg.norm(state.site(tip) - {pos}) for tip in {tuple_of(tips)})"
+        terms.append(Term("fingers", "hold", 20.0, f"-{reach} / {len(tips)}"))
+    return terms

@@ -1,0 +1,1 @@
+"""The report of a run: its data, views, plots and the page."""

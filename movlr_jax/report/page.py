@@ -1,0 +1,130 @@
+"""The page of a run, finished or not: report.html.
+
+The page is one file: films, charts, styles and script are inside it, and its content policy forbids the
+browser to fetch anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from movlr_jax import __version__, quantities
+from movlr_jax.errors import UserError
+from movlr_jax.evolution.ranking import silence
+from movlr_jax.film.group_picture import GROUPS
+from movlr_jax.report import text as report_text
+from movlr_jax.report import training as report_training
+from movlr_jax.report import views as report_views
+from movlr_jax.report.data import FIRST, Run, key_metrics, read_run
+from movlr_jax.resources import resource_text
+from movlr_jax.storage.archive import Archive
+from movlr_jax.storage.inside import inside, read_inside
+
+_FILM_BYTES = 64 * 2**20  # films beyond this are linked: browsers choke on pages of hundreds of megabytes
+
+
+@dataclass(frozen=True)
+class Film:
+    """A film of the run directory, inside the page (`data`) or beside it (`link`); neither: it is missing."""
+
+    path: str
+    data: Markup | None = None
+    link: str | None = None
+
+
+def write_report(archive: Archive) -> Path:
+    """Writes report.html into the run directory and returns its path. Raises UserError."""
+    return write_page(archive, read_run(archive))
+
+
+def write_page(archive: Archive, run: Run) -> Path:
+    return archive.put("report.html", render(run).encode("utf-8"))
+
+
+def render(run: Run) -> str:
+    """The page of a run as HTML."""
+    environment = Environment(
+        loader=FunctionLoader(lambda name: resource_text("assets", "report", name)),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for name in ("count", "duration", "percent", "plain", "highlight"):
+        environment.filters[name] = getattr(report_text, name)
+    for name in ("human", "number", "quantity"):
+        environment.filters[name] = getattr(quantities, name)
+    script = resource_text("assets", "report", "report.js")
+    films, metrics = embed_films(run), key_metrics(run)
+    return environment.get_template("report.html").render(
+        run=run,
+        version=__version__,
+        css=Markup(resource_text("assets", "report", "report.css")) + report_text.highlight_css(),
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        sentence=report_text.result_sentence(run),
+        silence=silence([g.ranked for g in run.generations if g.ranked]),
+        tiles=report_views.tiles(run, metrics),
+        used=report_views.used(run),
+        films=films,
+        hero=report_views.hero(run, [path for path, film in films.items() if film.data]),
+        program=report_views.program(run),
+        charts=report_views.charts(run, metrics),
+        motion=report_views.motion(run),
+        learning=report_training.trainings(run),
+        groups=embed_groups(run),
+        metrics=metrics,
+        standing=report_views.standing(run),
+        generations=[report_views.generation(run, g) for g in run.generations],
+        ancestry=run.ancestry(run.best.name if run.best else None),
+    )
+
+
+def embed_films(run: Run) -> dict[str, Film]:
+    """Every film that the run names, by path; what matters most is embedded first."""
+    leading = [
+        (run.finished or {}).get("side_by_side"),
+        run.best and run.best.film,
+        run.full and run.full.film,
+    ]
+    leading += [c.film for c in run.candidates.values() if c.name == FIRST]
+    leading += [stage.film for _, stage in reversed(run.stages)]
+    rest = [c.film for generation in reversed(run.generations) for c in generation.candidates]
+    films, left = {}, _FILM_BYTES
+    for path in dict.fromkeys(p for p in [*leading, *rest] if isinstance(p, str) and p):
+        size = _size(run.root, path)
+        if size is None:
+            films[path] = Film(path)
+        elif size > left:
+            films[path] = Film(path, link=quote(path))
+        else:
+            left -= size
+            films[path] = Film(path, data=_embedded(run.root, path, "video/mp4"))
+    return films
+
+
+def embed_groups(run: Run) -> Markup | None:
+    """The picture of the muscles in their groups, where the run drew one."""
+    size = _size(run.root, GROUPS)
+    return None if size is None or size > _FILM_BYTES else _embedded(run.root, GROUPS, "image/png")
+
+
+def _size(root: Path, path: str) -> int | None:
+    """Bytes of a file of the run; None for none, and for what only looks like one: pages are passed on."""
+    try:
+        about = inside(root, path).lstat()
+    except (UserError, OSError):
+        return None
+    return about.st_size if stat.S_ISREG(about.st_mode) else None
+
+
+def _embedded(root: Path, path: str, kind: str) -> Markup:
+    return Markup(f"data:{kind};base64,") + base64.b64encode(read_inside(root, path) or b"").decode()

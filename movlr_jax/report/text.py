@@ -1,0 +1,119 @@
+"""Words, numbers and program text of a report."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from markupsafe import Markup
+
+from movlr_jax.quantities import human, quantity
+from movlr_jax.report.data import FIRST, Run, key_metrics
+
+_TITLES = {  # of curves whose names alone say too little
+    "effort": "effort: mean squared activation",
+    "joint_limit_fraction": "joints at the end of their range",
+    "speed_m_s": "speed of the centre of mass",
+    "foot_force_n": "force under the feet",
+    "foot_height_m": "height of the heels",
+}
+
+
+def title(series: str) -> str:
+    """What a curve of the motion shows, in words."""
+    return _TITLES.get(series, human(series))
+
+
+def duration(seconds: float | None) -> str:
+    """`0.4 s`, `45 s`, `3 min 12 s`, `1 h 04 min`."""
+    if seconds is None or not math.isfinite(seconds):
+        return "–"
+    if seconds < 59.5:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def percent(share: float | None) -> str:
+    return "–" if share is None or not math.isfinite(share) else f"{100 * share:.0f} %"
+
+
+def plain(value: Any) -> str:
+    """A setting as a person would write it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None:
+        return "none"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list):
+        return "[" + ", ".join(plain(v) for v in value) + "]"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k} {plain(v)}" for k, v in value.items())
+    return str(value)
+
+
+def count(n: int, noun: str) -> str:
+    """`1 program`, `2 programs`."""
+    return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
+def result_sentence(run: Run) -> str:
+    """What came out, in one sentence: the best program's success measure beside the first one's."""
+    best, first, tried = run.best, run.candidates.get(FIRST), len(run.candidates)
+    if best is None:
+        if not tried:
+            return "No program has been evaluated yet."
+        ran = sum(not c.failed for c in run.candidates.values())
+        return f"{count(tried, 'program')} evaluated so far, {ran} of them ran; none is ranked yet."
+    after = f"After {count(tried, 'program')} in {count(len(run.generations), 'generation')}"
+    beside = first.metrics if first and first is not best else {}
+    reached = [_measure(name, best.metrics, beside) for name in key_metrics(run) if name in best.metrics]
+    shown = ", ".join(reached) or "no success measure recorded"
+    if best.name == FIRST:
+        return f"{after}, the first program, {FIRST}, is still the best: {shown}."
+    if first and first.failed:
+        return f"{after}, the best is {best.name}: {shown}; the first program, {FIRST}, could not run."
+    return f"{after}, the best is {best.name}: {shown}{f' of the first program, {FIRST}' if beside else ''}."
+
+
+def _measure(name: str, metrics: Mapping[str, float], beside: Mapping[str, float]) -> str:
+    against = f" against {quantity(beside[name], name)}" if name in beside else ""
+    return f"{human(name)} {quantity(metrics[name], name)}{against}"
+
+
+def highlight(source: str) -> Markup:
+    """Python source as HTML, coloured where pygments is installed."""
+    try:
+        from pygments import highlight as colour
+        from pygments.formatters import HtmlFormatter
+        from pygments.lexers import PythonLexer
+    except ImportError:
+        return Markup("{}").format(source)
+    # pygments escapes the source itself
+    return Markup(colour(source, PythonLexer(stripnl=False), HtmlFormatter(nowrap=True)))
+
+
+def highlight_css() -> Markup:
+    """Colours of `highlight` for light and dark pages; nothing without pygments."""
+    try:
+        from pygments.formatters import HtmlFormatter
+    except ImportError:
+        return Markup("")
+    blocks = []
+    for scheme, style in (("light", "xcode"), ("dark", "github-dark")):
+        rules = "\n".join(HtmlFormatter(style=style).get_token_style_defs(".code"))
+        blocks.append(f"@media (prefers-color-scheme: {scheme}) {{\n{rules}\n}}")
+    return Markup("\n".join(blocks))
+
+
+def diff(parent: str, child: str, parent_name: str, child_name: str) -> list[tuple[str, str]]:
+    """Unified diff as (kind, line); kind is add, del, hunk, file or same."""
+    lines = difflib.unified_diff(
+        parent.splitlines(), child.splitlines(), parent_name, child_name, lineterm=""
+    )
+    kinds = {"+": "add", "-": "del", "@": "hunk"}
+    # the first two lines name the files; later lines may begin with +++ too
+    return [("file" if i < 2 else kinds.get(line[:1], "same"), line) for i, line in enumerate(lines)]

@@ -1,0 +1,325 @@
+"""What each section of a report shows, as plain data for the templates."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from movlr_jax import quantities
+from movlr_jax.evolution.ranking import unanswered
+from movlr_jax.report import charts as report_charts
+from movlr_jax.report import text as report_text
+from movlr_jax.report.data import FIRST, Candidate, Generation, Run, direction, numbers, weight_shares
+
+_STAGES = ("propose", "vet", "optimise", "film", "rank", "criticise")  # the stages of a generation
+_ABOUT = ("task", "description", "model", "method", "seed", "hardware", "goals")
+
+
+def hero(run: Run, films: Collection[str]) -> list[tuple[str, str]]:
+    """(caption, path) of the films at the top: side by side, or else the first program's and the best's."""
+    best = run.best
+    side_by_side = str((run.finished or {}).get("side_by_side"))
+    if side_by_side in films:
+        return [(f"First program {FIRST} beside the best{f', {best.name}' if best else ''}", side_by_side)]
+    captions = {FIRST: f"First program, {FIRST}"}
+    if best:
+        title = "First program and best" if best.name == FIRST else "Best"
+        captions[best.name] = f"{title}, {best.name}"
+    shown = [run.candidates[name] for name in captions if name in run.candidates]
+    return [(captions[c.name], c.film) for c in shown if c.film and c.film in films]
+
+
+def tiles(run: Run, metrics: Sequence[str]) -> list[dict[str, Any]]:
+    """Best against first for every measure of success."""
+    best, first = run.best, run.candidates.get(FIRST)
+    if best is None:
+        return []
+    shown = []
+    for name in dict.fromkeys([*metrics, "success", "fell", "dropped"]):
+        if name not in best.metrics:
+            continue
+        before = first.metrics.get(name) if first and first is not best else None
+        gain = direction(name) * (best.metrics[name] - before) if before is not None else 0.0
+        verdict = "better" if gain > 0 else "worse" if gain < 0 else "same"
+        # yes is not "higher" than no
+        yes_no = quantities.quantity(best.metrics[name], name) in ("yes", "no")
+        wanted = "" if yes_no else {1: "higher is better", -1: "lower is better"}.get(direction(name), "")
+        shown.append(
+            {"name": name, "best": best.metrics[name], "first": before, "verdict": verdict, "wanted": wanted}
+        )
+    return shown
+
+
+def used(run: Run) -> dict[str, Any]:
+    """What the run was made with and where its time went."""
+    about = run.about
+    backends = []
+    for role, text in (about.get("backends") or {}).items():
+        name, _, why = str(text).partition(":")
+        backends.append((role, name.strip(), why.strip()))
+    timings = [(g.index, _timing(g)) for g in run.generations if g.timing]
+    total = {stage: sum(timing[stage] for _, timing in timings) for stage in _STAGES}
+    models = str(about.get("models_used") or "")
+    return {
+        **{key: about.get(key) for key in _ABOUT},
+        "title": str(about.get("task") or run.root.resolve().parent.name).replace("_", " "),
+        "model_notes": about.get("model_notes") or [],
+        "versions": about.get("versions") or {},
+        "settings": about.get("settings") or {},
+        "backends": backends,
+        "models": models,
+        "no_models": models.lower().startswith("no "),
+        "calls": run.calls,
+        "stages": _STAGES,
+        "timings": timings,
+        "total": total,
+        "steps": sum(timing["physics_steps"] for _, timing in timings),
+        "wall_s": _number((run.finished or {}).get("wall_s")) or sum(total.values()) or None,
+    }
+
+
+def program(run: Run) -> dict[str, Any] | None:
+    """The best program, its difference to its parent and its terms."""
+    best = run.best
+    if best is None:
+        return None
+    parent = run.candidates.get(best.parent or "")
+    return {
+        "best": best,
+        "parent": parent,
+        "diff": report_text.diff(parent.source, best.source, parent.name, best.name) if parent else [],
+        "terms": [_term(best, i, name) for i, name in enumerate(best.weights)],
+    }
+
+
+def _term(best: Candidate, i: int, name: str) -> dict[str, Any]:
+    term = best.terms.get(name, {})
+    curve = numbers(term.get("curve"))
+    return {
+        "name": name,
+        "colour": i,
+        "weight": best.weights[name],
+        "share": weight_shares(best.weights)[name],
+        "mean": _number(term.get("mean")),
+        "weighted_mean": _number(term.get("weighted_mean")),
+        "nonfinite": sum(_number(term.get(kind)) or 0 for kind in ("nonfinite", "nonfinite_planned")),
+        "spark": report_charts.sparkline(f"course of {name}", [(i, curve)]) if len(curve) > 1 else "",
+    }
+
+
+def charts(run: Run, metrics: Sequence[str]) -> dict[str, Any]:
+    """Every chart, or None where there is nothing to draw yet."""
+    best, candidates = run.best, list(run.candidates.values())
+    rows = [(f"{g}: {c.name}", weight_shares(c.weights)) for g, c in run.stages if c.weights]
+    ancestry = run.ancestry(best.name if best else None)
+    lineage = [_dot(c) for c in candidates]
+    return {
+        "measures": [_measure(run, i, name) for i, name in enumerate(metrics)],
+        "failed": sum(c.failed for c in candidates),
+        "heatmap": report_charts.weight_heatmap("weights", rows) if rows else None,
+        "curves": _curves(best) if best else None,
+        "lineage": report_charts.lineage_chart("lineage", lineage, ancestry) if lineage else None,
+    }
+
+
+def _measure(run: Run, i: int, name: str) -> tuple[str, int, Markup]:
+    unit = "" if name == "success" else quantities.unit(name)
+    dots = [_dot(c, name) for c in run.candidates.values()]
+    best = [(g, _dot(c, name)) for g, c in run.stages]
+    chart = report_charts.measure_chart(f"measure{i}", quantities.human(name), unit, dots, best)
+    return name, direction(name), chart
+
+
+def _curves(best: Candidate) -> Markup | None:
+    curves = {name: numbers(best.terms.get(name, {}).get("curve")) for name in best.weights}
+    if len(best.curve_time) < 2 or not any(curves.values()):
+        return None
+    return report_charts.curve_chart("curves", best.curve_time, curves)
+
+
+def motion(run: Run) -> list[dict[str, Any]]:
+    """A chart of every curve of the best program's motion, dotted beside it those of the first program's.
+
+    Left and right are drawn together, and the first program's only where there is one line.
+    """
+    best, first = run.best, run.candidates.get(FIRST)
+    if best is None or len(best.curve_time) < 2:
+        return []
+    others = _panels(first) if first and first is not best and not first.failed else {}
+    shown = []
+    for i, (name, lines) in enumerate(_panels(best).items()):
+        other = others.get(name, {}).get("")
+        title = report_text.title(name)
+        chart = report_charts.motion_chart(
+            f"motion{i}",
+            f"{title} against time",
+            quantities.unit(name),
+            best.curve_time,
+            list(lines.values()),
+            (first.curve_time, other) if first and other else None,
+        )
+        shown.append({"title": title, "chart": chart, "paired": len(lines) > 1, "beside": other is not None})
+    return shown
+
+
+def _panels(c: Candidate) -> dict[str, dict[str, list[float]]]:
+    """What is drawn together: name without its side -> side, left first, "" for neither -> curve; shares in %."""
+    panels: dict[str, dict[str, list[float]]] = {}
+    for name, values in c.series.items():
+        side = next((side for side in ("left", "right") if name.startswith(f"{side}_")), "")
+        name = name.removeprefix(f"{side}_") if side else name
+        scale = 100.0 if quantities.unit(name) == "%" else 1.0
+        if any(math.isfinite(v) for v in values):
+            panels.setdefault(name, {})[side] = [scale * v for v in values]
+    return {name: dict(sorted(lines.items())) for name, lines in panels.items()}
+
+
+def _course(c: Candidate | None) -> list[dict[str, Any]]:
+    """The same curves of any program, small: title, line, and the least and the largest value."""
+    shown = []
+    for name, lines in (_panels(c) if c else {}).items():
+        finite = [v for values in lines.values() for v in values if math.isfinite(v)]
+        title, unit = report_text.title(name), quantities.unit(name)
+        spark = report_charts.sparkline(f"course of {title}", list(enumerate(lines.values())))
+        shown.append({"title": title, "unit": unit, "low": min(finite), "high": max(finite), "spark": spark})
+    return shown
+
+
+def _dot(c: Candidate, metric: str | None = None) -> report_charts.Dot:
+    value = c.metrics.get(metric, math.nan) if metric else math.nan
+    if c.failed:
+        tip = f"{c.name} failed: {c.reason}"[:200]
+    elif metric:
+        tip = f"{c.name}: {quantities.quantity(value, metric)}"
+    else:
+        tip = f"{c.name}, written from {c.parent}" if c.parent else c.name
+    return report_charts.Dot(c.name, c.generation, c.index, tip, c.failed, c.parent, value)
+
+
+def generation(run: Run, g: Generation) -> dict[str, Any]:
+    """Rows of a generation's table, strongest first, and what was said about it."""
+    ranked, proposed = g.ranked or {}, g.proposed or {}
+    own = {c.name: c for c in g.candidates}
+    notes = dict(enumerate(proposed.get("notes") or []))
+    met = {str(c.get(side)) for c in ranked.get("comparisons") or [] for side in ("first", "second")}
+    shown = {*own, *met, g.best}  # every ranking has all programs of the run
+    rows = [_row(run, g, notes, *entry) for entry in _strengths(ranked) if entry[0] in shown]
+    rows += [_row(run, g, notes, name) for name in own if name not in {row["name"] for row in rows}]
+    rows.sort(key=lambda row: (row["strength"] is None, -(row["strength"] or 0.0), row["name"]))
+    _place_bars([row for row in rows if row["strength"] is not None])
+    failed = {name for name, c in own.items() if c.failed}
+    return {
+        "index": g.index,
+        "rows": [row for row in rows if row["name"] not in failed],
+        "failed": [row for row in rows if row["name"] in failed],
+        "best": g.best,
+        "proposed": len(proposed.get("sources") or []),
+        "evaluated": len(own),
+        "seconds": sum(_timing(g)[stage] for stage in _STAGES) or None,
+        "flip_rate": _number(ranked.get("flip_rate")),
+        "overruled": sum(bool(c.get("overruled")) for c in ranked.get("comparisons") or []),
+        "unanswered": unanswered(ranked.get("comparisons") or []),
+        "comparisons": _comparisons(ranked.get("comparisons") or []),
+        "critique": _critique(g.criticised),
+    }
+
+
+def standing(run: Run) -> list[dict[str, Any]]:
+    """Every program by the last ranking, which counts all comparisons of the run; the strongest first."""
+    last = next((g for g in reversed(run.generations) if g.ranked), None)
+    if last is None:
+        return []
+    rows = [_row(run, last, {}, *entry) for entry in _strengths(last.ranked or {})]
+    rows = sorted((r for r in rows if r["strength"] is not None), key=lambda r: (-r["strength"], r["name"]))
+    _place_bars(rows)
+    return rows
+
+
+def _strengths(ranked: Mapping[str, Any]) -> list[tuple]:
+    """(name, strength, deviation, probability to be the best) of all that were ranked."""
+    columns = (ranked.get(key) or [] for key in ("names", "strengths", "deviation", "p_best"))
+    return [row for row in itertools.zip_longest(*columns) if row[0] is not None]
+
+
+def _row(
+    run: Run,
+    g: Generation,
+    notes: Mapping[int, str],
+    name: str,
+    strength: Any = None,
+    deviation: Any = None,
+    p_best: Any = None,
+) -> dict[str, Any]:
+    c = run.candidates.get(name)
+    own = c is not None and c.generation == g.index
+    return {
+        "name": name,
+        "own": own,  # of this generation, not the best of an earlier one
+        "candidate": c,
+        "strength": _number(strength),
+        "deviation": _number(deviation) or 0.0,
+        "p_best": _number(p_best),
+        "best": name == g.best,
+        "course": _course(c) if own else [],
+        "note": notes.get(c.index) if c and own else None,
+    }
+
+
+def _place_bars(rows: Sequence[dict[str, Any]]) -> None:
+    """Gives each row where its strength ± deviation lies between the lowest and the highest of all, in %."""
+    ends = [row["strength"] + sign * row["deviation"] for row in rows for sign in (-1, 1)]
+    low, span = min(ends, default=0.0), (max(ends, default=0.0) - min(ends, default=0.0)) or 1.0
+    for row in rows:
+        left, middle, right = (row["strength"] + sign * row["deviation"] for sign in (-1, 0, 1))
+        row["bar"] = [round(100 * x / span, 1) for x in (left - low, middle - low, right - left)]
+
+
+def _comparisons(comparisons: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Each answer of the judge, marked where the same pair got another winner in the other order."""
+    winners: dict[frozenset[str], set[str]] = {}
+    answers = []
+    for c in comparisons:
+        first, second = str(c.get("first")), str(c.get("second"))
+        winner = {"first": first, "second": second, "none": "not answered"}.get(str(c.get("winner")), "tie")
+        if winner != "not answered":
+            winners.setdefault(frozenset((first, second)), set()).add(winner)
+        overruled = str(c.get("overruled") or "")
+        answers.append(
+            {
+                "first": first,
+                "second": second,
+                "winner": winner,
+                "reason": c.get("reason") or "",
+                "overruled": overruled,
+            }
+        )
+    return [{**a, "flipped": len(winners.get(frozenset((a["first"], a["second"])), ())) > 1} for a in answers]
+
+
+def _critique(critique: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if critique is None:
+        return None
+    fields = ("action", "term", "reason", "weight")
+    advice = [{field: a.get(field) for field in fields} for a in critique.get("advice") or []]
+    return {
+        "success": bool(critique.get("success")),
+        "problems": critique.get("problems") or [],
+        "advice": [{**a, "weight": _number(a["weight"])} for a in advice],
+        "author": critique.get("author") or "",
+        "said": critique.get("said") or "",
+    }
+
+
+def _timing(g: Generation) -> dict[str, float]:
+    """Seconds of each stage and physics steps; 0 where nothing is recorded."""
+    timing = g.timing or {}
+    return {key: _number(timing.get(key)) or 0.0 for key in (*_STAGES, "physics_steps")}
+
+
+def _number(value: Any) -> float | None:
+    """A finite number, or None."""
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

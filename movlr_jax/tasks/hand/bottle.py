@@ -1,0 +1,108 @@
+"""bottle_pour: grasp the dark bottle and bring it to the place and tilt of the light one."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+
+from movlr_jax.models import ModelAdapter
+from movlr_jax.tasks.base import Task
+from movlr_jax.tasks.hand import grasp
+from movlr_jax.tasks.stage import add_lathed_mesh
+
+RADIUS, HALF_HEIGHT = 0.03, 0.10  # m, of the bottle's body
+DARK, LIGHT = (0.06, 0.16, 0.45, 1.0), (0.45, 0.72, 1.0, 0.35)
+PROFILE = (  # of the bottle's look: radius and height in m, bottom up
+    (0.0, -0.1), (0.026, -0.1), (0.03, -0.095), (0.03, 0.03), (0.028, 0.042), (0.022, 0.054),
+    (0.015, 0.064), (0.012, 0.072), (0.012, 0.088), (0.0145, 0.088), (0.0145, 0.1), (0.0, 0.1),
+)  # fmt: skip
+
+
+def bottle_pour(
+    adapter: ModelAdapter,
+    *,
+    episode_s: float,
+    lift_m: tuple[float, float, float] = (0.0, 0.06, 0.10),
+    tilt_deg: float = 50.0,
+    bottle_kg: float = 0.3,
+    start_noise: float = 0.01,
+    hold_s: float = 0.5,
+    success_position_m: float = 0.05,
+    success_orientation_rad: float = 0.524,
+) -> Task:
+    """The hand starts open around a standing bottle.
+
+    The target is `lift_m` (forward, left, up) from the start and tilted by `tilt_deg` to the left, the way a
+    pronating right forearm pours. start_noise is the standard deviation of the arm's joint angles at the start (rad).
+    """
+    grasp.check_settings(
+        start_noise,
+        bottle_kg=bottle_kg,
+        hold_s=hold_s,
+        success_position_m=success_position_m,
+        success_orientation_rad=success_orientation_rad,
+    )
+    frame, palm = grasp.body_frame(adapter), grasp.grasp_point(adapter)
+    goal = grasp.Goal(
+        pos=palm + frame @ lift_m,
+        quat=grasp.about(-frame[:, 0], tilt_deg),
+        hold_s=hold_s,
+        position_m=success_position_m,
+        orientation_rad=success_orientation_rad,
+    )
+    spec = adapter.load()
+    grasp.add_ground(spec)
+    grasp.add_table(spec, adapter, palm + frame @ (0.15, -0.05, 0.0) - (0, 0, HALF_HEIGHT))
+    _add_bottles(spec, palm, bottle_kg, goal)
+    return grasp.grasp_task(
+        adapter,
+        spec,
+        name="bottle_pour",
+        description="grasp the dark bottle and bring it to the position and orientation of the light bottle",
+        focus="the distance between the two bottles, their tilt, and whether the fingers hold the bottle firmly",
+        thing="bottle",
+        goal=goal,
+        episode_s=episode_s,
+        start_noise=start_noise,
+        cameras=(
+            grasp.camera(
+                adapter, palm, offset=(-0.15, 0.02, 0.03), distance=0.68, azimuth=135.0, elevation=-12.0
+            ),
+        ),
+    )
+
+
+def _add_bottles(spec: mujoco.MjSpec, at: np.ndarray, mass: float, goal: grasp.Goal) -> None:
+    """The bottle at `at` [3] m and, light, where it is to go."""
+    geom = mujoco.mjtGeom
+    bottle = spec.worldbody.add_body(name="bottle", pos=at)
+    bottle.add_freejoint(name="bottle_free")
+    # The hand grasps a capsule and four small feet stand on the table: contacts that every backend has.
+    bottle.add_geom(
+        name="bottle_grip",
+        type=geom.mjGEOM_CAPSULE,
+        size=[RADIUS, HALF_HEIGHT - RADIUS - 0.004, 0],
+        mass=mass,
+        friction=[1.0, 0.02, 0.001],
+        condim=4,
+        group=3,
+        **grasp.SOLID,
+    )
+    for i, angle in enumerate(np.deg2rad([45, 135, 225, 315])):
+        bottle.add_geom(
+            name=f"bottle_foot{i}",
+            type=geom.mjGEOM_SPHERE,
+            size=[0.005, 0, 0],
+            pos=[0.8 * RADIUS * np.cos(angle), 0.8 * RADIUS * np.sin(angle), -HALF_HEIGHT + 0.005],
+            mass=0.001,
+            group=3,
+            **grasp.SOLID,
+        )
+    target = spec.worldbody.add_body(name="target_bottle", pos=goal.pos, quat=goal.quat)
+    # a hair larger, so that the light bottle stays visible around the dark one when they meet
+    for body, name, scale, rgba in ((bottle, "bottle", 1.0, DARK), (target, "target", 1.03, LIGHT)):
+        add_lathed_mesh(spec, name, tuple((scale * r, scale * z) for r, z in PROFILE))
+        spec.add_material(name=name, rgba=rgba, specular=0.6, shininess=0.7)
+        body.add_geom(
+            name=f"{name}_look", type=geom.mjGEOM_MESH, meshname=name, material=name, rgba=rgba, **grasp.LOOK
+        )

@@ -1,0 +1,75 @@
+"""Reward terms for what a description asks of a body that moves freely."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from movlr_jax.rewards.term import Term
+from movlr_jax.tasks.motion import UP, Motion, axis_text
+
+FIRST = (
+    "forward",
+    "jump",
+    "turning",
+    "height",
+    "upright",
+)  # kinds of which a first program has the best term
+_NAMES = {"+x": "x", "-x": "minus_x", "+y": "y", "-y": "minus_y", "+z": "z", "-z": "minus_z"}
+
+
+def along(vector: str, way: Sequence[float]) -> str:
+    """The component of `vector`, an expression, along `way` [3]."""
+    parts = [(c, f"{vector}[{i}]") for i, c in enumerate(way) if abs(c) > 1e-6]
+    if len(parts) == 1 and abs(abs(parts[0][0]) - 1.0) < 1e-6:
+        return parts[0][1] if parts[0][0] > 0 else f"-{parts[0][1]}"
+    return f"({' + '.join(f'{c:.3g} * {part}' for c, part in parts)})"
+
+
+def motion_terms(motion: Motion, root: str) -> list[Term]:
+    """Within a kind the most useful first."""
+    body = motion.subject
+    velocity = "state.com_vel" if body == root else f'state.vel("{body}")'
+    moved = f'(state.pos("{body}") - state.initial.pos("{body}"))'
+    terms = []
+    if motion.way:
+        pace, goal = along(velocity, motion.way), 'jnp.linalg.norm(state.goal("velocity"))'
+        terms += [
+            Term("progress", "forward", 5.0, f"jnp.minimum({pace} / {goal}, 1.0)"),
+            Term("speed", "forward", 3.0, f"-shaping.smooth_abs({pace} - {goal})"),
+        ]
+        if abs(motion.way[2]) < 0.7:
+            aside = along(moved, np.cross(UP, motion.way).tolist())
+            terms.append(Term("drift", "straight", 1.0, f"-shaping.smooth_abs({aside})"))
+    if motion.jump:
+        terms += [
+            Term("rise", "jump", 3.0 if motion.way else 20.0, f"jnp.maximum({moved}[2], 0.0)"),
+            Term("lift", "jump", 2.0, f"jnp.maximum({velocity}[2], 0.0)"),
+        ]
+    if motion.turn:
+        rate = f'{"-" if motion.turn < 0 else ""}state.angvel("{body}")[2]'
+        terms.append(Term("turn_rate", "turning", 3.0, f"jnp.clip({rate}, -2.0, 2.0)"))
+    if motion.still and not motion.moves:
+        terms.append(Term("sway", "steady", 3.0, f"-shaping.smooth_abs(jnp.linalg.norm({velocity}[:2]))"))
+    if motion.upright:
+        terms += _posture_terms(body, moved, motion.turn != 0)
+    return terms
+
+
+def _posture_terms(body: str, moved: str, turns: bool) -> list[Term]:
+    rot, begun = f'state.rot("{body}")', f'state.initial.rot("{body}")'
+    tilt = f"jnp.arccos(jnp.clip(({rot} @ {begun}.T)[2, 2], -0.999, 0.999))"
+    turned = tilt if turns else f"shaping.rotation_error({rot}, {begun})"
+    return [
+        Term("height", "height", 30.0, f"-shaping.smooth_abs(jnp.minimum({moved}[2], 0.0))"),
+        Term("level", "upright", 10.0, f"-shaping.smooth_abs({turned})"),
+    ]
+
+
+def any_way_terms(root: str, ways: Sequence[Sequence[float]]) -> list[Term]:
+    """Terms for every way that a body can travel, for a description that names none."""
+    return [
+        Term(f"along_{_NAMES[axis_text(way)]}", "forward", 3.0, f"jnp.tanh({along('state.com_vel', way)})")
+        for way in ways
+    ] + _posture_terms(root, f'(state.pos("{root}") - state.initial.pos("{root}"))', False)

@@ -1,0 +1,1 @@
+"""The environments of MuJoCo Playground as tasks."""

@@ -1,0 +1,307 @@
+"""The tasks of a humanoid robot: it walks, walks with straight knees, climbs stairs, turns through a doorway.
+
+After MotionVL (Luo et al.). What they share is `locomotion`; what is measured beside it is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from movlr_jax.errors import UserError
+from movlr_jax.models import ModelAdapter
+from movlr_jax.physics.domain import Ranges
+from movlr_jax.tasks.base import Camera, Metrics, Need, Task
+from movlr_jax.tasks.readout import Readout
+from movlr_jax.tasks.walking.biomechanics import in_contact, weight_of
+from movlr_jax.tasks.walking.locomotion import SPEED_TOLERANCE, Goal, locomotion
+from movlr_jax.tasks.walking.terrain import Ground, doorway, flat, landings, stairs
+from movlr_jax.tasks.walking.walks import positive
+from movlr_jax.types import Array, Trajectory
+
+SETTLE_S = 1.0  # s to get up to speed, in which the velocity is not measured
+FAR = 1e3  # m, a turn there never comes
+STANCE_KNEE = 0.4  # rad, a walk that nobody asked to be straight-legged
+_FOCUS = "whether the robot stays up and goes where it should, then trunk, knees, ankles, hips and feet"
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What a task of the robot measures beside what every walker does."""
+
+    goal: Goal
+    measure: Callable[[Readout, Task, Metrics], Metrics] = lambda read, task, metrics: {}  # from those so far
+    succeeded: Callable[[Metrics], bool] = lambda metrics: True  # beside the goal's own
+    needs: Callable[[Metrics], list[Need]] = lambda metrics: []
+    bonus: Callable[[Metrics], float] = lambda metrics: 0.0  # to the score
+
+
+@dataclass(frozen=True)
+class World:
+    """Settings of every task of the robot. randomise: the world differs from the model, see `physics.domain`, and
+    pushes come any way. start_noise: as `locomotion` has it.
+    """
+
+    start_noise: float = 0.02  # rad
+    randomise: bool = False
+    push_m_s: float = 0.5
+    push_every_s: float = 8.0
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """For `locomotion`. Raises UserError."""
+        if self.push_m_s < 0 or self.push_every_s <= 0:
+            raise UserError(
+                f"task.settings: push_m_s={self.push_m_s:g}, push_every_s={self.push_every_s:g}: a push must "
+                "be 0 m/s or more, every so many seconds"
+            )
+        settings: dict[str, Any] = {"start_noise": self.start_noise}
+        if self.randomise:
+            settings |= {"ranges": Ranges(), "push_m_s": self.push_m_s, "push_every_s": self.push_every_s}
+        return settings
+
+
+def humanoid_walk(
+    adapter: ModelAdapter,
+    *,
+    episode_s: float,
+    speed_m_s: float = 1.0,
+    speed_tolerance: float = SPEED_TOLERANCE,
+    stride_frequency_hz: float = 1.25,
+    lift_m: float = 0.08,
+    world: World,
+) -> Task:
+    """Forward over level ground. stride_frequency_hz is that of the hand-made reward alone."""
+    goal = _goal(
+        "humanoid_walk",
+        f"the robot walks forward in a straight line at about {positive('speed_m_s', speed_m_s):g} m/s",
+        speed_m_s,
+        _gait(stride_frequency_hz, lift_m) | _destination(adapter, (speed_m_s * episode_s, 0.0, 0.0)),
+        speed_tolerance=speed_tolerance,
+    )
+    return _task(adapter, Aim(goal), flat(), episode_s, world)
+
+
+def humanoid_straight_leg(
+    adapter: ModelAdapter,
+    *,
+    episode_s: float,
+    speed_m_s: float = 0.6,
+    speed_tolerance: float = SPEED_TOLERANCE,
+    knee_deg: float = 15.0,
+    stride_frequency_hz: float = 1.25,
+    lift_m: float = 0.05,
+    world: World,
+) -> Task:
+    """Forward with knees that are bent by less than knee_deg while their foot stands."""
+    if not 0 < knee_deg <= 90:
+        raise UserError(f"task.settings.knee_deg={knee_deg:g}: it must be from 0 to 90 degrees")
+    goal = _goal(
+        "humanoid_straight_leg",
+        f"the robot walks forward at about {positive('speed_m_s', speed_m_s):g} m/s, its knees straight while their "
+        "foot stands",
+        speed_m_s,
+        _gait(stride_frequency_hz, lift_m, stance_knee=0.1)
+        | _destination(adapter, (speed_m_s * episode_s, 0.0, 0.0)),
+        speed_tolerance=speed_tolerance,
+    )
+    most = np.deg2rad(knee_deg)
+
+    def needs(metrics: Metrics) -> list[Need]:
+        bent = metrics.get("stance_knee_rad", 0.0)
+        if bent <= most:
+            return []
+        return [Need(f"knees are bent by {np.rad2deg(bent):.0f} degrees while their foot stands", "gait")]
+
+    aim = Aim(
+        goal,
+        succeeded=lambda m: m.get("stance_knee_rad", np.inf) <= most,
+        needs=needs,
+        bonus=lambda m: -5.0 * m.get("stance_knee_rad", 1.0),
+    )
+    return _task(adapter, aim, flat(), episode_s, world)
+
+
+def humanoid_stairs(
+    adapter: ModelAdapter,
+    *,
+    episode_s: float,
+    speed_m_s: float = 0.6,
+    rise_m: float = 0.02,
+    levels: int = 6,
+    level: int = 2,
+    stride_frequency_hz: float = 1.25,
+    lift_m: float = 0.14,
+    world: World,
+) -> Task:
+    """Up flights of three steps: the steps of the first are rise_m high, of the second twice that, and so on.
+
+    levels is how many flights there are, level how many make a success. `terrain_level` counts the landings reached.
+    """
+    if rise_m <= 0 or levels < 1 or not 1 <= level <= levels:
+        raise UserError(
+            f"task.settings: rise_m={rise_m:g}, levels={levels}, level={level}: rise_m must be more than 0 and level "
+            "from 1 to levels"
+        )
+    ground, tops = stairs(rise_m, levels), landings(levels)
+    goal = _goal(
+        "humanoid_stairs",
+        f"the robot climbs stairs straight ahead at about {positive('speed_m_s', speed_m_s):g} m/s",
+        speed_m_s,
+        _gait(stride_frequency_hz, lift_m)
+        | _destination(adapter, (tops[-1], 0.0, float(ground.height(np.array([tops[-1], 0.0]))))),
+        speed_tolerance=None,
+    )
+
+    def measure(read: Readout, task: Task, metrics: Metrics) -> Metrics:
+        begun = float(read.pos(task.adapter.role("pelvis"))[0, 0])
+        return {"terrain_level": float(np.sum(begun + metrics["distance_m"] >= tops))}
+
+    def needs(metrics: Metrics) -> list[Need]:
+        reached = int(metrics["terrain_level"])
+        if reached >= level:
+            return []
+        return [
+            Need(f"it climbs {reached} flights of stairs, {level} were asked for", kind)
+            for kind in ("gait", "forward")
+        ]
+
+    aim = Aim(goal, measure, lambda m: m["terrain_level"] >= level, needs, lambda m: 5.0 * m["terrain_level"])
+    task = _task(adapter, aim, ground, episode_s, world)
+    side = Camera((0.0, 0.0, 0.9), 4.0, 105.0, -12.0, track=adapter.role("pelvis"))
+    return replace(task, cameras=(side,))
+
+
+def humanoid_turn(
+    adapter: ModelAdapter,
+    *,
+    episode_s: float,
+    speed_m_s: float = 0.6,
+    door_x_m: float = 2.0,
+    door_y_m: float = 1.2,
+    width_m: float = 1.1,
+    stride_frequency_hz: float = 1.25,
+    lift_m: float = 0.08,
+    world: World,
+) -> Task:
+    """Forward, then left through a doorway whose middle is at door_x_m, door_y_m. Touching its frame is a fall."""
+    if width_m < 0.7 or door_x_m < 1.0 or door_y_m < 0.5:
+        raise UserError(
+            f"task.settings: width_m={width_m:g}, door_x_m={door_x_m:g}, door_y_m={door_y_m:g}: a robot needs a "
+            "doorway of 0.7 m, 1 m ahead and 0.5 m to the left, or more"
+        )
+    goal = _goal(
+        "humanoid_turn",
+        f"the robot walks forward, turns left and walks through the doorway at about "
+        f"{positive('speed_m_s', speed_m_s):g} m/s",
+        speed_m_s,
+        _gait(stride_frequency_hz, lift_m)
+        | {"turn_pos": np.array([door_x_m, door_y_m, 0.0], np.float32)}
+        | _destination(adapter, (door_x_m, door_y_m + 1.0, 0.0)),
+        heading=float(np.pi / 2),
+        speed_tolerance=None,
+        max_drift_m=float("inf"),
+    )
+
+    def measure(read: Readout, task: Task, metrics: Metrics) -> Metrics:
+        left = float(read.pos(task.adapter.role("pelvis"))[0, 1]) + metrics["distance_m"]
+        return {"past_door_m": left - door_y_m}
+
+    def needs(metrics: Metrics) -> list[Need]:
+        before = -metrics["past_door_m"]
+        if before < -PAST_M:
+            return []
+        return [Need(f"it does not get through the doorway: {before:.1f} m are missing", "forward")]
+
+    aim = Aim(
+        goal, measure, lambda m: m["past_door_m"] >= PAST_M, needs, lambda m: 2.0 * min(m["past_door_m"], 1.0)
+    )
+    return _task(adapter, aim, doorway((door_x_m, door_y_m), width_m), episode_s, world)
+
+
+PAST_M = 0.3  # m beyond the wall's near face, a body is through
+
+
+def _goal(name: str, description: str, speed: float, goals: Mapping[str, Array], **more: Any) -> Goal:
+    return Goal(
+        name=name,
+        description=description,
+        focus=_FOCUS,
+        speed=speed,
+        goals=goals,
+        reward="humanoid",
+        **more,
+    )
+
+
+def _gait(stride_frequency_hz: float, lift_m: float, stance_knee: float = STANCE_KNEE) -> dict[str, Any]:
+    """What the hand-made reward goes by: strides a second, how high feet are lifted, how knees are bent in stance."""
+    return {
+        "cadence": np.float32(positive("stride_frequency_hz", stride_frequency_hz)),
+        "lift": np.float32(positive("lift_m", lift_m)),
+        "stance_knee": np.float32(stance_knee),
+        "turn_pos": np.array([FAR, 0.0, 0.0], np.float32),
+    }
+
+
+def _destination(adapter: ModelAdapter, place: tuple[float, float, float]) -> dict[str, Array]:
+    """Where the pelvis is to be in the end, m: by its name a trained policy is shown the way there."""
+    return {f"{adapter.role('pelvis')}_pos": np.array(place, np.float32)}
+
+
+def _task(adapter: ModelAdapter, aim: Aim, ground: Ground, episode_s: float, world: World) -> Task:
+    """The walker's task with what `aim` adds to its measures, its score and what it lacks."""
+    for role in ("left_thigh", "right_thigh", "left_shank", "right_shank"):
+        adapter.role(role)  # raises where the legs cannot be told
+    task = locomotion(adapter, aim.goal, episode_s=episode_s, ground=ground, **world.settings)
+    walker_measure, walker_score, walker_needs = task.measure, task.score, task.diagnose
+
+    def measure(episode: Trajectory, task: Task) -> Metrics:
+        metrics = walker_measure(episode, task)
+        read = Readout(task.layout, episode.steps)
+        metrics |= velocity_error(read, aim.goal) | stance_knee(read, task)
+        metrics |= aim.measure(read, task, metrics)
+        metrics["success"] = float(bool(metrics["success"]) and aim.succeeded(metrics))
+        return metrics
+
+    return replace(
+        task,
+        measure=measure,
+        score=lambda metrics: walker_score(metrics) + aim.bonus(metrics),
+        diagnose=lambda metrics: [*walker_needs(metrics), *aim.needs(metrics)],
+    )
+
+
+def velocity_error(read: Readout, goal: Goal) -> Metrics:
+    """Root of the mean squared difference of the centre of mass's horizontal speed [T] from what is asked for.
+
+    Speeds, not velocities: where a turn is asked for the direction is the heading's business. Absent for episodes
+    that end before the robot could be up to speed.
+    """
+    settled = read.time >= read.time[0] + SETTLE_S
+    if not settled.any():
+        return {}
+    speed = np.linalg.norm(read.com_vel[settled, :2], axis=-1)
+    return {"velocity_error_m_s": float(np.sqrt(np.mean(np.square(speed - goal.speed))))}
+
+
+def stance_knee(read: Readout, task: Task) -> Metrics:
+    """Mean angle of the knees while their foot stands, rad, 0 when straight; absent while no foot stands."""
+    weight, angles = weight_of(task), []
+    for side in ("left", "right"):
+        hip, knee, ankle = (read.pos(task.roles[f"{side}_{part}"]) for part in ("thigh", "shank", "foot"))
+        contact = in_contact(read.touch(f"{side}_foot"), read.time.astype(float), weight)
+        angles.append(knee_angle(hip, knee, ankle)[contact])
+    angles = np.concatenate(angles)
+    return {"stance_knee_rad": float(angles.mean())} if len(angles) else {}
+
+
+def knee_angle(hip: np.ndarray, knee: np.ndarray, ankle: np.ndarray) -> np.ndarray:
+    """[T] rad between thigh and shank, from the places [T, 3] of their ends; 0 when the leg is straight."""
+    thigh, shank = knee - hip, ankle - knee
+    along = np.sum(thigh * shank, axis=-1)
+    across = np.linalg.norm(np.cross(thigh, shank), axis=-1)
+    return np.arctan2(across, along)

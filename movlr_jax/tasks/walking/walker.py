@@ -1,0 +1,190 @@
+"""A walker's body: what it collides with, how it is put on the ground, how it is pushed."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+
+from movlr_jax.biomech.static_optimisation import StaticOptimiser, base_dofs
+from movlr_jax.errors import UserError
+from movlr_jax.models import ModelAdapter, follow_couplings, nominal_qpos
+from movlr_jax.tasks.base import Camera
+from movlr_jax.tasks.walking.terrain import GROUND, Ground
+
+FEET = ("left_foot", "right_foot")
+_NONE = np.zeros(3)
+# where the centre of mass stands between heel and toe joint: toes bear little, so that the way to tip forward is
+# from here to the toe joint
+_STANCE = 0.35
+SINK = 1e-3  # m that the feet are in the ground at the start
+
+
+def only_ground_contacts(spec: mujoco.MjSpec, adapter: ModelAdapter, floor: mujoco.MjsGeom) -> None:
+    """Everything touches the ground and the legs touch each other; nothing else collides.
+
+    Bones of one limb overlap in every pose, and each contact that cannot matter costs time.
+    """
+    legs = {side: _chain(spec, adapter, side) for side in ("left", "right")}
+    shared = legs["left"] & legs["right"]
+    for pair in list(spec.pairs):
+        spec.delete(pair)
+    for geom in spec.geoms:
+        if geom.name.startswith(f"{GROUND}/"):
+            geom.contype, geom.conaffinity = 1, 0
+            continue
+        if geom is floor or geom.name == GROUND or not (geom.contype or geom.conaffinity):
+            continue
+        owner = geom.parent.name
+        left = owner in legs["left"] - shared
+        right = owner in legs["right"] - shared
+        geom.contype, geom.conaffinity = 2 if left else 0, 3 if right else 1
+    floor.contype, floor.conaffinity = 1, 0
+
+
+def _chain(spec: mujoco.MjSpec, adapter: ModelAdapter, side: str) -> set[str]:
+    """Bodies from a foot (toes included) up to the world."""
+    names = set(adapter.touch.get(f"{side}_foot", ()))
+    for name in tuple(names):
+        body = spec.body(name)
+        while body is not None and body.name != "world":
+            names.add(body.name)
+            body = body.parent
+    return names
+
+
+class Walker:
+    """A walker's nominal posture, how it is put on the ground, and how it is pushed."""
+
+    def __init__(self, model: mujoco.MjModel, adapter: ModelAdapter):
+        for side in FEET:
+            if side not in adapter.touch:
+                raise UserError(
+                    f"model {adapter.name!r} has no touch part {side!r}: this task needs a walker; "
+                    f"it has: {', '.join(adapter.touch) or 'none'}"
+                )
+        self.model, self.adapter = model, adapter
+        joints = [model.joint(name) for name in (*adapter.planned_joints, *adapter.kept_joints)]
+        dofs = np.array([joint.dofadr[0] for joint in joints])
+        self.planned = [model.joint(name) for name in adapter.planned_joints]
+        self.base = base_dofs(model, dofs)
+        self.static = StaticOptimiser(model, dofs)
+        self._data = mujoco.MjData(model)
+        self.nominal = self._balanced(nominal_qpos(model, adapter))
+
+    def start(self, rng: np.random.Generator, noise: float, ground: Ground) -> np.ndarray:
+        """[nq] the nominal posture with noise, ankles turned to the ground's slope, feet on the ground."""
+        qpos = self.nominal.copy()
+        for joint, sign in self._ankles(qpos):
+            qpos[joint.qposadr[0]] += sign * np.arctan(ground.slope)
+        for joint in self.planned:
+            low, high = joint.range
+            value = qpos[joint.qposadr[0]] + noise * rng.standard_normal()
+            qpos[joint.qposadr[0]] = np.clip(value, low, high)
+        qpos = follow_couplings(self.model, qpos)
+        # the ground is level, or an even slope, where a body starts
+        normal = np.array([-ground.slope, 0.0, 1.0]) / np.hypot(1.0, ground.slope)
+        self._place(qpos)
+        solid = self.model.geom_conaffinity.astype(bool)
+        height = min(lowest(self.model, self._data, int(g), normal) for g in np.flatnonzero(solid))
+        return self._moved(qpos, np.array([0.0, 0.0, -(height + SINK) / normal[2]]))
+
+    def push(self, qpos: np.ndarray, velocity: np.ndarray) -> np.ndarray:
+        """[n, nv] what adds `velocity` [3] or [n, 3] m/s to the whole body at postures `qpos` [n, nq]."""
+        qvel = np.zeros((len(qpos), self.model.nv))
+        for i, (q, v) in enumerate(zip(qpos, np.broadcast_to(velocity, (len(qpos), 3)), strict=True)):
+            qvel[i, self.base] = self._base_motion(q, v)
+        return qvel
+
+    def cameras(self, slope: float = 0.0) -> tuple[Camera, ...]:
+        """A view from the front right that follows the body, up a ground that rises by `slope` as well."""
+        self._place(self.nominal)
+        pelvis = self.adapter.role("pelvis")
+        height = float(self._data.body(self.adapter.role("head")).xpos[2])
+        return (Camera((0.0, 0.0, 0.45 * height), 1.9 * height, 130.0, -10.0, track=pelvis, rise=slope),)
+
+    def _balanced(self, qpos: np.ndarray) -> np.ndarray:
+        """`qpos` leaned about the ankles until the centre of mass is where a quiet stance has it."""
+        ankles, total = self._ankles(qpos), 0.0
+        root = self.model.body(self.adapter.root).id
+        heels, toes = (
+            [self.adapter.role(f"{s}_{part}") for s in ("left", "right")] for part in ("foot", "toes")
+        )
+
+        def leaned(angle: float) -> np.ndarray:
+            turned = self._moved(qpos, np.zeros(3), np.array([0.0, angle, 0.0]))
+            for joint, sign in ankles:
+                turned[joint.qposadr[0]] += sign * angle  # so that the feet stay level
+            return follow_couplings(self.model, turned)
+
+        for _ in range(5):
+            self._place(leaned(total))
+            heel, toe = (np.mean([self._data.body(b).xpos for b in part], axis=0) for part in (heels, toes))
+            com = self._data.subtree_com[root]
+            total -= float((com[0] - (1 - _STANCE) * heel[0] - _STANCE * toe[0]) / (com[2] - heel[2]))
+        return leaned(total)
+
+    def _place(self, qpos: np.ndarray) -> None:
+        self._data.qpos[:] = qpos
+        mujoco.mj_kinematics(self.model, self._data)
+        mujoco.mj_comPos(self.model, self._data)
+
+    def _base_motion(self, qpos: np.ndarray, move: np.ndarray, turn: np.ndarray = _NONE) -> np.ndarray:
+        """[base] motion of the base's dofs that moves the root by `move` [3] m and turns it by `turn` [3] rad."""
+        self._place(qpos)
+        jacobian = np.zeros((6, self.model.nv))
+        root = self.model.body(self.adapter.root).id
+        mujoco.mj_jacBody(self.model, self._data, jacobian[:3], jacobian[3:], root)
+        return np.linalg.pinv(jacobian[:, self.base]) @ np.concatenate([move, turn])
+
+    def _moved(self, qpos: np.ndarray, move: np.ndarray, turn: np.ndarray = _NONE) -> np.ndarray:
+        qvel, moved = np.zeros(self.model.nv), qpos.copy()
+        qvel[self.base] = self._base_motion(qpos, move, turn)
+        mujoco.mj_integratePos(self.model, moved, qvel, 1.0)
+        return moved
+
+    def _ankles(self, qpos: np.ndarray) -> list[tuple[mujoco._structs._MjModelJointViews, float]]:
+        """The joint of each leg that pitches the foot, and its sense: 1 where more raises the toes."""
+        self._place(qpos)
+        found = []
+        for side in FEET:
+            body = self.model.body(self.adapter.role(side)).id
+            while body:
+                pitching = [
+                    joint
+                    for joint in self.planned
+                    if self.model.jnt_bodyid[joint.id] == body and abs(self._data.xaxis[joint.id][1]) > 0.7
+                ]
+                if pitching:
+                    found.append((pitching[0], -float(np.sign(self._data.xaxis[pitching[0].id][1]))))
+                    break
+                body = self.model.body_parentid[body]
+        return found
+
+
+def any_way(qpos: np.ndarray) -> np.ndarray:
+    """[n, 3] horizontal unit vectors, as good as random, that postures [n, nq] alone decide.
+
+    No generator is asked, so that a row is pushed the same way whichever rows are beside it.
+    """
+    turn = 54321.1 * np.abs(qpos).sum(axis=-1)  # its last digits
+    return np.stack([np.cos(turn), np.sin(turn), np.zeros_like(turn)], axis=-1)
+
+
+def lowest(model: mujoco.MjModel, data: mujoco.MjData, geom: int, normal: np.ndarray) -> float:
+    """m above the plane through the origin with unit `normal` [3] of the lowest point of a geom."""
+    kind, size = model.geom_type[geom], model.geom_size[geom]
+    at, axes = float(data.geom_xpos[geom] @ normal), normal @ data.geom_xmat[geom].reshape(3, 3)
+    match kind:
+        case mujoco.mjtGeom.mjGEOM_SPHERE:
+            return at - float(size[0])
+        case mujoco.mjtGeom.mjGEOM_CAPSULE:
+            return at - float(size[0] + size[1] * abs(axes[2]))
+        case mujoco.mjtGeom.mjGEOM_CYLINDER:
+            return at - float(size[0] * np.hypot(*axes[:2]) + size[1] * abs(axes[2]))
+        case mujoco.mjtGeom.mjGEOM_ELLIPSOID:
+            return at - float(np.linalg.norm(size * axes))
+        case mujoco.mjtGeom.mjGEOM_MESH:
+            mesh = model.geom_dataid[geom]
+            first = model.mesh_vertadr[mesh]
+            return at + float((model.mesh_vert[first : first + model.mesh_vertnum[mesh]] @ axes).min())
+    return at - float(np.abs(size * axes).sum())  # a box, and the bounds of whatever else

@@ -1,0 +1,236 @@
+"""The standing and walking tasks by name: what each asks for, on which ground, with which hand-made reward."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.models import ModelAdapter
+from movlr_jax.tasks.base import Task
+from movlr_jax.tasks.walking.locomotion import SPEED_TOLERANCE, Goal, locomotion
+from movlr_jax.tasks.walking.terrain import rough, slope
+from movlr_jax.types import Array
+
+# the muscles that the injured leg lacks: both heads of the biceps femoris, both gastrocnemii, semimembranosus
+# and semitendinosus
+INJURED = ("biceps_femoris", "gastrocnemius", "semimembranosus", "semitendinosus")
+# hand-made rewards: penalties that a planner follows, and a gait worth more than standing for a policy that learns
+HAND_MADE = ("walk", "gait")
+_GAIT = (
+    "whether the body stays up and moves forward, then trunk, lift and placement of the feet, knees and hips"
+)
+
+
+@dataclass(frozen=True)
+class Gait:
+    """Settings of every walk. human: which hand-made reward. start_noise: as `locomotion` has it."""
+
+    stride_frequency_hz: float = 0.8  # of the hand-made rewards, whose clock a trained policy sees
+    human: str = "walk"
+    start_noise: float = 0.01  # rad
+
+
+def stand(
+    adapter: ModelAdapter,
+    *,
+    episode_s: float,
+    start_noise: float = 0.01,
+    push_m_s: float = 0.0,
+    push_s: float = 2.0,
+) -> Task:
+    """Upright to the end and within 0.3 m of where it began."""
+    goal = Goal(
+        name="stand",
+        description="stand still and upright",
+        focus="whether the body stays up, then sway, drift and the posture of trunk and legs",
+        reward="stand",
+    )
+    return locomotion(
+        adapter, goal, episode_s=episode_s, start_noise=start_noise, push_m_s=push_m_s, push_s=push_s
+    )
+
+
+def flat_walk(
+    adapter: ModelAdapter,
+    *,
+    episode_s: float,
+    speed_m_s: float = 1.0,
+    speed_tolerance: float = SPEED_TOLERANCE,
+    gait: Gait,
+) -> Task:
+    """Forward over level ground."""
+    goal = _walking(
+        "flat_walk",
+        f"walk forward in a straight line at about {speed_m_s:g} m/s with good posture",
+        speed_m_s,
+        gait,
+        speed_tolerance=speed_tolerance,
+    )
+    return locomotion(adapter, goal, episode_s=episode_s, start_noise=gait.start_noise)
+
+
+def slope_walk(
+    adapter: ModelAdapter,
+    *,
+    episode_s: float,
+    speed_m_s: float = 1.0,
+    speed_tolerance: float = SPEED_TOLERANCE,
+    slope_deg: float = 5.0,
+    gait: Gait,
+) -> Task:
+    """Forward up a tilted plane."""
+    if not -30 <= slope_deg <= 30:
+        raise UserError(f"task.settings.slope_deg={slope_deg:g}: it must be from -30 to 30 degrees")
+    goal = _walking(
+        "slope_walk",
+        f"walk straight up a slope of {slope_deg:g} degrees at about {speed_m_s:g} m/s with good posture",
+        speed_m_s,
+        gait,
+        speed_tolerance=speed_tolerance,
+    )
+    return locomotion(
+        adapter, goal, episode_s=episode_s, ground=slope(slope_deg), start_noise=gait.start_noise
+    )
+
+
+def rough_walk(
+    adapter: ModelAdapter,
+    *,
+    episode_s: float,
+    speed_m_s: float = 1.0,
+    speed_tolerance: float = SPEED_TOLERANCE,
+    bump_m: float = 0.03,
+    terrain_seed: int = 0,
+    gait: Gait,
+) -> Task:
+    """Forward over seeded bumps."""
+    if bump_m < 0:
+        raise UserError(f"task.settings.bump_m={bump_m:g}: it must be 0 or more")
+    goal = _walking(
+        "rough_walk",
+        f"walk forward in a straight line over rough ground at about {speed_m_s:g} m/s with good posture",
+        speed_m_s,
+        gait,
+        speed_tolerance=speed_tolerance,
+    )
+    ground = rough(bump_m, terrain_seed)
+    return locomotion(adapter, goal, episode_s=episode_s, ground=ground, start_noise=gait.start_noise)
+
+
+def left_turn(
+    adapter: ModelAdapter,
+    *,
+    episode_s: float,
+    speed_m_s: float = 0.8,
+    turn_deg: float = 90.0,
+    turn_s: float = 4.0,
+    gait: Gait,
+) -> Task:
+    """Forward, and from turn_s on to the left; its distance is that along the new heading after turn_s."""
+    goal = _walking(
+        "left_turn",
+        f"walk forward, after {turn_s:g} s turn left by {turn_deg:g} degrees and walk on",
+        speed_m_s,
+        gait,
+        f"; after {turn_s:g} s, whether the body turns left and goes where it then faces",
+        heading=float(np.deg2rad(turn_deg)),
+        turn_s=turn_s,
+        speed_tolerance=None,  # the way it takes to turn is not along the new heading
+        min_distance_m=1.0,
+        max_drift_m=float("inf"),
+        max_heading_error=float(np.deg2rad(10)),
+    )
+    return locomotion(adapter, goal, episode_s=episode_s, start_noise=gait.start_noise)
+
+
+def injured_walk(
+    adapter: ModelAdapter,
+    *,
+    episode_s: float,
+    speed_m_s: float = 1.0,
+    speed_tolerance: float = SPEED_TOLERANCE,
+    strength: float = 0.0,
+    side: str = "right",
+    gait: Gait,
+) -> Task:
+    """Forward over level ground while hamstrings and calf of one leg keep the share `strength` of their force."""
+    if not 0 <= strength <= 1:
+        raise UserError(f"task.settings.strength={strength:g}: the share of force left must be from 0 to 1")
+    if side not in ("left", "right"):
+        raise UserError(f"task.settings.side={side}: it must be left or right")
+    groups = [f"{group}_{side[0]}" for group in INJURED]
+    missing = [group for group in groups if group not in adapter.muscle_groups]
+    if missing:
+        raise UserError(
+            f"model {adapter.name!r} has no muscle group {missing[0]!r}, which this task weakens; "
+            f"it has: {', '.join(adapter.muscle_groups) or 'none'}"
+        )
+    goal = _walking(
+        "injured_walk",
+        f"walk forward in a straight line at about {speed_m_s:g} m/s although hamstrings and calf of the "
+        f"{side} leg {'do not work' if strength == 0 else 'are weak'}",
+        speed_m_s,
+        gait,
+        speed_tolerance=speed_tolerance,
+    )
+    weaken = {muscle: strength for group in groups for muscle in adapter.muscle_groups[group]}
+    return locomotion(adapter, goal, episode_s=episode_s, start_noise=gait.start_noise, weaken=weaken)
+
+
+def ostrich_walk(
+    adapter: ModelAdapter,
+    *,
+    episode_s: float,
+    speed_m_s: float = 1.0,
+    speed_tolerance: float = SPEED_TOLERANCE,
+    gait: Gait,
+) -> Task:
+    """A large bird forward over level ground."""
+    goal = _walking(
+        "ostrich_walk",
+        f"the ostrich walks forward at about {speed_m_s:g} m/s, its body level, its legs rather "
+        "straight, its head steady",
+        speed_m_s,
+        gait,
+        "; the neck and head",
+        speed_tolerance=speed_tolerance,
+    )
+    return locomotion(adapter, goal, episode_s=episode_s, start_noise=gait.start_noise)
+
+
+def _walking(
+    name: str,
+    description: str,
+    speed_m_s: float,
+    gait: Gait,
+    also: str = "",
+    **changes: Any,
+) -> Goal:
+    """The goal of a walk; `also` adds to what a judge looks at."""
+    if gait.human not in HAND_MADE:
+        raise UserError(unknown_name("task.settings.human", gait.human, HAND_MADE))
+    speed = positive("speed_m_s", speed_m_s)
+    if changes["speed_tolerance"] is not None:
+        positive("speed_tolerance", changes["speed_tolerance"])
+    frequency = positive("stride_frequency_hz", gait.stride_frequency_hz)
+    goals: dict[str, Array] = {"cadence": np.asarray(frequency, np.float32)}
+    return Goal(
+        name,
+        description,
+        focus=_GAIT + also,
+        speed=speed,
+        goals=goals,
+        reward=gait.human,
+        first="walk",
+        **changes,
+    )
+
+
+def positive(name: str, value: float) -> float:
+    """`value` of task.settings.`name`, if it is more than 0. Raises UserError."""
+    if value <= 0:
+        raise UserError(f"task.settings.{name}={value:g}: it must be more than 0")
+    return value

@@ -1,0 +1,267 @@
+"""Settings as people type them, and every mistake: one sentence on stderr, exit status 2, nothing lost."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import pytest
+from cli_cases import QUICK, TASK, Mistake
+
+import movlr_jax
+from movlr_jax.__main__ import main as commands_there_are
+from movlr_jax.commands.cli import compose, expand
+from movlr_jax.commands.evaluate import main as evaluate
+from movlr_jax.commands.search import main as search
+from movlr_jax.config.schema import OptimizerConfig
+from movlr_jax.control.build import build_planner
+from movlr_jax.errors import UserError
+from movlr_jax.models.spec import compile_spec
+from movlr_jax.tasks import build_task
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
+PACKAGE = Path(movlr_jax.__file__).parent
+
+
+# Composing.
+
+
+def test_defaults_are_those_of_conf():
+    config = compose([TASK])
+    assert (config.task.name, config.model, config.episode_s) == ("bottle_pour", "myoarm_r", 3.0)
+    assert config.candidates >= 4
+    assert config.generations >= 3
+    assert config.optimizer.mppi.samples >= 32
+    assert (config.run_dir, config.resume) == (None, None)
+    assert config.task.settings["lift_m"] == [0.0, 0.06, 0.10]
+    defaults = OptimizerConfig()
+    assert config.optimizer.muscle == defaults.muscle
+    assert (config.optimizer.sim_dt, config.optimizer.plan_dt) == (defaults.sim_dt, defaults.plan_dt)
+
+
+def test_overrides_land_where_they_are_named():
+    config = compose(["task=bottle_pour", "candidates=7", "optimizer.mppi.samples=5", "seed=3",
+                      "task.settings.tilt_deg=20", "episode_s=2", "films=false", "run_dir=2026"])  # fmt: skip
+    assert (config.candidates, config.optimizer.mppi.samples, config.seed) == (7, 5, 3)
+    assert config.task.settings["tilt_deg"] == 20
+    assert config.films is False
+    assert config.run_dir == "2026"
+    assert type(config.episode_s) is float
+    assert compose(["+task=bottle_pour", "++seed=3"]) == compose(["task=bottle_pour", "seed=3"])
+
+
+def test_settings_tuned_for_a_task_on_a_model_lie_beneath_what_the_user_sets():
+    tuned = compose(["+task=stand", "model=ms_human_700"]).optimizer
+    assert (tuned.replan_every, tuned.mppi.samples, tuned.mppi.keep) == (4, 12, 3)
+    assert (
+        compose(["+task=stand", "model=ms_human_700", "optimizer.mppi.samples=5"]).optimizer.mppi.samples == 5
+    )
+    assert compose(["+task=stand"]).optimizer.mppi.samples == 32
+    assert compose(["+task=stand", "model=ms_human_700", "optimizer=mppi"]).optimizer.mppi.samples == 32
+
+
+def test_what_was_tuned_on_flat_ground_serves_the_other_walks():
+    walks = ("flat_walk", "rough_walk", "slope_walk", "injured_walk", "left_turn")
+    flat, *others = (compose([f"+task={walk}", "model=ms_human_700_legs"]).optimizer for walk in walks)
+    assert flat != compose(["+task=flat_walk"]).optimizer
+    assert all(other == flat for other in others)
+
+
+def test_an_optimizer_brings_its_own_settings():
+    mpc2, mppi = compose([TASK]).optimizer, compose([TASK, "optimizer=mppi", "optimizer.knots=3"]).optimizer
+    assert (mpc2.name, mppi.name, mppi.knots) == ("mpc2", "mppi", 3)
+    assert mppi.mppi != mpc2.mppi
+
+
+def test_composing_does_not_depend_on_the_folder_or_what_came_before(elsewhere: Path):
+    first = compose([TASK, "seed=1"])
+    compose([TASK, "candidates=9", "optimizer=mppi"])
+    (elsewhere / "conf").mkdir()
+    (elsewhere / "conf" / "config.yaml").write_text("candidates: 99\n")
+    assert compose([TASK, "seed=1"]) == first
+
+
+def test_sweeps_are_every_combination_in_order():
+    assert expand([TASK, "seed=0,1", "candidates=2,3"]) == [
+        [TASK, "seed=0", "candidates=2"],
+        [TASK, "seed=0", "candidates=3"],
+        [TASK, "seed=1", "candidates=2"],
+        [TASK, "seed=1", "candidates=3"],
+    ]
+    assert expand([TASK, "seed=range(0,3)"]) == [[TASK, f"seed={i}"] for i in range(3)]
+    assert expand(["+task=bottle_pour,other"]) == [["+task=bottle_pour"], ["+task=other"]]
+    assert expand([TASK, "task.settings.lift_m=[0.1,0,0]"]) == [[TASK, "task.settings.lift_m=[0.1,0,0]"]]
+    assert expand([]) == [[]]
+
+
+def test_help_names_tasks_and_settings(capsys: pytest.CaptureFixture[str]):
+    for command in (search, evaluate):
+        assert command(["--help"]) == 0
+        text = capsys.readouterr().out
+        for word in ("bottle_pour", "mpc2, mppi", "candidates: 4", "samples: 32", "run_dir"):
+            assert word in text
+
+
+# What is refused before anything happens.
+
+REFUSED = [
+    ([], "no task is named; give +task=NAME, or +task=FILE.py for your own. There are: bottle_pour, cube_rotate, "),
+    (["+task=bottle_por"], "there is no task 'bottle_por'; did you mean 'bottle_pour'?"),
+    (["task=flat_wlak"], "there is no task 'flat_wlak'; did you mean 'flat_walk'"),
+    ([TASK, "task.settings.lift=1"], "'task.settings.lift'; did you mean 'task.settings.lift_m'?"),
+    ([TASK, "candidate=4"], "there is no setting 'candidate'; did you mean 'candidates'?"),
+    ([TASK, "+candidate=4"], "there is no setting 'candidate'; did you mean 'candidates'?"),
+    ([TASK, "optimizer.mppi.sample=4"], "'optimizer.mppi.sample'; did you mean 'optimizer.mppi.samples'"),
+    ([TASK, "optimizer=mppi", "optimizer.knot=4"], "'optimizer.knot'; did you mean 'optimizer.knots'"),
+    ([TASK, "task.settings.tilt=4"], "'task.settings.tilt'; did you mean 'task.settings.tilt_deg'"),
+    ([TASK, "optimizer=mpc3"], "there is no optimizer 'mpc3'; did you mean 'mpc2' or 'mppi'?"),
+    ([TASK, "candidates=0"], "candidates=0: it must be 1 or more"),
+    ([TASK, "generations=-1"], "generations=-1: it must be 1 or more"),
+    ([TASK, "seed=-1"], "seed=-1: it must be 0 or more"),
+    ([TASK, "optimizer.knots=0", "optimizer=mppi"], "optimizer.knots=0: it must be 1 or more"),
+    ([TASK, "optimizer.mppi.elites=-1"], "optimizer.mppi.elites=-1: it must be 0 or more"),
+    ([TASK, "optimizer.mppi.adapt=2"], "optimizer.mppi.adapt=2: a share must be 1 or less"),
+    ([TASK, "optimizer.synergy=1"], "optimizer.synergy=1: a correlation of noise must be less than 1"),
+    ([TASK, "optimizer.sim_dt=0"], "optimizer.sim_dt=0: it must be more than 0"),
+    ([TASK, "episode_s=0.001"], "episode_s=0.001 is shorter than one control step of 0.016 s"),
+    ([TASK, "candidates=2.5"], "candidates=2.5 is not a whole number"),
+    ([TASK, "candidates=many"], "candidates='many' is not a whole number"),
+    ([TASK, "candidates=true"], "candidates=True is not a whole number"),
+    ([TASK, "candidates=null"], "candidates=None is not a whole number"),
+    ([TASK, "candidates="], "candidates='' is not a whole number"),
+    ([TASK, "episode_s=long"], "episode_s='long' is not a number"),
+    ([TASK, "episode_s=nan"], "episode_s=nan is not a finite number"),
+    ([TASK, "films=maybe"], "films='maybe' is not true or false"),
+    ([TASK, "run_dir=[a,b]"], "run_dir=['a', 'b'] is not a text"),
+    ([TASK, "optimizer.mppi=5"], "optimizer.mppi is 5, expected a group of settings"),
+    ([TASK, "optimizer.muscle.law=cubic"], "'cubic'; there are: linear, product"),
+    ([TASK, "physics=gpu"], "there is no physics 'gpu'; there are: auto, native, mjx, warp"),
+    ([TASK, "method=eurika"], "there is no method 'eurika'; did you mean 'eureka'?"),
+    ([TASK, "llm.model=x"], "there is no setting 'llm.model'"),
+    ([TASK, "llm=openai_compatible"], "llm=openai_compatible needs a model; give llm.model=NAME"),
+    ([TASK, "llm=gemini", "llm.key_env=sk-123"], "llm.key_env is the NAME of an environment variable"),
+    ([TASK, "vlm=gemini", "vlm.base_url=http://a:b@c/"], "vlm.base_url must not carry a name, password"),
+    ([TASK, "vlm=replay"], "vlm=replay needs the run to replay; give vlm.run=RUN_DIR"),
+    ([TASK, "ranking=elo"], "there is no ranking 'elo'; there are: active, round_robin, knockout, paper"),
+    ([TASK, "llm=gpt"], "there is no llm 'gpt'; there are: gemini, manual, openai_compatible, replay, scripted"),
+    ([TASK, "candidates"], "Error parsing override 'candidates'; write name=value"),
+    ([TASK, "candidates='4"], "write name=value"),
+    ([TASK, "=4"], "cannot read the settings"),
+    ([TASK, "candidates=${nope}"], "Interpolation key 'nope' not found"),
+    ([TASK, "--config-name=x"], "there is no option '--config-name=x'; settings are given as name=value"),
+    ([TASK, "resume=nowhere", "seed=3", "run_dir=x"], "there is no run directory nowhere"),
+    (["resume=nowhere"], "nowhere is no run directory of movlr-jax: it has no config.yaml"),
+    ([TASK, "seed=0,-1"], "seed=-1: it must be 0 or more"),  # no job of a sweep starts when one is wrong
+    ([TASK, "optimizer=ppo", "optimizer.ppo.envs=0"], "optimizer.ppo.envs=0: it must be 1 or more"),
+    ([TASK, "optimizer=ppo", "optimizer.ppo.minibatches=5"], "minibatches=5 does not divide the 256 pieces"),
+    ([TASK, "optimizer=ppo", "optimizer.ppo.observe=[qvle]"], "optimizer.ppo.observe 'qvle'; did you mean 'qvel'"),
+    ([TASK, "optimizer=ppo", "optimizer.ppo.hidden=[8,x]"], "optimizer.ppo.hidden[1]='x' is not a whole number"),
+    ([TASK, "optimizer=dynsyn", "optimizer.ppo.action=torque"], "there is no optimizer.ppo.action 'torque'"),
+    ([TASK, "model=myoarm"], "there is no model 'myoarm'; did you mean 'myoarm_r'?"),
+]  # fmt: skip
+# These are found where the task, or the planner, is built.
+REFUSED_LATER = [
+    (["model=tiny_muscle"], "model 'tiny_muscle' has no part for the role 'palm_site', which this task needs"),
+    (["+task.settings.tilt=4"], "there is no setting 'task.settings.tilt'; did you mean 'task.settings.tilt_deg'"),
+    (["task.settings.tilt_deg=much"], "task.settings.tilt_deg='much' is not a number"),
+    (["task.settings.lift_m=[0,0]"], "task.settings.lift_m=[0, 0] is not a list of 3 values"),
+    (["task.settings.lift_m=[0,0,up]"], "task.settings.lift_m[2]='up' is not a number"),
+    (["task.settings.bottle_kg=-1"], "task.settings.bottle_kg=-1: it must be more than 0"),
+    (["task.settings.hold_s=0"], "task.settings.hold_s=0: it must be more than 0"),
+    (["task.settings=5"], "task.settings is 5, expected a group of settings"),
+    (["optimizer.name=mcp2"], "there is no optimizer 'mcp2'; did you mean 'mpc2'"),
+    (["optimizer.sim_dt=0.003"], "ctrl_dt is 0.016 s, which is no whole multiple of the simulation step 0.003 s"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"), REFUSED, ids=lambda a: "_".join(a[-1:]) if isinstance(a, list) else ""
+)
+def test_a_wrong_setting_is_told(mistake: Mistake, elsewhere: Path, arguments: list[str], sentence: str):
+    said = mistake(search, *arguments)
+    assert sentence in said
+    assert list(elsewhere.iterdir()) == []
+    if not any("resume" in a for a in arguments):
+        assert mistake(evaluate, *arguments) == said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"), REFUSED_LATER, ids=lambda a: a[0] if isinstance(a, list) else ""
+)
+def test_a_setting_that_the_task_refuses_leaves_no_run(
+    mistake: Mistake, elsewhere: Path, arguments: list[str], sentence: str
+):
+    assert sentence in mistake(search, TASK, *arguments, "run_dir=run")
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_evaluate_does_not_resume(mistake: Mistake):
+    assert mistake(evaluate, *QUICK, "resume=run") == (
+        "resume goes on with a search; to evaluate its best program give reward=run"
+    )
+
+
+def test_every_command_says_it_from_a_shell_too(elsewhere: Path):
+    """As a person runs them: one line, no traceback, nothing on stdout, status 2."""
+    said = {
+        ("search", "+task=bottle_por"): "there is no task 'bottle_por'; did you mean 'bottle_pour'?",
+        (
+            "evaluate",
+            TASK,
+            "reward=nope.py",
+        ): "there is no reward 'nope.py': give a file, a run directory, or",
+        ("report", "nowhere"): "there is no run directory nowhere; runs are kept under runs/<task>/<time>/",
+    }
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    begun = [
+        subprocess.Popen([sys.executable, "-m", f"movlr_jax.{command}", *arguments], **pipes)
+        for command, *arguments in said
+    ]
+    for child, sentence in zip(begun, said.values(), strict=True):
+        out, told = child.communicate()
+        assert child.returncode == 2
+        assert told.startswith(sentence), told
+        assert len(told.splitlines()) == 1
+        assert out == ""
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_the_package_alone_names_all_its_commands(capsys: pytest.CaptureFixture[str]):
+    assert commands_there_are() == 2
+    said = capsys.readouterr().err.strip()
+    assert len(said.splitlines()) == 1
+    runnable = {p.stem for p in PACKAGE.glob("*.py") if '__name__ == "__main__"' in p.read_text()}
+    assert set(re.findall(r"\w+", said.partition("there are:")[2].partition("(")[0])) == runnable - {
+        "__main__"
+    }
+
+
+def test_a_missing_model_package_is_told(elsewhere: Path):
+    script = "import sys; sys.modules['myo_sim'] = None; from movlr_jax.commands.search import main; sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", script, *QUICK], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.strip() == (
+        "this model comes with the package myo-sim, which is not installed here; pip install myo-sim"
+    )
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_model_without_muscles_needs_another_optimizer():
+    spec = mujoco.MjSpec.from_string(
+        '<mujoco><worldbody><body name="cart"><joint name="x" type="slide"/><geom size="0.1"/></body></worldbody>'
+        '<actuator><motor name="push" joint="x" ctrllimited="true" ctrlrange="-1 1"/></actuator></mujoco>'
+    )
+    bottle = build_task("bottle_pour", "myoarm_r", 1.0, {})
+    adapter = replace(bottle.adapter, planned_joints=("x",), synergies=(), posture={})
+    task = replace(bottle, model=compile_spec(spec), adapter=adapter)
+    with pytest.raises(UserError) as caught:
+        build_planner(OptimizerConfig(), task)
+    assert str(caught.value) == (
+        "optimizer=mpc2 drives muscles, and this model has 0 muscles among its 1 actuators (not muscles: push); "
+        "use optimizer=mppi, which plans over any actuator"
+    )

@@ -1,0 +1,200 @@
+"""The doctor: a row for everything, a status that can be trusted, and no secrets."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import mujoco
+import pytest
+
+from movlr_jax.commands import doctor
+from movlr_jax.commands.doctor import Check
+from movlr_jax.errors import UserError
+from movlr_jax.models import MODELS
+from movlr_jax.sandbox import confine
+
+MASSLESS = "<mujoco><worldbody><body><joint/></body></worldbody></mujoco>"
+
+
+def test_doctor_runs_as_a_command_and_never_shows_a_key():
+    done = subprocess.run(
+        [sys.executable, "-m", "movlr_jax.doctor"],
+        env={**os.environ, "GEMINI_API_KEY": "secret-g-123", "OPENAI_API_KEY": "", "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = done.stdout + done.stderr
+    assert "secret" not in shown
+    lines = {line.split("│")[1].strip(): line for line in shown.splitlines() if line.count("│") > 2}
+    assert "yes" in lines["GEMINI_API_KEY"]
+    assert "no" in lines["OPENAI_API_KEY"]
+    assert "63 muscles" in lines["model myoarm_r"]
+    assert ("confined: no_new_privs, Landlock" in lines["sandbox"]) == (not confine.missing())
+    for name in ("python", "mujoco", "jax", "myo-sim", "CPU", "memory", "disk", "GPU", "renderer", "ffmpeg"):
+        assert name in lines
+    assert done.stdout.splitlines()[-1].startswith("physics=auto picks native here")
+    assert "Traceback" not in shown
+
+
+def test_a_package_that_is_missing_or_broken_is_a_row(monkeypatch):
+    real = doctor.importlib.import_module
+
+    def broken(name: str):
+        if name == "myo_sim":
+            raise ModuleNotFoundError("No module named 'myo_sim'", name="myo_sim")
+        if name == "mediapy":
+            raise OSError("libfoo.so: [bad] file")
+        return real(name)
+
+    monkeypatch.setattr(doctor.importlib, "import_module", broken)
+    rows = {row.name: row for row in doctor.packages()}
+    assert rows["myo-sim"] == Check("myo-sim", False, "not installed; pip install myo-sim")
+    assert rows["mediapy"] == Check("mediapy", False, "OSError: libfoo.so: [bad] file")
+    assert rows["mujoco"].ok
+
+
+@pytest.mark.parametrize(
+    ("rows", "status"),
+    [
+        ([Check("a", True, "fine"), Check("b", None, "optional")], 0),
+        ([Check("a", True, "fine"), Check("b", False, "gone [red]")], 1),
+    ],
+)
+def test_status_is_1_only_when_something_needed_does_not_work(monkeypatch, capsys, rows, status):
+    monkeypatch.setattr(doctor, "LOOKS", {"all": lambda: rows})
+    assert doctor.main([]) == status
+    out = capsys.readouterr().out
+    assert rows[1].detail in out, "square brackets are shown as they are"
+    assert ("does not work here: b" in out) == bool(status)
+
+
+def test_a_look_that_fails_is_a_row_and_says_whether_it_matters():
+    def fails() -> list[Check]:
+        raise RuntimeError("two\nlines")
+
+    assert doctor._guarded("films", fails) == [Check("films", None, "RuntimeError: two lines")]
+    assert doctor._guarded("ffmpeg", fails) == [Check("ffmpeg", False, "RuntimeError: two lines")]
+
+
+def test_ffmpeg_that_does_not_run_is_needed(monkeypatch):
+    monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", "/nowhere/ffmpeg")
+    row = {row.name: row for row in doctor.films()}["ffmpeg"]
+    assert row.ok is False
+    assert "/nowhere/ffmpeg" in row.detail
+
+
+def test_a_model_whose_package_is_missing_is_a_row(monkeypatch):
+    real = builtins.__import__
+
+    def without(name: str, *args, **kwargs):
+        if name == "myo_sim":
+            raise ImportError("no myo_sim")
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    rows = {row.name: row for row in doctor.models()}
+    assert rows["model myoarm_r"].ok is False
+    assert "pip install myo-sim" in rows["model myoarm_r"].detail
+
+
+def test_the_overview_loads_no_heavy_model_and_tells_where_to_get_the_others(monkeypatch):
+    def heavy():
+        raise AssertionError("loaded")
+
+    adapters = {
+        "myoarm_r": MODELS["tiny_muscle"],
+        "here": replace(MODELS["ostrich"], load=heavy, files=lambda: Path("/somewhere")),
+        "not_yet": replace(MODELS["ostrich"], load=heavy, files=lambda: None),
+        "missing": replace(MODELS["ostrich"], load=heavy, files=_not_installed),
+    }
+    monkeypatch.setattr("movlr_jax.models.MODELS", adapters)
+    rows = {row.name: row for row in doctor.models()}
+    assert "7 muscles" in rows["model myoarm_r"].detail
+    assert rows["model here"].ok
+    assert rows["model not_yet"].ok is None
+    assert "first use downloads it" in rows["model not_yet"].detail
+    assert rows["model missing"] == Check("model missing", None, "not installed; pip install it")
+
+
+def _not_installed() -> Path:
+    raise UserError("not installed; pip install it")
+
+
+def test_model_card_shows_what_a_task_needs_to_know(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "150")
+    assert doctor.main(["model=tiny_muscle"]) == 0
+    shown = capsys.readouterr().out
+    for fact in (
+        "nq 3, nv 3, 4 bodies, 7 muscles",
+        "22.8 kg",  # 12 + 7 + 3 + 0.8
+        "faces +x, up is +z",
+        "assets/models/tiny_muscle.xml",
+        "2 planned, 0 kept, 0 follow others, 0 locked",
+        "-0.5 to 1.6 rad",
+        "steps/s",
+        "Apache-2.0",
+        "pelvis, sole",
+    ):
+        assert fact in shown, fact
+    height = 0.90 - 0.038  # m, of the pelvis in the posture
+    assert f"+0.000 +0.000 {height:+.3f}" in shown
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("model=myoleg", "there is no model 'myoleg'; did you mean 'myolegs'"),
+        ("model=nowhere/model.xml", "there is no model file nowhere/model.xml"),
+        ("model=", "doctor takes model=NAME, or llm=... vlm=..., or judge"),
+        ("physics=native", "doctor takes model=NAME, or llm=... vlm=..., or judge"),
+    ],
+)
+def test_a_model_that_cannot_be_shown_is_a_sentence_and_status_2(capsys, setting, said):
+    assert doctor.main([setting]) == 2
+    told = capsys.readouterr()
+    assert not told.out
+    assert said in told.err
+    assert told.err.count("\n") == 1
+
+
+def test_a_model_without_its_files_is_told_with_the_fix(monkeypatch, capsys):
+    monkeypatch.setenv("MENAGERIE_ROOT", "/nowhere")
+    assert doctor.main(["model=ms_human_700"]) == 2
+    assert "MENAGERIE_ROOT=/nowhere holds no folder ms_human_700" in capsys.readouterr().err
+
+
+def test_a_model_that_does_not_compile_is_told(monkeypatch, capsys):
+    broken = replace(MODELS["tiny_muscle"], load=lambda: mujoco.MjSpec.from_string(MASSLESS))
+    monkeypatch.setitem(MODELS, "tiny_muscle", broken)
+    assert doctor.main(["model=tiny_muscle"]) == 2
+    assert "'tiny_muscle' does not compile" in capsys.readouterr().err
+
+
+def test_physics_choice_names_native_and_the_reason_on_a_cpu():
+    assert doctor.physics_choice().startswith("physics=auto picks native here: JAX sees no accelerator")
+
+
+@pytest.mark.parametrize(
+    ("installed", "picked"), [(True, "physics=auto picks warp here"), (False, "physics=auto picks mjx here")]
+)
+def test_physics_choice_on_an_nvidia_gpu(monkeypatch, installed, picked):
+    gpu = SimpleNamespace(platform="gpu", device_kind="NVIDIA H100")
+    monkeypatch.setattr("jax.devices", lambda: [gpu])
+    monkeypatch.setattr("mujoco.mjx.warp.WARP_INSTALLED", installed)
+    assert doctor.physics_choice().startswith(picked)
+
+
+def test_physics_choice_is_said_even_where_jax_is_broken(monkeypatch):
+    def broken():
+        raise RuntimeError("no jax")
+
+    monkeypatch.setattr("jax.devices", broken)
+    assert doctor.physics_choice().startswith("physics=auto picks native here")

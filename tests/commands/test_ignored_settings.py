@@ -1,0 +1,73 @@
+"""Settings that would be accepted and change nothing are refused; those that have another name now are read on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cli_cases import LEG, Mistake
+
+from movlr_jax.commands.cli import compose
+from movlr_jax.commands.evaluate import main as evaluate
+from movlr_jax.commands.search import main as search
+from movlr_jax.commands.session import task_of
+from movlr_jax.commands.transfer import main as transfer
+from movlr_jax.tasks import build_task
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
+SWEEP = "is not used: give run_dir=..., in which each job has a numbered folder"
+REMOVED = "settings cannot be removed; give another value, as in"
+IGNORED = [
+    ("hydra.run.dir=out", "hydra.run.dir is not used: give run_dir=..., the folder of the results"),
+    ("+hydra.sweep.dir=out", f"hydra.sweep.dir {SWEEP}"),
+    ("hydra.sweep.subdir=x", f"hydra.sweep.subdir {SWEEP}"),
+    (
+        "hydra.job.chdir=true",
+        "hydra.job.chdir is not used: commands stay in the folder they are started in; change to another first",
+    ),
+    (
+        "hydra/launcher=basic",
+        "hydra/launcher is not used: Hydra only composes the settings here, and -m runs one job after another",
+    ),
+    ("~llm", f"~llm: {REMOVED} llm=scripted"),
+    ("~optimizer.knots", f"~optimizer.knots: {REMOVED} optimizer.knots=..."),
+    ("~vlm=metrics", f"~vlm: {REMOVED} vlm=metrics"),
+    ("+env=CartpoleBalance", "env=CartpoleBalance is of +task=playground alone"),
+    ("+file=x.py", "file=x.py is of +task=own alone"),
+]
+
+
+@pytest.mark.parametrize(("setting", "sentence"), IGNORED)
+def test_a_setting_that_would_change_nothing_is_refused(mistake: Mistake, setting: str, sentence: str):
+    for command in (search, evaluate):
+        assert mistake(command, "+task=bottle_pour", setting) == sentence
+    if "=" in setting:
+        assert (
+            mistake(transfer, "from=flat_walk", "to=rough_walk", "reward=human", setting, alone=False)
+            == sentence
+        )
+    assert not list(Path().iterdir())
+
+
+def test_a_resumed_run_refuses_them_too(mistake: Mistake):
+    assert search([*LEG, "run_dir=run"]) == 0
+    assert mistake(search, "resume=run", "~llm").startswith("~llm: settings cannot be removed")
+    assert mistake(search, "resume=run", "hydra.run.dir=x").startswith("hydra.run.dir is not used")
+
+
+def test_the_former_name_of_a_setting_is_read_on():
+    """What is a cadence in the measures counts steps; the setting counts strides."""
+    for task in ("flat_walk", "humanoid_walk"):
+        old, new = (
+            compose([f"+task={task}", f"task.settings.{name}=0.9"])
+            for name in ("cadence_hz", "stride_frequency_hz")
+        )
+        assert old == new
+        assert new.task.settings["stride_frequency_hz"] == 0.9
+    settings = dict(compose(["+task=humanoid_walk"]).task.settings)
+    frequency = settings.pop("stride_frequency_hz")
+    for given in ({**settings, "cadence_hz": 0.7}, {**settings, "stride_frequency_hz": 0.7}):
+        made = build_task("humanoid_walk", "humanoid", 1.0, given)
+        assert float(made.goals["cadence"]) == pytest.approx(0.7)
+    assert float(task_of(compose(["+task=humanoid_walk"])).goals["cadence"]) == pytest.approx(frequency)

@@ -1,0 +1,160 @@
+"""The search as its user runs it: on the real arm, with little time and few samples."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from movlr_jax.commands.cli import compose
+from movlr_jax.commands.evaluate import main as evaluate
+from movlr_jax.commands.search import main as search
+from movlr_jax.commands.search import to_yaml
+from movlr_jax.commands.session import build_engine, describe, task_of
+from movlr_jax.control.build import build_optimizer
+from movlr_jax.evolution.loop import evolve
+from movlr_jax.progress import Reporter
+from movlr_jax.storage.archive import Archive
+
+QUICK = ["+task=bottle_pour", "candidates=2", "generations=3", "episode_s=0.16", "optimizer.mppi.samples=4",
+         "optimizer.horizon_s=0.16"]  # fmt: skip
+
+
+def results(run: Path) -> tuple[str, list[dict]]:
+    """The best program, and what was recorded of every candidate but times and films."""
+    with Archive.open(run, write=False) as archive:
+        events = archive.events("evaluated")
+    kept = [{k: v for k, v in e.data.items() if k not in ("timing", "film")} for e in events]
+    return (run / "best.py").read_text(), kept
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One whole search with films."""
+    run = tmp_path_factory.mktemp("search") / "run"
+    assert search([*QUICK, f"run_dir={run}"]) == 0
+    return run
+
+
+def test_a_search_leaves_everything_behind(finished: Path):
+    for g in range(3):
+        for k in range(2):
+            for ending in ("py", "json", "npz", "mp4"):
+                assert (finished / f"gen_{g:02d}/k{k:02d}.{ending}").stat().st_size > 0
+    assert (finished / "side_by_side.mp4").stat().st_size > 0
+    page = (finished / "report.html").read_text()
+    assert "no language or vision model used" in page
+    with Archive.open(finished, write=False) as archive:
+        finish = archive.get("finished")
+        assert finish
+        best = finish["best"]
+        ranked = archive.get("ranked", 2)
+    assert ranked
+    assert ranked["best"] == best
+    source = next(e for e in results(finished)[1] if e["name"] == best)["source"]
+    assert (finished / "best.py").read_text() == source
+
+
+def test_the_same_seed_gives_the_same_search(finished: Path, tmp_path: Path):
+    assert search([*QUICK, "films=false", f"run_dir={tmp_path / 'again'}"]) == 0
+    assert results(tmp_path / "again") == results(finished)
+
+
+def test_killed_and_resumed_it_ends_as_if_nothing_had_happened(finished: Path, tmp_path: Path):
+    run = tmp_path / "killed"
+    command = [sys.executable, "-m", "movlr_jax.search", *QUICK, "films=false", f"run_dir={run}"]
+    anew = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"}  # compiled by itself it is the same search
+    child = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=anew)
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not _evaluated(run):
+        time.sleep(0.05)
+    time.sleep(0.5)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    assert _evaluated(run)
+    assert not _recorded(run, "finished")
+    assert search([f"resume={run}"]) == 0
+    assert results(run) == results(finished)
+
+
+def test_ctrl_c_ends_cleanly_and_resumably(finished: Path, tmp_path: Path):
+    run = tmp_path / "interrupted"
+    command = [sys.executable, "-m", "movlr_jax.search"]
+    child = subprocess.Popen(
+        [*command, *QUICK, "films=false", f"run_dir={run}"], stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not _evaluated(run):
+        time.sleep(0.05)
+    os.kill(child.pid, signal.SIGINT)
+    _, said = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert "Traceback" not in said
+    assert f"resume={run}" in said
+    assert (run / "report.html").exists()
+    assert search([f"resume={run}"]) == 0
+    assert results(run) == results(finished)
+
+
+def test_physics_is_traced_once_over_three_generations(tmp_path: Path):
+    config = compose([*QUICK, "films=false"])
+    with Archive.create(tmp_path / "run", to_yaml(config)) as archive:
+        task = task_of(config)
+        planner = build_optimizer(config.optimizer, task)
+        engine = build_engine(config, task, planner, archive, Reporter())
+        archive.record("run", describe(engine))
+        try:
+            evolve(engine)
+        finally:
+            engine.sandbox.close()
+    assert planner.physics.traces == {f"policy[{config.candidates * config.optimizer.mppi.samples}]": 1}
+    # the simulation itself, and the few rows that vetting's states come from
+    assert set(planner.sim_physics.traces.values()) == {1}
+
+
+def test_evaluate_prints_the_fixed_metrics_as_its_last_line(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    quick = [a for a in QUICK if not a.startswith(("candidates", "generations"))]
+    assert evaluate([*quick, f"reward={finished}", f"run_dir={tmp_path}"]) == 0
+    printed = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    assert {
+        "success",
+        "object_position_error_m",
+        "object_orientation_error_rad",
+        "effort",
+        "joint_limit_fraction",
+        "smoothness",
+        "diverged_fraction",
+        "wall_s_per_sim_s",
+        "physics_steps_per_s",
+    } <= set(printed)
+    assert Path(printed["film"]).stat().st_size > 0
+    # the search optimised the same program under the same noise, in a batch of two
+    best = next(e for e in results(finished)[1] if e["source"] == (finished / "best.py").read_text())
+    for name, value in best["metrics"].items():
+        assert printed[name] == value
+
+
+def _evaluated(run: Path) -> bool:
+    return _recorded(run, "evaluated")
+
+
+def _recorded(run: Path, kind: str) -> bool:
+    path = run / "run.db"
+    if not path.exists():
+        return False
+    try:
+        db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        found = db.execute("SELECT 1 FROM events WHERE kind = ?", (kind,)).fetchone()
+        db.close()
+    except sqlite3.OperationalError:  # the schema is not there yet
+        return False
+    return found is not None

@@ -1,0 +1,94 @@
+"""Studies over settings and weights, on a task that takes seconds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from cli_cases import SUPPORT
+
+from movlr_jax.commands import tune
+from movlr_jax.config.space import Range, read_space
+from movlr_jax.errors import UserError
+from movlr_jax.sandbox.source import parse
+
+TASK = f"+task={SUPPORT / 'tiny_task.py'}"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("optimizer.mppi.sigma: 3", "low"),
+        ("optimizer.mppi.sigma: {low: 3, high: 1}", "less than"),
+        ("optimizer.mppi.sigma: {low: 0, high: 1, log: true}", "over 0"),
+        ("optimizer.mppi.sigma: {lo: 0, high: 1}", "low"),
+        ("optimizer.mppi.sigma: {low: 0, high: 1, choices: [1]}", "not both"),
+        ("episode_s: {low: 1, high: 2}", "cannot be tuned"),
+        ("[1, 2]", "must hold lines"),
+        ("a: [", "cannot be read"),
+    ],
+)
+def test_a_wrong_space_is_told(tmp_path: Path, text: str, said: str):
+    path = tmp_path / "space.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=said):
+        read_space([str(path)])
+
+
+def test_spaces_are_found_by_name_and_add_up():
+    both = read_space(["planner", "muscle"])
+    assert both["optimizer.muscle.law"].choices == ["linear", "product", "torque"]
+    assert both["optimizer.replan_every"].whole
+    with pytest.raises(UserError, match="planner"):
+        read_space(["plannner"])
+    assert Range(0, 16).nearest(32) == 16
+
+
+def test_a_study_begins_with_what_is_set_goes_on_and_keeps_its_best(tmp_path: Path, capsys):
+    space = tmp_path / "space.yaml"
+    space.write_text(
+        "optimizer.mppi.sigma: {low: 0.02, high: 0.3}\nweights.foot_distance: {low: 10.0, high: 90.0}\n"
+        "task.settings.forward_m: {low: 0.2, high: 0.24}\n"
+    )
+    given = [TASK, f"space={space}", "seeds=0", f"run_dir={tmp_path / 'study'}", "reward=initial"]
+    given += ["optimizer.mppi.samples=4", "optimizer.horizon_s=0.05", "task.settings.forward_m=0.25"]
+
+    def ran(*more: str) -> tuple[int, str, str]:
+        status = tune.main([*given, *more])
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    status, out, _ = ran("trials=2")
+    first = json.loads(out.splitlines()[-1])
+    assert (status, first["trials"]) == (0, 2)
+    status, out, _ = ran("trials=3")
+    result = json.loads(out.splitlines()[-1])
+    assert result["trials"] == 3
+    assert result["score"] >= max(first["score"], first["score_before"])
+    assert result["score_before"] == first["score_before"]
+    rows = (tmp_path / "study" / "trials.csv").read_text().splitlines()
+    assert rows[1].split(",")[4:7] == ["0.2", "90.0", "0.24"]  # 100 and 0.25, which the space does not reach
+    best = parse((tmp_path / "study" / "best.py").read_text())
+    assert best.weights["foot_distance"] == pytest.approx(result["weights.foot_distance"], rel=1e-5)
+    settings = yaml.safe_load((tmp_path / "study" / "best.yaml").read_text())
+    assert settings["optimizer"]["mppi"]["sigma"] == pytest.approx(result["optimizer.mppi.sigma"])
+    assert 0.2 <= settings["task"]["settings"]["forward_m"] <= 0.24
+    status, _, err = ran("trials=4", "optimizer.mppi.keep=1")
+    assert status == 2
+    assert "other settings" in err
+
+
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [
+        ("trials=0", "trials=0"),
+        ("seeds=x", "whole numbers"),
+        ("seed=1", "seeds="),
+        ("space=nothing", "space"),
+    ],
+)
+def test_wrong_arguments_are_told(argument: str, said: str, capsys):
+    assert tune.main([TASK, argument]) == 2
+    assert said in capsys.readouterr().err

@@ -1,0 +1,246 @@
+"""What a trained policy sees and commands, and the groups of DynSyn, beside C MuJoCo and numbers worked by hand."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+from PIL import Image
+from tiny_task import task as tiny_task
+
+from movlr_jax.commands import cli
+from movlr_jax.config.schema import OptimizerConfig
+from movlr_jax.control.build import build_optimizer
+from movlr_jax.control.ppo import actions as spaces
+from movlr_jax.control.ppo import dynsyn
+from movlr_jax.control.ppo.config import PdConfig
+from movlr_jax.errors import UserError
+from movlr_jax.film.group_picture import picture
+from movlr_jax.film.renderer import renderer
+from movlr_jax.rewards.state import instrument, layout_of
+from movlr_jax.tasks import build_task
+
+LEG = """<mujoco><worldbody><body name="trunk"><freejoint name="root"/><geom size="0.1" mass="10"/>
+<body name="thigh" pos="0 0 -0.1"><joint name="hip" type="hinge" axis="0 1 0" range="-60 60" limited="true"/>
+<geom type="capsule" fromto="0 0 0 0 0 -0.4" size="0.05" mass="3"/>
+<body name="shank" pos="0 0 -0.4"><joint name="knee" type="hinge" axis="0 1 0" range="0 120" limited="true"/>
+<geom type="capsule" fromto="0 0 0 0 0 -0.4" size="0.04" mass="2"/></body></body></body></worldbody><actuator>
+<motor name="hip" joint="hip" gear="4" ctrllimited="true" ctrlrange="-10 10"/>
+<motor name="knee" joint="knee" ctrllimited="true" ctrlrange="-15 15"/></actuator></mujoco>"""
+KEY = jax.random.key(0)
+
+
+def forces(model: mujoco.MjModel, q: np.ndarray, v: np.ndarray, ctrl: np.ndarray) -> np.ndarray:
+    """[2] N m that C MuJoCo puts on hip and knee."""
+    data = mujoco.MjData(model)
+    data.qpos[7:], data.qvel[6:], data.ctrl[:] = q, v, ctrl
+    mujoco.mj_forward(model, data)
+    return data.qfrc_actuator[6:]
+
+
+def test_pd_is_the_law_worked_out_in_joint_space():
+    """tau = clip(kp (p_d - p) - kd v, the motor's limits), p_d = p0 + beta a within the joint's range."""
+    model, config = mujoco.MjModel.from_xml_string(LEG), PdConfig(kp=50.0, kd=3.0, beta=0.4)
+    posture = np.concatenate([model.qpos0[:7], [0.1, 0.5]])
+    space = spaces.pd(model, config, posture)
+    assert (space.size, space.model.nu) == (2, 2)
+    rng, limit, clipped = np.random.default_rng(0), np.array([40.0, 15.0]), 0
+    low, high = np.deg2rad([-60, 0]), np.deg2rad([60, 120])
+    for _ in range(40):
+        a, q, v = rng.uniform(-1, 1, 2), rng.uniform(low, high), rng.normal(size=2)
+        wanted = np.clip([0.1, 0.5] + 0.4 * a, low, high)
+        torque = 50.0 * (wanted - q) - 3.0 * v
+        clipped += (np.abs(torque) > limit).any()
+        np.testing.assert_allclose(
+            forces(space.model, q, v, np.asarray(space.controls(jnp.asarray(a)))),
+            np.clip(torque, -limit, limit),
+            rtol=1e-4,
+            atol=1e-4,
+        )
+    assert 0 < clipped < 40
+    np.testing.assert_array_equal(model.actuator_biasprm, 0)  # the caller's model is left alone
+
+
+def test_servos_keep_their_gains_and_muscles_are_refused():
+    spec = mujoco.MjSpec.from_string(LEG)
+    for actuator in spec.actuators:
+        actuator.set_to_position(kp=70.0)
+        actuator.gear[0], actuator.ctrlrange = 1.0, [-2.0, 2.0]
+    model = spec.compile()
+    space = spaces.pd(model, PdConfig(kp=1.0), model.qpos0)
+    np.testing.assert_array_equal(space.model.actuator_gainprm[:, 0], 70.0)
+    with pytest.raises(UserError, match=r"actuator '.*' is no motor or servo of a hinge or slide; use"):
+        spaces.pd(tiny_task().model, PdConfig(), np.zeros(9))
+
+
+def test_controls_reach_both_ends_and_rest_at_nothing():
+    model = mujoco.MjModel.from_xml_string(LEG)
+    space = spaces.controls(model, np.array([2.0, 0.0]))
+    for a, expected in ((0.0, [2, 0]), (1.0, [10, 15]), (-1.0, [-10, -15]), (0.5, [6, 7.5])):
+        np.testing.assert_allclose(space.controls(jnp.full(2, a)), expected)
+    task = tiny_task()
+    act = np.linspace(0.0, 0.6, task.model.na)
+    rest = spaces.resting_controls(task.model, task.model.qpos0, act)
+    np.testing.assert_allclose(rest, np.maximum(act, 0.02), atol=1e-6)  # muscles: what they are, and a little
+
+
+def test_a_walker_is_blind_to_where_it_stands_and_sees_what_the_model_says():
+    spec = mujoco.MjSpec.from_string(LEG)
+    instrument(spec, root="trunk", touch={"foot": ("shank",)}, sites=())
+    model = spec.compile()
+    goals = {"heading": np.float32(0.25), "shank_pos": np.array([0.0, 0.0, 1.0], np.float32)}
+    layout = layout_of(model, goals)
+    data = mujoco.MjData(model)
+    data.qpos[:3], data.qvel[:] = [5.0, -3.0, 0.7], np.arange(8) / 10
+    mujoco.mj_forward(model, data)
+    step = spaces.Step(
+        *(
+            jnp.asarray(x, jnp.float32)
+            for x in (0.0, data.qpos, data.qvel, data.act, data.sensordata, [0.3, -0.4])
+        )
+    )
+    what = ("qpos", "qvel", "act", "touch", "prev_action", "goal")
+    seen = np.asarray(spaces.observation(model, layout, goals, what)(step))
+    way = [0.0, 0.0, 1.0] - data.body("shank").xpos
+    expected = [*data.qpos[2:], *data.qvel, 0.0, 0.3, -0.4, 0.25, 0, 0, 1, *way]
+    np.testing.assert_allclose(seen, expected, atol=1e-6)
+    placed = spaces.observation(model, layout, {}, ("qpos",))(step)
+    np.testing.assert_allclose(placed, data.qpos, atol=1e-6)  # elsewhere the place matters
+
+
+def test_k_medoids_finds_what_every_choice_of_medoids_shows_to_be_best():
+    from itertools import combinations
+
+    rng = np.random.default_rng(1)
+    for k in (1, 2, 3):
+        points = rng.normal(size=(9, 2))
+        distance = np.linalg.norm(points[:, None] - points[None], axis=-1)
+        found = distance[:, dynsyn.k_medoids(distance, k)].min(axis=1).sum()
+        best = min(distance[:, list(c)].min(axis=1).sum() for c in combinations(range(9), k))
+        assert found <= best * 1.02, k  # PAM is a local search; here it finds the best or all but
+
+
+def test_muscles_of_one_signal_are_one_group():
+    """Three signals and one that opposes the first: four groups, found without being told how many."""
+    rng = np.random.default_rng(2)
+    signals = rng.normal(size=(500, 3))
+    of = np.array([0, 1, 0, 2, 1, 0, 2, 3, 3, 1, 2, 3])
+    signals = np.column_stack([signals, -signals[:, 0]])
+    changes = signals[:, of] + 0.1 * rng.normal(size=(500, len(of)))
+    found = dynsyn.group(dynsyn.correlate(changes))
+    np.testing.assert_array_equal(found.of, of)
+    assert found.silhouette > 0.8
+    np.testing.assert_array_equal(found.of[found.medoids], np.arange(4))
+
+
+def test_the_silhouette_worked_by_hand():
+    """Points 0, 1 | 5: a = 1, 1; b = 5, 4; alone counts 0: (4/5 + 3/4 + 0) / 3."""
+    points = np.array([0.0, 1.0, 5.0])
+    value = dynsyn.silhouette(np.abs(points[:, None] - points[None]), np.array([0, 0, 1]))
+    np.testing.assert_allclose(value, (0.8 + 0.75) / 3)
+
+
+def test_muscles_of_a_leg_are_grouped_by_what_they_do():
+    """The vasti together, the calf together, and none of either in one group."""
+    try:
+        task = build_task("flat_walk", "myolegs", 1.0, {})
+    except UserError as error:
+        pytest.skip(str(error))
+    config = OptimizerConfig(name="dynsyn", ctrl_dt=0.02)
+    config = replace(config, groups=replace(config.groups, seconds=12.0), ppo=replace(config.ppo, starts=6))
+    from movlr_jax.control.ppo.build import build_ppo
+
+    trainer = build_ppo(config, task)
+    groups = trainer.notes["groups"]
+    assert trainer.space.size == len(set(groups.values())) + task.model.nu
+    for side in ("_r", "_l"):
+        assert len({groups[f"vas{part}{side}"] for part in ("int", "lat", "med")}) == 1
+        assert groups[f"gaslat{side}"] == groups[f"gasmed{side}"]
+        assert groups[f"gaslat{side}"] != groups[f"vasint{side}"]
+        assert groups[f"tibant{side}"] != groups[f"soleus{side}"]
+    assert trainer.notes["silhouette"] > 0.4
+    assert 8 <= len(set(groups.values())) <= task.model.nu // 3
+
+
+def test_one_action_moves_its_group_and_the_correction_is_bounded():
+    task = tiny_task()
+    of = np.array([0, 0, 1, 1, 1, 0, 1])
+    found = dynsyn.Groups(of, np.array([0, 2]), np.eye(7), 0.5)
+    rest = np.full(7, 0.2)
+    space = dynsyn.grouped(task.model, rest, found, correction=0.1)
+    assert space.size == 2 + 7
+    ctrl = np.asarray(space.controls(jnp.array([1.0, -0.5, *np.zeros(7)])))
+    np.testing.assert_allclose(ctrl, np.where(of == 0, 1.0, 0.1), atol=1e-6)
+    moved = np.asarray(space.controls(jnp.array([0.5, -0.5, *np.ones(7)])))
+    np.testing.assert_allclose(moved, np.where(of == 0, 0.2 + 0.8 * 0.6, 0.2 * 0.6), atol=1e-6)
+
+
+@pytest.mark.skipif(renderer().name is None, reason="nothing draws here")
+def test_groups_are_drawn_each_in_its_colour():
+    task = tiny_task()
+    names = [task.model.actuator(i).name for i in range(task.model.nu)]
+    one, two = (
+        np.asarray(Image.open(io.BytesIO(picture(task, {name: i % n for i, name in enumerate(names)}))))
+        for n in (1, 4)
+    )
+    assert one.shape == two.shape == (560, 1260, 3)
+    assert 50 < (one != two).any(axis=-1).sum() < 0.2 * one.shape[0] * one.shape[1]
+
+
+def test_random_keys_follow_the_row_within_the_candidate(tiny):
+    """K together draw what each draws alone."""
+
+    def noisy(params, view, key):
+        return params * jax.random.uniform(key, view.prev_action.shape)
+
+    start = tiny.physics.start(*(np.tile(x[:3], (4, 1)) for x in tiny.states(3)))
+    scale = np.array([0.2, 0.4, 0.6, 0.8], np.float32)[:, None] * np.ones((4, 7), np.float32)
+    together = tiny.physics.rollout(start, noisy, scale, steps=3, key=KEY, candidates=4)
+    drawn = together.actions.reshape(4, 3, 3, 7) / scale[:, None, None]
+    np.testing.assert_allclose(drawn, np.broadcast_to(drawn[:1], drawn.shape), rtol=1e-5)
+    assert len(np.unique(np.round(drawn[0], 5))) == drawn[0].size, "rows or steps share their noise"
+    alone = tiny.physics.rollout(
+        jax.tree.map(lambda x: x[6:9], start), noisy, scale[2:3], steps=3, key=KEY, candidates=1
+    )
+    np.testing.assert_array_equal(alone.actions, together.actions[6:9])
+    each = tiny.physics.rollout(start, noisy, scale.repeat(3, axis=0), steps=3, key=KEY, candidates=4)
+    np.testing.assert_array_equal(each.actions, together.actions)
+
+
+def test_the_settings_files_say_the_defaults():
+    known = OptimizerConfig(name="ppo", ctrl_dt=0.02)
+    for name in ("ppo", "dynsyn"):
+        assert cli.compose(["+task=bottle_pour", f"optimizer={name}"]).optimizer == replace(known, name=name)
+
+
+def test_what_is_missing_is_said_in_one_sentence(monkeypatch):
+    import builtins
+
+    real = builtins.__import__
+
+    def without(name, *rest, **named):
+        if name.split(".")[0] == "brax":
+            raise ModuleNotFoundError("No module named 'brax'", name="brax")
+        return real(name, *rest, **named)
+
+    import sys
+
+    for name in [
+        n
+        for n in sys.modules
+        if n.startswith(("movlr_jax.control.ppo.build", "movlr_jax.control.ppo.trainer"))
+    ]:
+        if name != "movlr_jax.control.ppo.config":
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "movlr_jax.control.ppo.update", raising=False)
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(UserError) as caught:
+        build_optimizer(OptimizerConfig(name="ppo"), tiny_task())
+    assert str(caught.value) == (
+        "optimizer=ppo needs the package 'brax', which is not installed; pip install 'movlr-jax[ppo]'"
+    )

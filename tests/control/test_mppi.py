@@ -1,0 +1,194 @@
+"""The sampling planner's three functions, beside the same equations in plain numpy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from movlr_jax.control.mpc import mppi
+from movlr_jax.control.mpc.mppi import MppiConfig, Plan
+
+KNOTS, DIMS, N = 2, 3, 16
+LOWER, UPPER = jnp.array([-1.0, 0.0, -5.0]), jnp.array([1.0, 2.0, 5.0])
+update = jax.jit(mppi.update, static_argnums=0)
+BASE = MppiConfig(samples=N, temperature=0.2, sigma=0.1, sigma_min=0.05)
+
+
+def drawn(seed: int = 0) -> tuple[Plan, np.ndarray, np.ndarray]:
+    """A plan, samples [N, KNOTS, DIMS] in the box and costs [N]."""
+    rng = np.random.default_rng(seed)
+    plan = mppi.init(BASE, jnp.asarray(rng.uniform(LOWER, UPPER, (KNOTS, DIMS)), jnp.float32), LOWER, UPPER)
+    return (
+        plan,
+        rng.uniform(LOWER, UPPER, (N, KNOTS, DIMS)).astype(np.float32),
+        rng.normal(size=N).astype("f"),
+    )
+
+
+def update_in_numpy(config: MppiConfig, plan: Plan, samples, costs) -> tuple[np.ndarray, np.ndarray]:
+    """One sample at a time, in float64."""
+    ranked = sorted((float(c), i) for i, c in enumerate(costs) if np.isfinite(c))
+    ranked = ranked[: config.elites or config.samples]
+    best, worst = ranked[0][0], ranked[-1][0]
+    weights = [np.exp(-(c - best) / (config.temperature * max(worst - best, 1e-9))) for c, _ in ranked]
+    mean, variance = np.zeros((KNOTS, DIMS)), np.zeros((KNOTS, DIMS))
+    for w, (_, i) in zip(weights, ranked, strict=True):
+        mean += w / sum(weights) * samples[i]
+    for w, (_, i) in zip(weights, ranked, strict=True):
+        variance += w / sum(weights) * (samples[i] - mean) ** 2
+    sigma = (1 - config.adapt) * np.asarray(plan.sigma) + config.adapt * np.sqrt(variance)
+    return mean, np.maximum(sigma, config.sigma_min * np.asarray(UPPER - LOWER))
+
+
+@pytest.mark.parametrize("elites", [0, 1, 2, 5])
+@pytest.mark.parametrize("adapt", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("missing", [0, 3, N - 1])
+def test_update_is_the_equation(elites: int, adapt: float, missing: int):
+    config = replace(BASE, elites=elites, adapt=adapt)
+    for seed in range(3):
+        plan, samples, costs = drawn(seed)
+        costs[np.random.default_rng(seed).permutation(N)[:missing]] = np.inf
+        new = update(config, plan, samples, costs, LOWER, UPPER)
+        mean, sigma = update_in_numpy(config, plan, samples, costs)
+        np.testing.assert_allclose(new.mean, mean, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(new.sigma, sigma, rtol=1e-4, atol=1e-5)
+
+
+def test_update_worked_by_hand():
+    """Costs 0, 1, 2 at temperature 0.5: weights 1, e^-1, e^-2 over a range of 2, so values 0, 1, 2 give 0.4247."""
+    config = MppiConfig(samples=3, temperature=0.5)
+    box = jnp.array([0.0]), jnp.array([10.0])
+    plan = mppi.init(config, jnp.zeros((1, 1)), *box)
+    new = update(config, plan, jnp.array([0.0, 1.0, 2.0])[:, None, None], jnp.array([0.0, 1.0, 2.0]), *box)
+    np.testing.assert_allclose(new.mean, [[0.4247]], atol=1e-4)
+    only_best = replace(config, elites=1)
+    assert update(only_best, plan, jnp.array([3.0, 1.0, 2.0])[:, None, None], jnp.array([1.0, 0.0, 2.0]),
+                       *box).mean == 1.0  # fmt: skip
+
+
+def test_costs_count_relative_to_their_range():
+    """A thousand times the cost, or a constant more of it, is the same plan: w . r has no natural unit."""
+    plan, samples, costs = drawn()
+    one = update(BASE, plan, samples, costs, LOWER, UPPER)
+    for other in (1000 * costs, costs + 5):
+        two = update(BASE, plan, samples, other, LOWER, UPPER)
+        np.testing.assert_allclose(one.mean, two.mean, atol=1e-4)
+
+
+def test_equal_costs_weigh_the_same():
+    plan, samples, _ = drawn()
+    new = update(BASE, plan, samples, jnp.full(N, 3.0), LOWER, UPPER)
+    np.testing.assert_allclose(new.mean, samples.mean(0), atol=1e-5)
+
+
+def test_diverged_samples_have_no_weight():
+    """Whatever stands in their place changes nothing."""
+    plan, samples, costs = drawn()
+    costs[[0, 7]] = np.inf
+    one = update(BASE, plan, samples, costs, LOWER, UPPER)
+    samples[[0, 7]] = 1e9
+    two = update(BASE, plan, samples, costs, LOWER, UPPER)
+    np.testing.assert_array_equal(one.mean, two.mean)
+    np.testing.assert_array_equal(one.sigma, two.sigma)
+
+
+@pytest.mark.parametrize("cost", [np.inf, -np.inf, np.nan])
+def test_costs_that_are_no_numbers_never_reach_the_plan(cost: float):
+    plan, samples, costs = drawn()
+    costs[4] = np.inf
+    expected = update(BASE, plan, samples, costs, LOWER, UPPER)
+    costs[4] = cost
+    actual = update(BASE, plan, samples, costs, LOWER, UPPER)
+    np.testing.assert_array_equal(actual.mean, expected.mean)
+    nothing = update(BASE, plan, samples, np.full(N, cost, "f"), LOWER, UPPER)
+    np.testing.assert_array_equal(nothing.mean, plan.mean)
+    np.testing.assert_array_equal(nothing.sigma, plan.sigma)
+
+
+def test_samples_stay_in_the_box():
+    plan, _, _ = drawn()
+    noise = 100 * jax.random.normal(jax.random.key(0), (N, KNOTS, DIMS))
+    samples = mppi.sample(BASE, plan, plan.mean, plan.mean, noise, LOWER, UPPER)
+    assert samples.shape == (N, KNOTS, DIMS)
+    assert ((samples >= LOWER) & (samples <= UPPER)).all()
+    assert (samples[2:] == LOWER).any()
+    assert (samples[2:] == UPPER).any()
+
+
+def test_known_samples_come_first_the_mean_what_is_held_and_what_was_at_the_start():
+    plan, _, _ = drawn()
+    held, home = jnp.full((KNOTS, DIMS), 0.5), jnp.full((KNOTS, DIMS), 0.25)
+    noise = jax.random.normal(jax.random.key(0), (N, KNOTS, DIMS))
+    plain = np.clip(plan.mean + plan.sigma * noise, LOWER, UPPER)
+    for keep in (0, 1, 2, 3):
+        samples = mppi.sample(replace(BASE, keep=keep), plan, held, home, noise, LOWER, UPPER)
+        np.testing.assert_array_equal(samples[0], plan.mean if keep >= 1 else plain[0])
+        np.testing.assert_array_equal(samples[1], held if keep >= 2 else plain[1])
+        np.testing.assert_array_equal(samples[2], home if keep >= 3 else plain[2])
+        np.testing.assert_allclose(samples[3:], plain[3:], rtol=1e-6)
+    beyond = mppi.sample(BASE, plan, 100 * held, held, noise, LOWER, UPPER)
+    np.testing.assert_array_equal(beyond[1], np.broadcast_to(UPPER, (KNOTS, DIMS)))
+
+
+def test_candidates_share_their_noise():
+    """K candidates in one vmap, as the planner runs them: the same deviation from each one's own mean, and each
+    as if alone."""
+    means = jnp.stack([jnp.zeros((KNOTS, DIMS)) + shift for shift in (0.2, 0.4, 0.6, 0.8)])
+    plans = jax.vmap(lambda m: mppi.init(BASE, m, LOWER, UPPER))(means)
+    noise = 0.1 * jax.random.normal(jax.random.key(0), (N, KNOTS, DIMS))
+    together = jax.vmap(lambda p: mppi.sample(BASE, p, p.mean, p.mean, noise, LOWER, UPPER))(plans)
+    deviation = together - means[:, None]
+    np.testing.assert_allclose(deviation, np.broadcast_to(deviation[0], deviation.shape), atol=1e-6)
+    costs = jnp.square(together).sum((-1, -2))
+    updated = jax.vmap(lambda p, z, c: update(BASE, p, z, c, LOWER, UPPER))(plans, together, costs)
+    for k in range(4):
+        alone = update(BASE, jax.tree.map(lambda x, k=k: x[k], plans), together[k], costs[k], LOWER, UPPER)
+        np.testing.assert_allclose(updated.mean[k], alone.mean, atol=1e-6)
+
+
+def test_init_clips_and_scales_by_the_range():
+    plan = mppi.init(BASE, jnp.full((KNOTS, DIMS), 3.0), LOWER, UPPER)
+    np.testing.assert_array_equal(plan.mean, np.tile([1.0, 2.0, 3.0], (KNOTS, 1)))
+    np.testing.assert_allclose(plan.sigma, np.tile([0.2, 0.2, 1.0], (KNOTS, 1)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("config", [BASE, replace(BASE, samples=64, elites=16, adapt=0.1, sigma_min=0.002)])
+def test_a_quadratic_is_minimised(config: MppiConfig):
+    """To within the spread it keeps: two floors of sigma. Both with a constant and with an adapted spread."""
+    goal = jnp.array([[0.7, 0.1, -3.0], [-0.5, 1.9, 4.0]])
+    plan = mppi.init(config, jnp.zeros((KNOTS, DIMS)), LOWER, UPPER)
+
+    @jax.jit
+    def improve(plan: Plan, key: jax.Array) -> Plan:
+        noise = jax.random.normal(key, (config.samples, KNOTS, DIMS))
+        samples = mppi.sample(config, plan, plan.mean, plan.mean, noise, LOWER, UPPER)
+        costs = jnp.square((samples - goal) / (UPPER - LOWER)).sum((-1, -2))
+        return update(config, plan, samples, costs, LOWER, UPPER)
+
+    for key in jax.random.split(jax.random.key(3), 60):
+        plan = improve(plan, key)
+    error = np.abs((plan.mean - goal) / (UPPER - LOWER)).max()
+    assert error < 2 * config.sigma_min + 0.005, error
+
+
+def test_a_plan_moves_on_with_time():
+    """Worked by hand: knots 0, 10, 20 a quarter of the horizon later are 5, 15, and the last one."""
+    mean = jnp.array([0.0, 10.0, 20.0])[:, None]
+    plan = Plan(mean=mean, sigma=jnp.ones((3, 1)))
+    for fraction, expected in ((0.0, [0, 10, 20]), (0.25, [5, 15, 20]), (0.5, [10, 20, 20]), (1.0, [20] * 3)):
+        np.testing.assert_allclose(mppi.shift(plan, fraction).mean[:, 0], expected)
+    constant = Plan(mean=jnp.array([[3.0]]), sigma=jnp.ones((1, 1)))
+    assert mppi.shift(constant, 0.4).mean == 3.0
+
+
+def test_smooth_noise_correlates_in_time_alone():
+    """Of many draws: unit variance, smooth^k between knots k apart, nothing between dimensions."""
+    white = jax.random.normal(jax.random.key(0), (20000, 4, 2))
+    noise = np.asarray(mppi.colored(white, 0.8)).reshape(20000, 8)
+    apart = np.abs(np.subtract.outer(np.arange(4), np.arange(4)))
+    np.testing.assert_allclose(np.cov(noise.T), np.kron(0.8**apart, np.eye(2)), atol=0.04)
+    np.testing.assert_array_equal(mppi.colored(white, 0.0), white)

@@ -1,0 +1,181 @@
+"""Files of trained policies: whatever is wrong with one is a sentence, and it decides nothing but what it is."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cli_cases import LEG, Mistake
+
+pytest.importorskip("brax", reason="the extra ppo is not installed")
+
+import jax
+
+from movlr_jax.commands.evaluate import main as evaluate
+from movlr_jax.control.ppo import update as learning
+from movlr_jax.control.ppo.config import PpoConfig
+from movlr_jax.control.ppo.policy_file import SHAPES, load_policy, policy_settings, save_policy
+from movlr_jax.errors import UserError
+
+CONFIG = PpoConfig(hidden=(8, 4), value_hidden=(8,), observe=("qpos", "qvel"))
+
+
+def fresh(config: PpoConfig = CONFIG):
+    return learning.init(config, learning.networks(config, 5, 2), 5, jax.random.key(0))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("policy") / "policy_k00.npz"
+    one = jax.tree.map(lambda x: x, fresh())
+    save_policy(path, one, CONFIG)
+    return path.read_bytes()
+
+
+def members(whole: bytes) -> dict[str, np.ndarray]:
+    with np.load(io.BytesIO(whole)) as file:
+        return dict(file)
+
+
+def packed(arrays: dict[str, Any], **settings: Any) -> bytes:
+    buffer = io.BytesIO()
+    if settings:
+        said = {**json.loads(str(arrays["settings"])), **settings}
+        arrays = {**arrays, "settings": np.asarray(json.dumps(said))}
+    np.savez_compressed(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def said_as(text: str) -> Callable[[bytes], bytes]:
+    return lambda whole: packed({**members(whole), "settings": np.asarray(text)})
+
+
+def with_settings(**settings: Any) -> Callable[[bytes], bytes]:
+    return lambda whole: packed(members(whole), **settings)
+
+
+def changed(change: Callable[[np.ndarray], Any]) -> Callable[[bytes], bytes]:
+    """The first array of the networks, made another."""
+
+    def make(whole: bytes) -> bytes:
+        arrays = members(whole)
+        name = next(n for n, a in arrays.items() if n != "settings" and a.ndim == 2)
+        return packed({**arrays, name: change(arrays[name])})
+
+    return make
+
+
+def npy(array: Any) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=True)
+    return buffer.getvalue()
+
+
+def bomb(whole: bytes) -> bytes:
+    """A short file of a huge array."""
+    buffer = io.BytesIO()
+    with (
+        zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("big.npy", "w", force_zip64=True) as file,
+    ):
+        for _ in range(300):
+            file.write(bytes(2**20))
+    return buffer.getvalue()
+
+
+def middle(whole: bytes) -> bytes:
+    half = len(whole) // 2
+    return whole[:half] + bytes(200) + whole[half + 200 :]
+
+
+FILES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "empty": (lambda whole: b"", "no trained policy can be read there"),
+    "truncated": (lambda whole: whole[: len(whole) // 2], "no trained policy can be read there"),
+    "corrupt": (middle, "no trained policy can be read there"),
+    "text": (lambda whole: b"a policy", "no trained policy can be read there"),
+    "one array": (lambda whole: npy(np.zeros(3)), "no trained policy can be read there"),
+    "an object": (lambda whole: npy(np.array([{}], dtype=object)), "no trained policy can be read there"),
+    "objects": (changed(lambda a: a.astype(object)), "no trained policy can be read there"),
+    "no arrays": (lambda whole: packed({}), "the policy is of another model"),
+    "large": (bomb, "no trained policy can be read there"),
+    "no JSON": (said_as("{"), "its settings cannot be read"),
+    "a list": (said_as("[]"), "its settings cannot be read"),
+    "deep": (said_as("[" * 100_000), "its settings cannot be read"),
+    "numbers": (lambda whole: packed({**members(whole), "settings": np.zeros(3)}), "its settings cannot be read"),
+    "a training's": (with_settings(learning_rate=1.0), "sets learning_rate, and a policy decides only"),
+    "steps": (with_settings(env_steps=10**9), "sets env_steps, and a policy decides only"),
+    "another policy": (with_settings(init="/etc/passwd"), "sets init, and a policy decides only"),
+    "a name": (with_settings(observe=["qpos", "everything"]), "there is no optimizer.ppo.observe 'everything'"),
+    "a text": (with_settings(observe="qpos"), "optimizer.ppo.observe='qpos' is not a list"),
+    "nothing seen": (with_settings(observe=[]), "observe must name something"),
+    "an action": (with_settings(action="dance"), "there is no optimizer.ppo.action 'dance'"),
+    "joints": (with_settings(joints=[1, {}]), "optimizer.ppo.joints[1]={} is not a text"),
+    "layers": (with_settings(hidden=[8.5]), "optimizer.ppo.hidden[0]=8.5 is not a whole number"),
+    "no layers": (with_settings(hidden=[], value_hidden=[]), "the policy is of another model"),
+    "long": (with_settings(observe=["qpos"] * 10**5), "its settings cannot be read"),
+    "no layer": (with_settings(hidden=[0]), "hidden layers are 1 or more wide"),
+    "a wide layer": (with_settings(hidden=[10**6, 10**6]), "fewer numbers than its layers"),
+    "a bound": (with_settings(clip_observation=-1.0), "clip_observation=-1: it must be 0 or more"),
+    "a bound of text": (with_settings(clip_observation="x"), "clip_observation='x' is not a number"),
+    "texts": (changed(lambda a: a.astype(str)), "holds texts"),
+    "not finite": (changed(lambda a: a * np.nan), "holds numbers that are not finite"),
+    "another shape": (changed(lambda a: a[:, :-1]), "the policy is of another model"),
+}  # fmt: skip
+
+
+def used(path: Path) -> None:
+    """As a training does that begins from it, and as one that is taught by it."""
+    for option in ("optimizer.ppo.init", "optimizer.ppo.teacher"):
+        config = policy_settings(str(path), CONFIG, option)
+        load_policy(str(path), fresh(config), option)
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_file_that_is_wrong_is_told(tmp_path: Path, whole: bytes, kind: str):
+    make, sentence = FILES[kind]
+    path = tmp_path / "policy.npz"
+    path.write_bytes(make(whole))
+    with pytest.raises(UserError) as told:
+        used(path)
+    assert sentence in str(told.value)
+    assert str(path) in str(told.value)
+    assert len(str(told.value)) < 600
+    assert "\n" not in str(told.value)
+
+
+def test_what_is_no_file_is_told(tmp_path: Path):
+    for path in (tmp_path, tmp_path / "none.npz", Path("/dev/zero"), Path("a\0b")):
+        with pytest.raises(UserError, match="no trained policy can be read there"):
+            used(path)
+
+
+def test_a_policy_decides_what_it_is_and_nothing_else(tmp_path: Path, whole: bytes):
+    path = tmp_path / "policy.npz"
+    path.write_bytes(whole)
+    other = replace(
+        CONFIG, observe=("qpos",), hidden=(3,), action="pd", learning_rate=0.5, acts="sample", envs=7
+    )
+    got = policy_settings(str(path), other)
+    assert got == replace(other, **{name: getattr(CONFIG, name) for name in SHAPES})
+    loaded = load_policy(str(path), fresh(got))
+    for ours, theirs in zip(
+        jax.tree.leaves(loaded.params), jax.tree.leaves(fresh(CONFIG).params), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_the_command_tells_it_too(mistake: Mistake, elsewhere: Path):
+    Path("policy.npz").write_bytes(b"PK\x03\x04 no policy")
+    ppo = [
+        a.replace("optimizer=mppi", "optimizer=ppo") for a in LEG if "mppi." not in a and "horizon" not in a
+    ]
+    for setting in ("init", "teacher"):
+        said = mistake(evaluate, *ppo, f"optimizer.ppo.{setting}=policy.npz", "reward=human", alone=False)
+        assert said.startswith(f"optimizer.ppo.{setting}=policy.npz: no trained policy can be read there")

@@ -1,0 +1,145 @@
+"""Plans around a trained policy: beside the policy itself, and K rewards together beside each alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+pytest.importorskip("brax", reason="the extra ppo is not installed")
+
+from tiny_task import task as tiny_task
+
+from movlr_jax.commands.cli import compose
+from movlr_jax.config.schema import OptimizerConfig
+from movlr_jax.control.build import build_optimizer
+from movlr_jax.control.mpc.mppi import MppiConfig
+from movlr_jax.control.muscle_controllers.actuation import MuscleLaw
+from movlr_jax.control.ppo.config import PpoConfig, PriorConfig
+from movlr_jax.control.ppo.policy_file import save_policy
+from movlr_jax.control.ppo.trainer import Ppo
+from movlr_jax.sandbox.source import parse
+from movlr_jax.sandbox.trace import load
+from movlr_jax.types import Trajectory
+
+TASK = tiny_task()
+KICK = load(
+    parse(
+        '"""x"""\nWEIGHTS = {"a": 1.0}\n\n\ndef reward(state, action):\n'
+        '    return {"a": -jnp.linalg.norm(state.pos("foot") - state.goal("foot_pos"))}\n'
+    )
+)
+RELAX = load(
+    parse(
+        '"""x"""\nWEIGHTS = {"a": 1.0}\n\n\ndef reward(state, action):\n    return {"a": -jnp.mean(action)}\n'
+    )
+)
+BEND = load(
+    parse(
+        '"""x"""\nWEIGHTS = {"a": 1.0}\n\n\ndef reward(state, action):\n    return {"a": state.q("knee")}\n'
+    )
+)
+STEPS = 10
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> OptimizerConfig:
+    """PPO from a policy that nobody has trained, but whose actions differ from state to state."""
+    config = OptimizerConfig(
+        name="ppo",
+        ctrl_dt=0.01,
+        plan_dt=0.005,
+        horizon_s=0.08,
+        knots=3,
+        mppi=MppiConfig(samples=1),
+        muscle=MuscleLaw("torque", kp=0.7, kd=0.05),
+        ppo=PpoConfig(env_steps=0, envs=2, starts=2, hidden=(16,), value_hidden=(16,), action="posture"),
+    )
+    ppo = build_optimizer(config, TASK)
+    assert isinstance(ppo, Ppo)
+    learners, _ = ppo.begin(1, jax.random.key(5))
+    path = tmp_path_factory.mktemp("policy") / "policy_k00.npz"
+    save_policy(path, jax.tree.map(lambda x: x[0], learners), ppo.config)
+    return replace(config, ppo=replace(config.ppo, init=str(path)), prior=PriorConfig(str(path)))
+
+
+def planner(config: OptimizerConfig, **mppi: Any) -> OptimizerConfig:
+    return replace(config, name="mpc2", mppi=MppiConfig(**mppi))
+
+
+def episode(config: OptimizerConfig, programs: Any = (KICK,)) -> Trajectory:
+    """STEPS control steps under each program, all from the same start."""
+    optimizer = build_optimizer(config, TASK)
+    start = (np.repeat(x, len(programs), axis=0) for x in TASK.start(np.random.default_rng(3), 1))
+    controllers = optimizer.optimise(programs, jax.random.key(0))
+    return controllers.rollout(optimizer.sim_physics.start(*start), steps=STEPS, key=jax.random.key(0))
+
+
+def test_one_sample_is_the_policy(config: OptimizerConfig):
+    """Nothing is added: the same controls at every step as where the policy acts for itself."""
+    alone, beneath = episode(config), episode(planner(config, samples=1))
+    assert np.ptp(alone.actions, axis=1).max() > 0.05, "a policy that holds still would say little"
+    np.testing.assert_allclose(beneath.actions, alone.actions, atol=1e-5)
+    np.testing.assert_allclose(beneath.steps.qpos, alone.steps.qpos, atol=1e-5)
+
+
+def test_rewards_together_are_each_alone(config: OptimizerConfig):
+    """To rounding: XLA's matrix products on a CPU, in the network and the muscle controller, sum in an order that
+    depends on the number of rows. On the same rollouts the rewards agree bit by bit (test_mpc2)."""
+    setting, three = planner(config, samples=6), (KICK, RELAX, BEND)
+    together = episode(setting, three)
+    ends = together.actions[:, -1]
+    assert min(np.abs(ends[i] - ends[j]).max() for i, j in ((0, 1), (0, 2), (1, 2))) > 0.01, "three motions"
+    for k, program in enumerate(three):
+        jax.tree.map(
+            lambda x, y, k=k: np.testing.assert_allclose(x[k : k + 1], y, rtol=1e-4, atol=1e-5),
+            together,
+            episode(setting, (program,)),
+        )
+
+
+@pytest.mark.parametrize("acts", ["mode", "sample"])
+def test_plans_find_what_their_reward_asks_for(config: OptimizerConfig, acts: str):
+    """The knee bends further than under the policy alone, whose noise befalls rollouts and episode alike."""
+    config = replace(config, ppo=replace(config.ppo, acts=acts))
+    knee = [
+        episode(planner(config, samples=n, sigma=0.3), (BEND,)).steps.qpos[0, -1, TASK.model.joint("knee").qposadr[0]]
+        for n in (1, 24)
+    ]  # fmt: skip
+    assert knee[1] > knee[0] + 0.02
+
+
+def test_a_plan_is_added_to_what_the_policy_commands(config: OptimizerConfig):
+    """At each instant the controls of numbers + plan between its knots, held in [-1, 1]."""
+    built: Any = build_optimizer(planner(config), TASK)
+    trained = build_optimizer(config, TASK)
+    assert isinstance(trained, Ppo)
+    space, physics, numbers = built.space, built.sim_physics, trained.acting()
+    state = physics.start(*TASK.start(np.random.default_rng(1), 1))
+    np.testing.assert_array_equal(space.held(state), np.zeros((1, 3, trained.space.size)))
+    plans = np.random.default_rng(2).uniform(-1, 1, (1, 1, 3, trained.space.size)).astype(np.float32)
+    done = physics.rollout(
+        state, built.sim_policy, space.params(physics, state, plans), steps=1, key=jax.random.key(0)
+    )
+    view = jax.tree.map(lambda x: jnp.asarray(x[0], jnp.float32), state.step)
+    wanted = numbers(view, jax.random.key(0)) + plans[0, 0, 0]
+    expected = trained.space.controls(jnp.clip(wanted, -1.0, 1.0), view, physics.sim_dt, physics.ctrl_dt)
+    np.testing.assert_allclose(done.actions[0, 0], expected, atol=1e-5)
+
+
+def test_a_policy_brings_its_own_law_and_rhythm_beneath_what_is_set():
+    """The planner's own gains mean nothing to a policy that was trained under others."""
+    name = "flat_walk_ms_human_700_legs"
+    given = ["+task=slope_walk", "model=ms_human_700_legs"]
+    around = compose([*given, f"optimizer.prior.policy={name}", "optimizer.mppi.samples=5"])
+    trained = compose([*given[1:], "+task=flat_walk", "optimizer=ppo"])
+    assert (around.optimizer.name, around.optimizer.prior.policy) == ("mpc2", name)
+    for setting in ("muscle", "pd", "ctrl_dt", "ppo"):
+        assert getattr(around.optimizer, setting) == getattr(trained.optimizer, setting)
+    assert around.task.settings["stride_frequency_hz"] == trained.task.settings["stride_frequency_hz"]
+    assert around.optimizer.mppi.samples == 5
+    assert compose(given).optimizer.prior.policy == ""

@@ -1,0 +1,91 @@
+"""What an evaluation makes of an episode: whatever diverged or is no number is the worst."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from made_gait import DT, Gait, replaced, walk, walker_of_boxes
+
+from movlr_jax.evolution import evaluation
+from movlr_jax.evolution.ranking import rank
+from movlr_jax.language.judges.metrics import MetricsJudge
+from movlr_jax.rewards.program import RewardProgram
+from movlr_jax.tasks import Task
+from movlr_jax.types import Evaluation, Trajectory
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    return walker_of_boxes()
+
+
+def outcome(task: Task, made: Trajectory) -> evaluation.Outcome:
+    program = RewardProgram("", "", {"a": 2.0}, lambda state, action: {}, "")
+    terms = {"a": np.full(len(made.actions), 0.5, np.float32)}
+    return evaluation._outcome(task, program, made, terms, ({"a": 0}, {"a": 0}), {}, DT)
+
+
+def entry(result: evaluation.Outcome) -> Evaluation:
+    return Evaluation(0, 0, "", result.reason, metrics=result.metrics)
+
+
+def poor(task: Task) -> Task:
+    return replace(task, measure=lambda episode, task: {"success": 0.0, "distance_m": -100.0})
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("scheme", ["active", "round_robin"])
+def test_a_perfect_episode_that_diverged_is_the_last(task: Task, scheme: str, place: int):
+    """Its numbers are those of a simulation that was set back: however good, any that ran is before it."""
+    made = walk(task, Gait(seconds=2.0))
+    ran = [entry(outcome(poor(task), made)), entry(outcome(poor(task), made))]
+    lost = entry(outcome(task, replace(made, diverged=np.True_)))
+    entrants = [*ran[:place], lost, *ran[place:]]
+    judge = MetricsJudge()
+    result = rank(3, lambda pairs: [judge.compare(task, entrants[i], entrants[j]) for i, j in pairs], scheme)
+    assert result.order[-1] == place
+    assert lost.failed
+    assert lost.metrics["distance_m"] == 6.0
+
+
+def test_a_mark_of_divergence_is_enough_to_lose(task: Task):
+    """Where a record tells of divergence and gives no reason, as one of several episodes may."""
+    lost = Evaluation(0, 0, "", metrics={"distance_m": 6.0, "diverged_fraction": 0.5})
+    ran = Evaluation(0, 1, "", metrics={"distance_m": -100.0, "diverged_fraction": 0.0})
+    judge = MetricsJudge()
+    assert judge.compare(task, lost, ran).winner == "second"
+    assert judge.compare(task, ran, lost).winner == "first"
+    assert judge.compare(task, lost, lost).winner == "tie"
+
+
+def test_a_score_that_is_no_number_loses(task: Task):
+    ran, lost = (Evaluation(0, 0, "", metrics={"distance_m": d}) for d in (-100.0, np.nan))
+    judge = MetricsJudge()
+    assert judge.compare(task, lost, ran).winner == "second"
+    assert judge.compare(task, ran, lost).winner == "first"
+    assert judge.compare(task, lost, lost).winner == "tie"
+
+
+def test_measures_that_are_not_finite_are_a_failure(task: Task):
+    made = walk(task, Gait(seconds=2.0))
+    act = np.array(made.steps.act)
+    act[7] = np.nan
+    result = outcome(task, replaced(made, act=act))
+    assert result.reason
+    assert "not finite" in result.reason
+    assert result.series["effort"].count(None) == 1
+    assert all(np.isfinite(v) for v in result.metrics.values())
+
+
+def test_an_outcome_carries_the_series_beside_the_terms(task: Task):
+    own: Callable = lambda episode, task: {"error_m": np.linspace(0.0, 1.0, len(episode.actions))}  # noqa: E731
+    result = outcome(replace(task, series=own), walk(task))
+    points = len(result.curve_time)
+    assert points == 200
+    assert {len(values) for values in result.series.values()} == {points}
+    assert result.series["error_m"][-1] == 1.0
+    assert len(result.terms["a"]["curve"]) == points
+    assert {"effort", "speed_m_s", "left_foot_force_n", "error_m"} <= set(result.series)

@@ -1,0 +1,37 @@
+"""What a task's numbers overrule a judge with, and what they leave to it."""
+
+from __future__ import annotations
+
+import pytest
+
+from movlr_jax.evolution.gates import gated
+from movlr_jax.types import Evaluation, Preference
+
+FAULTS = {"it fell": {"fell": 1.0}, "it dropped what it held": {"dropped": 1.0},
+          "its simulation was lost": {"diverged_fraction": 0.5}}  # fmt: skip
+
+
+def candidate(k: int, **metrics: float) -> Evaluation:
+    return Evaluation(0, k, "", metrics={"fell": 0.0, "dropped": 0.0, "diverged_fraction": 0.0, **metrics})
+
+
+@pytest.mark.parametrize("why", FAULTS)
+@pytest.mark.parametrize("said", ["first", "tie"])
+def test_who_has_a_fault_does_not_win_and_the_disagreement_is_kept(why: str, said):
+    result = gated(Preference(said, "more natural"), candidate(0, **FAULTS[why]), candidate(1))
+    assert (result.winner, result.reason) == ("second", f"g00k00: {why}")
+    assert result.overruled == f"the judge said {said}: more natural"
+    other = gated(
+        Preference({"first": "second"}.get(said, said), ""), candidate(1), candidate(0, **FAULTS[why])
+    )
+    assert other.winner == "first"
+    assert other.overruled
+
+
+@pytest.mark.parametrize("metrics", [{}, {"fell": 1.0}, {"dropped": 1.0}])
+@pytest.mark.parametrize("said", ["first", "second", "tie"])
+def test_between_equals_and_where_they_agree_the_judge_has_the_last_word(metrics: dict[str, float], said):
+    preference = Preference(said, "as it looks")
+    assert gated(preference, candidate(0, **metrics), candidate(1, **metrics)) is preference
+    right = Preference("second", "it stands")
+    assert gated(right, candidate(0, fell=1.0), candidate(1)) is right

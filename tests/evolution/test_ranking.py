@@ -1,0 +1,371 @@
+"""Bradley-Terry strengths beside choix, and who is found best by good, biased and noisy judges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import choix
+import numpy as np
+import pytest
+
+from movlr_jax.commands.cli import compose
+from movlr_jax.errors import UserError
+from movlr_jax.evolution import ranking
+from movlr_jax.evolution.ranking import Comparison, Ranking, fit, probability_best
+from movlr_jax.types import Preference
+
+Compare = Callable[[int, int], Preference]
+
+
+def rank(n: int, compare: Compare, *settings, **more) -> Ranking:
+    """With a judge that is asked one by one."""
+    return ranking.rank(n, lambda pairs: [compare(i, j) for i, j in pairs], *settings, **more)
+
+
+class Judge:
+    """Prefers the stronger with probability 1 / (1 + exp(-slope * difference)), the first shown by `bias` more."""
+
+    def __init__(self, strengths, slope: float = np.inf, bias: float = 0.0, seed: int = 0):
+        self.strengths, self.slope, self.bias = np.asarray(strengths, float), slope, bias
+        self.rng, self.calls = np.random.default_rng(seed), []
+
+    def __call__(self, first: int, second: int) -> Preference:
+        self.calls.append((first, second))
+        difference = self.strengths[first] - self.strengths[second]
+        if np.isinf(self.slope):
+            return Preference("first" if difference > 0 else "second", "it is better")
+        chance = 1 / (1 + np.exp(-(self.slope * difference + self.bias)))
+        return Preference("first" if self.rng.random() < chance else "second", "")
+
+
+def tournament(n: int, games: int, seed: int) -> tuple[list[tuple[int, int]], np.ndarray]:
+    """Random games as (winner, loser), and as wins [n, n]."""
+    rng = np.random.default_rng(seed)
+    strengths, data, wins = rng.normal(size=n), [], np.zeros((n, n))
+    for _ in range(games):
+        i, j = rng.choice(n, 2, replace=False)
+        if rng.random() > 1 / (1 + np.exp(strengths[j] - strengths[i])):
+            i, j = j, i
+        data.append((int(i), int(j)))
+        wins[i, j] += 1
+    return data, wins
+
+
+@pytest.mark.parametrize(("n", "games"), [(2, 5), (5, 12), (8, 200)])
+@pytest.mark.parametrize("variance", [0.5, 4.0])
+def test_fit_is_that_of_choix(n: int, games: int, variance: float):
+    """choix penalises alpha * |s|^2, which is a Gaussian prior of variance 1 / (2 alpha)."""
+    data, wins = tournament(n, games, seed=n)
+    strengths, _ = fit(n, wins, variance)
+    expected = choix.opt_pairwise(n, data, alpha=1 / (2 * variance), tol=1e-14, max_iter=5000)
+    np.testing.assert_allclose(strengths - strengths.mean(), expected - expected.mean(), atol=1e-6)
+    assert abs(strengths.sum()) < 1e-8, "the prior centres them"
+
+
+def log_posterior(s: np.ndarray, wins: np.ndarray, variance: float) -> float:
+    likelihood = -sum(
+        wins[i, j] * np.log1p(np.exp(s[j] - s[i])) for i in range(len(s)) for j in range(len(s))
+    )
+    return likelihood - 0.5 * (s**2).sum() / variance
+
+
+def test_fit_is_the_top_of_the_posterior_and_the_covariance_its_curvature():
+    """By finite differences of the log posterior; halves (ties) included."""
+    _, wins = tournament(4, 15, seed=3)
+    wins[0, 1] += 0.5
+    wins[1, 0] += 0.5
+    s, covariance = fit(4, wins, 2.0)
+    h, basis = 1e-4, np.eye(4)
+
+    def at(*steps: np.ndarray) -> float:
+        return log_posterior(s + h * np.sum(steps, axis=0), wins, 2.0)
+
+    gradient = [(at(e) - at(-e)) / (2 * h) for e in basis]
+    np.testing.assert_allclose(gradient, 0, atol=1e-6)
+    curvature = [
+        [(at(a, b) - at(a, -b) - at(-a, b) + at(-a, -b)) / (4 * h * h) for a in basis] for b in basis
+    ]
+    np.testing.assert_allclose(np.linalg.inv(covariance), -np.array(curvature), atol=1e-5)
+
+
+def test_two_items_by_hand():
+    """One win: s and -s with 1 / (1 + e^(2s)) = s / 4, so s = 0.7408; no games: the prior itself."""
+    strengths, _ = fit(2, np.array([[0.0, 1.0], [0.0, 0.0]]))
+    s = strengths[0]
+    assert strengths[1] == pytest.approx(-s)
+    assert 1 / (1 + np.exp(2 * s)) == pytest.approx(s / 4, abs=1e-9)
+    assert s == pytest.approx(0.7408, abs=1e-4)
+    nothing, covariance = fit(2, np.zeros((2, 2)))
+    np.testing.assert_array_equal(nothing, 0)
+    np.testing.assert_allclose(covariance, 4 * np.eye(2))
+
+
+def test_strengths_stay_finite_when_somebody_never_loses():
+    wins = np.zeros((3, 3))
+    wins[0, 1:] = 1000
+    strengths, covariance = fit(3, wins)
+    assert np.isfinite(strengths).all()
+    assert np.isfinite(covariance).all()
+    assert strengths.argmax() == 0
+
+
+def test_probability_best():
+    """Two independent unit normals 1 apart: P(first is larger) = Phi(1 / sqrt 2) = 0.7602."""
+    p = probability_best(np.array([1.0, 0.0]), np.eye(2), draws=40_000)
+    np.testing.assert_allclose(p, [0.7602, 0.2398], atol=0.01)
+    np.testing.assert_array_equal(p, probability_best(np.array([1.0, 0.0]), np.eye(2), draws=40_000))
+    assert probability_best(np.zeros(5), np.eye(5)).sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("scheme", ["active", "round_robin"])
+def test_a_judge_who_answers_by_position_gives_ties(scheme: str):
+    result = rank(4, lambda first, second: Preference("first", "it came first"), scheme)
+    np.testing.assert_allclose(result.strengths, 0, atol=1e-9)
+    assert result.flip_rate == 1
+    assert result.order == [0, 1, 2, 3]
+    assert result.p_best.max() < 0.5
+
+
+def test_a_judge_who_always_says_tie():
+    result = rank(3, lambda first, second: Preference("tie", "alike"))
+    np.testing.assert_allclose(result.strengths, 0, atol=1e-9)
+    assert result.flip_rate == 0
+
+
+SILENT = Preference("none", "the answer is empty", answered=False)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "calls"), [("active", 6), ("round_robin", 12), ("knockout", 6), ("paper", 3)]
+)
+def test_silence_ranks_nobody_and_keeps_who_stood(scheme: str, calls: int):
+    """Who stands is the first entrant. Once everybody has met and nobody has heard an answer, asking ends."""
+    asked = []
+
+    def silent(first: int, second: int) -> Preference:
+        asked.append((first, second))
+        return SILENT
+
+    result = rank(4, silent, scheme, entrants=[2, 0, 1, 3])
+    assert result.order[0] == 2
+    assert result.unranked == {0, 1, 2, 3}
+    assert len(asked) == calls
+    assert result.flip_rate == 0
+
+
+def test_silence_is_no_tie():
+    """One is silent about 2: the strengths of 0 and 1 are those of two alone, and 2 is last, tie or not."""
+    alone = rank(2, Judge([0.0, 1.0]), "round_robin")
+    result = rank(3, lambda i, j: SILENT if 2 in (i, j) else Judge([0.0, 1.0])(i, j), "round_robin")
+    np.testing.assert_allclose(result.strengths[:2], alone.strengths)
+    assert result.unranked == {2}
+    tied = rank(3, lambda i, j: SILENT if 0 in (i, j) else Preference("tie", "alike"), "round_robin")
+    assert tied.order == [1, 2, 0]
+    assert tied.flip_rate == 0
+
+
+def test_a_generation_of_silence_keeps_the_best_of_before():
+    known = rank(3, Judge([0.0, 2.0, 1.0]), "round_robin").comparisons
+    result = rank(5, lambda i, j: SILENT, known=known, entrants=[1, 3, 4])
+    assert result.order[0] == 1
+    assert result.unranked == {3, 4}
+    assert set(result.order[-2:]) == {3, 4}
+
+
+def test_one_order_that_is_answered_counts_and_is_no_flip():
+    result = rank(2, lambda i, j: SILENT if i else Preference("first", ""), "round_robin")
+    assert result.order == [0, 1]
+    assert result.flip_rate == 0
+    assert result.strengths[0] == pytest.approx(0.7408, abs=1e-4)
+
+
+def test_half_silent_the_best_is_still_found_within_the_budget():
+    rng, judge = np.random.default_rng(1), Judge([0.0, 3.0, 1.0, 5.0, 2.0])
+    result = rank(5, lambda i, j: SILENT if rng.random() < 0.5 else judge(i, j), budget=40)
+    assert result.order[0] == 3
+    assert len(result.comparisons) <= 40
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 8, 13])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_perfect_judge_finds_the_best_within_the_budget(n: int, seed: int):
+    strengths = np.random.default_rng(seed).permutation(n)
+    judge = Judge(strengths)
+    result = rank(n, judge)
+    assert result.order[0] == strengths.argmax()
+    assert len(judge.calls) == len(result.comparisons) <= 4 * n
+    assert result.flip_rate == 0
+
+
+def test_round_robin_orders_everybody():
+    strengths = np.array([3, 0, 4, 1, 2])
+    judge = Judge(strengths)
+    result = rank(5, judge, "round_robin")
+    assert result.order == [2, 0, 4, 3, 1]
+    assert sorted(judge.calls) == [(i, j) for i in range(5) for j in range(5) if i != j]
+
+
+@pytest.mark.parametrize("scheme", ["active", "round_robin"])
+def test_every_pair_is_shown_in_both_orders(scheme: str):
+    judge = Judge([0.1, 0.9, 0.5, 0.4], slope=2.0)
+    rank(4, judge, scheme)
+    assert all(judge.calls[i] == judge.calls[i + 1][::-1] for i in range(0, len(judge.calls), 2))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "calls"), [("knockout", 10), ("paper", 5), ("round_robin", 30), ("active", 10)]
+)
+def test_a_budget_that_is_too_small_is_told(scheme: str, calls: int):
+    with pytest.raises(UserError, match=f"ranking={scheme} of 6 programs takes {calls} comparisons or more"):
+        rank(6, Judge(np.arange(6)), scheme, calls - 1)
+
+
+@pytest.mark.parametrize(("scheme", "calls"), [("knockout", 12), ("paper", 6)])
+def test_a_perfect_judge_names_the_best_in_any_scheme(scheme: str, calls: int):
+    strengths = np.random.default_rng(5).permutation(7)
+    judge = Judge(strengths)
+    assert rank(7, judge, scheme).order[0] == strengths.argmax()
+    assert len(judge.calls) == calls
+
+
+def test_the_paper_shows_each_newcomer_first_and_once():
+    judge = Judge([1, 3, 2, 5])
+    assert rank(4, judge, "paper").order[0] == 3
+    assert judge.calls == [(1, 0), (2, 1), (3, 1)]
+
+
+def test_who_wins_a_knockout_wins_whatever_the_strengths_say():
+    """0 beats 1 beats 2 beats 0: the pairs decide."""
+    beats = {(0, 1), (1, 2), (2, 0)}
+    result = rank(3, lambda i, j: Preference("first" if (i, j) in beats else "second", ""), "knockout")
+    assert result.order[0] == 2
+    assert result.winner == 2
+
+
+def test_what_was_compared_before_counts():
+    """Four are known, two are new: nobody old meets anybody old again, unless for the lead."""
+    strengths = np.array([1.0, 3.0, 2.0, 0.0, 5.0, 4.0])
+    before = rank(4, Judge(strengths), "round_robin")
+    judge = Judge(strengths)
+    result = rank(6, judge, known=before.comparisons, entrants=[1, 4, 5])
+    assert result.order[0] == 4
+    assert {frozenset(pair) for pair in judge.calls[:4]} == {frozenset((1, 4)), frozenset((4, 5))}
+    assert all(4 in pair for pair in judge.calls[2:]), "then the leader meets the likeliest challengers"
+    assert len(judge.calls) <= 12
+    assert result.flip_rate == 0
+    together = fit(6, ranking._wins(6, [*before.comparisons, *result.comparisons]))[0]
+    np.testing.assert_array_equal(result.strengths, together)
+
+
+def test_an_old_runner_up_can_take_the_lead():
+    """It lost to the incumbent once in each order, as luck had it; the incumbent then loses to all who come."""
+    lost = [Comparison(0, 1, Preference("first", "")), Comparison(1, 0, Preference("second", ""))]
+    lost += [Comparison(1, 2, Preference("first", ""))] * 6
+    result = rank(4, Judge([0.0, 3.0, -1.0, 2.0]), known=lost, entrants=[0, 3])
+    assert result.order[0] == 1
+
+
+@pytest.mark.parametrize("scheme", ["active", "round_robin", "knockout", "paper"])
+def test_a_generation_that_failed_changes_nothing(scheme: str):
+    def nobody(first: int, second: int) -> Preference:
+        raise AssertionError("there is nothing to compare")
+
+    known = rank(3, Judge([2.0, 1.0, 0.0])).comparisons
+    assert rank(3, nobody, scheme, known=known, entrants=[0]).order[0] == 0
+
+
+@pytest.mark.parametrize("budget", [8, 12, 20, 40])
+def test_the_budget_is_a_limit(budget: int):
+    judge = Judge(np.zeros(5), slope=1.0)
+    rank(5, judge, budget=budget)
+    assert len(judge.calls) <= budget
+
+
+def test_a_clear_answer_ends_early():
+    """Between two, one meeting says little; a few agree, and the rest of the budget is saved."""
+    judge = Judge([0.0, 1.0])
+    result = rank(2, judge, budget=100)
+    assert result.p_best[1] >= 0.95
+    assert len(judge.calls) < 20
+
+
+def test_one_item_needs_no_judge():
+    def nobody(first: int, second: int) -> Preference:
+        raise AssertionError("there is nothing to compare")
+
+    result = rank(1, nobody)
+    assert result.order == [0]
+    assert result.p_best.tolist() == [1.0]
+    assert result.comparisons == ()
+    assert rank(0, nobody).order == []  # every candidate failed
+
+
+def test_an_unknown_scheme_is_told_what_there_is():
+    with pytest.raises(UserError, match="no ranking 'roundrobin'; did you mean 'round_robin'"):
+        rank(3, Judge([1, 2, 3]), "roundrobin")
+
+
+def test_the_same_answers_give_the_same_ranking():
+    a, b = (rank(6, Judge(np.arange(6), slope=1.0, seed=4)) for _ in range(2))
+    assert a.comparisons == b.comparisons
+    np.testing.assert_array_equal(a.strengths, b.strengths)
+
+
+def test_order_keeps_the_earlier_first():
+    strengths = np.array([1.0, 2.0, 1.0 + 1e-12, 2.0])
+    assert Ranking(strengths, strengths, strengths, 0.0, ()).order == [1, 3, 0, 2]
+
+
+def champion(n: int, compare: Compare) -> int:
+    """The published loop: whoever stands meets the next, once, in one order."""
+    best = 0
+    for challenger in range(1, n):
+        if compare(best, challenger).winner == "second":
+            best = challenger
+    return best
+
+
+def test_both_orders_and_active_pairs_beat_a_champion_by_one_order():
+    """A judge that is noisy and favours the first shown: how often the best of eight is found, 150 times."""
+    found = {"active": 0, "champion": 0}
+    for seed in range(150):
+        strengths = np.random.default_rng(seed).normal(size=8)
+        best = int(strengths.argmax())
+        found["champion"] += champion(8, Judge(strengths, slope=3.0, bias=1.5, seed=1000 + seed)) == best
+        judge = Judge(strengths, slope=3.0, bias=1.5, seed=1000 + seed)
+        found["active"] += rank(8, judge).order[0] == best
+        assert len(judge.calls) <= 32
+    assert found["active"] > found["champion"] + 15, found
+
+
+def test_top_1_of_ten_with_a_biased_judge():
+    """400 trials, first shown favoured by 0.8 logits: active pairs in both orders find the best most often."""
+    found: dict[str, int] = dict.fromkeys(("active", "round_robin", "knockout", "paper"), 0)
+    for seed in range(400):
+        strengths = np.random.default_rng(seed).normal(size=10)
+        for scheme in found:
+            judge = Judge(strengths, slope=1.5, bias=0.8, seed=10_000 + seed)
+            result = rank(10, judge, scheme, 40 if scheme == "active" else None)
+            found[scheme] += result.order[0] == strengths.argmax()
+            assert len(judge.calls) <= {"active": 40, "round_robin": 90, "knockout": 18, "paper": 9}[scheme]
+    assert found["active"] > 0.66 * 400, found
+    assert found["active"] > found["knockout"] + 30 > found["paper"] + 30, found
+
+
+@pytest.mark.parametrize(
+    ("scheme", "generations", "least"),
+    [("active", 3, 6), ("active", 1, 4), ("round_robin", 2, 12), ("knockout", 2, 6), ("paper", 2, 3)],
+)
+def test_a_budget_that_no_generation_could_keep_is_told_before_anything_runs(
+    scheme: str, generations: int, least: int
+):
+    """Three candidates, and from the second generation on the best of those before."""
+    settings = ["+task=bottle_pour", "candidates=3", f"generations={generations}", f"ranking={scheme}"]
+    assert compose([*settings, f"comparisons={least}"]).comparisons == least
+    with pytest.raises(UserError) as told:
+        compose([*settings, f"comparisons={least - 1}"])
+    ranked = "4 programs (3 candidates and the best so far)" if generations > 1 else "3 programs"
+    assert str(told.value) == (
+        f"comparisons={least - 1}: ranking={scheme} of {ranked} takes {least} comparisons or more; give "
+        f"comparisons={least} or leave it out"
+    )

@@ -1,0 +1,307 @@
+"""Runs of the commands: rewards that people wrote, full disks, runs that are resumed and harmed, sweeps."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+from cli_cases import LEG, QUICK, Mistake
+
+from movlr_jax.commands.evaluate import main as evaluate
+from movlr_jax.commands.search import main as search
+from movlr_jax.errors import UserError
+from movlr_jax.commands.report import main as report
+from movlr_jax.storage.archive import Archive
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole search, small as can be; tests take copies."""
+    run = tmp_path_factory.mktemp("search") / "run"
+    assert search([*LEG, "generations=2", f"run_dir={run}"]) == 0
+    return run
+
+
+def copy_of(run: Path, to: str = "copy") -> Path:
+    return Path(shutil.copytree(run, Path.cwd() / to))
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+
+
+# Rewards that people wrote.
+
+REWARDS = [
+    ("x = = 1", "the program is not Python: line 1: invalid syntax"),
+    (
+        'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return {"a": state.pos("foott")[0]}\n',
+        "line 3: there is no body 'foott'; did you mean 'foot'",
+    ),
+    ('WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return 3\n', "reward returns a int, expected a dict"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "sentence"), REWARDS, ids=["syntax", "name", "int"])
+def test_a_reward_that_is_wrong_is_told(mistake: Mistake, elsewhere: Path, source: str, sentence: str):
+    Path("mine.py").write_text(source)
+    said = mistake(evaluate, *LEG, "reward=mine.py", alone=False)
+    assert said.startswith(f"reward mine.py: {sentence}")
+    assert list(elsewhere.iterdir()) == [elsewhere / "mine.py"]
+
+
+def test_a_reward_that_cannot_be_read_is_told(mistake: Mistake, elsewhere: Path):
+    Path("mine.py").write_bytes(b"\xff\xfe\x00")
+    assert "cannot read the reward 'mine.py': 'utf-8' codec" in mistake(evaluate, *LEG, "reward=mine.py")
+    Path("empty").mkdir()
+    said = mistake(evaluate, *LEG, "reward=empty")
+    assert said == "empty has no best.py; it is no run directory, or no generation of it is done"
+    assert "there is no reward 'humn'" in mistake(evaluate, *LEG, "reward=humn")
+
+
+def test_a_diverging_simulation_is_told(mistake: Mistake, capfd: pytest.CaptureFixture[str]):
+    """Steps of 3 s: no model survives that. MuJoCo's own warnings stay out of sight and out of the folder."""
+    violent = [*LEG, "optimizer.sim_dt=3", "optimizer.ctrl_dt=3", "optimizer.plan_dt=3", "episode_s=30"]
+    said = mistake(search, *violent, "run_dir=run", alone=False)
+    assert said.startswith("every program of generation 0 failed")
+    assert "the simulation diverged" in said
+    assert Path("run/report.html").is_file()
+    with Archive.open(Path("run"), write=False) as archive:
+        evaluated = archive.get("evaluated", 0, 0)
+    assert evaluated
+    assert "the simulation diverged" in evaluated["reason"]
+
+    assert evaluate([*violent, "reward=human"]) == 2
+    captured = capfd.readouterr()
+    assert captured.err.strip().splitlines()[-1].startswith("reward human: the simulation diverged")
+    assert json.loads(captured.out.strip().splitlines()[-1])["diverged_fraction"] == 1.0
+    assert "WARNING" not in captured.err
+    assert sorted(path.name for path in Path().iterdir()) == ["run", "runs"]
+    assert [path.name for path in Path("runs").rglob("*.*")] == ["human_seed0.npz"], "the trajectory alone"
+
+
+# Places that cannot be written.
+
+
+@pytest.mark.parametrize("place", ["file", "file/run", "/proc/movlr"])
+def test_a_place_that_cannot_be_written_is_told(mistake: Mistake, elsewhere: Path, place: str):
+    Path("file").write_text("not a folder")
+    assert mistake(search, *LEG, f"run_dir={place}").startswith(f"cannot write {place}: ")
+    assert contents(elsewhere) == {"file": b"not a folder"}
+
+
+def test_a_run_directory_is_not_written_over(mistake: Mistake, finished: Path):
+    run = copy_of(finished)
+    before = contents(run)
+    said = mistake(search, *LEG, f"run_dir={run}")
+    assert (
+        said
+        == f"the run directory {run} is not empty; choose another run_dir=..., or go on with resume={run}"
+    )
+    assert contents(run) == before
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """A small disk of its own, mounted; call it with a size to make it, or to make it larger."""
+    folder, mounted = tmp_path / "disk", []
+
+    def sized(size: str) -> Path:
+        folder.mkdir(exist_ok=True)
+        how = f"remount,size={size}" if mounted else f"size={size}"
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", how, "tmpfs", str(folder)], capture_output=True)
+        if done.returncode:
+            pytest.skip("no file system can be mounted here")
+        mounted.append(size)
+        return folder
+
+    yield sized
+    if mounted:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_full_disk_loses_nothing(mistake: Mistake, disk: Callable[[str], Path], finished: Path):
+    """The search ends where the disk does; with more room it goes on from there, and ends as if there had been
+    enough of it from the start."""
+    root = disk("140k") / "run"
+    said = mistake(search, *LEG, "generations=2", f"run_dir={root}", alone=False)
+    assert said.startswith((f"cannot write {root}", f"cannot write the record in {root}"))
+    assert "make room or choose another run_dir=..., then go on with resume=" in said
+    assert not list(root.rglob("*.part")), "half a file takes room that is needed"
+    disk("64m")
+    assert search([f"resume={root}"]) == 0
+    assert results(root) == results(finished)
+
+
+def test_a_disk_too_full_to_begin_is_told(mistake: Mistake, disk: Callable[[str], Path]):
+    assert mistake(search, *LEG, f"run_dir={disk('8k') / 'run'}").startswith("cannot write ")
+
+
+def test_no_room_for_a_film_is_told(
+    mistake: Mistake, disk: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, capfd
+):
+    """Films are encoded in the folder for temporary files: the numbers are printed even so."""
+    monkeypatch.setattr(tempfile, "tempdir", str(disk("4k")))
+    films = [a for a in LEG if not a.startswith("films")]
+    assert evaluate([*films, "reward=initial"]) == 2
+    captured = capfd.readouterr()
+    said = captured.err.strip().splitlines()[-1]
+    if "no films: " in captured.err:
+        pytest.skip("nothing draws here")
+    assert said.startswith("no film: ")
+    assert "No space left on device; make room in" in said
+    assert "object_position_error_m" in json.loads(captured.out.strip().splitlines()[-1])
+
+
+def results(run: Path) -> list[dict]:
+    """What a run found, without times."""
+    with Archive.open(run, write=False) as archive:
+        evaluated = archive.events("evaluated")
+    return [{k: v for k, v in e.data.items() if k != "timing"} for e in evaluated]
+
+
+# Runs that are resumed, reported and evaluated.
+
+
+def harm(run: Path, kind: str) -> Path:
+    db, config = run / "run.db", run / "config.yaml"
+    if kind in ("empty", "text", "foreign", "cut"):
+        for ending in ("-wal", "-shm"):
+            Path(f"{db}{ending}").unlink(missing_ok=True)
+    if kind == "empty":
+        db.write_bytes(b"")
+    elif kind == "text":
+        db.write_text("no database" * 1000)
+    elif kind == "cut":
+        db.write_bytes(db.read_bytes()[: db.stat().st_size // 2])
+    elif kind == "foreign":
+        db.unlink()
+        with sqlite3.connect(db) as other:
+            other.execute("CREATE TABLE holidays (place TEXT)")
+        other.close()
+    elif kind == "no db":
+        db.unlink()
+    elif kind == "no config":
+        config.unlink()
+    elif kind == "config is no yaml":
+        config.write_text("a: [1,\n b")
+    elif kind == "config is a list":
+        config.write_text("- a\n")
+    elif kind == "config of another version":
+        config.write_text(config.read_text() + "nonsense: 3\n")
+    return run
+
+
+@pytest.mark.parametrize(
+    ("kind", "resumed", "reported"),
+    [
+        ("empty", "was not written by movlr-jax", "was not written by movlr-jax"),
+        ("text", "is broken (file is not a database)", "is broken (file is not a database)"),
+        ("cut", "is broken", "is broken"),
+        ("foreign", "was not written by movlr-jax", "was not written by movlr-jax"),
+        ("no db", "is no run directory of movlr-jax: it has no run.db", "is no run directory of movlr-jax"),
+        ("no config", "is no run directory of movlr-jax: it has no config.yaml", None),
+        ("config is no yaml", "config.yaml is broken", None),
+        ("config is a list", "config.yaml is broken", None),
+        ("config of another version", "there is no setting 'nonsense'", None),
+    ],
+)
+def test_a_broken_or_foreign_run_is_told(
+    mistake: Mistake, finished: Path, kind: str, resumed: str, reported: str | None
+):
+    run = harm(copy_of(finished), kind)
+    before = contents(run)
+    assert resumed in mistake(search, f"resume={run}")
+    if reported:
+        assert reported in mistake(report, str(run))
+        assert contents(run) == before
+    else:
+        assert report([str(run)]) == 0
+
+
+def test_a_run_whose_record_is_gone_is_still_a_reward(finished: Path, capsys: pytest.CaptureFixture[str]):
+    run = harm(copy_of(finished), "text")
+    assert evaluate([*LEG, f"reward={run}"]) == 0
+    assert json.loads(capsys.readouterr().out.strip().splitlines()[-1])["reward"] == str(run / "best.py")
+
+
+def test_only_what_does_not_make_it_another_run_may_change(mistake: Mistake, finished: Path):
+    run = copy_of(finished)
+    said = mistake(search, f"resume={run}", "seed=1")
+    assert (
+        said == "seed cannot be set when a run is resumed, only generations, films, max_calls, max_cost_usd; "
+        "start a new run for it"
+    )
+    said = mistake(search, *LEG, "seed=1", f"resume={run}")
+    assert said == (
+        f"{run} was made with other settings: seed was 0, is 1; resume={run} alone goes on with those it has"
+    )
+    assert search([f"resume={run}", "generations=3"]) == 0
+    assert len(results(run)) == 3
+    assert results(run)[:2] == results(finished)
+    best = (run / "best.py").read_text()
+    said = mistake(search, f"resume={run}", "generations=1")
+    assert said == f"generations=1: {run} has 3 generations already; give 3 or more"
+    assert (run / "best.py").read_text() == best
+    assert yaml.safe_load((run / "config.yaml").read_text())["generations"] == 2, "as it was begun"
+
+
+def test_a_run_that_lost_a_file_says_which(mistake: Mistake, finished: Path):
+    """A film needs the recorded motion: gone, or changed by somebody."""
+    run = copy_of(finished)
+    states = run / "gen_00" / "k00.npz"
+    whole = states.read_bytes()
+    with Archive.open(run, write=False) as archive:
+        assert archive.read("gen_00/k00.npz") == whole
+        states.write_bytes(whole[:-100])
+        with pytest.raises(UserError, match="was changed since it was written"):
+            archive.read("gen_00/k00.npz")
+    states.unlink()
+    said = mistake(search, f"resume={run}", "films=true", alone=False)
+    if "no films: " in said:
+        pytest.skip("nothing draws here")
+    assert said == f"{states} is missing; bring it back, or resume with films=false"
+
+
+def test_one_process_at_a_time(mistake: Mistake, finished: Path):
+    run = copy_of(finished)
+    with Archive.open(run):
+        assert f"another process is working in {run}" in mistake(search, f"resume={run}")
+
+
+# Sweeps.
+
+
+def seeds(run: Path) -> Sequence[int]:
+    with Archive.open(run, write=False) as archive:
+        about, finish = archive.get("run"), archive.get("finished")
+    assert about
+    assert finish
+    return about["seed"]
+
+
+def test_a_sweep_runs_every_job_in_a_folder_of_its_own(capfd: pytest.CaptureFixture[str]):
+    assert search(["-m", *LEG, "seed=0,1", "run_dir=sweep"]) == 0
+    assert [seeds(Path("sweep") / name) for name in ("0", "1")] == [0, 1]
+    said = capfd.readouterr().err
+    assert "job 1 of 2" in said
+    assert "job 2 of 2" in said
+
+
+def test_a_job_that_fails_does_not_keep_the_others_from_running(mistake: Mistake, capfd):
+    """The mass of one is refused where the task is built; -m may be left out."""
+    assert search([*QUICK, "task.settings.bottle_kg=-1,0.3"]) == 2
+    said = capfd.readouterr().err
+    assert "task.settings.bottle_kg=-1: it must be more than 0" in said
+    assert "Traceback" not in said
+    (run,) = (Path("runs") / "bottle_pour").iterdir()
+    assert seeds(run) == 0

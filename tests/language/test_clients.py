@@ -1,0 +1,295 @@
+"""The real SDKs against local servers: what is sent, what is made of every kind of failure, what is recorded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fake_servers import FAULTS, FakeServer
+
+from movlr_jax.errors import BudgetSpent, UserError
+from movlr_jax.language.build import open_desk
+from movlr_jax.language.clients.answers import Judgement, Program, Ready
+from movlr_jax.language.clients.call import Media, Message, Question
+from movlr_jax.language.clients.client import Budget, Desk
+from movlr_jax.language.clients.openai_compatible import instruction
+from movlr_jax.language.settings import ModelConfig
+from movlr_jax.storage.archive import Archive
+
+KEY = "sk-SECRET-0123456789-zz"
+FILM = Media("video/mp4", bytes(range(256)) * 40, fps=8.0)
+KINDS = {"openai": "openai_compatible", "gemini": "gemini"}
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MOVLR_TEST_KEY", KEY)
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Iterator[Archive]:
+    with Archive.create(tmp_path / "run", "") as archive:
+        yield archive
+
+
+def question(text: str = "are you there", sample: int = 0, **more) -> Question:
+    return Question(
+        "check", [Message("system", ["be brief"]), Message("user", [text])], Ready, 0.7, sample, **more
+    )
+
+
+def watching() -> Question:
+    parts = ["First motion:", FILM, "Second motion:", Media("image/jpeg", b"picture"), "Which?"]
+    return Question("judge", [Message("user", parts)], Judgement)
+
+
+class Asking:
+    """A desk before a fake server, and all that it said."""
+
+    def __init__(self, server: FakeServer, archive: Archive, **settings):
+        self.said: list[str] = []
+        common = {
+            "timeout_s": 5.0,
+            "backoff_s": 0.01,
+            "attempts": 3,
+            "key_env": "MOVLR_TEST_KEY",
+            "model": "m-1",
+        }
+        budget = {k: settings.pop(k) for k in ("max_calls", "max_cost_usd") if k in settings}
+        config = ModelConfig(KINDS[server.kind], base_url=server.url, **{**common, **settings})
+        self.desk: Desk = open_desk(config, "llm", None, archive, Budget(archive, **budget), self.said.append)
+        self.ask = self.desk.ask
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_call_and_its_record(kind: str, archive: Archive):
+    with FakeServer(kind, key=KEY) as server:
+        asking = Asking(server, archive, price=(1.0, 10.0))
+        (answer,) = asking.ask([question()])
+        assert answer.value.ready
+        (request,) = server.requests
+        assert request["asked"].system == "be brief"
+        asked = {"openai": f"are you there\n\n{instruction(question())}", "gemini": "are you there"}
+        assert request["asked"].texts == [asked[kind]]
+        assert request["asked"].settings["temperature"] == 0.7
+        (call,) = archive.calls()
+        assert call["state"] == "answered"
+        assert call["model_version"] == {"openai": "m-1-2026-10-01", "gemini": "m-1-002"}[kind]
+        assert (call["tokens_in"], call["tokens_out"]) == (6500, 1500)
+        assert call["cost_usd"] == pytest.approx((6500 * 1 + 1500 * 10) / 1e6)
+        assert asking.ask([question()])[0].value.ready
+        assert len(server.requests) == 1, "an answered call is never made again"
+        asking.desk.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("fault", [*FAULTS, "length"])
+def test_every_failure_is_said_and_asked_again(kind: str, fault: str, archive: Archive):
+    with FakeServer(kind, script=[fault], stall_s=1.5) as server:
+        asking = Asking(server, archive, timeout_s=1.0 if fault == "stall" else 5.0)
+        (answer,) = asking.ask([question()])
+        assert answer.value.ready
+        assert len(server.requests) == 2
+        states = [(c["state"], bool(c["error"])) for c in archive.calls()]
+        assert states == [("failed", True), ("answered", False)]
+        expected = {
+            "429": "HTTP 429", "500": "HTTP 500", "503": "HTTP 503", "truncated": "not of the asked form",
+            "schema": "not of the asked form", "length": "cut off",
+            "blocked": "refused" if kind == "openai" else "SAFETY",
+            "empty": "no choices" if kind == "openai" else "no candidates",
+        }  # fmt: skip
+        assert expected.get(fault, "") in asking.said[0]
+        asking.desk.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_retry_after_is_honoured_and_a_long_one_ends_the_search(kind: str, archive: Archive):
+    with FakeServer(kind, script=["429", "", "429"], retry_after="0.6") as server:
+        asking = Asking(server, archive)
+        begun = time.monotonic()
+        asking.ask([question()])
+        assert time.monotonic() - begun >= 0.6
+        server.retry_after = "3600"
+        with pytest.raises(UserError, match=r"asks to wait 3600 s .*resume="):
+            asking.ask([question("more")])
+        assert len(server.requests) == 3
+        asking.desk.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_provider_that_stays_away_ends_the_search_with_a_sentence(kind: str, archive: Archive):
+    with FakeServer(kind, script=["503"] * 3) as server:
+        asking = Asking(server, archive)
+        with pytest.raises(UserError, match=r"no answer in 3 attempts: HTTP 503.*resume="):
+            asking.ask([question()])
+        assert len(server.requests) == 3, "one layer of retries, not two multiplied"
+        asking.desk.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_that_always_refuses_is_an_answer_of_its_own(kind: str, archive: Archive):
+    with FakeServer(kind, script=["blocked"] * 3) as server:
+        asking = Asking(server, archive)
+        for _ in range(2):  # the second time from the record
+            (answer,) = asking.ask([question()])
+            assert answer.value is None
+            assert "refused" in answer.problem or "blocked" in answer.problem
+        assert len(server.requests) == 3
+        asking.desk.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_wrong_key_is_told_at_once_and_never_shown(kind: str, archive: Archive):
+    with FakeServer(kind, key="sk-another") as server:
+        asking = Asking(server, archive)
+        with pytest.raises(UserError, match=r"does not let us in .*MOVLR_TEST_KEY") as told:
+            asking.ask([question()])
+        assert len(server.requests) == 1
+        assert KEY not in str(told.value)
+        assert "[key]" in str(told.value), "the server's own words, without the key in them"
+        asking.desk.close()
+    everything = b"".join(p.read_bytes() for p in archive.root.rglob("*") if p.is_file())
+    assert KEY.encode() not in everything
+    assert KEY not in "".join(asking.said)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_missing_key_is_told_before_anything_is_sent(
+    kind: str, archive: Archive, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("MOVLR_TEST_KEY")
+    config = ModelConfig(KINDS[kind], model="m", key_env="MOVLR_TEST_KEY")
+    with pytest.raises(UserError, match="llm needs a key: set the environment variable MOVLR_TEST_KEY"):
+        open_desk(config, "llm", None, archive, Budget(archive), print)
+
+
+def test_a_server_of_ones_own_needs_no_key(archive: Archive, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("MOVLR_TEST_KEY")
+    with FakeServer("openai") as server:
+        assert Asking(server, archive).ask([question()])[0].value.ready
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_samples_are_calls_of_their_own_and_wait_for_their_turn(kind: str, archive: Archive):
+    with FakeServer(kind, delay_s=0.1) as server:
+        asking = Asking(server, archive, concurrency=2)
+        answers = asking.ask([question(sample=i) for i in range(6)])
+        assert all(a.value.ready for a in answers)
+        assert len(server.requests) == 6
+        assert server.most_under_way == 2
+        asking.desk.close()
+
+
+def test_the_same_question_twice_at_once_is_one_call(archive: Archive):
+    """As when two motions are alike, and are shown in both orders."""
+    with FakeServer("openai", delay_s=0.1) as server:
+        asking = Asking(server, archive)
+        assert all(a.value.ready for a in asking.ask([question(), question()]))
+        assert len(server.requests) == 1
+        asking.desk.close()
+
+
+def test_a_film_inline_to_both_protocols(archive: Archive):
+    with FakeServer("openai") as openai, FakeServer("gemini") as gemini:
+        for server in (openai, gemini):
+            (answer,) = Asking(server, archive).ask([watching()])
+            assert answer.value.winner in ("first", "second")
+            asked = server.requests[0]["asked"]
+            assert asked.media == [("video/mp4", FILM.data), ("image/jpeg", b"picture")]
+            assert set(asked.schema["required"]) == set(Judgement.model_fields)
+    kinds = [p["type"] for p in openai.requests[0]["body"]["messages"][0]["content"]]
+    assert kinds == ["text", "video_url", "text", "image_url", "text"]
+    part = gemini.requests[0]["body"]["contents"][0]["parts"][1]
+    assert (part.get("videoMetadata") or part["video_metadata"])["fps"] == 8.0
+
+
+def test_a_large_film_is_uploaded_once(archive: Archive):
+    with FakeServer("gemini") as server:
+        asking = Asking(server, archive, inline_mb=0.001)
+        asking.ask([watching()])
+        asking.ask([Question("judge", watching().messages, Judgement, sample=1)])
+        uploads = [r for r in server.requests if "upload_id" in r["path"]]
+        assert [r["bytes"] for r in uploads] == [len(FILM.data)]
+        assert [r["asked"].media[0] for r in server.requests if "asked" in r] == [
+            ("video/mp4", FILM.data)
+        ] * 2
+        asking.desk.close()
+
+
+def test_gemini_gets_no_temperature_where_it_would_ignore_it(archive: Archive):
+    with FakeServer("gemini") as server:
+        asking = Asking(server, archive, model="gemini-3.8-flash", thinking="low")
+        asking.ask([question()])
+        settings = server.requests[0]["asked"].settings
+        assert "temperature" not in settings
+        assert settings["thinkingConfig"] == {"thinkingLevel": "LOW"} or "low" in str(settings).lower()
+        (call,) = archive.calls()
+        assert call["asked"]["temperature"] == 0.7, "what was asked for is recorded beside what was sent"
+        assert "temperature" not in call["parameters"]
+        asking.desk.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_max_calls_counts_what_is_under_way(kind: str, archive: Archive):
+    with FakeServer(kind, delay_s=0.05) as server:
+        asking = Asking(server, archive, max_calls=3, concurrency=8)
+        with pytest.raises(BudgetSpent, match="max_calls=3 is spent"):
+            asking.ask([question(sample=i) for i in range(8)])
+        assert len(server.requests) == 3
+        assert archive.spent()[0] == 3
+        asking.desk.close()
+
+
+def test_max_cost_is_never_passed_and_needs_a_price(archive: Archive):
+    with FakeServer("openai") as server:
+        asking = Asking(server, archive, price=(1.0, 10.0), max_tokens=2000, max_cost_usd=0.06, concurrency=8)
+        with pytest.raises(BudgetSpent, match=r"max_cost_usd=0.06 is spent"):
+            asking.ask([question(sample=i) for i in range(8)])
+        assert archive.spent()[1] <= 0.06
+        asking.desk.close()
+        with pytest.raises(UserError, match=r"nobody knows the price of m-1.*llm.price="):
+            Asking(server, archive, max_cost_usd=1.0)
+
+
+def test_a_known_model_has_a_price(archive: Archive):
+    with FakeServer("gemini") as server:
+        asking = Asking(server, archive, model="gemini-2.5-flash")
+        asking.ask([question()])
+        assert archive.calls()[0]["cost_usd"] == pytest.approx((6500 * 0.3 + 1500 * 2.5) / 1e6)
+        asking.desk.close()
+
+
+def test_replay_answers_from_the_record_and_from_nowhere_else(archive: Archive, tmp_path: Path):
+    from dataclasses import replace
+
+    from movlr_jax.language.build import _Replayed
+
+    with FakeServer("openai", script=["blocked"] * 3) as server:
+        asking = Asking(server, archive)
+        asking.ask([question("refused")])
+        asking.ask([question("answered")])
+        asking.desk.close()
+        requests = len(server.requests)
+    with Archive.create(tmp_path / "again", "") as again:
+        desk = replace(
+            asking.desk, backend=_Replayed(asking.desk.config), budget=Budget(again), answers_of=archive
+        )
+        desk = Desk(desk.backend, desk.config, desk.price, desk.budget, print, archive)
+        refused, answered = desk.ask([question("refused"), question("answered")])
+        assert "refused" in refused.problem
+        assert answered.value.ready
+        assert again.spent() == (0, 0.0)
+        with pytest.raises(UserError, match="no answer to this call"):
+            desk.ask([question("never asked")])
+        assert len(server.requests) == requests
+
+
+def test_a_program_comes_out_of_its_fence():
+    from movlr_jax.language.clients.answers import read, unfenced
+    from movlr_jax.language.clients.call import Reply
+
+    form = read(Program, Reply('```json\n{"changes": "a", "program": "```python\\nx = 1\\n```"}\n```', "m"))
+    assert isinstance(form, Program)
+    assert unfenced(form.program) == "x = 1"

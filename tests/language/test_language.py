@@ -1,0 +1,445 @@
+"""The embedded proposer, judge and critic, on the real bottle task: no language or vision model anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import permutations
+
+import jax
+import numpy as np
+import pytest
+
+from movlr_jax.errors import ProgramError
+from movlr_jax.evolution.evaluation import make_probe
+from movlr_jax.language.judges.metrics import MetricsCritic, MetricsJudge
+from movlr_jax.language.proposers.scripted import ScriptedProposer
+from movlr_jax.language.proposers.terms import library
+from movlr_jax.physics.native import NativePhysics
+from movlr_jax.rewards.program import Scorer
+from movlr_jax.sandbox.genome import Genome, genome_of
+from movlr_jax.sandbox.graph import read
+from movlr_jax.sandbox.inputs import inputs
+from movlr_jax.sandbox.probe import Probe
+from movlr_jax.sandbox.source import parse
+from movlr_jax.sandbox.trace import document, load
+from movlr_jax.tasks import Task, build_task
+from movlr_jax.types import Critique, Evaluation, ProposalRequest, TermAdvice
+
+
+@dataclass(frozen=True)
+class Bottle:
+    task: Task
+    probe: Probe
+
+
+@pytest.fixture(scope="module")
+def bottle() -> Iterator[Bottle]:
+    task = build_task("bottle_pour", "myoarm_r", 1.0, {})
+    physics = NativePhysics(task.model, task.layout, sim_dt=0.002, ctrl_dt=0.016, threads=2)
+    yield Bottle(task, make_probe(task, physics, seed=0))
+    physics.close()
+
+
+def evaluation(source: str = "", reason: str | None = None, **metrics: float) -> Evaluation:
+    """One candidate that ended with these measures."""
+    weights = parse(source).weights if source else {}
+    return Evaluation(0, 0, source, reason, weights=weights, metrics=metrics)
+
+
+def ended(centimetres: float, degrees: float, success: float = 0.0, effort: float = 0.0) -> dict[str, float]:
+    return {
+        "object_position_error_m": centimetres / 100,
+        "object_orientation_error_rad": float(np.deg2rad(degrees)),
+        "success": success,
+        "effort": effort,
+    }
+
+
+def values(source: str, probe: Probe) -> Mapping[str, np.ndarray]:
+    """Every term and the total of a program at the probe's states."""
+    batch = jax.tree.map(lambda x: np.asarray(x)[None], (probe.steps, probe.actions, probe.initial))
+    scores = Scorer(probe.layout, probe.goals)([load(parse(source))], *batch)
+    return {**scores.terms[0], "total": scores.totals[0]}
+
+
+# Terms.
+
+
+def test_every_term_of_the_library_runs_on_real_states(bottle: Bottle):
+    terms = library(bottle.task)
+    assert {t.kind for t in terms.values()} == {"place", "turn", "hold", "steady", "economy"}
+    source = Genome({t.name: (t.weight, t.expression) for t in terms.values()}).source()
+    assert vetted(source, bottle.probe)
+    found = values(source, bottle.probe)
+    assert set(found) == {*terms, "total"}
+    for name, value in found.items():
+        assert np.isfinite(value).all(), name
+        assert value.std() > 0, f"{name} says the same of every state"
+
+
+def test_terms_are_what_they_are_called(bottle: Bottle):
+    """Each beside the same measure in numpy, at every state of the probe."""
+    terms, probe, layout = library(bottle.task), bottle.probe, bottle.task.layout
+    found = values(Genome({t.name: (1.0, t.expression) for t in terms.values()}).source(), probe)
+    sensors, start = np.asarray(probe.steps.sensors, float), np.asarray(probe.initial.sensors, float)
+    at = layout.blocks["pos"] + 3 * layout.bodies["bottle"]
+    here, there = sensors[..., at : at + 3], np.asarray(probe.goals["object_pos"], float)
+    distance = np.linalg.norm(here - there, axis=-1)
+    np.testing.assert_allclose(found["position"], 0.02 - np.hypot(distance, 0.02), atol=1e-5)
+    np.testing.assert_allclose(found["arrival"], np.exp(-0.5 * (distance / 0.05) ** 2), atol=1e-5)
+    climb = there[2] - start[:, None, at + 2]
+    lifted = (here[..., 2] - start[:, None, at + 2]) / climb  # 1 at the target's height, 0 where it stood
+    np.testing.assert_allclose(found["lift"], 0.1 ** ((1 - lifted) ** 2), atol=1e-4)
+    np.testing.assert_allclose(found["effort"], -np.square(probe.steps.act).mean(-1), rtol=1e-4)
+    change = np.square(probe.actions - np.asarray(probe.steps.prev_action)).mean(-1)
+    np.testing.assert_allclose(found["smooth"], -change, rtol=1e-4, atol=1e-6)
+
+
+def test_terms_hold_where_the_target_is_as_high_as_the_start():
+    """Nothing to lift: no term may divide by it."""
+    task = build_task("bottle_pour", "myoarm_r", 1.0, {"lift_m": (0.1, 0.0, 0.0), "tilt_deg": 0.0})
+    physics = NativePhysics(task.model, task.layout, sim_dt=0.002, ctrl_dt=0.016, threads=2)
+    terms = library(task)
+    found = values(
+        Genome({t.name: (1.0, t.expression) for t in terms.values()}).source(), make_probe(task, physics, 0)
+    )
+    physics.close()
+    assert all(np.isfinite(v).all() for v in found.values())
+
+
+# Genomes.
+
+LONG = '''"""Words with a tail."""
+
+import jax.numpy as jnp
+
+WEIGHTS = {
+    "near": 12.3456789,
+    "turn": -0.001234567,
+}
+SCALE = 0.05
+OFFSET: float = 0.25
+
+
+def closeness(a, b):
+    """How near two points are."""
+    gap = a - b
+    return jnp.exp(
+        -jnp.linalg.norm(gap) / SCALE
+    )
+
+
+def reward(state, action):
+    """One control step."""
+    tips = ("THtip_r", "IFtip_r")
+    total = 0.0
+    for tip in tips:
+        total = total + closeness(
+            state.site(tip),
+            state.pos("bottle"),
+        )
+    if len(tips) > 1:
+        total = total / len(tips)
+    inner = lambda x: x + OFFSET  # noqa: E731
+
+    def half(x):
+        if OFFSET > 1:
+            return x
+        return 0.5 * x
+
+    return {
+        "near": inner(total),
+        "turn": half(shaping.rotation_error(state.rot("bottle"), state.goal("object_rot"))) + jnp.sum(
+            action * 0.001
+        ),
+    }
+'''
+
+
+@pytest.mark.parametrize("which", ["long", "initial", "human"])
+def test_a_genome_is_the_program(bottle: Bottle, which: str):
+    source = {"long": LONG, "initial": bottle.task.initial_reward, "human": bottle.task.human_reward}[which]
+    genome = genome_of(source)
+    again = genome.source()
+    assert parse(again).weights == parse(source).weights
+    assert parse(again).description == parse(source).description
+    before, after = values(source, bottle.probe), values(again, bottle.probe)
+    assert before.keys() == after.keys()
+    for name in before:
+        np.testing.assert_array_equal(before[name], after[name])
+    assert genome_of(again) == genome, "a second round changes nothing"
+
+
+def test_an_edit_touches_nothing_else(bottle: Bottle):
+    genome = genome_of(LONG)
+    child = genome.with_term("more", 3.0, "jnp.sum(action)").with_weight("turn", 2.0)
+    assert parse(child.source()).weights == {"near": 12.3456789, "turn": 2.0, "more": 3.0}
+    before, after = values(LONG, bottle.probe), values(child.source(), bottle.probe)
+    for name in ("near", "turn"):
+        np.testing.assert_array_equal(before[name], after[name])
+    assert set(parse(child.without("near").source()).weights) == {"turn", "more"}
+
+
+@pytest.mark.parametrize("words", ['He said "pour"', "a \\ b", 'ends with a quote"', "two\nlines", '"""', ""])
+def test_any_description_gives_a_program(words: str):
+    source = Genome({"a": (1.0, "jnp.sum(action)")}, description=words).source()
+    assert set(parse(source).weights) == {"a"}
+
+
+BODIES = {
+    "variable": "    terms = {'a': action[0]}\n    return terms\n",
+    "early": "    if 1 > 0:\n        return {'a': action[0]}\n    return {'a': action[1]}\n",
+    "loop": "    for i in range(2):\n        return {'a': action[i]}\n    return {'a': action[1]}\n",
+    "splat": "    return {**{'a': action[0]}}\n",
+    "other names": "    return {'b': action[0]}\n",
+    "nothing": '    """Only words."""\n',
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_what_has_no_genome_says_so(name: str):
+    with pytest.raises(ProgramError, match="weights can be edited by script"):
+        genome_of("WEIGHTS = {'a': 1.0}\ndef reward(state, action):\n" + BODIES[name])
+
+
+# The scripted proposer.
+
+
+def request(
+    bottle: Bottle,
+    seed: int = 0,
+    generation: int = 1,
+    parent: str | None = None,
+    advice: tuple[TermAdvice, ...] = (),
+) -> ProposalRequest:
+    parent = parent or bottle.task.human_reward
+    return ProposalRequest(
+        generation=generation,
+        task=bottle.task,
+        parent=evaluation(parent, **ended(10, 40)),
+        critique=Critique(False, (), advice),
+        history=(
+            evaluation(parent, **ended(10, 40)),
+            evaluation(bottle.task.initial_reward, **ended(20, 50)),
+        ),
+        seed=seed,
+    )
+
+
+def vetted(source: str, probe: Probe) -> bool:
+    """Whether a program passes reading, loading, tracing and the check; raises otherwise."""
+    return bool(read(document(source, probe.layout), list(parse(source).weights), inputs(probe.layout)).out)
+
+
+def test_the_same_request_gives_the_same_programs(bottle: Bottle):
+    proposer = ScriptedProposer()
+    seen: set[tuple[str, ...]] = set()
+    for seed, generation in ((0, 1), (0, 2), (1, 1), (2, 1)):
+        ask = request(bottle, seed, generation)
+        sources = proposer.propose(ask, 4)
+        assert sources == proposer.propose(ask, 4)
+        assert sources[:2] == proposer.propose(ask, 2)
+        assert len(set(sources)) == 4
+        assert bottle.task.human_reward not in sources
+        seen.add(tuple(sources))
+    assert len(seen) == 4
+    assert proposer.propose(request(bottle), 0) == []
+
+
+def test_every_program_of_many_seeds_is_sound(bottle: Bottle):
+    """Four generations of each seed, every one from a child of the last: sound, never the same program twice in one
+    search, weights in bounds."""
+    proposer, sound = ScriptedProposer(), set()  # terms of programs that were vetted
+    for seed in range(24):
+        tried: list[Evaluation] = []
+        ask = replace(request(bottle, seed, 0), parent=None, critique=None, history=())
+        for generation in range(4):
+            sources = proposer.propose(ask, 3)
+            assert len(sources) == 3
+            for source in sources:
+                genome = genome_of(source)
+                assert all(0.01 <= abs(w) <= 500 for w, _ in genome.terms.values()), genome
+                assert source not in [e.source for e in tried]
+                assert not genome.helpers
+                # no term knows of another: those that were vetted after the same lines are sound in any company
+                terms = {(genome.preamble, name, text) for name, (_, text) in genome.terms.items()}
+                assert terms <= sound or vetted(source, bottle.probe)
+                sound |= terms
+                tried.append(evaluation(source, **ended(10, 40)))
+            parent = tried[-1 - seed % 3]
+            critique = MetricsCritic().criticise(bottle.task, parent)
+            ask = ProposalRequest(generation + 1, bottle.task, parent, critique, tuple(tried), seed)
+    ((preamble, *_), *_) = sound
+    largest = {f"{name}{i}": (1.0, text) for i, (_, name, text) in enumerate(sorted(sound))}
+    assert vetted(Genome(largest, preamble).source(), bottle.probe), (
+        "no program has more operations than may be"
+    )
+
+
+ADVICE = (
+    TermAdvice("add", "arrival", "too far"),
+    TermAdvice("add", "still", "it shakes", weight=7.0),
+    TermAdvice("add", "effort", "far too strong", weight=1e9),
+    TermAdvice("strengthen", "orientation", "not turned"),
+    TermAdvice("weaken", "position", "too greedy"),
+    TermAdvice("remove", "fingers", "in the way"),
+    TermAdvice("add", "no_such_term", "nonsense"),
+    TermAdvice("strengthen", "nor_this", "nonsense"),
+)
+
+
+PARENT = '''"""Made by hand for these tests."""
+
+WEIGHTS = {"position": 90.0, "orientation": 10.0, "grasp": 30.0, "fingers": 2.5}
+
+
+def reward(state, action):
+    bottle = state.pos("bottle")
+    return {
+        "position": -jnp.linalg.norm(bottle - state.goal("object_pos")),
+        "orientation": -shaping.rotation_error(state.rot("bottle"), state.goal("object_rot")),
+        "grasp": -jnp.linalg.norm(state.site("S_grasp_r") - bottle),
+        "fingers": -jnp.linalg.norm(state.site("IFtip_r") - bottle),
+    }
+'''
+
+
+def test_the_first_child_does_what_the_critic_says(bottle: Bottle):
+    old = parse(PARENT).weights
+    expected = {
+        "position": 0.5 * old["position"],
+        "orientation": 2 * old["orientation"],
+        "grasp": old["grasp"],
+        "arrival": library(bottle.task)["arrival"].weight,
+        "still": 7.0,
+        "effort": 500.0,  # the most a weight may be
+    }
+    for seed in range(5):
+        source = ScriptedProposer().propose(request(bottle, seed, parent=PARENT, advice=ADVICE), 2)[0]
+        assert parse(source).weights == expected
+        assert vetted(source, bottle.probe)
+    before, after = values(PARENT, bottle.probe), values(source, bottle.probe)
+    np.testing.assert_array_equal(before["grasp"], after["grasp"])
+
+
+def test_advice_that_changes_nothing_still_gives_a_new_program(bottle: Bottle):
+    source = ScriptedProposer().propose(request(bottle, parent=PARENT, advice=ADVICE[-2:]), 1)[0]
+    old, new = parse(PARENT).weights, parse(source).weights
+    assert old.keys() == new.keys()
+    assert sum(old[name] != new[name] for name in old) == 1
+
+
+def test_the_last_term_is_never_removed(bottle: Bottle):
+    advice = (TermAdvice("remove", "position", "not wanted"),)
+    source = ScriptedProposer().propose(request(bottle, parent=bottle.task.initial_reward, advice=advice), 1)[
+        0
+    ]
+    assert set(parse(source).weights) == {"position"}
+
+
+def test_a_parent_without_genome_is_only_reweighted(bottle: Bottle):
+    parent = (
+        'WEIGHTS = {"a": 5.0, "b": -2.0}\n\n\ndef reward(state, action):\n'
+        '    terms = {"a": jnp.sum(action), "b": state.time}\n    return terms\n'
+    )
+    for seed in range(5):
+        sources = ScriptedProposer().propose(request(bottle, seed, parent=parent, advice=ADVICE), 4)
+        assert len({parent, *sources}) == 5
+        for source in sources:
+            weights = parse(source).weights
+            assert weights["a"] > 0 > weights["b"]
+            assert load(parse(source)).structure == load(parse(parent)).structure
+            assert vetted(source, bottle.probe)
+
+
+# The metrics judge and critic.
+
+
+def test_the_judge_is_the_same_from_both_sides(bottle: Bottle):
+    judge, mirrored = MetricsJudge(), {"first": "second", "second": "first", "tie": "tie"}
+    entries = [
+        evaluation(**ended(1, 5, success=1)),
+        evaluation(**ended(4, 29, success=1)),
+        evaluation(**ended(6, 10)),
+        evaluation(**ended(6.1, 10)),
+        evaluation(**ended(30, 90)),
+        evaluation(**ended(500, 180)),
+        evaluation(reason="it diverged", **ended(0, 0)),
+        evaluation(reason="it does not parse"),
+    ]
+    for a, b in permutations(entries, 2):
+        there, back = judge.compare(bottle.task, a, b), judge.compare(bottle.task, b, a)
+        assert mirrored[there.winner] == back.winner
+        assert there.reason
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "winner"),
+    [
+        (ended(1, 5), ended(10, 5), "first"),
+        (ended(5, 40), ended(5, 10), "second"),
+        (ended(4, 29, success=1), ended(0, 31), "first"),  # success before everything
+        (ended(6, 10), ended(6.1, 10), "tie"),  # a millimetre says nothing
+        (ended(3, 12), ended(5, 0), "tie"),  # 1 cm counts as 6 degrees
+        (ended(3, 12), ended(6, 0), "first"),
+    ],
+)
+def test_what_the_judge_prefers(bottle: Bottle, a: dict[str, float], b: dict[str, float], winner: str):
+    assert MetricsJudge().compare(bottle.task, evaluation(**a), evaluation(**b)).winner == winner
+
+
+def test_whoever_ran_beats_whoever_failed(bottle: Bottle):
+    ran, failed = evaluation(**ended(500, 180)), evaluation(reason="it diverged", **ended(0, 0, success=1))
+    judge = MetricsJudge()
+    assert judge.compare(bottle.task, ran, failed).winner == "first"
+    assert judge.compare(bottle.task, failed, ran).winner == "second"
+    assert judge.compare(bottle.task, failed, failed).winner == "tie"
+
+
+@pytest.mark.parametrize(
+    ("metrics", "kinds"),
+    [
+        (ended(2, 10, success=1), []),
+        (ended(4, 10, success=1), ["place"]),
+        (ended(2, 20, success=1), ["turn"]),
+        (ended(6, 40), ["place", "turn", "steady"]),
+        (ended(20, 60), ["hold", "place", "turn", "steady"]),
+        (ended(2, 10, success=1, effort=0.2), ["economy"]),
+    ],
+)
+def test_the_critic_names_what_is_wrong(bottle: Bottle, metrics: dict[str, float], kinds: list[str]):
+    """One term of the needed kind each, one that is not there yet, with the weight it usually has."""
+    best = evaluation(bottle.task.initial_reward, **metrics)
+    critique = MetricsCritic().criticise(bottle.task, best)
+    terms = library(bottle.task)
+    assert critique.success == bool(metrics["success"])
+    assert [terms[a.term].kind for a in critique.advice] == kinds
+    assert [a.reason for a in critique.advice] == list(critique.problems)
+    assert "no vision model" in critique.author
+    for item in critique.advice:
+        assert item.action == "add"
+        assert item.term not in best.weights
+        assert item.weight == terms[item.term].weight
+
+
+def test_the_critic_strengthens_what_is_all_there(bottle: Bottle):
+    """Position is 20 cm off and every term about places and grasps is in use: more of the first of them."""
+    terms = library(bottle.task)
+    everything = Genome({t.name: (t.weight, t.expression) for t in terms.values()}).source()
+    critique = MetricsCritic().criticise(bottle.task, evaluation(everything, **ended(20, 0, success=1)))
+    assert [(a.action, terms[a.term].kind) for a in critique.advice] == [
+        ("strengthen", "hold"),
+        ("strengthen", "place"),
+    ]
+    assert [a.term for a in critique.advice] == ["grasp", "position"]
+
+
+def test_advice_is_followed_to_the_letter(bottle: Bottle):
+    """Critic to proposer: the first child has every term that the critic asks for, with the weight it asks for."""
+    best = evaluation(bottle.task.initial_reward, **ended(20, 60))
+    critique = MetricsCritic().criticise(bottle.task, best)
+    source = ScriptedProposer().propose(ProposalRequest(1, bottle.task, best, critique, (best,), 3), 1)[0]
+    weights = parse(source).weights
+    assert {a.term: weights[a.term] for a in critique.advice} == {a.term: a.weight for a in critique.advice}
+    assert len(weights) == 1 + len(critique.advice)

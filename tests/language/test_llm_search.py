@@ -1,0 +1,418 @@
+"""Whole searches with language and vision models over real HTTP, on a small leg."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from fake_servers import Asked, FakeServer, scripted_model
+from model_search import LLM_KEY, MODELS, TASK, VLM_KEY, calls, outcome, servers, set_keys
+
+from movlr_jax.commands import compare, session
+from movlr_jax.commands.search import main, search
+from movlr_jax.commands.session import task_of
+from movlr_jax.control.build import build_optimizer
+from movlr_jax.report.data import read_run
+from movlr_jax.report.page import render
+from movlr_jax.storage.archive import Archive
+
+search_module = sys.modules[search.__module__]
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch):
+    set_keys(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[None]:
+    """Task, planner and sandbox of all searches here, built once for each set of settings."""
+    kept: dict[str, object] = {}
+
+    def once(name: str, make: Callable) -> Callable:
+        def build(*args):
+            key = name + repr(args[0])
+            if key not in kept:
+                kept[key] = make(*args)
+            return kept[key]
+
+        return build
+
+    class Shared(session.Sandbox):
+        def close(self) -> None:
+            pass
+
+    sandboxes: list[Shared] = []
+
+    def sandbox(probe, name: str, batch) -> Shared:
+        if not sandboxes:
+            sandboxes.append(Shared(probe, name=name, batch=batch))
+        return sandboxes[0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        tasks = once("task", lambda settings: task_of(settings.config))
+        planners = once("planner", build_optimizer)
+        patch.setattr(search_module, "task_of", lambda config: tasks(_Settings(config)))
+        patch.setattr(search_module, "build_optimizer", planners)
+        patch.setattr(session, "Sandbox", sandbox)
+        yield
+    for one in sandboxes:
+        session.Sandbox.close(one)
+
+
+class _Settings:
+    """Settings of a task, told apart by what makes the task."""
+
+    def __init__(self, config):
+        self.config = config
+
+    def __repr__(self) -> str:
+        return f"{self.config.task} {self.config.model} {self.config.episode_s}"
+
+
+def everything(folder: Path) -> bytes:
+    return b"".join(p.read_bytes() for p in folder.rglob("*") if p.is_file())
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory, shared: None) -> Path:
+    """A search of two models, a fifth of whose calls fail in every way there is."""
+    run = tmp_path_factory.mktemp("models") / "run"
+    llm, vlm = servers(fault_rate=0.2, stall_s=2.5)
+    llm.script = [
+        "500",
+        "truncated",
+        "",
+        "blocked",
+        "schema",
+        "",
+    ]  # each kind once for certain, then by chance
+    vlm.script = ["429", "503", "", "cut", "half_body", "", "stall", "", "empty", ""]
+    with llm, vlm, pytest.MonkeyPatch.context() as patch:
+        set_keys(patch)
+        args = [*TASK, *MODELS, f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}", f"run_dir={run}"]
+        assert main(args) == 0
+        assert llm.good()
+        assert vlm.good()
+        assert any(r["fault"] for r in [*llm.requests, *vlm.requests])
+        twice = {identity for identity, n in (llm.answered + vlm.answered).items() if n > 1}
+        told = [
+            (r["asked"].wants, r["asked"].seed[:8], r["fault"])
+            for r in [*llm.requests, *vlm.requests]
+            if r["id"] in twice
+        ]
+        assert not twice, told
+    return run
+
+
+def test_a_search_under_faults_ends_with_a_report(recorded: Path):
+    page = (recorded / "report.html").read_text()
+    assert "openai_compatible Qwen2.5-Coder-32B-Instruct" in page
+    assert "no language or vision model used" not in page
+    made = calls(recorded)
+    assert {c["purpose"] for c in made} >= {"propose", "judge", "criticise"}
+    assert {c["state"] for c in made} >= {"answered", "failed"}
+    assert all(c["model_version"] for c in made if c["state"] == "answered")
+
+
+def test_replay_gives_the_same_run_without_servers_or_keys(
+    recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("OPENAI_API_KEY", "GEMINI_API_KEY"):
+        monkeypatch.delenv(name)
+    again = tmp_path / "again"
+    replay = ["llm=replay", f"llm.run={recorded}", "vlm=replay", f"vlm.run={recorded}"]
+    assert main([*TASK, *replay, f"run_dir={again}"]) == 0
+    assert outcome(again) == outcome(recorded)
+    with Archive.open(again, write=False) as archive:
+        assert archive.spent() == (0, 0.0)
+
+
+def test_no_key_is_in_anything_that_was_written(recorded: Path):
+    written = everything(recorded.parent)
+    assert len(written) > 10_000
+    for key in (LLM_KEY, VLM_KEY):
+        assert key.encode() not in written
+
+
+def test_no_key_is_in_anything_that_failures_wrote(
+    shared: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    """Servers that send the key back: in a refusal of it, in every field of every answer, and in a program."""
+
+    def echo(value):
+        if isinstance(value, dict):
+            return {k: v if k in ("winner", "action", "region") else echo(v) for k, v in value.items()}
+        if isinstance(value, list):
+            return [echo(v) for v in value]
+        return f"{value}\n# {LLM_KEY} {VLM_KEY}" if isinstance(value, str) else value
+
+    for name, more in (
+        ("expired", {"key": "sk-of-somebody-else"}),
+        ("echoed", {"brain": lambda asked: echo(scripted_model(asked))}),
+        ("given up", {"fault_rate": 1.0, "faults": ("500",)}),
+    ):
+        llm, vlm = servers(**more)
+        with llm, vlm:
+            urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
+            status = main([*TASK, *MODELS, *urls, "llm.attempts=2", f"run_dir={tmp_path / name}"])
+        assert status == (0 if name == "echoed" else 2)
+        assert main([*TASK, *MODELS, *urls, f"llm.key_env={LLM_KEY}", "run_dir=x"]) == 2
+    said = "".join(capfd.readouterr())
+    written = everything(tmp_path)
+    assert "[key]" in said
+    assert written.count(b"[key]") > 10
+    for key in (LLM_KEY, VLM_KEY):
+        assert key.encode() not in written
+        assert key not in said
+
+
+def run_method(method: str, tmp_path: Path, *more: str) -> tuple[FakeServer, FakeServer, Path]:
+    llm, vlm = servers()
+    with llm, vlm:
+        run = tmp_path / method
+        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
+        assert main([*TASK, *MODELS, *urls, f"method={method}", *more, f"run_dir={run}"]) == 0
+    return llm, vlm, run
+
+
+def programs(server: FakeServer) -> list[Asked]:
+    return [r["asked"] for r in server.requests if r["asked"].wants == "program"]
+
+
+def test_eureka_sees_no_image_and_speaks_in_four_messages(shared: None, tmp_path: Path):
+    llm, vlm, run = run_method("eureka", tmp_path)
+    assert not vlm.requests
+    assert not any(a.media for a in programs(llm))
+    turns = Counter(tuple(a.turns) for a in programs(llm) if "cannot be used" not in a.said)
+    assert turns == {("user",): 2, ("user", "assistant", "user"): 2}, "beside the system's message"
+    reflection = next(a for a in programs(llm) if len(a.turns) == 3).texts[-1]
+    assert len(re.findall(r"\[(.*?)\]", reflection)[0].split(",")) == 10
+    assert "Task score" in reflection
+    with Archive.open(run, write=False) as archive:
+        first = archive.get("proposed", 0)
+    assert first is not None
+    assert first["parents"] == [None, None], "nothing is given to begin with"
+
+
+def test_harmon_sees_exactly_four_pictures(shared: None, tmp_path: Path):
+    llm, vlm, _ = run_method("harmon", tmp_path)
+    counts = {(r["asked"].wants, len(r["asked"].media)) for r in vlm.requests}
+    assert counts == {("winner", 8), ("advice", 4)}, "four of each motion"
+    assert {kind for r in vlm.requests for kind, _ in r["asked"].media} == {"image/jpeg"}
+    assert not any(a.media for a in programs(llm))
+
+
+def test_vlm_only_makes_one_call_for_each_program(shared: None, tmp_path: Path):
+    llm, vlm, run = run_method("vlm_only", tmp_path)
+    assert not llm.requests
+    made = Counter(c["purpose"] for c in calls(run))
+    assert made["propose"] == 3, "two generations of two, the first program is given"
+    assert set(made) <= {"propose", "repair", "judge"}, "nobody criticises, the same model selects"
+    assert made["judge"] >= 4
+    later = [a for a in programs(vlm) if a.media and "cannot be used" not in a.said]
+    assert len(later) == 2
+    assert [[kind for kind, _ in a.media] for a in later] == [["video/mp4"]] * 2
+
+
+def test_motionvl_passes_descriptors_with_confidences_on(shared: None, tmp_path: Path):
+    llm, vlm, run = run_method("motionvl", tmp_path)
+    assert {(r["asked"].wants, len(r["asked"].media)) for r in vlm.requests} == {
+        ("descriptors", 4),  # pictures: every 0.1 s of 0.3 s
+        ("winner", 2),  # films
+    }
+    edits = [a for a in programs(llm) if "descriptions" in a.said]
+    assert edits
+    assert all("knees: left knee bent by 30 degrees (0.8)" in a.said for a in edits)
+    assert all(a.settings["temperature"] == 0.3 for a in programs(llm))
+    assert "left knee bent by 30 degrees (0.8)" in (run / "report.html").read_text()
+
+
+def test_human_evaluates_the_hand_made_reward_and_asks_nobody(shared: None, tmp_path: Path):
+    llm, vlm = servers()
+    with llm, vlm:
+        run = tmp_path / "human"
+        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
+        sized = [a for a in TASK if not a.startswith(("candidates", "generations"))]
+        assert main([*sized, *MODELS, *urls, "method=human", f"run_dir={run}"]) == 0
+        assert not llm.requests + vlm.requests
+
+
+def test_a_broken_program_is_shown_with_its_reason_and_asked_for_again(shared: None, tmp_path: Path):
+    def stubborn(asked: Asked) -> dict:
+        """The first try is broken; the second slot of a generation stays broken."""
+        answer = scripted_model(asked)
+        if asked.wants == "program" and ("cannot be used" not in asked.said or "stays" in asked.said):
+            mark = "stays" if int(asked.seed[0], 16) < 8 or "stays" in asked.said else "once"
+            answer["program"] = (
+                f'WEIGHTS = {{"a": 1.0}}\n\ndef reward(state, action):\n    return {{"a": state.pos("{mark}")[0]}}'
+            )
+        return answer
+
+    llm, vlm = servers(brain=stubborn)
+    with llm, vlm:
+        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
+        run = tmp_path / "run"
+        status = main([*TASK, *MODELS, *urls, "candidates=3", "generations=1", "retries=2", f"run_dir={run}"])
+    repairs = [a for a in programs(llm) if "cannot be used" in a.said]
+    assert repairs
+    assert any("there is no body" in a.said and 'state.pos("' in a.said for a in repairs)
+    if status == 0:
+        _, _, evaluated = outcome(run)
+        assert len(evaluated) == 3, "a slot that stays broken is an entry"
+
+
+def test_when_all_programs_are_broken_twice_the_search_ends_with_a_sentence(
+    shared: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    def hopeless(asked: Asked) -> dict:
+        return (
+            {"changes": "none", "program": "import os"} if asked.wants == "program" else scripted_model(asked)
+        )
+
+    llm, vlm = servers(brain=hopeless)
+    with llm, vlm:
+        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
+        run = tmp_path / "run"
+        assert main([*TASK, *MODELS, *urls, "retries=1", f"run_dir={run}"]) == 2
+    assert "are broken, twice over" in capsys.readouterr().err
+    assert len(programs(llm)) == 4, "one slot, one repair, and both again"
+
+
+def test_a_judge_that_never_answers_is_said_loudly(
+    shared: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """On the terminal, in the closing lines, in the record and in the report; nobody is the best with P = 0.51."""
+    llm, vlm = servers()
+    with llm, vlm:
+        vlm.write = lambda asked, content: "the left one" if asked.wants == "winner" else content
+        run = tmp_path / "run"
+        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}", "vlm.attempts=2", "gates=false"]
+        assert main([*TASK, *MODELS, *urls, f"run_dir={run}"]) == 0
+        judged = [r for r in vlm.requests if r["asked"].wants == "winner"]
+    with Archive.open(run, write=False) as archive:
+        rankings = [event.data for event in archive.events("ranked")]
+        finished, evaluated = archive.get("finished"), archive.events("evaluated")
+        page = render(read_run(archive))
+    asked = sum(len(ranking["comparisons"]) for ranking in rankings)
+    assert len({r["id"] for r in judged}) * 2 == len(judged), "each is asked twice, and then given up"
+    first = next(e.data["name"] for e in evaluated if e.data["reason"] is None)
+    for ranking in rankings:
+        assert {c["winner"] for c in ranking["comparisons"]} == {"none"}
+        assert not any(c["answered"] for c in ranking["comparisons"])
+        assert set(ranking["strengths"]) == set(ranking["p_best"]) == {None}
+        assert ranking["flip_rate"] is None
+        assert ranking["best"] == first
+    said = capsys.readouterr().err
+    assert "is the best with P" not in said
+    assert "flip rate" not in said
+    count = len(rankings[0]["comparisons"])
+    assert f"WARNING: {count} of {count} comparisons were not answered by gemini" in said
+    assert f"this generation is not ranked, and {first} is kept only because it is the first that ran" in said
+    closing = f"the judge did not answer {asked} of {asked} comparisons, so 2 of 2 generations are not ranked"
+    assert f"WARNING: {closing}" in said
+    assert finished is not None
+    assert finished["judge_silence"].startswith(closing)
+    assert page.count(closing) == 1
+    assert "not answered" in page
+    assert "not ranked" in page
+    assert "flip rate" not in page
+    assert ">tie<" not in page
+
+
+def test_a_spent_budget_ends_cleanly_and_is_resumable(
+    shared: None, recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    llm, vlm = servers()
+    with llm, vlm:
+        run = tmp_path / "run"
+        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
+        assert main([*TASK, *MODELS, *urls, "max_calls=4", f"run_dir={run}"]) == 0
+        assert "max_calls=4 is spent" in capsys.readouterr().err
+        assert len(llm.requests) + len(vlm.requests) == 4
+        assert (run / "report.html").exists()
+        assert main([f"resume={run}", "max_calls=100"]) == 0
+        answered = Counter(llm.answered) + Counter(vlm.answered)
+        assert set(answered.values()) == {1}, "nothing was paid for twice"
+    # servers elsewhere, no faults: the same answers, the same result
+    assert outcome(run)[0] == outcome(recorded)[0]
+
+
+def test_inner_weights_ride_in_the_same_batch(shared: None, tmp_path: Path):
+    run = tmp_path / "inner"
+    assert main([*TASK, "inner_weights=2", f"run_dir={run}"]) == 0
+    _, _, evaluated = outcome(run)
+    assert len(evaluated) == 4
+    for data in evaluated:
+        tried = data["inner"]["tried"]
+        assert len(tried) == 3
+        best = max(range(3), key=lambda i: tried[i]["score"])
+        assert data["inner"]["adopted"] == best
+        assert data["weights"] == tried[best]["weights"]
+
+
+def test_a_gate_overrules_and_the_report_shows_it(recorded: Path, tmp_path: Path):
+    with Archive.open(recorded, write=False) as archive:
+        run = read_run(archive)
+    ranked = dict(run.generations[0].ranked or {})
+    ranked["comparisons"] = [
+        {"first": "g00k00", "second": "g00k01", "winner": "first", "reason": "g00k01: it fell",
+         "overruled": "the judge said second: more natural"}
+    ]  # fmt: skip
+    import dataclasses
+
+    changed = dataclasses.replace(run, generations=[dataclasses.replace(run.generations[0], ranked=ranked)])
+    assert "the judge said second: more natural" in render(changed)
+
+
+def test_compare_runs_methods_under_one_budget_and_can_be_resumed(
+    shared: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    root, searched = tmp_path / "compared", []
+
+    def interrupted(config) -> int:
+        searched.append(config.method.name)
+        if len(searched) == 2:
+            raise KeyboardInterrupt
+        return search(config)
+
+    monkeypatch.setattr(compare, "search", interrupted)
+    assert compare.main([*TASK, "methods=[movlr,eureka,human]", f"run_dir={root}", "films=false"]) == 130
+    assert f"go on with resume={root}" in capsys.readouterr().err
+    assert compare.main([f"resume={root}"]) == 0
+    assert searched == ["movlr", "eureka", "eureka", "human"]
+    rows = {row["method"]: row for row in json.loads(capsys.readouterr().out.strip().splitlines()[-1])}
+    assert set(rows) == {"movlr", "eureka", "human"}
+    assert rows["movlr"]["sim_s"] == rows["eureka"]["sim_s"] == pytest.approx(1.2)
+    assert rows["human"]["programs"] == 1
+    assert all(row["calls"] == 0 and row["score"] is not None and row["finished"] for row in rows.values())
+    assert (root / "compare.png").stat().st_size > 0
+    assert len((root / "compare.csv").read_text().splitlines()) == 4
+    assert compare.main([f"resume={root}", "candidates=3"]) == 2
+    assert "candidates cannot be set when a comparison is resumed" in capsys.readouterr().err
+    assert compare.main([*TASK, "methods=[movlr,eurika]"]) == 2
+    assert "did you mean 'eureka'" in capsys.readouterr().err
+
+
+def test_compare_keeps_each_method_within_the_same_calls(
+    shared: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    root = tmp_path / "compared"
+    llm, vlm = servers()
+    with llm, vlm:
+        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
+        assert (
+            compare.main([*TASK, *MODELS, *urls, "methods=[movlr,harmon]", f"run_dir={root}", "max_calls=9"])
+            == 0
+        )
+        rows = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+        assert [row["calls"] for row in rows] == [9, 9]
+        assert not any(row["finished"] for row in rows)
+        assert compare.main([f"resume={root}", "max_calls=200"]) == 0
+    rows = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    assert all(row["finished"] and row["cost_usd"] > 0 for row in rows)

@@ -1,0 +1,121 @@
+"""A person in the place of both models: reads what is asked from files, answers with files, makes mistakes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import re
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from test_llm_search import TASK, calls, outcome, shared  # noqa: F401
+
+from movlr_jax.commands.search import main
+from movlr_jax.language.clients.answers import Ready
+from movlr_jax.language.clients.call import Message, Question
+from movlr_jax.language.clients.manual import Manual
+from movlr_jax.language.settings import ModelConfig
+
+MANUAL = ["llm=manual", "vlm=manual", "vlm.media=frames", "vlm.frames=2", "vlm.size=[64,64]"]
+PROGRAM = '''"""Kick."""
+
+WEIGHTS = {"near": %s}
+
+
+def reward(state, action):
+    return {"near": -jnp.linalg.norm(state.pos("foot") - state.goal("foot_pos"))}
+'''
+
+
+class Person:
+    """Sees the run directory alone."""
+
+    def __init__(self, run: Path):
+        self.run, self.seen, self.wrong = run, [], 0
+
+    def look(self) -> bool:
+        """Answers one request, if there is one; whether there was."""
+        for request in sorted(self.run.glob("requests/*/request.md")):
+            folder = request.parent
+            if folder.name not in self.seen:
+                self.seen.append(folder.name)
+                self.answer(folder, request.read_text())
+                return True
+        return False
+
+    def answer(self, folder: Path, said: str) -> None:
+        if "program.py" in said:
+            (folder / "program.py").write_text(PROGRAM % f"{len(self.seen)}.0")
+            return
+        pictures = re.findall(r"\[see (.*)\]", said)
+        assert pictures
+        assert all((folder / name).stat().st_size > 0 for name in pictures)
+        example = json.loads(re.findall(r"```json\n(.*?)```", said, flags=re.DOTALL)[0])
+        answer = folder / "answer.json"
+        if "winner" in example and not self.wrong:  # a slip, seen later and mended
+            self.wrong += 1
+            answer.write_text(json.dumps({**example, "winner": "the left one"}))
+            time.sleep(2.2)
+        if "advice" in example:  # an editor that writes in two halves
+            whole = json.dumps(example)
+            answer.write_text(whole[:20])
+            time.sleep(0.7)
+            answer.write_text(whole)
+            return
+        answer.write_text(json.dumps(example))
+
+
+@pytest.fixture(scope="module")
+def answered(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest):
+    """A search whose models are a person."""
+    request.getfixturevalue("shared")
+    run = tmp_path_factory.mktemp("manual") / "run"
+    person, said, done = Person(run), io.StringIO(), threading.Event()
+
+    def answer() -> None:
+        while not done.is_set():
+            person.look()
+            time.sleep(0.05)
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    try:
+        with contextlib.redirect_stderr(said):
+            assert main([*TASK, *MANUAL, "generations=1", f"run_dir={run}"]) == 0
+    finally:
+        done.set()
+        thread.join()
+    return run, person, said.getvalue()
+
+
+def test_a_person_writes_judges_and_criticises(answered: tuple[Path, Person, str]):
+    run, person, said = answered
+    made = calls(run)
+    assert {c["purpose"] for c in made} == {"propose", "judge", "criticise"}
+    assert {c["state"] for c in made} == {"answered"}, "a slip is mended, not an attempt lost"
+    assert sorted(c["key"][:16] for c in made) == sorted(person.seen), "everything was asked once, and read"
+    assert "winner: Input should be 'first', 'second' or 'tie'; please write it again" in said
+    assert re.search(r"propose: read .*/request.md, write answer.json or program.py beside it", said)
+    assert "language model: manual person; vision model: manual person" in said
+
+
+@pytest.mark.usefixtures("shared")
+def test_what_a_person_said_is_replayed(answered: tuple[Path, Person, str], tmp_path: Path):
+    run, _, _ = answered
+    replay = ["llm=replay", f"llm.run={run}", "vlm=replay", f"vlm.run={run}", "generations=1"]
+    assert main([*TASK, *replay, f"run_dir={tmp_path / 'again'}"]) == 0
+    assert outcome(tmp_path / "again") == outcome(run)
+
+
+def test_what_was_written_while_nobody_waited_is_read(tmp_path: Path):
+    """The process died while a person was writing: after resume= the answer is taken from where it lies."""
+    (tmp_path / "requests" / "k").mkdir(parents=True)
+    (tmp_path / "requests" / "k" / "answer.json").write_text('{"ready": true}')
+    manual = Manual(ModelConfig("manual"), tmp_path, print)
+    for _ in range(2):  # and again, when it died before it was recorded
+        reply = asyncio.run(manual.send(Question("check", [Message("user", ["hello"])], Ready), "k"))
+        assert reply.text == '{"ready": true}'

@@ -1,0 +1,246 @@
+"""The full text of every message for one task, beside tests/golden/; MOVLR_GOLDEN=1 writes them anew."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from jinja2 import UndefinedError
+
+from movlr_jax.errors import ProgramError
+from movlr_jax.language import prompts
+from movlr_jax.language.clients.answers import Descriptor
+from movlr_jax.language.clients.call import Media, Message
+from movlr_jax.language.critics.feedback import ReflectionCritic
+from movlr_jax.language.judges import vlm as watchers
+from movlr_jax.language.proposers import llm as writers
+from movlr_jax.language.settings import ModelConfig
+from movlr_jax.resources import resource_dir
+from movlr_jax.rewards.state import state_table
+from movlr_jax.sandbox import facade, graph
+from movlr_jax.sandbox.source import parse
+from movlr_jax.tasks import Task, build_task
+from movlr_jax.types import Critique, Evaluation, ProposalRequest, TermAdvice
+
+GOLDEN = Path(__file__).parent / "golden" / "bottle_pour"
+SOURCE = '''"""Bring the bottle."""
+
+WEIGHTS = {"position": 100.0}
+
+
+def reward(state, action):
+    return {"position": -state.pos("bottle")[2]}
+'''
+CURVE = [round(-5 + 0.02 * i, 3) for i in range(200)]
+BEST = Evaluation(
+    1, 2, SOURCE, weights={"position": 100.0}, metrics={"success": 0.0, "object_position_error_m": 0.07,
+    "object_orientation_error_rad": 0.5, "effort": 0.01}, terms={"position": {"mean": -0.05, "curve": CURVE}},
+)  # fmt: skip
+CRITIQUE = Critique(
+    False,
+    ["the bottle is not lifted", "the wrist is bent to the little finger's side"],
+    [
+        TermAdvice("strengthen", "position", "the bottle stays low", 150.0),
+        TermAdvice("add", "grip", "closed fingers"),
+    ],
+    "gemini gemini-3.8-flash",
+)
+
+
+class Eyes:
+    """What is seen, without a renderer."""
+
+    def __init__(self, mode: str, **settings):
+        self.mode, self.config = mode, ModelConfig("gemini", **settings)
+
+    def see(self, candidate: Evaluation) -> list[Media]:
+        if self.mode == "video":
+            return [Media("video/mp4", candidate.name.encode(), 8.0)]
+        return [Media("image/jpeg", f"{candidate.name} {i}".encode()) for i in range(self.config.frames)]
+
+
+class Desk:
+    """Keeps the questions, answers with descriptors."""
+
+    name = "gemini gemini-3.8-flash"
+
+    def __init__(self):
+        self.questions = []
+
+    def ask(self, questions):
+        self.questions += questions
+        seen = [Descriptor(region="hands", label="thumb and index close at 0.4 s", confidence=0.7)]
+        value = SimpleNamespace(success=False, descriptors=seen, problems=[], advice=[])
+        return [SimpleNamespace(value=value, problem=None) for _ in questions]
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    return build_task("bottle_pour", "myoarm_r", 3.0, {})
+
+
+@pytest.fixture(scope="module")
+def messages(task: Task) -> dict[str, str]:
+    """Every conversation, by its purpose."""
+    film, frames = Eyes("video", slow=2.0, views=2), Eyes("frames", frames=4)
+    first = ProposalRequest(0, task, None, None, (), 0)
+    later = ProposalRequest(2, task, BEST, CRITIQUE, (BEST,), 0)
+    broken = writers._Slot(SOURCE, "", "line 6: there is no body 'bottel'; did you mean 'bottle'?")
+    desk = Desk()
+    described = watchers_descriptors(desk, frames, task)
+    watchers.ModelCritic(desk, film).criticise(task, BEST)  # pyright: ignore
+    reflection = ReflectionCritic().criticise(task, BEST)
+    conversations = {
+        "propose_first": writers.edit_talk(first),
+        "propose_edit": writers.edit_talk(later)[1:],
+        "repair": writers._complaint(broken),
+        "judge_film": watchers.judge_question(film, task, BEST, replace(BEST, candidate=3)).messages,  # pyright: ignore
+        "judge_frames": watchers.judge_question(frames, task, BEST, replace(BEST, candidate=3)).messages,  # pyright: ignore
+        "describe": desk.questions[0].messages,
+        "critique": desk.questions[1].messages,
+        "eureka_first": writers.eureka_talk(first)[1:],
+        "eureka_later": writers.eureka_talk(replace(later, critique=reflection))[1:],
+        "eureka_failed": [Message("user", [prompts.reflection(task, replace(BEST, reason="it diverged"))])],
+        "motionvl": writers.motionvl_talk(replace(later, critique=described))[1:],
+        "vlm_only": writers.watching_talk(film)(later)[1:],  # pyright: ignore
+        "ready": [Message("user", [prompts.fill("ready")])],
+    }
+    return {name: text_of(conversation) for name, conversation in conversations.items()}
+
+
+def watchers_descriptors(desk: Desk, eyes: Eyes, task: Task) -> Critique:
+    from movlr_jax.language.critics.feedback import DescriptorCritic
+
+    return DescriptorCritic(desk, eyes).criticise(task, BEST)  # pyright: ignore
+
+
+def text_of(conversation) -> str:
+    lines = []
+    for message in conversation:
+        lines.append(f"=== {message.role}")
+        lines += [part if isinstance(part, str) else f"[{part.mime}]" for part in message.parts]
+    return "\n".join(lines) + "\n"
+
+
+def test_every_message_is_the_golden_one(messages: dict[str, str]):
+    if os.environ.get("MOVLR_GOLDEN"):
+        GOLDEN.mkdir(parents=True, exist_ok=True)
+        for name, text in messages.items():
+            (GOLDEN / f"{name}.txt").write_text(text)
+    assert {p.stem for p in GOLDEN.glob("*.txt")} == set(messages)
+    for name, text in messages.items():
+        assert text == (GOLDEN / f"{name}.txt").read_text(), name
+
+
+def test_every_template_is_used(task: Task, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest):
+    there = {p.stem for p in resource_dir("prompts").glob("*.md")} - {"README"}
+    code = "".join(p.read_text() for p in (Path(prompts.__file__).parent.parent).rglob("*.py"))
+    assert there == {name for name in there if f'"{name}"' in code}
+
+
+def test_an_undefined_name_is_an_error():
+    with pytest.raises(UndefinedError):
+        prompts.fill("task", description="reach")
+
+
+def test_the_system_message_says_what_the_code_does(task: Task, messages: dict[str, str]):
+    said = messages["propose_first"]
+    for call, _, _ in state_table():
+        assert f"`{call}`" in said
+    for name in (
+        "`bottle`",
+        "`palm`" if "palm" in task.layout.sites else "`bottle`",
+        "`object_pos`",
+        "shaping.smooth_abs(x, p=0.1)",
+    ):
+        assert name in said
+    parse(prompts.EXAMPLE)  # the worked example is a program
+    parse(re.findall(r"```python\n(.*?)```", said, flags=re.DOTALL)[0])
+
+
+ALLOWED = {
+    "assignments": "x = y = 1.0",
+    "`def`": "def f(x, *rest, k=1.0, **more): return x",
+    "`if`": "if True: pass",
+    "`for`": "for _ in range(2): pass",
+    "`break`": "for i in range(2): break",
+    "`continue`": "for i in range(2): continue",
+    "`pass`": "pass",
+    "`assert`": 'assert True, "no"',
+    "imports": "import math",
+    "operators": "x = -1 + 2 * 3 ** 4 // 5 % 6 << 1 & 1 | 2 ^ 3 < 4",
+    "`lambda`": "f = lambda x: x",
+    "`a if b else c`": "x = 1 if True else 2",
+    "indices and slices": "x = action[0:2][..., None]",
+    "dicts": "x = {**{}}",
+    "lists": "x = [*()]",
+    "tuples": "x, *y = 1, 2",
+    "sets": "x = {1, 2}",
+    "f-strings": 'x = f"{1:.2f}"',
+    "`:=`": "x = (y := 1)",
+    "Comprehensions of lists and dicts": "x = [1 for i in ()], {1: 2 for i in ()}",
+    "generator\n  expressions": "x = sum(i for i in ())",
+    "Annotations": "x: list[float] = []",
+    "`@jax.jit`": "@jax.jit\n    def f(x): return x",
+}
+REFUSED = {
+    "`while`": "while False: pass",
+    "`class`": "class A: pass",
+    "`try`": "try: pass\n    except A: pass",
+    "`with`": "with action: pass",
+    "`raise`": "raise A",
+    "`del`": "del action",
+    "`global`": "global x",
+    "`nonlocal`": "def f():\n        nonlocal action",
+    "`yield`": "x = lambda: (yield)",
+    "`async`": "async def f(): pass",
+    "`match`": "match 1:\n        case 1: pass",
+    "set comprehensions": "x = {1 for i in ()}",
+    "`str.format`": 'x = "".format()',
+    "`%` on texts": 'x = "%s" % 1',
+    "`print`": "print(1)",
+    "two underscores": "__x = 1",
+}
+
+
+@pytest.mark.parametrize("word", [*ALLOWED, *REFUSED])
+def test_what_a_program_may_contain_is_what_its_writers_are_told(messages: dict[str, str], word: str):
+    said = (
+        messages["propose_first"]
+        .partition("## What a program may contain")[2]
+        .partition("## What may be read")[0]
+    )
+    assert word in said
+    source = SOURCE.replace("    return", f"    {(ALLOWED | REFUSED)[word]}\n    return")
+    if word in ALLOWED:
+        parse(source)
+    else:
+        with pytest.raises(ProgramError, match=r"line [78]: "):
+            parse(source)
+
+
+def test_all_that_is_in_scope_is_listed(messages: dict[str, str]):
+    said = messages["propose_first"]
+    for module, names in facade.offered():
+        assert f"\n- `{module}`: {', '.join(names)}.\n" in said
+    for names in (facade.BUILTINS, *facade.ATTRIBUTES.values()):
+        assert ", ".join(names) in said
+    listed = {name for _, names in facade.offered() for name in names}
+    parts = {path.rpartition(".")[2] for path in facade.MODULES}
+    left = {
+        name for path, names in facade.MODULES.items() if path not in ("shaping", "typing") for name in names
+    }
+    assert left - listed - parts == set()
+    for limit in (graph.MAX_EQUATIONS, graph.MAX_TURNS, graph.MAX_ELEMENTS, facade.MAX_ENTRIES):
+        assert f" {limit:,} " in said
+
+
+def test_the_success_measure_stays_hidden_from_writers_and_judges(messages: dict[str, str]):
+    for name, text in messages.items():
+        if not name.startswith("eureka_later"):  # Eureka's feedback is the task's score
+            assert "object_position_error" not in text
+            assert "0.07" not in text, name

@@ -1,0 +1,251 @@
+"""MJX beside native physics on the leg of the tests: 7 muscles, wraps, a foot on the floor."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tiny_task import task as tiny_task
+
+from movlr_jax.config.schema import OptimizerConfig
+from movlr_jax.control.build import build_planner
+from movlr_jax.control.mpc.mppi import MppiConfig
+from movlr_jax.errors import UserError
+from movlr_jax.physics.choose import choose
+from movlr_jax.physics.mjx import MjxPhysics
+from movlr_jax.rewards.program import RewardProgram
+from movlr_jax.sandbox.source import parse
+from movlr_jax.sandbox.trace import load
+from movlr_jax.types import Trajectory
+
+KEY, ROWS, STEPS = jax.random.key(3), 8, 40  # 40 control steps of 5 simulation steps each
+FIELDS = ("time", "qpos", "qvel", "act", "sensors", "prev_action")
+
+
+def shaky(params, view, key):
+    """Open loop by the clock, feedback from the hip's height, and noise of its own."""
+    wanted = params[jnp.round(view.time / 0.01).astype(int)]
+    return jnp.clip(wanted + 2.0 * view.qpos[0] + 0.05 * jax.random.normal(key, wanted.shape), 0.0, 1.0)
+
+
+def controls(tiny, rows: int = ROWS) -> np.ndarray:
+    return np.random.default_rng(1).uniform(0, 1, (rows, STEPS, tiny.model.nu)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def mjx(tiny) -> MjxPhysics:
+    return MjxPhysics(tiny.model, tiny.layout, sim_dt=0.002, ctrl_dt=0.01)
+
+
+@pytest.fixture(scope="module")
+def native_run(tiny) -> Trajectory:
+    return tiny.physics.rollout(
+        tiny.physics.start(*tiny.states(ROWS)), shaky, controls(tiny), steps=STEPS, key=KEY
+    )
+
+
+@pytest.fixture(scope="module")
+def mjx_run(tiny, mjx) -> Trajectory:
+    start = tiny.physics.start(*tiny.states(ROWS))
+    return jax.tree.map(np.asarray, mjx.rollout(start, shaky, controls(tiny), steps=STEPS, key=KEY))
+
+
+def test_200_steps_agree_with_native(tiny, native_run, mjx_run):
+    """Single precision here, double there: within 0.02 mm and mrad although the foot strikes the floor."""
+    touch = native_run.steps.sensors[..., tiny.layout.touch["foot"][0]]
+    assert (touch > 100).any()
+    assert (touch == 0).any()
+    np.testing.assert_allclose(mjx_run.steps.qpos, native_run.steps.qpos, atol=2e-5)
+    np.testing.assert_allclose(mjx_run.final.qpos, native_run.final.qpos, atol=2e-5)
+    np.testing.assert_allclose(mjx_run.steps.qvel, native_run.steps.qvel, atol=2e-3)
+    np.testing.assert_allclose(mjx_run.steps.act, native_run.steps.act, atol=1e-5)
+    np.testing.assert_allclose(mjx_run.steps.time, native_run.steps.time, atol=1e-6)
+    np.testing.assert_allclose(mjx_run.actions, native_run.actions, atol=1e-5)  # the noise is the same
+    np.testing.assert_allclose(mjx_run.steps.prev_action, native_run.steps.prev_action, atol=1e-5)
+    assert not mjx_run.diverged.any()
+
+
+def test_every_sensor_of_a_reward_agrees(tiny, native_run, mjx_run):
+    """Each block of the layout within 1e-4 of its own size; forces of contacts and muscles within 1 %."""
+    edges = sorted([*tiny.layout.blocks.items(), ("end", tiny.model.nsensordata)], key=lambda item: item[1])
+    for (name, begin), (_, end) in itertools.pairwise(edges):
+        ours, theirs = mjx_run.steps.sensors[..., begin:end], native_run.steps.sensors[..., begin:end]
+        size = max(1.0, float(np.abs(theirs).max()))
+        assert np.abs(ours - theirs).max() < (1e-2 if name in ("force", "touch") else 2e-3) * size, name
+
+
+def test_more_or_fewer_rows_compile_nothing(tiny, mjx, mjx_run):
+    """Six rows run as a batch of eight, and are those of the eight."""
+    start = tiny.physics.start(*tiny.states(ROWS))
+    before, few = dict(mjx.traces), slice(0, 6)
+    fewer = mjx.rollout(
+        jax.tree.map(lambda x: x[few], start), shaky, controls(tiny)[few], steps=STEPS, key=KEY
+    )
+    assert mjx.traces == before
+    assert fewer.actions.shape[0] == 6
+    np.testing.assert_array_equal(fewer.steps.qpos, mjx_run.steps.qpos[few])
+
+
+def test_a_row_that_diverges_is_marked_and_harms_no_other(tiny, mjx, mjx_run):
+    start = tiny.physics.start(*tiny.states(ROWS))
+    start.qvel[2] = 1e9
+    result = mjx.rollout(start, shaky, controls(tiny), steps=STEPS, key=KEY)
+    others = np.arange(ROWS) != 2
+    np.testing.assert_array_equal(result.diverged, ~others)
+    np.testing.assert_array_equal(np.asarray(result.steps.qpos)[others], mjx_run.steps.qpos[others])
+    assert all(np.isfinite(getattr(result.steps, name)).all() for name in FIELDS)
+
+
+@pytest.mark.slow
+def test_steps_taken_one_by_one_inside_jit_are_the_rollout(tiny, mjx, mjx_run):
+    """What a training loop does: its own scan over `control_step`."""
+    simulator = mjx.simulator(ROWS)
+    step = jax.jit(jax.vmap(simulator.control_step))
+    state = jax.tree.map(jnp.asarray, tiny.physics.start(*tiny.states(ROWS)))
+    state = jax.tree.map(lambda x: x.astype(jnp.float32) if x.dtype == jnp.float64 else x, state)
+    for t in range(3):
+        state, seen = step(state, mjx_run.actions[:, t])
+        np.testing.assert_allclose(seen.qpos, mjx_run.steps.qpos[:, t], atol=1e-6)
+    np.testing.assert_allclose(state.time, 0.03, atol=1e-6)
+
+
+def test_a_batch_that_does_not_fit_is_split(tiny):
+    roomy = MjxPhysics(tiny.model, tiny.layout, sim_dt=0.002, ctrl_dt=0.01, memory=2**34)
+    tight = MjxPhysics(tiny.model, tiny.layout, sim_dt=0.002, ctrl_dt=0.01, memory=2**20)
+    assert roomy.parts(64, 25) == 1
+    assert 1 < tight.parts(64, 25) < 64
+    assert tight.parts(64, 50) > tight.parts(64, 25)
+
+
+def program(text: str) -> RewardProgram:
+    return load(parse(text))
+
+
+TERMS = (
+    "state.pos('foot')[2]",
+    "-jnp.sum((state.pos('foot') - state.goal('foot_pos')) ** 2)",
+    "-jnp.sum(state.muscles ** 2)",
+    "-jnp.abs(state.qd('knee'))",
+)
+
+
+def rewards(generation: int) -> list[RewardProgram]:
+    """Two programs that differ from those of every other generation."""
+    sources = [f'"""x"""\nWEIGHTS = {{"a": 1.0}}\n\n\ndef reward(state, action):\n    return {{"a": {t}}}\n' for t in
+               (TERMS[generation], f"{TERMS[generation]} * 2 + {generation}")]  # fmt: skip
+    return [program(source) for source in sources]
+
+
+@pytest.fixture(scope="module")
+def planners():
+    task, settings = tiny_task(), OptimizerConfig(mppi=MppiConfig(samples=8), horizon_s=0.16)
+    return {name: build_planner(settings, task, name) for name in ("native", "mjx")}
+
+
+def replan(planner, programs, seed: int = 0):
+    rows = [np.repeat(x, 2, axis=0) for x in tiny_task().start(np.random.default_rng(0), 1)]
+    start, key = planner.sim_physics.start(*rows), jax.random.key(seed)
+    held = planner.space.held(start)
+    controllers = planner.optimise(programs, key)
+    return np.asarray(controllers.replan(planner.init(held), start, start.step, held, key, key).mean)
+
+
+def test_the_same_planner_reaches_the_same_plan(planners):
+    """Within 5 mrad after one plan, of samples that are drawn with a spread of 200 mrad."""
+    for seed in range(3):
+        native, mjx = (replan(planners[name], rewards(1), seed) for name in ("native", "mjx"))
+        assert np.isfinite(native).all()
+        np.testing.assert_allclose(mjx, native, atol=5e-3)
+
+
+def test_over_three_generations_physics_and_planner_are_traced_once_and_rewards_thrice(planners):
+    planner = planners["mjx"]
+    rows = [np.repeat(x, 2, axis=0) for x in tiny_task().start(np.random.default_rng(0), 1)]
+    start, before = planner.sim_physics.start(*rows), planner.scorer.traces
+    for generation in (0, 2, 3):  # none of which another test has scored
+        controllers = planner.optimise(rewards(generation), KEY)
+        episode = controllers.rollout(start, steps=3 * planner.config.replan_every, key=KEY)
+        assert not episode.diverged.any()
+    assert planner.physics.traces.keys() >= {"rollout of 10 steps, 16 rows", "kinematics, 16 rows"}
+    assert set(planner.physics.traces.values()) == {1}
+    assert set(planner.traces.values()) == {1}
+    assert planner.scorer.traces - before == 3 * 2, "two programs each"
+
+
+def test_a_plan_made_in_parts_is_the_plan(planners, monkeypatch):
+    planner = planners["native"]
+    whole = replan(planner, rewards(0))
+    monkeypatch.setattr(planner.physics, "parts", lambda rows, steps: 3)
+    said: list[str] = []
+    monkeypatch.setattr(planner, "_say", said.append)
+    assert len(planner.parts(2, 8)) == 4  # 8 samples make no three equal parts
+    planner.parts(2, 8)
+    assert len(said) == 1, "told once"
+    assert "4 parts of 4" in said[0]
+    np.testing.assert_array_equal(replan(planner, rewards(0)), whole)
+
+
+def test_eight_devices_compute_what_one_does(mjx_run, tmp_path: Path):
+    code = """
+import sys, jax, numpy as np
+import test_mjx, conftest
+assert len(jax.local_devices()) == 8
+tiny = next(conftest.tiny.__wrapped__())
+physics = test_mjx.MjxPhysics(tiny.model, tiny.layout, sim_dt=0.002, ctrl_dt=0.01)
+assert physics.devices == 8
+start = tiny.physics.start(*tiny.states(test_mjx.ROWS))
+run = physics.rollout(start, test_mjx.shaky, test_mjx.controls(tiny), steps=test_mjx.STEPS, key=test_mjx.KEY)
+assert len(run.actions.sharding.device_set) == 8
+np.savez(sys.argv[1], **{name: getattr(run.steps, name) for name in test_mjx.FIELDS})
+"""
+    out, here = tmp_path / "run.npz", Path(__file__).parent
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+    paths = os.pathsep.join(
+        [str(here), str(here.parent), str(here.parent / "support"), os.environ.get("PYTHONPATH", "")]
+    )
+    environment = {**os.environ, "XLA_FLAGS": flags, "PYTHONPATH": paths}
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(out)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    with np.load(out) as run:
+        for name, tolerance in {"qpos": 1e-5, "qvel": 2e-3, "act": 1e-6, "prev_action": 1e-5}.items():
+            np.testing.assert_allclose(run[name], getattr(mjx_run.steps, name), atol=tolerance)
+
+
+def test_warp_that_is_missing_is_a_sentence(tiny, monkeypatch):
+    monkeypatch.setattr("mujoco.mjx.warp.WARP_INSTALLED", False)
+    with pytest.raises(UserError, match="warp-lang"):
+        MjxPhysics(tiny.model, tiny.layout, sim_dt=0.002, ctrl_dt=0.01, name="warp")
+
+
+@pytest.mark.parametrize("name", ["mjx", "warp"])
+def test_mjx_that_is_missing_is_a_sentence(monkeypatch, name):
+    monkeypatch.setattr("importlib.util.find_spec", lambda module: None)
+    with pytest.raises(UserError, match=f"physics={name} needs the package mujoco-mjx"):
+        choose(name)
+
+
+def test_auto_picks_native_on_a_cpu():
+    name, why = choose("auto")
+    assert name == "native"
+    assert "C MuJoCo" in why
+
+
+@pytest.mark.slow
+def test_warp_agrees_with_native(tiny, native_run):
+    pytest.importorskip("warp")
+    warp = MjxPhysics(tiny.model, tiny.layout, sim_dt=0.002, ctrl_dt=0.01, name="warp")
+    start = tiny.physics.start(*tiny.states(ROWS))
+    run = warp.rollout(start, shaky, controls(tiny), steps=STEPS, key=KEY)
+    np.testing.assert_allclose(run.steps.qpos, native_run.steps.qpos, atol=2e-5)
+    qpos = tiny.states(ROWS)[0]
+    for ours, theirs in zip(warp.kinematics(qpos), tiny.physics.kinematics(qpos), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)

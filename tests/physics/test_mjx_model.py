@@ -1,0 +1,162 @@
+"""What is changed in a model so that MJX takes it, and that nothing else is."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+import jax
+import mujoco
+import numpy as np
+from mujoco import mjx
+from mujoco.mjx._src import collision_driver
+
+from movlr_jax.commands import cli
+from movlr_jax.machine import xla_knows
+from movlr_jax.physics.memory import row_bytes
+from movlr_jax.physics.mjx_model import (
+    Probe,
+    fit_for_jax,
+    limit_contacts,
+    near_pairs,
+    probe_contacts,
+    warp_sizes,
+)
+
+BALLS = "".join(
+    f'<body name="b{i}" pos="{0.3 * i} 0 0.06"><freejoint/>'
+    f'<geom name="g{i}" type="sphere" size="0.05" contype="1" conaffinity="1"/></body>'
+    for i in range(8)
+)
+MIXED = """
+<mujoco>
+  <option iterations="100" ls_iterations="50"/>
+  <asset><mesh name="m" vertex="0 0 0 1 0 0 0 1 0 0 0 1"/></asset>
+  <worldbody>
+    <geom name="floor" type="plane" size="1 1 1"/>
+    <body pos="0 0 1"><freejoint/><geom name="egg" type="ellipsoid" size="0.1 0.3 0.2" margin="0.01"/></body>
+    <body pos="0 2 1"><freejoint/><geom name="box" type="box" size="0.1 0.1 0.1"/></body>
+    <body pos="2 0 1"><freejoint/><geom name="rock" type="mesh" mesh="m" margin="0.02"/></body>
+  </worldbody>
+</mujoco>
+"""
+
+
+def pairs(model: mujoco.MjModel) -> set[tuple[int, int]]:
+    return {(int(a), int(b)) for a, b, _ in collision_driver.geom_pairs(model)}
+
+
+def test_a_model_that_mjx_takes_is_left_alone(tiny):
+    model = tiny.model
+    kept = model.opt.iterations
+    fitted, changes = fit_for_jax(model)
+    assert model.opt.iterations == kept, "the model that was given is not touched"
+    assert pairs(fitted) == pairs(model)
+    assert [change.split(" ")[1] for change in changes] == ["solver"]
+    again, none = fit_for_jax(fitted)
+    assert none == ()
+    assert again.opt.iterations == fitted.opt.iterations
+
+
+def test_shapes_that_mjx_cannot_collide_are_told_and_fit_inside_what_they_were():
+    model = mujoco.MjModel.from_xml_string(MIXED)
+    fitted, changes = fit_for_jax(model)
+    mjx.put_model(fitted)  # raises NotImplementedError on the model as it was
+    egg = fitted.geom("egg")
+    assert egg.type == mujoco.mjtGeom.mjGEOM_CAPSULE
+    np.testing.assert_allclose([egg.size[0], egg.size[0] + egg.size[1]], [0.15, 0.3])  # as long as the egg
+    turned = np.zeros(3)
+    mujoco.mju_rotVecQuat(turned, np.array([0.0, 0.0, 1.0]), egg.quat)
+    np.testing.assert_allclose(np.abs(turned), [0, 1, 0], atol=1e-9)  # along its longest axis, y
+    assert fitted.geom("rock").margin == 0
+    assert pairs(fitted) == pairs(model)
+    text = " ".join(changes)
+    assert all(word in text for word in ("egg", "rock", "capsules", "margin", "100 of 50"))
+
+
+def test_masks_collide_what_collided_and_could(monkeypatch):
+    """Spheres that MJX is said not to collide with each other still meet the floor."""
+    model = mujoco.MjModel.from_xml_string(
+        f'<mujoco><worldbody><geom name="floor" type="plane" size="9 9 1"/>{BALLS}</worldbody></mujoco>'
+    )
+    known = collision_driver.has_collision_fn
+    sphere = mujoco.mjtGeom.mjGEOM_SPHERE
+    monkeypatch.setattr(
+        collision_driver, "has_collision_fn", lambda a, b: known(a, b) and (a, b) != (sphere, sphere)
+    )
+    fitted, changes = fit_for_jax(model)
+    assert pairs(fitted) == {pair for pair in pairs(model) if 0 in pair}
+    assert changes[0].startswith("28 pairs of shapes do not collide")
+
+
+def test_only_the_nearest_contacts_are_solved_for():
+    model = mujoco.MjModel.from_xml_string(
+        f'<mujoco><worldbody><geom name="floor" type="plane" size="9 9 1"/>{BALLS}</worldbody></mujoco>'
+    )
+    put, said = limit_contacts(model, mjx.put_model(model))
+    assert said == "of 36 contacts that could be, the 24 nearest of each kind are solved for"
+    assert mjx.make_data(put)._impl.ncon == 24
+    assert mjx.make_data(model)._impl.ncon == 36
+
+
+def test_limits_of_warp_come_from_what_a_limp_body_does(tiny):
+    probe = probe_contacts(tiny.model, tiny.states(2))
+    assert probe.contacts >= 1
+    assert probe.rows > probe.contacts
+    assert warp_sizes(Probe(3, 20), 100) == {"naconmax": 1400, "njmax": 72}
+    assert warp_sizes(Probe(3, 20, pairs=5), 100) == {"naconmax": 1800, "njmax": 72}
+
+
+def test_near_pairs_are_those_whose_spheres_meet():
+    """By hand: balls of 5 cm, two that overlap, one 1 cm above the floor, one 2 cm above, one within its margin."""
+    balls = "".join(
+        f'<body pos="{x} 0 {z}"><freejoint/><geom size="0.05" margin="{margin}"/></body>'
+        for x, z, margin in ((0, 1, 0), (0.08, 1, 0), (1, 0.04, 0), (2, 0.07, 0), (3, 0.07, 0.03))
+    )
+    model = mujoco.MjModel.from_xml_string(
+        f'<mujoco><worldbody><geom type="plane" size="9 9 1"/>{balls}</worldbody></mujoco>'
+    )
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    pairs = np.array([pair[:2] for pair in collision_driver.geom_pairs(model)])
+    assert len(pairs) == 15
+    assert near_pairs(model, data, pairs) == 3
+    assert near_pairs(model, data, pairs[:, ::-1]) == 3
+
+
+def test_a_row_takes_what_its_states_take(tiny):
+    """A longer rollout takes exactly its states more."""
+    m, template = tiny.model, np.zeros(10, np.float32)
+    step = 4 * (1 + m.nq + m.nv + m.na + m.nsensordata + 2 * m.nu)
+    assert row_bytes(m, template, 30) - row_bytes(m, template, 20) == 10 * step
+    assert row_bytes(m, template, 1) > 40
+
+
+def test_commands_set_what_mjx_needs_where_the_user_has_not(monkeypatch, tmp_path):
+    environment = {"XDG_CACHE_HOME": str(tmp_path)}
+    monkeypatch.setattr("os.environ", environment)
+    cli.prepare_environment()
+    has_flag = jax.__version_info__ < (0, 11)
+    assert environment.get("XLA_FLAGS") == ("--xla_cpu_use_fusion_emitters=false" if has_flag else None)
+    assert environment["JAX_COMPILATION_CACHE_DIR"].startswith(f"{tmp_path}/movlr-jax/compiled-")
+    assert "PJRT_NPROC" not in environment, "native physics computes as it did"
+    cli.prepare_environment(["physics=mjx"])
+    assert int(environment["PJRT_NPROC"]) >= 16
+
+    own = {"MOVLR_COMPILE_CACHE": "off", "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=true"}
+    monkeypatch.setattr("os.environ", own)
+    cli.prepare_environment()
+    assert "JAX_COMPILATION_CACHE_DIR" not in own
+    assert own["XLA_FLAGS"] == "--xla_cpu_use_fusion_emitters=true"
+
+
+def test_xla_is_asked_once_whether_it_knows_a_flag(monkeypatch, tmp_path):
+    """An unknown flag would abort the process; a known one is kept as known for this version of jaxlib."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert xla_knows("xla_cpu_multi_thread_eigen")
+    assert not xla_knows("xla_cpu_no_such_flag")
+    kept = {path.name: path.read_text() for path in (tmp_path / "movlr-jax" / "xla-flags").iterdir()}
+    number = version("jaxlib")
+    assert kept == {f"xla_cpu_multi_thread_eigen-{number}": "yes", f"xla_cpu_no_such_flag-{number}": "no"}
+    monkeypatch.setattr("subprocess.run", None)  # from here on nobody is asked
+    assert xla_knows("xla_cpu_multi_thread_eigen")
+    assert not xla_knows("xla_cpu_no_such_flag")

@@ -1,0 +1,536 @@
+"""The page of a run, from synthetic archives."""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+import sqlite3
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from movlr_jax import quantities
+from movlr_jax.errors import UserError
+from movlr_jax.report import charts as report_charts
+from movlr_jax.report import data as report_data
+from movlr_jax.report import page as report
+from movlr_jax.report import text as report_text
+from movlr_jax.storage.archive import Archive
+
+FILM = b"\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00isommp42" + bytes(64)
+HOSTILE = "<script>alert('x')</script> </style> \"quoted\" & $x^{ \ud800 \x00"
+NO_MODELS = "no language or vision model used"
+GENERATIONS, CANDIDATES = 3, 4
+Step = tuple[str, dict, int, int]
+
+
+def source(generation: int, candidate: int) -> str:
+    return (
+        f'"""Bring the bottle to the target, {generation}.{candidate}."""\n\n'
+        f'WEIGHTS = {{"position": 100.0, "grasp": {10.0 * generation + candidate}}}\n\n\n'
+        "def reward(state, action):\n"
+        '    offset = state.pos("bottle") - state.goal("object_pos")\n'
+        '    return {"position": -jnp.linalg.norm(offset), "grasp": state.touch("hand")}\n'
+    )
+
+
+def run_step() -> Step:
+    backends = {"physics": "native: no GPU found", "optimizer": "mpc2", "proposer": "scripted: no key is set"}
+    backends |= {"judge": "metrics", "critic": "metrics", "sandbox": "bubblewrap", "renderer": "egl: fastest"}
+    data = {
+        "task": "bottle_pour",
+        "description": "grasp the dark bottle and bring it to the light one",
+        "model": "myoarm_r",
+        "model_notes": ["its arm derives from MoBL-ARMS (non-commercial)"],
+        "seed": 7,
+        "method": "movlr",
+        "settings": {"candidates": CANDIDATES, "generations": GENERATIONS, "physics": "auto", "film": True},
+        "backends": backends,
+        "versions": {"mujoco": "3.17.0", "jax": "0.9.2", "python": "3.11.7"},
+        "hardware": "2 cores, no GPU",
+        "models_used": NO_MODELS,
+        "goals": {"object_pos": [0.1, -0.2, 1.25]},
+    }
+    return "run", data, -1, -1
+
+
+def evaluated_step(g: int, k: int, reason: str | None = None) -> Step:
+    data: dict = {"name": f"g{g:02d}k{k:02d}", "generation": g, "candidate": k, "source": source(g, k)}
+    data |= {
+        "parent": f"g{g - 1:02d}k01" if g else None,
+        "reason": reason,
+        "stage": "trace" if reason else None,
+    }
+    if reason:
+        return (
+            "evaluated",
+            data | {"weights": {}, "metrics": {}, "terms": {}, "film": None, "timing": {}},
+            g,
+            k,
+        )
+    error = 0.31 * 0.5 ** (g + 0.1 * k)
+    curve = [-math.exp(-t / 30) for t in range(100)]
+    term = {"mean": -0.4, "weighted_mean": -40.0, "nonfinite": k, "curve": curve}
+    data |= {
+        "weights": {"position": 100.0, "grasp": 10.0 * g + k},
+        "metrics": {
+            "success": float(g == 2),
+            "object_position_error_m": error,
+            "effort": 0.1,
+            "cost": math.nan,
+        },
+        "terms": {"position": term, "grasp": term},
+        "series": {
+            "speed_m_s": [0.01 * t * (g + 1) for t in range(100)],
+            "joint_limit_fraction": [None] * 50 + [0.25] * 50,
+            "right_foot_force_n": [700.0 * (t % 20 < 10) for t in range(100)],
+            "left_foot_force_n": [650.0 * (t % 20 >= 10) for t in range(100)],
+        },
+        "curve_time": [0.05 * t for t in range(100)],
+        "film": f"gen_{g:02d}/k{k:02d}.mp4",
+        "timing": {"wall_s_per_sim_s": 3.2, "physics_steps_per_s": 9000.0},
+    }
+    return "evaluated", data, g, k
+
+
+def ranked_step(g: int) -> Step:
+    names = [f"g{g:02d}k{k:02d}" for k in (0, 1)] + ([f"g{g - 1:02d}k01"] if g else [])
+    comparisons = [
+        {"first": names[0], "second": names[1], "winner": "second", "reason": "it holds the bottle"},
+        {"first": names[1], "second": names[0], "winner": "second", "reason": HOSTILE},
+    ]
+    data = {"names": names, "strengths": [0.2, 1.1, -1.3][: len(names)], "deviation": [0.5] * len(names)}
+    data |= {"p_best": [0.2, 0.7, 0.1][: len(names)], "flip_rate": 0.5, "comparisons": comparisons}
+    return "ranked", data | {"best": names[1]}, g, -1
+
+
+def steps() -> list[Step]:
+    """All events of a run in the order of time; k02 of each generation fails, k03 from the second on too."""
+    all_steps = [run_step()]
+    for g in range(GENERATIONS):
+        sources = [source(g, k) for k in range(CANDIDATES)]
+        notes = ["raised grasp", "added <b>fingers</b>", "", "crossover"]
+        all_steps.append(("proposed", {"sources": sources, "parents": [None] * 4, "notes": notes}, g, -1))
+        reasons = [None, None, HOSTILE, "the simulation diverged at 1.2 s" if g else None]
+        all_steps += [evaluated_step(g, k, reason) for k, reason in enumerate(reasons)]
+        all_steps.append(ranked_step(g))
+        advice = [{"action": "strengthen", "term": "grasp", "reason": "it slips", "weight": 30.0}]
+        problems = ["the bottle tilts <i>away</i>", "the thumb is idle"]
+        critique = {"success": g == 2, "problems": problems, "advice": advice, "author": "metrics critic"}
+        all_steps.append(("criticised", critique, g, -1))
+        timing = {"propose": 0.1, "vet": 2.0, "optimise": 61.0, "film": 9.0, "rank": 0.1, "criticise": 0.1}
+        all_steps.append(("timing", timing | {"physics_steps": 120_000}, g, -1))
+    end = {"best": "g02k01", "generations": GENERATIONS, "wall_s": 4000.0, "interrupted": False}
+    return [*all_steps, ("finished", end | {"side_by_side": "side_by_side.mp4"}, -1, -1)]
+
+
+def archive_of(root: Path, recorded: list[Step], film: bytes | None = FILM) -> Archive:
+    archive = Archive.create(root, "task: bottle_pour\n")
+    for kind, data, generation, candidate in recorded:
+        for path in (data.get("film"), data.get("side_by_side")):
+            if film and isinstance(path, str):
+                archive.put(path, film)
+        archive.record(kind, data, generation, candidate)
+    return archive
+
+
+def page_of(root: Path, recorded: list[Step], film: bytes | None = FILM) -> str:
+    with archive_of(root, recorded, film) as archive:
+        path = report.write_report(archive)
+    assert path == root / "report.html"
+    return path.read_text(encoding="utf-8")
+
+
+class Page(HTMLParser):
+    """Tags that are open, ids, addresses and words of a page."""
+
+    VOID = ("meta", "link", "br", "path", "use", "img")
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.addresses: list[str] = []
+        self.scripts = 0
+        self.words = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.scripts += tag == "script"
+        found = dict(attrs)
+        self.ids += [found["id"]] if found.get("id") else []
+        self.addresses += [found[key] or "" for key in ("src", "href", "poster", "data") if key in found]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words += data
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory) -> str:
+    return page_of(tmp_path_factory.mktemp("run") / "r", steps())
+
+
+@pytest.fixture(scope="module")
+def page(text) -> Page:
+    return Page(text)
+
+
+def test_is_self_contained(text, page):
+    assert page.addresses
+    assert all(a.startswith(("data:", "#")) for a in page.addresses)
+    assert not re.search(r"@import|url\((?!#)", text)
+    assert not re.search(r"https?://", text)
+    assert "default-src 'none'" in text
+
+
+def test_is_well_formed_and_every_link_arrives(page):
+    assert page.open == []
+    assert len(page.ids) == len(set(page.ids))
+    assert {a[1:] for a in page.addresses if a.startswith("#")} <= set(page.ids)
+
+
+def test_embeds_every_film_and_the_side_by_side(text, page):
+    encoded = "data:video/mp4;base64," + base64.b64encode(FILM).decode()
+    ran = sum(1 for kind, data, _, _ in steps() if kind == "evaluated" and not data["reason"])
+    assert text.count(f'src="{encoded}"') == ran + 1
+    assert len(re.findall("<video controls muted loop", text)) == ran + 1
+
+
+def test_says_what_was_used_and_that_no_model_was(text, page):
+    assert re.search(rf'<p class="banner none">\s*<strong>{NO_MODELS}</strong>', text)
+    for words in (
+        "no GPU found",
+        "MoBL-ARMS",
+        "2 cores, no GPU",
+        "mujoco 3.17.0",
+        "[0.1, -0.2, 1.25]",
+        "1 h 06 min",
+    ):
+        assert words in page.words
+
+
+def test_names_the_models_where_some_were_used(tmp_path):
+    kind, data, g, k = run_step()
+    text = page_of(tmp_path / "r", [(kind, data | {"models_used": "gemini-3.8-flash as judge"}, g, k)])
+    assert "<strong>gemini-3.8-flash as judge</strong>" in text
+    assert NO_MODELS not in text
+
+
+def test_puts_best_beside_first_in_one_sentence(page):
+    # 0.31 * 0.5^2.1 and 0.31 * 0.5^0
+    expected = (
+        "After 12 programs in 3 generations, the best is g02k01: "
+        "object position error 7.2 cm against 31.0 cm of the first program, g00k00."
+    )
+    assert expected in page.words
+
+
+def test_shows_program_diff_ranking_and_critique(page):
+    assert '-WEIGHTS = {"position": 100.0, "grasp": 11.0}' in page.words
+    assert '+WEIGHTS = {"position": 100.0, "grasp": 21.0}' in page.words
+    assert "1.1 ± 0.5" in page.words
+    assert "contradicted itself on 50 %" in page.words
+    assert "it holds the bottle" in page.words
+    assert "order matters" in page.words
+    assert "the thumb is idle" in page.words
+    assert "by metrics critic" in page.words
+
+
+def test_charts_are_inline_follow_the_page_and_link_to_programs(text):
+    charts = re.findall(r'<svg class="chart".*?</svg>', text, flags=re.DOTALL)
+    assert len(charts) == 1 + 1 + 1 + 3 + 1  # measure, weights, curves, motion, lineage
+    assert not any(re.search(r"#0[12]0[12]0\d|<image|xmlns|<metadata", chart) for chart in charts)
+    measure = next(chart for chart in charts if "measure0-" in chart)
+    assert measure.count('href="#g0') == 12
+    assert "<title>g02k01: 7.2 cm</title>" in measure
+
+
+def test_shows_how_a_policy_was_trained(tmp_path):
+    """Only where there was training; every term in its colour, and where nothing ended, a gap."""
+    curves = {"env_steps": [100 * (i + 1) for i in range(5)], "return": [None, 1.0, 2.0, None, 4.0]}
+    curves |= {"terms": {"position": [0.1 * i for i in range(5)], "grasp": [None] * 5}, "kl": [0.01] * 5}
+    recorded = [
+        (kind, data | {"learning": curves} if kind == "evaluated" and not data["reason"] else data, g, k)
+        for kind, data, g, k in steps()
+    ]
+    text = page_of(tmp_path / "trained", recorded)
+    page = Page(text)
+    assert "How the best program was trained" in page.words
+    assert "return of an episode" in page.words
+    assert "change of the policy (KL)" in page.words
+    assert "loss of the value" not in page.words
+    assert len([i for i in page.ids if i.startswith("learning-")]) > 0
+    assert "groups.png" not in text
+    assert "How the best program was trained" not in Page(page_of(tmp_path / "planned", steps())).words
+
+
+def test_shows_the_full_training_beside_the_short_one(tmp_path):
+    """The winner's, on a page that has no curves of the full training before it is done."""
+    short = {
+        "env_steps": [100.0, 200.0],
+        "terms": {"position": [0.1, 0.2], "grasp": [0.0, 0.3]},
+        "kl": [0.01] * 2,
+    }
+    full = {name: values * 4 for name, values in short.items() if name != "terms"}
+    full |= {
+        "env_steps": [100.0 * (i + 1) for i in range(8)],
+        "terms": {"position": [0.1] * 8, "grasp": [0.3] * 8},
+    }
+    recorded = [
+        (kind, data | {"learning": short} if kind == "evaluated" and not data["reason"] else data, g, k)
+        for kind, data, g, k in steps()
+    ]
+    outcome = {"name": "g02k01", "env_steps": 800, "reason": None, "film": None, "learning": full}
+    outcome["metrics"] = {"distance_m": 9.25, "success": 1.0}
+    page = Page(page_of(tmp_path / "full", [*recorded, ("full", outcome, -1, -1)]))
+    assert "g02k01 after 800 control steps: moved 9.25 m: success." in page.words
+    assert any(i.startswith("full-") for i in page.ids)
+    assert "its short training" in page.words
+    assert not any(i.startswith("full-") for i in Page(page_of(tmp_path / "short", recorded)).ids)
+    lost = [
+        *recorded,
+        ("full", outcome | {"name": "g09k09"}, -1, -1),
+    ]  # of a program that the run does not have
+    assert "full training" not in Page(page_of(tmp_path / "lost", lost)).words
+
+
+def path_of(svg: str, colour: int) -> str:
+    return re.search(rf'<path d="([^"]*)"[^>]*var\(--c{colour}\)', svg)[1]
+
+
+def test_draws_how_the_best_program_moves(text, page):
+    """Speed, joint limits and the force under both feet; the first program's is dotted where there is one line."""
+    panels = re.findall(r'<figure class="card"><h3>([^<]*)</h3>(.*?)</figure>', text, flags=re.DOTALL)
+    panels = {title: chart for title, chart in panels if "motion" in chart}
+    assert list(panels) == [
+        "speed of the centre of mass",
+        "joints at the end of their range",
+        "force under the feet",
+    ]
+    speed, limits, force = panels.values()
+    assert ">m/s<" in speed
+    assert ">%<" in limits
+    assert ">24<" in limits  # a share of 0.25 is 25 %
+    assert ">N<" in force
+    assert all(">time (s)<" in chart for chart in panels.values())
+    assert "stroke-dasharray" in speed
+    assert "var(--c1)" not in speed
+    assert "stroke-dasharray" not in force
+    # the left foot has the first colour, whatever the order of the record; it is in the air when the right stands
+    left, right = (float(path_of(force, colour).split()[2]) for colour in (0, 1))
+    assert left > right  # downwards on the page
+
+
+def test_shows_the_motion_of_every_program_that_ran(text, page):
+    ran = sum(1 for kind, data, _, _ in steps() if kind == "evaluated" and not data["reason"])
+    terms = 2
+    assert text.count('<svg class="spark"') == 3 * ran + terms
+    assert page.words.count("0 to 700 N") == ran
+    assert "25 to 25 %" in page.words
+    for g, most in enumerate(("0.99", "1.98", "2.97")):
+        assert page.words.count(f"0 to {most} m/s") == sum(
+            1 for kind, data, i, _ in steps() if kind == "evaluated" and i == g and not data["reason"]
+        )
+
+
+def test_lines_break_where_there_is_no_number():
+    line = report_charts.sparkline("x", [(3, [0.0, 1.0, math.nan, 1.0, 0.0])])
+    assert 'd="M0 116L150 4M450 4L600 116"' in line
+    assert "var(--c3)" in line
+    assert report_charts.sparkline("x", [(0, [math.nan])]) == ""
+
+
+def test_works_for_runs_that_recorded_no_motion(tmp_path):
+    old = [(kind, {k: v for k, v in data.items() if k != "series"}, g, k) for kind, data, g, k in steps()]
+    assert "No motion is recorded yet." in page_of(tmp_path / "r", old)
+
+
+def test_reports_failed_programs_with_their_reasons(page):
+    assert "the simulation diverged at 1.2 s" in page.words
+    assert page.words.count("Failed\n") == 3
+    assert len(re.findall(r"g0\dk0[23] failed: ", page.words)) == 2 * 5  # in the chart and in the lineage
+
+
+def test_escapes_whatever_the_record_holds(text, page):
+    assert page.scripts == 1
+    assert "<script>alert" not in text
+    assert "<script>alert('x')</script>" in page.words
+    assert "<b>fingers</b>" in page.words
+    assert "<i>away</i>" in page.words
+
+
+@pytest.mark.parametrize("n", range(len(steps()) + 1))
+def test_works_for_every_prefix_of_a_run(tmp_path, n):
+    page = Page(page_of(tmp_path / "r", steps()[:n]))
+    assert page.open == []
+    assert {a[1:] for a in page.addresses if a.startswith("#")} <= set(page.ids)
+    assert ("is not finished" in page.words) == (n < len(steps()))
+
+
+def test_says_that_a_run_was_interrupted(tmp_path):
+    *before, (kind, data, g, k) = steps()
+    text = page_of(
+        tmp_path / "r", [*before, (kind, data | {"interrupted": True, "side_by_side": None}, g, k)]
+    )
+    assert "The run was interrupted" in text
+    assert "First program, g00k00" in text  # two films in place of the side-by-side one
+    assert "Best, g02k01" in text
+
+
+def test_works_without_films(tmp_path):
+    text = page_of(tmp_path / "r", steps(), film=None)
+    assert "<video" not in text
+    assert "gen_00/k00.mp4 is missing" in text
+
+
+def test_works_where_every_program_failed(tmp_path):
+    failed = [evaluated_step(0, k, "no such body 'botle'; did you mean 'bottle'?") for k in range(4)]
+    page = Page(page_of(tmp_path / "r", [run_step(), *failed]))
+    assert "4 programs evaluated so far, 0 of them ran" in page.words
+    assert page.words.count("did you mean 'bottle'?") >= 4
+
+
+def test_works_where_the_first_program_stays_best(tmp_path):
+    kind, data, g, k = ranked_step(0)
+    page = Page(page_of(tmp_path / "r", [*steps()[:6], (kind, data | {"best": "g00k00"}, g, k)]))
+    assert "the first program, g00k00, is still the best" in page.words
+    assert "It has no parent" in page.words
+
+
+def test_bare_events_are_enough(tmp_path):
+    bare: list[Step] = [
+        ("run", {}, -1, -1),
+        ("proposed", {}, 0, -1),
+        ("evaluated", {"curve_time": None}, 0, 0),
+    ]
+    bare += [("ranked", {"best": "g00k00", "names": ["g00k00", "g07k07"]}, 0, -1), ("criticised", {}, 0, -1)]
+    assert Page(page_of(tmp_path / "r", [*bare, ("timing", {}, 0, -1), ("finished", {}, -1, -1)])).open == []
+
+
+def test_strange_numbers_and_names_do_not_stop_the_charts(tmp_path):
+    kind, data, g, k = evaluated_step(0, 0)
+    term = {"mean": math.nan, "weighted_mean": None, "nonfinite": 3, "curve": [math.nan, None, math.inf, 1.0]}
+    names = ["_hidden", "$x_{", "名前", "<i>", "", *(f"term {i}" for i in range(30))]
+    data |= {"weights": dict.fromkeys(names, 0.0) | {"_hidden": -2.0}, "terms": dict.fromkeys(names, term)}
+    data |= {"metrics": {"distance_m": math.inf, "object_angle_rad": -1e9}, "curve_time": [0.0, 0.1, 0.2]}
+    motion = [math.nan, None, math.inf, 1.0]
+    data |= {"series": {"left_": motion, "right_x_m": motion, "$x_{": [1.0], "<i>": [], "none": None}}
+    kind_r, ranked, _, _ = ranked_step(0)
+    page = Page(page_of(tmp_path / "r", [(kind, data, g, k), (kind_r, ranked | {"best": "g00k00"}, 0, -1)]))
+    assert "_hidden" in page.words
+    assert "$x_{" in page.words
+
+
+def test_a_film_outside_the_run_is_not_drawn_in(tmp_path):
+    (tmp_path / "secret").write_bytes(b"secret")
+    kind, data, g, k = evaluated_step(0, 0)
+    text = page_of(tmp_path / "r", [(kind, data | {"film": "../secret"}, g, k)], film=None)
+    assert "../secret is missing" in text
+    assert base64.b64encode(b"secret").decode() not in text
+
+
+def test_films_beyond_the_limit_are_linked(tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "_FILM_BYTES", 2 * len(FILM))
+    text = page_of(tmp_path / "r", steps())
+    assert text.count("<video") == 2  # side by side and the best
+    assert '<a href="gen_00/k00.mp4">' in text
+
+
+def test_the_same_run_gives_the_same_page(tmp_path):
+    with archive_of(tmp_path / "r", steps()) as archive:
+        first = report.write_report(archive).read_bytes()
+        assert report.write_report(archive).read_bytes() == first
+
+
+def test_without_pygments_the_program_is_plain(tmp_path, monkeypatch):
+    for name in ("pygments", "pygments.formatters"):
+        monkeypatch.setitem(sys.modules, name, None)
+    page = Page(page_of(tmp_path / "r", steps()))
+    assert 'state.pos("bottle")' in page.words
+
+
+def test_main_writes_and_says_where(tmp_path, capsys):
+    archive_of(tmp_path / "r", steps()).close()
+    assert report.main([str(tmp_path / "r")]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"The report is at {tmp_path / 'r' / 'report.html'}"
+    assert (tmp_path / "r" / "report.html").stat().st_size > 10_000
+
+
+def test_main_refuses_what_is_no_run(tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    sqlite3.connect(foreign / "run.db").execute("CREATE TABLE t (x)").connection.close()
+    text = tmp_path / "text"
+    text.mkdir()
+    (text / "run.db").write_text("this is no database " * 100)
+    for path in (tmp_path / "missing", tmp_path / "empty", foreign, text):
+        assert report.main([str(path)]) == 2
+        output = capsys.readouterr()
+        assert output.out == ""
+        assert output.err.count("\n") == 1
+        assert "Traceback" not in output.err
+    assert not (foreign / "report.html").exists()
+
+
+def test_main_refuses_a_run_that_is_in_use(tmp_path, capsys):
+    with archive_of(tmp_path / "r", []):
+        assert report.main([str(tmp_path / "r")]) == 2
+    assert "another process" in capsys.readouterr().err
+
+
+def test_an_unwritable_run_is_a_sentence(tmp_path):
+    with archive_of(tmp_path / "r", []) as archive:
+        (tmp_path / "r" / "report.html").mkdir()
+        with pytest.raises(UserError, match=r"cannot write .*report\.html"):
+            report.write_report(archive)
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "shown"),
+    [
+        ("object_position_error_m", 0.04123, "4.1 cm"),
+        ("object_orientation_error_rad", math.pi / 4, "45°"),
+        ("object_position_error_m", 1.2345, "1.23 m"),
+        ("distance_m", 0.62, "0.62 m"),
+        ("lateral_drift_m", -0.0312, "−3.1 cm"),
+        ("mean_speed_m_s", -1.0, "−1 m/s"),
+        ("success", 1.0, "yes"),
+        ("success", 0.25, "25 %"),
+        ("joint_limit_fraction", 0.031, "3.1 %"),
+        ("physics_steps_per_s", 9123.4, "9,123"),
+        ("cost_of_transport", math.nan, "not finite"),
+        ("left_foot_force_n", 702.4, "702 N"),
+        ("cadence_hz", 1.8, "1.8 Hz"),
+        ("distance_m", None, "–"),
+    ],
+)
+def test_quantities_have_their_units(metric, value, shown):
+    assert quantities.quantity(value, metric) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0.42, "0.4 s"), (45.0, "45 s"), (59.7, "1 min 00 s"), (192.0, "3 min 12 s"), (3840.0, "1 h 04 min")],
+)
+def test_durations_are_for_people(seconds, shown):
+    assert report_text.duration(seconds) == shown
+
+
+def test_weight_shares_ignore_signs_and_survive_zeros():
+    assert report_data.weight_shares({"a": -3.0, "b": 1.0}) == {"a": 0.75, "b": 0.25}
+    assert report_data.weight_shares({"a": 0.0, "b": math.nan}) == {"a": 0.0, "b": 0.0}

@@ -1,0 +1,291 @@
+"""The run directory: what a crash, a full disk or another program can do to it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from movlr_jax.errors import UserError
+from movlr_jax.storage.archive import Archive, Event, new_run_dir
+
+CONFIG = "task: bottle_pour\nseed: 7\n"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "runs" / "now"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below `folder` except the lock and what SQLite keeps beside a database that is open."""
+    files = [p for p in folder.rglob("*") if p.is_file() and p.name != ".lock"]
+    return {
+        str(p.relative_to(folder)): p.read_bytes() for p in files if p.suffix not in (".db-wal", ".db-shm")
+    }
+
+
+def recorded(archive: Archive) -> dict[str, tuple[str, int]]:
+    with contextlib.closing(sqlite3.connect(archive.root / "run.db")) as db:
+        return {path: (sha, size) for path, sha, size in db.execute("SELECT * FROM files")}
+
+
+def test_files_are_written_and_recorded(root: Path):
+    with Archive.create(root, CONFIG) as archive:
+        path = archive.put("gen_00/k00.py", b"WEIGHTS = {}\n")
+        assert path == root / "gen_00" / "k00.py"
+        assert path.read_bytes() == b"WEIGHTS = {}\n"
+        assert (root / "config.yaml").read_text() == CONFIG
+        assert recorded(archive)["gen_00/k00.py"] == (hashlib.sha256(b"WEIGHTS = {}\n").hexdigest(), 13)
+        archive.put("gen_00/k00.py", b"new")
+        assert path.read_bytes() == b"new"
+        assert recorded(archive)["gen_00/k00.py"] == (hashlib.sha256(b"new").hexdigest(), 3)
+        assert set(contents(root)) == {"run.db", "config.yaml", "gen_00/k00.py"}, "nothing temporary stays"
+
+
+def test_events_come_back_as_they_were(root: Path):
+    data = {
+        "weights": {"reach": 10.0},
+        "terms": [1, None, True],
+        "text": 'quote " and é 猫',
+        "nested": {"a": []},
+    }
+    with Archive.create(root, CONFIG) as archive:
+        archive.record("run", {"seed": 7})
+        archive.record("evaluated", data, generation=1, candidate=2)
+        assert archive.get("evaluated", 1, 2) == data
+        assert archive.get("evaluated", 1, 3) is None
+        assert archive.get("run") == {"seed": 7}
+    with Archive.open(root) as archive:
+        assert archive.get("evaluated", 1, 2) == data
+
+
+def test_an_event_recorded_again_replaces_the_earlier_one(root: Path):
+    with Archive.create(root, CONFIG) as archive:
+        archive.record("evaluated", {"try": 1}, 0, 0)
+        archive.record("evaluated", {"try": 2}, 0, 0)
+        archive.record("ranked", {}, 0)
+        assert [e.data for e in archive.events("evaluated")] == [{"try": 2}]
+        assert len(archive.events()) == 2
+
+
+def test_events_are_in_the_order_of_generation_and_candidate(root: Path):
+    with Archive.create(root, CONFIG) as archive:
+        for generation, candidate in ((1, 0), (0, 2), (0, 1), (-1, -1), (0, -1)):
+            archive.record("step", {}, generation, candidate)
+        events = archive.events()
+    assert [(e.generation, e.candidate) for e in events] == [(-1, -1), (0, -1), (0, 1), (0, 2), (1, 0)]
+    assert all(isinstance(e, Event) and e.time > 1.6e9 for e in events)
+
+
+def test_what_a_crash_between_write_and_rename_leaves_is_of_no_account(root: Path, monkeypatch):
+    """The process dies between the temporary file and the rename: as if put had never been called."""
+    with Archive.create(root, CONFIG) as archive:
+        archive.put("best.py", b"old")
+
+        class Crash(BaseException):
+            """Not an Exception: nothing may handle it."""
+
+        def crash(*_):
+            raise Crash
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", crash)
+            with pytest.raises(Crash):
+                archive.put("best.py", b"new and longer")
+            with pytest.raises(Crash):
+                archive.put("gen_00/k00.npz", b"never seen")
+    with Archive.open(root) as archive:
+        assert (root / "best.py").read_bytes() == b"old"
+        assert (root / ".best.py.part").exists(), "the crash left something behind"
+        assert not (root / "gen_00" / "k00.npz").exists()
+        assert set(recorded(archive)) == {"config.yaml", "best.py"}
+        archive.put("best.py", b"again")
+        assert (root / "best.py").read_bytes() == b"again"
+        assert not (root / ".best.py.part").exists(), "and the next put cleans it up"
+
+
+def test_a_killed_process_leaves_a_run_that_opens(root: Path):
+    """SIGKILL amid a stream of writes: everything recorded is there, whole, and the lock is free."""
+    script = textwrap.dedent(f"""
+        from pathlib import Path
+        from movlr_jax.storage.archive import Archive
+        archive = Archive.create(Path({str(root)!r}), {CONFIG!r})
+        for i in range(10**6):
+            archive.put(f"gen_{{i:02d}}/k00.npz", bytes([i % 256]) * 20_000)
+            archive.record("evaluated", {{"i": i}}, i, 0)
+            print(i, flush=True)
+    """)
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if int(line) >= 5:
+            break
+    with pytest.raises(UserError, match="another process is working in"):
+        Archive.open(root)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    with Archive.open(root) as archive:
+        events = archive.events("evaluated")
+        assert [e.data["i"] for e in events] == list(range(len(events)))
+        assert len(events) >= 6
+        for path, (sha, size) in recorded(archive).items():
+            data = (root / path).read_bytes()
+            assert (len(data), hashlib.sha256(data).hexdigest()) == (size, sha)
+        assert len(recorded(archive)) - 1 - len(events) in (0, 1)  # config.yaml; a file before its event
+
+
+def test_a_full_disk_is_told_and_nothing_is_recorded(root: Path, monkeypatch):
+    with Archive.create(root, CONFIG) as archive:
+        archive.put("best.py", b"old")
+
+        def full(*_):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", full)
+            with pytest.raises(
+                UserError, match=r"cannot write .*best\.py: No space left on device; make room"
+            ):
+                archive.put("best.py", b"new")
+        assert (root / "best.py").read_bytes() == b"old"
+        assert recorded(archive)["best.py"][1] == 3
+        archive.put("best.py", b"newer")  # goes on once there is room
+
+
+def test_a_place_that_cannot_be_written_is_told(root: Path):
+    with Archive.create(root, CONFIG) as archive:
+        archive.put("film", b"a file, not a folder")
+        with pytest.raises(UserError, match=r"cannot write .*k00\.mp4: File exists"):
+            archive.put("film/k00.mp4", b"")
+        with pytest.raises(UserError, match="cannot write"):
+            Archive.create(root / "film" / "run", CONFIG)
+        with pytest.raises(UserError, match="cannot write"):
+            new_run_dir(root / "film", "bottle_pour")
+        with pytest.raises(UserError, match=r"cannot write .*film: Not a directory"):
+            Archive.create(root / "film", CONFIG)
+
+
+def test_a_run_directory_is_new_or_empty(root: Path):
+    root.mkdir(parents=True)
+    Archive.create(root, CONFIG).close()
+    before = contents(root)
+    with pytest.raises(UserError, match=rf"{root} is not empty; choose another run_dir=.*resume={root}"):
+        Archive.create(root, CONFIG)
+    assert contents(root) == before
+
+
+def test_a_missing_run_is_told(tmp_path: Path):
+    with pytest.raises(UserError, match=r"there is no run directory .*nowhere"):
+        Archive.open(tmp_path / "nowhere")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_without_a_run_is_told(tmp_path: Path):
+    with pytest.raises(UserError, match=r"is no run directory of movlr-jax: it has no run\.db"):
+        Archive.open(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_programs_database_is_told_and_left_as_it_is(tmp_path: Path):
+    with sqlite3.connect(tmp_path / "run.db") as db:
+        db.execute("CREATE TABLE mine (x)")
+    db.close()
+    before = contents(tmp_path)
+    with pytest.raises(UserError, match="was not written by movlr-jax"):
+        Archive.open(tmp_path)
+    assert contents(tmp_path) == before
+    assert [p.name for p in tmp_path.iterdir()] == ["run.db"]
+
+
+def test_another_version_is_told(root: Path):
+    Archive.create(root, CONFIG).close()
+    with sqlite3.connect(root / "run.db") as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(UserError, match="has format 99, this version of movlr-jax reads 1"):
+        Archive.open(root)
+
+
+def test_what_died_while_it_was_made_is_made_anew(tmp_path: Path):
+    for name in (".lock", "run.db", "run.db-journal", ".config.yaml.part"):
+        (tmp_path / name).write_bytes(b"half")
+    with Archive.create(tmp_path, "seed: 0\n") as archive:
+        assert archive.read("config.yaml") == b"seed: 0\n"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "run.db").write_bytes(b"of another program")
+    with pytest.raises(UserError, match="is not empty"):
+        Archive.create(tmp_path / "other", "")
+
+
+@pytest.mark.parametrize("harm", ["text", "empty", "cut", "middle"])
+def test_a_broken_database_is_told(root: Path, harm: str):
+    with Archive.create(root, CONFIG) as archive:
+        for i in range(200):
+            archive.record("evaluated", {"text": "x" * 200}, i, 0)
+    path = root / "run.db"
+    whole = path.read_bytes()
+    broken = {
+        "text": b"this is no database, it only says so " * 100,
+        "empty": b"",
+        "cut": whole[: len(whole) // 2],
+        "middle": whole[:4096] + b"\xff" * 8192 + whole[12288:],
+    }
+    path.write_bytes(broken[harm])
+    kept = []  # an exception keeps the frames it came through: they must not keep the lock
+    for _ in range(2):
+        with pytest.raises(UserError, match=r"is broken|was not written by movlr-jax") as error:
+            Archive.open(root)
+        assert str(root) in str(error.value)
+        kept.append(error)
+    assert path.read_bytes() == broken[harm], "what is left of it stays as it is"
+
+
+def test_one_process_at_a_time(root: Path):
+    with Archive.create(root, CONFIG) as archive:
+        with pytest.raises(UserError, match=rf"another process is working in {root}; wait for it"):
+            Archive.open(root)
+        archive.record("run", {"seed": 7})
+        with Archive.open(root, write=False) as reader:  # a report may look on meanwhile
+            assert reader.get("run") == {"seed": 7}
+    with Archive.open(root) as archive:
+        assert archive.get("run") == {"seed": 7}
+
+
+def test_a_failure_leaves_no_lock_behind(root: Path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        with pytest.raises(UserError, match="No space left") as kept:
+            Archive.create(root, CONFIG)
+    with Archive.open(root) as archive:
+        assert archive.events() == []
+    assert kept
+
+
+def test_a_reader_changes_nothing(root: Path):
+    with Archive.create(root, CONFIG) as archive:
+        archive.record("run", {"seed": 7})
+    before = contents(root)
+    with Archive.open(root, write=False) as reader:
+        assert reader.get("run") == {"seed": 7}
+    assert contents(root) == before
+
+
+def test_run_directories_do_not_collide(tmp_path: Path):
+    made = {new_run_dir(tmp_path, "bottle_pour") for _ in range(5)}
+    assert len(made) == 5
+    assert all(path.is_dir() and path.parent == tmp_path / "bottle_pour" for path in made)
+    with Archive.create(made.pop(), CONFIG) as archive:
+        assert archive.events() == []

@@ -1,0 +1,33 @@
+"""Two small bodies that move freely: the leg of docs/write_a_task.md, and four legs under a ball."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+PAGE = (Path(__file__).parent.parent.parent / "docs" / "write_a_task.md").read_text(encoding="utf-8")
+
+
+def block(language: str) -> str:
+    """The first block of that language on the page."""
+    found = re.search(rf"```{language}\n(.*?)```", PAGE, re.S)
+    assert found
+    return found.group(1)
+
+
+HOPPER = block("xml")
+
+_LEG = """<body name="leg{i}" pos="{x} {y} 0" euler="0 0 {yaw}"><joint name="hip{i}" axis="0 0 1" range="-40 40"/>
+  <geom type="capsule" fromto="0 0 0 0.2 0 0" size="0.04" mass="0.3"/>
+  <body name="shin{i}" pos="0.2 0 0"><joint name="knee{i}" axis="0 1 0" range="20 80"/>
+  <geom type="capsule" fromto="0 0 0 0.35 0 0" size="0.04" mass="0.3"/></body></body>"""
+_LEGS = ((0.1, 0.1, 45), (-0.1, 0.1, 135), (-0.1, -0.1, 225), (0.1, -0.1, 315))
+
+CRAWLER = f"""<mujoco><option timestep="0.004"/><default><joint damping="0.5" armature="0.2"/>
+<geom friction="1.2" contype="1" conaffinity="0"/></default>
+<worldbody><geom name="floor" type="plane" size="20 20 1" contype="0" conaffinity="1"/>
+<body name="hub" pos="0 0 0.45"><freejoint name="free"/><geom size="0.15" mass="3"/>
+{"".join(_LEG.format(i=i, x=x, y=y, yaw=yaw) for i, (x, y, yaw) in enumerate(_LEGS))}
+</body></worldbody><actuator>
+{"".join(f'<motor joint="{j}{i}" gear="25" ctrlrange="-1 1"/>' for i in range(4) for j in ("hip", "knee"))}
+</actuator></mujoco>"""

@@ -1,0 +1,336 @@
+"""The bottle task: its numbers by hand, its start by MuJoCo, the rewards that come with it by the sandbox."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import jax
+import mujoco
+import numpy as np
+import pytest
+from grasping import CTRL_DT, MODELS, built, episode, sound_starts, still, turned
+
+from movlr_jax.biomech.static_optimisation import StaticOptimiser
+from movlr_jax.control.mpc.mpc2 import MuscleLaw, PostureSpace
+from movlr_jax.errors import UserError
+from movlr_jax.evolution.evaluation import make_probe
+from movlr_jax.models import follow_couplings
+from movlr_jax.physics.native import NativePhysics
+from movlr_jax.sandbox.vet import Sandbox
+from movlr_jax.tasks import Task, build_task
+from movlr_jax.tasks.base import fill_reward, joint_limit_fraction, shared_metrics
+from movlr_jax.tasks.hand.grasp import body_frame, score
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    return build_task("bottle_pour", "myoarm_r", 3.0, {})
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def any_task(request: pytest.FixtureRequest) -> Task:
+    return built("bottle_pour", request.param)
+
+
+# The measure, on made-up episodes.
+
+
+def test_the_target_is_where_its_light_bottle_stands(any_task: Task):
+    """And 6 cm to the left of where the bottle starts and 10 cm above, leaning 50 degrees to the left."""
+    task, frame = any_task, body_frame(any_task.adapter)
+    at = task.model.body("target_bottle").id
+    np.testing.assert_allclose(task.goals["object_pos"], task.model.body_pos[at], atol=1e-6)
+    np.testing.assert_allclose(task.goals["object_quat"], task.model.body_quat[at], atol=1e-6)
+    lean = np.deg2rad(50.0)
+    axis = frame.T @ task.goals["object_rot"][:, 2]  # forward, left, up
+    np.testing.assert_allclose(axis, [0, np.sin(lean), np.cos(lean)], atol=1e-6)
+    first = task.model.joint("bottle_free").qposadr[0]
+    began = task.start(np.random.default_rng(0), 1)[0][0, first : first + 3]
+    np.testing.assert_allclose(frame.T @ (task.goals["object_pos"] - began), [0.0, 0.06, 0.10], atol=1e-6)
+
+
+def test_left_is_left_of_a_model_whichever_way_it_faces(any_task: Task):
+    """The right shoulder is on the right of the head, and the hand before the shoulder."""
+    task, data = any_task, mujoco.MjData(any_task.model)
+    data.qpos[:] = task.start(np.random.default_rng(0), 1)[0][0]
+    mujoco.mj_kinematics(task.model, data)
+    head, arm, hand = (data.body(task.roles[r]).xpos for r in ("head", "upper_arm", "hand"))
+    frame = body_frame(task.adapter)
+    assert (frame.T @ (arm - head))[1] < -0.1
+    assert (frame.T @ (hand - arm))[0] > 0.2
+    np.testing.assert_allclose(frame[:, 2], [0, 0, 1])
+    assert np.linalg.det(frame) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("axis", [(0, 0, 1), (1, 0, 0), (0.3, -0.5, 0.8)])
+@pytest.mark.parametrize("degrees", [0.0, 20.0, -75.0, 180.0])
+def test_errors_worked_by_hand(task: Task, axis, degrees: float):
+    """3 cm away along a diagonal, and turned about any axis: 0.03 m and that many radians."""
+    offset = 0.03 * np.array([1.0, -2.0, 2.0]) / 3.0
+    pos, quat = still(task, offset, degrees, axis)
+    for sign in (1, -1):  # a quaternion and its negative are one orientation
+        metrics = task.measure(episode(task, pos, sign * quat), task)
+        assert metrics["object_position_error_m"] == pytest.approx(0.03, abs=1e-6)
+        assert metrics["object_orientation_error_rad"] == pytest.approx(abs(np.deg2rad(degrees)), abs=1e-3)
+        assert metrics["success"] == float(abs(degrees) <= 30)
+
+
+@pytest.mark.parametrize(
+    ("centimetres", "degrees", "success"),
+    [(4.99, 29.9, 1.0), (5.01, 0.0, 0.0), (0.0, 30.1, 0.0), (0.0, 0.0, 1.0), (6.0, 40.0, 0.0)],
+)
+def test_success_is_both_within_bounds(task: Task, centimetres: float, degrees: float, success: float):
+    metrics = task.measure(episode(task, *still(task, (0, 0, -centimetres / 100), degrees)), task)
+    assert metrics["success"] == success
+
+
+def test_bounds_are_settings():
+    strict = build_task(
+        "bottle_pour", "myoarm_r", 3.0, {"success_position_m": 0.01, "success_orientation_rad": 0.1}
+    )
+    assert strict.measure(episode(strict, *still(strict, (0, 0.009, 0), 5)), strict)["success"] == 1.0
+    assert strict.measure(episode(strict, *still(strict, (0, 0.011, 0), 5)), strict)["success"] == 0.0
+    assert strict.measure(episode(strict, *still(strict, (0, 0.009, 0), 6)), strict)["success"] == 0.0
+
+
+def test_the_worst_of_the_last_half_second_counts(task: Task):
+    """31 steps of 16 ms: a bottle that passes through its target, or leaves it in time, has not arrived."""
+    held = 31
+    pos, quat = still(task)
+    pos[: -held - 1] += [0.3, 0, 0]  # far away, but before
+    assert task.measure(episode(task, pos, quat), task)["success"] == 1.0
+    for wrong in (-held, -held // 2, -1):
+        away = pos.copy()
+        away[wrong] += [0.08, 0, 0]
+        metrics = task.measure(episode(task, away, quat), task)
+        assert metrics["success"] == 0.0
+        assert metrics["object_position_error_m"] == pytest.approx(0.08, abs=1e-6)
+    through = pos[:1] + np.linspace(-0.5, 0.5, 100)[:, None] * [1.0, 0, 0]
+    assert task.measure(episode(task, through, quat), task)["success"] == 0.0
+    spun = quat.copy()
+    spun[-5] = turned(task, 45)
+    metrics = task.measure(episode(task, pos, spun), task)
+    assert metrics["object_orientation_error_rad"] == pytest.approx(np.deg2rad(45), abs=1e-3)
+    short = episode(task, *still(task, steps=3))  # shorter than hold_s: all of it counts
+    assert task.measure(short, task)["success"] == 1.0
+
+
+HEIGHTS = {  # of the bottle's centre above its start, cm
+    "carried": ([0, 2, 6, 10, 10], 0.0),
+    "never lifted": ([0, 0, 1, 0, 0], 0.0),
+    "still on its way": ([0, 1, 3, 5, 4], 0.0),
+    "let go": ([0, 4, 9, 2, 0], 1.0),
+    "on its side": ([0, 0, -2, -6, -7], 1.0),
+    "leaning on the table": ([0, 0, -1, -2, -2], 0.0),
+    "off the table": ([0, 3, -20, -60, -75], 1.0),
+}
+
+
+@pytest.mark.parametrize("course", HEIGHTS)
+def test_a_dropped_bottle_is_told(task: Task, course: str):
+    centimetres, dropped = HEIGHTS[course]
+    pos, quat = still(task, steps=len(centimetres))
+    pos[:, 2] = task.goals["object_pos"][2] - 0.10 + 0.01 * np.array(centimetres)
+    assert task.measure(episode(task, pos, quat), task)["dropped"] == dropped
+
+
+def test_a_thing_that_need_not_be_lifted_may_be_set_down():
+    level = build_task("bottle_pour", "myoarm_r", 3.0, {"lift_m": (0.1, 0.0, 0.0)})
+    pos, quat = still(level, steps=3)
+    pos[:, 2] = level.goals["object_pos"][2] + np.array([0.0, 0.06, 0.0])
+    assert level.measure(episode(level, pos, quat), level)["dropped"] == 0.0
+
+
+def test_the_score_orders_episodes():
+    def ended(centimetres: float, degrees: float, success: float = 0.0) -> float:
+        return score({"object_position_error_m": centimetres / 100, "success": success,
+                      "object_orientation_error_rad": float(np.deg2rad(degrees))})  # fmt: skip
+
+    assert ended(0, 0) == pytest.approx(0)
+    assert ended(3, 12) == pytest.approx(-5)  # 1 cm as much as 6 degrees
+    assert ended(4.9, 29, success=1) > ended(5.1, 0)
+    assert ended(40, 0) > ended(40, 90) > ended(60, 90)
+    assert ended(500, 180) == -100  # however far it flew
+
+
+# Measures that every task has.
+
+
+def test_shared_measures_worked_by_hand(task: Task):
+    """Activations of 0.5: effort 0.25. Actions that rise by 0.016 a step of 16 ms: 1 per second, squared 1."""
+    made = episode(task, *still(task, steps=5), act=0.5)
+    actions = np.repeat(CTRL_DT * np.arange(5.0)[:, None], task.model.nu, axis=1)
+    metrics = shared_metrics(replace(made, actions=actions), task, CTRL_DT)
+    assert metrics["effort"] == pytest.approx(0.25)
+    assert metrics["smoothness"] == pytest.approx(1.0)
+    assert metrics["diverged_fraction"] == 0.0
+    assert shared_metrics(replace(made, diverged=np.True_), task, CTRL_DT)["diverged_fraction"] == 1.0
+
+
+def test_joint_limits_worked_by_hand():
+    """Joints limited to [0, 1] and [-1, 1] with 2 % margins, an unlimited one, a free body: 3 of 8 are at a limit."""
+    model = mujoco.MjModel.from_xml_string("""
+        <mujoco><compiler angle="radian"/><worldbody>
+          <body><freejoint/><geom size="0.1"/></body>
+          <body><joint name="a" limited="true" range="0 1"/><geom size="0.1"/>
+            <body><joint name="b" limited="true" range="-1 1"/><geom size="0.1"/>
+              <body><joint name="c" limited="false"/><geom size="0.1"/></body></body></body>
+        </worldbody></mujoco>""")
+    qpos = np.zeros((4, model.nq))
+    a, b, c = (model.joint(name).qposadr[0] for name in "abc")
+    qpos[:, a] = [0.019, 0.021, 0.5, 1.2]  # at, off, off, beyond
+    qpos[:, b] = [0.0, 0.97, -0.95, 0.959]  # off, at, off, off: margins are 4 cm of a range of 2
+    qpos[:, c] = 100.0
+    assert joint_limit_fraction(model, qpos) == pytest.approx(3 / 8)
+    free = mujoco.MjModel.from_xml_string(
+        '<mujoco><worldbody><body><joint/><geom size="1"/></body></worldbody></mujoco>'
+    )
+    assert joint_limit_fraction(free, np.zeros((4, 1))) == 0.0
+
+
+# The start.
+
+
+def test_the_hand_is_around_the_bottle_and_not_inside_it(any_task: Task):
+    """For many seeds: nothing deeper than 1 mm, the bottle upright, every finger within 4 cm of its skin."""
+    sound_starts(any_task, 40)
+    model, data = any_task.model, mujoco.MjData(any_task.model)
+    for q in any_task.start(np.random.default_rng(0), 40)[0]:
+        data.qpos[:] = q
+        mujoco.mj_kinematics(model, data)
+        axis, centre = data.body("bottle").xmat.reshape(3, 3)[:, 2], data.body("bottle").xpos
+        np.testing.assert_allclose(axis, [0, 0, 1], atol=1e-9)
+        for finger in ("thumb", "index", "middle", "ring", "little"):
+            tip = data.site(any_task.roles[f"{finger}_site"]).xpos
+            assert np.linalg.norm((tip - centre)[:2]) - 0.03 < 0.04, finger
+
+
+def test_starts_are_the_same_for_the_same_seed(task: Task):
+    one, two = (task.start(np.random.default_rng(7), 3) for _ in range(2))
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert not np.array_equal(one[0], task.start(np.random.default_rng(8), 3)[0])
+
+
+def test_held_by_its_muscles_nothing_moves_for_half_a_second(any_task: Task):
+    task, layout = any_task, any_task.layout
+    physics = NativePhysics(task.model, layout, sim_dt=0.002, ctrl_dt=CTRL_DT, threads=2)
+    space = PostureSpace(MuscleLaw(), task.model, layout, task.adapter.planned_joints)
+    start = state = physics.start(*task.start(np.random.default_rng(0), 4))
+    policy, target = space.policy(physics), space.held(start)[:, None]
+    for _ in range(16):
+        params = space.params(physics, state, target)
+        state = physics.rollout(state, policy, params, steps=2, key=jax.random.key(0)).final
+    physics.close()
+    assert float(state.time[0]) > 0.5
+    assert not state.diverged.any()
+    moved = np.asarray(state.sensors) - start.sensors
+    palm = layout.sites[task.roles["palm_site"]]
+    bottle = layout.blocks["pos"] + 3 * layout.bodies["bottle"]
+    assert np.linalg.norm(moved[:, palm : palm + 3], axis=1).max() < 0.02
+    assert np.linalg.norm(moved[:, bottle : bottle + 3], axis=1).max() < 0.005
+    upright = layout.blocks["quat"] + 4 * layout.bodies["bottle"]
+    tilt = 2 * np.arccos(np.clip(np.abs(state.sensors[:, upright]), 0, 1))
+    assert np.rad2deg(tilt).max() < 3.0
+    assert np.abs(state.qvel).max() < 0.5
+
+
+def test_coupled_joints_obey_mujocos_own_constraints(task: Task):
+    """Random postures over the whole range: the residual of every equality is zero, and is not without following."""
+    model, data, rng = task.model, mujoco.MjData(task.model), np.random.default_rng(0)
+    limited = model.jnt_limited.astype(bool)
+    low, high = model.jnt_range[limited].T
+    worst, before = 0.0, 0.0
+    for _ in range(20):
+        qpos = model.qpos0.copy()
+        qpos[model.jnt_qposadr[limited]] = rng.uniform(low, high)
+        for followed in (False, True):
+            data.qpos[:] = follow_couplings(model, qpos) if followed else qpos
+            mujoco.mj_forward(model, data)
+            equality = data.efc_type[: data.nefc] == mujoco.mjtConstraint.mjCNSTR_EQUALITY
+            assert equality.sum() == model.neq == 11
+            residual = np.abs(data.efc_pos[: data.nefc][equality]).max()
+            worst, before = (max(worst, residual), before) if followed else (worst, max(before, residual))
+    assert worst < 1e-9
+    assert before > 0.1
+
+
+def test_a_batch_of_postures_follows_like_each_alone(task: Task):
+    qpos = np.random.default_rng(1).normal(0, 0.3, (2, 3, task.model.nq))
+    together = follow_couplings(task.model, qpos)
+    for i, j in np.ndindex(2, 3):
+        np.testing.assert_array_equal(together[i, j], follow_couplings(task.model, qpos[i, j]))
+
+
+def test_the_activations_at_the_start_carry_the_arm(task: Task):
+    """MuJoCo's inverse dynamics says which torques keep the arm at rest, its forward dynamics what the muscles do;
+    seen along each planned joint with all that is coupled to it, they agree."""
+    model = copy.copy(task.model)
+    flags = mujoco.mjtDisableBit
+    model.opt.disableflags |= flags.mjDSBL_CONTACT | flags.mjDSBL_EQUALITY | flags.mjDSBL_LIMIT
+    data, joints = mujoco.MjData(model), task.adapter.planned_joints
+    optimise = StaticOptimiser(task.model, np.array([model.joint(j).dofadr[0] for j in joints]))
+    for qpos in task.start(np.random.default_rng(0), 3)[0]:
+        along = np.zeros((model.nv, len(joints)))  # by finite differences
+        for k, joint in enumerate(joints):
+            there, back, column = qpos.copy(), qpos.copy(), np.zeros(model.nv)
+            there[model.joint(joint).qposadr[0]] += 1e-6
+            back[model.joint(joint).qposadr[0]] -= 1e-6
+            ends = follow_couplings(model, back), follow_couplings(model, there)
+            mujoco.mj_differentiatePos(model, column, 2e-6, *ends)
+            along[:, k] = column
+        mujoco.mj_resetData(model, data)
+        data.qpos[:] = qpos
+        data.act[:] = activations = optimise(qpos)
+        assert ((activations >= 0) & (activations <= 1)).all()
+        mujoco.mj_forward(model, data)
+        exerted = along.T @ data.qfrc_actuator
+        data.qacc[:] = 0
+        mujoco.mj_inverse(model, data)
+        needed = along.T @ data.qfrc_inverse
+        assert np.abs(needed[:7]).max() > 5, "an arm weighs something"
+        np.testing.assert_allclose(exerted[:7], needed[:7], atol=0.01)  # N m: shoulder to wrist
+        np.testing.assert_allclose(exerted[7:], needed[7:], atol=0.02)  # the fingers weigh little
+        data.act[:] = 0
+        mujoco.mj_forward(model, data)
+        assert np.abs(along.T @ data.qfrc_actuator - needed)[:7].max() > 1, "without activation it falls"
+
+
+# What comes with the task.
+
+
+def test_its_rewards_are_sound(any_task: Task):
+    """On either model they read only what there is, and every number is finite."""
+    physics = NativePhysics(any_task.model, any_task.layout, sim_dt=0.002, ctrl_dt=CTRL_DT, threads=2)
+    sandbox = Sandbox(make_probe(any_task, physics, seed=0))
+    for source in (any_task.initial_reward, any_task.human_reward):
+        assert "$" not in source
+        verdict = sandbox.vet(source)
+        assert verdict.accepted, verdict.message
+        assert verdict.program
+        assert verdict.program.description
+    sandbox.close()
+    physics.close()
+
+
+def test_a_reward_for_a_role_that_a_model_lacks_says_so(task: Task):
+    assert fill_reward('state.site("$palm_site")', task.roles) == 'state.site("S_grasp_r")'
+    assert fill_reward("costs 5 $$", {}) == "costs 5 $"
+    with pytest.raises(UserError, match=r"no role 'palm_sight'.*'palm_site'"):
+        fill_reward('state.site("$palm_sight")', task.roles)
+    with pytest.raises(UserError, match=r"write \$\$ for a plain \$"):
+        fill_reward("costs 5 $", task.roles)
+
+
+def test_the_scene_weighs_and_looks_as_said(task: Task):
+    """The bottle's mass, nothing of it that only looks, and a target that touches nothing."""
+    model = task.model
+    assert model.body("bottle").mass[0] == pytest.approx(0.304)  # 0.3 kg and four feet of a gram
+    assert model.body("target_bottle").mass[0] == 0
+    target = np.flatnonzero(model.geom_bodyid == model.body("target_bottle").id)
+    assert len(target) > 0
+    assert not model.geom_contype[target].any()
+    assert not model.geom_conaffinity[target].any()
+    dark, light = (model.geom(f"{name}_look").matid[0] for name in ("bottle", "target"))
+    assert model.mat_rgba[dark][:3].sum() < model.mat_rgba[light][:3].sum(), "the target is the lighter one"

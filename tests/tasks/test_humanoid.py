@@ -1,0 +1,278 @@
+"""The robot and its tasks, against C MuJoCo, geometry and hand-built episodes."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+import pytest
+from test_locomotion import base_move, episode_of
+
+from movlr_jax.errors import UserError
+from movlr_jax.models import MODELS
+from movlr_jax.models.humanoid import FILE as HUMANOID
+from movlr_jax.models.spec import compile_spec
+from movlr_jax.tasks import build_task
+from movlr_jax.tasks.robot.humanoid import knee_angle
+from movlr_jax.tasks.walking.terrain import GROUND, doorway, landings, stairs
+from movlr_jax.tasks.walking.walker import any_way
+from movlr_jax.types import SimState
+
+ROBOT = MODELS["humanoid"]
+
+
+def built(name: str, **settings):
+    return build_task(f"humanoid_{name}", "humanoid", 10.0, {"start_noise": 0.0, **settings})
+
+
+@pytest.fixture(scope="module")
+def walk():
+    return built("walk")
+
+
+def test_it_is_a_plausible_robot():
+    model = compile_spec(ROBOT.load())
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)  # legs straight
+    tall = data.site("head").xpos[2] - data.site("left_heel").xpos[2]
+    assert 1.5 < tall < 1.7
+    mass = model.body_subtreemass[model.body("pelvis").id]
+    assert 50 < mass < 60
+    assert model.nu == 12
+    assert list(ROBOT.planned_joints) == [model.joint(j).name for j in range(1, model.njnt)]
+    weight = 9.81 * mass
+    limit = {model.actuator(i).name: model.actuator_forcerange[i, 1] for i in range(model.nu)}
+    for side in ("left", "right"):
+        # one leg bears the body: with the knee bent by 45 degrees, and on the toes
+        assert limit[f"{side}_knee"] > weight * 0.36 * np.sin(np.deg2rad(45)) > 0.4 * limit[f"{side}_knee"]
+        assert 0.5 < limit[f"{side}_ankle_pitch"] / (weight * 0.15) < 2
+        other = {"left": "right", "right": "left"}[side]
+        for joint in ("hip_pitch", "knee", "ankle_pitch"):
+            ours, theirs = (model.joint(f"{s}_{joint}").range for s in (side, other))
+            np.testing.assert_array_equal(ours, theirs)
+        for joint in ("hip_roll", "hip_yaw", "ankle_roll"):
+            ours, theirs = (model.joint(f"{s}_{joint}").range for s in (side, other))
+            np.testing.assert_allclose(ours, -theirs[::-1])
+
+
+def test_its_sensors_say_what_they_should(walk):
+    """Standing still: the feet carry the weight, the inertial unit feels gravity and nothing else."""
+    data = stood(walk, 2.0)
+    names = {walk.model.sensor(i).name: i for i in range(walk.model.nsensor)}
+    feet = sum(data.sensordata[walk.layout.touch[f][0]] for f in ("left_foot", "right_foot"))
+    mass = walk.model.body_subtreemass[walk.model.body("pelvis").id]
+    assert feet == pytest.approx(9.81 * mass, rel=1e-3)
+    sensed = {name: data.sensordata[s] for name, s in walk.layout.sensors.items()}
+    assert set(sensed) <= set(names)
+    np.testing.assert_allclose(sensed["imu_acceleration"], [0, 0, 9.81], atol=0.1)
+    np.testing.assert_allclose(sensed["imu_gyro"], 0, atol=1e-3)
+    np.testing.assert_allclose(sensed["imu_velocity"], 0, atol=1e-3)
+    np.testing.assert_allclose(sensed["imu_orientation"], [1, 0, 0, 0], atol=0.01)
+
+
+def stood(task, seconds: float, velocity: float = 0.0) -> mujoco.MjData:
+    """The robot after `seconds` with its servos at rest, given `velocity` m/s forward at the start."""
+    data = mujoco.MjData(task.model)
+    data.qpos[:], data.qvel[0] = task.start(np.random.default_rng(0), 1)[0][0], velocity
+    for _ in range(round(seconds / task.model.opt.timestep)):
+        mujoco.mj_step(task.model, data)
+    return data
+
+
+@pytest.mark.parametrize("velocity", [0.0, 0.2, -0.2])
+def test_it_stands_with_its_servos_at_rest(walk, velocity):
+    data = stood(walk, 5.0, velocity)
+    start = walk.start(np.random.default_rng(0), 1)[0][0]
+    assert data.qpos[2] == pytest.approx(start[2], abs=0.01)
+    np.testing.assert_allclose(data.qpos[7:], start[7:], atol=0.02)
+    assert np.abs(data.qvel).max() < 0.02
+    assert (np.abs(data.actuator_force) < 0.2 * walk.model.actuator_forcerange[:, 1]).all()
+
+
+def test_left_and_right_are_mirror_images():
+    """A mirrored posture has its centre of mass mirrored."""
+    model = compile_spec(ROBOT.load())
+    data, rng = mujoco.MjData(model), np.random.default_rng(0)
+    legs = rng.uniform(-0.3, 0.3, (2, 6))
+    sign = np.array([-1, -1, 1, 1, 1, -1])  # yaw, roll, pitch, knee, ankle pitch, ankle roll
+    coms = []
+    for left, right in (legs, sign * legs[::-1]):
+        data.qpos[7:] = [*left, *right]
+        mujoco.mj_kinematics(model, data)
+        mujoco.mj_comPos(model, data)
+        coms.append(data.subtree_com[model.body("pelvis").id].copy())
+    np.testing.assert_allclose(coms[1], coms[0] * [1, -1, 1], atol=1e-12)
+
+
+def test_the_angle_of_a_knee_is_that_of_its_joint(walk):
+    data, model = mujoco.MjData(walk.model), walk.model
+    for angle in (0.0, 0.3, 1.2):
+        data.joint("left_knee").qpos[0] = angle
+        data.qpos[3:7] = [0.9, 0.1, -0.3, 0.2]
+        mujoco.mj_kinematics(model, data)
+        places = [data.body(b).xpos[None] for b in ("left_thigh", "left_shank", "left_foot")]
+        assert knee_angle(*places)[0] == pytest.approx(angle, abs=1e-6)
+
+
+def moved(task, xyz: np.ndarray, **joints: float) -> list[np.ndarray]:
+    """Postures [T] of the start with the pelvis moved by `xyz` [T, 3] m and joints at given angles."""
+    qpos = task.start(np.random.default_rng(0), 1)[0][0]
+    for joint, angle in joints.items():
+        qpos[task.model.joint(joint).qposadr[0]] = angle
+    return [base_move(task, qpos, ahead=x, left=y, up=z) for x, y, z in xyz]
+
+
+def test_a_straight_walk_is_one_that_keeps_its_speed(walk):
+    path = np.linspace([0, 0, 0], [10, 0, 0], 101)
+    metrics = walk.measure(episode_of(walk, moved(walk, path)), walk)
+    assert metrics["distance_m"] == pytest.approx(10.0, abs=1e-3)
+    assert metrics["success"] == 1
+    # at rest in every frame, though it is elsewhere in the next: it lacks all of its speed
+    assert metrics["velocity_error_m_s"] == pytest.approx(1.0, abs=1e-6)
+
+
+def test_bent_knees_are_no_straight_ones():
+    task = built("straight_leg")
+    straight = {f"{s}_{j}": 0.0 for s in ("left", "right") for j in ("hip_pitch", "knee", "ankle_pitch")}
+    drop = 0.36 * (2 - np.cos(0.23) - np.cos(0.27))
+    path = np.linspace([0, 0, drop], [6, 0, drop], 101)  # the soles stay on the ground
+    found = [task.measure(episode_of(task, moved(task, path, **joints)), task) for joints in ({}, straight)]
+    # feet in the air are left out: of the straight legs both stand
+    assert found[0]["success"] == 0
+    assert found[1]["stance_knee_rad"] == pytest.approx(0.0, abs=1e-3)
+    assert found[1]["success"] == 1
+    level = np.linspace([0, 0, 0], [6, 0, 0], 101)
+    bent = task.measure(episode_of(task, moved(task, level)), task)
+    assert bent["stance_knee_rad"] == pytest.approx(0.5, abs=1e-3)
+    assert bent["success"] == 0
+    assert any("knees are bent by 29 degrees" in need.problem for need in task.diagnose(bent))
+
+
+def test_another_robot_is_a_setting(tmp_path, walk):
+    """Links called as robots' makers call them, no head, another file: the same task all the same."""
+    text = HUMANOID.read_text()
+    for ours, theirs in (
+        ("_thigh", "_hip_pitch_link"),
+        ("_shank", "_knee_link"),
+        ("_foot", "_ankle_roll_link"),
+    ):
+        text = text.replace(f't{ours}"', f't{theirs}"')
+    text = text.replace('"head"', '"lidar"')
+    path = tmp_path / "robot.xml"
+    path.write_text(text)
+    other = build_task("humanoid_walk", str(path), 10.0, {"start_noise": 0.0})
+    assert other.roles["left_thigh"] == "left_hip_pitch_link"
+    assert other.roles["right_shank"] == "right_knee_link"
+    assert other.roles["head"] == "torso"
+    ours, theirs = (task.start(np.random.default_rng(0), 1)[0] for task in (walk, other))
+    np.testing.assert_allclose(theirs, ours, atol=1e-6)
+    path = np.linspace([0, 0, 0], [10, 0, 0], 21)
+    found = [task.measure(episode_of(task, moved(task, path)), task) for task in (walk, other)]
+    assert found[0] == pytest.approx(found[1])
+
+
+@pytest.mark.parametrize("ground", [stairs(0.02, 3), doorway((2.0, 1.2), 1.0)], ids=["stairs", "doorway"])
+def test_the_ground_is_as_high_as_a_ray_finds_it(ground):
+    spec = mujoco.MjSpec()
+    ground.add(spec)
+    model = spec.compile()
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    for xy in np.random.default_rng(0).uniform([-1, -2], [5, 1.1], (100, 2)):
+        geom = np.zeros(1, np.int32)
+        down = mujoco.mj_ray(model, data, [*xy, 3.0], [0, 0, -1.0], None, 1, -1, geom)
+        assert 3.0 - down == pytest.approx(float(ground.height(xy)), abs=1e-9)
+
+
+def test_each_flight_is_steeper_than_the_last():
+    ground = stairs(0.02, 3)
+    tops = [float(ground.height(np.array([x + 0.01, 0.0]))) for x in landings(3)]
+    np.testing.assert_allclose(tops, [0.06, 0.06 + 0.12, 0.06 + 0.12 + 0.18])
+
+
+def test_a_level_counts_once_its_landing_is_reached():
+    task = built("stairs", level=2)
+    ends = landings(2)
+    found = []
+    for end, up in ((ends[0] - 0.05, 0.0), (ends[0] + 0.05, 0.06), (ends[1] + 0.05, 0.18)):
+        path = np.linspace([0, 0, 0], [end, 0, up], 101)
+        path[:, 2] = np.interp(path[:, 0], [0, 0.7, *ends], [0, 0, 0.06, 0.18]) + 0.05
+        found.append(task.measure(episode_of(task, moved(task, path)), task))
+    assert [m["terrain_level"] for m in found] == [0, 1, 2]
+    assert [m["success"] for m in found] == [0, 0, 1]
+    scores = [task.score(m) for m in found]
+    assert scores == sorted(scores)
+
+
+def test_a_turn_is_done_beyond_the_doorway():
+    task = built("turn")
+    qpos = task.start(np.random.default_rng(0), 1)[0][0]
+    first = [base_move(task, qpos, ahead=x) for x in np.linspace(0, 2, 50)]
+    for end, success in ((1.0, 0), (1.7, 1)):
+        second = [base_move(task, qpos, ahead=2.0, left=y, yaw=np.pi / 2) for y in np.linspace(0, end, 50)]
+        metrics = task.measure(episode_of(task, [*first, *second]), task)
+        assert metrics["past_door_m"] == pytest.approx(end - 1.2, abs=1e-3)
+        assert metrics["fell"] == 0
+        assert metrics["success"] == success
+    # through the wall beside it
+    wall = [base_move(task, qpos, ahead=1.0, left=y) for y in (0.0, 0.6, 1.1)]
+    assert task.measure(episode_of(task, wall), task)["fell"] == 1
+
+
+def test_what_the_ground_is_made_of_touches_feet_and_nothing_of_its_own():
+    model = built("stairs").model
+    parts = [g for g in range(model.ngeom) if model.geom(g).name.startswith(GROUND)]
+    assert len(parts) == 1 + 18
+    assert not model.geom_conaffinity[parts].any()
+    sole = model.geom("left_sole_outer").id
+    assert all(model.geom_contype[g] & model.geom_conaffinity[sole] for g in parts)
+
+
+def test_pushes_come_again_and_again_any_way():
+    task = built("walk", randomise=True, push_m_s=0.4, push_every_s=2.0)
+    assert task.perturb is not None
+    qpos = task.start(np.random.default_rng(0), 1)[0].repeat(3, axis=0)
+    qpos[1, 8], qpos[2, 9] = 0.01, 0.01  # rows differ
+    interval, pushed = 0.32, []
+    for i in range(20):  # 6.4 s
+        state = SimState(
+            time=np.full(3, i * interval),
+            qpos=qpos,
+            qvel=np.zeros((3, task.model.nv)),
+            act=np.zeros((3, 0)),
+            sensors=np.zeros((3, 1)),
+            prev_action=np.zeros((3, 12)),
+            diverged=np.zeros(3, bool),
+        )
+        qvel = np.asarray(task.perturb(state, interval).qvel)
+        if qvel.any():
+            pushed.append((i * interval, qvel[:, :3]))
+    assert [t <= due < t + interval for (t, _), due in zip(pushed, (2.0, 4.0, 6.0), strict=True)] == [
+        True
+    ] * 3
+    for _, velocity in pushed:
+        np.testing.assert_allclose(np.linalg.norm(velocity, axis=1), 0.4, rtol=1e-6)
+        assert len(np.unique(velocity.round(3), axis=0)) == 3
+    assert built("walk").perturb is None
+
+
+def test_the_way_of_a_push_is_as_good_as_random():
+    ways = any_way(np.random.default_rng(0).normal(size=(4000, 19)))
+    np.testing.assert_allclose(np.linalg.norm(ways, axis=1), 1.0)
+    assert np.abs(ways.mean(axis=0)).max() < 0.05
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "said"),
+    [
+        ("walk", {"speed_m_s": 0.0}, "speed_m_s"),
+        ("walk", {"push_every_s": 0.0}, "push_every_s"),
+        ("straight_leg", {"knee_deg": 0.0}, "knee_deg"),
+        ("stairs", {"level": 9}, "level=9"),
+        ("turn", {"width_m": 0.3}, "width_m=0.3"),
+        ("walk", {"randomise": 1}, r"task\.settings\.randomise=1 is not true or false"),
+        ("turn", {"randomize": True}, r"randomize'; did you mean 'task\.settings\.randomise'"),
+    ],
+)
+def test_settings_out_of_range_or_unknown_are_told(name, settings, said):
+    with pytest.raises(UserError, match=said):
+        built(name, **settings)

@@ -1,0 +1,307 @@
+"""A body that moves freely, and what a description asks of it: words, terms, measures, and a search that moves it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import mujoco
+import numpy as np
+import pytest
+from moving import CRAWLER, HOPPER, PAGE, block
+
+from movlr_jax.commands.cli import compose
+from movlr_jax.commands.search import main as search
+from movlr_jax.evolution.evaluation import make_probe
+from movlr_jax.language.proposers.scripted import ScriptedProposer
+from movlr_jax.language.proposers.terms import library, reading
+from movlr_jax.physics.native import NativePhysics
+from movlr_jax.sandbox.genome import Genome
+from movlr_jax.sandbox.source import parse
+from movlr_jax.sandbox.vet import Sandbox
+from movlr_jax.tasks import Task, simple_task
+from movlr_jax.tasks.motion import Motion, motion_metrics
+from movlr_jax.tasks.readout import Readout
+from movlr_jax.types import ProposalRequest, Step
+
+X, Y, Z = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
+BACK, RIGHT = (-1.0, 0.0, 0.0), (0.0, -1.0, 0.0)
+
+
+def made(description: str, xml: str = CRAWLER, **more: object) -> Task:
+    spec = mujoco.MjSpec.from_string(xml)
+    return simple_task(name="moving", model=spec, description=description, **more)  # pyright: ignore
+
+
+def motion(description: str, xml: str = CRAWLER, **more: object) -> Motion:
+    found = made(description, xml, **more).motion
+    assert found
+    return found
+
+
+# Words.
+
+
+@pytest.mark.parametrize(
+    ("description", "way"),
+    [
+        ("walk", X),
+        ("walk forward with its left leg stiff", X),
+        ("keep walking backwards", BACK),
+        ("move to the left", Y),
+        ("crawl right.", RIGHT),
+        ("run in the -y direction", RIGHT),
+        ("walk along the y axis", Y),
+        ("jump forward as far as possible", X),
+        ("fly up", Z),
+        ("walk without falling and do not turn", X),
+    ],
+)
+def test_a_description_names_a_way(description: str, way: tuple[float, ...]):
+    read = motion(description)
+    assert read.way == way
+    assert (read.turn, read.lacks) == (0, "")
+    task = made(description)
+    np.testing.assert_allclose(task.goals["velocity"], read.speed * np.array(way), rtol=1e-6)
+    assert "progress" in parse(task.initial_reward).weights
+
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        "play the piano",
+        "bend the left leg",
+        "do not walk",
+        "move the leg up",
+        "rotate the wheel",
+        "keep it low",
+    ],
+)
+def test_words_that_ask_for_no_motion_of_the_body_say_nothing(description: str):
+    assert motion(description) == Motion("hub", motion(description).words)
+    assert set(parse(made(description).initial_reward).weights) == {"posture", "control"}
+
+
+def test_jumps_turns_and_stands():
+    assert (motion("jump high").jump, motion("jump high").way) == (True, None)
+    assert (motion("hop").jump, motion("hop on the spot").way) == (True, None)
+    assert (motion("hop forward").jump, motion("hop forward").way) == (True, X)
+    assert [motion(f"turn {side}").turn for side in ("left", "right", "around")] == [1, -1, 1]
+    assert (motion("walk and turn right").turn, motion("walk and turn right").way) == (-1, X)
+    assert (motion("stand upright").still, motion("stand upright").moves) == (True, False)
+    assert set(parse(made("spin").initial_reward).weights) == {"turn_rate", "height", "level", "control"}
+
+
+def test_speeds_are_said_or_follow_from_the_height():
+    """Froude number 0.25 for a walk: v = 0.5 sqrt(9.81 h), with the hub 0.45 m high."""
+    assert motion("walk").speed == pytest.approx(0.5 * np.sqrt(9.81 * 0.45), abs=0.05)
+    assert motion("run").speed == pytest.approx(np.sqrt(9.81 * 0.45), abs=0.05)
+    assert motion("walk slowly").speed < motion("walk").speed < motion("walk fast").speed
+    assert (motion("walk at about 1.5 m/s").speed, motion("walk at about 1.5 m/s").exact) == (1.5, True)
+    assert motion("walk at 3.6 km/h").speed == 1.0
+    assert not motion("crawl").upright
+
+
+def test_a_model_says_where_forward_is_and_what_it_cannot_do():
+    feet = CRAWLER.replace('name="shin0"', 'name="left_foot"').replace('name="shin1"', 'name="right_foot"')
+    assert motion("walk", feet).way == Y, "both feet point to +y"
+    assert motion("hop to the left", HOPPER).lacks == "move along +y"
+    assert motion("spin", HOPPER).lacks == "turn about the vertical"
+    assert motion("hop forward", HOPPER).way == X
+
+
+def test_a_velocity_among_the_goals_goes_before_words():
+    read = motion("walk", goals={"velocity": (0.0, -2.0, 0.0)})
+    assert (read.way, read.speed, read.exact) == (RIGHT, 2.0, True)
+    assert motion("wander", goals={"velocity": (0.0, 0.0, 0.0)}).still
+
+
+def test_where_a_place_is_to_be_reached_words_say_nothing():
+    assert made("walk to the mark", goals={"hub_pos": (1.0, 0.0, 0.4)}).motion is None
+
+
+# Terms, and what is said of them.
+
+
+@pytest.mark.parametrize(
+    ("description", "xml"),
+    [
+        ("walk", CRAWLER),
+        ("jump and turn right", CRAWLER),
+        ("move along -z", HOPPER),
+        ("stand", HOPPER),
+        ("play the piano", CRAWLER),
+        ("bend the knee", HOPPER),
+    ],
+)
+def test_every_term_runs(description: str, xml: str):
+    task = made(description, xml)
+    physics = NativePhysics(task.model, task.layout, sim_dt=0.004, ctrl_dt=0.016, threads=1)
+    sandbox = Sandbox(make_probe(task, physics, seed=0, rows=2, steps=3))
+    physics.close()
+    every = Genome({t.name: (t.weight, t.expression) for t in library(task).values()}).source()
+    for reward in (task.initial_reward, every):
+        assert sandbox.vet(reward).message is None
+    sandbox.close()
+
+
+def test_the_library_is_made_from_the_model():
+    free, planar = library(made("play")), library(made("play", HOPPER))
+    assert {"along_x", "along_minus_x", "along_y", "along_z", "height", "level", "posture"} <= set(free)
+    assert {"along_x", "along_z"} <= set(planar)
+    assert "along_y" not in planar
+    assert {"knee_high", "knee_low", "knee_fast", "knee_calm", "sole_down", "sole_off"} <= set(planar)
+    assert library(made("bend the knee", HOPPER))["knee_low"].kind == "joint"
+    assert "hip_low" not in library(made("bend the knee", HOPPER))
+    assert library(made("walk"))["calm"].weight < library(made("play"))["calm"].weight
+
+
+@pytest.mark.parametrize(
+    ("description", "xml", "said"),
+    [
+        ("hop forward", HOPPER, "reads 'hop', 'forward' in the description as: move along +x at about 1.7 m/s"),
+        ("play the piano", HOPPER, "knows no term for 'play the piano' and tries what the model can do, at random; "
+         "write a reward program (reward= of simple_task), give a goal '<body>_pos' or 'velocity', or use llm=..."),
+        ("walk to the left", HOPPER, "knows no term for 'walk to the left': no joint lets 'trunk' move along +y; "),
+        ("bend the knee", HOPPER, "tries the angles and speeds of knee, which the description names, both ways"),
+    ],
+)  # fmt: skip
+def test_what_is_made_of_a_description_is_said(description: str, xml: str, said: str):
+    heard: list[str] = []
+    ScriptedProposer(say=heard.append).propose(request(made(description, xml)), 2)
+    assert heard == [f"  {reading(made(description, xml))}"]
+    assert heard[0].startswith(f"  the scripted proposer {said}")
+    assert reading(made("reach", HOPPER, goals={"sole_pos": (1.0, 0.0, 0.0)})) == ""
+
+
+def request(task: Task) -> ProposalRequest:
+    return ProposalRequest(0, task, None, None, (), 0)
+
+
+def test_programs_do_not_depend_on_the_hidden_measure():
+    plain = made("walk")
+    hidden = made(
+        "walk", measure=lambda episode: {"height_m": 3.0}, success=lambda m: True, score=lambda m: 1.0
+    )
+    assert ScriptedProposer().propose(request(plain), 6) == ScriptedProposer().propose(request(hidden), 6)
+
+
+# Measures.
+
+
+def episode(task: Task, qpos: np.ndarray, seconds: float) -> Readout:
+    """The model at each of `qpos` [T, nq]."""
+    model, data, seen = task.model, mujoco.MjData(task.model), []
+    for row in qpos:
+        data.qpos[:] = row
+        mujoco.mj_forward(model, data)
+        seen.append(data.sensordata.copy())
+    time = np.linspace(0.0, seconds, len(qpos))
+    empty = np.zeros((len(qpos), 0))
+    return Readout(task.layout, Step(time, qpos, empty, empty, np.array(seen), empty))
+
+
+def test_the_way_is_measured_until_a_fall():
+    task = made("walk at 1 m/s", HOPPER)
+    qpos = np.zeros((101, task.model.nq))
+    qpos[:, 0] = np.linspace(0.0, 2.0, 101)
+    assert task.motion
+    whole = motion_metrics(task.motion, episode(task, qpos, 2.0))
+    assert whole == pytest.approx({"upright_fraction": 1.0, "distance_m": 2.0, "progress_m_s": 1.0}, rel=1e-5)
+    qpos[50:, 1] = -0.6
+    fallen = motion_metrics(task.motion, episode(task, qpos, 2.0))
+    assert fallen == pytest.approx(
+        {"upright_fraction": 0.5, "distance_m": 1.0, "progress_m_s": 0.5}, rel=1e-5
+    )
+    assert task.score(whole) > task.score(fallen)
+    assert task.score(whole) > task.score({**whole, "progress_m_s": 1.5}), "1 m/s was asked for"
+    assert [need.kind for need in task.diagnose(fallen)] == ["height", "upright", "forward"]
+    assert task.diagnose(whole) == []
+
+
+def test_rises_and_turns_are_measured():
+    hop, turn = made("jump"), made("turn right")
+    up = np.repeat(hop.model.qpos0[None], 5, axis=0)
+    up[:, 2] += [0.0, 0.1, 0.3, 0.1, 0.0]
+    assert hop.motion
+    assert motion_metrics(hop.motion, episode(hop, up, 1.0))["rise_m"] == pytest.approx(0.3, abs=1e-6)
+    angle = np.linspace(0.0, -4.0, 5)  # past -pi
+    round_ = np.repeat(turn.model.qpos0[None], 5, axis=0)
+    round_[:, 3], round_[:, 6] = np.cos(angle / 2), np.sin(angle / 2)
+    assert turn.motion
+    assert motion_metrics(turn.motion, episode(turn, round_, 1.0))["turned_rad"] == pytest.approx(
+        4.0, abs=1e-5
+    )
+
+
+def test_doing_nothing_is_no_better_than_another_failure():
+    task = made("play the piano", success=lambda m: False)
+    assert task.score({"success": 0.0, "effort": 0.0}) == task.score({"success": 0.0, "effort": 0.5})
+    assert task.score({"success": 1.0, "effort": 0.0}) > task.score({"success": 1.0, "effort": 0.5})
+    assert [need.kind for need in task.diagnose({"success": 0.0})] == ["unknown"], (
+        "to be calm is no way there"
+    )
+
+
+# Searches.
+
+QUICK = ["candidates=2", "generations=1", "films=false", "episode_s=1.5"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the two files of the page in it."""
+    monkeypatch.chdir(tmp_path)
+    Path("hopper.xml").write_text(HOPPER, encoding="utf-8")
+    Path("hop.py").write_text(block("python"), encoding="utf-8")
+    return tmp_path
+
+
+def changed(file: str, **changes: str) -> None:
+    """Replaces the values of these arguments."""
+    text = Path(file).read_text(encoding="utf-8")
+    for name, value in changes.items():
+        text, count = re.subn(rf"\b{name}=.*,", f"{name}={value},", text)
+        assert count == 1, name
+    Path(file).write_text(text, encoding="utf-8")
+
+
+def moved(said: str) -> float:
+    """m, of the best program."""
+    found = re.search(r"^best: .* moved (.*) m", said, re.M)
+    assert found, said
+    return float(found[1])
+
+
+def test_the_page_moves_its_leg(folder: Path, capfd: pytest.CaptureFixture[str]):
+    assert search(["+task=hop.py", *QUICK]) == 0
+    said = capfd.readouterr().err
+    assert moved(said) > 0.3, "a body that keeps its start posture stays where it is"
+    shown = re.search(r"^  the scripted proposer reads .*", PAGE, re.M)
+    assert shown
+    assert shown.group() in said
+
+
+def test_four_legs_walk_where_success_is_out_of_reach_and_there_is_no_score(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+):
+    Path("hopper.xml").write_text(CRAWLER, encoding="utf-8")
+    text = Path("hop.py").read_text().replace('"trunk"', '"hub"').replace('q("knee")', 'q("knee0")')
+    Path("hop.py").write_text(text)
+    changed("hop.py", description='"walk"', success='lambda m: m["distance_m"] > 99')
+    assert search(["+task=hop.py", *QUICK]) == 0
+    assert moved(capfd.readouterr().err) > 0.4
+
+
+def test_a_success_that_tells_nothing_apart_asks_for_a_score(folder: Path, capfd: pytest.CaptureFixture[str]):
+    changed("hop.py", description='"play the piano"')
+    assert search(["+task=hop.py", *QUICK, "episode_s=0.1"]) == 0
+    said = capfd.readouterr().err
+    assert "the scripted proposer knows no term for 'play the piano'" in said
+    assert "rank: all programs fail alike and the task's score tells none from another" in said
+    assert "score=lambda m: m['distance_m'], with a minus where less is better" in said
+
+
+def test_the_plans_of_the_robot_are_as_they_were():
+    walk = compose(["+task=humanoid_walk"]).optimizer
+    assert (walk.horizon_s, walk.knots) == (0.6, 4)

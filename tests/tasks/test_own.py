@@ -1,0 +1,339 @@
+"""A task of the user's own: the README's example word for word, and every mistake one can make with it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import mujoco
+import numpy as np
+import pytest
+
+from movlr_jax.commands.cli import compose
+from movlr_jax.commands.evaluate import main as evaluate
+from movlr_jax.commands.search import main as search
+from movlr_jax.commands.session import task_of
+from movlr_jax.errors import UserError
+from movlr_jax.evolution.evaluation import make_probe
+from movlr_jax.language.proposers.terms import library
+from movlr_jax.physics.native import NativePhysics
+from movlr_jax.sandbox.genome import Genome
+from movlr_jax.sandbox.source import parse
+from movlr_jax.sandbox.vet import Sandbox
+from movlr_jax.tasks import Task, simple_task
+from movlr_jax.tasks.base import Need
+from movlr_jax.types import Step, Trajectory
+
+README = (Path(__file__).parent.parent.parent / "README.md").read_text(encoding="utf-8")
+QUICK = [
+    "candidates=2",
+    "generations=1",
+    "episode_s=0.16",
+    "optimizer.mppi.samples=2",
+    "optimizer.horizon_s=0.064",
+]
+
+
+def example(language: str) -> str:
+    """The first block of that language in the section that the README has on own tasks."""
+    section = README[README.index("## Add your own") :]
+    found = re.search(rf"```{language}\n(.*?)```", section, re.S)
+    assert found
+    return found.group(1)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder with the README's two files in it."""
+    monkeypatch.chdir(tmp_path)
+    Path("arm.xml").write_text(example("xml"), encoding="utf-8")
+    Path("touch_ball.py").write_text(example("python"), encoding="utf-8")
+    return tmp_path
+
+
+def own(file: str = "touch_ball.py", *settings: str) -> Task:
+    return task_of(compose([f"+task={file}", *settings]))
+
+
+def refused(*arguments: str) -> str:
+    with pytest.raises(UserError) as caught:
+        own(*arguments)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# The README's example.
+
+
+def test_the_example_runs_as_the_readme_says(folder: Path):
+    """In a process of its own, from the folder that the files are in."""
+    command = next(line for line in README.splitlines() if "+task=touch_ball.py" in line).split()
+    assert command[:3] == ["python", "-m", "movlr_jax.search"]
+    done = subprocess.run(
+        [sys.executable, *command[1:], *QUICK, "films=false"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "searching a reward for touch_ball" in done.stderr
+    (run,) = Path("runs/touch_ball").iterdir()
+    assert (run / "report.html").is_file()
+    assert set(parse((run / "best.py").read_text()).weights) >= {"tip_distance"}
+    assert sorted(p.name for p in folder.iterdir()) == ["arm.xml", "runs", "touch_ball.py"]
+
+
+def test_the_example_is_about_twenty_lines():
+    lines = [line for line in example("python").splitlines() if line.strip()]
+    assert len(lines) <= 22
+
+
+def test_the_example_measures_what_it_says(folder: Path):
+    """The arm is held where MuJoCo itself says how far the tip is from the ball."""
+    task = own()
+    assert task.episode_s == 2.0
+    assert (task.adapter.root, list(task.adapter.planned_joints)) == ("upper_arm", ["shoulder", "elbow"])
+    plain = mujoco.MjModel.from_xml_path("arm.xml")
+    data = mujoco.MjData(plain)
+    data.qpos[:] = [0.2, -0.5]
+    mujoco.mj_forward(plain, data)
+    expected = np.linalg.norm(data.site("tip").xpos - data.body("ball").xpos)
+    assert np.allclose(task.goals["tip_pos"], data.body("ball").xpos)
+
+    metrics = task.measure(still(task, data.qpos, seconds=1.0), task)
+    assert metrics["object_position_error_m"] == pytest.approx(expected, abs=1e-5)
+    assert metrics["tip_speed_m_s"] == pytest.approx(0.0, abs=1e-5)
+    assert metrics["success"] == 0.0
+    qpos, qvel, act = task.start(np.random.default_rng(0), 500)
+    assert np.allclose(qpos.mean(axis=0), [0.2, -0.5], atol=0.002)
+    assert np.allclose(qpos.std(axis=0), 0.01, atol=0.002)
+    assert not qvel.any()
+    assert act.shape == (500, 0)
+
+
+def still(task: Task, qpos: np.ndarray, seconds: float) -> Trajectory:
+    """An episode in which the model stays where it is."""
+    model, steps = task.model, round(seconds / 0.01)
+    data = mujoco.MjData(model)
+    data.qpos[:] = qpos
+    mujoco.mj_forward(model, data)
+
+    def held(x: np.ndarray) -> np.ndarray:
+        return np.repeat(np.asarray(x, np.float32)[None], steps, axis=0)
+
+    time = 0.01 * np.arange(steps, dtype=np.float32)
+    actions = np.zeros((steps, model.nu), np.float32)
+    step = Step(time, held(data.qpos), held(data.qvel), held(data.act), held(data.sensordata), actions)
+    return Trajectory(step, actions, np.zeros((), bool), None)  # pyright: ignore[reportArgumentType]
+
+
+def test_success_is_being_there_and_still(folder: Path):
+    """A posture that puts the tip on the ball, found by MuJoCo's kinematics alone."""
+    task = own()
+    plain = mujoco.MjModel.from_xml_path("arm.xml")
+    data = mujoco.MjData(plain)
+    best, posture = np.inf, np.zeros(2)
+    for shoulder in np.linspace(-2, 2, 81):
+        for elbow in np.linspace(-2.6, 0, 53):
+            data.qpos[:] = shoulder, elbow
+            mujoco.mj_kinematics(plain, data)
+            error = float(np.linalg.norm(data.site("tip").xpos - data.body("ball").xpos))
+            if error < best:
+                best, posture = error, data.qpos.copy()
+    assert best < 0.02
+    episode = still(task, posture, seconds=1.0)
+    assert task.measure(episode, task)["success"] == 1.0
+    assert own("touch_ball.py", "task.settings.tolerance_m=0.0001").measure(episode, task)["success"] == 0.0
+
+
+def test_every_term_for_it_runs(folder: Path):
+    task = own()
+    physics = NativePhysics(task.model, task.layout, sim_dt=0.002, ctrl_dt=0.016, threads=2)
+    probe = make_probe(task, physics, seed=0)
+    physics.close()
+    terms = library(task)
+    assert {term.kind for term in terms.values()} == {"place", "steady", "economy"}
+    every = Genome({t.name: (t.weight, t.expression) for t in terms.values()}).source()
+    sandbox = Sandbox(probe)
+    for reward in (task.initial_reward, task.human_reward, every):
+        assert sandbox.vet(reward).message is None
+    sandbox.close()
+
+
+def test_the_file_may_be_anywhere_and_a_run_remembers_it(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    elsewhere = folder / "elsewhere" / "deep"
+    elsewhere.mkdir(parents=True)
+    monkeypatch.chdir(elsewhere)
+    config = compose(["+task=../../touch_ball.py", "task.settings.tolerance_m=0.5"])
+    assert config.task.settings == {"file": str(folder / "touch_ball.py"), "tolerance_m": 0.5}
+    assert compose([f"task='{folder}/touch_ball.py'"]) == compose(["+task=own", "file=../../touch_ball.py"])
+    assert task_of(config).name == "touch_ball"
+    assert config.optimizer.name == "mppi"
+    assert compose(["+task=../../touch_ball.py", "optimizer=mpc2"]).optimizer.name == "mpc2"
+    assert own("../../touch_ball.py", "episode_s=5").episode_s == 5.0
+
+
+def test_a_path_may_have_spaces_and_quotes(folder: Path):
+    strange = folder / "it's a, folder"
+    strange.mkdir()
+    for name in ("arm.xml", "touch_ball.py"):
+        (strange / name).write_bytes((folder / name).read_bytes())
+    assert (
+        compose(["+task=own", f'file="{strange}/touch_ball.py"']).task.settings["file"]
+        == f"{strange}/touch_ball.py"
+    )
+    assert own("it's a, folder/touch_ball.py").name == "touch_ball"
+
+
+# Mistakes.
+
+MISTAKES = [
+    ("def task(:\n", "mine.py is not Python: line 1: invalid syntax"),
+    ("x = 1\n", "mine.py defines no function task(); it should return a Task, as `return simple_task(...)` does"),
+    ("def task():\n    return 3\n", "task() of mine.py returns a int, expected a Task; `return simple_task(...)`"),
+    ("def task():\n    return {}['a']\n", "mine.py: line 2: KeyError: 'a'"),
+    ("import nosuchmodule\n", "mine.py: line 1: ModuleNotFoundError: No module named 'nosuchmodule'"),
+    ("def task(h):\n    pass\n", "task() of mine.py needs 'h'; give task.settings.h=..., or a default"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "sentence"), MISTAKES)
+def test_a_file_that_is_wrong_is_told(folder: Path, text: str, sentence: str):
+    Path("mine.py").write_text(text)
+    assert refused("mine.py").replace(f"{folder}/", "") == sentence
+
+
+# Changes to the README's example, and what is said of them.
+CHANGES = [
+    ('"arm.xml"', '"leg.xml"', "there is no model file FOLDER/leg.xml; give its path"),
+    ('"arm.xml"', '"touch_ball.py"', "FOLDER/touch_ball.py cannot be read: could not find decoder"),
+    ('"shoulder": 0.2', '"sholder": 0.2', "start: there is no joint 'sholder'; did you mean 'shoulder'?"),
+    ('"tip_pos": "ball"', '"tip_pos": "bal"', "goal 'tip_pos': there is no body or site 'bal'; did you mean 'ball'"),
+    ('"tip_pos": "ball"', '"tip_pos": len', "is <built-in function len>, expected numbers or the name"),
+    ('name="touch_ball"', 'name="../touch"', "name='../touch': a task's name is a folder's too"),
+    ("measure=measure,", "mesure=measure,", "touch_ball.py: line 12: TypeError: simple_task() got an unexpected"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "sentence"), CHANGES)
+def test_a_task_that_is_wrong_is_told(folder: Path, old: str, new: str, sentence: str):
+    path = Path("touch_ball.py")
+    path.write_text(path.read_text().replace(old, new, 1))
+    assert sentence.replace("FOLDER", str(folder)) in refused()
+
+
+def test_settings_are_those_of_the_function(folder: Path):
+    assert refused("touch_ball.py", "task.settings.tolerance=1") == (
+        "there is no setting 'task.settings.tolerance'; did you mean 'task.settings.tolerance_m'?"
+    )
+    assert refused("touch_ball.py", "task.settings.tolerance_m=near") == (
+        "task.settings.tolerance_m='near' is not a number"
+    )
+    assert refused("touch_bal.py").startswith(f"there is no task file {folder}/touch_bal.py; did you mean")
+    assert refused("own") == "task=own needs a file: give +task=my_task.py"
+    assert refused("touch_ball.py", "model=myoarm_r") == (
+        "model=myoarm_r: task 'own' brings its own model; leave model out"
+    )
+    assert "did you mean 'optimizer.knots'" in refused("touch_ball.py", "optimizer.knot=3")
+
+
+# Changes to functions of the README's example, and what is said of them before anything is planned.
+LATE = [
+    ('episode.site("tip")', 'episode.site("tp")', "line 7: there is no site 'tp'; did you mean 'tip'?"),
+    ('episode.site("tip")', 'episode.q("elbo")', "line 7: there is no joint 'elbo'; did you mean 'elbow'?"),
+    ('episode.site("tip")', "episode.angle", "line 7: episode has no 'angle': there is no call 'angle'"),
+    ("np.linalg.norm(velocity, axis=1)", "velocty", "line 8: NameError: name 'velocty' is not defined"),
+    ('m["object_pos', 'm["objct_pos', "line 19: there is no measure 'objct_position_error_m'; did you mean"),
+    ("success=lambda", 'score=lambda m: m["effrt"],\n        success=lambda', "line 19: there is no measure 'effrt'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "sentence"), LATE)
+@pytest.mark.parametrize("command", [evaluate, search])
+def test_a_measure_that_fails_is_told_with_its_line_at_the_start(
+    folder: Path, capfd: pytest.CaptureFixture[str], old: str, new: str, sentence: str, command: Callable
+):
+    path = Path("touch_ball.py")
+    text = path.read_text()
+    path.write_text(text.replace(old, new))
+    assert command(["+task=touch_ball.py", *QUICK, "films=false"]) == 2
+    (said,) = capfd.readouterr().err.strip().splitlines()
+    assert said.startswith(f"{folder}/touch_ball.py: {sentence.strip()}")
+    assert not Path("runs").exists()
+
+
+def test_a_measure_reads_joints_and_the_goal(folder: Path):
+    path = Path("touch_ball.py")
+    text = path.read_text().replace(
+        "return {", 'return {"elbow_rad": episode.q("elbow")[0], "torque": np.abs(episode.actuator("force")).max(),'
+        ' "elbow_rad_s": episode.qd("elbow").max(), "goal_x_m": episode.goal("tip_pos")[0], '
+    )  # fmt: skip
+    path.write_text(text)
+    task = own()
+    metrics = task.measure(still(task, np.array([0.2, -0.7]), seconds=1.0), task)
+    assert metrics["elbow_rad"] == pytest.approx(-0.7)
+    assert metrics["elbow_rad_s"] == 0.0
+    assert metrics["goal_x_m"] == pytest.approx(0.3)
+
+
+def test_a_measure_of_the_second_half_is_tried_on_a_whole_episode(folder: Path):
+    path = Path("touch_ball.py")
+    path.write_text(path.read_text().replace("[-30:].max()", "[episode.time > 1.9].max()"))
+    assert own().episode_s == 2.0
+
+
+def test_a_run_of_its_own_task_resumes_from_anywhere(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    quick = [*QUICK, "candidates=1", "films=false", "run_dir=run"]
+    assert search(["+task=touch_ball.py", *quick]) == 0
+    (folder / "elsewhere").mkdir()
+    monkeypatch.chdir(folder / "elsewhere")
+    assert search(["resume=../run", "generations=2"]) == 0
+    assert evaluate([f"+task={folder}/touch_ball.py", *QUICK, "films=false", "reward=../run"]) == 0
+
+
+# simple_task beyond the example.
+
+POINT = """<mujoco><worldbody>
+  <body><freejoint/><geom size="0.1"/></body>
+  <body name="disk" pos="1 0 0"><joint axis="0 0 1" range="-90 90"/><geom size="0.1" mass="9"/></body>
+</worldbody>
+<actuator><motor joint="joint1" ctrlrange="-1 1"/></actuator>
+<keyframe><key name="low" qpos="0 0 1 1 0 0 0 0.5"/></keyframe></mujoco>"""
+
+
+def test_models_with_few_names_are_given_some():
+    spec = mujoco.MjSpec.from_string(
+        POINT.replace('joint="joint1"', 'joint="turn"').replace("<joint ", '<joint name="turn" ')
+    )
+    task = simple_task(name="hold", model=spec, description="hold still", start_noise=0.0)
+    assert task.model.actuator(0).name == "turn"
+    assert set(task.layout.bodies) == {"body1", "disk"}
+    assert (task.adapter.root, list(task.adapter.planned_joints)) == ("disk", ["turn"])
+    assert np.allclose(task.start(np.random.default_rng(0), 1)[0], [[0, 0, 1, 1, 0, 0, 0, 0.5]]), (
+        "the keyframe"
+    )
+    assert set(parse(task.initial_reward).weights) == {"posture", "control"}
+    assert {"posture", "calm", "smooth"} <= set(library(task))
+
+
+def test_muscles_hold_the_start_posture(tmp_path: Path):
+    task = simple_task(
+        name="bend",
+        model="tiny_muscle",
+        description="bend the knee",
+        goals={"foot_pos": (0.2, 0.0, 0.3)},
+        diagnose=lambda metrics: [Need("more", "place")],
+    )
+    _, _, act = task.start(np.random.default_rng(0), 1)
+    assert 0 < act.max() <= 1
+    assert "effort" in library(task)
+    assert task.diagnose({})[0].problem == "more"
+
+
+def test_an_evaluation_ends_in_one_line_of_numbers(folder: Path, capfd: pytest.CaptureFixture[str]):
+    assert evaluate(["+task=touch_ball.py", *QUICK, "films=false"]) == 0
+    result = json.loads(capfd.readouterr().out.strip().splitlines()[-1])
+    assert (result["task"], result["model"], result["optimizer"]) == ("touch_ball", "arm", "mppi")
+    assert result["object_position_error_m"] > 0.1
+    assert result["tip_speed_m_s"] >= 0

