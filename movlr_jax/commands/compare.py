@@ -39,7 +39,7 @@ _RESETTABLE = ("films", "max_calls", "max_cost_usd")
 
 
 @dataclass(frozen=True)
-class Row:
+class MethodRow:
     """What one method came to."""
 
     method: str
@@ -178,12 +178,12 @@ def plan(methods: Sequence[str], sim_s: float | None, overrides: Sequence[str]) 
     return configs
 
 
-def read_row(run: Path, config: Config, task: Task, reason: str | None) -> Row:
+def read_row(run: Path, config: Config, task: Task, reason: str | None) -> MethodRow:
     """What a finished, or broken, search left behind."""
     try:
         archive = Archive.open(run, write=False, whole=True)
     except UserError as error:
-        return Row(config.method.name, reason or str(error))
+        return MethodRow(config.method.name, reason or str(error))
     with archive:
         evaluated = [e.data for e in archive.events("evaluated")]
         ranked = archive.events("ranked")
@@ -200,7 +200,7 @@ def read_row(run: Path, config: Config, task: Task, reason: str | None) -> Row:
     best = known.get(ranked[-1].data["best"]) if ranked else None
     if best and full and full["name"] == best["name"]:
         best = {**best, "metrics": full["metrics"]}  # what its full training came to
-    return Row(
+    return MethodRow(
         method=config.method.name,
         reason=reason if best is None else None,
         models=about.get("models_used", ""),
@@ -222,10 +222,10 @@ def _score(task: Task, data: dict[str, Any]) -> float:
     return task.score(dict(data["metrics"])) if data["metrics"] else math.nan
 
 
-def write(root: Path, rows: Sequence[Row]) -> None:
+def write(root: Path, rows: Sequence[MethodRow]) -> None:
     """compare.csv and compare.png."""
     text = io.StringIO()
-    names = [f.name for f in dataclasses.fields(Row) if f.name != "course"]
+    names = [f.name for f in dataclasses.fields(MethodRow) if f.name != "course"]
     writer = csv.DictWriter(text, names)
     writer.writeheader()
     writer.writerows([{name: getattr(row, name) for name in names} for row in rows])
@@ -233,7 +233,7 @@ def write(root: Path, rows: Sequence[Row]) -> None:
     write_atomically(root / "compare.png", _plot(rows))
 
 
-def _plot(rows: Sequence[Row]) -> bytes:
+def _plot(rows: Sequence[MethodRow]) -> bytes:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4), layout="constrained")
@@ -249,7 +249,7 @@ def _plot(rows: Sequence[Row]) -> bytes:
     return buffer.getvalue()
 
 
-def show(rows: Sequence[Row], task: Task, root: Path) -> None:
+def show(rows: Sequence[MethodRow], task: Task, root: Path) -> None:
     """The table, where the files are, and everything as JSON on the last line."""
     from rich.console import Console
     from rich.table import Table

@@ -18,7 +18,7 @@ from movlr_jax.commands.cli import compose
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.ranking import Comparison, flip_rate
 from movlr_jax.film.clips import Caption, Clip
-from movlr_jax.language.build import open_desk
+from movlr_jax.language.build import open_client
 from movlr_jax.progress import Reporter
 from movlr_jax.storage.archive import Archive
 from movlr_jax.tasks import Task, build_task
@@ -27,7 +27,7 @@ from movlr_jax.types import Evaluation, Preference
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from movlr_jax.language.clients.client import Desk
+    from movlr_jax.language.clients.client import ModelClient
 
 _TASK = "flat_walk"  # of the known pairs, unless another with a body that walks is given
 _SECONDS, _STEP = 2.0, 0.02
@@ -43,24 +43,26 @@ def check_models(arguments: Sequence[str], console: Console) -> int:
             console.print(f"{where}: {model.name}, embedded: no language or vision model, no key")
             continue
         quick = dataclasses.replace(model, timeout_s=min(model.timeout_s, _PATIENCE_S), attempts=2)
-        with _desk(model if model.name in ("manual", "replay") else quick, where) as (desk, archive):
-            said, status = _ready(desk, status)
+        with _desk(model if model.name in ("manual", "replay") else quick, where) as (client, archive):
+            said, status = _ready(client, status)
             calls, cost = archive.spent()
-        price = _usd(desk, cost, 6)
-        console.print(f"{where}: {desk.name}: {said}; {calls} call(s), {price}", markup=False, soft_wrap=True)
+        price = _usd(client, cost, 6)
+        console.print(
+            f"{where}: {client.name}: {said}; {calls} call(s), {price}", markup=False, soft_wrap=True
+        )
     return status
 
 
-def _ready(desk: Desk, status: int) -> tuple[str, int]:
+def _ready(client: ModelClient, status: int) -> tuple[str, int]:
     from movlr_jax.language import prompts
     from movlr_jax.language.clients.answers import Ready
     from movlr_jax.language.clients.call import Message, Question
 
     begun = time.monotonic()
     try:
-        (answer,) = desk.ask([Question("check", [Message("user", [prompts.fill("ready")])], Ready)])
+        (answer,) = client.ask([Question("check", [Message("user", [prompts.fill("ready")])], Ready)])
     except UserError as error:
-        return f"does not work: {str(error).removesuffix(desk.go_on_later)}", 1
+        return f"does not work: {str(error).removesuffix(client.go_on_later)}", 1
     if answer.value is None:
         return f"answers, but not as asked: {answer.problem}", 1
     return f"answered in {time.monotonic() - begun:.1f} s", status
@@ -86,27 +88,27 @@ def check_judge(arguments: Sequence[str], console: Console) -> int:
     task = build_task(config.task.name, config.model, config.episode_s, config.task.settings)
     pairs = known_pairs(task)
     told, comparisons = [], []
-    with _desk(config.vlm, "vlm") as (desk, archive):
+    with _desk(config.vlm, "vlm") as (client, archive):
         for n, pair in enumerate(pairs):
-            judged = judge_pair(desk, archive, config.vlm, task, pair)
+            judged = judge_pair(client, archive, config.vlm, task, pair)
             for order, (expected, preference) in enumerate(judged):
                 told.append((pair.name, order, expected, preference))
                 a, b = (2 * n, 2 * n + 1) if order == 0 else (2 * n + 1, 2 * n)
                 comparisons.append(Comparison(a, b, preference))
         calls, cost = archive.spent()
-    _print(console, desk.name, told)
+    _print(console, client.name, told)
     right, flips = sum(_right(*t[2:]) for t in told), flip_rate(comparisons)
     first = sum(preference.winner == "first" for *_, preference in told)
     console.print(
         f"accuracy {right} of {len(told)}, flip rate {100 * flips:.0f} %, first shown preferred {first} of "
-        f"{len(told)}, {calls} calls, {_usd(desk, cost, 4)}",
+        f"{len(told)}, {calls} calls, {_usd(client, cost, 4)}",
         soft_wrap=True,
     )
     silent = sum(not preference.answered for *_, preference in told)
     if silent:
         console.print(f"{silent} of {len(told)} comparisons were not answered", style="red", soft_wrap=True)
     at_most = config.comparisons or 4 * (config.candidates + 1)
-    price = _usd(desk, at_most * cost / max(calls, 1), 2)
+    price = _usd(client, at_most * cost / max(calls, 1), 2)
     console.print(
         f"a generation of {config.candidates} programs asks it at most {at_most} times, about {price}",
         soft_wrap=True,
@@ -116,8 +118,8 @@ def check_judge(arguments: Sequence[str], console: Console) -> int:
     return 0
 
 
-def _usd(desk: Desk, cost: float, digits: int) -> str:
-    return "price unknown" if desk.price.tokens_in is None else f"{cost:.{digits}f} USD"
+def _usd(client: ModelClient, cost: float, digits: int) -> str:
+    return "price unknown" if client.price.tokens_in is None else f"{cost:.{digits}f} USD"
 
 
 def _right(expected: str, preference: Preference) -> bool:
@@ -125,17 +127,17 @@ def _right(expected: str, preference: Preference) -> bool:
 
 
 def judge_pair(
-    desk: Desk, archive: Archive, model: Any, task: Task, pair: KnownPair
+    client: ModelClient, archive: Archive, model: Any, task: Task, pair: KnownPair
 ) -> list[tuple[str, Preference]]:
     """(what is right, what the judge says) for both orders; in the second the good one is shown last."""
     from movlr_jax.language.judges.vlm import ModelJudge
-    from movlr_jax.language.media import Eyes
+    from movlr_jax.language.media import MotionMedia
 
     generation = len(archive.events("pair"))
     archive.record("pair", {"name": pair.name}, generation)
     a, b = (Evaluation(generation, k, "") for k in range(2))
     clips = {a.name: pair.good, b.name: pair.bad or pair.good}
-    judge = ModelJudge(desk, Eyes(model, archive, lambda e: clips[e.name]))
+    judge = ModelJudge(client, MotionMedia(model, archive, lambda e: clips[e.name]))
     told = dataclasses.replace(task, description=pair.description, focus="", episode_s=_SECONDS)
     # the same film twice is the same question in both orders: the second is another sample of it
     said = judge.compare_all(told, [(a, b), (b, a)], [0, 0 if pair.bad else 1])
@@ -223,7 +225,7 @@ def _print(console: Console, name: str, told: Sequence[tuple[str, int, str, Pref
 
 
 @contextlib.contextmanager
-def _desk(model: Any, where: str) -> Iterator[tuple[Desk, Archive]]:
+def _desk(model: Any, where: str) -> Iterator[tuple[ModelClient, Archive]]:
     """A model to be asked, with a record of its own that is thrown away."""
     from movlr_jax.language.build import recorded_model
     from movlr_jax.language.clients.client import Budget
@@ -233,11 +235,11 @@ def _desk(model: Any, where: str) -> Iterator[tuple[Desk, Archive]]:
         tempfile.TemporaryDirectory() as folder,
         Archive.create(Path(folder) / "doctor", "") as archive,
     ):
-        desk = open_desk(known, where, source, archive, Budget(archive), Reporter().say)
+        client = open_client(known, where, source, archive, Budget(archive), Reporter().say)
         try:
-            yield desk, archive
+            yield client, archive
         finally:
-            desk.close()
+            client.close()
 
 
 def _with_default(arguments: Sequence[str], task: str) -> list[str]:

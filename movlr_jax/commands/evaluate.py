@@ -47,7 +47,7 @@ def evaluate(config: Config) -> int:
 
 
 @dataclass(frozen=True)
-class Bench:
+class EvaluationSetup:
     """One reward with everything that it is evaluated with, built once."""
 
     config: Config
@@ -63,7 +63,7 @@ class Bench:
         return self.optimizer.sim_physics.name
 
 
-def prepared(config: Config, reporter: Reporter, given: tuple[str, str] | None = None) -> Bench:
+def prepared(config: Config, reporter: Reporter, given: tuple[str, str] | None = None) -> EvaluationSetup:
     """The bench of these settings; `given` is text and origin of a reward in place of theirs. Raises UserError."""
     task = task_of(config)
     folder = Path(config.run_dir) if config.run_dir else Path("runs") / task.name / "evaluate"
@@ -89,21 +89,24 @@ def prepared(config: Config, reporter: Reporter, given: tuple[str, str] | None =
         )
     for note in notes:
         reporter.say(f"note: {note}")
-    return Bench(config, task, optimizer, verdict, origin, folder)
+    return EvaluationSetup(config, task, optimizer, verdict, origin, folder)
 
 
 def played(
-    bench: Bench, seed: int, reporter: Reporter, tell: Callable[[dict[str, Any]], object] = lambda said: None
+    setup: EvaluationSetup,
+    seed: int,
+    reporter: Reporter,
+    tell: Callable[[dict[str, Any]], object] = lambda said: None,
 ) -> dict[str, Any]:
     """The metrics of one episode, and what is known of its run. Raises UserError.
 
     The trajectory is kept in any case, a film where there can be one. tell is called with the metrics, whatever
     becomes of the film.
     """
-    config, task, origin = bench.config, bench.task, bench.origin
-    kept = bench.folder / "training" / digest(dataclasses.replace(config, seed=seed))
+    config, task, origin = setup.config, setup.task, setup.origin
+    kept = setup.folder / "training" / digest(dataclasses.replace(config, seed=seed))
     with reporter.stage("optimise") as tick:  # a policy half trained is gone on with
-        (outcome,) = evaluate_programs(bench.optimizer, task, [bench.verdict], seed, tick, kept)
+        (outcome,) = evaluate_programs(setup.optimizer, task, [setup.verdict], seed, tick, kept)
     result = {
         "task": task.name,
         "model": task.adapter.name,
@@ -118,11 +121,11 @@ def played(
         **outcome.metrics,
         **outcome.timing,
     }
-    where = "" if bench.engine == "native" else f" in {bench.engine}"
+    where = "" if setup.engine == "native" else f" in {setup.engine}"
     stem = f"{Path(origin).stem}_seed{seed}{where.replace(' ', '_')}"
     try:
         if outcome.states:
-            result["trajectory"] = str(write(bench.folder / f"{stem}.npz", outcome.states))
+            result["trajectory"] = str(write(setup.folder / f"{stem}.npz", outcome.states))
             reporter.say(f"trajectory: {result['trajectory']}")
         if outcome.reason:
             result["reason"] = outcome.reason
@@ -133,7 +136,7 @@ def played(
                     f"{task.name} · {origin} reward · seed {seed}{where}", summary(outcome.metrics)
                 )
                 mp4 = film(clip_of(task, outcome.states or b"", caption), progress=tick)
-            result["film"] = str(write(bench.folder / f"{stem}.mp4", mp4))
+            result["film"] = str(write(setup.folder / f"{stem}.mp4", mp4))
             reporter.say(f"film: {result['film']}")
     finally:
         tell(result)

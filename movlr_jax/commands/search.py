@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from movlr_jax.commands import cli
-from movlr_jax.commands.session import build_engine, describe, same_search, task_of
+from movlr_jax.commands.session import build_context, describe, same_search, task_of
 from movlr_jax.commands.trust import EVENT, about_task_file, task_file
 from movlr_jax.config.schema import Config
 from movlr_jax.control.build import LEARNERS, build_optimizer
@@ -41,7 +41,7 @@ def search(config: Config) -> int:
         config.optimizer, task, config.physics, reporter.say
     )  # wrong settings end here, and leave no run directory
     archive = open_archive(config, task.name)
-    engine = None
+    context = None
     try:
         recorded = archive.get("run")
         if recorded:
@@ -52,16 +52,16 @@ def search(config: Config) -> int:
             f"searching a reward for {task.name}: {config.candidates} candidates x "
             f"{config.generations} generations, seed {config.seed}, method {config.method.name}"
         )
-        engine = build_engine(config, task, optimizer, archive, reporter)
-        reporter.say(engine.models_used)
+        context = build_context(config, task, optimizer, archive, reporter)
+        reporter.say(context.models_used)
         if not recorded:
-            if engine.films and "groups" in optimizer.notes:
+            if context.films and "groups" in optimizer.notes:
                 archive.put(GROUPS, picture(task, optimizer.notes["groups"]))
-            archive.record("run", describe(engine))
-        best = evolve(engine)
-        if wants_full(engine):
-            train_in_full(engine, best)
-        side_by_side = film_best_and_first(engine, best)
+            archive.record("run", describe(context))
+        best = evolve(context)
+        if wants_full(context):
+            train_in_full(context, best)
+        side_by_side = film_best_and_first(context, best)
         finished = archive.get("finished") or {}
         silent = silence([event.data for event in archive.events("ranked")])
         archive.record(
@@ -91,8 +91,8 @@ def search(config: Config) -> int:
         return cli.INTERRUPTED
     finally:
         with archive:
-            if engine:
-                engine.close()
+            if context:
+                context.close()
                 report = write_report(archive)
                 reporter.say(f"report: {report}")
                 if (archive.root / "best.py").exists():

@@ -10,7 +10,7 @@ from movlr_jax.commands.cli import RESETTABLE
 from movlr_jax.config.schema import Config
 from movlr_jax.control.build import scored_at_once
 from movlr_jax.errors import UserError, shortened
-from movlr_jax.evolution.context import Engine
+from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.evolution.filming import clip_of
 from movlr_jax.film.clips import Caption, Clip
@@ -40,9 +40,9 @@ def films_here(config: Config, reporter: Reporter) -> bool:
     return True
 
 
-def build_engine(
+def build_context(
     config: Config, task: Task, optimizer: Optimizer, archive: Archive, reporter: Reporter
-) -> Engine:
+) -> SearchContext:
     """Everything a search is made of, built once. Raises UserError."""
 
     def seen(e: Evaluation) -> Clip:
@@ -52,7 +52,7 @@ def build_engine(
     films = films_here(config, reporter)
     parts = build_parts(config, archive, seen, films, reporter.say)
     probe = make_probe(task, optimizer.sim_physics, config.seed)
-    return Engine(
+    return SearchContext(
         config=config,
         task=task,
         optimizer=optimizer,
@@ -64,13 +64,13 @@ def build_engine(
         reporter=reporter,
         films=films,
         models_used=parts.used,
-        desks=parts.desks,
+        clients=parts.clients,
     )
 
 
-def describe(engine: Engine) -> dict[str, Any]:
+def describe(context: SearchContext) -> dict[str, Any]:
     """What was used, for the record and the report."""
-    config, task = engine.config, engine.task
+    config, task = context.config, context.task
     return {
         "task": task.name,
         "description": task.description,
@@ -80,18 +80,18 @@ def describe(engine: Engine) -> dict[str, Any]:
         "method": config.method.name,
         "settings": flat(dataclasses.asdict(config)),
         "backends": {
-            "physics": f"{engine.optimizer.physics.name} for plans or training, native (C MuJoCo) for episodes",
-            "optimizer": _told(config.optimizer.name, engine.optimizer.notes),
-            "proposer": engine.proposer.name,
-            "judge": engine.judge.name,
-            "critic": engine.critic.name,
-            "sandbox": engine.sandbox.description,
-            "renderer": str(renderer().name) if engine.films else "none: no films",
+            "physics": f"{context.optimizer.physics.name} for plans or training, native (C MuJoCo) for episodes",
+            "optimizer": _told(config.optimizer.name, context.optimizer.notes),
+            "proposer": context.proposer.name,
+            "judge": context.judge.name,
+            "critic": context.critic.name,
+            "sandbox": context.sandbox.description,
+            "renderer": str(renderer().name) if context.films else "none: no films",
         },
         "versions": versions(),
         "hardware": hardware(),
-        "models_used": engine.models_used,
-        **({"groups": engine.optimizer.notes["groups"]} if "groups" in engine.optimizer.notes else {}),
+        "models_used": context.models_used,
+        **({"groups": context.optimizer.notes["groups"]} if "groups" in context.optimizer.notes else {}),
         "goals": {name: [round(float(v), 4) for v in value.ravel()] for name, value in task.goals.items()},
     }
 

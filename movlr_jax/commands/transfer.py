@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from movlr_jax.commands import cli
-from movlr_jax.commands.evaluate import Bench, digest, played, prepared, reward_source
+from movlr_jax.commands.evaluate import EvaluationSetup, digest, played, prepared, reward_source
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.schema import Config
 from movlr_jax.control.build import LEARNERS
@@ -74,7 +74,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Row:
+class TransferRow:
     """One reward on one task: means over the seeds."""
 
     role: str  # from, engine, to, or beside
@@ -97,7 +97,7 @@ def main(argv: list[str] | None = None) -> int:
     if any(a in ("-h", "--help") for a in arguments):
         print(__doc__)
         return 0
-    rows: list[Row] = []
+    rows: list[TransferRow] = []
     try:
         with interruptible():
             request = read_arguments(arguments)
@@ -157,7 +157,7 @@ def read_arguments(arguments: Sequence[str]) -> Request:
     return Request(known["reward"], known["from"], targets, shared, here, there, beside, seeds, engines)
 
 
-def rows_of(request: Request) -> list[tuple[Row, Config]]:
+def rows_of(request: Request) -> list[tuple[TransferRow, Config]]:
     """The rows and their settings: where the reward is from, then each target. Raises UserError."""
     wanted: list[tuple[str, str, list[str], list[str]]]
     wanted = [("from", request.origin, list(request.here), [*request.shared, *request.here])]
@@ -173,7 +173,7 @@ def rows_of(request: Request) -> list[tuple[Row, Config]]:
         name = Path(task).stem  # of a task from a file, the file's
         rows.append(
             (
-                Row(
+                TransferRow(
                     role=role,
                     task=name,
                     model=config.model,
@@ -189,54 +189,56 @@ def rows_of(request: Request) -> list[tuple[Row, Config]]:
     return rows
 
 
-def run_row(row: Row, config: Config, request: Request, given: tuple[str, str], root: Path) -> Iterator[Row]:
+def run_row(
+    row: TransferRow, config: Config, request: Request, given: tuple[str, str], root: Path
+) -> Iterator[TransferRow]:
     """The row with what came of it, and one for each engine; a program that this task cannot use is a reason."""
     reporter = Reporter()
     reporter.say(f"{row.role} {row.task} ({row.model}, {row.optimizer}): {row.reward}")
     folder = "_".join([row.role, row.task, row.model, row.optimizer, *row.settings]).replace("/", "-")
     try:
         source = reward_source(str(request.beside), task_of(config)) if row.role == "beside" else given
-        bench = prepared(replace(config, run_dir=str(root / folder)), reporter, source)
-        yield filled(row, [measured(bench, seed, reporter) for seed in request.seeds])
+        setup = prepared(replace(config, run_dir=str(root / folder)), reporter, source)
+        yield filled(row, [measured(setup, seed, reporter) for seed in request.seeds])
     except UserError as error:
         yield replace(row, reason=str(error))
         return
     for name in request.engines if row.role == "from" else ():
         there = replace(row, role="engine", engine=name)
         try:
-            other = elsewhere(bench, name, reporter)
+            other = elsewhere(setup, name, reporter)
             yield filled(there, [measured(other, seed, reporter) for seed in request.seeds])
         except UserError as error:
             yield replace(there, reason=str(error))
 
 
-def measured(bench: Bench, seed: int, reporter: Reporter) -> Mapping[str, Any]:
+def measured(setup: EvaluationSetup, seed: int, reporter: Reporter) -> Mapping[str, Any]:
     """What came of one seed; what a run that was cut short has kept of it is not played again. Raises UserError."""
-    program = bench.verdict.program
-    of = json.dumps([program and program.source, bench.engine, digest(replace(bench.config, seed=seed))])
-    path = bench.folder / f"seed{seed}_{hashlib.sha256(of.encode()).hexdigest()[:12]}.json"
+    program = setup.verdict.program
+    of = json.dumps([program and program.source, setup.engine, digest(replace(setup.config, seed=seed))])
+    path = setup.folder / f"seed{seed}_{hashlib.sha256(of.encode()).hexdigest()[:12]}.json"
     if path.is_file():
         reporter.say(f"  seed {seed}: kept from before")
         return json.loads(path.read_text(encoding="utf-8"))
-    result = played(bench, seed, reporter)
+    result = played(setup, seed, reporter)
     write_atomically(path, json.dumps(result).encode())
     return result
 
 
-def filled(row: Row, results: Sequence[Mapping[str, Any]]) -> Row:
+def filled(row: TransferRow, results: Sequence[Mapping[str, Any]]) -> TransferRow:
     """The row with what its episodes came to."""
     numbers = [{name: x for name, x in r.items() if isinstance(x, float | int)} for r in results]
     films = [r["film"] for r in results if "film" in r]
     return replace(row, metrics=means(results), each=numbers, films=films)
 
 
-def elsewhere(bench: Bench, engine: str, reporter: Reporter) -> Bench:
+def elsewhere(setup: EvaluationSetup, engine: str, reporter: Reporter) -> EvaluationSetup:
     """The same policies, whose episodes run in another engine. Raises UserError for what has no policies.
 
     The training is found in the bench's folder, finished: nothing is trained again.
     """
-    learned = bench.optimizer
-    if bench.config.optimizer.name not in LEARNERS:
+    learned = setup.optimizer
+    if setup.config.optimizer.name not in LEARNERS:
         raise UserError(
             f"engines={engine}: optimizer={learned.name} plans and trains nothing; sim to sim needs optimizer=ppo or "
             "dynsyn"
@@ -244,10 +246,10 @@ def elsewhere(bench: Bench, engine: str, reporter: Reporter) -> Bench:
     from movlr_jax.control.ppo.trainer import Ppo  # its packages are an extra
 
     assert isinstance(learned, Ppo)
-    times = bench.config.optimizer
-    task = replace(bench.task, model=learned.space.model)
+    times = setup.config.optimizer
+    task = replace(setup.task, model=learned.space.model)
     there = planning_physics(engine, task, sim_dt=times.sim_dt, ctrl_dt=times.ctrl_dt, say=reporter.say)
-    return replace(bench, optimizer=learned.acting_in(there))
+    return replace(setup, optimizer=learned.acting_in(there))
 
 
 def means(results: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -256,7 +258,7 @@ def means(results: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {name: float(np.mean([r[name] for r in results if name in r])) for name in names}
 
 
-def write(root: Path, rows: Sequence[Row]) -> None:
+def write(root: Path, rows: Sequence[TransferRow]) -> None:
     """transfer.json, transfer.csv and transfer.md."""
     write_atomically(root / "transfer.md", markdown(rows).encode())
     write_atomically(root / "transfer.json", json.dumps([asdict(row) for row in rows], indent=1).encode())
@@ -271,7 +273,7 @@ def write(root: Path, rows: Sequence[Row]) -> None:
     write_atomically(root / "transfer.csv", text.getvalue().encode())
 
 
-def markdown(rows: Sequence[Row]) -> str:
+def markdown(rows: Sequence[TransferRow]) -> str:
     """A table for people: what came of every seed, beside the papers' figures."""
     seeds = list(dict.fromkeys(int(m["seed"]) for row in rows for m in row.each))
     heads = ["", "task", "model", "optimizer", "engine", "reward", *(f"seed {n}" for n in seeds), "paper"]
@@ -291,7 +293,7 @@ def markdown(rows: Sequence[Row]) -> str:
     )
 
 
-def show(rows: Sequence[Row]) -> None:
+def show(rows: Sequence[TransferRow]) -> None:
     """Our figures beside the papers'."""
     from rich.console import Console
     from rich.table import Table

@@ -44,7 +44,7 @@ SHOWN = ("success", "distance_m", "time_to_fall_s", "object_error_m", "diverged_
 
 
 @dataclass(frozen=True)
-class Plan:
+class StudySettings:
     """What a study does."""
 
     config: Config
@@ -60,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
     return cli.run_own(lambda arguments: tune(read_plan(arguments)), __doc__, argv)
 
 
-def read_plan(arguments: Sequence[str]) -> Plan:
+def read_plan(arguments: Sequence[str]) -> StudySettings:
     """Raises UserError."""
     own, overrides = {"space": "planner", "trials": "40", "seeds": "0,1,2"}, []
     for argument in arguments:
@@ -80,10 +80,10 @@ def read_plan(arguments: Sequence[str]) -> Plan:
     config = cli.compose(overrides)
     root = Path(config.run_dir) if config.run_dir else Path("runs") / config.task.name / "tune" / config.model
     space = read_space([name.strip() for name in own["space"].split(",") if name.strip()])
-    return Plan(config, tuple(overrides), space, trials, tuple(seeds), root)
+    return StudySettings(config, tuple(overrides), space, trials, tuple(seeds), root)
 
 
-def tune(plan: Plan) -> int:
+def tune(plan: StudySettings) -> int:
     """Runs the trials that are left, writes the best. Raises UserError."""
     with needed("tune", "tune"):
         import optuna
@@ -127,7 +127,7 @@ def _defaults(config: Config, weights: Mapping[str, float], space: Mapping[str, 
     return {name: allowed.nearest(known[name]) for name, allowed in space.items()}
 
 
-def _study(plan: Plan, origin: str) -> optuna.Study:
+def _study(plan: StudySettings, origin: str) -> optuna.Study:
     """The study of `plan.root`; a trial that a crash left open counts as failed. Raises UserError."""
     import optuna
 
@@ -169,7 +169,7 @@ def _ended(study: optuna.Study) -> list[Any]:
 
 
 def _trial(
-    plan: Plan,
+    plan: StudySettings,
     task: Task,
     verdict: Verdict,
     values: Mapping[str, Any],
@@ -215,7 +215,7 @@ def _weights(weights: Mapping[str, float], values: Mapping[str, Any]) -> dict[st
     return {name: values.get(f"{WEIGHTS}{name}", weight) for name, weight in weights.items()}
 
 
-def _write(plan: Plan, study: optuna.Study, program: RewardProgram) -> dict[str, Any]:
+def _write(plan: StudySettings, study: optuna.Study, program: RewardProgram) -> dict[str, Any]:
     """trials.csv, best.yaml (settings, as conf/tuned holds them) and best.py; what the last line says."""
     ended = _ended(study)
     rows = io.StringIO()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from movlr_jax.config.schema import OptimizerConfig
-from movlr_jax.control.episode import World
+from movlr_jax.control.episode import EpisodeRules
 from movlr_jax.control.mpc.knots import ControlSpace
 from movlr_jax.control.mpc.mpc2 import posture_space
 from movlr_jax.control.mpc.planner import Planner, PlannerConfig, plan_steps
@@ -78,7 +78,7 @@ def build_planner(
         ),
         NativePhysics(model, layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt),
         Scorer(layout, task.goals),
-        World(task.over, task.perturb),
+        EpisodeRules(task.over, task.perturb),
         say,
     )
     planner.notes = notes

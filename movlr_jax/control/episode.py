@@ -13,7 +13,7 @@ from movlr_jax.types import Array, Physics, Policy, Progress, SimState, Step, Tr
 
 
 @dataclass(frozen=True)
-class World:
+class EpisodeRules:
     """What a task does to an episode.
 
     over: whether an episode has ended at each step, as by a fall. perturb: what befalls a body during an interval.
@@ -26,7 +26,7 @@ class World:
 def play(
     physics: Physics,
     policy: Policy,
-    world: World,
+    rules: EpisodeRules,
     start: SimState,
     params: Callable[[SimState, Sequence[jax.Array]], Any],
     *,
@@ -45,8 +45,8 @@ def play(
     segments, over, diverged = [], np.zeros(len(start.time), bool), np.asarray(start.diverged)
     for t in range(0, steps, every):
         key, *params_keys, act_key = jax.random.split(key, 4)
-        if world.perturb:
-            state = world.perturb(state, every * physics.ctrl_dt)
+        if rules.perturb:
+            state = rules.perturb(state, every * physics.ctrl_dt)
         now = params(state, params_keys)
         segment = physics.rollout(
             state, policy, now, steps=min(every, steps - t), key=act_key, candidates=candidates
@@ -57,8 +57,8 @@ def play(
             progress(min(t + every, steps), steps)
         # what befalls a row after its episode is not its own
         diverged = np.where(over, diverged, state.diverged)
-        if world.over is not None:
-            over |= world.over(segment.steps, initial).any(axis=1) | diverged
+        if rules.over is not None:
+            over |= rules.over(segment.steps, initial).any(axis=1) | diverged
             if over.all():
                 break
     return concatenate(segments).replace(diverged=diverged)  # pyright: ignore[reportAttributeAccessIssue]

@@ -17,11 +17,11 @@ from movlr_jax.tasks import Task
 from movlr_jax.types import Critic, Evaluation, Judge, Optimizer, Proposer
 
 if TYPE_CHECKING:
-    from movlr_jax.language.clients.client import Desk
+    from movlr_jax.language.clients.client import ModelClient
 
 
 @dataclass
-class Engine:
+class SearchContext:
     """What a search is made of, each built once."""
 
     config: Config
@@ -35,15 +35,15 @@ class Engine:
     reporter: Reporter
     films: bool
     models_used: str  # language and vision models, or that there are none
-    desks: Sequence[Desk] = ()  # where models are spoken to
+    clients: Sequence[ModelClient] = ()  # where models are spoken to
     verdicts: dict[str, Verdict] = field(default_factory=dict)  # of the generation at hand, by source
     seconds: dict[str, float] = field(default_factory=dict)  # of the generation at hand, by stage
 
     def close(self) -> None:
         """Ends the sandbox and the connections to models."""
         self.sandbox.close()
-        for desk in self.desks:
-            desk.close()
+        for client in self.clients:
+            client.close()
 
     @property
     def note(self) -> str:
@@ -51,22 +51,24 @@ class Engine:
         return ", ".join(name.split(" (")[0] for name in (self.proposer.name, self.judge.name))
 
 
-def once(engine: Engine, kind: str, g: int, stage: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def once(
+    context: SearchContext, kind: str, g: int, stage: str, work: Callable[[], dict[str, Any]]
+) -> dict[str, Any]:
     """The recorded result of a stage, or that of `work`, recorded."""
-    data = engine.archive.get(kind, g)
+    data = context.archive.get(kind, g)
     if data is None:
-        with timed(engine, stage):
+        with timed(context, stage):
             data = work()
-        engine.archive.record(kind, data, g)
+        context.archive.record(kind, data, g)
     return data
 
 
 @contextlib.contextmanager
-def timed(engine: Engine, stage: str) -> Iterator[None]:
+def timed(context: SearchContext, stage: str) -> Iterator[None]:
     """Adds the seconds of a block to the generation's timing."""
     begun = time.monotonic()
     yield
-    engine.seconds[stage] = engine.seconds.get(stage, 0.0) + time.monotonic() - begun
+    context.seconds[stage] = context.seconds.get(stage, 0.0) + time.monotonic() - begun
 
 
 def evaluation_of(data: dict[str, Any], root: Path) -> Evaluation:

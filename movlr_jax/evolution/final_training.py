@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from movlr_jax.control.build import LEARNERS, build_optimizer
-from movlr_jax.evolution.context import Engine
+from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.evaluation import evaluate
 from movlr_jax.evolution.filming import clip_of
 from movlr_jax.evolution.loop import vet
@@ -18,40 +18,40 @@ from movlr_jax.types import Evaluation
 EVENT, STEM = "full", "full"  # in run.db; of full.json, full.npz and full.mp4
 
 
-def wants_full(engine: Engine) -> bool:
+def wants_full(context: SearchContext) -> bool:
     """Whether the method asks for it and there is anything to train: a planner learns nothing."""
-    return engine.config.method.full > 1 and engine.config.optimizer.name in LEARNERS
+    return context.config.method.full > 1 and context.config.optimizer.name in LEARNERS
 
 
-def train_in_full(engine: Engine, best: Evaluation) -> dict[str, Any]:
+def train_in_full(context: SearchContext, best: Evaluation) -> dict[str, Any]:
     """`best` trained `method.full` times as long as candidates are; its metrics and curves, recorded once.
 
     The training is kept in the run's folder full/, and goes on there when the run is resumed.
     """
-    known = engine.archive.get(EVENT)
+    known = context.archive.get(EVENT)
     if known and known["name"] == best.name:
         return known
-    config, archive = engine.config, engine.archive
+    config, archive = context.config, context.archive
     ppo = config.optimizer.ppo
     longer = replace(ppo, env_steps=round(config.method.full * ppo.env_steps))
     optimizer = build_optimizer(
-        replace(config.optimizer, ppo=longer), engine.task, config.physics, engine.reporter.say
+        replace(config.optimizer, ppo=longer), context.task, config.physics, context.reporter.say
     )
-    with engine.reporter.stage(f"train {best.name} in full") as tick:
+    with context.reporter.stage(f"train {best.name} in full") as tick:
         (outcome,) = evaluate(
-            optimizer, engine.task, [vet(engine, best.source)], config.seed, tick, archive.root / STEM
+            optimizer, context.task, [vet(context, best.source)], config.seed, tick, archive.root / STEM
         )
     data = {"env_steps": longer.env_steps, "film": None, "name": best.name}
     data |= {k: v for k, v in asdict(outcome).items() if k != "states"}
     if outcome.states:
         archive.put(f"{STEM}.npz", outcome.states)
-        if engine.films:
+        if context.films:
             caption = Caption(
-                f"{engine.task.name} · {best.name} trained in full", summary(outcome.metrics), engine.note
+                f"{context.task.name} · {best.name} trained in full", summary(outcome.metrics), context.note
             )
-            archive.put(f"{STEM}.mp4", film(clip_of(engine.task, outcome.states, caption)))
+            archive.put(f"{STEM}.mp4", film(clip_of(context.task, outcome.states, caption)))
             data["film"] = f"{STEM}.mp4"
     archive.put(f"{STEM}.json", json.dumps(data, indent=1).encode())
     archive.record(EVENT, data)
-    engine.reporter.say(f"full:  {best.name}  {outcome.reason or summary(outcome.metrics)}")
+    context.reporter.say(f"full:  {best.name}  {outcome.reason or summary(outcome.metrics)}")
     return data

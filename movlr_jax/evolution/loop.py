@@ -10,7 +10,7 @@ from typing import Any
 
 from movlr_jax.config.methods import parent_of
 from movlr_jax.evolution import evaluation
-from movlr_jax.evolution.context import Engine, evaluation_of, once, timed
+from movlr_jax.evolution.context import SearchContext, evaluation_of, once, timed
 from movlr_jax.evolution.filming import make_film
 from movlr_jax.evolution.selection import choose, ranked
 from movlr_jax.evolution.weight_variants import adopt, with_variants
@@ -20,88 +20,96 @@ from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.types import Critique, Evaluation, Optimizer, ProposalRequest, TermAdvice, candidate_name
 
 
-def evolve(engine: Engine) -> Evaluation:
+def evolve(context: SearchContext) -> Evaluation:
     """Runs, or goes on with, a search. Returns the best candidate. Raises UserError when all of them fail."""
     best: Evaluation | None = None
     parent: Evaluation | None = None
     critique: Critique | None = None
     history: list[Evaluation] = []
-    for g in range(engine.config.generations):
-        engine.reporter.say(f"generation {g} ({g + 1} of {engine.config.generations})")
-        engine.seconds = dict(engine.archive.get("timing", g) or {})
-        sources, parents = propose(engine, g, parent, critique, history)
-        evaluations = optimise(engine, g, sources, parents)
-        evaluations = [make_film(engine, e) for e in evaluations]
+    for g in range(context.config.generations):
+        context.reporter.say(f"generation {g} ({g + 1} of {context.config.generations})")
+        context.seconds = dict(context.archive.get("timing", g) or {})
+        sources, parents = propose(context, g, parent, critique, history)
+        evaluations = optimise(context, g, sources, parents)
+        evaluations = [make_film(context, e) for e in evaluations]
         history += evaluations
-        best = choose(engine, g, evaluations, history, best)
-        parent = parent_of(engine.config.method, best, ranked(engine, g), evaluations)
-        critique = criticise(engine, g, parent)
-        engine.archive.put("best.py", best.source.encode())
-        engine.archive.record("timing", engine.seconds, g)
-        engine.reporter.say(f"  best so far: {best.name}  {summary(best.metrics)}")
+        best = choose(context, g, evaluations, history, best)
+        parent = parent_of(context.config.method, best, ranked(context, g), evaluations)
+        critique = criticise(context, g, parent)
+        context.archive.put("best.py", best.source.encode())
+        context.archive.record("timing", context.seconds, g)
+        context.reporter.say(f"  best so far: {best.name}  {summary(best.metrics)}")
     assert best is not None
     return best
 
 
 def propose(
-    engine: Engine, g: int, parent: Evaluation | None, critique: Critique | None, history: list[Evaluation]
+    context: SearchContext,
+    g: int,
+    parent: Evaluation | None,
+    critique: Critique | None,
+    history: list[Evaluation],
 ) -> tuple[list[str], list[str | None]]:
     """K sources and the names of their parents; generation 0 begins with the program that the method begins with."""
 
     def work() -> dict[str, Any]:
-        k, task, start = engine.config.candidates, engine.task, engine.config.method.start
+        k, task, start = context.config.candidates, context.task, context.config.method.start
         if start == "canonical":
             task = replace(task, initial_reward=task.human_reward)  # what the first edits are made of
         given = [] if start == "nothing" else [task.human_reward if start == "human" else task.initial_reward]
         given = given if g == 0 else []
-        seed, vetted = engine.config.seed, lambda source: vet(engine, source).message
+        seed, vetted = context.config.seed, lambda source: vet(context, source).message
         request = ProposalRequest(g, task, parent, critique, tuple(history), seed, vetted)
-        engine.verdicts.clear()
-        sources = engine.proposer.propose(request, k - len(given))
+        context.verdicts.clear()
+        sources = context.proposer.propose(request, k - len(given))
         origin = parent.name if parent else candidate_name(0, 0) if given else None
-        notes = [""] * len(given) + list(getattr(engine.proposer, "notes", []))
+        notes = [""] * len(given) + list(getattr(context.proposer, "notes", []))
         return {
             "sources": [*given, *sources],
             "parents": [None] * len(given) + [origin] * len(sources),
             "notes": notes,
         }
 
-    data = once(engine, "proposed", g, "propose", work)
+    data = once(context, "proposed", g, "propose", work)
     return data["sources"], data["parents"]
 
 
-def vet(engine: Engine, source: str) -> Verdict:
+def vet(context: SearchContext, source: str) -> Verdict:
     """Whether a program can be used; asked once of each."""
-    if source not in engine.verdicts:
+    if source not in context.verdicts:
         no_program = source.startswith(NO_PROGRAM)
         said = f"no program was written: {source.removeprefix(NO_PROGRAM).strip()}"
-        verdict = Verdict("propose", said, 0.0) if no_program else engine.sandbox.vet(source)
-        engine.verdicts[source] = verdict
+        verdict = Verdict("propose", said, 0.0) if no_program else context.sandbox.vet(source)
+        context.verdicts[source] = verdict
         if verdict.program:
-            engine.optimizer.scorer.prepare([verdict.program])  # while the next one is being written
-    return engine.verdicts[source]
+            context.optimizer.scorer.prepare([verdict.program])  # while the next one is being written
+    return context.verdicts[source]
 
 
-def optimise(engine: Engine, g: int, sources: list[str], parents: list[str | None]) -> list[Evaluation]:
+def optimise(
+    context: SearchContext, g: int, sources: list[str], parents: list[str | None]
+) -> list[Evaluation]:
     """Vets the programs, then controls under all of them at once; K evaluations, failures among them."""
-    archive = engine.archive
+    archive = context.archive
     if all(archive.get("evaluated", g, k) for k in range(len(sources))):
         return [
             evaluation_of(archive.get("evaluated", g, k) or {}, archive.root) for k in range(len(sources))
         ]
-    with timed(engine, "vet"), engine.reporter.stage("vet") as tick:
-        new = [s for s in dict.fromkeys(sources) if s not in engine.verdicts and not s.startswith(NO_PROGRAM)]
-        engine.verdicts.update(zip(new, engine.sandbox.vet_all(new, tick), strict=True))
-        verdicts = [vet(engine, source) for source in sources]
-    optimizer = engine.optimizer
-    with timed(engine, "optimise"), engine.reporter.stage("optimise", _rate(optimizer)) as tick:
-        batch = with_variants(verdicts, engine.config.inner_weights, engine.config.seed, g)
+    with timed(context, "vet"), context.reporter.stage("vet") as tick:
+        new = [
+            s for s in dict.fromkeys(sources) if s not in context.verdicts and not s.startswith(NO_PROGRAM)
+        ]
+        context.verdicts.update(zip(new, context.sandbox.vet_all(new, tick), strict=True))
+        verdicts = [vet(context, source) for source in sources]
+    optimizer = context.optimizer
+    with timed(context, "optimise"), context.reporter.stage("optimise", _rate(optimizer)) as tick:
+        batch = with_variants(verdicts, context.config.inner_weights, context.config.seed, g)
         outcomes = evaluation.evaluate(
-            optimizer, engine.task, batch, engine.config.seed, tick, archive.root / f"gen_{g:02d}"
+            optimizer, context.task, batch, context.config.seed, tick, archive.root / f"gen_{g:02d}"
         )
     evaluations = []
     for k, source in enumerate(sources):
-        verdicts[k], outcome, inner = adopt(engine.task, batch, outcomes, k, len(sources))
+        verdicts[k], outcome, inner = adopt(context.task, batch, outcomes, k, len(sources))
         adopted = verdicts[k].program
         source = adopted.source if inner and adopted else source
         stem = f"gen_{g:02d}/k{k:02d}"
@@ -125,7 +133,7 @@ def optimise(engine: Engine, g: int, sources: list[str], parents: list[str | Non
             **({"inner": inner} if inner else {}),
         }
         for note in verdicts[k].notes:
-            engine.reporter.say(f"  {candidate_name(g, k)}: {note}")
+            context.reporter.say(f"  {candidate_name(g, k)}: {note}")
         archive.put(f"{stem}.py", source.encode())
         archive.put(
             f"{stem}.json", json.dumps({k: v for k, v in data.items() if k != "source"}, indent=1).encode()
@@ -133,10 +141,10 @@ def optimise(engine: Engine, g: int, sources: list[str], parents: list[str | Non
         if outcome.states:
             archive.put(f"{stem}.npz", outcome.states)
         if outcome.reason:
-            engine.reporter.say(f"  {candidate_name(g, k)} failed: {outcome.reason}")
+            context.reporter.say(f"  {candidate_name(g, k)} failed: {outcome.reason}")
         for name, term in outcome.terms.items():
             if where := not_finite(term):
-                engine.reporter.say(
+                context.reporter.say(
                     f"  {candidate_name(g, k)}: term {name!r} was not finite {where}; replaced"
                 )
         archive.record("evaluated", data, g, k)
@@ -144,11 +152,11 @@ def optimise(engine: Engine, g: int, sources: list[str], parents: list[str | Non
     return evaluations
 
 
-def criticise(engine: Engine, g: int, best: Evaluation) -> Critique:
+def criticise(context: SearchContext, g: int, best: Evaluation) -> Critique:
     """What the critic says of the best so far."""
 
     def work() -> dict[str, Any]:
-        c = engine.critic.criticise(engine.task, best)
+        c = context.critic.criticise(context.task, best)
         return {
             "success": c.success,
             "problems": [*c.problems, *broken_terms(best)],
@@ -157,7 +165,7 @@ def criticise(engine: Engine, g: int, best: Evaluation) -> Critique:
             **({"said": c.said} if c.said else {}),
         }
 
-    data = once(engine, "criticised", g, "criticise", work)
+    data = once(context, "criticised", g, "criticise", work)
     advice = [TermAdvice(**a) for a in data["advice"]]
     return Critique(data["success"], data["problems"], advice, data["author"], data.get("said", ""))
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from movlr_jax.errors import UserError
-from movlr_jax.evolution.context import Engine, once
+from movlr_jax.evolution.context import SearchContext, once
 from movlr_jax.evolution.gates import gated
 from movlr_jax.evolution.ranking import Comparison, Ranking, decided, rank, unanswered
 from movlr_jax.language.judges.metrics import MetricsJudge
@@ -19,7 +19,7 @@ from movlr_jax.types import Evaluation, Preference
 
 
 def choose(
-    engine: Engine,
+    context: SearchContext,
     g: int,
     latest: Sequence[Evaluation],
     history: Sequence[Evaluation],
@@ -34,7 +34,7 @@ def choose(
     entrants = [names.index(e.name) for e in ([best] if best else []) + list(latest) if not e.failed]
 
     def work() -> dict[str, Any]:
-        known = earlier(engine, g, names)
+        known = earlier(context, g, names)
         shown = Counter((c.first, c.second) for c in known)
 
         def ask(pairs: Sequence[tuple[int, int]]) -> list[Preference]:
@@ -42,21 +42,21 @@ def choose(
             for pair in pairs:
                 samples.append(shown[pair])
                 shown[pair] += 1
-            return compare_all(engine, [(items[i], items[j]) for i, j in pairs], samples)
+            return compare_all(context, [(items[i], items[j]) for i, j in pairs], samples)
 
-        config = engine.config
+        config = context.config
         result = rank(len(items), ask, config.ranking, config.comparisons, known=known, entrants=entrants)
         return _record(names, result)
 
-    data = once(engine, "ranked", g, "rank", work)
+    data = once(context, "ranked", g, "rank", work)
     if strange := sorted({*data["names"]} ^ {*names}):
         raise UserError(
-            f"{engine.archive.root}: the ranking of generation {g} and its programs do not agree on {strange[0]}; "
+            f"{context.archive.root}: the ranking of generation {g} and its programs do not agree on {strange[0]}; "
             "the run cannot be continued"
         )
-    engine.reporter.say(f"  rank: {_said(data, engine.judge.name, bool(best))}")
-    if isinstance(engine.judge, MetricsJudge) and (hint := no_gradient(items, data["comparisons"])):
-        engine.reporter.say(f"  rank: {hint}")
+    context.reporter.say(f"  rank: {_said(data, context.judge.name, bool(best))}")
+    if isinstance(context.judge, MetricsJudge) and (hint := no_gradient(items, data["comparisons"])):
+        context.reporter.say(f"  rank: {hint}")
     return items[names.index(data["best"])]
 
 
@@ -95,22 +95,22 @@ def no_gradient(items: Sequence[Evaluation], comparisons: Sequence[Mapping[str, 
 
 
 def compare_all(
-    engine: Engine, pairs: Sequence[tuple[Evaluation, Evaluation]], samples: Sequence[int]
+    context: SearchContext, pairs: Sequence[tuple[Evaluation, Evaluation]], samples: Sequence[int]
 ) -> list[Preference]:
     """The judge's answers, overruled where the task's numbers know better; a model is asked all at once.
 
     samples: how often each pair was shown before, so that it is asked anew.
     """
-    at_once = getattr(engine.judge, "compare_all", None)
+    at_once = getattr(context.judge, "compare_all", None)
     if at_once is None:
-        return [engine.judge.compare(engine.task, a, b) for a, b in pairs]
-    said = at_once(engine.task, pairs, samples)
-    if not engine.config.gates:
+        return [context.judge.compare(context.task, a, b) for a, b in pairs]
+    said = at_once(context.task, pairs, samples)
+    if not context.config.gates:
         return said
     return [gated(preference, a, b) for preference, (a, b) in zip(said, pairs, strict=True)]
 
 
-def earlier(engine: Engine, g: int, names: Sequence[str]) -> list[Comparison]:
+def earlier(context: SearchContext, g: int, names: Sequence[str]) -> list[Comparison]:
     """All comparisons of the generations before g, by index in `names`."""
     at = {name: i for i, name in enumerate(names)}
     return [
@@ -119,15 +119,15 @@ def earlier(engine: Engine, g: int, names: Sequence[str]) -> list[Comparison]:
             at[c["second"]],
             Preference(c["winner"], c["reason"], c.get("overruled", ""), c.get("answered", True)),
         )
-        for event in engine.archive.events("ranked")
+        for event in context.archive.events("ranked")
         if event.generation < g
         for c in event.data["comparisons"]
     ]
 
 
-def ranked(engine: Engine, g: int) -> list[str]:
+def ranked(context: SearchContext, g: int) -> list[str]:
     """Names of all that generation g ranked, the strongest first."""
-    data = engine.archive.get("ranked", g) or {"names": [], "strengths": []}
+    data = context.archive.get("ranked", g) or {"names": [], "strengths": []}
     known = [(-math.inf if s is None else s, i) for i, s in enumerate(data["strengths"])]
     return [data["names"][i] for _, i in sorted(known, key=lambda one: (-round(one[0], 9), one[1]))]
 

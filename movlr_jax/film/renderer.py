@@ -51,7 +51,7 @@ with mujoco.Renderer(model, 32, 32) as renderer:
 
 
 @dataclass(frozen=True)
-class Backend:
+class RenderBackend:
     """An OpenGL that draws here, or None, and why."""
 
     name: str | None  # egl, osmesa, ...: the module of `mujoco` that makes its context
@@ -74,7 +74,7 @@ def set_aside_unusable() -> None:
         os.environ["MUJOCO_GL"] = _OFF[0]
 
 
-def renderer() -> Backend:
+def renderer() -> RenderBackend:
     """What this process can draw with: EGL, else OSMesa, or only what MUJOCO_GL asks for.
 
     Tries them in child processes, which takes about a second; the answer is kept for the process.
@@ -83,10 +83,10 @@ def renderer() -> Backend:
 
 
 @functools.cache
-def _choose(wanted: str) -> Backend:
+def _choose(wanted: str) -> RenderBackend:
     """The backend for MUJOCO_GL=`wanted`, "" when it is not set."""
     if wanted in _OFF:
-        return Backend(None, f"MUJOCO_GL={wanted} switches drawing off; unset it to have films")
+        return RenderBackend(None, f"MUJOCO_GL={wanted} switches drawing off; unset it to have films")
     defaults = _DEFAULTS.get(sys.platform, ("glfw",))
     candidates = defaults if wanted in ("", *_ON) else (wanted,)
     failures = []
@@ -94,9 +94,9 @@ def _choose(wanted: str) -> Backend:
         failure = _probe(name)
         if failure is None:
             asked = f"MUJOCO_GL={wanted} asks for it" if wanted else "the first that works here"
-            return Backend(name, "; ".join([asked, *failures]))
+            return RenderBackend(name, "; ".join([asked, *failures]))
         failures.append(f"{name} failed: {failure}")
-    return Backend(None, "; ".join([*failures, *_remedy(wanted, defaults)]))
+    return RenderBackend(None, "; ".join([*failures, *_remedy(wanted, defaults)]))
 
 
 def _remedy(wanted: str, defaults: Sequence[str]) -> list[str]:

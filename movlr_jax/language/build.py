@@ -18,9 +18,9 @@ from movlr_jax.types import Critic, Evaluation, Judge, Proposer
 if TYPE_CHECKING:
     from movlr_jax.config.schema import Config
     from movlr_jax.film.clips import Clip
-    from movlr_jax.language.clients.call import Backend, Question
-    from movlr_jax.language.clients.client import Budget, Desk
-    from movlr_jax.language.media import Eyes
+    from movlr_jax.language.clients.call import ModelBackend, Question
+    from movlr_jax.language.clients.client import Budget, ModelClient
+    from movlr_jax.language.media import MotionMedia
 
 Say = Callable[[str], None]
 NONE_USED = "no language or vision model used"
@@ -34,7 +34,7 @@ class Parts:
     judge: Judge
     critic: Critic
     used: str  # which models, in one line
-    desks: tuple[Desk, ...] = ()
+    clients: tuple[ModelClient, ...] = ()
 
 
 def build_parts(
@@ -54,33 +54,33 @@ def build_parts(
         return _embedded(config, say)
     from movlr_jax.language.clients.client import Budget
     from movlr_jax.language.judges import vlm as watchers
-    from movlr_jax.language.media import Eyes
+    from movlr_jax.language.media import MotionMedia
     from movlr_jax.language.proposers import llm as writers
 
     budget = Budget(archive, config.max_calls, config.max_cost_usd)
-    eyes = see = None
+    media = see = None
     if watching:
         watchers.needs_films(films, f"vlm={vlm.name}")
         shown = replace(vlm, media="frames", frames=method.frames) if method.frames else vlm
-        eyes = Eyes(shown, archive, clip)
-        see = open_desk(vlm, "vlm", vlm_source, archive, budget, say)
-    write = open_desk(llm, "llm", llm_source, archive, budget, say) if writing else None
+        media = MotionMedia(shown, archive, clip)
+        see = open_client(vlm, "vlm", vlm_source, archive, budget, say)
+    write = open_client(llm, "llm", llm_source, archive, budget, say) if writing else None
     parts = _embedded(config, say)
-    if method.watches and eyes and see:
-        talk = writers.watching_talk(eyes)
+    if method.watches and media and see:
+        talk = writers.watching_talk(media)
         proposer = writers.ModelProposer(see, talk, method.temperature, config.retries)
     elif write:
         talk = _talk(method.feedback)
         proposer = writers.ModelProposer(write, talk, method.temperature, config.retries)
     else:
         proposer = parts.proposer
-    judge = watchers.ModelJudge(see, eyes) if see and eyes and method.judge == "vlm" else parts.judge
+    judge = watchers.ModelJudge(see, media) if see and media and method.judge == "vlm" else parts.judge
     return Parts(
         proposer=proposer,
         judge=judge,
-        critic=_critic(config, see, eyes) or parts.critic,
+        critic=_critic(config, see, media) or parts.critic,
         used=_used(config, write, see),
-        desks=tuple(desk for desk in (write, see) if desk),
+        clients=tuple(client for client in (write, see) if client),
     )
 
 
@@ -97,17 +97,17 @@ def _embedded(config: Config, say: Say) -> Parts:
     return Parts(ScriptedProposer(say=say), MetricsJudge(), critic, NONE_USED)
 
 
-def _critic(config: Config, see: Desk | None, eyes: Eyes | None) -> Critic | None:
+def _critic(config: Config, see: ModelClient | None, media: MotionMedia | None) -> Critic | None:
     """Who gives the method's feedback; None: whoever does without models."""
     from movlr_jax.language.judges import vlm as watchers
 
     feedback = config.method.feedback
     if feedback == "none":
         return NoCritic()
-    if feedback == "descriptors" and see and eyes:
-        return DescriptorCritic(see, replace(eyes, every_s=config.method.every_s or None))
-    if feedback == "critique" and see and eyes:
-        return watchers.ModelCritic(see, eyes)
+    if feedback == "descriptors" and see and media:
+        return DescriptorCritic(see, replace(media, every_s=config.method.every_s or None))
+    if feedback == "critique" and see and media:
+        return watchers.ModelCritic(see, media)
     return None
 
 
@@ -121,7 +121,7 @@ def _talk(feedback: str) -> Callable[..., Any]:
     }.get(feedback, writers.edit_talk)
 
 
-def _used(config: Config, write: Desk | None, see: Desk | None) -> str:
+def _used(config: Config, write: ModelClient | None, see: ModelClient | None) -> str:
     said = []
     if write:
         said.append(f"language model: {write.name}")
@@ -131,25 +131,25 @@ def _used(config: Config, write: Desk | None, see: Desk | None) -> str:
     return "; ".join(said) + replayed
 
 
-def open_desk(
+def open_client(
     model: ModelConfig, where: str, source: Path | None, archive: Archive, budget: Budget, say: Say
-) -> Desk:
+) -> ModelClient:
     """One model, ready to be asked. `source`: the run whose answers are given again. Raises UserError."""
-    from movlr_jax.language.clients.client import Desk
+    from movlr_jax.language.clients.client import ModelClient
     from movlr_jax.language.clients.prices import price_of
 
     price = price_of(model)
     if source is not None:
-        return Desk(_Replayed(model), model, price, budget, say, Archive.open(source, write=False))
+        return ModelClient(_Replayed(model), model, price, budget, say, Archive.open(source, write=False))
     if budget.max_cost_usd is not None and price.tokens_in is None and model.name != "manual":
         raise UserError(
             f"nobody knows the price of {model.model}, so max_cost_usd cannot be kept; give {where}.price=[in,out] "
             "in USD per million tokens, or max_calls=... instead"
         )
-    return Desk(_backend(model, where, archive, say), model, price, budget, say)
+    return ModelClient(_backend(model, where, archive, say), model, price, budget, say)
 
 
-def _backend(model: ModelConfig, where: str, archive: Archive, say: Say) -> Backend:
+def _backend(model: ModelConfig, where: str, archive: Archive, say: Say) -> ModelBackend:
     if model.name == "gemini":
         from movlr_jax.language.clients.gemini import Gemini
 

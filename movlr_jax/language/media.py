@@ -21,7 +21,7 @@ _JPEG_QUALITY = 88
 
 
 @dataclass(frozen=True)
-class Eyes:
+class MotionMedia:
     """What one model sees of a candidate. Rendered once and kept in the run directory."""
 
     config: ModelConfig

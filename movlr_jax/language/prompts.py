@@ -17,7 +17,7 @@ from movlr_jax.tasks import Task
 from movlr_jax.types import Critique, Evaluation
 
 if TYPE_CHECKING:
-    from movlr_jax.language.media import Eyes
+    from movlr_jax.language.media import MotionMedia
 
 WEIGHT_CAP, VELOCITY_CAP = 50, 15  # MoVLR's bounds on what an edit may give a term
 REFLECTION_POINTS = 10  # values of each term that Eureka's reflection shows
@@ -100,11 +100,11 @@ def task_text(task: Task) -> str:
     return fill("task", description=task.description, focus=task.focus, episode_s=f"{task.episode_s:g}")
 
 
-def shown(eyes: Eyes, task: Task, count: int, pictures: int) -> str:
+def shown(media: MotionMedia, task: Task, count: int, pictures: int) -> str:
     """How `count` motions are shown, as `pictures` pictures each where they are no films."""
-    common = {"count": count, "seconds": f"{task.episode_s:g}", "views": eyes.config.views}
-    if eyes.mode == "video":
-        return fill("shown_video", slow=eyes.config.slow, **common)
+    common = {"count": count, "seconds": f"{task.episode_s:g}", "views": media.config.views}
+    if media.mode == "video":
+        return fill("shown_video", slow=media.config.slow, **common)
     step = f"{task.episode_s / max(1, pictures - 1):.2g}"
     return fill("shown_frames", frames=pictures, step=step, **common)
 

@@ -22,7 +22,7 @@ from movlr_jax.errors import UserError
 from movlr_jax.physics.common import Scene, planning_model, whole_substeps
 from movlr_jax.physics.domain import Domain, fields, late_steps
 from movlr_jax.physics.memory import free_memory, row_bytes
-from movlr_jax.physics.mjx_model import Probe, fit_for_jax, limit_contacts, probe_contacts, warp_sizes
+from movlr_jax.physics.mjx_model import ContactCounts, fit_for_jax, limit_contacts, probe_contacts, warp_sizes
 from movlr_jax.physics.policy import row_keys, shared
 from movlr_jax.physics.programs import Programs, Say
 from movlr_jax.physics.simulator import Simulator, World
@@ -70,7 +70,7 @@ class MjxPhysics:
             self._probe = probe_contacts(model, start)
         else:
             self.model, self.changes = fit_for_jax(model)
-            self._probe = Probe()
+            self._probe = ContactCounts()
         try:
             self._mjx = mjx.put_model(self.model, impl=IMPLS[name])
             if not self._warp:

@@ -29,7 +29,7 @@ _BITS = 31  # of a collision mask
 
 
 @dataclass(frozen=True)
-class Probe:
+class ContactCounts:
     """What one simulation was seen to have at most."""
 
     contacts: int = 0
@@ -169,9 +169,9 @@ def limit_contacts(model: mujoco.MjModel, put: mjx.Model) -> tuple[mjx.Model, st
     return limited, f"of {count} contacts that could be, the {_POINTS} nearest of each kind are solved for"
 
 
-def probe_contacts(model: mujoco.MjModel, start: Sequence[Array] | None) -> Probe:
+def probe_contacts(model: mujoco.MjModel, start: Sequence[Array] | None) -> ContactCounts:
     """The most contacts, constraint rows and near pairs in C MuJoCo while the body goes limp from its start."""
-    data, most = mujoco.MjData(model), Probe()
+    data, most = mujoco.MjData(model), ContactCounts()
     pairs = np.array([pair[:2] for pair in collision_driver.geom_pairs(model)], int).reshape(-1, 2)
     for q in np.asarray(start[0])[:4] if start is not None else model.qpos0[None]:
         mujoco.mj_resetData(model, data)
@@ -179,7 +179,7 @@ def probe_contacts(model: mujoco.MjModel, start: Sequence[Array] | None) -> Prob
         with quiet():
             for _ in range(round(_LIMP_S / model.opt.timestep)):
                 mujoco.mj_step(model, data)
-                most = Probe(
+                most = ContactCounts(
                     max(most.contacts, data.ncon),
                     max(most.rows, data.nefc),
                     max(most.pairs, near_pairs(model, data, pairs)),
@@ -199,7 +199,7 @@ def near_pairs(model: mujoco.MjModel, data: mujoco.MjData, pairs: np.ndarray) ->
     return int(np.sum(gap <= reach))
 
 
-def warp_sizes(probe: Probe, rows: int) -> dict[str, Any]:
+def warp_sizes(probe: ContactCounts, rows: int) -> dict[str, Any]:
     """Warp's limits for a batch of `rows`: twice what was seen, and some. Near pairs take the places of contacts."""
     return {"naconmax": rows * (2 * max(probe.contacts, probe.pairs) + 8), "njmax": 2 * probe.rows + 32}
 

@@ -17,7 +17,7 @@ from movlr_jax.commands.cli import compose
 from movlr_jax.commands.evaluate import main as evaluate
 from movlr_jax.commands.search import main as search
 from movlr_jax.commands.search import to_yaml
-from movlr_jax.commands.session import build_engine, describe, task_of
+from movlr_jax.commands.session import build_context, describe, task_of
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.evolution.loop import evolve
 from movlr_jax.progress import Reporter
@@ -108,12 +108,12 @@ def test_physics_is_traced_once_over_three_generations(tmp_path: Path):
     with Archive.create(tmp_path / "run", to_yaml(config)) as archive:
         task = task_of(config)
         planner = build_optimizer(config.optimizer, task)
-        engine = build_engine(config, task, planner, archive, Reporter())
-        archive.record("run", describe(engine))
+        context = build_context(config, task, planner, archive, Reporter())
+        archive.record("run", describe(context))
         try:
-            evolve(engine)
+            evolve(context)
         finally:
-            engine.sandbox.close()
+            context.sandbox.close()
     assert planner.physics.traces == {f"policy[{config.candidates * config.optimizer.mppi.samples}]": 1}
     # the simulation itself, and the few rows that vetting's states come from
     assert set(planner.sim_physics.traces.values()) == {1}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from movlr_jax.control.mpc import mppi
-from movlr_jax.control.mpc.mppi import MppiConfig, Plan
+from movlr_jax.control.mpc.mppi import MppiConfig, PlanDistribution
 
 KNOTS, DIMS, N = 2, 3, 16
 LOWER, UPPER = jnp.array([-1.0, 0.0, -5.0]), jnp.array([1.0, 2.0, 5.0])
@@ -18,7 +18,7 @@ update = jax.jit(mppi.update, static_argnums=0)
 BASE = MppiConfig(samples=N, temperature=0.2, sigma=0.1, sigma_min=0.05)
 
 
-def drawn(seed: int = 0) -> tuple[Plan, np.ndarray, np.ndarray]:
+def drawn(seed: int = 0) -> tuple[PlanDistribution, np.ndarray, np.ndarray]:
     """A plan, samples [N, KNOTS, DIMS] in the box and costs [N]."""
     rng = np.random.default_rng(seed)
     plan = mppi.init(BASE, jnp.asarray(rng.uniform(LOWER, UPPER, (KNOTS, DIMS)), jnp.float32), LOWER, UPPER)
@@ -29,7 +29,9 @@ def drawn(seed: int = 0) -> tuple[Plan, np.ndarray, np.ndarray]:
     )
 
 
-def update_in_numpy(config: MppiConfig, plan: Plan, samples, costs) -> tuple[np.ndarray, np.ndarray]:
+def update_in_numpy(
+    config: MppiConfig, plan: PlanDistribution, samples, costs
+) -> tuple[np.ndarray, np.ndarray]:
     """One sample at a time, in float64."""
     ranked = sorted((float(c), i) for i, c in enumerate(costs) if np.isfinite(c))
     ranked = ranked[: config.elites or config.samples]
@@ -163,7 +165,7 @@ def test_a_quadratic_is_minimised(config: MppiConfig):
     plan = mppi.init(config, jnp.zeros((KNOTS, DIMS)), LOWER, UPPER)
 
     @jax.jit
-    def improve(plan: Plan, key: jax.Array) -> Plan:
+    def improve(plan: PlanDistribution, key: jax.Array) -> PlanDistribution:
         noise = jax.random.normal(key, (config.samples, KNOTS, DIMS))
         samples = mppi.sample(config, plan, plan.mean, plan.mean, noise, LOWER, UPPER)
         costs = jnp.square((samples - goal) / (UPPER - LOWER)).sum((-1, -2))
@@ -178,10 +180,10 @@ def test_a_quadratic_is_minimised(config: MppiConfig):
 def test_a_plan_moves_on_with_time():
     """Worked by hand: knots 0, 10, 20 a quarter of the horizon later are 5, 15, and the last one."""
     mean = jnp.array([0.0, 10.0, 20.0])[:, None]
-    plan = Plan(mean=mean, sigma=jnp.ones((3, 1)))
+    plan = PlanDistribution(mean=mean, sigma=jnp.ones((3, 1)))
     for fraction, expected in ((0.0, [0, 10, 20]), (0.25, [5, 15, 20]), (0.5, [10, 20, 20]), (1.0, [20] * 3)):
         np.testing.assert_allclose(mppi.shift(plan, fraction).mean[:, 0], expected)
-    constant = Plan(mean=jnp.array([[3.0]]), sigma=jnp.ones((1, 1)))
+    constant = PlanDistribution(mean=jnp.array([[3.0]]), sigma=jnp.ones((1, 1)))
     assert mppi.shift(constant, 0.4).mean == 3.0
 
 

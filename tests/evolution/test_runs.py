@@ -15,9 +15,9 @@ import yaml
 from cli_cases import LEG, QUICK, Mistake
 
 from movlr_jax.commands.evaluate import main as evaluate
+from movlr_jax.commands.report import main as report
 from movlr_jax.commands.search import main as search
 from movlr_jax.errors import UserError
-from movlr_jax.commands.report import main as report
 from movlr_jax.storage.archive import Archive
 
 pytestmark = pytest.mark.usefixtures("elsewhere")

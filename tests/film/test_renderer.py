@@ -19,7 +19,7 @@ from movlr_jax.errors import UserError
 from movlr_jax.film import clips as films
 from movlr_jax.film import renderer as render
 from movlr_jax.film.clips import Caption, Clip, film, frames, side_by_side, title
-from movlr_jax.film.renderer import Backend, Canvas, place, renderer
+from movlr_jax.film.renderer import Canvas, RenderBackend, place, renderer
 from movlr_jax.tasks import build_task
 from movlr_jax.tasks.base import Camera
 
@@ -287,7 +287,7 @@ def test_user_sees_why_nothing_draws_and_what_to_install(monkeypatch):
 def test_osmesa_is_taken_where_egl_fails(monkeypatch):
     monkeypatch.setattr(render, "_probe", lambda name: "broken" if name == "egl" else None)
     backend = render._choose.__wrapped__("")
-    assert backend == Backend("osmesa", "the first that works here; egl failed: broken")
+    assert backend == RenderBackend("osmesa", "the first that works here; egl failed: broken")
 
 
 def test_a_probe_that_hangs_or_dies_is_an_answer(monkeypatch):

@@ -10,10 +10,10 @@ import pytest
 from fake_servers import FAULTS, FakeServer
 
 from movlr_jax.errors import BudgetSpent, UserError
-from movlr_jax.language.build import open_desk
+from movlr_jax.language.build import open_client
 from movlr_jax.language.clients.answers import Judgement, Program, Ready
 from movlr_jax.language.clients.call import Media, Message, Question
-from movlr_jax.language.clients.client import Budget, Desk
+from movlr_jax.language.clients.client import Budget, ModelClient
 from movlr_jax.language.clients.openai_compatible import instruction
 from movlr_jax.language.settings import ModelConfig
 from movlr_jax.storage.archive import Archive
@@ -59,8 +59,10 @@ class Asking:
         }
         budget = {k: settings.pop(k) for k in ("max_calls", "max_cost_usd") if k in settings}
         config = ModelConfig(KINDS[server.kind], base_url=server.url, **{**common, **settings})
-        self.desk: Desk = open_desk(config, "llm", None, archive, Budget(archive, **budget), self.said.append)
-        self.ask = self.desk.ask
+        self.client: ModelClient = open_client(
+            config, "llm", None, archive, Budget(archive, **budget), self.said.append
+        )
+        self.ask = self.client.ask
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -81,7 +83,7 @@ def test_a_call_and_its_record(kind: str, archive: Archive):
         assert call["cost_usd"] == pytest.approx((6500 * 1 + 1500 * 10) / 1e6)
         assert asking.ask([question()])[0].value.ready
         assert len(server.requests) == 1, "an answered call is never made again"
-        asking.desk.close()
+        asking.client.close()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -101,7 +103,7 @@ def test_every_failure_is_said_and_asked_again(kind: str, fault: str, archive: A
             "empty": "no choices" if kind == "openai" else "no candidates",
         }  # fmt: skip
         assert expected.get(fault, "") in asking.said[0]
-        asking.desk.close()
+        asking.client.close()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -115,7 +117,7 @@ def test_retry_after_is_honoured_and_a_long_one_ends_the_search(kind: str, archi
         with pytest.raises(UserError, match=r"asks to wait 3600 s .*resume="):
             asking.ask([question("more")])
         assert len(server.requests) == 3
-        asking.desk.close()
+        asking.client.close()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -125,7 +127,7 @@ def test_a_provider_that_stays_away_ends_the_search_with_a_sentence(kind: str, a
         with pytest.raises(UserError, match=r"no answer in 3 attempts: HTTP 503.*resume="):
             asking.ask([question()])
         assert len(server.requests) == 3, "one layer of retries, not two multiplied"
-        asking.desk.close()
+        asking.client.close()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -137,7 +139,7 @@ def test_a_model_that_always_refuses_is_an_answer_of_its_own(kind: str, archive:
             assert answer.value is None
             assert "refused" in answer.problem or "blocked" in answer.problem
         assert len(server.requests) == 3
-        asking.desk.close()
+        asking.client.close()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -149,7 +151,7 @@ def test_a_wrong_key_is_told_at_once_and_never_shown(kind: str, archive: Archive
         assert len(server.requests) == 1
         assert KEY not in str(told.value)
         assert "[key]" in str(told.value), "the server's own words, without the key in them"
-        asking.desk.close()
+        asking.client.close()
     everything = b"".join(p.read_bytes() for p in archive.root.rglob("*") if p.is_file())
     assert KEY.encode() not in everything
     assert KEY not in "".join(asking.said)
@@ -162,7 +164,7 @@ def test_a_missing_key_is_told_before_anything_is_sent(
     monkeypatch.delenv("MOVLR_TEST_KEY")
     config = ModelConfig(KINDS[kind], model="m", key_env="MOVLR_TEST_KEY")
     with pytest.raises(UserError, match="llm needs a key: set the environment variable MOVLR_TEST_KEY"):
-        open_desk(config, "llm", None, archive, Budget(archive), print)
+        open_client(config, "llm", None, archive, Budget(archive), print)
 
 
 def test_a_server_of_ones_own_needs_no_key(archive: Archive, monkeypatch: pytest.MonkeyPatch):
@@ -179,7 +181,7 @@ def test_samples_are_calls_of_their_own_and_wait_for_their_turn(kind: str, archi
         assert all(a.value.ready for a in answers)
         assert len(server.requests) == 6
         assert server.most_under_way == 2
-        asking.desk.close()
+        asking.client.close()
 
 
 def test_the_same_question_twice_at_once_is_one_call(archive: Archive):
@@ -188,7 +190,7 @@ def test_the_same_question_twice_at_once_is_one_call(archive: Archive):
         asking = Asking(server, archive)
         assert all(a.value.ready for a in asking.ask([question(), question()]))
         assert len(server.requests) == 1
-        asking.desk.close()
+        asking.client.close()
 
 
 def test_a_film_inline_to_both_protocols(archive: Archive):
@@ -215,7 +217,7 @@ def test_a_large_film_is_uploaded_once(archive: Archive):
         assert [r["asked"].media[0] for r in server.requests if "asked" in r] == [
             ("video/mp4", FILM.data)
         ] * 2
-        asking.desk.close()
+        asking.client.close()
 
 
 def test_gemini_gets_no_temperature_where_it_would_ignore_it(archive: Archive):
@@ -228,7 +230,7 @@ def test_gemini_gets_no_temperature_where_it_would_ignore_it(archive: Archive):
         (call,) = archive.calls()
         assert call["asked"]["temperature"] == 0.7, "what was asked for is recorded beside what was sent"
         assert "temperature" not in call["parameters"]
-        asking.desk.close()
+        asking.client.close()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -239,7 +241,7 @@ def test_max_calls_counts_what_is_under_way(kind: str, archive: Archive):
             asking.ask([question(sample=i) for i in range(8)])
         assert len(server.requests) == 3
         assert archive.spent()[0] == 3
-        asking.desk.close()
+        asking.client.close()
 
 
 def test_max_cost_is_never_passed_and_needs_a_price(archive: Archive):
@@ -248,7 +250,7 @@ def test_max_cost_is_never_passed_and_needs_a_price(archive: Archive):
         with pytest.raises(BudgetSpent, match=r"max_cost_usd=0.06 is spent"):
             asking.ask([question(sample=i) for i in range(8)])
         assert archive.spent()[1] <= 0.06
-        asking.desk.close()
+        asking.client.close()
         with pytest.raises(UserError, match=r"nobody knows the price of m-1.*llm.price="):
             Asking(server, archive, max_cost_usd=1.0)
 
@@ -258,7 +260,7 @@ def test_a_known_model_has_a_price(archive: Archive):
         asking = Asking(server, archive, model="gemini-2.5-flash")
         asking.ask([question()])
         assert archive.calls()[0]["cost_usd"] == pytest.approx((6500 * 0.3 + 1500 * 2.5) / 1e6)
-        asking.desk.close()
+        asking.client.close()
 
 
 def test_replay_answers_from_the_record_and_from_nowhere_else(archive: Archive, tmp_path: Path):
@@ -270,19 +272,19 @@ def test_replay_answers_from_the_record_and_from_nowhere_else(archive: Archive, 
         asking = Asking(server, archive)
         asking.ask([question("refused")])
         asking.ask([question("answered")])
-        asking.desk.close()
+        asking.client.close()
         requests = len(server.requests)
     with Archive.create(tmp_path / "again", "") as again:
-        desk = replace(
-            asking.desk, backend=_Replayed(asking.desk.config), budget=Budget(again), answers_of=archive
+        client = replace(
+            asking.client, backend=_Replayed(asking.client.config), budget=Budget(again), answers_of=archive
         )
-        desk = Desk(desk.backend, desk.config, desk.price, desk.budget, print, archive)
-        refused, answered = desk.ask([question("refused"), question("answered")])
+        client = ModelClient(client.backend, client.config, client.price, client.budget, print, archive)
+        refused, answered = client.ask([question("refused"), question("answered")])
         assert "refused" in refused.problem
         assert answered.value.ready
         assert again.spent() == (0, 0.0)
         with pytest.raises(UserError, match="no answer to this call"):
-            desk.ask([question("never asked")])
+            client.ask([question("never asked")])
         assert len(server.requests) == requests
 
 

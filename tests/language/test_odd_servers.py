@@ -103,7 +103,7 @@ def test_odd_answers_that_can_be_read(name: str, archive: Archive):
         asking = Asking(server, archive)
         assert asking.ask([question()])[0].value.ready
         assert len(server.requests) == 1
-        asking.desk.close()
+        asking.client.close()
 
 
 UNREADABLE = {
@@ -158,7 +158,7 @@ def test_odd_answers_end_in_a_sentence_and_are_asked_again(name: str, archive: A
         assert sentence in told
         assert sentence in asking.said[0]
         assert len(server.requests) == 2
-        asking.desk.close()
+        asking.client.close()
 
 
 # What calls cost.
@@ -187,7 +187,7 @@ def test_token_counts_that_cannot_be_used_count_as_the_most(kind: str, count: An
         assert len(told) == 1, "once is enough"
         assert "counts as the most that it may cost" in told[0]
         assert all((c["tokens_in"], c["tokens_out"]) == (None, None) for c in archive.calls())
-        asking.desk.close()
+        asking.client.close()
 
 
 def test_token_counts_as_text_are_read(archive: Archive):
@@ -199,7 +199,7 @@ def test_token_counts_as_text_are_read(archive: Archive):
         assert (call["tokens_in"], call["tokens_out"]) == (6500, 1500)
         assert call["cost_usd"] == pytest.approx(0.0215)
         assert not asking.said
-        asking.desk.close()
+        asking.client.close()
 
 
 # How long to wait.
@@ -221,7 +221,7 @@ def test_a_retry_after_that_says_nothing_leaves_our_own_wait(kind: str, value: s
         assert asking.ask([question()])[0].value.ready
         assert 0.2 <= time.monotonic() - begun < 2.0
         assert "attempt 2 of 3 in 0.2 s" in asking.said[0]
-        asking.desk.close()
+        asking.client.close()
 
 
 def test_a_retry_after_as_a_date_is_honoured(archive: Archive):
@@ -234,7 +234,7 @@ def test_a_retry_after_as_a_date_is_honoured(archive: Archive):
         server.script, server.retry_after = ["429"], email.utils.formatdate(time.time() + 4000, usegmt=True)
         with pytest.raises(UserError, match=r"asks to wait (3999|4000)\S* s .*resume="):
             asking.ask([question("more")])
-        asking.desk.close()
+        asking.client.close()
 
 
 def test_an_attempt_that_follows_at_once_says_so(archive: Archive):
@@ -242,7 +242,7 @@ def test_an_attempt_that_follows_at_once_says_so(archive: Archive):
         asking = Asking(server, archive)
         asking.ask([question()])
         assert asking.said[0].endswith("; attempt 2 of 3 follows")
-        asking.desk.close()
+        asking.client.close()
 
 
 def test_the_sentence_names_the_run_directory(archive: Archive):
@@ -252,7 +252,7 @@ def test_the_sentence_names_the_run_directory(archive: Archive):
             with pytest.raises(UserError) as told:
                 asking.ask([question()])
             assert f"go on later with resume={archive.root}" in str(told.value)
-        asking.desk.close()
+        asking.client.close()
 
 
 # How much.
@@ -285,7 +285,7 @@ def test_a_small_response_that_unpacks_to_a_large_one_is_cut_off(
         (answer,) = asking.ask([question("more")])
         assert "the response is larger than 4 MiB" in str(answer.problem)
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000, "kB"
-        asking.desk.close()
+        asking.client.close()
 
 
 def propose(asking: Asking) -> list[str]:
@@ -295,7 +295,7 @@ def propose(asking: Asking) -> list[str]:
         return "the program is longer than 32768 bytes" if len(source) > 32768 else None
 
     nothing: Any = None  # a task, which is not read here
-    proposer = ModelProposer(asking.desk, lambda request: [Message("user", ["write"])], 1.0, 1)
+    proposer = ModelProposer(asking.client, lambda request: [Message("user", ["write"])], 1.0, 1)
     return proposer.propose(ProposalRequest(0, nothing, None, None, (), 0, vet), 1)
 
 
@@ -314,7 +314,7 @@ def test_a_program_that_is_far_too_long_is_not_sent_back_whole(size: int, archiv
         assert ("longer than 32768 bytes" in repair) == (size < 4_000_000)
         assert ("the response is larger than 4 MiB" in repair) == (size > 4_000_000)
         assert all(len(c["answer"] or "") <= 4 << 20 for c in archive.calls())
-        asking.desk.close()
+        asking.client.close()
 
 
 def test_a_server_whose_answers_cannot_be_read_is_blamed_not_the_model(archive: Archive):
@@ -327,7 +327,7 @@ def test_a_server_whose_answers_cannot_be_read_is_blamed_not_the_model(archive: 
         )
         assert "it begins 'I would rather not.'" in str(told.value)
         assert "more able model" not in str(told.value)
-        asking.desk.close()
+        asking.client.close()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -338,7 +338,7 @@ def test_a_compressed_answer_is_read(kind: str, archive: Archive):
     with FakeServer(kind, shape=shape, headers={"Content-Encoding": "gzip"}) as server:
         asking = Asking(server, archive)
         assert asking.ask([question()])[0].value.ready
-        asking.desk.close()
+        asking.client.close()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -355,7 +355,7 @@ def test_odd_headers_change_nothing(kind: str, headers: dict[str, str], archive:
     with FakeServer(kind, headers=headers) as server:
         asking = Asking(server, archive)
         assert asking.ask([question()])[0].value.ready
-        asking.desk.close()
+        asking.client.close()
 
 
 def test_a_compressed_answer_that_is_broken_is_asked_again(archive: Archive):
@@ -363,7 +363,7 @@ def test_a_compressed_answer_that_is_broken_is_asked_again(archive: Archive):
         asking = Asking(server, archive, attempts=2)
         with pytest.raises(UserError, match=r"no answer in 2 attempts: DecodingError"):
             asking.ask([question()])
-        asking.desk.close()
+        asking.client.close()
 
 
 def test_a_redirect_is_followed_a_few_times(archive: Archive):
@@ -374,7 +374,7 @@ def test_a_redirect_is_followed_a_few_times(archive: Archive):
         server.headers = {"Location": f"{server.url}/chat/completions"}
         with pytest.raises(UserError, match="redirects more than"):
             asking.ask([question("more")])
-        asking.desk.close()
+        asking.client.close()
 
 
 # What must not come back.
@@ -409,7 +409,7 @@ def test_a_key_is_found_however_it_is_written(name: str, within: str, archive: A
         (answer,) = asking.ask([Question("judge", [Message("user", ["which"])], Judgement)])
         with pytest.raises(UserError) as told:
             asking.ask([question()])
-        asking.desk.close()
+        asking.client.close()
     everything = b"".join(p.read_bytes() for p in archive.root.rglob("*") if p.is_file()).decode("latin-1")
     for text in (str(told.value), answer.value.reason, *asking.said, everything):
         assert written not in text
@@ -440,12 +440,12 @@ def test_control_codes_of_a_server_do_not_reach_the_terminal(
     with FakeServer("openai", script=["503", "", "400"], error_text=CONTROL) as server:
         asking = Asking(server, archive, attempts=2)
         server.brain = lambda asked: {**ANSWER, "reason": CONTROL}
-        asking.desk.say = Reporter().say
+        asking.client.say = Reporter().say
         (answer,) = asking.ask([Question("judge", [Message("user", ["which"])], Judgement)])
         assert not codes(answer.value.reason)
         assert "\\x1b[31malert" in answer.value.reason
         assert cli.run_one(lambda given: asking.ask([question()]), None) == 2
-        asking.desk.close()
+        asking.client.close()
     Reporter().say(CONTROL)
     assert cli.run_one(lambda given: _raise(UserError(CONTROL)), None) == 2
     out, err = capfd.readouterr()
@@ -493,7 +493,7 @@ def test_a_correct_program_is_taken_in_any_dress(name: str, archive: Archive):
         assert program_in(answer.value.program) == PROGRAM
         assert len(server.requests) == 1
         assert asking.ask([program()])[0] == answer, "from the record"
-        asking.desk.close()
+        asking.client.close()
 
 
 @pytest.mark.parametrize(
@@ -512,7 +512,7 @@ def test_a_correct_judgement_is_taken_in_any_dress(text: str, archive: Archive):
         asking = Asking(server, archive)
         (answer,) = asking.ask([Question("judge", [Message("user", ["which"])], Judgement)])
         assert answer.value == Judgement(**ANSWER)
-        asking.desk.close()
+        asking.client.close()
 
 
 @pytest.mark.parametrize(
@@ -532,7 +532,7 @@ def test_what_is_no_judgement_says_why(text: str, sentence: str, archive: Archiv
         assert answer.value is None
         assert "the answer is not of the asked form Judgement" in answer.problem
         assert sentence in answer.problem
-        asking.desk.close()
+        asking.client.close()
 
 
 def test_the_request_says_how_to_answer(archive: Archive):
@@ -545,7 +545,7 @@ def test_the_request_says_how_to_answer(archive: Archive):
             judge, writer = (r["asked"].said for r in server.requests)
             assert ("one JSON object" in judge) == ('"winner"' in judge) == said
             assert ("```python" in writer) == said
-            asking.desk.close()
+            asking.client.close()
     recorded = [c["parameters"].get("instruction", "") for c in archive.calls()]
     assert ['"winner"' in text for text in recorded] == [True, False, False, False], "and it is in the record"
 
@@ -674,7 +674,7 @@ def test_nothing_that_a_server_sends_ends_in_a_traceback(kind: str, archive: Arc
         responses()
         server.status, server.headers, server.shape = 200, {}, None
         texts()
-        asking.desk.close()
+        asking.client.close()
 
 
 def test_the_instruction_is_no_longer_than_it_must_be():

@@ -51,7 +51,7 @@ CRITIQUE = Critique(
 )
 
 
-class Eyes:
+class MotionMedia:
     """What is seen, without a renderer."""
 
     def __init__(self, mode: str, **settings):
@@ -63,7 +63,7 @@ class Eyes:
         return [Media("image/jpeg", f"{candidate.name} {i}".encode()) for i in range(self.config.frames)]
 
 
-class Desk:
+class ModelClient:
     """Keeps the questions, answers with descriptors."""
 
     name = "gemini gemini-3.8-flash"
@@ -86,13 +86,13 @@ def task() -> Task:
 @pytest.fixture(scope="module")
 def messages(task: Task) -> dict[str, str]:
     """Every conversation, by its purpose."""
-    film, frames = Eyes("video", slow=2.0, views=2), Eyes("frames", frames=4)
+    film, frames = MotionMedia("video", slow=2.0, views=2), MotionMedia("frames", frames=4)
     first = ProposalRequest(0, task, None, None, (), 0)
     later = ProposalRequest(2, task, BEST, CRITIQUE, (BEST,), 0)
     broken = writers._Slot(SOURCE, "", "line 6: there is no body 'bottel'; did you mean 'bottle'?")
-    desk = Desk()
-    described = watchers_descriptors(desk, frames, task)
-    watchers.ModelCritic(desk, film).criticise(task, BEST)  # pyright: ignore
+    client = ModelClient()
+    described = watchers_descriptors(client, frames, task)
+    watchers.ModelCritic(client, film).criticise(task, BEST)  # pyright: ignore
     reflection = ReflectionCritic().criticise(task, BEST)
     conversations = {
         "propose_first": writers.edit_talk(first),
@@ -100,8 +100,8 @@ def messages(task: Task) -> dict[str, str]:
         "repair": writers._complaint(broken),
         "judge_film": watchers.judge_question(film, task, BEST, replace(BEST, candidate=3)).messages,  # pyright: ignore
         "judge_frames": watchers.judge_question(frames, task, BEST, replace(BEST, candidate=3)).messages,  # pyright: ignore
-        "describe": desk.questions[0].messages,
-        "critique": desk.questions[1].messages,
+        "describe": client.questions[0].messages,
+        "critique": client.questions[1].messages,
         "eureka_first": writers.eureka_talk(first)[1:],
         "eureka_later": writers.eureka_talk(replace(later, critique=reflection))[1:],
         "eureka_failed": [Message("user", [prompts.reflection(task, replace(BEST, reason="it diverged"))])],
@@ -112,10 +112,10 @@ def messages(task: Task) -> dict[str, str]:
     return {name: text_of(conversation) for name, conversation in conversations.items()}
 
 
-def watchers_descriptors(desk: Desk, eyes: Eyes, task: Task) -> Critique:
+def watchers_descriptors(client: ModelClient, media: MotionMedia, task: Task) -> Critique:
     from movlr_jax.language.critics.feedback import DescriptorCritic
 
-    return DescriptorCritic(desk, eyes).criticise(task, BEST)  # pyright: ignore
+    return DescriptorCritic(client, media).criticise(task, BEST)  # pyright: ignore
 
 
 def text_of(conversation) -> str:

@@ -14,7 +14,7 @@ from movlr_jax.commands import cli
 from movlr_jax.machine import xla_knows
 from movlr_jax.physics.memory import row_bytes
 from movlr_jax.physics.mjx_model import (
-    Probe,
+    ContactCounts,
     fit_for_jax,
     limit_contacts,
     near_pairs,
@@ -102,8 +102,8 @@ def test_limits_of_warp_come_from_what_a_limp_body_does(tiny):
     probe = probe_contacts(tiny.model, tiny.states(2))
     assert probe.contacts >= 1
     assert probe.rows > probe.contacts
-    assert warp_sizes(Probe(3, 20), 100) == {"naconmax": 1400, "njmax": 72}
-    assert warp_sizes(Probe(3, 20, pairs=5), 100) == {"naconmax": 1800, "njmax": 72}
+    assert warp_sizes(ContactCounts(3, 20), 100) == {"naconmax": 1400, "njmax": 72}
+    assert warp_sizes(ContactCounts(3, 20, pairs=5), 100) == {"naconmax": 1800, "njmax": 72}
 
 
 def test_near_pairs_are_those_whose_spheres_meet():

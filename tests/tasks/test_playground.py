@@ -23,7 +23,7 @@ from movlr_jax.sandbox.genome import Genome
 from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.tasks import Task, build_task
 from movlr_jax.tasks.playground import models as playground_models
-from movlr_jax.tasks.playground.environments import AIMS, aim_of
+from movlr_jax.tasks.playground.environments import GOALS, aim_of
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.types import Step, Trajectory
 
@@ -187,7 +187,7 @@ def test_what_nobody_described_is_said_to_be_so():
 def test_every_environment_has_an_aim():
     from mujoco_playground import registry
 
-    assert set(AIMS) <= set(registry.ALL_ENVS)
+    assert set(GOALS) <= set(registry.ALL_ENVS)
     for env in registry.ALL_ENVS:
         assert aim_of(env).description
 

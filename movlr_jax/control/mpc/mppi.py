@@ -32,17 +32,17 @@ class MppiConfig:
 
 
 @struct.dataclass
-class Plan:
+class PlanDistribution:
     """A distribution over plans of one candidate."""
 
     mean: Array  # [knots, dims]
     sigma: Array  # [knots, dims]
 
 
-def init(config: MppiConfig, mean: Array, lower: Array, upper: Array) -> Plan:
+def init(config: MppiConfig, mean: Array, lower: Array, upper: Array) -> PlanDistribution:
     """A plan around `mean` [knots, dims] in the box [lower, upper], each [dims]."""
     spread = jnp.broadcast_to(config.sigma * (upper - lower), mean.shape)
-    return Plan(mean=jnp.clip(mean, lower, upper), sigma=spread)
+    return PlanDistribution(mean=jnp.clip(mean, lower, upper), sigma=spread)
 
 
 def colored(noise: Array, smooth: float) -> Array:
@@ -57,7 +57,13 @@ def colored(noise: Array, smooth: float) -> Array:
 
 
 def sample(
-    config: MppiConfig, plan: Plan, held: Array, home: Array, noise: Array, lower: Array, upper: Array
+    config: MppiConfig,
+    plan: PlanDistribution,
+    held: Array,
+    home: Array,
+    noise: Array,
+    lower: Array,
+    upper: Array,
 ) -> Array:
     """N plans [N, knots, dims] in the box, from standard normal `noise` [N, knots, dims].
 
@@ -71,7 +77,9 @@ def sample(
     return jnp.clip(drawn, lower, upper)
 
 
-def update(config: MppiConfig, plan: Plan, samples: Array, costs: Array, lower: Array, upper: Array) -> Plan:
+def update(
+    config: MppiConfig, plan: PlanDistribution, samples: Array, costs: Array, lower: Array, upper: Array
+) -> PlanDistribution:
     """The next plan from `samples` [N, knots, dims] and their `costs` [N], lower is better, inf if diverged.
 
     mean = sum_n w_n z_n,  w = softmax(-(c - min c) / (temperature * range)) over the elites; the range is that
@@ -91,10 +99,10 @@ def update(config: MppiConfig, plan: Plan, samples: Array, costs: Array, lower: 
     sigma = (1 - config.adapt) * plan.sigma + config.adapt * spread
     sigma = jnp.maximum(sigma, config.sigma_min * (upper - lower))
     some = jnp.any(finite)
-    return Plan(mean=jnp.where(some, mean, plan.mean), sigma=jnp.where(some, sigma, plan.sigma))
+    return PlanDistribution(mean=jnp.where(some, mean, plan.mean), sigma=jnp.where(some, sigma, plan.sigma))
 
 
-def shift(plan: Plan, fraction: float) -> Plan:
+def shift(plan: PlanDistribution, fraction: float) -> PlanDistribution:
     """The plan seen `fraction` of its horizon later: knots move towards the present, the last one stays."""
     knots = plan.mean.shape[0]
     at = jnp.minimum(jnp.arange(knots) + fraction * (knots - 1), knots - 1)

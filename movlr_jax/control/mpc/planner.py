@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from movlr_jax.control.episode import World, by_candidate, play
+from movlr_jax.control.episode import EpisodeRules, by_candidate, play
 from movlr_jax.control.mpc import mppi
 from movlr_jax.control.mpc.mppi import MppiConfig
 from movlr_jax.rewards.program import RewardProgram, Scorer
@@ -56,12 +56,12 @@ class Planner:
         physics: Physics,
         sim_physics: Physics,
         scorer: Scorer,
-        world: World | None = None,
+        rules: EpisodeRules | None = None,
         say: Callable[[str], object] = lambda text: None,
     ):
         self.name, self.config, self.space, self.scorer = name, config, space, scorer
         self.physics, self.sim_physics = physics, sim_physics
-        self.world = world or World()
+        self.rules = rules or EpisodeRules()
         self.notes: Mapping[str, Any] = {}
         self._say, self._split = say, 1
         self.horizon = plan_steps(config.horizon_s, physics.ctrl_dt)
@@ -163,7 +163,7 @@ class PlannedControllers:
         return play(
             p.sim_physics,
             p.sim_policy,
-            p.world,
+            p.rules,
             start,
             replanned,
             steps=steps,
@@ -175,13 +175,13 @@ class PlannedControllers:
 
     def replan(
         self,
-        plan: mppi.Plan,
+        plan: mppi.PlanDistribution,
         state: SimState,
         initial: Step,
         home: Array,
         noise_key: jax.Array,
         plan_key: jax.Array,
-    ) -> mppi.Plan:
+    ) -> mppi.PlanDistribution:
         """The next plan of every row [R] of `state`: sample, roll out, score, update.
 
         `initial` [R] began the episode and `home` [R, knots, dims] is the plan that holds what was then. On a device

@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 
 from movlr_jax.config.schema import OptimizerConfig
-from movlr_jax.control.episode import World
+from movlr_jax.control.episode import EpisodeRules
 from movlr_jax.control.mpc.mpc2 import posture_space
 from movlr_jax.control.mpc.prior import PriorSpace
 from movlr_jax.control.ppo import actions as spaces
@@ -75,7 +75,7 @@ def build_ppo(
         space,
         starts,
         episode_s=task.episode_s,
-        world=World(task.over, task.perturb),
+        rules=EpisodeRules(task.over, task.perturb),
         teacher=_teacher(config.ppo, task, sim.start(*starts).step, space.size),
         seed=seed,
         say=say,

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from movlr_jax.control.episode import World, by_candidate, play
+from movlr_jax.control.episode import EpisodeRules, by_candidate, play
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.actions import ActionSpace, Observe
 from movlr_jax.control.ppo.config import PpoConfig
@@ -75,7 +75,7 @@ class Ppo:
         starts: tuple[np.ndarray, np.ndarray, np.ndarray],
         *,
         episode_s: float,
-        world: World | None = None,
+        rules: EpisodeRules | None = None,
         teacher: Teacher | None = None,
         seed: int = 0,
         say: Callable[[str], object] = lambda text: None,
@@ -86,7 +86,7 @@ class Ppo:
         teacher: whom the first policy is to act like."""
         self.name, self.config, self.scorer, self.space = name, config, scorer, space
         self.say = say
-        self.physics, self.sim_physics, self.world = physics, sim_physics, world or World()
+        self.physics, self.sim_physics, self.rules = physics, sim_physics, rules or EpisodeRules()
         self.limit = max(1, round(episode_s / physics.ctrl_dt))  # control steps of an episode
         self.pool = jax.tree.map(np.asarray, physics.start(*starts))
         # which start each episode of each simulation begins from: the same for all candidates
@@ -220,13 +220,13 @@ class Ppo:
         """`unroll` control steps under K policies, exploring ones unless another is given; those that have ended
         begin anew afterwards."""
         state, steps = fleet.state, self.config.unroll
-        if self.world.perturb:
-            state = self.world.perturb(state, steps * self.physics.ctrl_dt)
+        if self.rules.perturb:
+            state = self.rules.perturb(state, steps * self.physics.ctrl_dt)
         done = self.physics.rollout(state, policy or self.explore, params, steps=steps, key=key, candidates=k)
         done = jax.tree.map(np.asarray, self.physics.collect(done))
         over = np.zeros(done.actions.shape[:2], bool)
-        if self.world.over is not None:
-            over = np.asarray(self.world.over(done.steps, fleet.initial))
+        if self.rules.over is not None:
+            over = np.asarray(self.rules.over(done.steps, fleet.initial))
         late = fleet.age[:, None] + np.arange(1, steps + 1) >= self.limit
         ends, diverged = over | late, done.diverged
         last = np.where(ends.any(axis=1), ends.argmax(axis=1), steps - 1)
@@ -341,7 +341,7 @@ class TrainedControllers:
         return play(
             self.ppo.sim_physics,
             self.ppo.exploit,
-            self.ppo.world,
+            self.ppo.rules,
             start,
             lambda state, keys: params,
             steps=steps,

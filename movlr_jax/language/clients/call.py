@@ -99,7 +99,7 @@ class BadAnswer(Exception):
         self.reply = reply
 
 
-class Backend(Protocol):
+class ModelBackend(Protocol):
     """One provider: sends a question once, and says what went wrong in the words above."""
 
     @property
@@ -119,7 +119,7 @@ class Backend(Protocol):
     async def close(self) -> None: ...
 
 
-def key_of(backend: Backend, question: Question) -> str:
+def key_of(backend: ModelBackend, question: Question) -> str:
     """sha256 of provider, model, parameters, prompt, media and sample: equal keys are one call."""
     content = {
         "provider": backend.name,

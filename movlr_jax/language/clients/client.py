@@ -13,7 +13,15 @@ from typing import Any, Protocol
 from movlr_jax.errors import BudgetSpent, UserError, printable
 from movlr_jax.keys import redact
 from movlr_jax.language.clients.answers import read
-from movlr_jax.language.clients.call import Answer, Backend, BadAnswer, Question, Reply, Transient, key_of
+from movlr_jax.language.clients.call import (
+    Answer,
+    BadAnswer,
+    ModelBackend,
+    Question,
+    Reply,
+    Transient,
+    key_of,
+)
 from movlr_jax.language.clients.prices import Price
 from movlr_jax.language.settings import ModelConfig
 
@@ -61,10 +69,10 @@ class Budget:
 
 
 @dataclass
-class Desk:
+class ModelClient:
     """One model, spoken to by one role. Use `ask`; `close` at the end."""
 
-    backend: Backend
+    backend: ModelBackend
     config: ModelConfig
     price: Price
     budget: Budget

@@ -10,32 +10,32 @@ from movlr_jax.tasks import Task
 from movlr_jax.types import Critique, Evaluation
 
 if TYPE_CHECKING:
-    from movlr_jax.language.clients.client import Desk
-    from movlr_jax.language.media import Eyes
+    from movlr_jax.language.clients.client import ModelClient
+    from movlr_jax.language.media import MotionMedia
 
 
 @dataclass(frozen=True)
 class DescriptorCritic:
     """MotionVL: labels with confidences, region by region, beside the statistics of the terms."""
 
-    desk: Desk | None  # None: nobody watches
-    eyes: Eyes | None
+    client: ModelClient | None  # None: nobody watches
+    media: MotionMedia | None
 
     @property
     def name(self) -> str:
-        return self.desk.name if self.desk else "statistics of the terms (no vision model)"
+        return self.client.name if self.client else "statistics of the terms (no vision model)"
 
     def criticise(self, task: Task, best: Evaluation) -> Critique:
         descriptors, success, silence = [], bool(best.metrics.get("success", 0.0)), []
-        if self.desk and self.eyes:
-            seen = self.eyes.see(best)
-            shown = prompts.shown(self.eyes, task, 1, len(seen))
+        if self.client and self.media:
+            seen = self.media.see(best)
+            shown = prompts.shown(self.media, task, 1, len(seen))
             said = prompts.fill("describe", task=prompts.task_text(task), shown=shown)
             from movlr_jax.language.clients.answers import Descriptors
             from movlr_jax.language.clients.call import Message, Question
 
             messages = [Message("system", [prompts.fill("describe_system")]), Message("user", [*seen, said])]
-            (answer,) = self.desk.ask([Question("describe", messages, Descriptors)])
+            (answer,) = self.client.ask([Question("describe", messages, Descriptors)])
             if answer.value:
                 descriptors, success = answer.value.descriptors, answer.value.success
             else:

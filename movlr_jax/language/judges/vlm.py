@@ -9,8 +9,8 @@ from movlr_jax.errors import UserError
 from movlr_jax.language import prompts
 from movlr_jax.language.clients.answers import CritiqueForm, Judgement
 from movlr_jax.language.clients.call import Message, Question
-from movlr_jax.language.clients.client import Desk
-from movlr_jax.language.media import Eyes
+from movlr_jax.language.clients.client import ModelClient
+from movlr_jax.language.media import MotionMedia
 from movlr_jax.tasks import Task
 from movlr_jax.types import Critique, Evaluation, Preference, TermAdvice
 
@@ -21,12 +21,12 @@ Pair = tuple[Evaluation, Evaluation]  # in the order they are shown
 class ModelJudge:
     """Two motions, one question."""
 
-    desk: Desk
-    eyes: Eyes
+    client: ModelClient
+    media: MotionMedia
 
     @property
     def name(self) -> str:
-        return self.desk.name
+        return self.client.name
 
     def compare(self, task: Task, a: Evaluation, b: Evaluation) -> Preference:
         return self.compare_all(task, [(a, b)])[0]
@@ -39,20 +39,20 @@ class ModelJudge:
         samples: of a pair that was shown before, how often, so that it is a further sample and not the same answer.
         """
         questions = [
-            judge_question(self.eyes, task, a, b, sample)
+            judge_question(self.media, task, a, b, sample)
             for (a, b), sample in zip(pairs, samples or [0] * len(pairs), strict=True)
         ]
         return [
             Preference(answer.value.winner, answer.value.reason)
             if answer.value
             else Preference("none", str(answer.problem), answered=False)
-            for answer in self.desk.ask(questions)
+            for answer in self.client.ask(questions)
         ]
 
 
-def judge_question(eyes: Eyes, task: Task, a: Evaluation, b: Evaluation, sample: int = 0) -> Question:
-    first, second = eyes.see(a), eyes.see(b)
-    shown = prompts.shown(eyes, task, 2, len(first))
+def judge_question(media: MotionMedia, task: Task, a: Evaluation, b: Evaluation, sample: int = 0) -> Question:
+    first, second = media.see(a), media.see(b)
+    shown = prompts.shown(media, task, 2, len(first))
     said = prompts.fill("judge", task=prompts.task_text(task), shown=shown)
     parts = ["First motion:", *first, "Second motion:", *second, said]
     messages = [Message("system", [prompts.fill("judge_system")]), Message("user", parts)]
@@ -63,16 +63,16 @@ def judge_question(eyes: Eyes, task: Task, a: Evaluation, b: Evaluation, sample:
 class ModelCritic:
     """Watches the best motion and gives advice on the terms of its reward."""
 
-    desk: Desk
-    eyes: Eyes
+    client: ModelClient
+    media: MotionMedia
 
     @property
     def name(self) -> str:
-        return self.desk.name
+        return self.client.name
 
     def criticise(self, task: Task, best: Evaluation) -> Critique:
         """Raises UserError when the model gives no critique."""
-        seen = self.eyes.see(best)
+        seen = self.media.see(best)
         terms = [
             (name, f"{weight:g}", _rounded(best.terms.get(name, {}).get("mean")))
             for name, weight in best.weights.items()
@@ -80,12 +80,12 @@ class ModelCritic:
         said = prompts.fill(
             "critique",
             task=prompts.task_text(task),
-            shown=prompts.shown(self.eyes, task, 1, len(seen)),
+            shown=prompts.shown(self.media, task, 1, len(seen)),
             terms=terms,
         )
         messages = [Message("system", [prompts.fill("critique_system")]), Message("user", [*seen, said])]
         # the same motion may be criticised after every generation that brings no better one: the answer is known
-        (answer,) = self.desk.ask([Question("criticise", messages, CritiqueForm)])
+        (answer,) = self.client.ask([Question("criticise", messages, CritiqueForm)])
         if answer.value is None:
             return Critique(False, [f"no critique: {answer.problem}"], (), self.name)
         form: CritiqueForm = answer.value

@@ -9,8 +9,8 @@ from movlr_jax.errors import UserError
 from movlr_jax.language import prompts
 from movlr_jax.language.clients.answers import Program, program_in, unfenced
 from movlr_jax.language.clients.call import Answer, Message, Question
-from movlr_jax.language.clients.client import Desk
-from movlr_jax.language.media import Eyes
+from movlr_jax.language.clients.client import ModelClient
+from movlr_jax.language.media import MotionMedia
 from movlr_jax.language.settings import NO_PROGRAM
 from movlr_jax.sandbox.source import MAX_BYTES
 from movlr_jax.types import ProposalRequest
@@ -26,7 +26,7 @@ Talk = Callable[[ProposalRequest], list[Message]]
 class ModelProposer:
     """n calls for n programs; each broken one is asked for again, up to `retries` times, with its reason."""
 
-    desk: Desk
+    client: ModelClient
     talk: Talk  # what is said to the model before its answer
     temperature: float
     retries: int
@@ -34,7 +34,7 @@ class ModelProposer:
 
     @property
     def name(self) -> str:
-        return self.desk.name
+        return self.client.name
 
     def propose(self, request: ProposalRequest, n: int) -> list[str]:
         """n programs. Raises UserError when all of them are broken, twice."""
@@ -67,7 +67,7 @@ class ModelProposer:
         self, request: ProposalRequest, messages: Sequence[Message], samples: Sequence[int]
     ) -> list[_Slot]:
         questions = [self._question("propose", messages, sample) for sample in samples]
-        slots = [_slot(answer, request) for answer in self.desk.ask(questions)]
+        slots = [_slot(answer, request) for answer in self.client.ask(questions)]
         for attempt in range(1, self.retries + 1):
             broken = [i for i, slot in enumerate(slots) if slot.reason]
             if not broken:
@@ -76,7 +76,7 @@ class ModelProposer:
                 self._question("repair", [*messages, *_complaint(slots[i])], samples[i] + attempt * _TRIES)
                 for i in broken
             ]
-            for i, answer in zip(broken, self.desk.ask(questions), strict=True):
+            for i, answer in zip(broken, self.client.ask(questions), strict=True):
                 slots[i] = _slot(answer, request, f" (after {attempt} broken: {slots[i].reason})")
         return slots
 
@@ -154,17 +154,17 @@ def motionvl_talk(request: ProposalRequest) -> list[Message]:
     return [Message("system", [prompts.system(request.task)]), Message("user", [said])]
 
 
-def watching_talk(eyes: Eyes) -> Talk:
+def watching_talk(media: MotionMedia) -> Talk:
     """VLM-only: one model watches the best motion and writes the next program in the same call."""
 
     def talk(request: ProposalRequest) -> list[Message]:
         if request.parent is None:
             return edit_talk(request)
-        seen = eyes.see(request.parent)
+        seen = media.see(request.parent)
         said = prompts.fill(
             "watch_and_write",
             task=prompts.task_text(request.task),
-            shown=prompts.shown(eyes, request.task, 1, len(seen)),
+            shown=prompts.shown(media, request.task, 1, len(seen)),
             parent=request.parent.source.strip(),
         )
         return [Message("system", [prompts.system(request.task)]), Message("user", [*seen, said])]

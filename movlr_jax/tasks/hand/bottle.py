@@ -43,7 +43,7 @@ def bottle_pour(
         success_orientation_rad=success_orientation_rad,
     )
     frame, palm = grasp.body_frame(adapter), grasp.grasp_point(adapter)
-    goal = grasp.Goal(
+    goal = grasp.GraspGoal(
         pos=palm + frame @ lift_m,
         quat=grasp.about(-frame[:, 0], tilt_deg),
         hold_s=hold_s,
@@ -72,7 +72,7 @@ def bottle_pour(
     )
 
 
-def _add_bottles(spec: mujoco.MjSpec, at: np.ndarray, mass: float, goal: grasp.Goal) -> None:
+def _add_bottles(spec: mujoco.MjSpec, at: np.ndarray, mass: float, goal: grasp.GraspGoal) -> None:
     """The bottle at `at` [3] m and, light, where it is to go."""
     geom = mujoco.mjtGeom
     bottle = spec.worldbody.add_body(name="bottle", pos=at)

@@ -56,7 +56,7 @@ def cube_rotate(
     frame, half = grasp.body_frame(adapter), cube_m / 2
     posture, at, heading = around_block(adapter, half)
     upright = grasp.about(np.array([0, 0, 1]), np.rad2deg(heading))
-    goal = grasp.Goal(
+    goal = grasp.GraspGoal(
         pos=at + frame @ lift_m,
         quat=grasp.product(grasp.about(frame @ turn_axis, turn_deg), upright),
         hold_s=hold_s,

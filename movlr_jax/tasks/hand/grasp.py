@@ -27,7 +27,7 @@ LOOK = {"contype": 0, "conaffinity": 0, "mass": 0}  # touches nothing and weighs
 
 
 @dataclass(frozen=True)
-class Goal:
+class GraspGoal:
     """Where an object is to be, [3] m and a unit quaternion [4], and how near for how long is success."""
 
     pos: np.ndarray
@@ -130,7 +130,7 @@ def grasp_task(
     description: str,
     focus: str,
     thing: str,
-    goal: Goal,
+    goal: GraspGoal,
     episode_s: float,
     start_noise: float,
     cameras: Sequence[Camera],
@@ -212,7 +212,7 @@ def overlap(model: mujoco.MjModel, qpos: np.ndarray, thing: str) -> float:
     return -float(np.min(data.contact.dist[hand], initial=0.0))
 
 
-def errors(episode: Trajectory, task: Task, thing: str, goal: Goal) -> dict[str, np.ndarray]:
+def errors(episode: Trajectory, task: Task, thing: str, goal: GraspGoal) -> dict[str, np.ndarray]:
     """How far [T] m and how far turned [T] rad `thing` is from the goal."""
     seen = Readout(task.layout, episode.steps)
     # the geodesic angle between unit quaternions: 2 arccos |<p, q>|
@@ -221,7 +221,7 @@ def errors(episode: Trajectory, task: Task, thing: str, goal: Goal) -> dict[str,
     return {"object_position_error_m": distance, "object_orientation_error_rad": angle}
 
 
-def measure(episode: Trajectory, task: Task, thing: str, goal: Goal) -> Metrics:
+def measure(episode: Trajectory, task: Task, thing: str, goal: GraspGoal) -> Metrics:
     """The worst errors of `thing` within the last goal.hold_s, and whether both were small enough."""
     time = np.asarray(episode.steps.time)
     held = time > time[-1] - goal.hold_s

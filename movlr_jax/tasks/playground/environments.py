@@ -30,7 +30,7 @@ _FLAT = "whether it stays up, how steadily it moves, and how calm its limbs are"
 
 
 @dataclass(frozen=True)
-class Aim:
+class EnvironmentGoal:
     """What an environment asks for. speed m/s: to move along +x, 0 to stand, None for neither."""
 
     description: str
@@ -44,72 +44,78 @@ class Aim:
 
 _TIP = {"tip": ("pole_1", (0.0, 0.0, 1.0))}
 _UP = {"tip_pos": (0.0, 0.0, 2.0)}
-AIMS: Mapping[str, Aim] = {
-    "CartpoleBalance": Aim(
+GOALS: Mapping[str, EnvironmentGoal] = {
+    "CartpoleBalance": EnvironmentGoal(
         "balance the pole upright on the cart, in the middle of the rail", None, _UP, _TIP, 0.1
     ),
-    "CartpoleSwingup": Aim(
+    "CartpoleSwingup": EnvironmentGoal(
         "swing the pole up and balance it in the middle of the rail", None, _UP, _TIP, 0.1
     ),
-    "PendulumSwingup": Aim(
+    "PendulumSwingup": EnvironmentGoal(
         "swing the pendulum up and hold it upright",
         None,
         {"tip_pos": (0.0, 0.0, 1.1)},
         {"tip": ("pole", (0.0, 0.0, 0.5))},
         0.1,
     ),
-    "AcrobotSwingup": Aim(
+    "AcrobotSwingup": EnvironmentGoal(
         "swing the two links up and hold the tip at the top", None, {"tip_pos": "target"}, {}, 0.2
     ),
-    "BallInCup": Aim("swing the ball into the cup", None, {"ball_pos": "target"}),
-    "PointMass": Aim("bring the point to the middle", None, {"pointmass_pos": (0.0, 0.0, 0.01)}, {}, 0.015),
-    "ReacherEasy": Aim("bring the finger to the target", None, {"finger_pos": "target"}, {}, 0.05),
-    "ReacherHard": Aim("bring the finger to the small target", None, {"finger_pos": "target"}, {}, 0.015),
-    "FingerTurnEasy": Aim(
+    "BallInCup": EnvironmentGoal("swing the ball into the cup", None, {"ball_pos": "target"}),
+    "PointMass": EnvironmentGoal(
+        "bring the point to the middle", None, {"pointmass_pos": (0.0, 0.0, 0.01)}, {}, 0.015
+    ),
+    "ReacherEasy": EnvironmentGoal(
+        "bring the finger to the target", None, {"finger_pos": "target"}, {}, 0.05
+    ),
+    "ReacherHard": EnvironmentGoal(
+        "bring the finger to the small target", None, {"finger_pos": "target"}, {}, 0.015
+    ),
+    "FingerTurnEasy": EnvironmentGoal(
         "turn the body with the finger until its tip is at the target", None, {"tip_pos": "target"}
     ),
-    "FingerTurnHard": Aim(
+    "FingerTurnHard": EnvironmentGoal(
         "turn the body with the finger until its tip is at the small target",
         None,
         {"tip_pos": "target"},
         {},
         0.03,
     ),
-    "FishSwim": Aim(
+    "FishSwim": EnvironmentGoal(
         "swim upright until the mouth is at the target",
         None,
         {"mouth_pos": "target"},
         {"mouth": ("torso", (0.0, 0.075, 0.0))},
     ),
-    "SwimmerSwimmer6": Aim(
+    "SwimmerSwimmer6": EnvironmentGoal(
         "swim until the nose is at the target",
         None,
         {"nose_pos": "target"},
         {"nose": ("head", (0.0, -0.06, 0.0))},
         0.1,
     ),
-    "CheetahRun": Aim("run forward as fast as 10 m/s", 10.0),
-    "HopperHop": Aim("hop forward at about 2 m/s", 2.0),
-    "HopperStand": Aim("stand upright on the foot", 0.0),
-    "HumanoidStand": Aim("stand still and upright", 0.0),
-    "HumanoidWalk": Aim("walk forward at about 1 m/s", 1.0),
-    "HumanoidRun": Aim("run forward at 10 m/s", 10.0),
-    "WalkerStand": Aim("stand still and upright", 0.0),
-    "WalkerWalk": Aim("walk forward at about 1 m/s", 1.0),
-    "WalkerRun": Aim("run forward at about 8 m/s", 8.0),
+    "CheetahRun": EnvironmentGoal("run forward as fast as 10 m/s", 10.0),
+    "HopperHop": EnvironmentGoal("hop forward at about 2 m/s", 2.0),
+    "HopperStand": EnvironmentGoal("stand upright on the foot", 0.0),
+    "HumanoidStand": EnvironmentGoal("stand still and upright", 0.0),
+    "HumanoidWalk": EnvironmentGoal("walk forward at about 1 m/s", 1.0),
+    "HumanoidRun": EnvironmentGoal("run forward at 10 m/s", 10.0),
+    "WalkerStand": EnvironmentGoal("stand still and upright", 0.0),
+    "WalkerWalk": EnvironmentGoal("walk forward at about 1 m/s", 1.0),
+    "WalkerRun": EnvironmentGoal("run forward at about 8 m/s", 8.0),
 }
 
 
-def aim_of(env: str) -> Aim:
+def aim_of(env: str) -> EnvironmentGoal:
     """What is known of an environment by its name."""
     name = env.removesuffix("Sparse")
-    if name in AIMS:
-        return AIMS[name]
+    if name in GOALS:
+        return GOALS[name]
     if "Inplace" in name or "Getup" in name:
-        return Aim("stand still and upright", 0.0)
+        return EnvironmentGoal("stand still and upright", 0.0)
     if "Joystick" in name or "GaitTracking" in name:
-        return Aim("walk forward at about 0.5 m/s", 0.5)
-    return Aim(f"keep the posture of the start (nothing is known here of what {env} asks for)")
+        return EnvironmentGoal("walk forward at about 0.5 m/s", 0.5)
+    return EnvironmentGoal(f"keep the posture of the start (nothing is known here of what {env} asks for)")
 
 
 def playground(
@@ -135,7 +141,7 @@ def playground(
         raise UserError(f"task.settings.start_noise={start_noise:g}: it must be 0 or more")
     aim, taken = aim_of(env), load_environment(env, reset_seed)
     moves = aim.speed is not None
-    goal = locomotion.Goal(env, aim.description, _FLAT, aim.speed or 0.0)
+    goal = locomotion.WalkGoal(env, aim.description, _FLAT, aim.speed or 0.0)
     goals = dict(aim.goals)
     if moves:
         goals |= {"velocity": (goal.speed, 0.0, 0.0), "heading": 0.0, "slope": 0.0}
@@ -176,7 +182,7 @@ def _with_rewards(task: Task, env: str, moves: bool) -> Task:
     return replace(task, human_reward=human, initial_reward=fill_reward(first, roles))
 
 
-def _add_sites(aim: Aim, spec: mujoco.MjSpec) -> None:
+def _add_sites(aim: EnvironmentGoal, spec: mujoco.MjSpec) -> None:
     """The points that are to be somewhere, where the model has no name for them."""
     for name, (body, place) in aim.sites.items():
         spec.body(body).add_site(name=name, pos=place, size=[0.01, 0, 0], group=5)
@@ -188,7 +194,7 @@ def _reset(taken: Environment, rng: np.random.Generator, n: int) -> tuple[np.nda
     return qpos, qvel, np.zeros((n, taken.na))
 
 
-def moved(episode: Trajectory, task: Task, goal: locomotion.Goal) -> Metrics:
+def moved(episode: Trajectory, task: Task, goal: locomotion.WalkGoal) -> Metrics:
     """Measures of a body that is to move along +x, or to stand; what it does after a fall does not count."""
     read = Readout(task.layout, episode.steps)
     time, pos, rot = read.time, read.pos(task.adapter.root), read.rot(task.adapter.root)

@@ -17,7 +17,7 @@ from movlr_jax.physics.domain import Ranges
 from movlr_jax.tasks.base import Camera, Metrics, Need, Task
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.walking.biomechanics import in_contact, weight_of
-from movlr_jax.tasks.walking.locomotion import SPEED_TOLERANCE, Goal, locomotion
+from movlr_jax.tasks.walking.locomotion import SPEED_TOLERANCE, WalkGoal, locomotion
 from movlr_jax.tasks.walking.terrain import Ground, doorway, flat, landings, stairs
 from movlr_jax.tasks.walking.walks import positive
 from movlr_jax.types import Array, Trajectory
@@ -29,10 +29,10 @@ _FOCUS = "whether the robot stays up and goes where it should, then trunk, knees
 
 
 @dataclass(frozen=True)
-class Aim:
+class HumanoidGoal:
     """What a task of the robot measures beside what every walker does."""
 
-    goal: Goal
+    goal: WalkGoal
     measure: Callable[[Readout, Task, Metrics], Metrics] = lambda read, task, metrics: {}  # from those so far
     succeeded: Callable[[Metrics], bool] = lambda metrics: True  # beside the goal's own
     needs: Callable[[Metrics], list[Need]] = lambda metrics: []
@@ -40,7 +40,7 @@ class Aim:
 
 
 @dataclass(frozen=True)
-class World:
+class Disturbances:
     """Settings of every task of the robot. randomise: the world differs from the model, see `physics.domain`, and
     pushes come any way. start_noise: as `locomotion` has it.
     """
@@ -72,7 +72,7 @@ def humanoid_walk(
     speed_tolerance: float = SPEED_TOLERANCE,
     stride_frequency_hz: float = 1.25,
     lift_m: float = 0.08,
-    world: World,
+    world: Disturbances,
 ) -> Task:
     """Forward over level ground. stride_frequency_hz is that of the hand-made reward alone."""
     goal = _goal(
@@ -82,7 +82,7 @@ def humanoid_walk(
         _gait(stride_frequency_hz, lift_m) | _destination(adapter, (speed_m_s * episode_s, 0.0, 0.0)),
         speed_tolerance=speed_tolerance,
     )
-    return _task(adapter, Aim(goal), flat(), episode_s, world)
+    return _task(adapter, HumanoidGoal(goal), flat(), episode_s, world)
 
 
 def humanoid_straight_leg(
@@ -94,7 +94,7 @@ def humanoid_straight_leg(
     knee_deg: float = 15.0,
     stride_frequency_hz: float = 1.25,
     lift_m: float = 0.05,
-    world: World,
+    world: Disturbances,
 ) -> Task:
     """Forward with knees that are bent by less than knee_deg while their foot stands."""
     if not 0 < knee_deg <= 90:
@@ -116,7 +116,7 @@ def humanoid_straight_leg(
             return []
         return [Need(f"knees are bent by {np.rad2deg(bent):.0f} degrees while their foot stands", "gait")]
 
-    aim = Aim(
+    aim = HumanoidGoal(
         goal,
         succeeded=lambda m: m.get("stance_knee_rad", np.inf) <= most,
         needs=needs,
@@ -135,7 +135,7 @@ def humanoid_stairs(
     level: int = 2,
     stride_frequency_hz: float = 1.25,
     lift_m: float = 0.14,
-    world: World,
+    world: Disturbances,
 ) -> Task:
     """Up flights of three steps: the steps of the first are rise_m high, of the second twice that, and so on.
 
@@ -169,7 +169,9 @@ def humanoid_stairs(
             for kind in ("gait", "forward")
         ]
 
-    aim = Aim(goal, measure, lambda m: m["terrain_level"] >= level, needs, lambda m: 5.0 * m["terrain_level"])
+    aim = HumanoidGoal(
+        goal, measure, lambda m: m["terrain_level"] >= level, needs, lambda m: 5.0 * m["terrain_level"]
+    )
     task = _task(adapter, aim, ground, episode_s, world)
     side = Camera((0.0, 0.0, 0.9), 4.0, 105.0, -12.0, track=adapter.role("pelvis"))
     return replace(task, cameras=(side,))
@@ -185,7 +187,7 @@ def humanoid_turn(
     width_m: float = 1.1,
     stride_frequency_hz: float = 1.25,
     lift_m: float = 0.08,
-    world: World,
+    world: Disturbances,
 ) -> Task:
     """Forward, then left through a doorway whose middle is at door_x_m, door_y_m. Touching its frame is a fall."""
     if width_m < 0.7 or door_x_m < 1.0 or door_y_m < 0.5:
@@ -216,7 +218,7 @@ def humanoid_turn(
             return []
         return [Need(f"it does not get through the doorway: {before:.1f} m are missing", "forward")]
 
-    aim = Aim(
+    aim = HumanoidGoal(
         goal, measure, lambda m: m["past_door_m"] >= PAST_M, needs, lambda m: 2.0 * min(m["past_door_m"], 1.0)
     )
     return _task(adapter, aim, doorway((door_x_m, door_y_m), width_m), episode_s, world)
@@ -225,8 +227,8 @@ def humanoid_turn(
 PAST_M = 0.3  # m beyond the wall's near face, a body is through
 
 
-def _goal(name: str, description: str, speed: float, goals: Mapping[str, Array], **more: Any) -> Goal:
-    return Goal(
+def _goal(name: str, description: str, speed: float, goals: Mapping[str, Array], **more: Any) -> WalkGoal:
+    return WalkGoal(
         name=name,
         description=description,
         focus=_FOCUS,
@@ -252,7 +254,9 @@ def _destination(adapter: ModelAdapter, place: tuple[float, float, float]) -> di
     return {f"{adapter.role('pelvis')}_pos": np.array(place, np.float32)}
 
 
-def _task(adapter: ModelAdapter, aim: Aim, ground: Ground, episode_s: float, world: World) -> Task:
+def _task(
+    adapter: ModelAdapter, aim: HumanoidGoal, ground: Ground, episode_s: float, world: Disturbances
+) -> Task:
     """The walker's task with what `aim` adds to its measures, its score and what it lacks."""
     for role in ("left_thigh", "right_thigh", "left_shank", "right_shank"):
         adapter.role(role)  # raises where the legs cannot be told
@@ -275,7 +279,7 @@ def _task(adapter: ModelAdapter, aim: Aim, ground: Ground, episode_s: float, wor
     )
 
 
-def velocity_error(read: Readout, goal: Goal) -> Metrics:
+def velocity_error(read: Readout, goal: WalkGoal) -> Metrics:
     """Root of the mean squared difference of the centre of mass's horizontal speed [T] from what is asked for.
 
     Speeds, not velocities: where a turn is asked for the direction is the heading's business. Absent for episodes

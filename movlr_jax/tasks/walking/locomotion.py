@@ -30,7 +30,7 @@ TOUCH_N = 5.0  # N on anything but the feet is a fall
 
 
 @dataclass(frozen=True)
-class Goal:
+class WalkGoal:
     """What a locomotion task asks for, beyond staying upright."""
 
     name: str
@@ -51,7 +51,7 @@ class Goal:
 
 def locomotion(
     adapter: ModelAdapter,
-    goal: Goal,
+    goal: WalkGoal,
     *,
     episode_s: float,
     ground: Ground | None = None,
@@ -166,7 +166,7 @@ def fallen(steps: Step, first: Step, layout: Layout, adapter: ModelAdapter, grou
     return down
 
 
-def measured(episode: Trajectory, task: Task, goal: Goal, ground: Ground) -> Metrics:
+def measured(episode: Trajectory, task: Task, goal: WalkGoal, ground: Ground) -> Metrics:
     """Measures of one episode [T] that ends where the body fell, if it did."""
     steps = episode.steps
     first = Step(**{name: np.asarray(value)[0] for name, value in vars(steps).items()})
@@ -193,7 +193,7 @@ def measured(episode: Trajectory, task: Task, goal: Goal, ground: Ground) -> Met
     return {"success": float(succeeded(metrics, goal)), **metrics}
 
 
-def succeeded(metrics: Metrics, goal: Goal) -> bool:
+def succeeded(metrics: Metrics, goal: WalkGoal) -> bool:
     """Upright to the end and where the goal asks for."""
     if metrics["fell"] or abs(metrics["heading_change_rad"] - goal.heading) > goal.max_heading_error:
         return False
@@ -204,12 +204,12 @@ def succeeded(metrics: Metrics, goal: Goal) -> bool:
     return metrics["distance_m"] >= goal.min_distance_m and metrics["lateral_drift_m"] <= goal.max_drift_m
 
 
-def _off_speed(metrics: Metrics, goal: Goal) -> float:
+def _off_speed(metrics: Metrics, goal: WalkGoal) -> float:
     """How far the mean speed is from the one that is asked for, as a share of that."""
     return abs(metrics["mean_speed_m_s"] - goal.speed) / goal.speed
 
 
-def score(metrics: Metrics, goal: Goal, episode_s: float) -> float:
+def score(metrics: Metrics, goal: WalkGoal, episode_s: float) -> float:
     """Orders candidates: success, then how long it stays upright, then how far it gets, straight and in heading."""
     value = 100.0 * metrics["success"] + 10.0 * metrics.get("time_to_fall_s", episode_s) / episode_s
     value -= abs(metrics["heading_change_rad"] - goal.heading) + metrics["lateral_drift_m"]
@@ -217,7 +217,7 @@ def score(metrics: Metrics, goal: Goal, episode_s: float) -> float:
     return value + 2.0 * min(distance, goal.speed * episode_s) if goal.speed else value - abs(distance)
 
 
-def _speed_needs(metrics: Metrics, goal: Goal) -> list[Need]:
+def _speed_needs(metrics: Metrics, goal: WalkGoal) -> list[Need]:
     """What is wrong with the speed; where any will do for a success, a slow one can still be better."""
     tolerance, speed = goal.speed_tolerance, metrics["mean_speed_m_s"]
     needs = [
@@ -231,7 +231,7 @@ def _speed_needs(metrics: Metrics, goal: Goal) -> list[Need]:
     return needs if speed < _SLOWEST * goal.speed else needs[:1]
 
 
-def diagnose(metrics: Metrics, goal: Goal) -> list[Need]:
+def diagnose(metrics: Metrics, goal: WalkGoal) -> list[Need]:
     """What is wrong with an episode, the most general first."""
     needs = []
     if metrics["fell"]:

@@ -10,7 +10,7 @@ import numpy as np
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.models import ModelAdapter
 from movlr_jax.tasks.base import Task
-from movlr_jax.tasks.walking.locomotion import SPEED_TOLERANCE, Goal, locomotion
+from movlr_jax.tasks.walking.locomotion import SPEED_TOLERANCE, WalkGoal, locomotion
 from movlr_jax.tasks.walking.terrain import rough, slope
 from movlr_jax.types import Array
 
@@ -42,7 +42,7 @@ def stand(
     push_s: float = 2.0,
 ) -> Task:
     """Upright to the end and within 0.3 m of where it began."""
-    goal = Goal(
+    goal = WalkGoal(
         name="stand",
         description="stand still and upright",
         focus="whether the body stays up, then sway, drift and the posture of trunk and legs",
@@ -208,7 +208,7 @@ def _walking(
     gait: Gait,
     also: str = "",
     **changes: Any,
-) -> Goal:
+) -> WalkGoal:
     """The goal of a walk; `also` adds to what a judge looks at."""
     if gait.human not in HAND_MADE:
         raise UserError(unknown_name("task.settings.human", gait.human, HAND_MADE))
@@ -217,7 +217,7 @@ def _walking(
         positive("speed_tolerance", changes["speed_tolerance"])
     frequency = positive("stride_frequency_hz", gait.stride_frequency_hz)
     goals: dict[str, Array] = {"cadence": np.asarray(frequency, np.float32)}
-    return Goal(
+    return WalkGoal(
         name,
         description,
         focus=_GAIT + also,
