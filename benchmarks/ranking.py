@@ -18,8 +18,8 @@ from itertools import combinations
 import numpy as np
 
 from movlr_jax.evolution.ranking import Comparison, fit, rank
+from movlr_jax.language.base import Preference
 from movlr_jax.machine import versions
-from movlr_jax.types import Preference
 
 Pair = tuple[int, int]
 

@@ -18,11 +18,11 @@ from movlr_jax.commands.cli import compose
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.ranking import Comparison, flip_rate
 from movlr_jax.film.clips import Caption, Clip
+from movlr_jax.language.base import Evaluation, Preference
 from movlr_jax.language.build import open_client
 from movlr_jax.progress import Reporter
 from movlr_jax.storage.archive import Archive
 from movlr_jax.tasks import Task, build_task
-from movlr_jax.types import Evaluation, Preference
 
 if TYPE_CHECKING:
     from rich.console import Console

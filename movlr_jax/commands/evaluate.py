@@ -16,6 +16,7 @@ from typing import Any
 from movlr_jax.commands import cli
 from movlr_jax.commands.session import films_here, task_of
 from movlr_jax.config.schema import Config
+from movlr_jax.control.base import Optimizer
 from movlr_jax.control.build import LEARNERS, build_optimizer, scored_at_once
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import evaluate as evaluate_programs
@@ -28,7 +29,6 @@ from movlr_jax.sandbox.vet import Sandbox, Verdict
 from movlr_jax.storage.archive import write_atomically as write
 from movlr_jax.storage.inside import read_inside
 from movlr_jax.tasks import Task
-from movlr_jax.types import Optimizer
 
 _PROGRAM_BYTES = 2**20  # of a run's best.py, more than any program has
 

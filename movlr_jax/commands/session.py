@@ -8,6 +8,7 @@ from typing import Any
 
 from movlr_jax.commands.cli import RESETTABLE
 from movlr_jax.config.schema import Config
+from movlr_jax.control.base import Optimizer
 from movlr_jax.control.build import scored_at_once
 from movlr_jax.errors import UserError, shortened
 from movlr_jax.evolution.context import SearchContext
@@ -15,13 +16,13 @@ from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.evolution.filming import clip_of
 from movlr_jax.film.clips import Caption, Clip
 from movlr_jax.film.renderer import renderer
+from movlr_jax.language.base import Evaluation
 from movlr_jax.language.build import build_parts
 from movlr_jax.machine import hardware, versions
 from movlr_jax.progress import Reporter
 from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.storage.archive import Archive
 from movlr_jax.tasks import Task, build_task
-from movlr_jax.types import Evaluation, Optimizer
 
 
 def task_of(config: Config) -> Task:

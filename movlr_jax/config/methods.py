@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from movlr_jax.errors import UserError, unknown_name
-from movlr_jax.types import Evaluation
+from movlr_jax.language.base import Evaluation
 
 FEEDBACK = ("critique", "reflection", "descriptors", "statistics", "none")
 PARENTS = ("best", "latest")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from movlr_jax.config.schema import OptimizerConfig
+from movlr_jax.control.base import Optimizer
 from movlr_jax.control.episode import EpisodeRules
 from movlr_jax.control.mpc.knots import ControlSpace
 from movlr_jax.control.mpc.mpc2 import posture_space
@@ -15,7 +16,6 @@ from movlr_jax.physics.choose import planning_physics
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.program import Scorer
 from movlr_jax.tasks import Task
-from movlr_jax.types import Optimizer
 
 PLANNERS, LEARNERS = ("mpc2", "mppi"), ("ppo", "dynsyn")
 OPTIMIZERS = PLANNERS + LEARNERS

@@ -9,7 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from movlr_jax.types import Array, Physics, Policy, Progress, SimState, Step, Trajectory
+from movlr_jax.physics.base import Physics
+from movlr_jax.types import Array, Policy, Progress, SimState, Step, Trajectory
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from movlr_jax.config.schema import Config
+from movlr_jax.control.base import Optimizer
+from movlr_jax.language.base import Critic, Evaluation, Judge, Proposer
 from movlr_jax.progress import Reporter
 from movlr_jax.sandbox.vet import Sandbox, Verdict
 from movlr_jax.storage.archive import Archive
 from movlr_jax.tasks import Task
-from movlr_jax.types import Critic, Evaluation, Judge, Optimizer, Proposer
 
 if TYPE_CHECKING:
     from movlr_jax.language.clients.client import ModelClient

@@ -16,7 +16,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from movlr_jax.control.base import Optimizer
 from movlr_jax.control.episode import by_candidate
+from movlr_jax.physics.base import Physics
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox.probe import Probe
 from movlr_jax.sandbox.vet import Verdict
@@ -24,7 +26,7 @@ from movlr_jax.tasks import Task
 from movlr_jax.tasks.base import shared_metrics
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.walking import biomechanics
-from movlr_jax.types import Optimizer, Physics, Progress, Step, Trajectory
+from movlr_jax.types import Progress, Step, Trajectory
 
 _CURVE_POINTS = 200  # of an episode of ten seconds, enough to tell the phases of a step
 

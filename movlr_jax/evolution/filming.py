@@ -5,10 +5,10 @@ from __future__ import annotations
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.context import SearchContext, evaluation_of, timed
 from movlr_jax.film.clips import Caption, Clip, film, side_by_side, title
+from movlr_jax.language.base import Evaluation
 from movlr_jax.quantities import summary
 from movlr_jax.storage.arrays import read_arrays
 from movlr_jax.tasks import Task
-from movlr_jax.types import Evaluation
 
 
 def make_film(context: SearchContext, candidate: Evaluation) -> Evaluation:

@@ -12,8 +12,8 @@ from movlr_jax.evolution.evaluation import evaluate
 from movlr_jax.evolution.filming import clip_of
 from movlr_jax.evolution.loop import vet
 from movlr_jax.film.clips import Caption, film
+from movlr_jax.language.base import Evaluation
 from movlr_jax.quantities import summary
-from movlr_jax.types import Evaluation
 
 EVENT, STEM = "full", "full"  # in run.db; of full.json, full.npz and full.mp4
 

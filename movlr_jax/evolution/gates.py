@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from movlr_jax.types import Evaluation, Preference
+from movlr_jax.language.base import Evaluation, Preference
 
 
 def fault(candidate: Evaluation) -> str | None:

@@ -9,15 +9,16 @@ from dataclasses import replace
 from typing import Any
 
 from movlr_jax.config.methods import parent_of
+from movlr_jax.control.base import Optimizer
 from movlr_jax.evolution import evaluation
 from movlr_jax.evolution.context import SearchContext, evaluation_of, once, timed
 from movlr_jax.evolution.filming import make_film
 from movlr_jax.evolution.selection import choose, ranked
 from movlr_jax.evolution.weight_variants import adopt, with_variants
+from movlr_jax.language.base import Critique, Evaluation, ProposalRequest, TermAdvice, candidate_name
 from movlr_jax.language.settings import NO_PROGRAM
 from movlr_jax.quantities import summary
 from movlr_jax.sandbox.vet import Verdict
-from movlr_jax.types import Critique, Evaluation, Optimizer, ProposalRequest, TermAdvice, candidate_name
 
 
 def evolve(context: SearchContext) -> Evaluation:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from movlr_jax.errors import UserError, unknown_name
-from movlr_jax.types import Preference
+from movlr_jax.language.base import Preference
 
 Ask = Callable[[Sequence[tuple[int, int]]], Sequence[Preference]]  # of pairs (first shown, second shown)
 SCHEMES = ("active", "round_robin", "knockout", "paper")

@@ -13,9 +13,9 @@ from movlr_jax.errors import UserError
 from movlr_jax.evolution.context import SearchContext, once
 from movlr_jax.evolution.gates import gated
 from movlr_jax.evolution.ranking import Comparison, Ranking, decided, rank, unanswered
+from movlr_jax.language.base import Evaluation, Preference
 from movlr_jax.language.judges.metrics import MetricsJudge
 from movlr_jax.tasks.base import SHARED
-from movlr_jax.types import Evaluation, Preference
 
 
 def choose(

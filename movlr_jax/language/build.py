@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from movlr_jax.errors import UserError
+from movlr_jax.language.base import Critic, Evaluation, Judge, Proposer
 from movlr_jax.language.critics.feedback import DescriptorCritic, NoCritic, ReflectionCritic
 from movlr_jax.language.judges.metrics import MetricsCritic, MetricsJudge
 from movlr_jax.language.proposers.scripted import ScriptedProposer
 from movlr_jax.language.settings import ModelConfig
 from movlr_jax.storage.archive import Archive
-from movlr_jax.types import Critic, Evaluation, Judge, Proposer
 
 if TYPE_CHECKING:
     from movlr_jax.config.schema import Config

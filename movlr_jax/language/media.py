@@ -11,11 +11,11 @@ import numpy as np
 from PIL import Image
 
 from movlr_jax.film.clips import Clip, encode, frames
+from movlr_jax.language.base import Evaluation
 from movlr_jax.language.clients.call import Media
 from movlr_jax.language.settings import ModelConfig
 from movlr_jax.storage.archive import Archive
 from movlr_jax.tasks import Task
-from movlr_jax.types import Evaluation
 
 _JPEG_QUALITY = 88
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
+from movlr_jax.language.base import Critique, Evaluation
 from movlr_jax.resources import resource_text
 from movlr_jax.rewards import shaping
 from movlr_jax.rewards.state import state_table
 from movlr_jax.sandbox import facade, graph
 from movlr_jax.tasks import Task
-from movlr_jax.types import Critique, Evaluation
 
 if TYPE_CHECKING:
     from movlr_jax.language.media import MotionMedia

@@ -11,9 +11,9 @@ from movlr_jax.machine import cores
 from movlr_jax.physics.native import NativePhysics
 
 if TYPE_CHECKING:
+    from movlr_jax.physics.base import Physics
     from movlr_jax.physics.common import Scene
     from movlr_jax.physics.domain import Domain
-    from movlr_jax.types import Physics
 
 PHYSICS = ("auto", "native", "mjx", "warp")
 

@@ -11,10 +11,11 @@ from made_gait import DT, Gait, replaced, walk, walker_of_boxes
 
 from movlr_jax.evolution import evaluation
 from movlr_jax.evolution.ranking import rank
+from movlr_jax.language.base import Evaluation
 from movlr_jax.language.judges.metrics import MetricsJudge
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.tasks import Task
-from movlr_jax.types import Evaluation, Trajectory
+from movlr_jax.types import Trajectory
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from movlr_jax.evolution.gates import gated
-from movlr_jax.types import Evaluation, Preference
+from movlr_jax.language.base import Evaluation, Preference
 
 FAULTS = {"it fell": {"fell": 1.0}, "it dropped what it held": {"dropped": 1.0},
           "its simulation was lost": {"diverged_fraction": 0.5}}  # fmt: skip

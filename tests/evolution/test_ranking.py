@@ -12,7 +12,7 @@ from movlr_jax.commands.cli import compose
 from movlr_jax.errors import UserError
 from movlr_jax.evolution import ranking
 from movlr_jax.evolution.ranking import Comparison, Ranking, fit, probability_best
-from movlr_jax.types import Preference
+from movlr_jax.language.base import Preference
 
 Compare = Callable[[int, int], Preference]
 

@@ -12,6 +12,7 @@ import pytest
 
 from movlr_jax.errors import ProgramError
 from movlr_jax.evolution.evaluation import make_probe
+from movlr_jax.language.base import Critique, Evaluation, ProposalRequest, TermAdvice
 from movlr_jax.language.judges.metrics import MetricsCritic, MetricsJudge
 from movlr_jax.language.proposers.scripted import ScriptedProposer
 from movlr_jax.language.proposers.terms import library
@@ -24,7 +25,6 @@ from movlr_jax.sandbox.probe import Probe
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import document, load
 from movlr_jax.tasks import Task, build_task
-from movlr_jax.types import Critique, Evaluation, ProposalRequest, TermAdvice
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,11 @@ from test_clients import KEY, KINDS, Asking, archive, key, question  # noqa: F40
 
 from movlr_jax.errors import BudgetSpent, UserError
 from movlr_jax.keys import redact
+from movlr_jax.language.base import ProposalRequest
 from movlr_jax.language.clients.answers import Judgement, Program
 from movlr_jax.language.clients.call import Message, Question
 from movlr_jax.language.proposers.llm import ModelProposer
 from movlr_jax.storage.archive import Archive
-from movlr_jax.types import ProposalRequest
 
 READY = '{"ready": true}'
 ANSWER = {"first_motion": "a", "second_motion": "b", "winner": "second", "reason": "c"}

@@ -13,6 +13,7 @@ from jinja2 import UndefinedError
 
 from movlr_jax.errors import ProgramError
 from movlr_jax.language import prompts
+from movlr_jax.language.base import Critique, Evaluation, ProposalRequest, TermAdvice
 from movlr_jax.language.clients.answers import Descriptor
 from movlr_jax.language.clients.call import Media, Message
 from movlr_jax.language.critics.feedback import ReflectionCritic
@@ -24,7 +25,6 @@ from movlr_jax.rewards.state import state_table
 from movlr_jax.sandbox import facade, graph
 from movlr_jax.sandbox.source import parse
 from movlr_jax.tasks import Task, build_task
-from movlr_jax.types import Critique, Evaluation, ProposalRequest, TermAdvice
 
 GOLDEN = Path(__file__).parent / "golden" / "bottle_pour"
 SOURCE = '''"""Bring the bottle."""

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from made_gait import DT, WEIGHT, Gait, foot, replaced, walk, walker_of_boxes
 
+from movlr_jax.language.base import Evaluation
 from movlr_jax.language.judges.metrics import MetricsCritic
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.base import joint_limit_fraction, joints_at_limit
 from movlr_jax.tasks.walking import biomechanics
-from movlr_jax.types import Evaluation
 
 
 @pytest.fixture(scope="module")

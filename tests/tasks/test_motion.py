@@ -13,6 +13,7 @@ from moving import CRAWLER, HOPPER, PAGE, block
 from movlr_jax.commands.cli import compose
 from movlr_jax.commands.search import main as search
 from movlr_jax.evolution.evaluation import make_probe
+from movlr_jax.language.base import ProposalRequest
 from movlr_jax.language.proposers.scripted import ScriptedProposer
 from movlr_jax.language.proposers.terms import library, reading
 from movlr_jax.physics.native import NativePhysics
@@ -22,7 +23,7 @@ from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.tasks import Task, simple_task
 from movlr_jax.tasks.motion import Motion, motion_metrics
 from movlr_jax.tasks.readout import Readout
-from movlr_jax.types import ProposalRequest, Step
+from movlr_jax.types import Step
 
 X, Y, Z = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
 BACK, RIGHT = (-1.0, 0.0, 0.0), (0.0, -1.0, 0.0)

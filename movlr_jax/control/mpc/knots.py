@@ -10,7 +10,8 @@ import mujoco
 import numpy as np
 
 from movlr_jax.control.ppo.actions import control_ranges
-from movlr_jax.types import Array, Physics, SimState, Step
+from movlr_jax.physics.base import Physics
+from movlr_jax.types import Array, SimState, Step
 
 
 def between(knots: Any, elapsed: Array, horizon_s: float) -> Any:

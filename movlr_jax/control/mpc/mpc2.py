@@ -18,8 +18,9 @@ from movlr_jax.biomech.static_optimisation import StaticOptimiser, coupling_jaco
 from movlr_jax.control.mpc.knots import between
 from movlr_jax.control.muscle_controllers.actuation import Actuation, Keeping, MuscleLaw
 from movlr_jax.models.adapter import follow_couplings, nominal_qpos, with_columns
+from movlr_jax.physics.base import Physics
 from movlr_jax.rewards.state import Layout
-from movlr_jax.types import Array, Physics, SimState, Step
+from movlr_jax.types import Array, SimState, Step
 
 if TYPE_CHECKING:
     from movlr_jax.tasks import Task

@@ -20,8 +20,9 @@ import numpy as np
 from movlr_jax.control.episode import EpisodeRules, by_candidate, play
 from movlr_jax.control.mpc import mppi
 from movlr_jax.control.mpc.mppi import MppiConfig
+from movlr_jax.physics.base import Physics
 from movlr_jax.rewards.program import RewardProgram, Scorer
-from movlr_jax.types import Array, Physics, Policy, Progress, SimState, Step, Trajectory
+from movlr_jax.types import Array, Policy, Progress, SimState, Step, Trajectory
 
 
 class PlanSpace(Protocol):

@@ -15,7 +15,8 @@ import numpy as np
 
 from movlr_jax.control.mpc.knots import KnotSpace, between
 from movlr_jax.control.ppo.actions import ActionSpace
-from movlr_jax.types import Array, Physics, SimState, Step
+from movlr_jax.physics.base import Physics
+from movlr_jax.types import Array, SimState, Step
 
 
 class PriorSpace(KnotSpace):

@@ -16,8 +16,9 @@ import numpy as np
 
 from movlr_jax.control.ppo.actions import ActionSpace, control_ranges, controls
 from movlr_jax.errors import UserError
+from movlr_jax.physics.base import Physics
 from movlr_jax.rewards.state import Layout
-from movlr_jax.types import Physics, Policy, Step
+from movlr_jax.types import Policy, Step
 
 _LAST = 0.2  # s that a random excitation is held
 _SHARE = 3  # muscles a group is to have at least on average, where the number of groups is not given

@@ -30,8 +30,9 @@ from movlr_jax.control.ppo.policy_file import blind, load_policy, save_policy
 from movlr_jax.control.ppo.teaching import ROUNDS, Teacher, taught
 from movlr_jax.control.ppo.training import Training, Watch
 from movlr_jax.control.ppo.update import Batch, Learner
+from movlr_jax.physics.base import Physics
 from movlr_jax.rewards.program import RewardProgram, Scorer
-from movlr_jax.types import Array, Physics, Progress, SimState, Step, Trajectory
+from movlr_jax.types import Array, Progress, SimState, Step, Trajectory
 
 _TABLE = 4096  # episodes of one simulation, until its starts repeat
 _SAID = 8  # times in a training that a person is told how it goes

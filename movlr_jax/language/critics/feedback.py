@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from movlr_jax.language import prompts
+from movlr_jax.language.base import Critique, Evaluation
 from movlr_jax.tasks import Task
-from movlr_jax.types import Critique, Evaluation
 
 if TYPE_CHECKING:
     from movlr_jax.language.clients.client import ModelClient

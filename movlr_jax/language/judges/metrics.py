@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from movlr_jax.language.base import Critique, Evaluation, Preference, TermAdvice
 from movlr_jax.language.proposers.terms import library
 from movlr_jax.tasks import Task
-from movlr_jax.types import Critique, Evaluation, Preference, TermAdvice
 
 _TIE = 0.25  # of the task's score: differences below it say nothing
 

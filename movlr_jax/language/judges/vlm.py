@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from movlr_jax.errors import UserError
 from movlr_jax.language import prompts
+from movlr_jax.language.base import Critique, Evaluation, Preference, TermAdvice
 from movlr_jax.language.clients.answers import CritiqueForm, Judgement
 from movlr_jax.language.clients.call import Message, Question
 from movlr_jax.language.clients.client import ModelClient
 from movlr_jax.language.media import MotionMedia
 from movlr_jax.tasks import Task
-from movlr_jax.types import Critique, Evaluation, Preference, TermAdvice
 
 Pair = tuple[Evaluation, Evaluation]  # in the order they are shown
 

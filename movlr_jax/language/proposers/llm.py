@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from movlr_jax.errors import UserError
 from movlr_jax.language import prompts
+from movlr_jax.language.base import ProposalRequest
 from movlr_jax.language.clients.answers import Program, program_in, unfenced
 from movlr_jax.language.clients.call import Answer, Message, Question
 from movlr_jax.language.clients.client import ModelClient
 from movlr_jax.language.media import MotionMedia
 from movlr_jax.language.settings import NO_PROGRAM
 from movlr_jax.sandbox.source import MAX_BYTES
-from movlr_jax.types import ProposalRequest
 
 _SAMPLES = 100_000  # per generation: more than any of them asks for
 _TRIES = 1000  # samples between one repair of a slot and the next

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from movlr_jax.errors import ProgramError
+from movlr_jax.language.base import Evaluation, ProposalRequest, TermAdvice
 from movlr_jax.language.proposers.terms import Term, library, reading
 from movlr_jax.sandbox.genome import Genome, genome_of
 from movlr_jax.sandbox.source import parse, with_weights
-from movlr_jax.types import Evaluation, ProposalRequest, TermAdvice
 
 _LEAST, _MOST = 0.01, 500.0  # weights
 _SPARE = 0.2  # how often a term that nobody asked for is tried
