@@ -17,7 +17,7 @@ import numpy as np
 from brax.envs.base import State, Wrapper
 from brax.envs.inverted_pendulum import InvertedPendulum
 
-from movlr_jax.config.schema import OptimizerConfig
+from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.ppo.config import PpoConfig
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox.source import parse

@@ -16,6 +16,7 @@ FEEDBACK = ("critique", "reflection", "descriptors", "statistics", "none")
 PARENTS = ("best", "latest")
 JUDGES = ("vlm", "score")
 STARTS = ("initial", "nothing", "human", "canonical")
+RANKINGS = ("active", "round_robin", "knockout", "paper")
 BASELINES = ("human", "rl_base")  # which propose nothing
 NAMES = ("movlr", "eureka", "harmon", "vlm_only", "motionvl", "rl_llm", "rl_llm_vlm", *BASELINES)
 
@@ -67,3 +68,10 @@ def parent_of(
         return best
     ran = {e.name: e for e in latest if not e.failed}
     return next((ran[name] for name in ranked if name in ran), best)
+
+
+def calls_needed(scheme: str, m: int) -> int:
+    """The least number of calls that ranks m items which meet now."""
+    return {"active": 2 * (m - 1), "round_robin": m * (m - 1), "knockout": 2 * (m - 1), "paper": m - 1}[
+        scheme
+    ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from movlr_jax.config.schema import OptimizerConfig
 from movlr_jax.control.base import Optimizer
+from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.episode import EpisodeRules
 from movlr_jax.control.mpc.knots import ControlSpace
 from movlr_jax.control.mpc.mpc2 import posture_space

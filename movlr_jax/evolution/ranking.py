@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from movlr_jax.config.methods import RANKINGS, calls_needed
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.language.base import Preference
 
 Ask = Callable[[Sequence[tuple[int, int]]], Sequence[Preference]]  # of pairs (first shown, second shown)
-SCHEMES = ("active", "round_robin", "knockout", "paper")
 _PRIOR_VARIANCE = 4.0
 
 
@@ -141,13 +141,6 @@ def flip_rate(comparisons: Sequence[Comparison]) -> float:
     return sum(len(set(w)) > 1 for w in judged) / len(judged) if judged else 0.0
 
 
-def calls_needed(scheme: str, m: int) -> int:
-    """The least number of calls that ranks m items which meet now."""
-    return {"active": 2 * (m - 1), "round_robin": m * (m - 1), "knockout": 2 * (m - 1), "paper": m - 1}[
-        scheme
-    ]
-
-
 def rank(
     n: int,
     ask: Ask,
@@ -166,8 +159,8 @@ def rank(
     nothing more is asked and the first entrant stays the best. Raises UserError when `budget` is less than a scheme
     needs.
     """
-    if scheme not in SCHEMES:
-        raise UserError(unknown_name("ranking", scheme, SCHEMES))
+    if scheme not in RANKINGS:
+        raise UserError(unknown_name("ranking", scheme, RANKINGS))
     if n <= 1:  # nothing to compare
         return Ranking(np.zeros(n), np.zeros(n), np.ones(n), 0.0, ())
     entrants = range(n) if entrants is None else entrants

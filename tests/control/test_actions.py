@@ -14,8 +14,8 @@ from PIL import Image
 from tiny_task import task as tiny_task
 
 from movlr_jax.commands import cli
-from movlr_jax.config.schema import OptimizerConfig
 from movlr_jax.control.build import build_optimizer
+from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.ppo import actions as spaces
 from movlr_jax.control.ppo import dynsyn
 from movlr_jax.control.ppo.config import PdConfig

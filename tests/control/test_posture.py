@@ -16,7 +16,7 @@ from tiny_task import task as tiny_task
 
 from movlr_jax.biomech.geometry import Geometry, fit_geometry
 from movlr_jax.commands import cli
-from movlr_jax.config.schema import OptimizerConfig, check_ppo
+from movlr_jax.control.config import OptimizerConfig, check_ppo
 from movlr_jax.control.mpc.mpc2 import PostureSpace
 from movlr_jax.control.muscle_controllers.actuation import MuscleLaw
 from movlr_jax.control.ppo import actions as spaces

@@ -16,7 +16,7 @@ pytest.importorskip("brax", reason="the extra ppo is not installed")
 from brax.training import types as brax_types
 from brax.training.agents.ppo import losses
 
-from movlr_jax.config.schema import OptimizerConfig
+from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.build import build_ppo
 from movlr_jax.control.ppo.config import PpoConfig

@@ -14,7 +14,7 @@ pytest.importorskip("brax", reason="the extra ppo is not installed")
 
 from test_posture import SMALL, STILL, build
 
-from movlr_jax.config.schema import OptimizerConfig, check_ppo
+from movlr_jax.control.config import OptimizerConfig, check_ppo
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.policy_file import policy_settings, save_policy
 from movlr_jax.control.ppo.teaching import divergence

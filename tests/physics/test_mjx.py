@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from tiny_task import task as tiny_task
 
-from movlr_jax.config.schema import OptimizerConfig
 from movlr_jax.control.build import build_planner
+from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.mpc.mppi import MppiConfig
 from movlr_jax.errors import UserError
 from movlr_jax.physics.choose import choose

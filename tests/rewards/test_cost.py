@@ -14,8 +14,8 @@ import pytest
 import tiny_task
 from test_program import SOURCES, program, states
 
-from movlr_jax.config.schema import OptimizerConfig
 from movlr_jax.control.build import build_optimizer, scored_at_once
+from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.ppo.config import PpoConfig
 from movlr_jax.evolution.evaluation import evaluate
 from movlr_jax.rewards.cost import CHUNK_BYTES, FEWEST, Cost

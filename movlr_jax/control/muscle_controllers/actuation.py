@@ -16,6 +16,8 @@ from movlr_jax.control.muscle_controllers.torque import resolve
 from movlr_jax.rewards.state import Layout
 from movlr_jax.types import Array, Step
 
+MUSCLE_LAWS = ("linear", "product", "torque")
+
 
 @dataclass(frozen=True)
 class MuscleLaw:

@@ -11,7 +11,7 @@ import jax
 import mujoco
 import numpy as np
 
-from movlr_jax.config.schema import OptimizerConfig
+from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.episode import EpisodeRules
 from movlr_jax.control.mpc.mpc2 import posture_space
 from movlr_jax.control.mpc.prior import PriorSpace
