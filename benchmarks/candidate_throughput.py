@@ -26,10 +26,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from movlr_jax.commands import cli
+from movlr_jax.commands import environment
 
-os.environ[cli.CACHE_SWITCH] = "off"
-cli.prepare_environment(["physics=mjx"])  # the usual way is MJX, whatever ours is
+os.environ[environment.CACHE_SWITCH] = "off"
+environment.prepare_environment()
+environment.prepare_physics("mjx")  # the usual way is MJX, whatever ours is
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402

@@ -16,9 +16,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from movlr_jax.commands import cli
+from movlr_jax.commands import environment
+from movlr_jax.config.compose import compose
 
-cli.prepare_environment()
+environment.prepare_environment()
 
 import jax  # noqa: E402
 import mujoco  # noqa: E402
@@ -95,7 +96,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     arguments = parser.parse_args()
 
-    config = cli.compose([f"task={arguments.task}", f"optimizer.mppi.samples={arguments.samples}"])
+    config = compose([f"task={arguments.task}", f"optimizer.mppi.samples={arguments.samples}"])
     task = task_of(config)
     planner = build_planner(config.optimizer, task)
     physics = planner.physics

@@ -30,10 +30,10 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from movlr_jax.commands import cli
+from movlr_jax.commands import environment
 
-os.environ[cli.CACHE_SWITCH] = "off"  # both start cold
-cli.prepare_environment()
+os.environ[environment.CACHE_SWITCH] = "off"  # both start cold
+environment.prepare_environment()
 
 import jax  # noqa: E402
 from brax.training.agents.ppo.train import train  # noqa: E402

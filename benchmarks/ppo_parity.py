@@ -18,10 +18,10 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
-from movlr_jax.commands import cli
+from movlr_jax.commands import environment
 
-os.environ[cli.CACHE_SWITCH] = "off"
-cli.prepare_environment()
+os.environ[environment.CACHE_SWITCH] = "off"
+environment.prepare_environment()
 
 import jax  # noqa: E402
 import numpy as np  # noqa: E402

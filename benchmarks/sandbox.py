@@ -19,9 +19,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from movlr_jax.commands import cli
+from movlr_jax.commands import environment
+from movlr_jax.config.compose import compose
 
-cli.prepare_environment()
+environment.prepare_environment()
 
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
@@ -153,7 +154,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--leak", type=int, default=100)
     options = parser.parse_args()
-    task = task_of(cli.compose(["+task=bottle_pour"]))
+    task = task_of(compose(["+task=bottle_pour"]))
     physics = NativePhysics(task.model, task.layout, sim_dt=0.002, ctrl_dt=0.016)
     probe = make_probe(task, physics, seed=0)
     starts = []

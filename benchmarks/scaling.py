@@ -17,10 +17,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from movlr_jax.commands import cli
+from movlr_jax.commands import environment
 
-os.environ[cli.CACHE_SWITCH] = "off"
-cli.prepare_environment(["physics=mjx"])
+os.environ[environment.CACHE_SWITCH] = "off"
+environment.prepare_environment()
+environment.prepare_physics("mjx")
 
 import jax  # noqa: E402
 from workload import rates, workload  # noqa: E402

@@ -14,8 +14,8 @@ import mujoco
 import numpy as np
 from mujoco import rollout as mj_rollout
 
-from movlr_jax.commands import cli
 from movlr_jax.commands.session import task_of
+from movlr_jax.config.compose import compose
 from movlr_jax.config.schema import Config
 from movlr_jax.control.mpc.planner import Planner
 from movlr_jax.errors import UserError
@@ -42,12 +42,12 @@ def workload(model: str, samples: int, horizon_s: float | None = None) -> tuple[
     known = model not in (HUMANOID, "tiny_muscle") and not model.endswith(".xml")
     if known:
         task = _TASKS.get(model, "flat_walk")
-        config = cli.compose([f"task={task}", f"model={model}", *given])
+        config = compose([f"task={task}", f"model={model}", *given])
         return config, task_of(config)
     path = _mjx_humanoid() if model == HUMANOID else model
     optimizer = [] if model == "tiny_muscle" else ["optimizer=mppi"]
     task = simple_task(name=Path(model).stem, model=path, description="hold the posture", episode_s=1.0)
-    return cli.compose(["task=bottle_pour", *optimizer, *given]), task
+    return compose(["task=bottle_pour", *optimizer, *given]), task
 
 
 def _mjx_humanoid() -> str:

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from movlr_jax.commands.cli import FUSION_FLAG
+from movlr_jax.commands.environment import FUSION_FLAG
 from movlr_jax.machine import xla_knows
 
 

@@ -88,6 +88,19 @@ def keywords(
     return given
 
 
+def default_settings(function: Callable[..., Any], without: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the defaults of the keyword-only arguments of `function`, those of dataclasses among them, by name."""
+    hints, found = get_type_hints(function), {}
+    for p in inspect.signature(function).parameters.values():
+        if p.kind is not p.KEYWORD_ONLY or p.name in without:
+            continue
+        if dataclasses.is_dataclass(hints[p.name]):
+            found |= dataclasses.asdict(hints[p.name]())
+        elif p.default is not p.empty:
+            found[p.name] = p.default
+    return found
+
+
 def typed(hint: Any, value: Any, name: str) -> Any:
     """`value` as what the annotation `hint` asks for. Raises UserError that calls it `name`."""
     if isinstance(hint, types.UnionType):  # X | None

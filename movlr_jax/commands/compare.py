@@ -24,10 +24,11 @@ import yaml
 from movlr_jax.commands import cli
 from movlr_jax.commands.search import search
 from movlr_jax.commands.session import task_of
-from movlr_jax.commands.trust import check_task_file
-from movlr_jax.config.methods import BASELINES, NAMES
+from movlr_jax.config.compose import compose
+from movlr_jax.config.methods import METHODS
 from movlr_jax.config.schema import Config, check
-from movlr_jax.errors import UserError, shortened, unknown_name
+from movlr_jax.config.trust import check_task_file
+from movlr_jax.errors import UserError, shortened
 from movlr_jax.evolution.final_training import EVENT as FULL
 from movlr_jax.settings import CONFIG_BYTES, read_yaml
 from movlr_jax.storage.archive import Archive, new_run_dir, write_atomically
@@ -70,7 +71,7 @@ def compare(arguments: Sequence[str]) -> int:
     if "resume" in given:
         folder = Path(given["resume"])
         begun = [inside(folder, method) for method in methods]
-        check_task_file(cli.compose(overrides), folder, [run for run in begun if run.is_dir()])
+        check_task_file(compose(overrides), folder, [run for run in begun if run.is_dir()])
     configs = plan(methods, sim_s, overrides)
     task = task_of(configs[0])
     root = Path(str(configs[0].run_dir)).parent
@@ -149,8 +150,7 @@ def read_arguments(arguments: Sequence[str]) -> tuple[list[str], float | None, l
         else:
             overrides.append(argument)
     for method in methods:
-        if method not in NAMES:
-            raise UserError(unknown_name("method", method, NAMES))
+        METHODS.get_or_raise(method)
     if not methods:
         raise UserError("methods=[] names no method; give methods=[movlr,human] or others")
     return methods, sim_s, overrides
@@ -158,18 +158,18 @@ def read_arguments(arguments: Sequence[str]) -> tuple[list[str], float | None, l
 
 def plan(methods: Sequence[str], sim_s: float | None, overrides: Sequence[str]) -> list[Config]:
     """One search for each method, all of them under the same simulated seconds. Raises UserError."""
-    base = cli.compose(list(overrides))
+    base = compose(list(overrides))
     episode = base.episode_s or task_of(base).episode_s
     seconds = sim_s or base.candidates * base.generations * episode
     root = Path(base.run_dir) if base.run_dir else new_run_dir(Path("runs"), f"{base.task.name}/compare")
     configs = []
     for method in methods:
         sized = [o for o in overrides if not o.startswith(("candidates=", "generations="))]
-        chosen = sized if method in BASELINES else list(overrides)
-        config = cli.compose([*chosen, f"method={method}"])
+        chosen = list(overrides) if METHODS[method].proposes else sized
+        config = compose([*chosen, f"method={method}"])
         affordable = max(1, int(seconds / episode + 1e-9))
         k = min(config.candidates, affordable)
-        n = 1 if method in BASELINES else max(1, affordable // k)
+        n = max(1, affordable // k) if METHODS[method].proposes else 1
         run = root / method
         begun = str(run) if inside(run, "config.yaml").exists() else None
         configs.append(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import mujoco
 import numpy as np
 
-from movlr_jax.commands.cli import compose
+from movlr_jax.config.compose import compose
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.ranking import Comparison, flip_rate
 from movlr_jax.film.clips import Caption, Clip

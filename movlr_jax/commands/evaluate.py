@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from movlr_jax.commands import cli
-from movlr_jax.commands.session import films_here, task_of
+from movlr_jax.commands.session import about_tuned, films_here, task_of
 from movlr_jax.config.schema import Config
 from movlr_jax.control.base import Optimizer
 from movlr_jax.control.build import LEARNERS, build_optimizer, scored_at_once
@@ -65,6 +65,8 @@ class EvaluationSetup:
 
 def prepared(config: Config, reporter: Reporter, given: tuple[str, str] | None = None) -> EvaluationSetup:
     """The bench of these settings; `given` is text and origin of a reward in place of theirs. Raises UserError."""
+    if said := about_tuned(config):
+        reporter.say(said)
     task = task_of(config)
     folder = Path(config.run_dir) if config.run_dir else Path("runs") / task.name / "evaluate"
     source, origin = given or reward_source(config.reward, task)

@@ -9,9 +9,9 @@ from pathlib import Path
 import yaml
 
 from movlr_jax.commands import cli
-from movlr_jax.commands.session import build_context, describe, same_search, task_of
-from movlr_jax.commands.trust import EVENT, about_task_file, task_file
+from movlr_jax.commands.session import about_tuned, build_context, describe, same_search, task_of
 from movlr_jax.config.schema import Config
+from movlr_jax.config.trust import EVENT, about_task_file, task_file
 from movlr_jax.control.build import LEARNERS, build_optimizer
 from movlr_jax.errors import BudgetSpent, UserError
 from movlr_jax.evolution.filming import film_best_and_first
@@ -52,6 +52,8 @@ def search(config: Config) -> int:
             f"searching a reward for {task.name}: {config.candidates} candidates x "
             f"{config.generations} generations, seed {config.seed}, method {config.method.name}"
         )
+        if said := about_tuned(config):
+            reporter.say(said)
         context = build_context(config, task, optimizer, archive, reporter)
         reporter.say(context.models_used)
         if not recorded:

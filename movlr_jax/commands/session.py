@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from movlr_jax.commands.cli import RESETTABLE
+from movlr_jax.config.compose import RESETTABLE
 from movlr_jax.config.schema import Config
 from movlr_jax.control.base import Optimizer
 from movlr_jax.control.build import scored_at_once
@@ -28,6 +28,14 @@ from movlr_jax.tasks import Task, build_task
 def task_of(config: Config) -> Task:
     """The task that the settings name. Raises UserError."""
     return build_task(config.task.name, config.model, config.episode_s, config.task.settings)
+
+
+def about_tuned(config: Config) -> str | None:
+    """A sentence on the settings that were tuned for this task on this model; None where there are none."""
+    if not config.tuned_settings:
+        return None
+    settings = ", ".join(f"{name}={value}" for name, value in config.tuned_settings.items())
+    return f"tuned for this task and model: {settings} (tuned=false leaves them out)"
 
 
 def films_here(config: Config, reporter: Reporter) -> bool:
@@ -79,7 +87,8 @@ def describe(context: SearchContext) -> dict[str, Any]:
         "model_notes": list(task.notes),
         "seed": config.seed,
         "method": config.method.name,
-        "settings": flat(dataclasses.asdict(config)),
+        "settings": flat(dataclasses.asdict(dataclasses.replace(config, tuned_settings={}))),
+        "tuned_settings": dict(config.tuned_settings),
         "backends": {
             "physics": f"{context.optimizer.physics.name} for plans or training, native (C MuJoCo) for episodes",
             "optimizer": _told(config.optimizer.name, context.optimizer.notes),
@@ -114,12 +123,12 @@ def flat(values: Any, prefix: str = "") -> dict[str, Any]:
 
 def same_search(config: Config, recorded: dict[str, Any], archive: Archive) -> None:
     """Raises UserError when a run is resumed with settings that would make it another run, or undo part of it."""
-    ours = flat(dataclasses.asdict(config))
+    ours = flat(dataclasses.asdict(dataclasses.replace(config, tuned_settings={})))
     free = ("run_dir", "resume", "reward", "trust", *RESETTABLE)
     changed = [
         f"{name} was {shortened(recorded.get(name))}, is {shortened(value)}"
         for name, value in ours.items()
-        if name not in free and recorded.get(name) != _json(value)
+        if name in recorded and name not in free and recorded[name] != _json(value)
     ]
     if changed:
         raise UserError(

@@ -28,6 +28,7 @@ import numpy as np
 from movlr_jax.commands import cli
 from movlr_jax.commands.evaluate import EvaluationSetup, digest, played, prepared, reward_source
 from movlr_jax.commands.session import task_of
+from movlr_jax.config.compose import compose, expand
 from movlr_jax.config.schema import Config
 from movlr_jax.control.build import LEARNERS
 from movlr_jax.errors import UserError, unknown_name
@@ -162,14 +163,14 @@ def rows_of(request: Request) -> list[tuple[TransferRow, Config]]:
     wanted: list[tuple[str, str, list[str], list[str]]]
     wanted = [("from", request.origin, list(request.here), [*request.shared, *request.here])]
     for target in request.targets:
-        for job in cli.expand(list(request.there)):
+        for job in expand(list(request.there)):
             settings = [*request.shared, *job]
             wanted.append(("to", target, job, settings))
             if request.beside:
                 wanted.append(("beside", target, job, settings))
     rows = []
     for role, task, own, settings in wanted:
-        config = cli.compose([f"+task={task}", *settings])
+        config = compose([f"+task={task}", *settings])
         name = Path(task).stem  # of a task from a file, the file's
         rows.append(
             (

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from movlr_jax.commands import cli
 from movlr_jax.commands.evaluate import prepared
 from movlr_jax.commands.session import flat, task_of
+from movlr_jax.config.compose import compose
 from movlr_jax.config.schema import Config
 from movlr_jax.config.space import OPTIMIZER, TASK, WEIGHTS, Range, read_space
 from movlr_jax.control.build import build_optimizer
@@ -77,7 +78,7 @@ def read_plan(arguments: Sequence[str]) -> StudySettings:
         raise UserError(f"trials and seeds must be whole numbers: {error}") from None
     if trials < 1 or not seeds or min(seeds) < 0:
         raise UserError(f"trials={trials} seeds={own['seeds']}: give 1 trial or more, and seeds of 0 or more")
-    config = cli.compose(overrides)
+    config = compose(overrides)
     root = Path(config.run_dir) if config.run_dir else Path("runs") / config.task.name / "tune" / config.model
     space = read_space([name.strip() for name in own["space"].split(",") if name.strip()])
     return StudySettings(config, tuple(overrides), space, trials, tuple(seeds), root)
@@ -187,7 +188,7 @@ def _trial(
     assert program is not None
     settings = [f"{name}={value}" for name, value in values.items() if not name.startswith(WEIGHTS)]
     weights = _weights(program.weights, values)
-    config = cli.compose([*plan.overrides, *settings])
+    config = compose([*plan.overrides, *settings])
     weighted = dataclasses.replace(verdict, program=dataclasses.replace(program, weights=weights))
     acted = task_of(config) if any(name.startswith(TASK) for name in values) else task
     optimizer = build_optimizer(config.optimizer, acted, config.physics)
@@ -216,7 +217,7 @@ def _weights(weights: Mapping[str, float], values: Mapping[str, Any]) -> dict[st
 
 
 def _write(plan: StudySettings, study: optuna.Study, program: RewardProgram) -> dict[str, Any]:
-    """trials.csv, best.yaml (settings, as conf/tuned holds them) and best.py; what the last line says."""
+    """trials.csv, best.yaml (settings, as conf/tuned_for holds them) and best.py; what the last line says."""
     ended = _ended(study)
     rows = io.StringIO()
     table = csv.writer(rows)
@@ -250,7 +251,7 @@ def _write(plan: StudySettings, study: optuna.Study, program: RewardProgram) -> 
 
 
 def _tuned_yaml(values: Mapping[str, Any]) -> str:
-    """The settings among `values`, which are no weights, as a file of conf/tuned."""
+    """The settings among `values`, which are no weights, as a file of conf/tuned_for."""
     import yaml
 
     nested: dict[str, Any] = {}

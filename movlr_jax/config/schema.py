@@ -25,30 +25,36 @@ class TaskConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """Everything `search` and `evaluate` can be told. Names are part of the interface."""
+    """All settings of `search` and `evaluate`. The names are part of the interface."""
 
     task: TaskConfig
-    model: str
-    episode_s: float | None  # s; None: as the task's file says
+    model: str  # name of a model, or the path of an MJCF file
+    episode_s: float | None  # s, length of an evaluation episode; None: as the task's file says
     optimizer: OptimizerConfig
-    candidates: int = 4  # K
+    candidates: int = 4  # K, programs per generation
     generations: int = 3  # N
     seed: int = 0
-    run_dir: str | None = None
-    resume: str | None = None
-    trust: bool = False  # a resumed run's task file that is not as the run recorded it may be run
-    physics: str = "auto"
+    # true: settings tuned for this task on this model apply, where there are any; those given override them
+    tuned: bool = True
+    tuned_settings: Mapping[str, Any] = field(default_factory=dict)  # those that apply; found when composing
+    run_dir: str | None = None  # folder of the results; null: runs/<task>/<time>
+    resume: str | None = None  # run directory of a search to continue
+    trust: bool = False  # with resume: run the Python file of its task even if it changed since the run began
+    physics: str = "auto"  # where plans are rolled out: auto, native, mjx, warp; episodes run in C MuJoCo
     method: Method = field(default_factory=Method)
     llm: ModelConfig = field(default_factory=lambda: ModelConfig("scripted"))
     vlm: ModelConfig = field(default_factory=lambda: ModelConfig("metrics"))
-    ranking: str = "active"
-    comparisons: int | None = None  # calls of the judge per generation; None: as the ranking needs
-    gates: bool = True  # a fall or a lost simulation overrules a model's judgement
-    retries: int = 3  # of a broken program
+    proposer: str = "auto"  # who writes programs; auto: as llm and method say, else a registered proposer
+    judge: str = "auto"  # who compares films; auto: as vlm and method say, else a registered judge
+    critic: str = "auto"  # who criticises the best; auto: as vlm and method say, else a registered critic
+    ranking: str = "active"  # active, round_robin, knockout, paper
+    comparisons: int | None = None  # calls of the judge per generation, of ranking=active; null: 4 per program
+    gates: bool = True  # a fall or a lost simulation overrules a judge
+    retries: int = 3  # of a broken program, each with its reason
     inner_weights: int = 0  # variants of each program's weights in the same batch
-    max_calls: int | None = None  # of language and vision models
+    max_calls: int | None = None  # of language and vision models; a spent budget ends the search, resumably
     max_cost_usd: float | None = None
-    sandbox: str = "confined"
+    sandbox: str = "confined"  # confined (the kernel holds generated programs) or process (weaker)
     films: bool = True
     reward: str = "human"  # of evaluate: a file, human, initial, or a run directory
 

@@ -3,13 +3,35 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from movlr_jax.errors import UserError, unknown_name
 
-WRITERS = ("scripted", "gemini", "openai_compatible", "replay", "manual")
-WATCHERS = ("metrics", "gemini", "openai_compatible", "replay", "manual")
+_SENT = (
+    "model", "base_url", "key_env", "temperature", "max_tokens", "timeout_s", "attempts", "backoff_s", "patience_s",
+    "concurrency", "price",
+)  # fmt: skip
+_SHOWN = ("media", "frames", "fps", "slow", "views", "size")  # of a model that watches
+# the settings that each backend has, as llm and as vlm
+SETTINGS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "llm": {
+        "scripted": (),
+        "gemini": (*_SENT, "thinking"),
+        "openai_compatible": _SENT,
+        "manual": ("timeout_s", "concurrency"),
+        "replay": ("run",),
+    },
+    "vlm": {
+        "metrics": (),
+        "gemini": (*_SENT, *_SHOWN, "thinking", "inline_mb"),
+        "openai_compatible": (*_SENT, *_SHOWN),
+        "manual": ("timeout_s", "concurrency", *_SHOWN),
+        "replay": ("run",),
+    },
+}
+WRITERS, WATCHERS = (tuple(SETTINGS[role]) for role in ("llm", "vlm"))
 EMBEDDED = ("scripted", "metrics")  # no language or vision model
 MEDIA = ("video", "frames")
 NO_PROGRAM = "# no program: "  # begins the source of a slot that a model left empty

@@ -7,19 +7,24 @@ from difflib import get_close_matches
 from movlr_jax.errors import UserError, near_matches
 from movlr_jax.models import from_path, humanoid, ms_human, ms_human_arm, musclemimic, myosim, ostrich, tiny
 from movlr_jax.models.adapter import ModelAdapter
+from movlr_jax.registry import Registry
 
-MODELS: dict[str, ModelAdapter] = {
-    adapter.name: adapter
-    for adapter in (
-        *myosim.ADAPTERS,
-        *ms_human.ADAPTERS,
-        *ms_human_arm.ADAPTERS,
-        *musclemimic.ADAPTERS,
-        *ostrich.ADAPTERS,
-        *humanoid.ADAPTERS,
-        *tiny.ADAPTERS,
-    )
-}
+MODELS: Registry[ModelAdapter] = Registry(
+    "model",
+    "movlr_jax.models",
+    {
+        adapter.name: adapter
+        for adapter in (
+            *myosim.ADAPTERS,
+            *ms_human.ADAPTERS,
+            *ms_human_arm.ADAPTERS,
+            *musclemimic.ADAPTERS,
+            *ostrich.ADAPTERS,
+            *humanoid.ADAPTERS,
+            *tiny.ADAPTERS,
+        )
+    },
+)
 
 
 def model_adapter(name: str) -> ModelAdapter:
@@ -29,7 +34,7 @@ def model_adapter(name: str) -> ModelAdapter:
     if from_path.is_path(name):
         return from_path.adapter_of(name)
     # many models have names alike: a slip of the pen first, anything like it only when there is none
-    near = get_close_matches(name.lower(), MODELS, n=3, cutoff=0.7) or near_matches(name, MODELS)
+    near = get_close_matches(name.lower(), list(MODELS), n=3, cutoff=0.7) or near_matches(name, MODELS)
     hint = f"; did you mean {' or '.join(repr(n) for n in near)}?" if near else "."
     raise UserError(
         f"there is no model {name!r}{hint} There are {', '.join(MODELS)}, and any MJCF file by its path"

@@ -70,6 +70,7 @@ def used(run: Run) -> dict[str, Any]:
         "model_notes": about.get("model_notes") or [],
         "versions": about.get("versions") or {},
         "settings": about.get("settings") or {},
+        "tuned": about.get("tuned_settings") or {},
         "backends": backends,
         "models": models,
         "no_models": models.lower().startswith("no "),

@@ -28,6 +28,7 @@ class Described(TypedDict, total=False):
     seed: int
     method: str
     settings: dict[str, Any]
+    tuned_settings: dict[str, Any]
     backends: dict[str, str]
     versions: dict[str, str]
     hardware: str
@@ -161,7 +162,13 @@ KINDS: Mapping[str, Any] = {
     "finished": Finished,
     "full": Full,
 }
-_NULLABLE = ("parents", "settings", "strengths", "p_best")  # of which a value may be null even so
+_NULLABLE = (
+    "parents",
+    "settings",
+    "tuned_settings",
+    "strengths",
+    "p_best",
+)  # of which a value may be null even so
 _NULL = ("flip_rate",)  # may be null itself: a judge that answered nothing
 # what a search that goes on cannot do without; a report can
 NEEDED: Mapping[str, tuple[str, ...]] = {

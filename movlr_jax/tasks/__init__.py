@@ -1,7 +1,7 @@
 """Tasks: scene, goal, start states, success measure, camera and first rewards."""
 
 from movlr_jax.tasks.base import Task
-from movlr_jax.tasks.registry import TASKS, build_task
+from movlr_jax.tasks.registry import TASKS, TaskEntry, build_task
 from movlr_jax.tasks.simple import simple_task
 
-__all__ = ["TASKS", "Task", "build_task", "simple_task"]
+__all__ = ["TASKS", "Task", "TaskEntry", "build_task", "simple_task"]

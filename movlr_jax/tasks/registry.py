@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.errors import UserError
 from movlr_jax.models import model_adapter
+from movlr_jax.registry import Registry
 from movlr_jax.settings import RENAMED, keywords
 from movlr_jax.tasks.base import Task
 from movlr_jax.tasks.hand.bottle import bottle_pour
@@ -29,31 +31,45 @@ from movlr_jax.tasks.walking.walks import (
     stand,
 )
 
-TASKS: dict[str, Callable[..., Task]] = {
-    "bottle_pour": bottle_pour,
-    "cube_rotate": cube_rotate,
-    "stand": stand,
-    "flat_walk": flat_walk,
-    "slope_walk": slope_walk,
-    "rough_walk": rough_walk,
-    "left_turn": left_turn,
-    "injured_walk": injured_walk,
-    "ostrich_walk": ostrich_walk,
-    "humanoid_walk": humanoid_walk,
-    "humanoid_straight_leg": humanoid_straight_leg,
-    "humanoid_stairs": humanoid_stairs,
-    "humanoid_turn": humanoid_turn,
-}
 WALKERS = ("myolegs", "myolegs26", "ms_human_700_legs", "ms_human_700", "musclemimic_fullbody")
 HANDS = ("myoarm_r", "ms_human_700_manipulation")
-# the models that each task is tested on, its default first; others may do, if they have the parts it speaks of
-MODELS_OF: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(TASKS, WALKERS),
-    **dict.fromkeys(("bottle_pour", "cube_rotate"), HANDS),
-    "injured_walk": tuple(m for m in WALKERS if m != "myolegs26"),  # which lumps the hamstrings together
-    "ostrich_walk": ("ostrich",),
-    **{name: ("humanoid",) for name in TASKS if name.startswith("humanoid_")},
-}
+
+
+@dataclass(frozen=True)
+class TaskEntry:
+    """A task by name.
+
+    `build` takes a ModelAdapter and, as keywords, episode_s and the settings of the task, whose defaults are those of
+    its signature; it returns the Task.
+    """
+
+    build: Callable[..., Task]
+    models: tuple[
+        str, ...
+    ]  # that the task is tested on, its default first; others may do, if they have its parts
+    episode_s: float = 10.0  # s, length of an evaluation episode
+
+
+TASKS: Registry[TaskEntry] = Registry(
+    "task",
+    "movlr_jax.tasks",
+    {
+        "bottle_pour": TaskEntry(bottle_pour, HANDS, 3.0),
+        "cube_rotate": TaskEntry(cube_rotate, HANDS, 3.0),
+        "stand": TaskEntry(stand, WALKERS),
+        "flat_walk": TaskEntry(flat_walk, WALKERS),
+        "slope_walk": TaskEntry(slope_walk, WALKERS),
+        "rough_walk": TaskEntry(rough_walk, WALKERS),
+        "left_turn": TaskEntry(left_turn, WALKERS),
+        # myolegs26 lumps the hamstrings together
+        "injured_walk": TaskEntry(injured_walk, tuple(m for m in WALKERS if m != "myolegs26")),
+        "ostrich_walk": TaskEntry(ostrich_walk, ("ostrich",)),
+        "humanoid_walk": TaskEntry(humanoid_walk, ("humanoid",)),
+        "humanoid_straight_leg": TaskEntry(humanoid_straight_leg, ("humanoid",)),
+        "humanoid_stairs": TaskEntry(humanoid_stairs, ("humanoid",)),
+        "humanoid_turn": TaskEntry(humanoid_turn, ("humanoid",)),
+    },
+)
 OWN = "own"  # a task from a file of the user's
 OWN_MODEL = "own"  # what `model` is for a task that brings its model
 
@@ -75,15 +91,14 @@ def build_task(name: str, model: str, episode_s: float | None, settings: Mapping
         return playground(
             episode_s=episode_s, **keywords(playground, settings, "task.settings", ["episode_s"])
         )
-    if name not in TASKS:
-        raise UserError(unknown_name("task", name, TASKS))
-    if model == "ms_human_700" and MODELS_OF[name] == HANDS:
+    entry = TASKS.get_or_raise(name)
+    if model == "ms_human_700" and entry.models == HANDS:
         model = "ms_human_700_manipulation"  # the entry of MS-Human-700 that has fingers
     former = {RENAMED[old]: value for old, value in settings.items() if old in RENAMED}
     settings = {key: value for key, value in settings.items() if key not in RENAMED} | former
-    given = keywords(TASKS[name], settings, "task.settings", without=["episode_s"])
+    given = keywords(entry.build, settings, "task.settings", without=["episode_s"])
     try:
-        return TASKS[name](model_adapter(model), episode_s=episode_s, **given)
+        return entry.build(model_adapter(model), episode_s=episode_s, **given)
     except ValueError as error:  # of MuJoCo's compiler
         raise UserError(
             f"task {name!r} cannot be built with these settings: {' '.join(str(error).split())}"

@@ -15,9 +15,9 @@ from cli_cases import QUICK, TASK, Mistake
 
 import movlr_jax
 from movlr_jax.__main__ import main as commands_there_are
-from movlr_jax.commands.cli import compose, expand
 from movlr_jax.commands.evaluate import main as evaluate
 from movlr_jax.commands.search import main as search
+from movlr_jax.config.compose import compose, expand
 from movlr_jax.control.build import build_planner
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.errors import UserError

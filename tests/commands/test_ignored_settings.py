@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from cli_cases import LEG, Mistake
 
-from movlr_jax.commands.cli import compose
 from movlr_jax.commands.evaluate import main as evaluate
 from movlr_jax.commands.search import main as search
 from movlr_jax.commands.session import task_of
 from movlr_jax.commands.transfer import main as transfer
+from movlr_jax.config.compose import compose
 from movlr_jax.tasks import build_task
 
 pytestmark = pytest.mark.usefixtures("elsewhere")

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from tiny_task import task as tiny_task
 
-from movlr_jax.commands import cli
+from movlr_jax.config.compose import compose
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.ppo import actions as spaces
@@ -215,7 +215,7 @@ def test_random_keys_follow_the_row_within_the_candidate(tiny):
 def test_the_settings_files_say_the_defaults():
     known = OptimizerConfig(name="ppo", ctrl_dt=0.02)
     for name in ("ppo", "dynsyn"):
-        assert cli.compose(["+task=bottle_pour", f"optimizer={name}"]).optimizer == replace(known, name=name)
+        assert compose(["+task=bottle_pour", f"optimizer={name}"]).optimizer == replace(known, name=name)
 
 
 def test_what_is_missing_is_said_in_one_sentence(monkeypatch):

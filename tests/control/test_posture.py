@@ -15,7 +15,7 @@ import pytest
 from tiny_task import task as tiny_task
 
 from movlr_jax.biomech.geometry import Geometry, fit_geometry
-from movlr_jax.commands import cli
+from movlr_jax.config.compose import compose
 from movlr_jax.control.config import OptimizerConfig, check_ppo
 from movlr_jax.control.mpc.mpc2 import PostureSpace
 from movlr_jax.control.muscle_controllers.actuation import MuscleLaw
@@ -213,7 +213,7 @@ def test_a_policy_acts_by_its_mode_or_by_samples():
     ],
 )
 def test_the_policies_of_the_package_fit_their_settings(task: str, model: str, sees: int, acts: str):
-    config = cli.compose([f"+task={task}", f"model={model}", "optimizer=ppo"]).optimizer
+    config = compose([f"+task={task}", f"model={model}", "optimizer=ppo"]).optimizer
     assert (config.name, config.ppo.env_steps, config.ppo.acts) == ("ppo", 0, acts)
     ppo = policy_settings(config.ppo.init, config.ppo)
     held = load_policy(ppo.init, learning.init(ppo, learning.networks(ppo, sees, 14), sees, KEY))

@@ -14,7 +14,7 @@ pytest.importorskip("brax", reason="the extra ppo is not installed")
 
 from tiny_task import task as tiny_task
 
-from movlr_jax.commands.cli import compose
+from movlr_jax.config.compose import compose
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.mpc.mppi import MppiConfig

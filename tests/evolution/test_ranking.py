@@ -8,7 +8,7 @@ import choix
 import numpy as np
 import pytest
 
-from movlr_jax.commands.cli import compose
+from movlr_jax.config.compose import compose
 from movlr_jax.errors import UserError
 from movlr_jax.evolution import ranking
 from movlr_jax.evolution.ranking import Comparison, Ranking, fit, probability_best

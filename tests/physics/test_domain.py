@@ -7,7 +7,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from movlr_jax.commands.cli import compose
+from movlr_jax.config.compose import compose
 from movlr_jax.control.ppo.build import build_ppo
 from movlr_jax.errors import UserError
 from movlr_jax.physics.domain import Domain, Ranges, draw, fields, late_steps, variants

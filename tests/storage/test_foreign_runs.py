@@ -20,10 +20,10 @@ import numpy as np
 import pytest
 from cli_cases import LEG, SUPPORT, Mistake
 
-from movlr_jax.commands.cli import compose
 from movlr_jax.commands.evaluate import main as evaluate
 from movlr_jax.commands.report import main as report
 from movlr_jax.commands.search import main as search
+from movlr_jax.config.compose import compose
 from movlr_jax.errors import UserError
 from movlr_jax.storage import events
 from movlr_jax.storage.archive import Archive

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from moving import CRAWLER, HOPPER, PAGE, block
 
-from movlr_jax.commands.cli import compose
 from movlr_jax.commands.search import main as search
+from movlr_jax.config.compose import compose
 from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.language.base import ProposalRequest
 from movlr_jax.language.proposers.scripted import ScriptedProposer

@@ -13,10 +13,10 @@ import mujoco
 import numpy as np
 import pytest
 
-from movlr_jax.commands.cli import compose
 from movlr_jax.commands.evaluate import main as evaluate
 from movlr_jax.commands.search import main as search
 from movlr_jax.commands.session import task_of
+from movlr_jax.config.compose import compose
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.language.proposers.terms import library

@@ -21,10 +21,10 @@ class MppiConfig:
     """Settings of the planner; sigmas are fractions of each dimension's range."""
 
     samples: int = 32  # N, rollouts per plan and candidate
-    temperature: float = 0.1  # of the softmax over costs, in units of the elites' cost range
+    temperature: float = 0.02  # of the softmax over costs, in units of the elites' cost range
     elites: int = 0  # how many of the best enter the update; 0: all of them
     sigma: float = 0.1  # spread of the first plan
-    sigma_min: float = 0.05  # floor of the adapted spread
+    sigma_min: float = 0.1  # floor of the adapted spread
     adapt: float = 0.0  # how much of the elites' own spread enters sigma at each update, 0..1
     # samples that are not random: the mean itself, then what is held now, then what was held at the start
     keep: int = 2

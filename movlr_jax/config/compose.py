@@ -1,0 +1,262 @@
+"""From what a person types to checked settings, with Hydra."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from movlr_jax.config.methods import METHODS
+from movlr_jax.errors import UserError, shortened, unknown_name
+from movlr_jax.resources import resource_dir
+from movlr_jax.settings import RENAMED
+from movlr_jax.tasks.registry import TASKS
+
+_GROUPS = ("task", "optimizer", "method", "llm", "vlm")
+_SHORTHANDS = ("env", "file")  # of a task's own settings, where they have arrived when all is composed
+_REMOVABLE = {"llm": "scripted", "vlm": "metrics", "optimizer": "mppi", "method": "movlr"}
+_UNUSED = {  # of Hydra's own settings, and what to give instead
+    "hydra.run.": "give run_dir=..., the folder of the results",
+    "hydra.sweep.": "give run_dir=..., in which each job has a numbered folder",
+    "hydra.job.chdir": "commands stay in the folder they are started in; change to another first",
+    "hydra": "Hydra only composes the settings here, and -m runs one job after another",
+}
+RESETTABLE = ("generations", "films", "max_calls", "max_cost_usd")  # may change when a run is resumed
+
+
+def expand(overrides: Sequence[str]) -> list[list[str]]:
+    """Every combination of the values that sweep, in the order of Hydra's basic sweeper. Raises UserError."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    for flag in overrides:
+        if flag.startswith("-"):
+            raise UserError(
+                f"there is no option {flag!r}; settings are given as name=value, --help lists them"
+            )
+    try:
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+        choices = [
+            [f"{o.get_key_element()}={value}" for value in o.sweep_string_iterator()]
+            if o.is_sweep_override()
+            else [str(o.input_line)]
+            for o in parsed
+        ]
+    except HydraException as error:
+        raise UserError(
+            f"cannot read {' '.join(overrides)!r}: {_first_line(error)}; write name=value"
+        ) from None
+    return [list(job) for job in itertools.product(*choices)]
+
+
+def compose(overrides: Sequence[str]) -> Any:
+    """The checked `Config` of one job. Raises UserError with near matches."""
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    from movlr_jax.config.defaults import store_defaults
+    from movlr_jax.config.schema import Config, check
+    from movlr_jax.config.trust import check_task_file
+    from movlr_jax.settings import from_mapping
+
+    _refuse_unused(overrides)
+    resumed = _resumed(overrides)
+    if resumed is not None:
+        config, run = check(from_mapping(Config, resumed)), Path(resumed["resume"])
+        check_task_file(config, run, [run])
+        return config
+    folder = resource_dir("conf").resolve()
+    overrides = _with_task(overrides, folder)
+    store_defaults()
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(folder), version_base="1.3"):
+        try:
+            plain = composed = hydra_compose("config", overrides=list(overrides))
+            if tuned := _tuned(composed, folder):  # beneath what the user sets
+                composed = hydra_compose("config", overrides=[*overrides, tuned])
+            values = OmegaConf.to_container(composed, resolve=True, throw_on_missing=False)
+        except (HydraException, OmegaConfBaseException, ValueError) as error:
+            raise UserError(_sentence(error, overrides)) from None
+    assert isinstance(values, dict)
+    if tuned:
+        values["tuned_settings"] = _differences(plain, composed)
+    values = {str(name): value for name, value in values.items() if name not in _SHORTHANDS}
+    missing = [name for name, value in values.items() if value == "???"]
+    if "task" in missing:
+        raise UserError(
+            f"no task is named; give +task=NAME, or +task=FILE.py for your own. There are: {_tasks(folder)}"
+        )
+    if "+task=own" in overrides:  # a run is resumed from anywhere
+        settings = values["task"]["settings"]
+        settings["file"] = settings["file"] and str(Path(str(settings["file"])).expanduser().resolve())
+    return check(from_mapping(Config, values))
+
+
+def _tuned(composed: Any, folder: Path) -> str | None:
+    """The override that brings the settings tuned for this task on this model, where there are any.
+
+    Those of mpc2 are called after the model, those of ppo MODEL_ppo, of mpc2 around a policy MODEL_prior.
+    """
+    from omegaconf import OmegaConf
+
+    name, model, optimizer = (OmegaConf.select(composed, x) for x in ("task.name", "model", "optimizer.name"))
+    if not composed.tuned or not isinstance(model, str) or optimizer not in ("mpc2", "ppo"):
+        return None
+    kind = (
+        "_ppo"
+        if optimizer == "ppo"
+        else "_prior"
+        if OmegaConf.select(composed, "optimizer.prior.policy")
+        else ""
+    )
+    choice = f"{model}{kind}"
+    return (
+        f"+tuned_for/{name}={choice}"
+        if (folder / "tuned_for" / str(name) / f"{choice}.yaml").is_file()
+        else None
+    )
+
+
+def _resumed(overrides: Sequence[str]) -> dict[str, Any] | None:
+    """The settings that a run was made with, where `resume=RUN_DIR` comes without a task; else None.
+
+    What does not make it another run may be set anew beside it.
+    """
+    from movlr_jax.settings import CONFIG_BYTES, read_yaml
+    from movlr_jax.storage.inside import read_inside
+
+    parts = [override.lstrip("+").partition("=") for override in overrides]
+    given: dict[str, str] = {name: value for name, _, value in parts}
+    if not given.get("resume") or "task" in given:
+        return None
+    run = Path(given["resume"])
+    path, text = run / "config.yaml", read_inside(run, "config.yaml", CONFIG_BYTES)
+    if text is None:
+        raise UserError(f"{run} is no run directory of movlr-jax: it has no config.yaml")
+    for name in given:
+        if name not in ("resume", "trust", *RESETTABLE):
+            raise UserError(
+                f"{name} cannot be set when a run is resumed, only {', '.join(RESETTABLE)}; start a new run for it"
+            )
+    new: dict[str, Any] = {"trust": False}  # whatever the run says of it
+    for name, value in given.items():
+        try:
+            new[name] = value if name == "resume" else read_yaml(value)
+        except ValueError as error:
+            raise UserError(f"cannot read {name}={shortened(value)}: {error}") from None
+    try:
+        return {**read_yaml(text.decode("utf-8")), **new}
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{path} is broken: {_first_line(error)}; the run cannot be resumed") from None
+
+
+def _with_task(overrides: Sequence[str], folder: Path) -> list[str]:
+    """`task=NAME` and `+task=NAME` mean the same; a task that does not exist is named with what is like it.
+
+    `+task=FILE.py` is a task of the user's own, whose settings nobody knows beforehand.
+    """
+    result: list[str] = []
+    for override in overrides:
+        group, sign, value = override.lstrip("+").partition("=")
+        path = value.strip().strip("\"'")
+        if group == "task" and path.endswith(".py"):
+            quoted = path.replace("\\", "\\\\").replace("'", "\\'")
+            result += ["+task=own", f"file='{quoted}'"]
+            continue
+        if sign and group in _GROUPS and value not in _options(folder, group):
+            raise UserError(unknown_name(group, value, _options(folder, group)))
+        result.append(f"+task={value}" if group == "task" else override)
+    for group, only in (("file", "own"), ("env", "playground")):
+        given = next((o for o in result if o.lstrip("+").startswith(f"{group}=")), None)
+        if given and f"+task={only}" not in result:
+            raise UserError(f"{given.lstrip('+')} is of +task={only} alone")
+    if "+task=own" not in result:
+        return [_current(override) for override in result]
+    return [f"++{o.lstrip('+')}" if o.lstrip("+").startswith("task.settings.") else o for o in result]
+
+
+def _current(override: str) -> str:
+    """An override under the name that its setting has now."""
+    name, sign, value = override.partition("=")
+    group, _, last = name.rpartition(".")
+    known = group.endswith("task.settings") and last in RENAMED
+    return f"{group}.{RENAMED[last]}{sign}{value}" if known else override
+
+
+def _refuse_unused(overrides: Sequence[str]) -> None:
+    """Raises UserError for what Hydra would take, and what nothing would come of here."""
+    for override in overrides:
+        name, _, value = override.lstrip("+~").partition("=")
+        if override.startswith("~"):
+            example = value or _REMOVABLE.get(name, "...")
+            raise UserError(
+                f"~{name}: settings cannot be removed; give another value, as in {name}={example}"
+            )
+        if name.partition(".")[0].partition("/")[0] == "hydra":
+            instead = next((said for start, said in _UNUSED.items() if name.startswith(start)), "")
+            raise UserError(f"{name} is not used: {instead}")
+
+
+def _sentence(error: Exception, overrides: Sequence[str]) -> str:
+    """Hydra's error as one sentence, with the settings that are most like an unknown one."""
+    text = str(error)
+    unknown = re.search(r"Could not override '([^']*)'", text) or re.search(
+        r"Key '([^']*)' is not in struct", text
+    )
+    if unknown:
+        return unknown_name("setting", unknown.group(1), _settings(overrides))
+    return f"cannot read the settings {' '.join(overrides)!r}: {_first_line(error)}"
+
+
+def _settings(overrides: Sequence[str]) -> list[str]:
+    """The dotted names of all settings under the groups that `overrides` choose. Hydra is initialised."""
+    from hydra import compose as hydra_compose
+
+    chosen = [o for o in overrides if o.lstrip("+").partition("=")[0] in _GROUPS]
+    return list(_leaves(hydra_compose("config", overrides=chosen)))
+
+
+def _differences(plain: Any, tuned: Any) -> dict[str, Any]:
+    """Dotted names and values of the settings that differ in `tuned`, as plain Python values."""
+    from omegaconf import OmegaConf
+
+    before, after = _leaves(plain), _leaves(tuned)
+    changed = {name: value for name, value in after.items() if before.get(name) != value}
+    return {n: OmegaConf.to_container(v) if OmegaConf.is_config(v) else v for n, v in changed.items()}
+
+
+def _leaves(node: Any, prefix: str = "") -> dict[str, Any]:
+    """The settings below `node` by dotted name."""
+    from omegaconf import OmegaConf
+
+    found: dict[str, Any] = {}
+    for key in node:
+        child = None if OmegaConf.is_missing(node, key) else node[key]
+        found |= _leaves(child, f"{prefix}{key}.") if hasattr(child, "keys") else {f"{prefix}{key}": child}
+    return found
+
+
+def _options(folder: Path, group: str) -> list[str]:
+    """The names that `group` can be set to: files of conf/, and what is registered."""
+    registered = {"task": TASKS, "method": METHODS}.get(group, ())
+    return sorted({path.stem for path in (folder / group).glob("*.yaml")} | set(registered))
+
+
+def options(group: str) -> list[str]:
+    """The names that `group` (task, optimizer, method, llm, vlm) can be set to."""
+    return [name for name in _options(resource_dir("conf"), group) if name != "own"]
+
+
+def _tasks(folder: Path) -> str:
+    """Names of all tasks but `own`, which a file's path stands for."""
+    return ", ".join(name for name in _options(folder, "task") if name != "own")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

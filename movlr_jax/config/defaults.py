@@ -1,0 +1,71 @@
+"""The defaults of all settings as nodes for Hydra.
+
+Every number comes from a dataclass or a signature. The files of conf/ start from these nodes and hold only what they
+choose otherwise.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+
+from movlr_jax.config.methods import METHODS, Method
+from movlr_jax.config.schema import Config
+from movlr_jax.control import config as control
+from movlr_jax.control.config import OptimizerConfig
+from movlr_jax.language import settings as language
+from movlr_jax.language.settings import ModelConfig
+from movlr_jax.settings import default_settings
+from movlr_jax.tasks.registry import TASKS
+
+# groups of their own, and what nobody sets
+_ELSEWHERE = ("task", "model", "episode_s", "optimizer", "llm", "vlm", "tuned_settings")
+
+
+def store_defaults() -> None:
+    """Put a node for the root, and one for each option of each group, into Hydra's store."""
+    store = ConfigStore.instance().store
+    store(name="schema", node=_only(_defaults(Config), without=_ELSEWHERE) | {"method": _plain(Method())})
+    planners = _plain(OptimizerConfig())
+    for name, settings in control.SETTINGS.items():
+        store(group="optimizer", name=f"{name}_schema", node={"name": name, **_only(planners, settings)})
+    for role, backends in language.SETTINGS.items():
+        for name, settings in backends.items():
+            node = {"name": name, **_only(_plain(ModelConfig(name)), settings)}
+            store(group=role, name=f"{name}_schema", node=node)
+    for name, recipe in METHODS.items():
+        node = {"method": _plain(recipe.method), **recipe.settings}
+        store(group="method", name=name, node=node, package="_global_")
+    for name, entry in TASKS.items():
+        task = {"name": name, "settings": _plain(default_settings(entry.build, without=["episode_s"]))}
+        node = {"task": task, "model": entry.models[0], "episode_s": entry.episode_s}
+        store(group="task", name=f"{name}_schema", node=node, package="_global_")
+
+
+def _defaults(kind: type) -> dict[str, Any]:
+    """The fields of a dataclass that have a default, with it."""
+    found = {}
+    for field in dataclasses.fields(kind):
+        if field.default is not dataclasses.MISSING:
+            found[field.name] = _plain(field.default)
+        elif field.default_factory is not dataclasses.MISSING:
+            found[field.name] = _plain(field.default_factory())
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses, mappings and tuples as the dictionaries and lists that Hydra knows."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = dataclasses.asdict(value)
+    if isinstance(value, Mapping):
+        return {name: _plain(v) for name, v in value.items()}
+    return [_plain(v) for v in value] if isinstance(value, tuple | list) else value
+
+
+def _only(
+    values: Mapping[str, Any], names: Sequence[str] = (), without: Sequence[str] = ()
+) -> dict[str, Any]:
+    return {n: v for n, v in values.items() if n not in without and (n in names or bool(without))}

@@ -1,0 +1,73 @@
+"""The text of --help: all settings with their defaults, and the comments next to them in the source."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from typing import Any
+
+from movlr_jax.config.compose import compose, options
+from movlr_jax.config.methods import Method
+from movlr_jax.config.schema import Config
+from movlr_jax.control.config import SETTINGS
+
+_GROUPS = (
+    ("Tasks (+task=NAME, or +task=FILE.py for your own)", "task"),
+    ("Optimizers (optimizer=NAME)", "optimizer"),
+    ("Methods (method=NAME)", "method"),
+    ("Who writes programs (llm=NAME)", "llm"),
+    ("Who compares and criticises (vlm=NAME)", "vlm"),
+)
+_ELSEWHERE = ("task", "model", "episode_s", "optimizer", "llm", "vlm", "method", "tuned_settings")
+
+
+def help_text() -> str:
+    """All settings with their defaults."""
+    groups = [f"{title}: {', '.join(options(group))}" for title, group in _GROUPS]
+    config = dataclasses.replace(compose(["+task=bottle_pour", "tuned=false"]), tuned=True)
+    return "\n".join(
+        (
+            "Settings are given as name=value, as in candidates=8 or optimizer.mppi.samples=64; a value with",
+            "commas runs once for each.",
+            *groups,
+            "",
+            "model=NAME or FILE.xml, episode_s=SECONDS: the task's own unless set",
+            *_lines(config, [f.name for f in dataclasses.fields(Config) if f.name not in _ELSEWHERE]),
+            "method:",
+            *_lines(config.method, [f.name for f in dataclasses.fields(Method)], "  "),
+            f"optimizer ({config.optimizer.name}; others have other defaults):",
+            *_lines(config.optimizer, SETTINGS[config.optimizer.name], "  "),
+        )
+    )
+
+
+def _lines(values: Any, names: Any, indent: str = "") -> list[str]:
+    """One line for each setting: name, value and what its source says of it."""
+    about, lines = comments(type(values)), []
+    for name in names:
+        value = getattr(values, name)
+        if dataclasses.is_dataclass(value):
+            lines += [
+                f"{indent}{name}:",
+                *_lines(value, [f.name for f in dataclasses.fields(value)], indent + "  "),
+            ]
+            continue
+        text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+        shown = f"{indent}{name}: {text}"
+        lines.append(f"{shown:<28} # {about[name]}" if name in about else shown)
+    return lines
+
+
+def comments(kind: type) -> dict[str, str]:
+    """The comment at the end of each field's line, or on the lines before it, by the field's name."""
+    found, before = {}, []
+    for line in inspect.getsource(kind).splitlines():
+        field = re.match(r"    (\w+): [^#]*(?:#\s*(.*))?$", line)
+        if line.strip().startswith("#"):
+            before.append(line.strip(" #"))
+            continue
+        if field and (said := field.group(2) or " ".join(before)):
+            found[field.group(1)] = said
+        before = []
+    return found
