@@ -8,7 +8,7 @@ from typing import Any
 
 from movlr_jax.config.methods import Method, check_method
 from movlr_jax.control.mpc.mppi import MppiConfig
-from movlr_jax.control.muscle_controllers.actuation import MuscleLaw
+from movlr_jax.control.muscle_controllers.actuation import MuscleConfig
 from movlr_jax.control.ppo.config import ACTS, GroupsConfig, PdConfig, PpoConfig, PriorConfig, check_shape
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.evolution.ranking import SCHEMES, calls_needed
@@ -31,7 +31,7 @@ class OptimizerConfig:
     synergy: float = 0.6  # mpc2: correlation of the noise of joints that the model's adapter lists together
     knots: int = 1  # of a plan, over the horizon
     mppi: MppiConfig = field(default_factory=MppiConfig)
-    muscle: MuscleLaw = field(default_factory=MuscleLaw)
+    muscle: MuscleConfig = field(default_factory=MuscleConfig)
     ppo: PpoConfig = field(default_factory=PpoConfig)
     pd: PdConfig = field(default_factory=PdConfig)
     groups: GroupsConfig = field(default_factory=GroupsConfig)
