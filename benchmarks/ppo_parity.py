@@ -32,7 +32,7 @@ from pendulum import EPISODE, PPO, Reward, brax_settings, environment, settings,
 from movlr_jax.control.ppo.build import build_ppo  # noqa: E402
 from movlr_jax.control.ppo.config import PpoConfig  # noqa: E402
 from movlr_jax.control.ppo.trainer import Ppo, TrainedControllers  # noqa: E402
-from movlr_jax.control.ppo.training import Watch  # noqa: E402
+from movlr_jax.control.ppo.training import CurveRecorder  # noqa: E402
 from movlr_jax.machine import hardware, versions  # noqa: E402
 
 LOOKS, EPISODES = 8, 32
@@ -42,18 +42,18 @@ def ours(ppo: Ppo, seed: int) -> list[tuple[int, float]]:
     """(steps, return) after each part of a training."""
     program, every = Reward().program, ppo.config.batches // LOOKS
     state, points = ppo.begin(1, jax.random.key(seed)), []
-    watch = Watch([program], ppo.config.batch, ppo.physics.ctrl_dt)
+    recorder = CurveRecorder([program], ppo.config.batch, ppo.physics.ctrl_dt)
     start = ppo.sim_physics.start(*task().start(np.random.default_rng(seed), EPISODES))
     for batch in range(ppo.config.batches + 1):
         if batch % every == 0:
-            acting = TrainedControllers(ppo, state[0], watch.curves)
+            acting = TrainedControllers(ppo, state[0], recorder.curves)
             episode = acting.rollout(start, steps=EPISODE, key=jax.random.key(seed))
             assert ppo.world.over is not None
             over = ppo.world.over(episode.steps, start.step)
             lasted = np.where(over.any(axis=1), over.argmax(axis=1) + 1, over.shape[1])
             points.append((batch * ppo.config.batch, float(lasted.mean())))
         if batch < ppo.config.batches:
-            state = ppo.step([program], state, jax.random.fold_in(jax.random.key(seed), batch), watch)
+            state = ppo.step([program], state, jax.random.fold_in(jax.random.key(seed), batch), recorder)
     return points
 
 

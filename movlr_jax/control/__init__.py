@@ -1,1 +1,1 @@
-"""Optimisers of control: planners, and the muscle and joint controllers beneath them."""
+"""Optimisers of control: planners, PPO, and the muscle controllers that they use."""

@@ -1,4 +1,4 @@
-"""From settings to an optimiser with its physics, built once per run."""
+"""Build an optimiser and its physics from the settings, once per run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def build_optimizer(
     physics: str = "native",
     say: Callable[[str], object] = lambda text: None,
 ) -> Optimizer:
-    """The optimiser that `config.name` names, over `physics` (native, mjx, warp, auto). Raises UserError."""
+    """Return the optimiser `config.name` on `physics` (native, mjx, warp, auto). Raises UserError."""
     if config.name not in OPTIMIZERS:
         raise UserError(unknown_name("optimizer", config.name, OPTIMIZERS))
     if config.name in PLANNERS:
@@ -38,10 +38,10 @@ def build_optimizer(
 
 
 def scored_at_once(config: OptimizerConfig, task: Task) -> int:
-    """The most states of one candidate that are scored in one batch: of its plans, its training or an episode."""
+    """Return the largest number of states scored in one batch per candidate: plans, training data or an episode."""
     plans = config.mppi.samples * plan_steps(config.horizon_s, config.ctrl_dt)
-    sought = config.ppo.batch if config.name in LEARNERS else plans
-    return max(sought, round(task.episode_s / config.ctrl_dt))
+    batch = config.ppo.batch if config.name in LEARNERS else plans
+    return max(batch, round(task.episode_s / config.ctrl_dt))
 
 
 def build_planner(
@@ -50,17 +50,17 @@ def build_planner(
     physics: str = "native",
     say: Callable[[str], object] = lambda text: None,
 ) -> Planner:
-    """The planner that `config.name` names. Raises UserError.
+    """Return the planner `config.name`. Raises UserError.
 
-    `physics` rolls plans out (native, mjx, warp, auto); episodes always run in C MuJoCo, on the model as it is: a
-    motion that was planned in another engine or under fewer contacts shows there what it is worth.
+    `physics` (native, mjx, warp, auto) rolls out the plans. Episodes always run in C MuJoCo on the unmodified model,
+    so that motions planned in another engine or with fewer contacts are evaluated in the reference physics.
     """
     model, layout, notes = task.model, task.layout, {}
     if config.name == "mpc2" and config.prior.policy:
         with needed("optimizer.prior.policy", "ppo"):
             from movlr_jax.control.ppo.build import prior_space
         space, model = prior_space(config, task)
-        notes = {"action": "added to what a trained policy commands", "policy": config.prior.policy}
+        notes = {"action": "added to the actions of a trained policy", "policy": config.prior.policy}
     elif config.name == "mpc2":
         space = posture_space(
             config.muscle, task, share=config.synergy, knots=config.knots, horizon_s=config.horizon_s

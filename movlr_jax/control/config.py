@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from movlr_jax.control.mpc.mppi import MppiConfig
-from movlr_jax.control.muscle_controllers.actuation import MUSCLE_LAWS, MuscleLaw
+from movlr_jax.control.muscle_controllers.actuation import MUSCLE_LAWS, MuscleConfig
 from movlr_jax.control.ppo.config import ACTS, GroupsConfig, PdConfig, PpoConfig, PriorConfig, check_shape
 from movlr_jax.errors import UserError, unknown_name
 
@@ -24,7 +24,7 @@ class OptimizerConfig:
     synergy: float = 0.6  # mpc2: correlation of the noise of joints that the model's adapter lists together
     knots: int = 1  # of a plan, over the horizon
     mppi: MppiConfig = field(default_factory=MppiConfig)
-    muscle: MuscleLaw = field(default_factory=MuscleLaw)
+    muscle: MuscleConfig = field(default_factory=MuscleConfig)
     ppo: PpoConfig = field(default_factory=PpoConfig)
     pd: PdConfig = field(default_factory=PdConfig)
     groups: GroupsConfig = field(default_factory=GroupsConfig)

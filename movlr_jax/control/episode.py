@@ -1,4 +1,4 @@
-"""Evaluation episodes of K candidates in closed loop, whatever it is that controls them."""
+"""Closed-loop evaluation episodes of K candidates, for any controller."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from movlr_jax.types import Array, Policy, Progress, SimState, Step, Trajectory
 
 @dataclass(frozen=True)
 class EpisodeRules:
-    """What a task does to an episode.
+    """Termination and perturbation rules of a task.
 
-    over: whether an episode has ended at each step, as by a fall. perturb: what befalls a body during an interval.
+    over: whether the task has ended the episode at each step, for example because of a fall.
+    perturb: (state, s) -> state, applies the perturbations of an interval of that length.
     """
 
     over: Callable[[Step, Step], np.ndarray] | None = None
@@ -37,10 +38,10 @@ def play(
     key: jax.Array,
     progress: Progress | None = None,
 ) -> Trajectory:
-    """`steps` control steps of K x E rows (candidate k owns rows k*E:(k+1)*E) under `policy`.
+    """Run K x E rows for `steps` control steps under `policy`; candidate k owns rows k*E:(k+1)*E.
 
-    Its parameters are asked for anew, with two keys, every `every` steps. Ends early once the task says of every row
-    that it is over.
+    `params(state, two keys)` gives new policy parameters every `every` steps. The run stops early once the episodes
+    of all rows are over.
     """
     state, initial = start, start.step
     segments, over, diverged = [], np.zeros(len(start.time), bool), np.asarray(start.diverged)
@@ -56,7 +57,7 @@ def play(
         state = segment.final
         if progress:
             progress(min(t + every, steps), steps)
-        # what befalls a row after its episode is not its own
+        # divergence after the end of an episode does not count
         diverged = np.where(over, diverged, state.diverged)
         if rules.over is not None:
             over |= rules.over(segment.steps, initial).any(axis=1) | diverged
@@ -66,12 +67,12 @@ def play(
 
 
 def by_candidate(x: Array, k: int) -> Any:
-    """[K * N, ...] -> [K, N, ...]"""
-    return x.reshape((k, len(x) // k, *x.shape[1:]))  # -1 would fail where nothing is in x
+    """Reshape [K * N, ...] to [K, N, ...]."""
+    return x.reshape((k, len(x) // k, *x.shape[1:]))  # -1 would fail for an empty x
 
 
 def concatenate(segments: Sequence[Trajectory]) -> Trajectory:
-    """One trajectory from consecutive ones of the same rows."""
+    """Join consecutive trajectories of the same rows."""
     joined = [(s.steps, s.actions) for s in segments]
     steps, actions = jax.tree.map(lambda *x: np.concatenate(x, axis=1), *joined)
     last = segments[-1]

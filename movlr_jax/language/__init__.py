@@ -1,1 +1,1 @@
-"""Who writes programs, who compares films, who criticises them."""
+"""Proposers, judges and critics, and the clients of the models behind them."""

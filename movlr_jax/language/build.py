@@ -1,4 +1,4 @@
-"""From settings to the parts that write, judge and criticise, as a method combines them."""
+"""Build the proposer, judge and critic of a method from the settings."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ NONE_USED = "no language or vision model used"
 
 @dataclass(frozen=True)
 class Parts:
-    """Who does what in a search, and what is to be closed after it."""
+    """Proposer, judge and critic of a search, and the model clients to close at its end."""
 
     proposer: Proposer
     judge: Judge
     critic: Critic
-    used: str  # which models, in one line
+    used: str  # names of the models, in one line
     clients: tuple[ModelClient, ...] = ()
 
 
 def build_parts(
     config: Config, archive: Archive, clip: Callable[[Evaluation], Clip], films: bool, say: Say
 ) -> Parts:
-    """Everything that speaks, with one budget. Raises UserError for what is missing: packages, keys, films."""
+    """Build proposer, judge and critic with one shared budget. Raises UserError without packages, keys or films."""
     method = config.method
     llm, llm_source = recorded_model(config.llm, "llm")
     vlm, vlm_source = recorded_model(config.vlm, "vlm")
@@ -48,7 +48,7 @@ def build_parts(
     writing = not llm.embedded and not method.watches and method.start != "human"
     if method.watches and vlm.embedded:
         raise UserError(
-            f"method={method.name} needs a model that watches and writes; give vlm=gemini or another"
+            f"method={method.name} needs a vision-language model that writes programs; set vlm=gemini or another one"
         )
     if not watching and not writing:
         return _embedded(config, say)
@@ -88,7 +88,7 @@ _SEEING = ("critique", "descriptors")
 
 
 def _embedded(config: Config, say: Say) -> Parts:
-    """The parts that need no model. The scripted proposer understands advice alone, whatever the method."""
+    """Return the parts that need no model. The scripted proposer uses only advice on terms, for every method."""
     critics: dict[str, Critic] = {
         "reflection": ReflectionCritic(),
         **dict.fromkeys(("descriptors", "statistics"), DescriptorCritic(None, None)),
@@ -98,7 +98,7 @@ def _embedded(config: Config, say: Say) -> Parts:
 
 
 def _critic(config: Config, see: ModelClient | None, media: MotionMedia | None) -> Critic | None:
-    """Who gives the method's feedback; None: whoever does without models."""
+    """Return the critic of the method's feedback, or None if the embedded critic applies."""
     from movlr_jax.language.judges import vlm as watchers
 
     feedback = config.method.feedback
@@ -122,19 +122,23 @@ def _talk(feedback: str) -> Callable[..., Any]:
 
 
 def _used(config: Config, write: ModelClient | None, see: ModelClient | None) -> str:
-    said = []
+    models = []
     if write:
-        said.append(f"language model: {write.name}")
+        models.append(f"language model: {write.name}")
     if see:
-        said.append(f"vision model: {see.name}")
+        models.append(f"vision model: {see.name}")
     replayed = " (replayed)" if "replay" in (config.llm.name, config.vlm.name) else ""
-    return "; ".join(said) + replayed
+    return "; ".join(models) + replayed
 
 
 def open_client(
     model: ModelConfig, where: str, source: Path | None, archive: Archive, budget: Budget, say: Say
 ) -> ModelClient:
-    """One model, ready to be asked. `source`: the run whose answers are given again. Raises UserError."""
+    """Return the client of one model.
+
+    source: the run directory whose recorded answers are replayed, or None. Raises UserError if a package or key is
+    missing, or if the model has no known price and max_cost_usd is set.
+    """
     from movlr_jax.language.clients.client import ModelClient
     from movlr_jax.language.clients.prices import price_of
 
@@ -143,8 +147,8 @@ def open_client(
         return ModelClient(_Replayed(model), model, price, budget, say, Archive.open(source, write=False))
     if budget.max_cost_usd is not None and price.tokens_in is None and model.name != "manual":
         raise UserError(
-            f"nobody knows the price of {model.model}, so max_cost_usd cannot be kept; give {where}.price=[in,out] "
-            "in USD per million tokens, or max_calls=... instead"
+            f"the price of {model.model} is unknown, so max_cost_usd cannot be enforced; set {where}.price=[in,out] "
+            "in USD per million tokens, or limit max_calls instead"
         )
     return ModelClient(_backend(model, where, archive, say), model, price, budget, say)
 
@@ -164,7 +168,7 @@ def _backend(model: ModelConfig, where: str, archive: Archive, say: Say) -> Mode
 
 
 def recorded_model(model: ModelConfig, where: str, depth: int = 0) -> tuple[ModelConfig, Path | None]:
-    """Of replay: the model that the recorded run spoke to, and that run; else the model itself and None."""
+    """For replay, return the settings of the recorded model and the recorded run; else return `model` and None."""
     import yaml
 
     from movlr_jax.settings import from_mapping
@@ -174,7 +178,7 @@ def recorded_model(model: ModelConfig, where: str, depth: int = 0) -> tuple[Mode
     source = Path(str(model.run))
     path = source / "config.yaml"
     if not path.is_file():
-        raise UserError(f"{where}.run={source} is no run directory of movlr-jax: it has no config.yaml")
+        raise UserError(f"{where}.run={source} is not a run directory of movlr-jax: it has no config.yaml")
     values = yaml.safe_load(path.read_text(encoding="utf-8")).get(where)
     recorded = from_mapping(ModelConfig, values, where)
     if recorded.name == "replay" and depth < 8:
@@ -183,7 +187,7 @@ def recorded_model(model: ModelConfig, where: str, depth: int = 0) -> tuple[Mode
 
 
 class _Replayed:
-    """A backend's identity without its wire: what keys are made of."""
+    """The identity of a backend, used to compute call keys. It sends nothing."""
 
     def __init__(self, model: ModelConfig):
         from movlr_jax.language.clients import gemini, manual, openai_compatible
@@ -204,7 +208,7 @@ class _Replayed:
         return self._parameters(self._config, question)
 
     async def send(self, question: Question, key: str) -> Any:
-        raise UserError("a replayed run sends nothing")
+        raise UserError("a replayed run does not send calls")
 
     async def close(self) -> None:
         pass

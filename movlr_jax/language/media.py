@@ -1,4 +1,4 @@
-"""How motions are shown to a model that watches: without captions, as a film or as a few pictures."""
+"""Media for vision models: a motion as a video or as a few pictures, without captions."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _JPEG_QUALITY = 88
 
 @dataclass(frozen=True)
 class MotionMedia:
-    """What one model sees of a candidate. Rendered once and kept in the run directory."""
+    """Media of a candidate for one vision model. Rendered once and stored in the run directory."""
 
     config: ModelConfig
     archive: Archive
     clip: Callable[[Evaluation], Clip]
-    every_s: float | None = None  # frames at this distance instead of a number of them
+    every_s: float | None = None  # seconds between frames; replaces config.frames
 
     @property
     def mode(self) -> str:
         return self.config.media if self.every_s is None else "frames"
 
     def see(self, candidate: Evaluation) -> list[Media]:
-        """One film, or several pictures. Raises UserError where nothing can be drawn."""
+        """Return one video or several pictures. Raises UserError if nothing can be rendered."""
         stem = f"gen_{candidate.generation:02d}/k{candidate.candidate:02d}_seen"
         shown = self._shown(self.clip(candidate))
         if self.mode == "video":
@@ -51,7 +51,7 @@ class MotionMedia:
         return [Media("image/jpeg", self.archive.read(name)) for name in names]
 
     def times(self, clip: Clip) -> np.ndarray:
-        """[n] s when the pictures are taken: evenly spaced, the first and the last moment among them."""
+        """Return the times [n] s of the pictures: evenly spaced, including the first and the last step."""
         first, last = float(clip.times[0]), float(clip.times[-1])
         n = self.config.frames if self.every_s is None else max(1, round((last - first) / self.every_s)) + 1
         return np.linspace(first, last, n)
@@ -66,7 +66,7 @@ class MotionMedia:
 
 
 def with_views(task: Task, views: int) -> Task:
-    """The task with as many cameras: its own, then its first one turned around what it looks at."""
+    """Return the task with `views` cameras: its own, then its first one turned about its target by 90 deg each."""
     cameras = list(task.cameras)[:views]
     for i in range(1, views - len(cameras) + 1):
         cameras.append(dataclasses.replace(task.cameras[0], azimuth=task.cameras[0].azimuth + 90.0 * i))
@@ -78,12 +78,14 @@ def _pictures(clip: Clip, config: ModelConfig) -> Generator[np.ndarray, None, No
 
 
 def _stills(clip: Clip, config: ModelConfig, times: np.ndarray) -> list[np.ndarray]:
-    """The pictures at `times` s."""
+    """Render the pictures at `times` [n] s."""
     index = np.abs(np.asarray(clip.times)[None, :] - times[:, None]).argmin(1)
     picked = dataclasses.replace(
         clip,
         qpos=np.asarray(clip.qpos)[index],
-        times=np.arange(len(index), dtype=float),  # one picture a second: each of them once
+        times=np.arange(
+            len(index), dtype=float
+        ),  # one second per picture, so that each appears once at 1 fps
         act=None if clip.act is None else np.asarray(clip.act)[index],
     )
     return list(frames(picked, size=config.size, fps=1.0, captions=False))

@@ -1,4 +1,4 @@
-"""The text of every message: one template a file in prompts/, filled from the task and the code itself."""
+"""Texts of all messages: one template per file in prompts/, filled from the task and from the code."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from movlr_jax.tasks import Task
 if TYPE_CHECKING:
     from movlr_jax.language.media import MotionMedia
 
-WEIGHT_CAP, VELOCITY_CAP = 50, 15  # MoVLR's bounds on what an edit may give a term
+WEIGHT_CAP, VELOCITY_CAP = 50, 15  # MoVLR's upper bounds on the weights of an edit
 REFLECTION_POINTS = 10  # values of each term that Eureka's reflection shows
-_MOST_NAMES = 80  # of a kind that a message lists
+_MOST_NAMES = 80  # of each kind in a message
 
 EXAMPLE = '''"""Stand up straight and bring the right hand to the target."""
 
@@ -46,12 +46,12 @@ _environment = Environment(
 
 
 def fill(template: str, **values: Any) -> str:
-    """The text of prompts/<template>.md; a name that it needs and does not get is an error."""
+    """Render prompts/<template>.md with `values`. Raises jinja2.UndefinedError if a value is missing."""
     return _environment.get_template(f"{template}.md").render(**values).strip()
 
 
 def system(task: Task) -> str:
-    """What every writer of programs must know: format, state, shapes, names."""
+    """Return the system message for program writers: format, allowed code, state, shaping functions and names."""
     return fill(
         "system",
         example=EXAMPLE,
@@ -70,7 +70,7 @@ def system(task: Task) -> str:
 
 
 def names(task: Task) -> str:
-    """The names of a model and scene that a program may use."""
+    """Return the list of names of the model and scene that a program may use."""
     layout, model, adapter = task.layout, task.model, task.adapter
     planned = [joint for joint in adapter.planned_joints if joint in layout.joints]
     others = [joint for joint in layout.joints if joint and joint not in planned]
@@ -101,7 +101,7 @@ def task_text(task: Task) -> str:
 
 
 def shown(media: MotionMedia, task: Task, count: int, pictures: int) -> str:
-    """How `count` motions are shown, as `pictures` pictures each where they are no films."""
+    """Describe how `count` motions are shown: as videos, or as `pictures` pictures each."""
     common = {"count": count, "seconds": f"{task.episode_s:g}", "views": media.config.views}
     if media.mode == "video":
         return fill("shown_video", slow=media.config.slow, **common)
@@ -110,7 +110,7 @@ def shown(media: MotionMedia, task: Task, count: int, pictures: int) -> str:
 
 
 def reflection(task: Task, candidate: Evaluation) -> str:
-    """Eureka's feedback: the numbers of a candidate, in words."""
+    """Return Eureka's feedback text: term statistics and task score of a candidate, or why it failed."""
     success = candidate.metrics.get("success")
     return fill(
         "eureka_reflection",
@@ -124,7 +124,7 @@ def reflection(task: Task, candidate: Evaluation) -> str:
 
 
 def statistics(candidate: Evaluation) -> list[dict[str, Any]]:
-    """Weighted values of each term over the episode."""
+    """Return one row of strings per term: samples, maximum, mean and minimum of its weighted values."""
     rows = []
     for name, term in candidate.terms.items():
         curve = np.array([v for v in term.get("curve", []) if v is not None], float)
@@ -143,8 +143,8 @@ def statistics(candidate: Evaluation) -> list[dict[str, Any]]:
     return rows
 
 
-def critique_said(critique: Critique) -> str:
-    return fill("critique_said", critique=critique, author=critique.author)
+def critique_text(critique: Critique) -> str:
+    return fill("critique_text", critique=critique, author=critique.author)
 
 
 def _documented(name: str, function: Any) -> tuple[str, str]:

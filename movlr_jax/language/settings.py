@@ -1,4 +1,4 @@
-"""What can be set of a model that writes (`llm.*`) or watches (`vlm.*`)."""
+"""Settings of the models that write programs (`llm.*`) or watch motions (`vlm.*`)."""
 
 from __future__ import annotations
 
@@ -34,34 +34,36 @@ SETTINGS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 WRITERS, WATCHERS = (tuple(SETTINGS[role]) for role in ("llm", "vlm"))
 EMBEDDED = ("scripted", "metrics")  # no language or vision model
 MEDIA = ("video", "frames")
-NO_PROGRAM = "# no program: "  # begins the source of a slot that a model left empty
+NO_PROGRAM = "# no program: "  # first words of the source of a candidate for which the model wrote no program
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """A backend and how it is spoken to."""
+    """Settings of one model: the backend, its limits, and how motions are shown to it."""
 
     name: str
     model: str | None = None
-    base_url: str | None = None  # None: the provider's own
+    base_url: str | None = None  # None: the provider's default
     key_env: str | None = None  # environment variable with the key; None: no key
-    temperature: float | None = None  # None: what the method asks for
+    temperature: float | None = None  # None: the method's temperature
     max_tokens: int = 8192  # of an answer
     thinking: str | None = None  # gemini: low, high ... (3.x), or a number of tokens (2.5)
     timeout_s: float = 180.0  # of one attempt
-    attempts: int = 6  # of one call, when the network or the answer is bad
-    backoff_s: float = 1.0  # before the second attempt, doubled for each further one
-    patience_s: float = 120.0  # the longest wait that a server may ask for
-    concurrency: int = 4  # calls at a time
-    price: tuple[float, float] | None = None  # USD per million tokens in, out; None: from the table of prices
+    attempts: int = 6  # per call, if the network fails or the answer is invalid
+    backoff_s: float = 1.0  # wait before the second attempt, doubled for each further one
+    patience_s: float = 120.0  # longest wait that a server may request
+    concurrency: int = 4  # concurrent calls
+    price: tuple[float, float] | None = (
+        None  # USD per million input and output tokens; None: from the price table
+    )
     media: str = "video"  # how motions are shown: video or frames
     frames: int = 8  # of media=frames, evenly spaced
     fps: float = 8.0  # pictures per second of a video
     slow: float = 1.0  # 2: the video plays at half the speed
-    views: int = 1  # cameras beside each other, the task's first and others around it
+    views: int = 1  # cameras side by side: the task's first, then others around it
     size: tuple[int, int] = (384, 384)  # px, of each view
-    inline_mb: float = 18.0  # gemini: larger videos are uploaded first
-    run: str | None = None  # replay: the run directory whose answers are given again
+    inline_mb: float = 18.0  # MB; gemini: larger videos are uploaded first
+    run: str | None = None  # replay: run directory whose recorded answers are reused
 
     @property
     def embedded(self) -> bool:
@@ -69,7 +71,7 @@ class ModelConfig:
 
 
 def check_model(config: ModelConfig, where: str, choices: tuple[str, ...]) -> None:
-    """Raises UserError for values that types do not tell; `where` is llm or vlm."""
+    """Raise UserError for invalid values. `where` is "llm" or "vlm"."""
     if config.name not in choices:
         raise UserError(unknown_name(where, config.name, choices))
     if config.media not in MEDIA:
@@ -88,17 +90,17 @@ def check_model(config: ModelConfig, where: str, choices: tuple[str, ...]) -> No
     if config.key_env and not re.fullmatch(r"[A-Z][A-Z0-9_]{0,63}", config.key_env):
         # not echoed: it may be the key itself
         raise UserError(
-            f"{where}.key_env is the NAME of an environment variable, as OPENAI_API_KEY, never the key itself"
+            f"{where}.key_env must be the NAME of an environment variable, such as OPENAI_API_KEY, not the key itself"
         )
     url = urlsplit(config.base_url or "")
     if config.base_url and (url.scheme not in ("http", "https") or not url.hostname):
-        raise UserError(f"{where}.base_url is no URL; write http://host:port/v1")
+        raise UserError(f"{where}.base_url is not a valid URL; write http://host:port/v1")
     if url.username or url.password or url.query:
         raise UserError(
-            f"{where}.base_url must not carry a name, password or query; a key comes from the "
-            f"environment variable that {where}.key_env names"
+            f"{where}.base_url must not contain a user name, password or query; the key is read from the "
+            f"environment variable named by {where}.key_env"
         )
     if config.name in ("gemini", "openai_compatible") and not config.model:
-        raise UserError(f"{where}={config.name} needs a model; give {where}.model=NAME")
+        raise UserError(f"{where}={config.name} needs a model name; set {where}.model=NAME")
     if config.name == "replay" and not config.run:
-        raise UserError(f"{where}=replay needs the run to replay; give {where}.run=RUN_DIR")
+        raise UserError(f"{where}=replay needs a run to replay; set {where}.run=RUN_DIR")

@@ -38,7 +38,7 @@ def test_a_key_that_is_not_let_in_is_a_row_without_the_key(capsys: pytest.Captur
     with FakeServer("gemini", key="another") as vlm:
         assert main(["vlm=gemini", f"vlm.base_url={vlm.url}"]) == 1
     said = capsys.readouterr().out
-    assert "does not let us in" in said
+    assert "denies access" in said
     assert "SECRET" not in said
 
 

@@ -74,7 +74,7 @@ def test_servos_keep_their_gains_and_muscles_are_refused():
     model = spec.compile()
     space = spaces.pd(model, PdConfig(kp=1.0), model.qpos0)
     np.testing.assert_array_equal(space.model.actuator_gainprm[:, 0], 70.0)
-    with pytest.raises(UserError, match=r"actuator '.*' is no motor or servo of a hinge or slide; use"):
+    with pytest.raises(UserError, match=r"actuator '.*' is not a motor or servo of a hinge or slide; use"):
         spaces.pd(tiny_task().model, PdConfig(), np.zeros(9))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from movlr_jax.control.mpc.knots import ControlSpace
-from movlr_jax.control.mpc.mpc2 import MuscleLaw, PostureSpace, synergy_mixing
+from movlr_jax.control.mpc.mpc2 import MuscleConfig, PostureSpace, synergy_mixing
 from movlr_jax.control.mpc.mppi import MppiConfig
 from movlr_jax.control.mpc.planner import Planner, PlannerConfig, PlanSpace
 from movlr_jax.errors import UserError
@@ -25,10 +25,10 @@ from movlr_jax.types import SimState, Trajectory
 
 PLANNED = ("hip", "knee")
 LAWS = (
-    MuscleLaw(),
-    MuscleLaw(kp=2.0, kd=0.0, hold=False),
-    MuscleLaw("product"),
-    MuscleLaw("product", hold=False),
+    MuscleConfig(),
+    MuscleConfig(kp=2.0, kd=0.0, hold=False),
+    MuscleConfig("product"),
+    MuscleConfig("product", hold=False),
 )
 REWARDS = (
     'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n'
@@ -58,7 +58,7 @@ def lengths_at(model: mujoco.MjModel, qpos: np.ndarray) -> tuple[np.ndarray, np.
 
 
 def excitation_in_numpy(
-    law: MuscleLaw,
+    law: MuscleConfig,
     model: mujoco.MjModel,
     physics: NativePhysics,
     state: SimState,
@@ -103,7 +103,7 @@ def excitation_in_numpy(
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: f"{law.law}-{'hold' if law.hold else 'free'}")
-def test_the_muscle_law_is_the_equation(tiny, law: MuscleLaw):
+def test_the_muscle_law_is_the_equation(tiny, law: MuscleConfig):
     """Two plans for each of six moving states, half of them nearly relaxed; every row has its own target."""
     space = PostureSpace(law, tiny.model, tiny.layout, PLANNED)
     qpos, qvel, activations = tiny.states(6, seed=3)
@@ -128,7 +128,7 @@ def test_the_muscle_law_is_the_equation(tiny, law: MuscleLaw):
 @pytest.mark.parametrize("kind", ["linear", "product"])
 def test_several_knots_move_the_target_between_postures(tiny, kind):
     """Where two equal knots stand, a plan is the plan of one; midway between two, its lengths are their mean."""
-    law = MuscleLaw(kind)
+    law = MuscleConfig(kind)
     one = PostureSpace(law, tiny.model, tiny.layout, PLANNED)
     two = PostureSpace(law, tiny.model, tiny.layout, PLANNED, knots=2, horizon_s=0.4)
     state = tiny.physics.start(*tiny.states(3, seed=3))
@@ -152,7 +152,7 @@ def test_several_knots_move_the_target_between_postures(tiny, kind):
 
 
 def test_a_plan_begins_at_the_posture_of_the_moment(tiny):
-    space = PostureSpace(MuscleLaw(), tiny.model, tiny.layout, PLANNED)
+    space = PostureSpace(MuscleConfig(), tiny.model, tiny.layout, PLANNED)
     state = tiny.physics.start(*tiny.states(3))
     np.testing.assert_array_equal(space.held(state), state.qpos[:, None, 1:].astype(np.float32))
     np.testing.assert_allclose(space.lower, [-0.5, 0.0])
@@ -160,7 +160,7 @@ def test_a_plan_begins_at_the_posture_of_the_moment(tiny):
 
 
 def test_kept_joints_are_held_where_they_were_told_whatever_the_state_and_the_plan(tiny):
-    space = PostureSpace(MuscleLaw(), tiny.model, tiny.layout, ("hip",), kept={"knee": 0.6})
+    space = PostureSpace(MuscleConfig(), tiny.model, tiny.layout, ("hip",), kept={"knee": 0.6})
     state = tiny.physics.start(*tiny.states(3))
     plans = np.full((3, 1, 1, 1), 0.2, np.float32)
     assert space.held(state).shape == (3, 1, 1)
@@ -195,7 +195,7 @@ def test_an_arm_holds_its_posture_for_a_second(arm):
     adapter, model, physics, qpos = arm
     worst, joints = {}, len(adapter.planned_joints)
     for hold in (True, False):
-        space = PostureSpace(MuscleLaw(hold=hold), model, physics.layout, adapter.planned_joints)
+        space = PostureSpace(MuscleConfig(hold=hold), model, physics.layout, adapter.planned_joints)
         target = qpos[None, None, None, space.qpos].astype(np.float32)
         act = space.params(
             physics, physics.start(qpos[None], np.zeros((1, model.nv)), np.zeros((1, model.na))), target
@@ -218,7 +218,7 @@ def test_an_arm_holds_its_posture_for_a_second(arm):
 def test_coupled_joints_follow_the_plan(arm):
     """The lengths at a target posture are those of the whole arm there, joints that equalities drive included."""
     adapter, model, physics, qpos = arm
-    space = PostureSpace(MuscleLaw(), model, physics.layout, adapter.planned_joints)
+    space = PostureSpace(MuscleConfig(), model, physics.layout, adapter.planned_joints)
     state = physics.start(qpos[None], np.zeros((1, model.nv)), np.zeros((1, model.na)))
     plan = np.random.default_rng(0).uniform(space.lower, space.upper).astype(np.float32)
     posture = qpos.copy()
@@ -345,7 +345,7 @@ def test_four_candidates_together_are_each_alone_bit_by_bit(tiny, kind: str):
     space = (
         ControlSpace(tiny.model, 3, 0.06)
         if kind == "controls"
-        else PostureSpace(MuscleLaw(kind), tiny.model, tiny.layout, PLANNED, [PLANNED], 0.5)  # pyright: ignore
+        else PostureSpace(MuscleConfig(kind), tiny.model, tiny.layout, PLANNED, [PLANNED], 0.5)  # pyright: ignore
     )
     planner = planner_of(space, tiny.model, tiny.layout, tiny.goals, MppiConfig(samples=8, adapt=0.2))
     start, four = tiny.states(2, seed=1), programs()
@@ -412,7 +412,7 @@ def test_what_is_replaced_in_plans_is_counted(tiny):
         'WEIGHTS = {"a": 1.0, "b": 1.0}\ndef reward(state, action):\n'
         '    return {"a": jnp.log(-1.0 - state.time), "b": state.q("knee")}\n'
     )
-    space = PostureSpace(MuscleLaw(), tiny.model, tiny.layout, PLANNED)
+    space = PostureSpace(MuscleConfig(), tiny.model, tiny.layout, PLANNED)
     config = PlannerConfig(MppiConfig(samples=5), horizon_s=0.04, replan_every=2)
     planner = Planner("mpc2", config, space, tiny.physics, tiny.physics, Scorer(tiny.layout, tiny.goals))
     controllers = planner.optimise(programs([REWARDS[0], broken]), jax.random.key(0))

@@ -9,7 +9,7 @@ from scipy.optimize import lsq_linear
 
 from movlr_jax.biomech.muscles import muscle_params
 from movlr_jax.control.mpc.mpc2 import PostureSpace
-from movlr_jax.control.muscle_controllers.actuation import MuscleLaw, torque_activation
+from movlr_jax.control.muscle_controllers.actuation import MuscleConfig, torque_activation
 from movlr_jax.control.muscle_controllers.torque import resolve
 
 PLANNED = ("hip", "knee")
@@ -32,9 +32,10 @@ def test_torques_are_resolved_as_scipy_does(seed: int):
 
 # what each came to, and a fifth more: 0.37, 0.72, 0.10 rad
 @pytest.mark.parametrize(
-    ("law", "worst"), [(MuscleLaw(), 0.45), (MuscleLaw("product"), 0.86), (MuscleLaw("torque"), 0.12)]
+    ("law", "worst"),
+    [(MuscleConfig(), 0.45), (MuscleConfig("product"), 0.86), (MuscleConfig("torque"), 0.12)],
 )
-def test_a_swinging_leg_is_followed(tiny, law: MuscleLaw, worst: float):
+def test_a_swinging_leg_is_followed(tiny, law: MuscleConfig, worst: float):
     """Root-mean-square error, rad, over a second of hip and knee swinging by 0.25 rad at 1 Hz."""
     space = PostureSpace(law, tiny.model, tiny.layout, PLANNED)
     policy = space.policy(tiny.physics)
@@ -55,7 +56,7 @@ def test_a_swinging_leg_is_followed(tiny, law: MuscleLaw, worst: float):
 
 def test_a_stiffer_joint_keeps_its_damping_ratio(tiny):
     """Four times as stiff is as if it were four times as far off, and moved twice as fast."""
-    law, p = MuscleLaw("torque", 3.0, 0.2), muscle_params(tiny.model)
+    law, p = MuscleConfig("torque", 3.0, 0.2), muscle_params(tiny.model)
     rng = np.random.default_rng(4)
     moment, pull = rng.normal(size=(tiny.model.nu, 2)) * 0.03, np.full(tiny.model.nu, -500.0)
     params = {"moment": moment, "hold": np.full(tiny.model.nu, 0.1)}

@@ -102,5 +102,5 @@ def test_heights_are_above_the_feet_also_up_a_slope():
 
 
 def test_what_is_no_walk_is_told_so():
-    with pytest.raises(UserError, match="`gait` is for walks"):
+    with pytest.raises(UserError, match="`gait` needs a walking task"):
         gait_view(build_task("stand", "myolegs", 10.0, {}), np.zeros(35))

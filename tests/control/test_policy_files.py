@@ -96,37 +96,37 @@ def middle(whole: bytes) -> bytes:
 
 
 FILES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
-    "empty": (lambda whole: b"", "no trained policy can be read there"),
-    "truncated": (lambda whole: whole[: len(whole) // 2], "no trained policy can be read there"),
-    "corrupt": (middle, "no trained policy can be read there"),
-    "text": (lambda whole: b"a policy", "no trained policy can be read there"),
-    "one array": (lambda whole: npy(np.zeros(3)), "no trained policy can be read there"),
-    "an object": (lambda whole: npy(np.array([{}], dtype=object)), "no trained policy can be read there"),
-    "objects": (changed(lambda a: a.astype(object)), "no trained policy can be read there"),
-    "no arrays": (lambda whole: packed({}), "the policy is of another model"),
-    "large": (bomb, "no trained policy can be read there"),
+    "empty": (lambda whole: b"", "cannot read a trained policy from this file"),
+    "truncated": (lambda whole: whole[: len(whole) // 2], "cannot read a trained policy from this file"),
+    "corrupt": (middle, "cannot read a trained policy from this file"),
+    "text": (lambda whole: b"a policy", "cannot read a trained policy from this file"),
+    "one array": (lambda whole: npy(np.zeros(3)), "cannot read a trained policy from this file"),
+    "an object": (lambda whole: npy(np.array([{}], dtype=object)), "cannot read a trained policy from this file"),
+    "objects": (changed(lambda a: a.astype(object)), "cannot read a trained policy from this file"),
+    "no arrays": (lambda whole: packed({}), "the policy is for another model"),
+    "large": (bomb, "cannot read a trained policy from this file"),
     "no JSON": (said_as("{"), "its settings cannot be read"),
     "a list": (said_as("[]"), "its settings cannot be read"),
     "deep": (said_as("[" * 100_000), "its settings cannot be read"),
     "numbers": (lambda whole: packed({**members(whole), "settings": np.zeros(3)}), "its settings cannot be read"),
-    "a training's": (with_settings(learning_rate=1.0), "sets learning_rate, and a policy decides only"),
-    "steps": (with_settings(env_steps=10**9), "sets env_steps, and a policy decides only"),
-    "another policy": (with_settings(init="/etc/passwd"), "sets init, and a policy decides only"),
+    "a training's": (with_settings(learning_rate=1.0), "sets learning_rate, but a policy may only set"),
+    "steps": (with_settings(env_steps=10**9), "sets env_steps, but a policy may only set"),
+    "another policy": (with_settings(init="/etc/passwd"), "sets init, but a policy may only set"),
     "a name": (with_settings(observe=["qpos", "everything"]), "there is no optimizer.ppo.observe 'everything'"),
     "a text": (with_settings(observe="qpos"), "optimizer.ppo.observe='qpos' is not a list"),
-    "nothing seen": (with_settings(observe=[]), "observe must name something"),
+    "nothing seen": (with_settings(observe=[]), "observe must not be empty"),
     "an action": (with_settings(action="dance"), "there is no optimizer.ppo.action 'dance'"),
     "joints": (with_settings(joints=[1, {}]), "optimizer.ppo.joints[1]={} is not a text"),
     "layers": (with_settings(hidden=[8.5]), "optimizer.ppo.hidden[0]=8.5 is not a whole number"),
-    "no layers": (with_settings(hidden=[], value_hidden=[]), "the policy is of another model"),
+    "no layers": (with_settings(hidden=[], value_hidden=[]), "the policy is for another model"),
     "long": (with_settings(observe=["qpos"] * 10**5), "its settings cannot be read"),
-    "no layer": (with_settings(hidden=[0]), "hidden layers are 1 or more wide"),
-    "a wide layer": (with_settings(hidden=[10**6, 10**6]), "fewer numbers than its layers"),
+    "no layer": (with_settings(hidden=[0]), "hidden layers must have 1 or more units"),
+    "a wide layer": (with_settings(hidden=[10**6, 10**6]), "fewer than its layers"),
     "a bound": (with_settings(clip_observation=-1.0), "clip_observation=-1: it must be 0 or more"),
     "a bound of text": (with_settings(clip_observation="x"), "clip_observation='x' is not a number"),
-    "texts": (changed(lambda a: a.astype(str)), "holds texts"),
-    "not finite": (changed(lambda a: a * np.nan), "holds numbers that are not finite"),
-    "another shape": (changed(lambda a: a[:, :-1]), "the policy is of another model"),
+    "texts": (changed(lambda a: a.astype(str)), "expected numbers"),
+    "not finite": (changed(lambda a: a * np.nan), "contains non-finite numbers"),
+    "another shape": (changed(lambda a: a[:, :-1]), "the policy is for another model"),
 }  # fmt: skip
 
 
@@ -152,7 +152,7 @@ def test_a_file_that_is_wrong_is_told(tmp_path: Path, whole: bytes, kind: str):
 
 def test_what_is_no_file_is_told(tmp_path: Path):
     for path in (tmp_path, tmp_path / "none.npz", Path("/dev/zero"), Path("a\0b")):
-        with pytest.raises(UserError, match="no trained policy can be read there"):
+        with pytest.raises(UserError, match="cannot read a trained policy from this file"):
             used(path)
 
 
@@ -178,4 +178,4 @@ def test_the_command_tells_it_too(mistake: Mistake, elsewhere: Path):
     ]
     for setting in ("init", "teacher"):
         said = mistake(evaluate, *ppo, f"optimizer.ppo.{setting}=policy.npz", "reward=human", alone=False)
-        assert said.startswith(f"optimizer.ppo.{setting}=policy.npz: no trained policy can be read there")
+        assert said.startswith(f"optimizer.ppo.{setting}=policy.npz: cannot read a trained policy from this file")

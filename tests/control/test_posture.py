@@ -18,7 +18,7 @@ from movlr_jax.biomech.geometry import Geometry, fit_geometry
 from movlr_jax.config.compose import compose
 from movlr_jax.control.config import OptimizerConfig, check_ppo
 from movlr_jax.control.mpc.mpc2 import PostureSpace
-from movlr_jax.control.muscle_controllers.actuation import MuscleLaw
+from movlr_jax.control.muscle_controllers.actuation import MuscleConfig
 from movlr_jax.control.ppo import actions as spaces
 from movlr_jax.control.ppo.config import PdConfig, PpoConfig
 from movlr_jax.errors import UserError
@@ -64,7 +64,7 @@ def build(config: PpoConfig = SMALL, episode_s: float = 0.2, say: Any = lambda t
         ctrl_dt=0.01,
         ppo=config,
         pd=PdConfig(beta=0.8),
-        muscle=MuscleLaw("torque", 10.0, 0.4),
+        muscle=MuscleConfig("torque", 10.0, 0.4),
     )
     return build_ppo(settings, replace(tiny_task(), episode_s=episode_s, **changes), say=say)
 
@@ -76,7 +76,7 @@ def ppo():
 
 def test_fitted_moment_arms_are_those_of_mujoco(tiny):
     """Within 0.2 mm in length and 4 mm in moment arm, of 105; the worst is a tendon that wraps."""
-    space = PostureSpace(MuscleLaw("torque"), tiny.model, tiny.layout, PLANNED)
+    space = PostureSpace(MuscleConfig("torque"), tiny.model, tiny.layout, PLANNED)
     qpos = tiny.model.qpos0
     fitted = fit_geometry(lambda z: space.lengths(tiny.physics, qpos, z), space.lower, space.upper)
     postures = np.random.default_rng(7).uniform(space.lower, space.upper, (40, 2))
@@ -96,7 +96,7 @@ def test_fitted_moment_arms_are_those_of_mujoco(tiny):
 @pytest.mark.parametrize("kind", ["linear", "product", "torque"])
 def test_a_policy_commands_what_the_planners_law_does(tiny, kind):
     """The same target from the same state: the law alone, with moment arms and lengths of MuJoCo."""
-    law, beta = MuscleLaw(kind, 2.0, 0.1), 0.6
+    law, beta = MuscleConfig(kind, 2.0, 0.1), 0.6
     space = PostureSpace(law, tiny.model, tiny.layout, PLANNED)
     rest = np.full(tiny.model.nu, 0.1)
     qpos = np.array([0.0, 0.4, 0.8])
@@ -177,9 +177,9 @@ def test_a_policy_is_kept_as_a_file_and_begun_from(ppo, tmp_path: Path):
     with pytest.raises(UserError, match="planned joint 'elbow'"):
         build(replace(SMALL, init=str(tmp_path / "arm.npz")))
     save_policy(tmp_path / "one.npz", learner, replace(SMALL, joints=("knee",)))
-    with pytest.raises(UserError, match="another model, or of other"):
+    with pytest.raises(UserError, match="another model, or for other"):
         build(replace(SMALL, init=str(tmp_path / "one.npz"))).begin(1, KEY)
-    with pytest.raises(UserError, match="no trained policy can be read there"):
+    with pytest.raises(UserError, match="cannot read a trained policy from this file"):
         build(replace(SMALL, init=str(tmp_path / "none.npz")))
     with pytest.raises(UserError, match="env_steps=0"):
         check_ppo(OptimizerConfig(ppo=replace(SMALL, env_steps=0)))
@@ -223,7 +223,7 @@ def test_the_policies_of_the_package_fit_their_settings(task: str, model: str, s
 
 def test_a_policy_may_command_some_of_the_planned_joints(tiny):
     """The others are held at the posture: the same as a command of nothing for them."""
-    space = PostureSpace(MuscleLaw("torque", 2.0, 0.1), tiny.model, tiny.layout, PLANNED)
+    space = PostureSpace(MuscleConfig("torque", 2.0, 0.1), tiny.model, tiny.layout, PLANNED)
     qpos, rest = np.array([0.0, 0.4, 0.8]), np.full(tiny.model.nu, 0.1)
     whole, knee = (spaces.posture(space, tiny.physics, qpos, rest, 0.6, m) for m in (None, [1]))
     assert knee.size == 1
@@ -240,7 +240,7 @@ def test_what_no_plan_moves_is_turned_back_to_where_it_is_kept(tiny):
     qpos, back = np.array([0.0, 0.4, 0.9]), {}
     for kept in (True, False):
         space = PostureSpace(
-            MuscleLaw("torque", 10.0, 0.4),
+            MuscleConfig("torque", 10.0, 0.4),
             tiny.model,
             tiny.layout,
             ("hip",),

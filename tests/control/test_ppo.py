@@ -21,7 +21,7 @@ from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.build import build_ppo
 from movlr_jax.control.ppo.config import PpoConfig
 from movlr_jax.control.ppo.trainer import Ppo
-from movlr_jax.control.ppo.training import Watch
+from movlr_jax.control.ppo.training import CurveRecorder
 from movlr_jax.control.ppo.update import Batch
 from movlr_jax.evolution.evaluation import evaluate
 from movlr_jax.sandbox.source import parse
@@ -263,10 +263,10 @@ def test_what_goes_wrong_in_one_candidate_stays_there(ppo, harm: str):
         broken[1] = program("jnp.exp(1e6 * (1.0 + state.time))", "jnp.float32(jnp.inf) * action[0]")
     ends = []
     for state, these in (((learners, fleet), programs), (ill, broken)):
-        watch = Watch(these, SMALL.batch, 0.02)
+        recorder = CurveRecorder(these, SMALL.batch, 0.02)
         for batch in range(2):
-            state = ppo.step(these, state, jax.random.fold_in(KEY, batch), watch)
-        ends.append((state, watch.curves))
+            state = ppo.step(these, state, jax.random.fold_in(KEY, batch), recorder)
+        ends.append((state, recorder.curves))
     (healthy, told), (harmed, told_of_harm) = ends
     for k in (0, 2):
         same(of_candidate(harmed[0], k), of_candidate(healthy[0], k))
@@ -309,16 +309,16 @@ def test_a_training_that_was_cut_short_goes_on(ppo, tmp_path: Path):
 
 def test_a_person_is_told_how_trainings_go():
     """Of the last episodes that ended, the least and the most over the candidates; nothing where none has."""
-    watch = Watch([UPRIGHT, STILL], 500, 0.02)
+    recorder = CurveRecorder([UPRIGHT, STILL], 500, 0.02)
     for curve, seconds, returns in zip(
-        watch.curves, ([None] * 2, [0.5, None]), ([None] * 2, [12.0, None]), strict=True
+        recorder.curves, ([None] * 2, [0.5, None]), ([None] * 2, [12.0, None]), strict=True
     ):
         curve |= {"env_steps": [500.0, 1000.0], "episode_s": seconds, "return": returns}
-    assert watch.said() == "1,000 control steps: episodes of 0.5 s, return 12"
-    watch.curves[0] |= {"episode_s": [None, 0.25], "return": [None, 13.25]}
-    assert watch.said() == "1,000 control steps: episodes of 0.25 to 0.5 s, returns 12 to 13.25"
-    watch.curves[:] = [curve | {"return": [None, None]} for curve in watch.curves]
-    assert watch.said() == "1,000 control steps: no episode has ended yet"
+    assert recorder.summary() == "1,000 control steps: episodes of 0.5 s, return 12"
+    recorder.curves[0] |= {"episode_s": [None, 0.25], "return": [None, 13.25]}
+    assert recorder.summary() == "1,000 control steps: episodes of 0.25 to 0.5 s, returns 12 to 13.25"
+    recorder.curves[:] = [curve | {"return": [None, None]} for curve in recorder.curves]
+    assert recorder.summary() == "1,000 control steps: no episode has ended yet"
 
 
 def test_pieces_end_where_episodes_do(ppo):

@@ -18,7 +18,7 @@ from movlr_jax.config.compose import compose
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.mpc.mppi import MppiConfig
-from movlr_jax.control.muscle_controllers.actuation import MuscleLaw
+from movlr_jax.control.muscle_controllers.actuation import MuscleConfig
 from movlr_jax.control.ppo.config import PpoConfig, PriorConfig
 from movlr_jax.control.ppo.policy_file import save_policy
 from movlr_jax.control.ppo.trainer import Ppo
@@ -56,7 +56,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> OptimizerConfig:
         horizon_s=0.08,
         knots=3,
         mppi=MppiConfig(samples=1),
-        muscle=MuscleLaw("torque", kp=0.7, kd=0.05),
+        muscle=MuscleConfig("torque", kp=0.7, kd=0.05),
         ppo=PpoConfig(env_steps=0, envs=2, starts=2, hidden=(16,), value_hidden=(16,), action="posture"),
     )
     ppo = build_optimizer(config, TASK)

@@ -77,15 +77,15 @@ def test_a_training_that_goes_on_is_not_taught_again(tmp_path: Path):
     save_policy(path, jax.tree.map(lambda x: x[0], teacher.begin(1, KEY)[0]), teacher.config)
     config = replace(SMALL, env_steps=80, observe=("joints",), teacher=str(path), teach_steps=240)
     first, again = (build(config, say=said.append).optimise([STILL], KEY, None, tmp_path) for _ in range(2))
-    assert sum("taught by" in text for text in said) == 6
+    assert sum("KL divergence from the teacher" in text for text in said) == 6
     jax.tree.map(np.testing.assert_array_equal, first.learners.params, again.learners.params)
 
 
 def test_a_teacher_that_cannot_be_read_is_told(tmp_path: Path):
-    with pytest.raises(UserError, match=r"teacher=.*no trained policy"):
+    with pytest.raises(UserError, match=r"teacher=.*cannot read a trained policy"):
         build(replace(SMALL, teacher=str(tmp_path / "none.npz")))
     np.savez(tmp_path / "old.npz", x=np.zeros(1))
-    with pytest.raises(UserError, match="does not say what its policy observes"):
+    with pytest.raises(UserError, match="does not contain the observations of its policy"):
         build(replace(SMALL, teacher=str(tmp_path / "old.npz")))
     with pytest.raises(UserError, match="leave one of them empty"):
         check_ppo(OptimizerConfig(ppo=replace(SMALL, teacher="one", init="another")))

@@ -97,8 +97,8 @@ def test_every_failure_is_said_and_asked_again(kind: str, fault: str, archive: A
         states = [(c["state"], bool(c["error"])) for c in archive.calls()]
         assert states == [("failed", True), ("answered", False)]
         expected = {
-            "429": "HTTP 429", "500": "HTTP 500", "503": "HTTP 503", "truncated": "not of the asked form",
-            "schema": "not of the asked form", "length": "cut off",
+            "429": "HTTP 429", "500": "HTTP 500", "503": "HTTP 503", "truncated": "does not match the schema",
+            "schema": "does not match the schema", "length": "cut off",
             "blocked": "refused" if kind == "openai" else "SAFETY",
             "empty": "no choices" if kind == "openai" else "no candidates",
         }  # fmt: skip
@@ -114,7 +114,7 @@ def test_retry_after_is_honoured_and_a_long_one_ends_the_search(kind: str, archi
         asking.ask([question()])
         assert time.monotonic() - begun >= 0.6
         server.retry_after = "3600"
-        with pytest.raises(UserError, match=r"asks to wait 3600 s .*resume="):
+        with pytest.raises(UserError, match=r"requests a wait of 3600 s .*resume="):
             asking.ask([question("more")])
         assert len(server.requests) == 3
         asking.client.close()
@@ -146,7 +146,7 @@ def test_a_model_that_always_refuses_is_an_answer_of_its_own(kind: str, archive:
 def test_a_wrong_key_is_told_at_once_and_never_shown(kind: str, archive: Archive):
     with FakeServer(kind, key="sk-another") as server:
         asking = Asking(server, archive)
-        with pytest.raises(UserError, match=r"does not let us in .*MOVLR_TEST_KEY") as told:
+        with pytest.raises(UserError, match=r"denies access .*MOVLR_TEST_KEY") as told:
             asking.ask([question()])
         assert len(server.requests) == 1
         assert KEY not in str(told.value)
@@ -237,7 +237,7 @@ def test_gemini_gets_no_temperature_where_it_would_ignore_it(archive: Archive):
 def test_max_calls_counts_what_is_under_way(kind: str, archive: Archive):
     with FakeServer(kind, delay_s=0.05) as server:
         asking = Asking(server, archive, max_calls=3, concurrency=8)
-        with pytest.raises(BudgetSpent, match="max_calls=3 is spent"):
+        with pytest.raises(BudgetSpent, match="max_calls=3 is used up"):
             asking.ask([question(sample=i) for i in range(8)])
         assert len(server.requests) == 3
         assert archive.spent()[0] == 3
@@ -247,11 +247,11 @@ def test_max_calls_counts_what_is_under_way(kind: str, archive: Archive):
 def test_max_cost_is_never_passed_and_needs_a_price(archive: Archive):
     with FakeServer("openai") as server:
         asking = Asking(server, archive, price=(1.0, 10.0), max_tokens=2000, max_cost_usd=0.06, concurrency=8)
-        with pytest.raises(BudgetSpent, match=r"max_cost_usd=0.06 is spent"):
+        with pytest.raises(BudgetSpent, match=r"max_cost_usd=0.06 is used up"):
             asking.ask([question(sample=i) for i in range(8)])
         assert archive.spent()[1] <= 0.06
         asking.client.close()
-        with pytest.raises(UserError, match=r"nobody knows the price of m-1.*llm.price="):
+        with pytest.raises(UserError, match=r"the price of m-1 is unknown.*llm.price="):
             Asking(server, archive, max_cost_usd=1.0)
 
 

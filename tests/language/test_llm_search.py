@@ -280,7 +280,7 @@ def test_when_all_programs_are_broken_twice_the_search_ends_with_a_sentence(
         urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
         run = tmp_path / "run"
         assert main([*TASK, *MODELS, *urls, "retries=1", f"run_dir={run}"]) == 2
-    assert "are broken, twice over" in capsys.readouterr().err
+    assert "are invalid, in two rounds" in capsys.readouterr().err
     assert len(programs(llm)) == 4, "one slot, one repair, and both again"
 
 
@@ -333,7 +333,7 @@ def test_a_spent_budget_ends_cleanly_and_is_resumable(
         run = tmp_path / "run"
         urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
         assert main([*TASK, *MODELS, *urls, "max_calls=4", f"run_dir={run}"]) == 0
-        assert "max_calls=4 is spent" in capsys.readouterr().err
+        assert "max_calls=4 is used up" in capsys.readouterr().err
         assert len(llm.requests) + len(vlm.requests) == 4
         assert (run / "report.html").exists()
         assert main([f"resume={run}", "max_calls=100"]) == 0

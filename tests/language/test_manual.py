@@ -98,8 +98,8 @@ def test_a_person_writes_judges_and_criticises(answered: tuple[Path, Person, str
     assert {c["purpose"] for c in made} == {"propose", "judge", "criticise"}
     assert {c["state"] for c in made} == {"answered"}, "a slip is mended, not an attempt lost"
     assert sorted(c["key"][:16] for c in made) == sorted(person.seen), "everything was asked once, and read"
-    assert "winner: Input should be 'first', 'second' or 'tie'; please write it again" in said
-    assert re.search(r"propose: read .*/request.md, write answer.json or program.py beside it", said)
+    assert "winner: Input should be 'first', 'second' or 'tie'; please correct it" in said
+    assert re.search(r"propose: read .*/request.md, write answer.json or program.py next to it", said)
     assert "language model: manual person; vision model: manual person" in said
 
 

@@ -107,9 +107,9 @@ def test_odd_answers_that_can_be_read(name: str, archive: Archive):
 
 
 UNREADABLE = {
-    "content is a number": ("openai", openai(7), "the answer's content is a number, a text was expected"),
-    "content is true": ("openai", openai(True), "the answer's content is a boolean, a text was expected"),
-    "content is an object": ("openai", openai({"a": 1}), "the answer's content is an object, a text was expected"),
+    "content is a number": ("openai", openai(7), "the answer's content is a number, a string was expected"),
+    "content is true": ("openai", openai(True), "the answer's content is a boolean, a string was expected"),
+    "content is an object": ("openai", openai({"a": 1}), "the answer's content is an object, a string was expected"),
     "content is null": ("openai", openai(None), "the answer is empty"),
     "parts without text": ("openai", openai([{"type": "image"}, 3, None]), "the answer is empty"),
     "message is a number": ("openai", openai(choices=[{"message": 5}]), "the answer's message is a number"),
@@ -118,8 +118,8 @@ UNREADABLE = {
     "choices are null": ("openai", openai(choices=None), "the answer has no choices"),
     "choices are missing": ("openai", lambda a: {"id": "x"}, "the answer has no choices"),
     "choices are an object": ("openai", openai(choices={"0": {}}), "the answer's choices are an object"),
-    "choices are text": ("openai", openai(choices="yes"), "the answer's choices are a text"),
-    "choices hold text": ("openai", openai(choices=["yes"]), "the answer's first choice is a text"),
+    "choices are text": ("openai", openai(choices="yes"), "the answer's choices are a string"),
+    "choices hold text": ("openai", openai(choices=["yes"]), "the answer's first choice is a string"),
     "an error for an answer": (
         "openai", lambda a: {"error": {"message": "out of memory", "code": "oom"}},
         "the server answers with an error: out of memory",
@@ -129,8 +129,8 @@ UNREADABLE = {
     ),
     "refusal is an object": ("openai", openai(choices=[{"message": {"refusal": {"a": 1}}}]), "the model refused"),
     "candidates are an object": ("gemini", gemini(candidates={"a": 1}), "the answer's candidates are an object"),
-    "candidates hold text": ("gemini", gemini(candidates=["yes"]), "the answer's first candidate is a text"),
-    "parts are text": ("gemini", gemini("yes"), "the answer's parts are a text, a list was expected"),
+    "candidates hold text": ("gemini", gemini(candidates=["yes"]), "the answer's first candidate is a string"),
+    "parts are text": ("gemini", gemini("yes"), "the answer's parts are a string, a list was expected"),
     "blocked by a number": ("gemini", gemini(promptFeedback={"blockReason": 3}), "the request was blocked: 3"),
     "the response is a list": ("openai", lambda a: [a], "the response is a list, an object was expected"),
     "the response is null": ("gemini", lambda a: None, "the response is null, an object was expected"),
@@ -140,7 +140,7 @@ UNREADABLE = {
     "JSON that is nested": ("openai", nested(100_000), "the response is nested too deeply"),
     "JSON that is nested, of Gemini": ("gemini", nested(100_000), "the response is nested too deeply"),
     "a number too long": ("openai", lambda a: b'{"choices": ' + b"9" * 9000 + b"}", "is not JSON"),
-    "text that is nested": ("openai", openai('{"ready":' * 100_000), "is not of the asked form Ready"),
+    "text that is nested": ("openai", openai('{"ready":' * 100_000), "does not match the schema Ready"),
 }  # fmt: skip
 
 
@@ -178,14 +178,14 @@ def test_token_counts_that_cannot_be_used_count_as_the_most(kind: str, count: An
 
     with FakeServer(kind, shape=shape) as server:
         asking = Asking(server, archive, price=(1.0, 10.0), max_tokens=2000, max_cost_usd=0.09)
-        with pytest.raises(BudgetSpent, match=r"max_cost_usd=0.09 is spent"):
+        with pytest.raises(BudgetSpent, match=r"max_cost_usd=0.09 is used up"):
             asking.ask([question(sample=i) for i in range(20)])
         calls, cost = archive.spent()
         assert 3 <= calls <= 5
         assert 0.06 < cost <= 0.09
         told = [line for line in asking.said if "token counts" in line]
         assert len(told) == 1, "once is enough"
-        assert "counts as the most that it may cost" in told[0]
+        assert "is charged with its maximum cost" in told[0]
         assert all((c["tokens_in"], c["tokens_out"]) == (None, None) for c in archive.calls())
         asking.client.close()
 
@@ -215,7 +215,7 @@ def test_a_retry_after_that_says_nothing_leaves_our_own_wait(kind: str, value: s
         asking = Asking(server, archive, backoff_s=0.2, patience_s=1e9)
         begun = time.monotonic()
         if value.startswith("Fri"):
-            with pytest.raises(UserError, match=r"asks to wait \d\.\d+e\+11 s"):
+            with pytest.raises(UserError, match=r"requests a wait of \d\.\d+e\+11 s"):
                 asking.ask([question()])
             return
         assert asking.ask([question()])[0].value.ready
@@ -232,7 +232,7 @@ def test_a_retry_after_as_a_date_is_honoured(archive: Archive):
         assert asking.ask([question()])[0].value.ready
         assert 0.7 < time.monotonic() - begun < 3.0, "dates have whole seconds"
         server.script, server.retry_after = ["429"], email.utils.formatdate(time.time() + 4000, usegmt=True)
-        with pytest.raises(UserError, match=r"asks to wait (3999|4000)\S* s .*resume="):
+        with pytest.raises(UserError, match=r"requests a wait of (3999|4000)\S* s .*resume="):
             asking.ask([question("more")])
         asking.client.close()
 
@@ -241,7 +241,7 @@ def test_an_attempt_that_follows_at_once_says_so(archive: Archive):
     with FakeServer("openai", script=["schema"]) as server:
         asking = Asking(server, archive)
         asking.ask([question()])
-        assert asking.said[0].endswith("; attempt 2 of 3 follows")
+        assert asking.said[0].endswith("; attempt 2 of 3 now")
         asking.client.close()
 
 
@@ -251,7 +251,7 @@ def test_the_sentence_names_the_run_directory(archive: Archive):
         for _ in range(2):
             with pytest.raises(UserError) as told:
                 asking.ask([question()])
-            assert f"go on later with resume={archive.root}" in str(told.value)
+            assert f"continue later with resume={archive.root}" in str(told.value)
         asking.client.close()
 
 
@@ -530,7 +530,7 @@ def test_what_is_no_judgement_says_why(text: str, sentence: str, archive: Archiv
         asking = Asking(server, archive, attempts=1)
         (answer,) = asking.ask([Question("judge", [Message("user", ["which"])], Judgement)])
         assert answer.value is None
-        assert "the answer is not of the asked form Judgement" in answer.problem
+        assert "the answer does not match the schema Judgement" in answer.problem
         assert sentence in answer.problem
         asking.client.close()
 

@@ -97,7 +97,7 @@ def messages(task: Task) -> dict[str, str]:
     conversations = {
         "propose_first": writers.edit_talk(first),
         "propose_edit": writers.edit_talk(later)[1:],
-        "repair": writers._complaint(broken),
+        "repair": writers._repair_request(broken),
         "judge_film": watchers.judge_question(film, task, BEST, replace(BEST, candidate=3)).messages,  # pyright: ignore
         "judge_frames": watchers.judge_question(frames, task, BEST, replace(BEST, candidate=3)).messages,  # pyright: ignore
         "describe": client.questions[0].messages,
@@ -201,7 +201,7 @@ REFUSED = {
     "`match`": "match 1:\n        case 1: pass",
     "set comprehensions": "x = {1 for i in ()}",
     "`str.format`": 'x = "".format()',
-    "`%` on texts": 'x = "%s" % 1',
+    "`%` on strings": 'x = "%s" % 1',
     "`print`": "print(1)",
     "two underscores": "__x = 1",
 }
@@ -212,7 +212,7 @@ def test_what_a_program_may_contain_is_what_its_writers_are_told(messages: dict[
     said = (
         messages["propose_first"]
         .partition("## What a program may contain")[2]
-        .partition("## What may be read")[0]
+        .partition("## Available state")[0]
     )
     assert word in said
     source = SOURCE.replace("    return", f"    {(ALLOWED | REFUSED)[word]}\n    return")

@@ -1,1 +1,1 @@
-"""Planning by sampling: MPPI over postures, with muscle controllers beneath it (MPC2)."""
+"""Sampling-based planning: MPPI over controls, or over postures with a muscle controller (MPC2)."""

@@ -1,4 +1,4 @@
-"""Plans over the controls themselves: knots in time, linear between; for any actuator."""
+"""Plans over controls, for any actuator: knots in time with linear interpolation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from movlr_jax.types import Array, SimState, Step
 
 
 def between(knots: Any, elapsed: Array, horizon_s: float) -> Any:
-    """What lies `elapsed` s [] into plans [knots, ...] over `horizon_s`, linear between knots; then the last."""
+    """Interpolate `knots` [knots, ...], spread over `horizon_s`, linearly at `elapsed` [] s; later, hold the last."""
     count = len(jax.tree.leaves(knots)[0])
     x = jnp.clip(elapsed / horizon_s * (count - 1), 0.0, count - 1.0)
     low = jnp.clip(jnp.floor(x).astype(int), 0, max(count - 2, 0))
@@ -24,14 +24,14 @@ def between(knots: Any, elapsed: Array, horizon_s: float) -> Any:
 
 
 class KnotSpace:
-    """Plans that are `knots` values of some numbers over the horizon, each within its range."""
+    """Plans with `knots` values of each dimension over the horizon, within `lower` and `upper` [dims]."""
 
     def __init__(self, lower: np.ndarray, upper: np.ndarray, knots: int, horizon_s: float):
         self.lower, self.upper, self.knots, self.horizon_s = lower, upper, knots, horizon_s
         self.mixing = np.eye(len(lower), dtype=np.float32)
 
     def params(self, physics: Physics, state: SimState, plans: Array) -> dict[str, Any]:
-        """Policy parameters [R * n, ...] for plans [R, n, knots, dims] that begin now."""
+        """Return policy parameters [R * n, ...] for plans [R, n, knots, dims] that start at `state`."""
         rows, n = plans.shape[:2]
         return {
             "knots": plans.reshape(rows * n, *plans.shape[2:]),
@@ -40,7 +40,7 @@ class KnotSpace:
 
 
 class ControlSpace(KnotSpace):
-    """The numbers of a plain MPPI plan: `knots` values of every control over the horizon."""
+    """Plans of standard MPPI: `knots` values of every control over the horizon."""
 
     def __init__(self, model: mujoco.MjModel, knots: int, horizon_s: float):
         low, high = control_ranges(model, "optimizer=mppi samples")
@@ -53,5 +53,5 @@ class ControlSpace(KnotSpace):
         return policy
 
     def held(self, state: SimState) -> np.ndarray:
-        """[R, knots, nu] the control of each row now, held."""
+        """Return plans [R, knots, nu] that hold the current control of each row."""
         return np.repeat(np.asarray(state.prev_action)[:, None], self.knots, axis=1)

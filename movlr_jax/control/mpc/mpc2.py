@@ -1,7 +1,7 @@
-"""MPC2 (Wei et al., ICLR 2025): plans over target postures, with a muscle controller beneath.
+"""MPC2 (Wei et al., ICLR 2025): plans over target postures, tracked by a muscle controller.
 
-High level: MPPI over target postures z of the planned joints, one per plan or several in time. Low level: a
-proportional controller that turns z into muscle excitations at every control step.
+High level: MPPI over target postures z of the planned joints, one or several per plan. Low level: a muscle
+controller that converts z to muscle excitations at every control step.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from movlr_jax.biomech.static_optimisation import StaticOptimiser, coupling_jacobian
 from movlr_jax.control.mpc.knots import between
-from movlr_jax.control.muscle_controllers.actuation import Actuation, Keeping, MuscleLaw
+from movlr_jax.control.muscle_controllers.actuation import Actuation, Keeping, MuscleConfig
 from movlr_jax.models.adapter import follow_couplings, nominal_qpos, with_columns
 from movlr_jax.physics.base import Physics
 from movlr_jax.rewards.state import Layout
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 
 def muscle_policy(actuation: Actuation, sim_dt: float, ctrl_dt: float, horizon_s: float | None = None):
-    """`actuation` under params["target"]; with horizon_s the target moves between its knots [knots, ...]."""
+    """Return a policy that applies `actuation` to params["target"].
+
+    With horizon_s, the target is interpolated between its knots [knots, ...].
+    """
 
     def policy(params: Any, view: Step, key: jax.Array) -> jax.Array:
         target = params["target"]
@@ -39,9 +42,9 @@ def muscle_policy(actuation: Actuation, sim_dt: float, ctrl_dt: float, horizon_s
 
 
 def synergy_mixing(planned: Sequence[str], synergies: Sequence[Sequence[str]], share: float) -> np.ndarray:
-    """[nz, nz] noise mixing under which joints of a synergy correlate by `share`; every variance stays 1.
+    """Return the noise mixing matrix [nz, nz]: joints of a synergy correlate by `share`, and variances stay 1.
 
-    A hand grasps by closing all fingers (Santello et al., 1998): noise that does so is found by few samples.
+    Fingers close together in a grasp (Santello et al., 1998), so correlated noise needs fewer samples.
     """
     covariance = np.eye(len(planned))
     for group in synergies:
@@ -51,11 +54,11 @@ def synergy_mixing(planned: Sequence[str], synergies: Sequence[Sequence[str]], s
 
 
 class PostureSpace:
-    """The numbers an MPC2 plan consists of: target angles of the planned joints."""
+    """Plans of MPC2: target angles of the planned joints."""
 
     def __init__(
         self,
-        law: MuscleLaw,
+        config: MuscleConfig,
         model: mujoco.MjModel,
         layout: Layout,
         planned: Sequence[str],
@@ -65,10 +68,10 @@ class PostureSpace:
         knots: int = 1,
         horizon_s: float = 0.4,
     ):
-        """kept: joint -> rad, where muscles hold what no plan moves. knots: postures of a plan over horizon_s."""
+        """kept: joint -> rad, fixed targets of joints outside the plan. knots: postures of a plan over horizon_s."""
         kept = kept or {}
-        self.law, self._model, self.knots, self.horizon_s = law, model, knots, horizon_s
-        self.actuation = Actuation(law, model, layout, planned)
+        self.config, self._model, self.knots, self.horizon_s = config, model, knots, horizon_s
+        self.actuation = Actuation(config, model, layout, planned)
         self.qpos, self._dofs = self.actuation.qpos, self.actuation.dofs
         self._kept = np.array([model.joint(name).qposadr[0] for name in kept], int)
         self._kept_at = np.array(list(kept.values()))
@@ -79,11 +82,11 @@ class PostureSpace:
         self._targets_on_device = jax.jit(self._targets)
 
     def lengths(self, physics: Physics, qpos: np.ndarray, postures: np.ndarray) -> np.ndarray:
-        """Muscle lengths [S, nu] m at `postures` [S, nz] rad of the planned joints, all else as at `qpos` [nq]."""
+        """Return muscle lengths [S, nu] m at `postures` [S, nz] rad of the planned joints, the others at `qpos`."""
         return np.asarray(physics.kinematics(self._targets(qpos[None], postures[None, :, None]))[0])
 
     def keeping(self, physics: Physics, qpos: np.ndarray) -> Keeping | None:
-        """What keeps the joints that no plan moves, with moment arms as at `qpos` [nq]; None where there are none."""
+        """Return the kept joints with their moment arms at `qpos` [nq], or None if there are none."""
         if not len(self._kept):
             return None
         moment = np.asarray(
@@ -96,29 +99,29 @@ class PostureSpace:
         return muscle_policy(self.actuation, physics.sim_dt, physics.ctrl_dt, horizon_s)
 
     def held(self, state: SimState) -> np.ndarray:
-        """[R, knots, nz] the posture of each row now, as a plan."""
+        """Return plans [R, knots, nz] that hold the current posture of each row."""
         posture = np.asarray(state.qpos)[:, None, self.qpos].astype(np.float32)
         return np.repeat(posture, self.knots, axis=1)
 
     def params(self, physics: Physics, state: SimState, plans: Array) -> dict[str, Any]:
-        """Policy parameters [R * n, ...] for plans [R, n, knots, nz] from the R rows of `state`.
+        """Return policy parameters [R * n, ...] for plans [R, n, knots, nz] from the R rows of `state`.
 
-        Plans on a device stay there; what holds the posture of the moment is found once per row, on the host.
+        Plans on a device stay there. The static feed-forward is computed once per row, on the host.
         """
         qpos = np.asarray(state.qpos)
-        hold = [self._static(q) if self.law.hold else np.zeros(self._model.nu) for q in qpos]
+        hold = [self._static(q) if self.config.hold else np.zeros(self._model.nu) for q in qpos]
         hold, targets = np.asarray(hold, np.float32), self._targets
         if isinstance(plans, jax.Array):
             hold, qpos, targets = jnp.asarray(hold), jnp.asarray(qpos, jnp.float32), self._targets_on_device
         n, now = plans.shape[1], qpos
         length, moment = physics.kinematics(targets(qpos, plans))
         target = {"length": length.astype(np.float32)}
-        if self.law.law == "product":
+        if self.config.law == "product":
             target["moment"] = moment[:, :, self._dofs].astype(np.float32)
-        if self.law.law != "linear":
+        if self.config.law != "linear":
             target["posture"] = plans.reshape(length.shape[0], -1).astype(np.float32)
         params: dict[str, Any] = {"target": target, "hold": hold.repeat(n, axis=0)}
-        if self.law.law == "torque":
+        if self.config.law == "torque":
             params["moment"] = self._moments(physics, now).repeat(n, axis=0)
         if self.knots > 1:
             rows = len(qpos) * n
@@ -127,23 +130,23 @@ class PostureSpace:
         return params
 
     def _moments(self, physics: Physics, qpos: Array) -> Any:
-        """[R, nu, nz] moment arms about the planned joints, and what follows them, at `qpos` [R, nq]."""
+        """Return moment arms [R, nu, nz] about the planned joints, including coupled joints, at `qpos` [R, nq]."""
         moment = physics.kinematics(qpos)[1]
         follow = [coupling_jacobian(self._model, self._dofs, np.asarray(q)) for q in qpos]
         return (moment @ np.asarray(follow, np.float32)).astype(np.float32)
 
     def _targets(self, qpos: Array, plans: Array) -> Any:
-        """[R * n * knots, nq] whole postures that `plans` [R, n, knots, nz] ask for from `qpos` [R, nq]."""
+        """Return the target postures [R * n * knots, nq] of `plans` [R, n, knots, nz] from `qpos` [R, nq]."""
         rows, n, knots = plans.shape[:3]
         target = with_columns(qpos.repeat(n * knots, axis=0), self.qpos, plans.reshape(rows * n * knots, -1))
         return follow_couplings(self._model, with_columns(target, self._kept, self._kept_at))
 
 
-def posture_space(law: MuscleLaw, task: Task, **settings: Any) -> PostureSpace:
-    """Of the task's model: its planned joints, and those that muscles keep where its posture has them."""
+def posture_space(config: MuscleConfig, task: Task, **settings: Any) -> PostureSpace:
+    """Return the posture space of the task's model. Kept joints stay at their angles in the nominal posture."""
     model, adapter = task.model, task.adapter
     nominal = nominal_qpos(model, adapter)
     kept = {name: float(nominal[model.joint(name).qposadr[0]]) for name in adapter.kept_joints}
     return PostureSpace(
-        law, model, task.layout, adapter.planned_joints, adapter.synergies, kept=kept, **settings
+        config, model, task.layout, adapter.planned_joints, adapter.synergies, kept=kept, **settings
     )

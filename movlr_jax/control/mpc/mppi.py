@@ -1,8 +1,8 @@
-"""Sampling planners as three pure functions: init, sample, update.
+"""MPPI as pure functions: init, sample, update, shift.
 
-A plan is a mean and a spread over `knots` x `dims` numbers in a box; what the numbers mean is the
-caller's (target postures in `mpc2`, controls in `knots`). Path integral update after Williams et al. (2017),
-with elites and sigma adaptation as in the cross-entropy method.
+A plan distribution is a mean and a standard deviation of `knots` x `dims` numbers in a box. The plan space defines
+their meaning (target postures in `mpc2`, controls in `knots`). Path integral update of Williams et al. (2017), with
+elites and sigma adaptation as in the cross-entropy method.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ from movlr_jax.types import Array
 
 @dataclass(frozen=True)
 class MppiConfig:
-    """Settings of the planner; sigmas are fractions of each dimension's range."""
+    """Settings of MPPI. Sigmas are fractions of the range of each dimension."""
 
     samples: int = 32  # N, rollouts per plan and candidate
     temperature: float = 0.02  # of the softmax over costs, in units of the elites' cost range
-    elites: int = 0  # how many of the best enter the update; 0: all of them
-    sigma: float = 0.1  # spread of the first plan
-    sigma_min: float = 0.1  # floor of the adapted spread
-    adapt: float = 0.0  # how much of the elites' own spread enters sigma at each update, 0..1
-    # samples that are not random: the mean itself, then what is held now, then what was held at the start
+    elites: int = 0  # number of best samples used in the update; 0: all
+    sigma: float = 0.1  # initial standard deviation
+    sigma_min: float = 0.1  # lower bound of the adapted standard deviation
+    adapt: float = 0.0  # weight of the elites' standard deviation in each update of sigma, 0..1
+    # number of samples that are not random: the mean, then plans that hold the current state and the initial state
     keep: int = 2
-    smooth: float = 0.0  # correlation of the noise of neighbouring knots, 0..1
+    smooth: float = 0.0  # noise correlation between neighbouring knots, 0..1
 
 
 @struct.dataclass
 class PlanDistribution:
-    """A distribution over plans of one candidate."""
+    """A normal distribution over plans."""
 
     mean: Array  # [knots, dims]
     sigma: Array  # [knots, dims]
 
 
 def init(config: MppiConfig, mean: Array, lower: Array, upper: Array) -> PlanDistribution:
-    """A plan around `mean` [knots, dims] in the box [lower, upper], each [dims]."""
+    """Return the first distribution, with `mean` [knots, dims] clipped to the box [lower, upper], each [dims]."""
     spread = jnp.broadcast_to(config.sigma * (upper - lower), mean.shape)
     return PlanDistribution(mean=jnp.clip(mean, lower, upper), sigma=spread)
 
 
 def colored(noise: Array, smooth: float) -> Array:
-    """`noise` [N, knots, dims] with neighbouring knots correlated by `smooth`, those k apart by smooth^k.
+    """Correlate `noise` [N, knots, dims] in time: knots that are k apart correlate by smooth^k. Variances stay 1.
 
-    Plans that are smooth in time are found by fewer samples (Pinneri et al., 2020); variances stay 1.
+    Noise that is smooth in time needs fewer samples (Pinneri et al., 2020).
     """
     if smooth == 0.0:
         return noise
@@ -65,10 +65,10 @@ def sample(
     lower: Array,
     upper: Array,
 ) -> Array:
-    """N plans [N, knots, dims] in the box, from standard normal `noise` [N, knots, dims].
+    """Return N plans [N, knots, dims] in the box, from standard normal `noise` [N, knots, dims].
 
-    The first is the mean, the second `held` and the third `home` [knots, dims] (what is held now, what was at
-    the start): a planner can always do nothing new, or go back. The noise is an argument so that K candidates
+    The first `config.keep` plans are not random: the mean, `held` and `home` [knots, dims], which hold the current
+    and the initial state. So the planner can always stay or go back. The noise is an argument, so that K candidates
     can share it (common random numbers).
     """
     drawn = plan.mean + plan.sigma * noise
@@ -80,13 +80,13 @@ def sample(
 def update(
     config: MppiConfig, plan: PlanDistribution, samples: Array, costs: Array, lower: Array, upper: Array
 ) -> PlanDistribution:
-    """The next plan from `samples` [N, knots, dims] and their `costs` [N], lower is better, inf if diverged.
+    """Return the next distribution from `samples` [N, knots, dims] and their `costs` [N] (inf if diverged).
 
-    mean = sum_n w_n z_n,  w = softmax(-(c - min c) / (temperature * range)) over the elites; the range is that
-    of the finite costs among them. With no finite cost the plan stays as it is.
+    mean = sum_n w_n z_n,  w = softmax(-(c - min c) / (temperature * range)) over the elites, where range is the range
+    of their finite costs. Without a finite cost, the distribution does not change.
     """
     count = config.elites or config.samples
-    costs = jnp.where(jnp.isfinite(costs), costs, jnp.inf)  # a cost that is no number is no good one
+    costs = jnp.where(jnp.isfinite(costs), costs, jnp.inf)  # NaN counts as the worst cost
     best = jnp.argsort(costs, stable=True)[:count]
     z, c = samples[best], costs[best]
     finite = jnp.isfinite(c)
@@ -103,7 +103,7 @@ def update(
 
 
 def shift(plan: PlanDistribution, fraction: float) -> PlanDistribution:
-    """The plan seen `fraction` of its horizon later: knots move towards the present, the last one stays."""
+    """Shift the mean by `fraction` of the horizon: each knot takes a later value, and the last is repeated."""
     knots = plan.mean.shape[0]
     at = jnp.minimum(jnp.arange(knots) + fraction * (knots - 1), knots - 1)
     low = jnp.floor(at).astype(int)

@@ -1,7 +1,7 @@
 """The closed loop of a sampling planner, for K candidates in one batch.
 
-Every `replan_every` control steps: sample N plans per row with the same noise for all candidates, roll all
-K x N out, score each candidate's rows with its own reward program, update, act.
+Every `replan_every` control steps: sample N plans per row with the same noise for all candidates, roll out all
+rows together, score the rows of each candidate with its reward program, update the plans, and act.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from movlr_jax.types import Array, Policy, Progress, SimState, Step, Trajectory
 
 
 class PlanSpace(Protocol):
-    """What the numbers of a plan mean."""
+    """The meaning of the numbers of a plan."""
 
     lower: np.ndarray  # [dims]
     upper: np.ndarray  # [dims]
-    mixing: np.ndarray  # [dims, dims] turns independent noise into the noise of plans, unit variance each
+    mixing: np.ndarray  # [dims, dims], maps independent noise to the noise of plans; variances stay 1
 
     def policy(self, physics: Physics) -> Policy: ...
     def held(self, state: SimState) -> Array: ...  # [R, knots, dims]
@@ -39,7 +39,7 @@ class PlanSpace(Protocol):
 
 @dataclass(frozen=True)
 class PlannerConfig:
-    """Horizon and rhythm of the planner."""
+    """Horizon and replanning interval of the planner."""
 
     mppi: MppiConfig
     horizon_s: float = 0.4
@@ -47,7 +47,7 @@ class PlannerConfig:
 
 
 class Planner:
-    """Plans with `physics`, acts in `sim_physics`; holds everything that is compiled once."""
+    """Plans with `physics` and acts in `sim_physics`. Owns everything that is compiled once."""
 
     def __init__(
         self,
@@ -66,13 +66,13 @@ class Planner:
         self.notes: Mapping[str, Any] = {}
         self._say, self._split = say, 1
         self.horizon = plan_steps(config.horizon_s, physics.ctrl_dt)
-        # One policy object each, made once: physics compiles per policy and shape.
+        # one policy object per physics, created once: physics compiles per policy and shape
         self.plan_policy, self.sim_policy = space.policy(physics), space.policy(sim_physics)
         lower, upper, settings = jnp.asarray(space.lower), jnp.asarray(space.upper), config.mppi
         self.traces: Counter[str] = Counter()
 
         def compiled(name: str, function: Callable[..., Any], shared: int = 0) -> Callable[..., Any]:
-            """`function` over rows, compiled; its last `shared` arguments are the same for all."""
+            """Vectorise and compile `function` over rows; the last `shared` arguments are the same for all rows."""
 
             def traced(*arguments: Any) -> Any:
                 self.traces[name] += 1
@@ -99,20 +99,20 @@ class Planner:
         self.update = compiled("update", lambda plan, z, c: mppi.update(settings, plan, z, c, lower, upper))
 
     def parts(self, rows: int, n: int) -> list[slice]:
-        """Which of the N plans of `rows` rows are rolled out together: all, or equal parts that fit into memory."""
+        """Split the N plans of `rows` rows into equal parts that fit into memory when rolled out together."""
         needed = self.physics.parts(rows * n, self.horizon)
         count = next(c for c in range(1, n + 1) if n % c == 0 and (c >= needed or c == n))
         if count > self._split:
             self._split = count
             self._say(
-                f"  memory: {rows * n} rollouts of {self.horizon} steps do not fit at once; each plan is rolled "
-                f"out in {count} parts of {rows * n // count}"
+                f"  memory: {rows * n} rollouts of {self.horizon} steps do not fit into memory together; they run "
+                f"in {count} parts of {rows * n // count}"
             )
         return [slice(i, i + n // count) for i in range(0, n, n // count)]
 
     @property
     def steps_done(self) -> int:
-        """Simulation steps of both physics since they were built."""
+        """Number of simulation steps of both physics so far."""
         return self.physics.steps_done + self.sim_physics.steps_done
 
     def optimise(
@@ -122,8 +122,8 @@ class Planner:
         progress: Progress | None = None,
         folder: Path | None = None,
     ) -> PlannedControllers:
-        """K controllers, one per program. A planner learns nothing beforehand: the work is done as they act."""
-        self.scorer.prepare(programs)  # beside the first rollouts
+        """Return K controllers, one per program. A planner has no training phase: it plans while it acts."""
+        self.scorer.prepare(programs)  # compiles during the first rollouts
         return PlannedControllers(self, tuple(programs), progress)
 
 
@@ -141,7 +141,7 @@ class PlannedControllers:
 
     @property
     def nonfinite(self) -> list[dict[str, int]]:
-        """Per candidate, term -> values that were replaced in the rollouts of its plans."""
+        """Per candidate: term -> number of non-finite values replaced in the rollouts of its plans."""
         if not self.counted:
             return [dict.fromkeys(program.terms, 0) for program in self.programs]
         sums = jax.device_get(self.counted[0])
@@ -151,7 +151,7 @@ class PlannedControllers:
         ]
 
     def rollout(self, start: SimState, *, steps: int, key: jax.Array) -> Trajectory:
-        """`steps` control steps of K x E rows (candidate k owns rows k*E:(k+1)*E), replanning as it goes."""
+        """Run K x E rows for `steps` control steps with replanning; candidate k owns rows k*E:(k+1)*E."""
         p, initial, home = self.planner, start.step, self.planner.space.held(start)
         known = p.init(home)
 
@@ -183,10 +183,10 @@ class PlannedControllers:
         noise_key: jax.Array,
         plan_key: jax.Array,
     ) -> mppi.PlanDistribution:
-        """The next plan of every row [R] of `state`: sample, roll out, score, update.
+        """Return the next plan of every row [R] of `state`: sample, roll out, score, update.
 
-        `initial` [R] began the episode and `home` [R, knots, dims] is the plan that holds what was then. On a device
-        nothing comes back in between.
+        initial [R]: first step of the episode. home [R, knots, dims]: the plan that holds the initial state. On a
+        device, no data is copied to the host in between.
         """
         p, n = self.planner, self.planner.config.mppi.samples
         noise = jax.random.normal(noise_key, (n, *plan.mean.shape[1:])) @ p.space.mixing
@@ -196,7 +196,7 @@ class PlannedControllers:
         return p.update(plan, plans, costs[0] if len(costs) == 1 else p.physics.xp.concatenate(costs, axis=1))
 
     def costs(self, plans: Array, state: SimState, initial: Step, key: jax.Array) -> Array:
-        """[R, N] what `plans` [R, N, knots, dims] cost, each candidate's by its own program; inf if diverged."""
+        """Return the costs [R, N] of `plans` [R, N, knots, dims] under each candidate's program; inf if diverged."""
         p, physics, k = self.planner, self.planner.physics, len(self.programs)
         rows, n = plans.shape[:2]
         params = p.space.params(physics, state, plans)
@@ -210,7 +210,7 @@ class PlannedControllers:
 
 
 def plan_steps(horizon_s: float, ctrl_dt: float) -> int:
-    """Control steps of a plan."""
+    """Return the number of control steps of a plan."""
     return max(1, round(horizon_s / ctrl_dt))
 
 
@@ -220,7 +220,7 @@ def _added(sums: Any, more: Any) -> Any:
 
 
 def _spread(xp: Any, tree: Any, n: int) -> Any:
-    """Every row n times, one after the other."""
+    """Repeat every row n times, consecutively."""
     return jax.tree.map(lambda x: xp.asarray(x).repeat(n, axis=0), tree)
 
 
@@ -229,6 +229,6 @@ def _arrange(k: int, *trees: Any) -> Any:
 
 
 def _costs(xp: Any, totals: Sequence[Array], diverged: Array, rows: int) -> Array:
-    """[rows, N] from K candidates' totals [N', T] and who diverged [K * N']."""
+    """Return costs [rows, N] from the totals [N', T] of K candidates and the divergence flags [K * N']."""
     costs = -xp.stack([xp.asarray(t) for t in totals]).mean(axis=-1).reshape(rows, -1)
     return xp.where(xp.asarray(diverged).reshape(rows, -1), xp.inf, costs)

@@ -1,7 +1,7 @@
-"""Plans around a trained policy: it acts in closed loop, in every rollout and in the episode, and a plan adds to it.
+"""Plans around a trained policy, which acts in closed loop in every rollout and in the episode; a plan adds to it.
 
-What follows a plan is then not what a body would do if nobody looked, but what the policy makes of it: few samples
-improve on a policy whose own motion is always one of them (as residual MPPI: Wang et al., 2024).
+The motion of the policy alone is always one of the samples, so few samples can improve on it (as in residual MPPI,
+Wang et al., 2024).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from movlr_jax.types import Array, SimState, Step
 
 
 class PriorSpace(KnotSpace):
-    """The numbers of a plan: what is added at `knots` of the horizon to the numbers that a policy commands."""
+    """Plans that are added to the actions of a policy, with `knots` values over the horizon."""
 
     def __init__(
         self,
@@ -29,12 +29,12 @@ class PriorSpace(KnotSpace):
         knots: int,
         horizon_s: float,
     ):
-        """numbers: what the policy commands in [-1, 1], [size], when it sees a step and draws by a key."""
+        """numbers: the policy, (step, key) -> action [size] in [-1, 1]."""
         super().__init__(-np.ones(space.size, np.float32), np.ones(space.size, np.float32), knots, horizon_s)
         self._numbers, self._space = numbers, space
 
     def policy(self, physics: Physics):
-        """Noise of the policy follows the clock alone: what is drawn in a rollout befalls the episode, too."""
+        """Return the policy. Its noise depends only on time, so that rollouts and the episode draw the same noise."""
 
         def policy(params: Any, view: Step, key: jax.Array) -> jax.Array:
             drawn = jax.random.fold_in(jax.random.key(0), jnp.round(view.time / physics.ctrl_dt).astype(int))
@@ -45,5 +45,5 @@ class PriorSpace(KnotSpace):
         return policy
 
     def held(self, state: SimState) -> Array:
-        """[R, knots, size] nothing is added."""
+        """Return plans [R, knots, size] of zeros, which add nothing."""
         return np.zeros((len(np.asarray(state.time)), self.knots, len(self.lower)), np.float32)

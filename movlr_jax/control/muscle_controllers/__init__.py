@@ -1,1 +1,1 @@
-"""From the target of a plan or a policy to muscle excitations."""
+"""Muscle controllers: from the target of a plan or policy to muscle excitations."""

@@ -1,1 +1,1 @@
-"""PPO under K rewards at once: trainer, update, actions, observations, policy files."""
+"""PPO under K rewards in one batch: trainer, update, actions, observations, policy files."""

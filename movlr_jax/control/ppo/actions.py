@@ -1,4 +1,4 @@
-"""What a trained policy sees and what its numbers command."""
+"""Observations and action spaces of trained policies."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from movlr_jax.types import Array, Step
 if TYPE_CHECKING:
     from movlr_jax.control.mpc.mpc2 import PostureSpace
 
-Observe = Callable[[Step], jax.Array]  # what a policy is shown of one simulation, [no]
-_LEAST = 0.02  # excitation that a muscle at rest is given, so that it can be had less of
+Observe = Callable[[Step], jax.Array]  # observation [no] of one simulation
+_LEAST = 0.02  # smallest resting excitation of a muscle, so that a policy can also decrease it
 
 
 @dataclass(frozen=True)
 class ActionSpace:
-    """`size` numbers in [-1, 1] of a policy as controls of `model`, which physics then steps."""
+    """Maps actions of `size` numbers in [-1, 1] to the controls of `model`."""
 
     model: mujoco.MjModel
     size: int
-    # (numbers [size], what is seen, sim_dt, ctrl_dt) -> ctrl [nu]
+    # (action [size], step, sim_dt, ctrl_dt) -> ctrl [nu]
     controls: Callable[[jax.Array, Step, float, float], jax.Array]
-    notes: Mapping[str, Any]  # for the record: what the numbers mean
+    notes: Mapping[str, Any]  # description of the action space, logged with the run
 
 
 def observation(
@@ -44,12 +44,12 @@ def observation(
     what: Sequence[str],
     more: Mapping[str, Observe] | None = None,
 ) -> Observe:
-    """Proprioception and goals as one vector [no], the pieces that `what` names one after another.
+    """Return a function that concatenates the observations named in `what` to one vector [no].
 
-    qpos, qvel, act, prev_action; touch: forces in body weights; goal: the task's targets, and for `<thing>_pos`
-    the way from the thing to it. A task with a heading is the same anywhere on the ground: there the horizontal place
-    of a floating base is left out. With a cadence, strides a second, sine and cosine of its clock are shown.
-    more: further pieces by name.
+    qpos, qvel, act, prev_action; touch: forces in body weights; goal: the goals of the task and, for each
+    `<thing>_pos`, the vector from the thing to it. If the task has a heading, the horizontal position of a floating
+    base is omitted, since the task is the same anywhere on the ground. If it has a cadence (strides per second), goal
+    includes sine and cosine of the gait phase. more: further observations by name.
     """
     kept = np.setdiff1d(np.arange(model.nq), travel(model) if "heading" in goals else [])
     weight = max(float(model.body_mass.sum()) * float(np.linalg.norm(model.opt.gravity)), 1.0)
@@ -92,7 +92,7 @@ def observation(
 
 
 def travel(model: mujoco.MjModel) -> list[int]:
-    """Addresses in qpos of the horizontal place of floating bases: free joints, and slides of a body on the world."""
+    """Return the qpos addresses of the horizontal position of floating bases (free joints, slides of root bodies)."""
     addresses: list[int] = []
     for j in range(model.njnt):
         kind, at = model.jnt_type[j], int(model.jnt_qposadr[j])
@@ -107,7 +107,7 @@ def travel(model: mujoco.MjModel) -> list[int]:
 
 
 def controls(model: mujoco.MjModel, rest: np.ndarray) -> ActionSpace:
-    """The controls themselves: 0 is `rest` [nu], -1 and 1 are the ends of each range."""
+    """Return the action space of plain controls: 0 maps to `rest` [nu], -1 and 1 to the ends of each range."""
     low, high = control_ranges(model)
     return ActionSpace(
         model, model.nu, _around(rest, rest - low, high - rest, low, high), {"action": "controls"}
@@ -115,11 +115,10 @@ def controls(model: mujoco.MjModel, rest: np.ndarray) -> ActionSpace:
 
 
 def pd(model: mujoco.MjModel, config: PdConfig, posture: np.ndarray) -> ActionSpace:
-    """Joint targets around `posture` [nq], reached by PD at every simulation step.
+    """Return the action space of joint targets around `posture` [nq], tracked by PD at every simulation step.
 
     p_d = p0 + beta a;  tau = kp (p_d - p) - kd p', clipped to the limits of the motor. Motors become servos in a copy
-    of the model; servos that a model has of its own keep their gains. Raises UserError where actuators do not
-    turn joints.
+    of the model; existing servos keep their gains. Raises UserError if an actuator does not act on a hinge or slide.
     """
     model = copy.copy(model)
     fixed, affine = mujoco.mjtGain.mjGAIN_FIXED, mujoco.mjtBias.mjBIAS_AFFINE
@@ -129,7 +128,7 @@ def pd(model: mujoco.MjModel, config: PdConfig, posture: np.ndarray) -> ActionSp
         turns = model.actuator_trntype[i] == mujoco.mjtTrn.mjTRN_JOINT and model.jnt_type[joint] >= 2
         if not turns or model.actuator_dyntype[i] != mujoco.mjtDyn.mjDYN_NONE or gear == 0:
             raise UserError(
-                f"optimizer.ppo.action=pd commands joint targets, and actuator {name!r} is no motor or servo of a "
+                f"optimizer.ppo.action=pd commands joint targets, but actuator {name!r} is not a motor or servo of a "
                 "hinge or slide; use optimizer.ppo.action=controls"
             )
         if not _servo(model, i):
@@ -137,7 +136,7 @@ def pd(model: mujoco.MjModel, config: PdConfig, posture: np.ndarray) -> ActionSp
             limit = np.abs(model.actuator_ctrlrange[i]).max() * abs(model.actuator_gainprm[i, 0])
             if model.actuator_ctrllimited[i] and not model.actuator_forcelimited[i]:
                 model.actuator_forcelimited[i], model.actuator_forcerange[i] = True, (-limit, limit)
-            # lengths are gear x angle and torques gear x force
+            # actuator length is gear x angle and torque is gear x force
             model.actuator_gainprm[i], model.actuator_biasprm[i] = 0.0, 0.0
             model.actuator_gainprm[i, 0] = config.kp / gear**2
             model.actuator_biasprm[i, 1:3] = -config.kp / gear**2, -config.kd / gear**2
@@ -163,28 +162,27 @@ def posture(
     beta: float,
     moved: Sequence[int] | None = None,
 ) -> ActionSpace:
-    """Target angles of the planned joints around `qpos` [nq], which the muscle law turns into excitations.
+    """Return the action space of planned joint angles around `qpos` [nq], tracked by the muscle controller.
 
-    moved: which of the planned joints the policy's numbers are for (all unless said); the others are held.
-
-    z = z0 + beta a within the joints' ranges. What the law must know of the posture of the moment is had from fitted
-    polynomials (`control.geometry`); `rest` [nu] are the activations of quiet standing, to which it adds.
+    z = z0 + beta a within the joint ranges. Muscle lengths and moment arms of the current posture come from fitted
+    polynomials (`biomech.geometry`). rest [nu]: activations of quiet standing, used as static feed-forward.
+    moved: indices of the planned joints that the policy commands (default: all); the others are held.
     """
     actuation = space.actuation
     geometry = fit_geometry(lambda z: space.lengths(physics, qpos, z), actuation.lower, actuation.upper)
     z0, hold = (
-        jnp.asarray(x, jnp.float32) for x in (qpos[actuation.qpos], rest if space.law.hold else 0 * rest)
+        jnp.asarray(x, jnp.float32) for x in (qpos[actuation.qpos], rest if space.config.hold else 0 * rest)
     )
 
-    own = np.arange(len(z0)) if moved is None else np.array(moved, int)
-    stiffness = np.full(len(z0), space.law.held, np.float32)
-    stiffness[own] = 1.0
+    commanded = np.arange(len(z0)) if moved is None else np.array(moved, int)
+    stiffness = np.full(len(z0), space.config.held, np.float32)
+    stiffness[commanded] = 1.0
     keeping = space.keeping(physics, qpos)
 
     def command(a: jax.Array, view: Step, sim_dt: float, ctrl_dt: float) -> jax.Array:
-        z = jnp.clip(z0.at[own].add(beta * a), actuation.lower, actuation.upper)
+        z = jnp.clip(z0.at[commanded].add(beta * a), actuation.lower, actuation.upper)
         target = {"posture": z}
-        if space.law.law != "torque":
+        if space.config.law != "torque":
             target |= {"length": geometry.lengths(z), "moment": geometry.moments(z)}
         arms = geometry.moments(view.qpos[actuation.qpos])
         params: dict[str, Any] = {"hold": hold, "moment": arms, "stiffness": stiffness}
@@ -192,15 +190,15 @@ def posture(
             params["kept"] = keeping
         return actuation(params, target, view, sim_dt, ctrl_dt)
 
-    law = space.law
-    notes = {"action": "muscle postures", "law": law.law, "kp": law.kp, "kd": law.kd, "beta": beta}
-    return ActionSpace(physics.model, len(own), command, notes)
+    config = space.config
+    notes = {"action": "muscle postures", "law": config.law, "kp": config.kp, "kd": config.kd, "beta": beta}
+    return ActionSpace(physics.model, len(commanded), command, notes)
 
 
 def resting_controls(model: mujoco.MjModel, qpos: np.ndarray, act: np.ndarray) -> np.ndarray:
-    """[nu] the controls that keep things as they are at the start (qpos [nq], act [na]), as far as that is known.
+    """Return controls [nu] that approximately hold the start state (qpos [nq], act [na]).
 
-    Muscles: their activations; servos: where they stand; everything else: no force.
+    Muscles keep their activation, servos their position; all other actuators apply no force.
     """
     low, high = control_ranges(model)
     data = mujoco.MjData(model)
@@ -225,11 +223,11 @@ def resting_controls(model: mujoco.MjModel, qpos: np.ndarray, act: np.ndarray) -
 def control_ranges(
     model: mujoco.MjModel, whose: str = "a trained policy acts"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper ends [nu] of every control. Raises UserError where there are none."""
+    """Return the lower and upper limits [nu] of the controls. Raises UserError if an actuator has no limits."""
     unlimited = [model.actuator(i).name for i in np.flatnonzero(~model.actuator_ctrllimited.astype(bool))]
     if unlimited:
         raise UserError(
-            f"{whose} within control ranges, and these actuators have none: {', '.join(unlimited[:5])}; "
+            f"{whose} within control ranges, but these actuators have none: {', '.join(unlimited[:5])}; "
             "set ctrlrange in the model"
         )
     low, high = model.actuator_ctrlrange.T
@@ -237,7 +235,7 @@ def control_ranges(
 
 
 def _servo(model: mujoco.MjModel, i: int) -> bool:
-    """Whether actuator i drives to a position of its own."""
+    """Return whether actuator i is a position servo."""
     return model.actuator_biastype[i] == mujoco.mjtBias.mjBIAS_AFFINE and model.actuator_biasprm[i, 1] < 0
 
 

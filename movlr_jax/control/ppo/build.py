@@ -1,4 +1,4 @@
-"""From settings to a trainer of policies: its spaces, its start states, its physics."""
+"""Build the PPO trainer from the settings: observations, actions, start states and physics."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from movlr_jax.tasks import Task
 from movlr_jax.types import Step
 
 _TEACHER = "optimizer.ppo.teacher"
-_DAMPED = 0.2  # s, damping of the springs that help a learner, beside their stiffness
+_DAMPED = 0.2  # s, ratio of damping to stiffness of the assisting springs
 
 
 def build_ppo(
@@ -42,10 +42,10 @@ def build_ppo(
     say: Callable[[str], object] = lambda text: None,
     seed: int = 0,
 ) -> Ppo:
-    """PPO on `task`, trained in `physics`; episodes are evaluated in C MuJoCo. Raises UserError.
+    """Return PPO for `task`, trained in `physics`. Raises UserError.
 
-    Policies trained in another engine, or in worlds that differ as the task's ranges say, show there what they are
-    worth.
+    Episodes always run in C MuJoCo, so that policies trained in another engine or with domain randomisation
+    (`task.ranges`) are evaluated in the reference physics.
     """
     config = replace(config, ppo=shaped(config.ppo, task))
     starts = task.start(np.random.default_rng(seed), config.ppo.starts)
@@ -83,7 +83,7 @@ def build_ppo(
 
 
 def observation(config: PpoConfig, task: Task, qpos: np.ndarray) -> spaces.Observe:
-    """What the settings name, around the posture `qpos` [nq] of the start."""
+    """Return the observation function of the settings, relative to the start posture `qpos` [nq]."""
     more = {}
     if "gait" in config.observe:
         more["gait"] = gait_view(task, qpos)
@@ -93,22 +93,22 @@ def observation(config: PpoConfig, task: Task, qpos: np.ndarray) -> spaces.Obser
 
 
 def _teacher(config: PpoConfig, task: Task, starts: Step, actions: int) -> Teacher | None:
-    """Whom the settings name: its file says what it observes. Raises UserError."""
+    """Load the teacher of the settings with the observations named in its file. Raises UserError."""
     if not config.teacher:
         return None
-    own = policy_settings(config.teacher, config, _TEACHER)
+    settings = policy_settings(config.teacher, config, _TEACHER)
     start = jax.tree.map(lambda x: np.asarray(x)[0], starts)
-    observe = observation(own, task, start.qpos)
+    observe = observation(settings, task, start.qpos)
     (observations,) = jax.eval_shape(observe, start).shape
-    network = learning.networks(own, observations, actions)
-    fresh = learning.init(own, network, observations, jax.random.key(0))
+    network = learning.networks(settings, observations, actions)
+    fresh = learning.init(settings, network, observations, jax.random.key(0))
     return Teacher(observe, network, load_policy(config.teacher, fresh, _TEACHER))
 
 
 def shaped(config: PpoConfig, task: Task) -> PpoConfig:
-    """`config` as the policy that a training begins from has it, and every joint named that postures command.
+    """Return `config` with the settings of the initial policy, and with all commanded joints named.
 
-    A policy of two legs so commands the legs of a whole body. Raises UserError where a joint is not planned.
+    So a policy trained on two legs can command the legs of a full body. Raises UserError if a joint is not planned.
     """
     if config.init:
         config = policy_settings(config.init, config)
@@ -120,17 +120,17 @@ def shaped(config: PpoConfig, task: Task) -> PpoConfig:
 
 
 def prior_space(config: OptimizerConfig, task: Task) -> tuple[PriorSpace, mujoco.MjModel]:
-    """Plans around the policy of `config.prior`, which says itself what it sees and commands, and its model."""
-    own = policy_settings(config.prior.policy, config.ppo, "optimizer.prior.policy")
-    as_it_is = replace(own, init=config.prior.policy, env_steps=0)
-    ppo = build_ppo(replace(config, name="ppo", ppo=as_it_is), task)
+    """Return the plan space around the policy `config.prior`, and its model. Its file defines its shapes."""
+    settings = policy_settings(config.prior.policy, config.ppo, "optimizer.prior.policy")
+    untrained = replace(settings, init=config.prior.policy, env_steps=0)
+    ppo = build_ppo(replace(config, name="ppo", ppo=untrained), task)
     return PriorSpace(ppo.acting(), ppo.space, config.knots, config.horizon_s), ppo.space.model
 
 
 def action_space(
     config: OptimizerConfig, task: Task, starts: tuple[np.ndarray, np.ndarray, np.ndarray]
 ) -> spaces.ActionSpace:
-    """What the settings name, around the posture and the activations of the start states (qpos, qvel, act)."""
+    """Return the action space of the settings, around the start states (qpos, qvel, act)."""
     kind = "groups" if config.name == "dynsyn" else config.ppo.action
     if kind == "pd":
         return spaces.pd(task.model, config.pd, starts[0][0])
@@ -150,10 +150,10 @@ def action_space(
 
 
 def assisted(model: mujoco.MjModel, qpos: np.ndarray, share: float) -> mujoco.MjModel:
-    """A copy whose floating base springs hold upright and in heading, as at `qpos` [nq].
+    """Return a copy of the model with springs that hold the floating base upright and in heading, as at `qpos` [nq].
 
-    Yu et al., 2018: who learns to walk is helped, and less and less. share 1: about each axis as stiff as weight
-    makes an upright body topple, M g h. Raises UserError for a base without hinges.
+    Assistance as in the curriculum of Yu et al. (2018). share: stiffness of each hinge in units of M g h, which
+    balances gravity. Raises UserError for a base without hinges.
     """
     model, data = copy.copy(model), mujoco.MjData(model)
     data.qpos[:] = qpos
@@ -163,7 +163,7 @@ def assisted(model: mujoco.MjModel, qpos: np.ndarray, share: float) -> mujoco.Mj
     hinges = np.flatnonzero(hinge & (model.body_parentid[model.jnt_bodyid] == 0))
     if not len(hinges):
         raise UserError(
-            f"optimizer.ppo.assist={share:g} holds the hinges of a floating base, and this one has none; set it to 0"
+            f"optimizer.ppo.assist={share:g} needs a floating base with hinges, but this one has none; set it to 0"
         )
     for j in hinges:
         body, dof, at = model.body_rootid[model.jnt_bodyid[j]], model.jnt_dofadr[j], model.jnt_qposadr[j]

@@ -1,4 +1,4 @@
-"""Settings of policies that are trained: what they see, what they command, how they learn."""
+"""Settings of trained policies: observations, actions and training."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ACTS = ("mode", "sample")
 
 @dataclass(frozen=True)
 class PdConfig:
-    """Joint targets: p_d = p0 + beta a, tau = kp (p_d - p) - kd p', clipped to the torque limits (MotionVL)."""
+    """PD joint targets: p_d = p0 + beta a, tau = kp (p_d - p) - kd p', clipped to the torque limits (MotionVL)."""
 
     kp: float = 60.0  # N m/rad
     kd: float = 2.0  # N m s/rad
@@ -27,71 +27,69 @@ class PdConfig:
 class GroupsConfig:
     """DynSyn: muscles that move together share one action (He et al., 2024)."""
 
-    count: int = 0  # how many; 0: as many as the silhouette of the clustering asks for
-    correction: float = 0.1  # bound of each muscle's own action beside its group's
-    seconds: float = 60.0  # s, of random excitation that muscles are watched under
+    count: int = 0  # number of groups; 0: the number with the best silhouette of the clustering
+    correction: float = 0.1  # bound of each muscle's correction of the group action
+    seconds: float = 60.0  # s of random excitation from which the groups are found
 
 
 @dataclass(frozen=True)
 class PpoConfig:
-    """Proximal policy optimisation (Schulman et al., 2017), K trainings of the same sizes in one batch."""
+    """Proximal policy optimisation (Schulman et al., 2017), K trainings of equal size in one batch."""
 
-    env_steps: int = 400_000  # control steps of each candidate's training
-    # where a training begins: a policy_k00.npz that another has left, or a policy of assets/policies; empty: nowhere
+    env_steps: int = 400_000  # control steps of training per candidate
+    # initial policy: the policy_k00.npz of another training, or a policy of assets/policies; empty: random weights
     init: str = ""
-    envs: int = 32  # simulations of each candidate
-    unroll: int = 16  # control steps between two looks at who has ended; the loss is over such pieces
-    unrolls: int = 8  # of every simulation, for one batch of data
+    envs: int = 32  # simulations per candidate
+    unroll: int = 16  # control steps per segment; ended episodes restart between segments
+    unrolls: int = 8  # segments of every simulation per batch
     minibatches: int = 4
-    epochs: int = 4  # over each batch
+    epochs: int = 4  # per batch
     learning_rate: float = 3e-4
     discount: float = 0.98
     gae_lambda: float = 0.95
     clip: float = 0.2
     entropy: float = 1e-3
     value_loss: float = 0.5
-    max_grad_norm: float = 1.0  # 0: not clipped
+    max_grad_norm: float = 1.0  # 0: no clipping
     reward_scale: float = 1.0
-    # rewards in units of the root mean square of their discounted returns: w . r has no unit of its own
+    # divide rewards by the root mean square of their discounted returns, since w . r has an arbitrary scale
     normalise_returns: bool = True
     clip_observation: float = 10.0  # standard deviations
     hidden: tuple[int, ...] = (128, 128)
     value_hidden: tuple[int, ...] = (128, 128)
     observe: tuple[str, ...] = OBSERVED
     action: str = "auto"  # auto: controls
-    # that a posture commands, the others are held where they start; empty: all that are planned
+    # action=posture: commanded joints, the others are held at their start angles; empty: all planned joints
     joints: tuple[str, ...] = ()
-    # a policy of other observations, as of init, whose actions the first policy is taught before it trains
+    # a policy file, as for init, that the first policy imitates before the training; its observations may differ
     teacher: str = ""
-    teach_steps: int = 300_000  # control steps that it is watched for
-    acts: str = (
-        "mode"  # how a trained policy acts in episodes: by the mode of its distribution, or a sample of it
-    )
-    noise: float = (
-        0.0  # spread of the first policy's actions around 0, before they are bounded; 0: Brax's own
-    )
-    # s, step of the simulation that policies are trained in, with implicitfast; 0: sim_dt, as episodes are evaluated
+    teach_steps: int = 300_000  # control steps of imitation
+    acts: str = "mode"  # evaluation episodes use the mode of the action distribution, or a sample
+    noise: float = 0.0  # standard deviation of the first policy's actions before squashing; 0: Brax's default
+    # s, simulation step in training, with implicitfast; 0: sim_dt, as in evaluation
     train_dt: float = 0.0
-    # springs that hold a floating base of hinges upright in training, in units of what makes it topple (M g h)
+    # stiffness of springs that hold a hinged floating base upright in training, in units of M g h
     assist: float = 0.0
-    starts: int = 32  # start states that episodes begin from
+    starts: int = 32  # number of start states
     checkpoint_every: int = 10  # batches
 
     @property
     def batch(self) -> int:
-        """Control steps of one candidate in one batch."""
+        """Control steps per candidate and batch."""
         return self.envs * self.unroll * self.unrolls
 
     @property
     def batches(self) -> int:
-        """Of the whole training."""
+        """Number of batches of the training."""
         return -(-self.env_steps // self.batch)
 
 
 def check_shape(p: PpoConfig) -> None:
-    """Raises UserError where there is no policy that sees, commands and consists of what is set."""
+    """Raise UserError if observations, actions or network sizes are invalid."""
     if not p.observe or min((*p.hidden, *p.value_hidden), default=1) < 1:
-        raise UserError("optimizer.ppo: observe must name something, and hidden layers are 1 or more wide")
+        raise UserError(
+            "optimizer.ppo: observe must not be empty, and hidden layers must have 1 or more units"
+        )
     for name, values, choices in (("observe", p.observe, OBSERVABLE), ("action", (p.action,), ACTIONS)):
         for value in values:
             if value not in choices:
@@ -102,6 +100,6 @@ def check_shape(p: PpoConfig) -> None:
 
 @dataclass(frozen=True)
 class PriorConfig:
-    """A trained policy that a planner's plans are added to."""
+    """A trained policy to whose actions the plans of a planner are added."""
 
     policy: str = ""  # a policy_k00.npz, or one of assets/policies; empty: none

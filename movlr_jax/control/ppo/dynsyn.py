@@ -1,7 +1,6 @@
 """DynSyn (He et al., ICML 2024): muscles that move together share one action.
 
-Muscles are excited at random, the changes of their lengths are correlated, and k-medoids makes groups of those that
-shorten and lengthen alike.
+Muscles are excited at random. k-medoids then groups muscles by the correlation of their length changes.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from movlr_jax.physics.base import Physics
 from movlr_jax.rewards.state import Layout
 from movlr_jax.types import Policy, Step
 
-_LAST = 0.2  # s that a random excitation is held
-_SHARE = 3  # muscles a group is to have at least on average, where the number of groups is not given
+_HOLD_S = 0.2  # duration of each random excitation
+_MIN_SIZE = 3  # smallest mean group size if the number of groups is not set
 
 
 @dataclass(frozen=True)
 class Groups:
-    """of [nu]: the group of each muscle, 0, 1, ... in the order of their first muscle; medoids: one of each."""
+    """of [nu]: group index of each muscle, in the order of the first muscle of each group; medoids: one per group."""
 
     of: np.ndarray
     medoids: np.ndarray
     correlation: np.ndarray  # [nu, nu] of length changes
-    silhouette: float  # from -1 to 1: how much nearer muscles are to their own group than to the next
+    silhouette: float  # mean silhouette of the clustering, from -1 to 1
 
 
 def find_groups(
@@ -44,21 +43,21 @@ def find_groups(
     count: int = 0,
     seed: int = 0,
 ) -> Groups:
-    """Groups of the actuators of `model`, watched from the start states qpos [S, nq], qvel, act for `seconds` in all.
+    """Find the muscle groups of `model` from `seconds` of simulation from start states (qpos [S, nq], qvel, act).
 
-    count: how many groups; 0: the number with the best silhouette. Raises UserError where there are no muscles.
+    count: number of groups; 0: the number with the best silhouette. Raises UserError if an actuator is not a muscle.
     """
     if (model.actuator_actadr < 0).any() or model.nu < 2:
         raise UserError(
-            f"muscle groups need a model that muscles move, and of the {model.nu} actuators here "
-            f"{int((model.actuator_actadr >= 0).sum())} have an activation; use optimizer=ppo"
+            f"muscle groups need a model with only muscles, but {int((model.actuator_actadr >= 0).sum())} of its "
+            f"{model.nu} actuators have an activation; use optimizer=ppo"
         )
     rng, rows = np.random.default_rng(seed), len(start[0])
     steps = max(2, round(seconds / physics.ctrl_dt / rows))
     low, high = control_ranges(model)
-    pieces = -(-steps // max(1, round(_LAST / physics.ctrl_dt)))
+    pieces = -(-steps // max(1, round(_HOLD_S / physics.ctrl_dt)))
     plan = rng.uniform(low, high, (rows, pieces, model.nu)).astype(np.float32)
-    policy = _held(_LAST)
+    policy = _held(_HOLD_S)
     done = physics.rollout(physics.start(*start), policy, plan, steps=steps, key=jax.random.key(seed))
     sound = ~np.asarray(done.diverged)
     lengths = np.asarray(layout.lengths(np.asarray(done.steps.sensors)[sound]), float)
@@ -67,7 +66,7 @@ def find_groups(
 
 
 def correlate(changes: np.ndarray) -> np.ndarray:
-    """[nu, nu] correlation of length changes [samples, nu]; 0 for a muscle that does not move."""
+    """Return the correlation [nu, nu] of length changes [samples, nu]; 0 for muscles that do not move."""
     centred = changes - changes.mean(axis=0)
     size = np.sqrt(np.square(centred).sum(axis=0))
     unit = centred / np.where(size > 1e-12, size, np.inf)
@@ -77,11 +76,11 @@ def correlate(changes: np.ndarray) -> np.ndarray:
 
 
 def group(correlation: np.ndarray, count: int = 0) -> Groups:
-    """k-medoids on the distance 1 - correlation; `count` groups, or as many as have the best silhouette."""
+    """Apply k-medoids to the distance 1 - correlation, with `count` groups or the number with the best silhouette."""
     distance = np.clip(1.0 - correlation, 0.0, 2.0)
     n = len(distance)
     best: Groups | None = None
-    for k in [min(count, n)] if count else range(2, max(2, n // _SHARE) + 1):
+    for k in [min(count, n)] if count else range(2, max(2, n // _MIN_SIZE) + 1):
         medoids = k_medoids(distance, k)
         of = distance[:, medoids].argmin(axis=1)
         of[medoids] = np.arange(k)
@@ -94,9 +93,9 @@ def group(correlation: np.ndarray, count: int = 0) -> Groups:
 
 
 def k_medoids(distance: np.ndarray, k: int) -> np.ndarray:
-    """k indices, whose sum of distances to all others nearest to them is least: BUILD, then the best SWAP each time.
+    """Return k indices that minimise the sum of distances [n, n] to the nearest medoid.
 
-    PAM (Kaufman and Rousseeuw, 1990). distance [n, n].
+    PAM (Kaufman and Rousseeuw, 1990): BUILD, then the best SWAP until none improves.
     """
     medoids = [int(distance.sum(axis=0).argmin())]
     while len(medoids) < k:
@@ -119,7 +118,10 @@ def k_medoids(distance: np.ndarray, k: int) -> np.ndarray:
 
 
 def silhouette(distance: np.ndarray, of: np.ndarray) -> float:
-    """Mean of (b - a) / max(a, b): a to one's own group, b to the nearest other (Rousseeuw, 1987). Alone counts 0."""
+    """Return the mean of (b - a) / max(a, b) (Rousseeuw, 1987); 0 for members of groups of one.
+
+    a: mean distance to the other members of the own group; b: the smallest mean distance to another group.
+    """
     member = of[:, None] == np.arange(of.max() + 1)
     sums, sizes = distance @ member, member.sum(axis=0)
     own, size = sums[np.arange(len(of)), of], sizes[of]
@@ -130,9 +132,9 @@ def silhouette(distance: np.ndarray, of: np.ndarray) -> float:
 
 
 def grouped(model: mujoco.MjModel, rest: np.ndarray, groups: Groups, correction: float) -> ActionSpace:
-    """One number a group of muscles and a correction for each: a_i = clip(g_group(i) + rho c_i, -1, 1) (DynSyn).
+    """Return the action space of DynSyn: one action per group and a correction per muscle; size is groups + nu.
 
-    size is the number of groups plus nu.
+    a_i = clip(g_group(i) + rho c_i, -1, 1)
     """
     of, plain = groups.of, controls(model, rest)
     count = int(of.max()) + 1
@@ -146,7 +148,7 @@ def grouped(model: mujoco.MjModel, rest: np.ndarray, groups: Groups, correction:
 
 
 def _held(seconds: float) -> Policy:
-    """Plays excitations [pieces, nu], each held for `seconds`."""
+    """Return a policy that plays excitations [pieces, nu], each held for `seconds`."""
 
     def policy(params: Any, view: Step, key: jax.Array) -> jax.Array:
         return params[jnp.minimum((view.time / seconds + 1e-4).astype(int), len(params) - 1)]

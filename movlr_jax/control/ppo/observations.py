@@ -1,7 +1,7 @@
-"""What a walking policy is shown of its body, alike for every walker and every direction.
+"""Observations of walking policies that are the same for every walker and direction.
 
-Where it walks from, which way, how high the ground lies, which muscles turn its joints: none of that is seen, so a
-policy that has learned on one body or ground can be tried on another.
+They do not contain the position on the ground, the absolute direction, the height of the ground or the muscles. So a
+policy trained on one body or ground can be tried on another.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from movlr_jax.tasks import Task
 
 _FEET = (*FEET, "left_toes", "right_toes")
-_OFF = 0.5  # m beside the line, beyond which it is not seen how far
+_OFF = 0.5  # m, bound of the observed distance from the line
 
 
 def joint_view(model: mujoco.MjModel, qpos: np.ndarray, names: Sequence[str]) -> Observe:
-    """[2 n]: angles of joints beside those of the posture `qpos` [nq], rad, and their velocities, rad/s."""
+    """Observe joint angles relative to the posture `qpos` [nq], rad, and joint velocities, rad/s: [2 n]."""
     joints = [model.joint(name) for name in names]
     q, v = (
         np.array([adr[0] for adr in adrs])
@@ -39,16 +39,17 @@ def joint_view(model: mujoco.MjModel, qpos: np.ndarray, names: Sequence[str]) ->
 
 
 def gait_view(task: Task, qpos: np.ndarray) -> Observe:
-    """[19]: what walking is about, as seen from the heading that is asked for now. qpos [nq]: posture of the start.
+    """Observe the gait [19] in the frame of the current goal heading. qpos [nq]: posture of the start.
 
-    Height of the pelvis above the lowest of the feet beside that of the start, m; where its axes point that pointed
-    ahead and up; its velocity, m/s, and angular velocity, rad/s; m beside the line of a straight walk; the load on
-    each foot in body weights; the goal's speed, m/s; sine and cosine of its clock. Raises UserError.
+    Height of the pelvis above the lowest foot, relative to the start, m; directions of the pelvis axes that pointed
+    ahead and up at the start; pelvis velocity, m/s, and angular velocity, rad/s; lateral distance from the line of a
+    straight walk, m; load on each foot in body weights; goal speed, m/s; sine and cosine of the gait phase. Raises
+    UserError.
     """
     if "heading" not in task.goals or "cadence" not in task.goals:
         raise UserError(
-            f"optimizer.ppo.observe: `gait` is for walks, and {task.name} has no heading or no cadence; "
-            "observe qpos, qvel and goal instead"
+            f"optimizer.ppo.observe: `gait` needs a walking task, but {task.name} has no heading or no cadence; "
+            "use qpos, qvel and goal instead"
         )
     model, layout, adapter = task.model, task.layout, task.adapter
     goals = {name: jnp.asarray(value, jnp.float32) for name, value in task.goals.items()}
@@ -76,7 +77,7 @@ def gait_view(task: Task, qpos: np.ndarray) -> Observe:
             facing[:, 2],
             ahead @ state.vel(pelvis),
             ahead @ state.angvel(pelvis),
-            jnp.where(heading == 0, jnp.clip(at[1], -_OFF, _OFF), 0.0),  # the line of a turn's end is nowhere
+            jnp.where(heading == 0, jnp.clip(at[1], -_OFF, _OFF), 0.0),  # a turn has no line
             *(state.touch(part) / weight for part in FEET),
             jnp.linalg.norm(goals["velocity"]),
             jnp.sin(phase),

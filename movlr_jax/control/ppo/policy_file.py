@@ -1,6 +1,6 @@
-"""A trained policy as a file: its networks and its statistics of observations.
+"""Files of trained policies: networks and observation statistics.
 
-The unit of its returns is left behind: another reward has another.
+Return statistics are not saved, since they depend on the reward.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from movlr_jax.storage.archive import write_atomically
 from movlr_jax.storage.arrays import read_arrays
 from movlr_jax.types import Array
 
-_CONSTANT = 2e-6  # a little above the least deviation that Brax keeps
+_CONSTANT = 2e-6  # slightly above the smallest standard deviation that Brax allows
 _KEPT = ("params", "normalizer")
 _SETTINGS = "settings"
-_LONGEST = 2**16  # characters of those
-_INIT = "optimizer.ppo.init"  # the setting that names a file, unless another is said
+_LONGEST = 2**16  # characters of the settings
+_INIT = "optimizer.ppo.init"  # default of the setting that names the file, for error messages
 SHAPES = ("observe", "action", "joints", "hidden", "value_hidden", "clip_observation")
 
 
 def save_policy(path: Path, learner: Learner, config: PpoConfig) -> None:
-    """Writes what one candidate has learned (npz), and the settings without which nobody can use it."""
+    """Write the policy of one candidate (npz), with the settings that are needed to use it."""
     buffer, held = io.BytesIO(), {name: np.asarray(value) for name, value in _leaves(learner)}
     held[_SETTINGS] = np.asarray(json.dumps({name: getattr(config, name) for name in SHAPES}))
     np.savez_compressed(buffer, **held)  # pyright: ignore[reportArgumentType]
@@ -41,83 +41,87 @@ def save_policy(path: Path, learner: Learner, config: PpoConfig) -> None:
 
 
 def load_policy(name: str, fresh: Learner, option: str = _INIT) -> Learner:
-    """`fresh` with what a file holds in its place: a path, or the name of a policy of assets/policies.
+    """Return `fresh` with the contents of a policy file: a path, or the name of a policy in assets/policies.
 
-    Raises UserError where it is no policy of this network.
+    Raises UserError if the file does not fit the network.
     """
     path, held = _read(name, option)
-    asked = dict(_leaves(fresh))
-    for leaf, value in asked.items():
+    expected = dict(_leaves(fresh))
+    for leaf, value in expected.items():
         if leaf not in held or held[leaf].shape != np.shape(value):
-            found = f"{held[leaf].shape}" if leaf in held else "missing"
+            found = f"has shape {held[leaf].shape}" if leaf in held else "is missing"
             raise UserError(
-                f"{option}={path}: {leaf} is {found}, and {np.shape(value)} here; the policy is of "
-                "another model, or of other optimizer.ppo.observe, action, hidden or value_hidden"
+                f"{option}={path}: {leaf} {found}, expected shape {np.shape(value)}; the policy is for "
+                "another model, or for other optimizer.ppo.observe, action, hidden or value_hidden"
             )
         if not np.issubdtype(held[leaf].dtype, np.number):
-            raise UserError(f"{option}={path}: {leaf} holds texts or truths, expected numbers")
+            raise UserError(f"{option}={path}: {leaf} has type {held[leaf].dtype}, expected numbers")
         if not np.isfinite(held[leaf]).all():
-            raise UserError(f"{option}={path}: {leaf} holds numbers that are not finite; train it anew")
+            raise UserError(f"{option}={path}: {leaf} contains non-finite numbers; train the policy again")
     kept = {name: getattr(fresh, name) for name in _KEPT}
     tree = jax.tree.structure(kept)
-    return fresh.replace(**tree.unflatten([held[leaf] for leaf in asked]))  # pyright: ignore[reportAttributeAccessIssue]
+    return fresh.replace(**tree.unflatten([held[leaf] for leaf in expected]))  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def policy_settings(name: str, config: PpoConfig, option: str = _INIT) -> PpoConfig:
-    """`config` with what a trained policy sees, commands and consists of: a path, or a name of assets/policies.
+    """Return `config` with the observations, actions and network sizes of a policy file (a path or a built-in name).
 
-    Files of earlier versions carry no settings and are assumed to match `config`, but not as a teacher. Raises
-    UserError, also where a file sets anything else: how a training goes is not the policy's business.
+    Files of earlier versions carry no settings and are assumed to match `config`, except for a teacher. Raises
+    UserError, also if the file contains other settings: a policy file must not change the training.
     """
     path, held = _read(name, option)
     if _SETTINGS not in held:
         if option == _INIT:
             return config
-        raise UserError(f"{option}={path}: the file does not say what its policy observes")
+        raise UserError(
+            f"{option}={path}: the file does not contain the observations of its policy; train it again"
+        )
     try:
         text = str(held[_SETTINGS][()])
-        said = json.loads(text) if len(text) < _LONGEST else text
-        if not isinstance(said, dict):
-            raise ValueError(f"{shortened(said)} is no mapping")
+        values = json.loads(text) if len(text) < _LONGEST else text
+        if not isinstance(values, dict):
+            raise ValueError(f"{shortened(values)} is not a mapping")
     except (ValueError, RecursionError) as error:
         raise UserError(f"{option}={path}: its settings cannot be read: {error}") from None
-    if strange := next((key for key in said if key not in SHAPES), None):
+    if strange := next((key for key in values if key not in SHAPES), None):
         raise UserError(
-            f"{option}={path} sets {strange:.60}, and a policy decides only {', '.join(SHAPES)}; leave it out"
+            f"{option}={path} sets {strange:.60}, but a policy may only set {', '.join(SHAPES)}; remove this setting"
         )
     hints = get_type_hints(PpoConfig)
     try:
-        own = replace(
-            config, **{key: typed(hints[key], value, f"optimizer.ppo.{key}") for key, value in said.items()}
+        settings = replace(
+            config, **{key: typed(hints[key], value, f"optimizer.ppo.{key}") for key, value in values.items()}
         )
-        check_shape(own)
+        check_shape(settings)
     except UserError as error:
         raise UserError(f"{option}={path}: {error}") from None
     numbers = sum(array.size for array in held.values())
-    pairs = (pair for widths in (own.hidden, own.value_hidden) for pair in itertools.pairwise(widths))
-    if max(sum(a * b for a, b in pairs), 0, *own.hidden, *own.value_hidden) > numbers:
-        raise UserError(f"{option}={path} holds {numbers:,} numbers, fewer numbers than its layers have")
-    return own
+    pairs = (
+        pair for widths in (settings.hidden, settings.value_hidden) for pair in itertools.pairwise(widths)
+    )
+    if max(sum(a * b for a, b in pairs), 0, *settings.hidden, *settings.value_hidden) > numbers:
+        raise UserError(f"{option}={path} contains {numbers:,} numbers, fewer than its layers have weights")
+    return settings
 
 
 def _read(name: str, option: str) -> tuple[Path, dict[str, np.ndarray]]:
-    own = resource_dir("assets") / "policies" / f"{name}.npz"
-    path = own if "\0" not in name and own.is_file() else Path(name)
+    built_in = resource_dir("assets") / "policies" / f"{name}.npz"
+    path = built_in if "\0" not in name and built_in.is_file() else Path(name)
     try:
         if not path.is_file():
             raise ValueError("there is no such file")
         return path, read_arrays(path.read_bytes())
     except (OSError, ValueError) as error:
         raise UserError(
-            f"{option}={path}: no trained policy can be read there ({error}); give a policy_k00.npz "
-            "that a training has left"
+            f"{option}={path}: cannot read a trained policy from this file ({error}); give the policy_k00.npz of a "
+            "training, or a name of assets/policies"
         ) from None
 
 
 def blind(normalizer: Any, here: Array) -> Any:
-    """Statistics [K, no] under which what never varied in a policy's training, as another task's goals, is still 0.
+    """Return statistics [K, no] that normalise observations to 0 if they were constant in the training of the policy.
 
-    here [no]: what it is where the policy acts now.
+    Such observations, for example the goals of another task, do not affect the policy. here [no]: current values.
     """
     never = np.asarray(normalizer.std) <= _CONSTANT
     return normalizer.replace(mean=np.where(never, np.asarray(here, np.float32), np.asarray(normalizer.mean)))

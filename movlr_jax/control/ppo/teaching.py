@@ -1,7 +1,7 @@
-"""A first policy from another that sees other things: it acts, and learns what the other would have done.
+"""Initialise a policy by imitating a teacher that may have other observations.
 
-Imitation in the learner's own states (DAgger; Ross et al., 2011): the teacher acts at first, the learner more and
-more; learned are the teacher's distribution of actions and its value, wherever either has led.
+DAgger (Ross et al., 2011): at first the teacher acts, then increasingly the learner. In all visited states,
+the learner is fitted to the teacher's action distribution and value.
 """
 
 from __future__ import annotations
@@ -21,80 +21,83 @@ from movlr_jax.control.ppo.actions import Observe
 from movlr_jax.control.ppo.update import Learner
 from movlr_jax.types import Array, Step
 
-ROUNDS = 6  # of acting and learning
+ROUNDS = 6  # of collecting data and fitting
 _MINIBATCH = 2048
-_LEARNING_RATE = 1e-3  # at first; it falls to nothing
+_LEARNING_RATE = 1e-3  # initial value; it decays to 0
 
 
 @dataclass(frozen=True)
 class Teacher:
-    """A trained policy: what it observes, its networks, what it has learned."""
+    """A trained policy: its observation function, networks and parameters."""
 
     observe: Observe
     network: PPONetworks
     learner: Learner
 
-    def beside(self, policy: Callable[..., Any]) -> Callable[..., Any]:
-        """`policy` acting, now and then in place of the teacher, whose opinion is noted in any case.
+    def mixed_with(self, policy: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a policy that acts at random as `policy` or as the teacher, and always logs the teacher's output.
 
-        Its parameters: those of `policy`, and the share of control steps that it acts at.
+        Its parameters are those of `policy` and the share of control steps at which `policy` acts.
         """
-        mine, value = self.network.policy_network.apply, self.network.value_network.apply
+        apply, value = self.network.policy_network.apply, self.network.value_network.apply
         normalizer, params = self.learner.normalizer, self.learner.params
 
         def act(params_and_share: Any, view: Step, key: jax.Array) -> Any:
-            own, share = params_and_share
-            which, own_key, teacher_key = jax.random.split(key, 3)
-            seen = self.observe(view)
-            logits = mine(normalizer, params.policy, seen)
-            command, extras = policy(own, view, own_key, None)
+            student_params, share = params_and_share
+            choice_key, student_key, teacher_key = jax.random.split(key, 3)
+            observed = self.observe(view)
+            logits = apply(normalizer, params.policy, observed)
+            own_ctrl, extras = policy(student_params, view, student_key, None)
             raw = self.network.parametric_action_distribution.sample_no_postprocessing(logits, teacher_key)
-            taught, _ = policy(own, view, own_key, raw)
-            chosen = jnp.where(jax.random.uniform(which) < share, command, taught)
-            note = {"logits": logits, "value": value(normalizer, params.value, seen)}
-            return chosen, {**extras, **note}
+            teacher_ctrl, _ = policy(student_params, view, student_key, raw)
+            ctrl = jnp.where(jax.random.uniform(choice_key) < share, own_ctrl, teacher_ctrl)
+            labels = {"logits": logits, "value": value(normalizer, params.value, observed)}
+            return ctrl, {**extras, **labels}
 
         return act
 
 
 def divergence(network: PPONetworks, teacher: Array, student: Array) -> jax.Array:
-    """KL(teacher | student) [...] of the actions before they are bounded, normals by logits [..., 2 na]."""
+    """Return KL(teacher | student) [...] of the actions before squashing, normal with logits [..., 2 na]."""
     p, q = (network.parametric_action_distribution.create_dist(x) for x in (teacher, student))
     return jnp.sum(
         jnp.log(q.scale / p.scale) + (p.scale**2 + (p.loc - q.loc) ** 2) / (2 * q.scale**2) - 0.5, axis=-1
     )
 
 
-def taught(
+def imitate(
     learner: Learner,
     network: PPONetworks,
-    watch: Callable[[Learner, float, jax.Array], dict[str, np.ndarray]],
+    collect: Callable[[Learner, float, jax.Array], dict[str, np.ndarray]],
     key: jax.Array,
     say: Callable[[str], object],
     epochs: int = 12,
 ) -> Learner:
-    """`learner` after what it saw of its teacher in rounds of `watch`.
+    """Return `learner` after `ROUNDS` rounds of `collect` and fitting to the teacher.
 
-    watch (learner, share of steps at which it acts itself, key) -> observation [S, no], and the teacher's logits
-    [S, 2 na] and value [S].
+    collect: (learner, share of steps at which the learner acts, key) -> observation [S, no], and the logits [S, 2 na]
+    and value [S] of the teacher.
     """
     data: list[dict[str, np.ndarray]] = []
     for number in range(ROUNDS):
-        watch_key, fit_key = jax.random.split(jax.random.fold_in(key, number))
-        data.append(watch(learner, min(number / (ROUNDS - 2), 1.0), watch_key))
-        seen = running_statistics.update(learner.normalizer, jnp.asarray(data[-1]["observation"]))
-        learner = learner.replace(normalizer=seen)  # pyright: ignore[reportAttributeAccessIssue]
+        collect_key, fit_key = jax.random.split(jax.random.fold_in(key, number))
+        data.append(collect(learner, min(number / (ROUNDS - 2), 1.0), collect_key))
+        normalizer = running_statistics.update(learner.normalizer, jnp.asarray(data[-1]["observation"]))
+        learner = learner.replace(normalizer=normalizer)  # pyright: ignore[reportAttributeAccessIssue]
         known = {name: jnp.asarray(np.concatenate([d[name] for d in data])) for name in data[0]}
         params, error = _fit(network, learner, known, fit_key, epochs)
         learner = learner.replace(params=params)  # pyright: ignore[reportAttributeAccessIssue]
-        say(f"  taught by {len(known['value']):,} control steps: {float(error):.3g} nats from the teacher")
+        say(
+            f"  imitation: {len(known['value']):,} control steps, "
+            f"KL divergence from the teacher {float(error):.3g} nats"
+        )
     return learner
 
 
 def _fit(
     network: PPONetworks, learner: Learner, data: dict[str, jax.Array], key: jax.Array, epochs: int
 ) -> tuple[Any, jax.Array]:
-    """The networks' parameters after `epochs` over the data, and the mean divergence in the last of them."""
+    """Fit the networks for `epochs` and return their parameters and the mean divergence of the last epoch."""
     rows = min(len(data["value"]), _MINIBATCH)
     count = len(data["value"]) // rows
     optimizer = optax.adam(optax.linear_schedule(_LEARNING_RATE, 0.0, epochs * count))

@@ -1,11 +1,12 @@
 """PPO under K rewards in one batch (Schulman et al., 2017): collect, relabel, update.
 
-    collect   physics and K policies, compiled once; it knows nothing of rewards
-    relabel   K reward programs over what was collected, compiled once a generation in a second
-    update    K learners, compiled once
+    collect   roll out K policies; compiled once, independent of the rewards
+    relabel   score the data with K reward programs; compiled once per generation, in about a second
+    update    update K learners; compiled once
 
-Episodes end where the task says so, or after episode_s. A row is put back to a start between two pieces of `unroll`
-steps; what it does from its end to there is not counted, so the observation after the end is always the true one.
+Episodes end when the task terminates them, or after episode_s. Rows restart only between two segments of `unroll`
+steps. The steps between the end of an episode and the end of the segment are masked, so the observation after the
+last valid step is always the true next observation.
 """
 
 from __future__ import annotations
@@ -27,32 +28,32 @@ from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.actions import ActionSpace, Observe
 from movlr_jax.control.ppo.config import PpoConfig
 from movlr_jax.control.ppo.policy_file import blind, load_policy, save_policy
-from movlr_jax.control.ppo.teaching import ROUNDS, Teacher, taught
-from movlr_jax.control.ppo.training import Training, Watch
+from movlr_jax.control.ppo.teaching import ROUNDS, Teacher, imitate
+from movlr_jax.control.ppo.training import CurveRecorder, Training
 from movlr_jax.control.ppo.update import Batch, Learner
 from movlr_jax.physics.base import Physics
 from movlr_jax.rewards.program import RewardProgram, Scorer
 from movlr_jax.types import Array, Progress, SimState, Step, Trajectory
 
-_TABLE = 4096  # episodes of one simulation, until its starts repeat
-_SAID = 8  # times in a training that a person is told how it goes
-_EVERY = 25  # control steps of an evaluation between two looks at whether all have ended
+_TABLE = 4096  # episodes of one simulation before its start states repeat
+_SUMMARIES = 8  # progress messages per training
+_EVERY = 25  # control steps of an evaluation between two checks whether all episodes have ended
 
 
 @struct.dataclass
 class Fleet:
-    """Where the K x N simulations of a training are."""
+    """State of the K x N simulations of a training."""
 
     state: SimState  # [B]
     initial: Step  # [B] start of each episode
-    age: Array  # [B] control steps since then
-    episode: Array  # [B] how many each has finished
-    reward: Array  # [B] sum over the episode so far, as the program says it
+    age: Array  # [B] control steps since the start of the episode
+    episode: Array  # [B] number of finished episodes
+    reward: Array  # [B] sum of the rewards of the episode so far
 
 
 @dataclass(frozen=True)
-class Piece:
-    """`unroll` steps of all simulations, [B, T, ...], and how far they count."""
+class Segment:
+    """A segment of `unroll` steps of all simulations, [B, T, ...], with the mask of valid steps."""
 
     trajectory: Trajectory
     initial: Step  # [B]
@@ -62,7 +63,7 @@ class Piece:
 
 
 class Ppo:
-    """Trains one policy per program. Built once: nothing here is compiled anew for new rewards."""
+    """Trains one policy per program. Built once; new rewards do not recompile it."""
 
     def __init__(
         self,
@@ -81,16 +82,16 @@ class Ppo:
         seed: int = 0,
         say: Callable[[str], object] = lambda text: None,
     ):
-        """Policies are trained in `physics` and evaluated in `sim_physics`, which may be the same.
+        """Train policies in `physics` and evaluate them in `sim_physics`, which may be the same.
 
-        starts: qpos [S, nq], qvel [S, nv], act [S, na] that episodes begin from, drawn under `seed`.
-        teacher: whom the first policy is to act like."""
+        starts: start states qpos [S, nq], qvel [S, nv], act [S, na], drawn with `seed`.
+        teacher: policy that the first policy imitates."""
         self.name, self.config, self.scorer, self.space = name, config, scorer, space
         self.say = say
         self.physics, self.sim_physics, self.rules = physics, sim_physics, rules or EpisodeRules()
         self.limit = max(1, round(episode_s / physics.ctrl_dt))  # control steps of an episode
         self.pool = jax.tree.map(np.asarray, physics.start(*starts))
-        # which start each episode of each simulation begins from: the same for all candidates
+        # index of the start state of each episode of each simulation, the same for all candidates
         self.order = np.random.default_rng(seed).integers(len(starts[0]), size=(config.envs, _TABLE))
         view = jax.tree.map(lambda x: jnp.asarray(x[0]), self.pool.step)
         self.observations = observe(view).shape[0]
@@ -110,11 +111,11 @@ class Ppo:
 
     @property
     def steps_done(self) -> int:
-        """Simulation steps since it was built."""
+        """Number of simulation steps so far."""
         return sum(p.steps_done for p in {self.physics, self.sim_physics})
 
     def acting_in(self, physics: Physics) -> Ppo:
-        """The same trainer, whose episodes run in another engine."""
+        """Return a copy of this trainer whose evaluation episodes run in `physics`."""
         other = copy.copy(self)
         other.sim_physics = physics
         return other
@@ -126,23 +127,25 @@ class Ppo:
         progress: Progress | None = None,
         folder: Path | None = None,
     ) -> TrainedControllers:
-        """Trains K policies for `env_steps` control steps each, all from the same weights and random numbers.
+        """Train K policies for `env_steps` control steps each, with the same initial weights and random numbers.
 
-        With a folder, checkpoints and TensorBoard events are kept there, and a training that was cut short goes on.
+        With a folder, checkpoints and TensorBoard events are written there, and an interrupted training is resumed.
         """
         k = len(programs)
-        self.scorer.prepare(programs)  # beside the first data
+        self.scorer.prepare(programs)  # compiles while the first data is collected
         begin_key, key = jax.random.split(key)
-        watch = Watch(programs, self.config.batch, self.physics.ctrl_dt)
-        with Training(folder, programs, self.config, key) as kept:
-            state = kept.restored(self.begin(k, begin_key, teach=not kept.begun), watch)
-            for batch in range(watch.batches, self.config.batches):
-                state = self.step(programs, state, jax.random.fold_in(key, batch), watch)
-                kept.saw(watch)
-                if (batch + 1) * _SAID // self.config.batches > batch * _SAID // self.config.batches:
-                    self.say(f"  {watch.said()}")
+        recorder = CurveRecorder(programs, self.config.batch, self.physics.ctrl_dt)
+        with Training(folder, programs, self.config, key) as training:
+            state = training.restored(self.begin(k, begin_key, teach=not training.begun), recorder)
+            for batch in range(recorder.batches, self.config.batches):
+                state = self.step(programs, state, jax.random.fold_in(key, batch), recorder)
+                training.write_events(recorder)
+                if (
+                    batch + 1
+                ) * _SUMMARIES // self.config.batches > batch * _SUMMARIES // self.config.batches:
+                    self.say(f"  {recorder.summary()}")
                 if (batch + 1) % self.config.checkpoint_every == 0 or batch + 1 == self.config.batches:
-                    kept.save(batch + 1, state, watch)
+                    training.save(batch + 1, state, recorder)
                 if progress:
                     progress(batch + 1, self.config.batches)
         if folder is not None:
@@ -150,76 +153,79 @@ class Ppo:
                 save_policy(
                     folder / f"policy_k{i:02d}.npz", jax.tree.map(lambda x, i=i: x[i], state[0]), self.config
                 )
-        return TrainedControllers(self, state[0], watch.curves)
+        return TrainedControllers(self, state[0], recorder.curves)
 
     def begin(self, k: int, key: jax.Array, teach: bool = True) -> tuple[Learner, Fleet]:
-        """K learners alike, who have seen what their first actions lead to, and their simulations at a start.
+        """Return K equal learners, with observation statistics of their first steps, and simulations at start states.
 
-        teach: whether they learn from the teacher, if there is one.
+        teach: whether they first imitate the teacher, if there is one.
         """
         init_key, first_key = jax.random.split(key)
         learner = self._init(init_key)
         if self.config.init:
             learner = load_policy(self.config.init, learner)
         elif self.teacher is not None and teach:
-            learner = self._taught(learner, first_key)
+            learner = self._imitate(learner, first_key)
         learners = jax.tree.map(lambda x: np.repeat(np.asarray(x)[None], k, axis=0), learner)
         fleet = self._fleet(k * self.config.envs)
         if self.config.init or self.teacher is not None:
             constant = self._observe(_float(fleet.initial)).mean(axis=0)
             return learners.replace(normalizer=blind(learners.normalizer, constant)), fleet
-        piece, _ = self.collect((learners.normalizer, learners.params.policy), fleet, first_key, k)
+        segment, _ = self.collect((learners.normalizer, learners.params.policy), fleet, first_key, k)
         observation, valid = (
-            by_candidate(x, k) for x in (piece.trajectory.extras["observation"], piece.valid)
+            by_candidate(x, k) for x in (segment.trajectory.extras["observation"], segment.valid)
         )
         return learners.replace(normalizer=self._seen(learners.normalizer, observation, valid)), fleet
 
-    def _taught(self, learner: Learner, key: jax.Array) -> Learner:
-        """`learner` once it acts as the teacher does."""
+    def _imitate(self, learner: Learner, key: jax.Array) -> Learner:
+        """Return `learner` after it has imitated the teacher."""
         teacher, config = self.teacher, self.config
         assert teacher is not None
-        policy, fleet = teacher.beside(self.explore), [self._fleet(config.envs)]
-        pieces = -(-config.teach_steps // (ROUNDS * config.envs * config.unroll))
+        policy, fleet = teacher.mixed_with(self.explore), [self._fleet(config.envs)]
+        segments = -(-config.teach_steps // (ROUNDS * config.envs * config.unroll))
 
-        def watch(learner: Learner, share: float, key: jax.Array) -> dict[str, np.ndarray]:
+        def collect(learner: Learner, share: float, key: jax.Array) -> dict[str, np.ndarray]:
             params = jax.tree.map(
                 lambda x: np.asarray(x)[None], ((learner.normalizer, learner.params.policy), share)
             )
             found = []
-            for piece_key in jax.random.split(key, pieces):
-                piece, fleet[0] = self.collect(params, fleet[0], piece_key, 1, policy)
-                found.append({n: np.asarray(x)[piece.valid] for n, x in piece.trajectory.extras.items()})
+            for segment_key in jax.random.split(key, segments):
+                segment, fleet[0] = self.collect(params, fleet[0], segment_key, 1, policy)
+                found.append({n: np.asarray(x)[segment.valid] for n, x in segment.trajectory.extras.items()})
             return {
                 name: np.concatenate([f[name] for f in found]) for name in ("observation", "logits", "value")
             }
 
-        return taught(learner, self.network, watch, key, self.say)
+        return imitate(learner, self.network, collect, key, self.say)
 
     def _fleet(self, rows: int) -> Fleet:
-        """`rows` simulations at a start."""
+        """Return `rows` simulations at start states."""
         state, zero = self._starts(np.zeros(rows, int)), np.zeros(rows, int)
         return Fleet(state, state.step, zero, zero, np.zeros(rows, np.float32))
 
     def step(
-        self, programs: Sequence[RewardProgram], state: tuple[Learner, Fleet], key: jax.Array, watch: Watch
+        self,
+        programs: Sequence[RewardProgram],
+        state: tuple[Learner, Fleet],
+        key: jax.Array,
+        recorder: CurveRecorder,
     ) -> tuple[Learner, Fleet]:
-        """One batch of data and the updates on it; `watch` is told."""
+        """Collect one batch, update the learners and record the learning curves."""
         learners, fleet = state
         k, (update_key, *keys) = len(programs), jax.random.split(key, 1 + self.config.unrolls)
-        params, pieces = (learners.normalizer, learners.params.policy), []
-        for piece_key in keys:
-            piece, fleet = self.collect(params, fleet, piece_key, k)
-            pieces.append(piece)
-        fleet, rewards = self.relabel(programs, pieces, fleet, watch)
-        learners, measures = self._update(learners, self.batch(pieces, rewards, k), update_key)
-        watch.learned(jax.tree.map(np.asarray, measures))
+        params, segments = (learners.normalizer, learners.params.policy), []
+        for segment_key in keys:
+            segment, fleet = self.collect(params, fleet, segment_key, k)
+            segments.append(segment)
+        fleet, rewards = self.relabel(programs, segments, fleet, recorder)
+        learners, measures = self._update(learners, self.batch(segments, rewards, k), update_key)
+        recorder.learned(jax.tree.map(np.asarray, measures))
         return learners, fleet
 
     def collect(
         self, params: Any, fleet: Fleet, key: jax.Array, k: int, policy: Callable[..., Any] | None = None
-    ) -> tuple[Piece, Fleet]:
-        """`unroll` control steps under K policies, exploring ones unless another is given; those that have ended
-        begin anew afterwards."""
+    ) -> tuple[Segment, Fleet]:
+        """Run one segment under K policies (default: exploring ones), then restart the rows whose episodes ended."""
         state, steps = fleet.state, self.config.unroll
         if self.rules.perturb:
             state = self.rules.perturb(state, steps * self.physics.ctrl_dt)
@@ -233,59 +239,63 @@ class Ppo:
         last = np.where(ends.any(axis=1), ends.argmax(axis=1), steps - 1)
         valid = (np.arange(steps) <= last[:, None]) & ~diverged[:, None]
         ended = ends.any(axis=1) | diverged
-        piece = Piece(done, fleet.initial, valid, over & valid, ended)
+        segment = Segment(done, fleet.initial, valid, over & valid, ended)
         episode = fleet.episode + ended
         fresh = self._starts(episode)
         final = jax.tree.map(lambda new, old: _choose(ended, new, old), fresh, done.final)
         initial = jax.tree.map(lambda new, old: _choose(ended, new, old), fresh.step, fleet.initial)
         age = np.where(ended, 0, fleet.age + steps)
-        return piece, Fleet(final, initial, age, episode, fleet.reward)
+        return segment, Fleet(final, initial, age, episode, fleet.reward)
 
     def relabel(
-        self, programs: Sequence[RewardProgram], pieces: Sequence[Piece], fleet: Fleet, watch: Watch
+        self,
+        programs: Sequence[RewardProgram],
+        segments: Sequence[Segment],
+        fleet: Fleet,
+        recorder: CurveRecorder,
     ) -> tuple[Fleet, np.ndarray]:
-        """What each program says of its candidate's pieces: rewards [M, B, T]."""
-        k, count = len(programs), len(pieces)
+        """Return the rewards [M, B, T] of M segments, each candidate's under its own program."""
+        k, count = len(programs), len(segments)
         tall = [jax.tree.map(lambda x: by_candidate(x, k), (p.trajectory.steps, p.trajectory.actions, p.initial))
-                for p in pieces]  # fmt: skip
+                for p in segments]  # fmt: skip
         scores = self.scorer(programs, *jax.tree.map(lambda *x: np.concatenate(x, axis=1), *tall))
         rewards = scores.totals.reshape(k, count, -1, self.config.unroll).swapaxes(0, 1)
         rewards = rewards.reshape(count, -1, self.config.unroll)
         total = fleet.reward
-        for piece, reward in zip(pieces, rewards, strict=True):
-            total = total + np.where(piece.valid, reward, 0.0).sum(axis=1)
-            counted = np.logical_and(piece.ended, piece.valid.any(axis=1))
-            watch.ended(total, counted, np.asarray(piece.terminated.any(axis=1)))
-            total = np.where(piece.ended, 0.0, total).astype(np.float32)
-        valid = np.concatenate([by_candidate(p.valid, k) for p in pieces], axis=1)
-        watch.scored(scores, valid)
+        for segment, reward in zip(segments, rewards, strict=True):
+            total = total + np.where(segment.valid, reward, 0.0).sum(axis=1)
+            counted = np.logical_and(segment.ended, segment.valid.any(axis=1))
+            recorder.ended(total, counted, np.asarray(segment.terminated.any(axis=1)))
+            total = np.where(segment.ended, 0.0, total).astype(np.float32)
+        valid = np.concatenate([by_candidate(p.valid, k) for p in segments], axis=1)
+        recorder.scored(scores, valid)
         return fleet.replace(reward=total), rewards  # pyright: ignore[reportAttributeAccessIssue]
 
-    def batch(self, pieces: Sequence[Piece], rewards: np.ndarray, k: int) -> Batch:
-        """Data of the K candidates, [K, R, ...] with R = M x N."""
+    def batch(self, segments: Sequence[Segment], rewards: np.ndarray, k: int) -> Batch:
+        """Return the data of the K candidates, [K, R, ...] with R = M x N."""
 
         def stacked(values: Sequence[Array]) -> jax.Array:
             return jnp.asarray(np.concatenate([by_candidate(x, k) for x in values], axis=1))
 
-        seen = [p.trajectory.extras for p in pieces]
+        seen = [p.trajectory.extras for p in segments]
         return Batch(
             observation=stacked([e["observation"] for e in seen]),
-            last=stacked([np.asarray(self._observe(_float(p.trajectory.final.step))) for p in pieces]),
+            last=stacked([np.asarray(self._observe(_float(p.trajectory.final.step))) for p in segments]),
             raw_action=stacked([e["raw_action"] for e in seen]),
             log_prob=stacked([e["log_prob"] for e in seen]),
             reward=stacked(list(rewards)),
-            terminated=stacked([p.terminated for p in pieces]),
-            valid=stacked([p.valid for p in pieces]),
-            ended=stacked([p.ended for p in pieces]),
+            terminated=stacked([p.terminated for p in segments]),
+            valid=stacked([p.valid for p in segments]),
+            ended=stacked([p.ended for p in segments]),
         )
 
     def _starts(self, episode: np.ndarray) -> SimState:
-        """[B] where episode number `episode` [B] of each simulation begins."""
+        """Return the start states [B] of episode number `episode` [B] of each simulation."""
         env = np.arange(len(episode)) % self.config.envs
         return jax.tree.map(lambda x: x[self.order[env, episode % _TABLE]], self.pool)
 
     def acting(self) -> Callable[[Step, jax.Array], jax.Array]:
-        """The policy of `init` as it is: its numbers [size] in [-1, 1] where it sees a step, and draws by a key."""
+        """Return the policy of `init` without training: (step, key) -> action [size] in [-1, 1]."""
         learners, _ = self.begin(1, jax.random.key(0))
         first = jax.tree.map(lambda x: np.asarray(x)[0], (learners.normalizer, learners.params.policy))
         dist, sample = self.network.parametric_action_distribution, self.config.acts == "sample"
@@ -297,7 +307,7 @@ class Ppo:
         return numbers
 
     def _policy(self, physics: Physics, sample: bool) -> Callable[..., Any]:
-        """The policy of one simulation: exploring, with what an update must know of it, or its mode."""
+        """Return the policy of one simulation: sampling, with the extras that an update needs, or its mode."""
         network, sim_dt, ctrl_dt = self.network, physics.sim_dt, physics.ctrl_dt
         dist = network.parametric_action_distribution
 
@@ -316,7 +326,7 @@ class Ppo:
         return policy
 
     def _all_updates(self, update: Callable[..., Any]) -> Callable[..., Any]:
-        """K updates under one key: at once on an accelerator; one after another on a CPU, in half the time there."""
+        """Apply K updates with one key: vectorised on an accelerator, sequential on a CPU (half the time there)."""
 
         def updates(learners: Learner, data: Batch, key: jax.Array) -> Any:
             self.traces["update"] += 1
@@ -329,15 +339,15 @@ class Ppo:
 
 @dataclass(frozen=True)
 class TrainedControllers:
-    """K policies that have been trained; they act by the mode of their distributions, or samples, as was set."""
+    """K trained policies. They act with the mode of their distribution, or with samples, as set by `acts`."""
 
     ppo: Ppo
     learners: Learner  # [K]
     learning: Sequence[Mapping[str, Any]]
-    nonfinite: Sequence[Mapping[str, int]] = ()  # the curves of learning count them
+    nonfinite: Sequence[Mapping[str, int]] = ()  # counted in the learning curves
 
     def rollout(self, start: SimState, *, steps: int, key: jax.Array) -> Trajectory:
-        """`steps` control steps of K x E rows; candidate k owns rows k*E:(k+1)*E."""
+        """Run K x E rows for `steps` control steps; candidate k owns rows k*E:(k+1)*E."""
         params = (self.learners.normalizer, self.learners.params.policy)
         return play(
             self.ppo.sim_physics,
@@ -353,11 +363,11 @@ class TrainedControllers:
 
 
 def _choose(rows: np.ndarray, new: Array, old: Array) -> np.ndarray:
-    """`new` in the rows [B] that are marked, else `old`."""
+    """Return `new` in the marked rows [B], else `old`."""
     old = np.asarray(old)
     return np.where(rows.reshape(-1, *[1] * (old.ndim - 1)), np.asarray(new, old.dtype), old)
 
 
 def _float(step: Step) -> Step:
-    """As a policy sees it: single precision."""
+    """Convert to single precision, as a policy observes it."""
     return jax.tree.map(lambda x: np.asarray(x, np.float32), step)

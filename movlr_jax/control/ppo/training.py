@@ -1,4 +1,4 @@
-"""What is kept of a training: learning curves, checkpoints, TensorBoard events."""
+"""Records of a training: learning curves, checkpoints, TensorBoard events."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from movlr_jax.control.ppo.config import PpoConfig
 from movlr_jax.rewards.program import RewardProgram, Scores
 
 
-class Watch:
-    """Learning curves of K trainings, a point a batch.
+class CurveRecorder:
+    """Learning curves of K trainings, with one point per batch.
 
-    env_steps; reward: mean of a control step; terms: the same, weighted, by name; return: mean of the episodes that
-    ended in the batch, episode_s: simulated time for each of them, both None where none did; terminated: how many of
-    them the task ended; nonfinite: values of terms that were replaced; skipped: updates that were left out.
+    env_steps: control steps so far; reward: mean per control step; terms: the same for each weighted term;
+    return: mean return of the episodes that ended in the batch; episode_s: their mean length in s (both None if no
+    episode ended); terminated: number of them that the task ended; nonfinite: number of replaced term values;
+    skipped: number of skipped updates.
     """
 
     def __init__(self, programs: Sequence[RewardProgram], batch: int, ctrl_dt: float):
@@ -42,11 +43,11 @@ class Watch:
 
     @property
     def batches(self) -> int:
-        """How many it has seen."""
+        """Number of recorded batches."""
         return len(self.curves[0]["env_steps"])
 
-    def said(self) -> str:
-        """How far the trainings are, for a person: what the last batch with ends of episodes showed."""
+    def summary(self) -> str:
+        """Return the progress of the trainings in words, from the last batch in which episodes ended."""
         steps = f"{self.curves[0]['env_steps'][-1]:,.0f} control steps"
         known = [[(s, r) for s, r in zip(c["episode_s"], c["return"], strict=True) if r is not None]
                  for c in self.curves]  # fmt: skip
@@ -62,7 +63,7 @@ class Watch:
         )
 
     def ended(self, total: np.ndarray, ended: np.ndarray, terminated: np.ndarray) -> None:
-        """Episodes [B] that ended, with their summed rewards; `terminated` of them by the task."""
+        """Record the episodes that ended (`ended` [B]), their returns `total`, and which of them the task ended."""
         k = len(self.curves)
         marks = (by_candidate(x, k) for x in (total, ended, terminated))
         for i, (sums, over, fell) in enumerate(zip(*marks, strict=True)):
@@ -70,7 +71,7 @@ class Watch:
             self._falls[i] += (over & fell).sum()
 
     def scored(self, scores: Scores, valid: np.ndarray) -> None:
-        """What the programs say of a batch, of which `valid` [K, R, T] counts."""
+        """Record the scores of a batch, restricted to `valid` [K, R, T]."""
         steps = (self.batches + 1) * self._batch
         for i, curve in enumerate(self.curves):
             count = max(int(valid[i].sum()), 1)
@@ -90,14 +91,14 @@ class Watch:
         self._clear()
 
     def learned(self, measures: Mapping[str, np.ndarray]) -> None:
-        """Losses and the like of an update, each [K]."""
+        """Record the losses and other measures of an update, each [K]."""
         for name, values in measures.items():
             for curve, value in zip(self.curves, values, strict=True):
                 curve.setdefault(name, []).append(_number(value))
 
 
 class Training:
-    """Checkpoints (orbax) and TensorBoard events of one training, kept in `folder`; of none where that is None."""
+    """Checkpoints (orbax) and TensorBoard events of one training in `folder`; nothing is written if it is None."""
 
     def __init__(
         self, folder: Path | None, programs: Sequence[RewardProgram], config: PpoConfig, key: jax.Array
@@ -108,12 +109,14 @@ class Training:
         from tensorboardX import SummaryWriter
 
         what = [[p.source for p in programs], dataclasses.asdict(config), jax.random.key_data(key).tolist()]
-        name = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:12]  # another training keeps to itself
+        name = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:12]  # one folder per training
         options = ocp.CheckpointManagerOptions(max_to_keep=1, create=True, enable_async_checkpointing=False)
         self._manager = ocp.CheckpointManager((folder / "checkpoints" / name).resolve(), options=options)
-        own = f".{time.time_ns()}"  # by themselves its files are named by the second: two writers might share one
+        suffix = (
+            f".{time.time_ns()}"  # default names have a resolution of 1 s, so two writers could share a file
+        )
         self._writers = [
-            SummaryWriter(str(folder / "tensorboard" / f"k{i:02d}"), flush_secs=10, filename_suffix=own)
+            SummaryWriter(str(folder / "tensorboard" / f"k{i:02d}"), flush_secs=10, filename_suffix=suffix)
             for i in range(len(programs))
         ]
 
@@ -130,11 +133,11 @@ class Training:
 
     @property
     def begun(self) -> bool:
-        """Whether there is a checkpoint to go on from."""
+        """Whether there is a checkpoint to resume from."""
         return self._manager is not None and self._manager.latest_step() is not None
 
-    def restored(self, state: Any, watch: Watch) -> Any:
-        """The last checkpoint of this training, or `state` as it is given; `watch` is brought to the same point."""
+    def restored(self, state: Any, recorder: CurveRecorder) -> Any:
+        """Return the last checkpoint of this training and restore `recorder`; return `state` if there is none."""
         step = self._manager.latest_step() if self._manager else None
         if self._manager is None or step is None:
             return state
@@ -142,21 +145,21 @@ class Training:
         like = ocp.args.StandardRestore(_named(leaves))
         items = ocp.args.Composite(state=like, curves=ocp.args.JsonRestore())
         kept = self._manager.restore(step, args=items)
-        watch.curves = kept["curves"]
+        recorder.curves = kept["curves"]
         return tree.unflatten([np.asarray(kept["state"].get(f"{i}", leaf)) for i, leaf in enumerate(leaves)])
 
-    def save(self, batch: int, state: Any, watch: Watch) -> None:
+    def save(self, batch: int, state: Any, recorder: CurveRecorder) -> None:
         if self._manager is None:
             return
-        curves: Any = watch.curves  # a list, which orbax takes although it asks for a mapping
+        curves: Any = recorder.curves  # a list, which orbax accepts although its type hint is a mapping
         items = ocp.args.Composite(
             state=ocp.args.StandardSave(_named(jax.tree.leaves(state))), curves=ocp.args.JsonSave(curves)
         )
         self._manager.save(batch, args=items)
 
-    def saw(self, watch: Watch) -> None:
-        """Writes the last point of every curve as TensorBoard events."""
-        for writer, curve in zip(self._writers, watch.curves, strict=False):  # none without a folder
+    def write_events(self, recorder: CurveRecorder) -> None:
+        """Write the last point of every curve as TensorBoard events."""
+        for writer, curve in zip(self._writers, recorder.curves, strict=False):  # no writers without a folder
             at = curve["env_steps"][-1]
             flat = {**{f"terms/{n}": v for n, v in curve["terms"].items()}}
             flat |= {f"training/{n}": v for n, v in curve.items() if n not in ("terms", "env_steps")}
@@ -166,7 +169,7 @@ class Training:
 
 
 def _named(leaves: Sequence[Any]) -> dict[str, np.ndarray]:
-    """Arrays by their place, but for empty ones, which orbax does not take."""
+    """Return the arrays by index, without empty ones, which orbax rejects."""
     return {f"{i}": np.asarray(leaf) for i, leaf in enumerate(leaves) if np.size(leaf)}
 
 

@@ -1,7 +1,7 @@
-"""One PPO update of one candidate, from Brax's networks, advantages and statistics; pure functions.
+"""One PPO update of one candidate as pure functions, with Brax's networks, advantages and running statistics.
 
-Data come in pieces of T steps of R rows. A piece goes on after its episode has ended; what follows is not `valid` and
-weighs nothing, and the observation there is the true one that the value of a truncated episode is read from.
+Data consists of R rows of T steps. A row continues after the end of its episode: these steps are not `valid` and have
+no weight, but the first of their observations gives the bootstrap value of a truncated episode.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from flax import struct
 
 from movlr_jax.control.ppo.config import PpoConfig
 
-_CLIP = 10.0  # of a reward in units of the returns' root mean square
+_CLIP = 10.0  # bound of rewards, in units of the root mean square of the returns
 
 
 @struct.dataclass
 class Learner:
-    """All that one candidate has learned."""
+    """Training state of one candidate."""
 
     params: losses.PPONetworkParams
     optimizer: Any
@@ -37,11 +37,11 @@ class Learner:
 
 @struct.dataclass
 class Batch:
-    """One candidate's data: M pieces of each of N simulations, R = M x N rows of T steps."""
+    """Data of one candidate: M segments of N simulations, R = M x N rows of T steps."""
 
     observation: jax.Array  # [R, T, no]
     last: jax.Array  # [R, no] after the last step
-    raw_action: jax.Array  # [R, T, na] before it was squashed to [-1, 1]
+    raw_action: jax.Array  # [R, T, na] before squashing to [-1, 1]
     log_prob: jax.Array  # [R, T]
     reward: jax.Array  # [R, T]
     terminated: jax.Array  # [R, T] bool, the task ended the episode here
@@ -50,7 +50,7 @@ class Batch:
 
 
 def networks(config: PpoConfig, observations: int, actions: int) -> PPONetworks:
-    """Policy (tanh of a normal) and value of observations [no], normalised by the learner's statistics."""
+    """Return policy (tanh of a normal) and value networks of observations [no], normalised by running statistics."""
     return make_ppo_networks(
         observations,
         actions,
@@ -86,9 +86,9 @@ def init(config: PpoConfig, network: PPONetworks, observations: int, key: jax.Ar
 
 
 def _around_zero(policy: Any, noise: float) -> Any:
-    """A policy whose actions, before they are bounded, are `noise` wide around 0 in nearly every state.
+    """Change a policy so that its actions before squashing have mean near 0 and standard deviation near `noise`.
 
-    The last layer's weights are a hundredth of what they were (Andrychowicz et al., 2021, section 3.2).
+    The weights of the last layer are divided by 100 (Andrychowicz et al., 2021, section 3.2).
     """
     layers = policy["params"]
     last = max(layers, key=lambda name: int(name.rpartition("_")[2]))
@@ -101,10 +101,10 @@ def _around_zero(policy: Any, noise: float) -> Any:
 def estimates(
     config: PpoConfig, data: Batch, values: jax.Array, last: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Value targets and generalised advantages [R, T] from values [R, T] and those of the last observation [R].
+    """Return value targets and generalised advantages [R, T] from values [R, T] and the last value `last` [R].
 
-    Steps that are not valid count as truncated for Brax's GAE: they add nothing, and the sum stops before them. So an
-    episode that time cut short is continued by the value of what was seen after its last step.
+    Invalid steps are marked as truncated for Brax's GAE: they add nothing, and the sum stops before them. So a
+    truncated episode is bootstrapped with the value of the observation after its last step.
     """
     targets, advantages = losses.compute_gae(
         truncation=1 - data.valid.astype(jnp.float32).T,
@@ -126,7 +126,7 @@ def loss(
     data: Batch,
     key: jax.Array,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Clipped surrogate, value error and entropy, each a mean over the valid steps; `data` as in `Batch`.
+    """Return the PPO loss and its parts, each a mean over the valid steps of `data`.
 
     L = E[-min(rho A, clip(rho, 1 - eps, 1 + eps) A)] + c_v/2 E[(V - V*)^2] - c_e E[H]
     """
@@ -147,16 +147,18 @@ def loss(
     clipped = jnp.clip(ratio, 1 - config.clip, 1 + config.clip)
     policy_loss = -mean(jnp.minimum(ratio * advantages, clipped * advantages))
     value_loss = 0.5 * config.value_loss * mean(jnp.square(targets - values))
-    entropy = mean(dist.entropy(logits.swapaxes(0, 1), key).T)  # time first, as Brax draws its samples
+    entropy = mean(
+        dist.entropy(logits.swapaxes(0, 1), key).T
+    )  # time axis first, as in Brax, for the same random samples
     total = policy_loss + value_loss - config.entropy * entropy
     kl = mean(jnp.where(data.valid, data.log_prob - log_prob, 0.0))
     return total, {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "kl": kl}
 
 
 def scaled(config: PpoConfig, learner: Learner, data: Batch) -> tuple[Learner, Batch]:
-    """Rewards in units of the root mean square of the discounted returns seen so far.
+    """Divide rewards by the root mean square of the discounted returns so far.
 
-    G_t = r_t + gamma G_(t-1), from zero at the start of each episode (as Engstrom et al., 2020, section 3).
+    G_t = r_t + gamma G_(t-1), starting at zero in each episode (Engstrom et al., 2020, section 3).
     """
     reward = jnp.where(data.valid, data.reward, 0.0) * config.reward_scale
     if not config.normalise_returns:
@@ -164,7 +166,7 @@ def scaled(config: PpoConfig, learner: Learner, data: Batch) -> tuple[Learner, B
     n, (rows, steps) = len(learner.returns), reward.shape
     rewards, valid = (x.reshape(rows // n, n, steps) for x in (reward, data.valid))
 
-    def piece(total: jax.Array, this: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def segment(total: jax.Array, this: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         rewards, valid, ended = this
 
         def step(total: jax.Array, now: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -174,7 +176,7 @@ def scaled(config: PpoConfig, learner: Learner, data: Batch) -> tuple[Learner, B
         total, squares = jax.lax.scan(step, total, (rewards.T, valid.T))
         return jnp.where(ended, 0.0, total), squares.sum()
 
-    returns, squares = jax.lax.scan(piece, learner.returns, (rewards, valid, data.ended.reshape(-1, n)))
+    returns, squares = jax.lax.scan(segment, learner.returns, (rewards, valid, data.ended.reshape(-1, n)))
     square, count = learner.return_square + squares.sum(), learner.return_count + valid.sum()
     unit = jnp.sqrt(square / jnp.maximum(count, 1.0)) + 1e-8
     learner = learner.replace(returns=returns, return_square=square, return_count=count)  # pyright: ignore[reportAttributeAccessIssue]
@@ -182,34 +184,34 @@ def scaled(config: PpoConfig, learner: Learner, data: Batch) -> tuple[Learner, B
 
 
 def seen(normalizer: Any, observation: jax.Array, valid: jax.Array) -> Any:
-    """Statistics that know of the valid ones of these observations [R, T, no], too."""
+    """Update the running statistics with the valid observations [R, T, no]."""
     updated = running_statistics.update(normalizer, observation, weights=valid.astype(jnp.float32))
     return _where(jnp.any(valid), updated, normalizer)
 
 
 def updater(config: PpoConfig, network: PPONetworks) -> Callable[..., tuple[Learner, dict[str, jax.Array]]]:
-    """update(learner, batch, key) -> learner, measures: `epochs` times over the batch in `minibatches` parts.
+    """Return update(learner, batch, key) -> learner, measures: `epochs` passes over the batch in `minibatches`.
 
-    A step whose gradient is not finite is left out, and counted.
+    Gradient steps with a non-finite gradient are skipped and counted.
     """
     step_of, gradient = adam(config), jax.grad(partial(loss, config, network), has_aux=True)
 
     def update(learner: Learner, data: Batch, key: jax.Array) -> tuple[Learner, dict[str, jax.Array]]:
         rows = len(data.last)
         valid = data.valid & jnp.isfinite(data.observation).all(-1) & jnp.isfinite(data.log_prob)
-        # what is not finite would reach the gradient even through a weight of zero
+        # non-finite values would make the gradient NaN even with a weight of zero
         data = jax.tree.map(lambda x: jnp.where(jnp.isfinite(x), x, jnp.zeros_like(x)), data)
         data = data.replace(valid=valid)
         learner, data = scaled(config, learner, data)
-        normalizer = learner.normalizer  # that the data were collected with
+        normalizer = learner.normalizer  # the one that was used to collect the data
 
         def step(carry: Any, part: tuple[Batch, jax.Array]) -> Any:
             params, state = carry
             grads, measures = gradient(params, normalizer, part[0], part[1])
-            sound = jnp.isfinite(optax.tree.norm(grads)) & part[0].valid.any()
+            usable = jnp.isfinite(optax.tree.norm(grads)) & part[0].valid.any()
             change, new = step_of.update(grads, state)
-            carry = _where(sound, (optax.apply_updates(params, change), new), carry)
-            return carry, {**measures, "skipped": ~sound}
+            carry = _where(usable, (optax.apply_updates(params, change), new), carry)
+            return carry, {**measures, "skipped": ~usable}
 
         def epoch(carry: Any, key: jax.Array) -> Any:
             order_key, *keys = jax.random.split(key, 1 + config.minibatches)

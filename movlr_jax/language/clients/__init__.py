@@ -1,1 +1,1 @@
-"""Clients of model servers: requests, answers, keys, prices, retries."""
+"""Clients of model servers: requests, answers, prices and retries."""

@@ -1,4 +1,4 @@
-"""The forms that answers must have. Free text is searched for a form, never for a keyword."""
+"""Schemas of the answers, and how an answer is parsed. Free text is searched for JSON, never for a keyword."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ try:
     from pydantic import BaseModel, ConfigDict, Field, ValidationError
 except ImportError as error:
     raise UserError(
-        "language and vision models need further packages; pip install 'movlr-jax[llm]' brings them"
+        "language and vision models need more packages; install them with pip install 'movlr-jax[llm]'"
     ) from error
 
 
@@ -28,11 +28,11 @@ class Program(Form):
     """A reward program."""
 
     changes: str = Field(description="one or two sentences: what this program does and why it may be better")
-    program: str = Field(description="the whole program as Python source, nothing else")
+    program: str = Field(description="the complete program as Python source, nothing else")
 
 
 class Judgement(Form):
-    """Which of two motions does the task better."""
+    """Which of two motions performs the task better."""
 
     first_motion: str = Field(description="what the body does in the first motion, in time order")
     second_motion: str = Field(description="what the body does in the second motion, in time order")
@@ -45,15 +45,17 @@ class Advice(Form):
 
     action: Literal["add", "strengthen", "weaken", "remove"]
     term: str = Field(description="name of an existing term, or of a new one")
-    reason: str = Field(description="what it is to mend; of a new term also its definition in words")
-    weight: float | None = Field(description="the weight it should have, null to leave that open")
+    reason: str = Field(
+        description="what this change should fix; for a new term also its definition in words"
+    )
+    weight: float | None = Field(description="the weight it should have, or null for no preference")
 
 
 class CritiqueForm(Form):
     """What is right and wrong with a motion, and how the reward should change."""
 
     observation: str = Field(description="what the body does, in time order")
-    success: bool = Field(description="whether the task is done")
+    success: bool = Field(description="whether the task is completed")
     problems: list[str] = Field(description="what is wrong, the most general first")
     advice: list[Advice]
 
@@ -62,64 +64,67 @@ class Descriptor(Form):
     """One thing seen in a region of the body."""
 
     region: Literal["knees", "ankles", "hips", "torso", "head", "arms", "hands", "object"]
-    label: str = Field(description="what is seen, with side, angle and time where they can be told")
+    label: str = Field(description="what is seen, with side, angle and time if they can be estimated")
     confidence: float = Field(ge=0.0, le=1.0)
 
 
 class Descriptors(Form):
     """What is seen of a motion, region by region."""
 
-    success: bool = Field(description="whether the task is done")
+    success: bool = Field(description="whether the task is completed")
     descriptors: list[Descriptor]
 
 
 class Ready(Form):
-    """The answer to a test call."""
+    """The answer to a connection test."""
 
     ready: bool
 
 
-_JSON = json.JSONDecoder(strict=False)  # models write line ends into strings
+_JSON = json.JSONDecoder(strict=False)  # models write line breaks into strings
 _FENCE = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
 _REWARD = re.compile(r"^def reward[ \t]*\(", re.MULTILINE)
-_EFFORT = 200_000_000  # characters of a text that are read in search of JSON, those read again counted again
-_MOST_TEXT = 65_536  # characters of one text of an answer; a program may have half as many
-_MOST_OBJECTS = 20  # that are tried, from the end
-_MOST_NOTE = 300  # characters of what is said before a program
-_THOUGHT, _AROUND = "</think>", "\ufeff \t\n"  # ends what a model thinks, where the server leaves it in
+_EFFORT = 200_000_000  # characters scanned in the search for JSON, including those scanned again
+_MOST_TEXT = 65_536  # characters of one string in an answer; a program may have half as many
+_MOST_OBJECTS = 20  # JSON objects that are tried, from the last one
+_MOST_NOTE = 300  # characters kept of the text before a program
+_THOUGHT, _AROUND = (
+    "</think>",
+    "\ufeff \t\n",
+)  # end of the reasoning, if the server leaves it in; characters to strip
 
 
 def read(schema: type[BaseModel], reply: Reply) -> BaseModel:
-    """The reply in the asked form, without keys and control codes. Raises BadAnswer.
+    """Parse the reply as `schema`, without API keys and control codes. Raises BadAnswer.
 
-    Servers that ignore response_format send JSON in a fence or in prose, or a bare program: all of these will do.
+    Servers that ignore response_format send JSON in a code block or in prose, or a bare program. All are accepted.
     """
     text = reply.text.replace("\r\n", "\n").strip(_AROUND)
     if not text:
         raise BadAnswer("the answer is empty", reply)
     problems: list[str] = []
-    for value in reversed(deque(_objects(text), _MOST_OBJECTS)):  # thoughts come before the answer
+    for value in reversed(deque(_objects(text), _MOST_OBJECTS)):  # the reasoning comes before the answer
         try:
             return schema.model_validate(_clean(value))
         except ValidationError as error:
             first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"]) or "the whole"
+            where = ".".join(str(part) for part in first["loc"]) or "the whole object"
             problems.append(f"{where}: {first['msg']}")
         except RecursionError:
             problems.append("it is nested too deeply")
     source = program_in(text) if schema is Program else None
     if source is not None:
-        said, fence, _ = text.rpartition(_THOUGHT)[2].partition("```")
-        return Program(changes=_clean(said.strip()[:_MOST_NOTE] if fence else ""), program=_clean(source))
-    whole = "whole " if "{" in text else ""
-    none = f"it holds no {whole}JSON object; it begins {printable(redact(text)[:60])!r}"
+        note, fence, _ = text.rpartition(_THOUGHT)[2].partition("```")
+        return Program(changes=_clean(note.strip()[:_MOST_NOTE] if fence else ""), program=_clean(source))
+    complete = "complete " if "{" in text else ""
+    none = f"it contains no {complete}JSON object; it begins {printable(redact(text)[:60])!r}"
     raise BadAnswer(
-        f"the answer is not of the asked form {schema.__name__}: {problems[0] if problems else none}", reply
+        f"the answer does not match the schema {schema.__name__}: {problems[0] if problems else none}", reply
     )
 
 
 def program_in(text: str) -> str | None:
-    """The source of a program: the last fence that holds one, or the text itself; None where there is none."""
+    """Return the source of the program in `text`: the last code block with one, or the text itself, or None."""
     text = text.replace("\r\n", "\n").rpartition(_THOUGHT)[2].strip(_AROUND)
     fenced = [source for source in _FENCE.findall(text) if _REWARD.search(source)]
     if fenced:
@@ -128,21 +133,21 @@ def program_in(text: str) -> str | None:
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects in a text, one after another; those inside of others are left out."""
+    """Yield the outermost JSON objects in a text."""
     at, effort = text.find("{"), 0
     while at >= 0 and effort < _EFFORT:
         try:
             value, end = _JSON.raw_decode(text, at)
             yield value
         except json.JSONDecodeError as error:
-            effort, end = effort + error.pos, at + 1  # it counts the lines before its position
+            effort, end = effort + error.pos, at + 1  # the exception counts the lines before its position
         except (ValueError, RecursionError):
             effort, end = effort + len(text) - at, at + 1
         at = text.find("{", end)
 
 
 def _clean(value: Any) -> Any:
-    """Without what must not be passed on, now that no escape hides it, and with no text that is far too long."""
+    """Remove API keys and control codes, which JSON escapes no longer hide, and cut very long strings."""
     if isinstance(value, str):
         return printable(redact(value.replace("\r\n", "\n"))[:_MOST_TEXT])
     if isinstance(value, list):
@@ -153,6 +158,6 @@ def _clean(value: Any) -> Any:
 
 
 def unfenced(text: str) -> str:
-    """`text` without the code fence that some models put around everything."""
+    """Remove the code fence that some models put around the whole text."""
     match = re.fullmatch(r"\s*```[a-zA-Z]*\n(.*?)\n?```\s*", text, flags=re.DOTALL)
     return (match.group(1) if match else text).strip()

@@ -1,4 +1,4 @@
-"""One question to a model, one reply, and what may go wrong between them. Every client speaks in these."""
+"""Types of a model call, shared by all clients: question, reply, answer, errors and the backend protocol."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Media:
-    """A film (video/mp4) or a picture (image/jpeg) in a message."""
+    """A video (video/mp4) or a picture (image/jpeg) in a message."""
 
     mime: str
     data: bytes
-    fps: float | None = None  # pictures per second that a model is to look at, of a film
+    fps: float | None = None  # frames per second that the model samples from a video
 
     @property
     def sha256(self) -> str:
@@ -27,7 +27,7 @@ class Media:
 
 @dataclass(frozen=True)
 class Message:
-    """What one side says: texts and media in the order they are read."""
+    """One message: texts and media in reading order."""
 
     role: Literal["system", "user", "assistant"]
     parts: Sequence[str | Media]
@@ -39,7 +39,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Question:
-    """All that one call is about. `sample` tells apart calls that ask the same of a model again."""
+    """The content of one call. `sample` distinguishes repeated calls with the same messages."""
 
     purpose: str  # propose, repair, judge, criticise, describe, check
     messages: Sequence[Message]
@@ -52,7 +52,7 @@ class Question:
         return [part for m in self.messages for part in m.parts if isinstance(part, Media)]
 
     def transcript(self) -> list[dict[str, Any]]:
-        """The messages as they are recorded: media by type and hash."""
+        """Return the messages as they are recorded, with the type, hash and size of each medium."""
         return [
             {
                 "role": m.role,
@@ -67,32 +67,32 @@ class Question:
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back over the wire, before it is read."""
+    """The reply of a server, before it is parsed."""
 
     text: str
-    model_version: str  # as the answer names it
-    tokens_in: int | None = 0  # None: not told, or no count
+    model_version: str  # as reported in the answer
+    tokens_in: int | None = 0  # None: not reported, or not a valid count
     tokens_out: int | None = 0
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A reply of the asked form, or the sentence why there is none."""
+    """A parsed reply, or a sentence that explains why there is none."""
 
     value: Any = None
     problem: str | None = None
 
 
 class Transient(Exception):
-    """The call failed on its way; the same call may succeed later."""
+    """The call failed for a temporary reason; the same call may succeed later."""
 
     def __init__(self, message: str, retry_after: float | None = None):
         super().__init__(message)
-        self.retry_after = retry_after  # s, when the server said so
+        self.retry_after = retry_after  # s, if the server requested a wait
 
 
 class BadAnswer(Exception):
-    """The model answered, but not what was asked: refused, empty, cut off, or of another form."""
+    """The model's answer cannot be used: it is refused, empty, cut off, or does not match the schema."""
 
     def __init__(self, message: str, reply: Reply | None = None):
         super().__init__(message)
@@ -100,7 +100,7 @@ class BadAnswer(Exception):
 
 
 class ModelBackend(Protocol):
-    """One provider: sends a question once, and says what went wrong in the words above."""
+    """One provider: sends a question once, and raises the exceptions above."""
 
     @property
     def name(self) -> str: ...  # gemini, openai_compatible, manual
@@ -109,18 +109,18 @@ class ModelBackend(Protocol):
     def model(self) -> str: ...
 
     def parameters(self, question: Question) -> Mapping[str, Any]:
-        """What of the settings is sent with a question: part of what makes two calls the same."""
+        """Return the settings that are sent with a question. They are part of the call key."""
         ...
 
     async def send(self, question: Question, key: str) -> Reply:
-        """Raises Transient, BadAnswer or UserError (a wrong key, an unknown model)."""
+        """Send the question once. Raises Transient, BadAnswer or UserError (invalid API key, unknown model)."""
         ...
 
     async def close(self) -> None: ...
 
 
 def key_of(backend: ModelBackend, question: Question) -> str:
-    """sha256 of provider, model, parameters, prompt, media and sample: equal keys are one call."""
+    """Return the call key: sha256 of provider, model, parameters, messages, media, schema and sample number."""
     content = {
         "provider": backend.name,
         "model": backend.model,

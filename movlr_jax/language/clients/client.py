@@ -1,4 +1,4 @@
-"""Where every call goes through: the record first, then the budget, then the wire with its one layer of retries."""
+"""The model client: looks up recorded answers, checks the budget, sends calls and retries them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from movlr_jax.language.settings import ModelConfig
 
 
 class Ledger(Protocol):
-    """The record of all calls of a run; `Archive` is one."""
+    """The record of all calls of a run. `Archive` implements it."""
 
     root: Path  # the run directory
 
     def begin_call(self, key: str, data: dict[str, Any]) -> int:
-        """Before a call is sent; returns its number."""
+        """Record a call before it is sent and return its number."""
         ...
 
     def end_call(self, call: int, state: str, data: dict[str, Any]) -> None: ...
@@ -40,62 +40,62 @@ class Ledger(Protocol):
     def log_call(self, key: str, state: str, data: dict[str, Any]) -> int: ...
 
     def find_call(self, key: str) -> dict[str, Any] | None:
-        """What was answered (state answered or refused), or None."""
+        """Return the recorded call (state "answered" or "refused"), or None."""
         ...
 
     def spent(self) -> tuple[int, float]:
-        """Calls sent, and their price in USD; of those under way the most that it may be."""
+        """Return the number of calls sent and their cost in USD. Unfinished calls count with their maximum cost."""
         ...
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What may be spent, over all models of a run; what is under way, or was when a process died, counts."""
+    """Limits for all models of a run together. Calls in progress count, also those that a crash interrupted."""
 
     ledger: Ledger
     max_calls: int | None = None
     max_cost_usd: float | None = None
 
     def check(self, most_usd: float) -> None:
-        """Raises BudgetSpent when one more call would be too much."""
+        """Raise BudgetSpent if one more call of at most `most_usd` would exceed a limit."""
         calls, cost = self.ledger.spent()
         if self.max_calls is not None and calls + 1 > self.max_calls:
-            raise BudgetSpent(f"max_calls={self.max_calls} is spent: {calls} calls were made")
+            raise BudgetSpent(f"max_calls={self.max_calls} is used up: {calls} calls were made")
         if self.max_cost_usd is not None and cost + most_usd > self.max_cost_usd:
             raise BudgetSpent(
-                f"max_cost_usd={self.max_cost_usd:g} is spent: {calls} calls cost {cost:.4f} USD, and the "
-                f"next may cost {most_usd:.4f}"
+                f"max_cost_usd={self.max_cost_usd:g} is used up: {calls} calls cost {cost:.4f} USD, and the "
+                f"next one may cost {most_usd:.4f} USD"
             )
 
 
 @dataclass
 class ModelClient:
-    """One model, spoken to by one role. Use `ask`; `close` at the end."""
+    """The client of one model. Send questions with `ask` and call `close` at the end."""
 
     backend: ModelBackend
     config: ModelConfig
     price: Price
     budget: Budget
     say: Callable[[str], None]
-    answers_of: Ledger | None = None  # replay: where answers come from, and only from there
+    answers_of: Ledger | None = None  # replay: the only source of answers
     _runner: asyncio.Runner = field(default_factory=asyncio.Runner)
     _asked: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
-    _told_of_tokens: bool = False
+    _warned_of_tokens: bool = False
 
     @property
     def go_on_later(self) -> str:
-        """Ends the sentences of failures that may pass, or can be mended."""
-        return f"; go on later with resume={self.budget.ledger.root}"
+        """The end of error messages for failures that are temporary or that the user can fix."""
+        return f"; continue later with resume={self.budget.ledger.root}"
 
     @property
     def name(self) -> str:
         return f"{self.backend.name} {self.backend.model}"
 
     def ask(self, questions: Sequence[Question]) -> list[Answer]:
-        """The answers in the order of the questions; known ones are not asked again.
+        """Return the answers in the order of the questions. Recorded answers are reused.
 
-        Raises BudgetSpent, and UserError when a provider cannot be reached or does not let us in; answers that
-        came before that are recorded.
+        Raises BudgetSpent, and UserError if a provider cannot be reached or denies access. Answers received before
+        the error are recorded.
         """
         return self._runner.run(self._ask_all(questions))
 
@@ -108,11 +108,11 @@ class ModelClient:
 
         async def one(question: Question) -> Answer:
             key = key_of(self.backend, question)
-            async with self._asked[key], limit:  # who asks the same at the same time waits for that answer
+            async with self._asked[key], limit:  # equal concurrent questions share one call
                 return await self._ask(question, key)
 
         results = await asyncio.gather(*(one(q) for q in questions), return_exceptions=True)
-        for result in results:  # after all have ended: what was answered is paid for, and is kept
+        for result in results:  # only after all calls have ended: paid answers are kept
             if isinstance(result, BaseException):
                 raise result
         return [r for r in results if isinstance(r, Answer)]
@@ -125,7 +125,7 @@ class ModelClient:
             if known is None:
                 raise UserError(
                     f"the replayed run has no answer to this call ({question.purpose}, {self.name}, key "
-                    f"{key[:12]}); replay with the settings it was made with, on the machine it was made on"
+                    f"{key[:12]}); replay with the settings of the recorded run, on the same machine"
                 )
             ledger.log_call(key, known["state"], {**known, "cost_usd": 0.0, "replayed": True})
         if known is not None:
@@ -138,7 +138,7 @@ class ModelClient:
         return Answer(read(question.schema, Reply(known["answer"], known["model_version"])))
 
     async def _fetch(self, question: Question, key: str) -> Answer:
-        """Asks until there is an answer of the asked form, or no attempt is left."""
+        """Send the question until a valid answer arrives or no attempt is left."""
         problem, bad = "", False
         for attempt in range(1, self.config.attempts + 1):
             try:
@@ -151,11 +151,12 @@ class ModelClient:
                 if error.retry_after is not None:
                     if error.retry_after > self.config.patience_s:
                         raise UserError(
-                            f"{self.name} asks to wait {round(error.retry_after):g} s ({problem}){self.go_on_later}"
+                            f"{self.name} requests a wait of {round(error.retry_after):g} s ({problem})"
+                            f"{self.go_on_later}"
                         ) from None
                     wait = error.retry_after
             if attempt < self.config.attempts:
-                when = f"in {wait:.2g} s" if wait else "follows"
+                when = f"in {wait:.2g} s" if wait else "now"
                 self.say(
                     f"  {question.purpose} {self.name}: {problem}; attempt {attempt + 1} of "
                     f"{self.config.attempts} {when}"
@@ -166,13 +167,13 @@ class ModelClient:
                 f"{self.name} gave no answer in {self.config.attempts} attempts: {problem}{self.go_on_later}"
             )
         self.say(
-            f"  {question.purpose} {self.name}: {problem}; given up after {self.config.attempts} attempts"
+            f"  {question.purpose} {self.name}: {problem}; gave up after {self.config.attempts} attempts"
         )
         self.budget.ledger.log_call(key, "refused", self._entry(question, error=problem, sent=False))
         return Answer(problem=problem)
 
     async def _attempt(self, question: Question, key: str, attempt: int) -> Any:
-        """One call over the wire, logged whatever becomes of it."""
+        """Send one call. It is logged in every case."""
         most = self.price.most(question, self.config.max_tokens)
         self.budget.check(most)
         ledger, begun = self.budget.ledger, time.monotonic()
@@ -202,17 +203,17 @@ class ModelClient:
             ledger.end_call(call, state, {**entry, "cost_usd": self._cost(reply, most)})
 
     def _cost(self, reply: Reply | None, most: float) -> float | None:
-        """USD of a call that ended; `most` of one whose tokens nobody knows, which is said once."""
+        """Return the cost in USD of a call: at least `most`, with one warning, without valid token counts."""
         if reply is None:
             return self.price.of(0, 0)
         known = self.price.of(reply.tokens_in or 0, reply.tokens_out or 0)
         if known is None or None not in (reply.tokens_in, reply.tokens_out):
             return known
-        if not self._told_of_tokens:
-            self._told_of_tokens = True
+        if not self._warned_of_tokens:
+            self._warned_of_tokens = True
             self.say(
-                f"  {self.name}: its token counts are missing or no counts; such a call counts as the most that it "
-                f"may cost, {most:.4f} USD"
+                f"  {self.name}: token counts are missing or invalid; such a call is charged with its maximum "
+                f"cost, {most:.4f} USD"
             )
         return max(known, most)
 
@@ -251,10 +252,10 @@ class ModelClient:
 
 
 def plain(error: Exception) -> str:
-    """What went wrong, in words that may be shown."""
+    """Return the error text without API keys and control codes."""
     return printable(redact(str(error)))
 
 
 def clean(reply: Reply) -> Reply:
-    """The reply without keys, which a server may send back: what is made of it is written to many places."""
+    """Remove API keys from a reply: a server may send them back, and replies are written to many places."""
     return replace(reply, text=redact(reply.text), model_version=redact(reply.model_version))

@@ -1,4 +1,4 @@
-"""Google's Gemini through the google-genai SDK: films inline or uploaded, answers by schema."""
+"""Google Gemini through the google-genai SDK: videos inline or uploaded, answers by JSON schema."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from movlr_jax.language.clients import wire
 from movlr_jax.language.clients.call import BadAnswer, Media, Question, Reply, Transient
 from movlr_jax.language.settings import ModelConfig
 
-# What models do with the temperature, and how they are told to think: by level (3.x) or by tokens (2.5).
+# Models that ignore the temperature, and models whose thinking is set in tokens (2.5) instead of levels (3.x).
 _IGNORE_TEMPERATURE = ("gemini-3.5-flash", "gemini-3.6", "gemini-3.7", "gemini-3.8", "gemini-4")
 _THINK_BY_TOKENS = ("gemini-2.5",)
 _MEGABYTE = 1_000_000
 
 
 class Gemini:
-    """generateContent without the SDK's own retries, which ignore Retry-After."""
+    """Backend for Gemini's generateContent, without the retries of the SDK, which ignore Retry-After."""
 
     name = "gemini"
 
@@ -34,7 +34,7 @@ class Gemini:
         thinks_by_tokens = (config.model or "").startswith(_THINK_BY_TOKENS)
         if config.thinking is not None and thinks_by_tokens and not config.thinking.isdigit():
             raise UserError(
-                f"{where}.thinking={config.thinking}: {config.model} takes a number of tokens, not a level"
+                f"{where}.thinking={config.thinking}: {config.model} expects a number of tokens, not a level"
             )
         self._config, self._types, self._errors = config, types, errors
         key = key_from(config.key_env, needed=True, where=where)
@@ -47,7 +47,7 @@ class Gemini:
             retry_options=types.HttpRetryOptions(attempts=1),
         )
         self._client = genai.Client(api_key=key, vertexai=False, http_options=options)
-        self._uploaded: dict[str, Any] = {}  # sha256 of a film -> its URI there
+        self._uploaded: dict[str, Any] = {}  # sha256 of a video -> its URI at the server
 
     @property
     def model(self) -> str:
@@ -68,7 +68,7 @@ class Gemini:
             response_json_schema=wire.schema_of(question.schema),
             http_options=types.HttpOptions(headers={"Idempotency-Key": key}),
             thinking_config=types.ThinkingConfig(**thinking) if thinking else None,
-            should_return_http_response=True,  # the answer is read here, the SDK trusts every server
+            should_return_http_response=True,  # the answer is parsed here, since the SDK does not validate it
         )
         try:
             contents = [
@@ -111,7 +111,7 @@ class Gemini:
         return types.Part(file_data=types.FileData(file_uri=uri, mime_type=part.mime), video_metadata=video)
 
     async def _upload(self, media: Media) -> str:
-        """Uploads a film once and waits until it can be used. Returns its URI."""
+        """Upload a video once, wait until it can be used, and return its URI."""
         if media.sha256 not in self._uploaded:
             file = await self._client.aio.files.upload(
                 file=io.BytesIO(media.data), config=self._types.UploadFileConfig(mime_type=media.mime)
@@ -120,13 +120,13 @@ class Gemini:
                 await asyncio.sleep(min(1.0, self._config.backoff_s))
                 file = await self._client.aio.files.get(name=file.name or "")
             if str(getattr(file.state, "name", file.state)) == "FAILED" or not file.uri:
-                raise Transient("the uploaded film could not be read there")
+                raise Transient("the server could not process the uploaded video")
             self._uploaded[media.sha256] = file.uri
         return self._uploaded[media.sha256]
 
 
 def parameters(config: ModelConfig, question: Question) -> dict[str, Any]:
-    """What is sent beside the messages; what the model would ignore is left out."""
+    """Return the parameters sent with the messages, without those that the model ignores."""
     model = config.model or ""
     sent: dict[str, Any] = {"max_output_tokens": config.max_tokens}
     temperature = question.temperature if config.temperature is None else config.temperature
@@ -144,15 +144,15 @@ def parameters(config: ModelConfig, question: Question) -> dict[str, Any]:
 
 
 def _reply(value: Mapping[str, Any]) -> Reply:
-    """The text of an answer. Raises BadAnswer for blocked, empty, cut and odd answers."""
+    """Return the text of an answer. Raises BadAnswer for blocked, empty, cut off and malformed answers."""
     usage = value.get("usageMetadata")
     counts = usage if isinstance(usage, dict) else {}
     tokens_in = wire.tokens(counts.get("promptTokenCount"))
     tokens_out = wire.tokens(
         *(counts.get(name, 0) for name in ("candidatesTokenCount", "thoughtsTokenCount"))
     )
-    nothing = Reply("", wire.name_of(value.get("modelVersion")), tokens_in, tokens_out)
-    with wire.replied(nothing):
+    empty = Reply("", wire.name_of(value.get("modelVersion")), tokens_in, tokens_out)
+    with wire.replied(empty):
         blocked = wire.mapping(value.get("promptFeedback"), "the answer's feedback").get("blockReason")
         if blocked:
             raise BadAnswer(f"the request was blocked: {wire.brief(blocked, 100)}")
@@ -165,7 +165,7 @@ def _reply(value: Mapping[str, Any]) -> Reply:
         text = wire.text_of(
             [p for p in parts if not (isinstance(p, dict) and p.get("thought"))], "the answer's text"
         )
-    reply = replace(nothing, text=text)
+    reply = replace(empty, text=text)
     reason = candidate.get("finishReason")
     if reason == "MAX_TOKENS":
         raise BadAnswer("the answer was cut off at max_tokens", reply)

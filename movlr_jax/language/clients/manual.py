@@ -1,4 +1,4 @@
-"""A person, or an agent, in place of a model: the request is a folder of files, the answer one more file in it."""
+"""A person or an agent in place of a model: each request is a folder of files, and the answer is a file in it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from movlr_jax.language.settings import ModelConfig
 from movlr_jax.storage.archive import write_atomically
 
 _LOOK_S = 0.5
-_SETTLED_S = 1.5  # a file that was not touched for so long is written to its end
+_SETTLED_S = 1.5  # a file that did not change for this time is complete
 
 
 class Manual:
-    """Writes <run>/requests/<key>/request.md with its films, waits for an answer beside it that is of the asked form.
+    """Writes <run>/requests/<key>/request.md with its media, and waits for a valid answer file in the same folder.
 
-    Nothing is ever taken away: an answer that was given while nobody waited is read when the run is resumed.
+    No file is ever deleted: an answer written after the run was interrupted is read when the run is resumed.
     """
 
     name = "manual"
@@ -38,23 +38,23 @@ class Manual:
         return parameters(self._config, question)
 
     async def send(self, question: Question, key: str) -> Reply:
-        folder, complaint = self._root / key[:16], ""
+        folder, problem = self._root / key[:16], ""
         _write(folder, question)
         names = " or ".join(_files(question))
-        told = False
+        announced = False
         while True:
             try:
                 reply = _answer(folder, question, self.model)
             except BadAnswer as error:
-                if str(error) != complaint:
-                    complaint = str(error)
-                    self._say(f"  {question.purpose}: {folder}: {complaint}; please write it again")
+                if str(error) != problem:
+                    problem = str(error)
+                    self._say(f"  {question.purpose}: {folder}: {problem}; please correct it")
             else:
                 if reply:
                     return reply
-                if not told:
-                    self._say(f"  {question.purpose}: read {folder / 'request.md'}, write {names} beside it")
-                    told = True
+                if not announced:
+                    self._say(f"  {question.purpose}: read {folder / 'request.md'}, write {names} next to it")
+                    announced = True
             await asyncio.sleep(_LOOK_S)
 
     async def close(self) -> None:
@@ -70,7 +70,7 @@ def _files(question: Question) -> tuple[str, ...]:
 
 
 def _answer(folder: Path, question: Question, model: str) -> Reply | None:
-    """What was written, or None as long as nothing is, or somebody is still at it. Raises BadAnswer."""
+    """Return the answer, or None if there is no answer file or it is still being written. Raises BadAnswer."""
     for name in _files(question):
         path = folder / name
         if not path.exists():
@@ -105,16 +105,16 @@ def _write(folder: Path, question: Question) -> None:
             else:
                 lines.append(part + "\n")
     schema = wire.schema_of(question.schema)
-    lines.append("# answer\n\nWrite answer.json beside this file, for instance:\n")
+    lines.append("# answer\n\nWrite answer.json next to this file, for example:\n")
     lines.append(f"```json\n{json.dumps(_example(schema), indent=1)}\n```\n")
     if question.schema is Program:
-        lines.append("or the program alone as program.py.\n")
+        lines.append("or only the program, as program.py.\n")
     lines.append(f"The schema:\n\n```json\n{json.dumps(schema, indent=1)}\n```\n")
     write_atomically(folder / "request.md", "\n".join(lines).encode())
 
 
 def _example(schema: Mapping[str, Any]) -> Any:
-    """A value of a JSON schema."""
+    """Return an example value for a JSON schema."""
     if "anyOf" in schema:
         return _example(schema["anyOf"][0])
     if "enum" in schema:

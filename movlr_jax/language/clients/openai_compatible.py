@@ -1,4 +1,4 @@
-"""Any server that speaks OpenAI's chat completions: vLLM, OpenRouter, DashScope, Ollama, OpenAI itself."""
+"""Servers with OpenAI's chat completions API: vLLM, OpenRouter, DashScope, Ollama, OpenAI itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OWN_URL = "https://api.openai.com/v1"
 
 
 class OpenAICompatible:
-    """The openai SDK without its own retries."""
+    """Backend for chat completions through the openai SDK, without the retries of the SDK."""
 
     name = "openai_compatible"
 
@@ -53,17 +53,17 @@ class OpenAICompatible:
         form = question.schema
         schema = {"name": form.__name__, "schema": wire.schema_of(form), "strict": True}
         sent = parameters(self._config, question)
-        *begun, last = question.messages
-        said = sent.pop("instruction")
+        *earlier, last = question.messages
+        instructions = sent.pop("instruction")
         where, key_env = f"openai_compatible at {urlsplit(self._url).netloc}", self._config.key_env
-        # the answer is read here: the SDK trusts every server
+        # the answer is parsed here, since the SDK does not validate it
         create: Any = self._client.chat.completions.with_raw_response.create
         try:
             response = await create(
                 model=self.model,
                 messages=[
-                    *(_message(m.role, m.parts) for m in begun),
-                    _message(last.role, _instructed(last.parts, said)),
+                    *(_message(m.role, m.parts) for m in earlier),
+                    _message(last.role, _instructed(last.parts, instructions)),
                 ],
                 response_format={"type": "json_schema", "json_schema": schema},
                 extra_headers={"Idempotency-Key": key},
@@ -88,7 +88,7 @@ class OpenAICompatible:
 
 
 def parameters(config: ModelConfig, question: Question) -> dict[str, Any]:
-    """What is sent beside the messages; `instruction` goes to the end of the last one."""
+    """Return the parameters sent with the messages. `instruction` is appended to the last message."""
     temperature = question.temperature if config.temperature is None else config.temperature
     limit = "max_completion_tokens" if (config.base_url or OWN_URL) == OWN_URL else "max_tokens"
     sent = {limit: config.max_tokens, "instruction": instruction(question)}
@@ -96,7 +96,7 @@ def parameters(config: ModelConfig, question: Question) -> dict[str, Any]:
 
 
 def instruction(question: Question) -> str:
-    """How to answer, in words: many servers ignore response_format."""
+    """Return instructions on the answer format, since many servers ignore response_format."""
     form = question.schema
     return prompts.fill(
         "answer", schema=json.dumps(wire.schema_of(form), ensure_ascii=False), program=form is Program
@@ -104,12 +104,12 @@ def instruction(question: Question) -> str:
 
 
 def _reply(value: Mapping[str, Any]) -> Reply:
-    """The text of an answer. Raises BadAnswer for refusals, empty, cut and odd answers."""
+    """Return the text of an answer. Raises BadAnswer for refused, empty, cut off and malformed answers."""
     usage = value.get("usage")
     counts = usage if isinstance(usage, dict) else {}
     tokens = [wire.tokens(counts.get(name)) for name in ("prompt_tokens", "completion_tokens")]
-    nothing = Reply("", wire.name_of(value.get("model")), *tokens)
-    with wire.replied(nothing):
+    empty = Reply("", wire.name_of(value.get("model")), *tokens)
+    with wire.replied(empty):
         choices = wire.listed(value.get("choices"), "the answer's choices")
         if not choices:
             raise BadAnswer("the answer has no choices")
@@ -123,7 +123,7 @@ def _reply(value: Mapping[str, Any]) -> Reply:
         if message.get("refusal"):
             raise BadAnswer(f"the model refused: {wire.brief(message['refusal'], 300)}")
         text = wire.text_of(message.get("content"), "the answer's content")
-    reply = replace(nothing, text=text)
+    reply = replace(empty, text=text)
     if choice.get("finish_reason") == "content_filter":
         raise BadAnswer("the answer was blocked by a content filter", reply)
     if choice.get("finish_reason") == "length":
@@ -131,9 +131,9 @@ def _reply(value: Mapping[str, Any]) -> Reply:
     return reply
 
 
-def _instructed(parts: Sequence[str | Media], said: str) -> list[str | Media]:
-    *begun, last = parts
-    return [*begun, f"{last}\n\n{said}"] if isinstance(last, str) else [*parts, said]
+def _instructed(parts: Sequence[str | Media], instructions: str) -> list[str | Media]:
+    *earlier, last = parts
+    return [*earlier, f"{last}\n\n{instructions}"] if isinstance(last, str) else [*parts, instructions]
 
 
 def _message(role: str, parts: Any) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def _part(part: str | Media) -> dict[str, Any]:
 
 
 def _local(url: str) -> bool:
-    """Whether a server is this machine's or this network's own, and may need no key."""
+    """Return whether a server is on this machine or in a private network, where it may need no key."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_private

@@ -1,4 +1,4 @@
-"""What a call costs, from an offline table of prices or from the settings."""
+"""Prices of calls, from an offline price table or from the settings."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ _CHARACTERS_PER_TOKEN, _TOKENS_PER_MEDIA_SECOND, _LEAST_MEDIA_TOKENS = 3.0, 300,
 
 @dataclass(frozen=True)
 class Price:
-    """USD per million tokens; None where nobody knows."""
+    """USD per million input and output tokens; None if unknown."""
 
     tokens_in: float | None
     tokens_out: float | None
 
     def of(self, tokens_in: int, tokens_out: int) -> float | None:
-        """USD of one call."""
+        """Return the cost of one call in USD, or None if the price is unknown."""
         if self.tokens_in is None or self.tokens_out is None:
             return None
         return (self.tokens_in * tokens_in + self.tokens_out * tokens_out) / 1e6
 
     def most(self, question: Question, max_tokens: int) -> float:
-        """USD that a call may cost, estimated high: counted while it is under way."""
+        """Return an upper estimate of the cost of a call in USD. It is reserved while the call is in progress."""
         text = sum(len(m.text) for m in question.messages) / _CHARACTERS_PER_TOKEN
         media = len(question.media) * max(_LEAST_MEDIA_TOKENS, 10 * _TOKENS_PER_MEDIA_SECOND)
         return self.of(round(text + media), max_tokens) or 0.0
 
 
 def price_of(config: ModelConfig) -> Price:
-    """The price of a model: as set, or as the table has it."""
+    """Return the price of a model from the settings, or else from the price table."""
     if config.price:
         return Price(*config.price)
     try:
@@ -42,5 +42,5 @@ def price_of(config: ModelConfig) -> Price:
     try:
         known = calc_price(Usage(input_tokens=million, output_tokens=million), config.model or "")
         return Price(float(known.input_price), float(known.output_price))
-    except LookupError:  # a model of one's own, or one too new
+    except LookupError:  # a private or a very new model
         return Price(None, None)

@@ -1,4 +1,4 @@
-"""The HTTP client that both SDKs speak through: whatever a server sends, no more than a set size is read."""
+"""The HTTP client used by both SDKs. It limits the size of every response."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import httpx2
 
 from movlr_jax.language.clients.call import BadAnswer, Reply
 
-MOST_MIB = 4  # of a response, unpacked; an answer is far smaller
+MOST_MIB = 4  # of a response after decompression; valid answers are far smaller
 _REDIRECTS = 5
 _OF_THE_BODY = ("content-encoding", "content-length", "transfer-encoding", "content-type")
 
 
 class Client(httpx2.AsyncClient):
-    """Reads every response to its end, as JSON in UTF-8 whatever its headers say."""
+    """Reads every response completely, and labels it as UTF-8 JSON, whatever its headers claim."""
 
     async def send(self, request: httpx2.Request, **settings: Any) -> httpx2.Response:
-        """Raises BadAnswer when a response is too large, and httpx2's errors."""
+        """Send a request. Raises BadAnswer if the response is too large, and the errors of httpx2."""
         for _ in range(_REDIRECTS):
-            # redirects are followed here: the client would read the bodies between without a limit
+            # redirects are followed here, since the base class would read their bodies without a limit
             response = await super().send(request, **{**settings, "stream": True, "follow_redirects": False})
             body = await _read(response)
             if response.next_request is None:
@@ -42,7 +42,7 @@ async def _read(response: httpx2.Response) -> bytes:
             body += part
             if len(body) > MOST_MIB << 20:
                 raise BadAnswer(
-                    f"the response is larger than {MOST_MIB} MiB, far larger than an answer; the rest was not read",
+                    f"the response is larger than {MOST_MIB} MiB, more than any valid answer; the rest was not read",
                     Reply("", "", None, None),
                 )
     finally:

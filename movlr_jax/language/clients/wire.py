@@ -1,4 +1,4 @@
-"""What the two protocols have in common: which failures pass, what a server asks of us, how odd answers are read."""
+"""Code shared by both protocols: which failures are temporary, how long to wait, how malformed answers are parsed."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from movlr_jax.errors import UserError, printable
 from movlr_jax.keys import redact
 from movlr_jax.language.clients.call import BadAnswer, Reply, Transient
 
-_PASSING = (408, 409, 425, 429, 500, 502, 503, 504, 529)
-_MOST_TOKENS = 10**9  # of one call; a larger count is none
+_TEMPORARY = (408, 409, 425, 429, 500, 502, 503, 504, 529)
+_MOST_TOKENS = 10**9  # per call; larger counts are invalid
 _KINDS = {
     type(None): "null",
     bool: "a boolean",
     int: "a number",
     float: "a number",
-    str: "a text",
+    str: "a string",
     list: "a list",
     dict: "an object",
 }
@@ -31,24 +31,24 @@ _KINDS = {
 def failure(
     status: int, body: str, headers: Mapping[str, str], *, where: str, key_env: str | None
 ) -> Exception:
-    """What an HTTP status means for the search: worth another attempt, or the person's to mend."""
-    said = brief(_message(body), 300)
-    if status in _PASSING:
-        return Transient(f"HTTP {status}: {said}", retry_after(headers, body))
+    """Return the exception for an HTTP status: Transient if a retry may help, else UserError for the user to fix."""
+    message = brief(_message(body), 300)
+    if status in _TEMPORARY:
+        return Transient(f"HTTP {status}: {message}", retry_after(headers, body))
     if status in (401, 403) or (status == 400 and re.search(r"api.?key", body, re.IGNORECASE)):
         return UserError(
-            f"{where} does not let us in (HTTP {status}: {said}); is the key in {key_env or 'key_env'} right "
+            f"{where} denies access (HTTP {status}: {message}); is the key in {key_env or 'key_env'} correct "
             "and still valid?"
         )
     if status == 404:
         return UserError(
-            f"{where} does not know this model or address (HTTP 404: {said}); check model and base_url"
+            f"{where} does not know this model or address (HTTP 404: {message}); check model and base_url"
         )
-    return UserError(f"{where} does not accept the call (HTTP {status}: {said})")
+    return UserError(f"{where} rejects the call (HTTP {status}: {message})")
 
 
 def _message(body: str) -> str:
-    """What the body of an error says: its message where both protocols have it, else all of it."""
+    """Return the error message in the body of a response, or the whole body if it has none."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
@@ -60,7 +60,7 @@ def _message(body: str) -> str:
 
 
 def brief(value: Any, most: int) -> str:
-    """The beginning of what others say, on one line, without keys and codes; JSON where it is no text."""
+    """Return the beginning of `value` (as JSON if it is not a string) on one line, without keys and control codes."""
     if not isinstance(value, str):
         try:
             value = json.dumps(value, ensure_ascii=False)
@@ -70,9 +70,9 @@ def brief(value: Any, most: int) -> str:
 
 
 def retry_after(headers: Mapping[str, str], message: str = "") -> float | None:
-    """Seconds to wait, from the Retry-After header (seconds or a date) or Google's RetryInfo in the message.
+    """Return the wait in s from the Retry-After header (seconds or a date) or from Google's RetryInfo in the message.
 
-    None where there is neither, and where it says nothing: what cannot be read, and what lies in the past.
+    Return None if both are missing, or if the value is malformed or in the past.
     """
     value = next((v for k, v in headers.items() if k.lower() == "retry-after"), None)
     if value is None:
@@ -89,15 +89,15 @@ def retry_after(headers: Mapping[str, str], message: str = "") -> float | None:
 
 
 def transport(error: BaseException) -> Exception:
-    """What a failure on the way means: a broken connection, a late answer, or one that the SDK could not read."""
+    """Convert an SDK exception (broken connection, timeout, unreadable response) to Transient."""
     if isinstance(error, UserError | Transient | BadAnswer):
         return error
-    said = brief(str(error), 200)
-    return Transient(f"{type(error).__name__}: {said}" if said else type(error).__name__)
+    message = brief(str(error), 200)
+    return Transient(f"{type(error).__name__}: {message}" if message else type(error).__name__)
 
 
 def envelope(body: bytes | str) -> dict[str, Any]:
-    """The body of a response as JSON. Raises Transient: what is no object comes from no model."""
+    """Parse the body of a response as a JSON object. Raises Transient otherwise, since no model sent such a body."""
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
     if not text.strip():
         raise Transient("the response is empty")
@@ -107,26 +107,26 @@ def envelope(body: bytes | str) -> dict[str, Any]:
         raise Transient("the response is nested too deeply to be an answer") from None
     except ValueError:
         raise Transient(
-            f"the response is not JSON; it begins {brief(text, 60)!r}. Is base_url right?"
+            f"the response is not JSON; it begins {brief(text, 60)!r}. Is base_url correct?"
         ) from None
     return _as(dict, value, "the response", Transient)
 
 
 def failed_inside(value: Mapping[str, Any], where: str, key_env: str | None) -> Exception | None:
-    """The error that a server sent with a status of success, or None."""
+    """Return the error that a server sent with a success status, or None."""
     error = value.get("error")
     if not error:
         return None
     code = error.get("code") if isinstance(error, dict) else None
-    said = brief(error.get("message") or error if isinstance(error, dict) else error, 300)
+    message = brief(error.get("message") or error if isinstance(error, dict) else error, 300)
     if isinstance(code, int) and 400 <= code < 600:
-        return failure(code, said, {}, where=where, key_env=key_env)
-    return BadAnswer(f"the server answers with an error: {said}")
+        return failure(code, message, {}, where=where, key_env=key_env)
+    return BadAnswer(f"the server answers with an error: {message}")
 
 
 @contextlib.contextmanager
 def replied(reply: Reply) -> Iterator[None]:
-    """Adds the reply, with what it cost, to a BadAnswer that is raised while it is read."""
+    """Attach the reply, with its token counts, to a BadAnswer raised in the context."""
     try:
         yield
     except BadAnswer as bad:
@@ -134,12 +134,12 @@ def replied(reply: Reply) -> Iterator[None]:
 
 
 def mapping(value: Any, what: str) -> dict[str, Any]:
-    """`value` as an object, empty for null. Raises BadAnswer."""
+    """Return `value` as an object, empty for null. Raises BadAnswer for other types."""
     return {} if value is None else _as(dict, value, what)
 
 
 def listed(value: Any, what: str) -> list[Any]:
-    """`value` as a list, empty for null. Raises BadAnswer."""
+    """Return `value` as a list, empty for null. Raises BadAnswer for other types."""
     return [] if value is None else _as(list, value, what)
 
 
@@ -151,7 +151,7 @@ def _as(kind: type, value: Any, what: str, refusal: type[Exception] = BadAnswer)
 
 
 def text_of(content: Any, what: str) -> str:
-    """The text of a message: as it is, or that of its parts. Raises BadAnswer."""
+    """Return the text of a message, or the joined texts of its parts. Raises BadAnswer for other types."""
     if isinstance(content, list):
         return "".join(_part(part) or "" for part in content)
     text = "" if content is None else _part(content)
@@ -164,12 +164,12 @@ def _part(part: Any) -> str | None:
 
 
 def name_of(value: Any) -> str:
-    """A name that a server gives, as the version of a model."""
+    """Return a name reported by a server, such as a model version; empty if it is not a string."""
     return brief(value, 200) if isinstance(value, str) else ""
 
 
 def tokens(*counts: Any) -> int | None:
-    """The sum of counts of tokens, text as numbers; None when one of them is missing or no count."""
+    """Return the sum of token counts, which may be numeric strings; None if one is missing or invalid."""
     total = 0
     for count in counts:
         try:
@@ -183,7 +183,7 @@ def tokens(*counts: Any) -> int | None:
 
 
 def schema_of(form: Any) -> dict[str, Any]:
-    """The JSON schema of a form, without references: not every server follows them."""
+    """Return the JSON schema of a form without references, which some servers do not resolve."""
     schema = form.model_json_schema()
     definitions = schema.pop("$defs", {})
 

@@ -1,1 +1,1 @@
-"""Who criticises the best motion."""
+"""Critics of the best motion."""

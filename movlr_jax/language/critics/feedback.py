@@ -1,4 +1,4 @@
-"""Feedback of the methods that put numbers or descriptions in the place of a critique."""
+"""Critics that give statistics or descriptions instead of advice on terms."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DescriptorCritic:
-    """MotionVL: labels with confidences, region by region, beside the statistics of the terms."""
+    """MotionVL: labels with confidences, region by region, together with the statistics of the terms."""
 
-    client: ModelClient | None  # None: nobody watches
+    client: ModelClient | None  # None: no model watches, only the statistics are given
     media: MotionMedia | None
 
     @property
@@ -26,41 +26,41 @@ class DescriptorCritic:
         return self.client.name if self.client else "statistics of the terms (no vision model)"
 
     def criticise(self, task: Task, best: Evaluation) -> Critique:
-        descriptors, success, silence = [], bool(best.metrics.get("success", 0.0)), []
+        descriptors, success, failures = [], bool(best.metrics.get("success", 0.0)), []
         if self.client and self.media:
             seen = self.media.see(best)
             shown = prompts.shown(self.media, task, 1, len(seen))
-            said = prompts.fill("describe", task=prompts.task_text(task), shown=shown)
+            text = prompts.fill("describe", task=prompts.task_text(task), shown=shown)
             from movlr_jax.language.clients.answers import Descriptors
             from movlr_jax.language.clients.call import Message, Question
 
-            messages = [Message("system", [prompts.fill("describe_system")]), Message("user", [*seen, said])]
+            messages = [Message("system", [prompts.fill("describe_system")]), Message("user", [*seen, text])]
             (answer,) = self.client.ask([Question("describe", messages, Descriptors)])
             if answer.value:
                 descriptors, success = answer.value.descriptors, answer.value.success
             else:
-                silence = [f"no description: {answer.problem}"]
-        text = prompts.fill("descriptors_said", descriptors=descriptors, statistics=prompts.statistics(best))
-        problems = silence + [f"{d.region}: {d.label} ({d.confidence:g})" for d in descriptors]
+                failures = [f"no description: {answer.problem}"]
+        text = prompts.fill("descriptors_text", descriptors=descriptors, statistics=prompts.statistics(best))
+        problems = failures + [f"{d.region}: {d.label} ({d.confidence:g})" for d in descriptors]
         return Critique(success, problems, (), self.name, text)
 
 
 @dataclass(frozen=True)
 class ReflectionCritic:
-    """Eureka: the numbers of a candidate, in words. No vision model."""
+    """Eureka: a text with the term statistics and task score of a candidate. No vision model."""
 
     name: str = "reflection on the numbers (no vision model)"
 
     def criticise(self, task: Task, best: Evaluation) -> Critique:
-        said = prompts.reflection(task, best)
-        return Critique(bool(best.metrics.get("success", 0.0)), (), (), self.name, said)
+        text = prompts.reflection(task, best)
+        return Critique(bool(best.metrics.get("success", 0.0)), (), (), self.name, text)
 
 
 @dataclass(frozen=True)
 class NoCritic:
-    """For methods whose proposer looks for itself."""
+    """For methods whose proposer watches the motion itself."""
 
-    name: str = "none: the proposer watches for itself"
+    name: str = "none (the proposer watches the motion itself)"
 
     def criticise(self, task: Task, best: Evaluation) -> Critique:
         return Critique(bool(best.metrics.get("success", 0.0)), (), (), self.name)

@@ -1,1 +1,1 @@
-"""Who compares motions: the metrics judge and vision-language models."""
+"""Judges that compare motions: the metrics judge and vision-language models."""

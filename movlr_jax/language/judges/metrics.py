@@ -1,4 +1,4 @@
-"""The embedded default judge and critic: they read the task's numbers. No vision model."""
+"""The default judge and critic. They read the task's metrics and use no vision model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from movlr_jax.language.base import Critique, Evaluation, Preference, TermAdvice
 from movlr_jax.language.proposers.terms import library
 from movlr_jax.tasks import Task
 
-_TIE = 0.25  # of the task's score: differences below it say nothing
+_TIE = 0.25  # smaller differences of the task score count as a tie
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class MetricsJudge:
     name: str = "metrics judge (no vision model)"
 
     def compare(self, task: Task, a: Evaluation, b: Evaluation) -> Preference:
-        """Which of two evaluations is better, a shown first. One without a sound score loses to any with one."""
+        """Return which evaluation is better; a is "first". Without a valid score, an evaluation loses."""
         first, second = _score(task, a), _score(task, b)
         if first is None or second is None:
             if first is None and second is None:
@@ -32,7 +32,7 @@ class MetricsJudge:
 
 
 def _score(task: Task, candidate: Evaluation) -> float | None:
-    """The task's score; None where it means nothing: the candidate failed, or a simulation of it diverged."""
+    """Return the task score, or None if the candidate failed, a simulation diverged, or the score is NaN."""
     if candidate.failed or candidate.metrics.get("diverged_fraction", 0.0) > 0:
         return None
     score = task.score(dict(candidate.metrics))
@@ -41,21 +41,21 @@ def _score(task: Task, candidate: Evaluation) -> float | None:
 
 @dataclass(frozen=True)
 class MetricsCritic:
-    """Turns what the task's measures find wrong into advice on terms."""
+    """Turns the problems that the task finds in the metrics into advice on terms."""
 
     name: str = "metrics critic (no vision model)"
 
     def criticise(self, task: Task, best: Evaluation) -> Critique:
-        """One piece of advice for each need: add a term that serves it, or strengthen one when all are there.
+        """Give one piece of advice per need: add a term that serves it, or strengthen one if all are in use.
 
-        No term is asked for twice, whatever else it would serve.
+        Each term is advised at most once, even if it serves several needs.
         """
         needs = task.diagnose(dict(best.metrics))
         terms = library(task)
         advice: list[TermAdvice] = []
         for need in needs:
-            asked = {item.term for item in advice}
-            serving = [term for term in terms.values() if term.kind == need.kind and term.name not in asked]
+            advised = {item.term for item in advice}
+            serving = [term for term in terms.values() if term.kind == need.kind and term.name not in advised]
             absent = [term for term in serving if term.name not in best.weights]
             present = [term for term in serving if term.name in best.weights]
             if absent:

@@ -1,4 +1,4 @@
-"""The judge and the critic that show motions to a vision-language model."""
+"""Judge and critic that show motions to a vision-language model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Pair = tuple[Evaluation, Evaluation]  # in the order they are shown
 
 @dataclass(frozen=True)
 class ModelJudge:
-    """Two motions, one question."""
+    """Asks the model which of two motions is better."""
 
     client: ModelClient
     media: MotionMedia
@@ -34,9 +34,9 @@ class ModelJudge:
     def compare_all(
         self, task: Task, pairs: Sequence[Pair], samples: Sequence[int] | None = None
     ) -> list[Preference]:
-        """The answers to all pairs, asked at once. A pair without an answer has no winner, and says why.
+        """Compare all pairs concurrently. A pair without an answer has winner "none" and gives the reason.
 
-        samples: of a pair that was shown before, how often, so that it is a further sample and not the same answer.
+        samples: for each pair, how often it was shown before. A new number requests a new answer, not a recorded one.
         """
         questions = [
             judge_question(self.media, task, a, b, sample)
@@ -53,15 +53,15 @@ class ModelJudge:
 def judge_question(media: MotionMedia, task: Task, a: Evaluation, b: Evaluation, sample: int = 0) -> Question:
     first, second = media.see(a), media.see(b)
     shown = prompts.shown(media, task, 2, len(first))
-    said = prompts.fill("judge", task=prompts.task_text(task), shown=shown)
-    parts = ["First motion:", *first, "Second motion:", *second, said]
+    text = prompts.fill("judge", task=prompts.task_text(task), shown=shown)
+    parts = ["First motion:", *first, "Second motion:", *second, text]
     messages = [Message("system", [prompts.fill("judge_system")]), Message("user", parts)]
     return Question("judge", messages, Judgement, sample=sample)
 
 
 @dataclass(frozen=True)
 class ModelCritic:
-    """Watches the best motion and gives advice on the terms of its reward."""
+    """Shows the best motion to the model, which gives advice on the terms of its reward."""
 
     client: ModelClient
     media: MotionMedia
@@ -71,20 +71,20 @@ class ModelCritic:
         return self.client.name
 
     def criticise(self, task: Task, best: Evaluation) -> Critique:
-        """Raises UserError when the model gives no critique."""
+        """Return the critique. Without a valid answer, its only problem is "no critique: <reason>"."""
         seen = self.media.see(best)
         terms = [
             (name, f"{weight:g}", _rounded(best.terms.get(name, {}).get("mean")))
             for name, weight in best.weights.items()
         ]
-        said = prompts.fill(
+        text = prompts.fill(
             "critique",
             task=prompts.task_text(task),
             shown=prompts.shown(self.media, task, 1, len(seen)),
             terms=terms,
         )
-        messages = [Message("system", [prompts.fill("critique_system")]), Message("user", [*seen, said])]
-        # the same motion may be criticised after every generation that brings no better one: the answer is known
+        messages = [Message("system", [prompts.fill("critique_system")]), Message("user", [*seen, text])]
+        # no sample number: if a generation finds no better motion, the recorded critique is reused
         (answer,) = self.client.ask([Question("criticise", messages, CritiqueForm)])
         if answer.value is None:
             return Critique(False, [f"no critique: {answer.problem}"], (), self.name)
@@ -94,10 +94,10 @@ class ModelCritic:
 
 
 def needs_films(films: bool, who: str) -> None:
-    """Raises UserError when a model is to watch and nothing can be drawn."""
+    """Raise UserError if a model needs films and none are rendered."""
     if not films:
         raise UserError(
-            f"{who} watches films, and there are none: films=false, or nothing draws here (see doctor)"
+            f"{who} needs films, but none are rendered: films=false is set, or no renderer works here (see doctor)"
         )
 
 

@@ -1,1 +1,1 @@
-"""Who writes reward programs: the scripted proposer and language models."""
+"""Proposers of reward programs: the scripted proposer and language models."""

@@ -10,7 +10,7 @@ _NEEDED = ("pelvis", "head", "left_foot", "right_foot", "left_toes", "right_toes
 
 
 def gait_terms(task: Task) -> list[Term]:
-    """Within a kind the most useful first. None for a task without a walker or without a velocity to walk at."""
+    """Return the terms, the most useful of each kind first; none if the task has no walker or no goal velocity."""
     if any(goal not in task.goals for goal in _GOALS) or any(role not in task.roles for role in _NEEDED):
         return []
     role = task.roles
@@ -27,8 +27,8 @@ def gait_terms(task: Task) -> list[Term]:
     left, right = f'state.pos("{feet[1]}")', f'state.pos("{feet[3]}")'
     rest = f'state.initial.pos("{feet[1]}")[2]'
     lift = "0.08 * jax.nn.relu(jnp.sin(2.0 * jnp.pi * state.gait_phase[{side}]))"
-    wanted = [(left, lift.format(side=0)), (right, lift.format(side=1))]
-    swing = " + ".join(f"shaping.smooth_abs({foot}[2] - {rest} - {high}, 0.02)" for foot, high in wanted)
+    heights = [(left, lift.format(side=0)), (right, lift.format(side=1))]
+    swing = " + ".join(f"shaping.smooth_abs({foot}[2] - {rest} - {high}, 0.02)" for foot, high in heights)
     swinging = "jnp.clip(jnp.sin(2.0 * jnp.pi * state.gait_phase[side]) / 0.4, 0.0, 1.0)"
     loaded = "jnp.tanh(state.touch(foot) / 100.0)"
     legs = 'for side, foot in ((0, "left_foot"), (1, "right_foot"))'
@@ -36,7 +36,7 @@ def gait_terms(task: Task) -> list[Term]:
     terms = [
         Term("upright", "upright", 200.0, f"-shaping.smooth_abs(1.0 - {turned}[2, 2])"),
         Term("height", "height", 200.0, f"-shaping.smooth_abs({sunk})"),
-        # never less than nothing: to a policy that learns, penalties alone are a reason to fall
+        # never negative: with penalties alone, a policy learns to fall early
         Term("standing", "height", 200.0, f"shaping.gaussian({sunk}, 0.2)"),
         Term("balance", "balance", 100.0, f"-shaping.smooth_abs(jnp.linalg.norm({stance}))"),
         Term("posture", "upright", 10.0, f"-0.5 * {bent}"),

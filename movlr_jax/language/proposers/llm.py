@@ -1,4 +1,4 @@
-"""Proposers that ask a language model for programs, and ask again with the reason where one is broken."""
+"""Proposer that requests programs from a language model, and requests repairs of invalid ones."""
 
 from __future__ import annotations
 
@@ -15,52 +15,52 @@ from movlr_jax.language.media import MotionMedia
 from movlr_jax.language.settings import NO_PROGRAM
 from movlr_jax.sandbox.source import MAX_BYTES
 
-_SAMPLES = 100_000  # per generation: more than any of them asks for
-_TRIES = 1000  # samples between one repair of a slot and the next
-_BEGINNING = 4000  # characters of a program that is too long, as far as it is shown again
+_SAMPLES = 100_000  # sample numbers reserved per generation: more than any generation uses
+_TRIES = 1000  # difference of sample number between one repair of a slot and the next
+_BEGINNING = 4000  # characters of a too long program that a repair request shows
 
 Talk = Callable[[ProposalRequest], list[Message]]
 
 
 @dataclass
 class ModelProposer:
-    """n calls for n programs; each broken one is asked for again, up to `retries` times, with its reason."""
+    """Requests n programs in n calls, and up to `retries` repairs of each invalid program, with the reason."""
 
     client: ModelClient
-    talk: Talk  # what is said to the model before its answer
+    talk: Talk  # builds the messages of a request
     temperature: float
     retries: int
-    notes: list[str] = field(default_factory=list)  # of the last programs: what the model says of each
+    notes: list[str] = field(default_factory=list)  # the model's comment on each of the last programs
 
     @property
     def name(self) -> str:
         return self.client.name
 
     def propose(self, request: ProposalRequest, n: int) -> list[str]:
-        """n programs. Raises UserError when all of them are broken, twice."""
+        """Return n programs. Raises UserError if all of them are invalid in two rounds."""
         if n == 0:
             self.notes = []
             return []
         messages, begun = self.talk(request), request.generation * _SAMPLES
         slots = self._slots(request, messages, [begun + i for i in range(n)])
-        if all(slot.reason for slot in slots):  # not one of them: all are asked for anew
+        if all(slot.reason for slot in slots):  # no valid program: request all of them again
             slots = self._slots(request, messages, [begun + n + i for i in range(n)])
         if all(slot.reason for slot in slots):
-            raise UserError(self._nothing(request.generation, slots))
+            raise UserError(self._no_program(request.generation, slots))
         self.notes = [slot.note for slot in slots]
         return [slot.source for slot in slots]
 
-    def _nothing(self, generation: int, slots: Sequence[_Slot]) -> str:
-        """Why there is not one program: the model's fault only where it wrote some."""
+    def _no_program(self, generation: int, slots: Sequence[_Slot]) -> str:
+        """Return the error message. It blames the model only if the model wrote programs."""
         if all(slot.source.startswith(NO_PROGRAM) for slot in slots):
             return (
-                f"no program for generation {generation} could be read from the answers of {self.name}, twice over; "
-                f"the last: {slots[-1].reason}. Check the server with python -m movlr_jax.doctor llm=...; what it "
-                "answered is in run.db"
+                f"no program for generation {generation} could be read from the answers of {self.name} in two "
+                f"rounds; last problem: {slots[-1].reason}. Check the server with python -m movlr_jax.doctor "
+                "llm=...; its answers are in run.db"
             )
         return (
-            f"all programs that {self.name} wrote for generation {generation} are broken, twice over; "
-            f"the last: {slots[-1].reason}. A more able model may do, or fewer rules in the task"
+            f"all programs that {self.name} wrote for generation {generation} are invalid, in two rounds; "
+            f"last problem: {slots[-1].reason}. Try a more able model, or simplify the task"
         )
 
     def _slots(
@@ -69,15 +69,17 @@ class ModelProposer:
         questions = [self._question("propose", messages, sample) for sample in samples]
         slots = [_slot(answer, request) for answer in self.client.ask(questions)]
         for attempt in range(1, self.retries + 1):
-            broken = [i for i, slot in enumerate(slots) if slot.reason]
-            if not broken:
+            invalid = [i for i, slot in enumerate(slots) if slot.reason]
+            if not invalid:
                 break
             questions = [
-                self._question("repair", [*messages, *_complaint(slots[i])], samples[i] + attempt * _TRIES)
-                for i in broken
+                self._question(
+                    "repair", [*messages, *_repair_request(slots[i])], samples[i] + attempt * _TRIES
+                )
+                for i in invalid
             ]
-            for i, answer in zip(broken, self.client.ask(questions), strict=True):
-                slots[i] = _slot(answer, request, f" (after {attempt} broken: {slots[i].reason})")
+            for i, answer in zip(invalid, self.client.ask(questions), strict=True):
+                slots[i] = _slot(answer, request, f" (after {attempt} invalid: {slots[i].reason})")
         return slots
 
     def _question(self, purpose: str, messages: Sequence[Message], sample: int) -> Question:
@@ -88,7 +90,7 @@ class ModelProposer:
 class _Slot:
     source: str
     note: str
-    reason: str | None  # why it is broken; None: it vetted
+    reason: str | None  # why it is invalid; None: it passed vetting
 
 
 def _slot(answer: Answer, request: ProposalRequest, history: str = "") -> _Slot:
@@ -99,34 +101,34 @@ def _slot(answer: Answer, request: ProposalRequest, history: str = "") -> _Slot:
     return _Slot(source, answer.value.changes + history, reason)
 
 
-def _complaint(slot: _Slot) -> list[Message]:
-    """What is said of a broken program: the program, or the beginning of a long one, and why it cannot be used."""
+def _repair_request(slot: _Slot) -> list[Message]:
+    """Return the repair message: the program, shortened if it is too long, and why it cannot be used."""
     program = slot.source.rstrip()
     if len(program) > MAX_BYTES:
-        program = f"{program[:_BEGINNING]}\n# ... and much more, which is left out here"
+        program = f"{program[:_BEGINNING]}\n# ... (the rest is omitted here)"
     return [Message("user", [prompts.fill("repair", program=program, reason=slot.reason)])]
 
 
 def edit_talk(request: ProposalRequest) -> list[Message]:
-    """MoVLR: the source of the best and its critique, to be edited conservatively."""
+    """MoVLR: the source of the best program and its critique, with the request for a conservative edit."""
     task = request.task
     if request.parent is None:
-        said = prompts.fill("propose_first", task=prompts.task_text(task), parent=task.initial_reward.strip())
+        text = prompts.fill("propose_first", task=prompts.task_text(task), parent=task.initial_reward.strip())
     else:
         critique = request.critique
-        said = prompts.fill(
+        text = prompts.fill(
             "propose_edit",
             task=prompts.task_text(task),
             parent=request.parent.source.strip(),
-            feedback=prompts.critique_said(critique) if critique else "Nothing is known of its motion.",
+            feedback=prompts.critique_text(critique) if critique else "Nothing is known about its motion.",
             weight_cap=prompts.WEIGHT_CAP,
             velocity_cap=prompts.VELOCITY_CAP,
         )
-    return [Message("system", [prompts.system(task)]), Message("user", [said])]
+    return [Message("system", [prompts.system(task)]), Message("user", [text])]
 
 
 def eureka_talk(request: ProposalRequest) -> list[Message]:
-    """Eureka: always system, user, best reply, reflection; the first time only system and user."""
+    """Eureka: system, user, best program, reflection; in the first generation only system and user."""
     task = request.task
     begin = [
         Message("system", [prompts.system(task)]),
@@ -142,16 +144,16 @@ def eureka_talk(request: ProposalRequest) -> list[Message]:
 
 
 def motionvl_talk(request: ProposalRequest) -> list[Message]:
-    """MotionVL: descriptors with confidences and statistics of the terms; weights between 0 and 1."""
+    """MotionVL: descriptors with confidences, and statistics of the terms; weights between 0 and 1."""
     if request.parent is None or request.critique is None:
         return edit_talk(request)
-    said = prompts.fill(
+    text = prompts.fill(
         "motionvl_edit",
         task=prompts.task_text(request.task),
         parent=request.parent.source.strip(),
         feedback=request.critique.said,
     )
-    return [Message("system", [prompts.system(request.task)]), Message("user", [said])]
+    return [Message("system", [prompts.system(request.task)]), Message("user", [text])]
 
 
 def watching_talk(media: MotionMedia) -> Talk:
@@ -161,12 +163,12 @@ def watching_talk(media: MotionMedia) -> Talk:
         if request.parent is None:
             return edit_talk(request)
         seen = media.see(request.parent)
-        said = prompts.fill(
+        text = prompts.fill(
             "watch_and_write",
             task=prompts.task_text(request.task),
             shown=prompts.shown(media, request.task, 1, len(seen)),
             parent=request.parent.source.strip(),
         )
-        return [Message("system", [prompts.system(request.task)]), Message("user", [*seen, said])]
+        return [Message("system", [prompts.system(request.task)]), Message("user", [*seen, text])]
 
     return talk

@@ -13,12 +13,12 @@ from movlr_jax.tasks import Task
 from movlr_jax.tasks.motion_terms import any_way_terms, motion_terms
 from movlr_jax.tasks.simple import identifier, place_text, reached_by
 
-_MOST_JOINTS = 12  # that have terms of their own, where the description names none
-_LOAD = 0.25  # of the model's weight: a contact that counts
+_MOST_JOINTS = 12  # joints with terms, if the description names none
+_LOAD = 0.25  # contact force scale, as a fraction of the model's weight
 
 
 def plain_terms(task: Task) -> list[Term]:
-    """For a task that is about no object and no walker; within a kind the most useful first."""
+    """Return the terms of a task without object and walker, the most useful of each kind first."""
     terms, reached = [], reached_by(task.layout, task.goals)
     for thing, goal in reached.items():
         terms += _reach_terms(thing, goal, task)
@@ -32,25 +32,25 @@ def plain_terms(task: Task) -> list[Term]:
         joints = tuple_of(task.adapter.planned_joints)
         moved = f"sum((state.q(j) - state.initial.q(j)) ** 2 for j in {joints})"
         terms.append(Term("posture", "balance", 0.1 if moves else 0.5, f"-{moved}"))
-    # joints of what moves are fast: a calm body gets nowhere
+    # a small weight for moving tasks, since motion needs fast joints
     terms.append(Term("calm", "steady", 0.01 if moves else 0.3, "-jnp.mean(jnp.square(state.qvel))"))
     return terms if reached else terms + _joint_terms(task) + _contact_terms(task)
 
 
 def named_joints(task: Task) -> list[str]:
-    """Driven joints whose names stand in the description."""
+    """Return the driven joints whose names appear in the description."""
     words = set(re.findall(r"[a-z0-9]+", task.description.lower()))
     return [joint for joint in _driven(task) if set(re.findall(r"[a-z0-9]+", joint.lower())) <= words]
 
 
 def _ways(task: Task) -> list[list[float]]:
-    """Unit vectors [3] along which the root can travel."""
+    """Return the unit vectors [3] along which the root can travel."""
     ways = np.concatenate([np.eye(3), -np.eye(3)]).tolist()
     return [way for way in ways if travels(task.model, task.adapter.root, way)]
 
 
 def _driven(task: Task) -> list[str]:
-    """Joints that are planned over or that a motor acts on, of one coordinate each."""
+    """Return the joints with one coordinate that are planned joints or that a motor acts on."""
     model = task.model
     on_joint = model.actuator_trntype == mujoco.mjtTrn.mjTRN_JOINT
     driven = [model.joint(int(j)).name for j in model.actuator_trnid[on_joint, 0]]
@@ -60,7 +60,10 @@ def _driven(task: Task) -> list[str]:
 
 
 def _joint_terms(task: Task) -> list[Term]:
-    """Each joint's angle towards either end, and its speed; those named in the description are no spare terms."""
+    """Return terms for the angle of each joint in both directions and for its speed.
+
+    Their kind is "joint" for joints named in the description, else "spare".
+    """
     named = named_joints(task)
     terms = []
     for joint in named or _driven(task)[:_MOST_JOINTS]:
@@ -77,7 +80,7 @@ def _joint_terms(task: Task) -> list[Term]:
 
 
 def _contact_terms(task: Task) -> list[Term]:
-    """Each part's load on what it touches, and its lack."""
+    """Return terms that reward or penalise the contact force of each part."""
     weight = _LOAD * float(task.model.body_mass.sum()) * 9.81
     terms = []
     for part in list(task.layout.touch)[:_MOST_JOINTS]:

@@ -1,6 +1,6 @@
-"""The embedded default: a proposer that mutates and crosses programs by seed. No language model.
+"""The default proposer: seeded mutation and crossover of programs. No language model.
 
-Doubles as a baseline: a language model that does not beat it at equal K is not worth paying for.
+It is also a baseline: a language model is worth its cost only if it beats this proposer at equal K.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from movlr_jax.sandbox.genome import Genome, genome_of
 from movlr_jax.sandbox.source import parse, with_weights
 
 _LEAST, _MOST = 0.01, 500.0  # weights
-_SPARE = 0.2  # how often a term that nobody asked for is tried
+_SPARE = 0.2  # probability that an added term is a spare one
 
 
 @dataclass(frozen=True)
 class ScriptedProposer:
-    """Seeded edits of the best program: first what the critic advises, then small random steps."""
+    """Edits the best program by seed: it follows the critic's advice, then makes small random edits."""
 
     name: str = "scripted proposer (no language model)"
     say: Callable[[str], object] = lambda text: None
 
     def propose(self, request: ProposalRequest, n: int) -> list[str]:
-        """n programs, the same for the same request. The first follows the advice as it stands."""
+        """Return n programs; equal requests give equal programs. The first program follows all of the advice."""
         parent = request.parent.source if request.parent else request.task.initial_reward
         terms = library(request.task)
         advice = request.critique.advice if request.critique else ()
@@ -45,7 +45,7 @@ class ScriptedProposer:
                 sources.append(_reweighted(parent, rng))
                 continue
             child = _follow(genome, advice, terms, rng, share=1.0 if i == 0 else 0.6)
-            if request.parent is None:  # nothing is known yet: as different as the library allows
+            if request.parent is None:  # first generation: make the programs as different as possible
                 for _ in range(int(rng.integers(2, 5))):
                     child = _add(child, terms, rng)
             elif i > 0 or not advice:
@@ -66,7 +66,7 @@ def _follow(
     rng: np.random.Generator,
     share: float,
 ) -> Genome:
-    """The genome after each piece of advice, each taken with probability `share`."""
+    """Apply each piece of advice with probability `share`."""
     for item in advice:
         if rng.random() >= share:
             continue
@@ -86,7 +86,7 @@ def _follow(
 def _random_edit(
     genome: Genome, terms: dict[str, Term], others: Sequence[Evaluation], rng: np.random.Generator
 ) -> Genome:
-    """One of: add a term, change weights, drop a term, take a term from another program."""
+    """Apply one of: add a term, change weights, drop a term, copy a term from another program."""
     choice = rng.choice(["add", "reweight", "drop", "cross"], p=[0.4, 0.35, 0.1, 0.15])
     if choice == "add":
         return _add(genome, terms, rng)
@@ -102,7 +102,7 @@ def _random_edit(
 
 
 def _add(genome: Genome, terms: dict[str, Term], rng: np.random.Generator) -> Genome:
-    """One more term of the library, with about its usual weight; other weights when all are there."""
+    """Add a library term with a weight near its default; change a weight if all terms are in use."""
     absent = [term for term in terms.values() if term.name not in genome.terms]
     spare = [term for term in absent if term.kind == "spare"]
     if spare:
@@ -133,6 +133,6 @@ def _bounded(weight: float) -> float:
 
 
 def _written(genome: Genome, request: ProposalRequest) -> str:
-    """The program of a genome, described by what it is for."""
-    wish = request.task.description
-    return replace(genome, description=f"{wish[0].upper()}{wish[1:]}.").source()
+    """Return the source of a genome, with the task's description as its docstring."""
+    description = request.task.description
+    return replace(genome, description=f"{description[0].upper()}{description[1:]}.").source()

@@ -1,6 +1,6 @@
-"""A typed library of reward terms: what the scripted proposer composes programs from.
+"""The library of reward terms from which the scripted proposer composes programs.
 
-Each term is one expression over what `State` offers, fitted to the parts and goals of the task at hand.
+Each term is one expression over `State`, written for the parts and goals of the task.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ FINGERS = ("thumb", "index", "middle", "ring", "little")
 
 
 def library(task: Task) -> dict[str, Term]:
-    """Every term that this task's model and goals allow, by name."""
+    """Return all terms that the task's model and goals allow, by name."""
     terms: list[Term] = []
     if "object" in task.roles and "object_pos" in task.goals:
         terms += _object_terms(task.roles["object"], task)
@@ -28,32 +28,32 @@ def library(task: Task) -> dict[str, Term]:
 
 
 def reading(task: Task) -> str:
-    """What the library makes of a task that names no place, in a sentence; empty where its goals say it all."""
+    """Return a sentence on how the library interprets the task's description; empty if the goals define the task."""
     motion, who = task.motion, "the scripted proposer"
     if motion is None:
         return ""
     quoted = ", ".join(repr(word) for word in motion.words)
-    wanted = f"{who} knows no term for {task.description!r}"
+    unknown = f"{who} knows no term for {task.description!r}"
     lacks = f"no joint lets {motion.subject!r} {motion.lacks}"
     otherwise = (
-        "write a reward program (reward= of simple_task), give a goal '<body>_pos' or 'velocity', or use llm=... "
+        "write a reward program (reward= of simple_task), set a goal '<body>_pos' or 'velocity', or use llm=... "
         "(docs/write_a_task.md)"
     )
     if motion.moves or motion.still:
         by = f"{quoted} in the description" if motion.words else "the goal 'velocity'"
         return f"{who} reads {by} as: {motion.text()}{f'; {lacks}' if motion.lacks else ''}"
     if motion.lacks:
-        return f"{wanted}: {lacks}; {otherwise}"
+        return f"{unknown}: {lacks}; {otherwise}"
     if joints := named_joints(task):
-        return f"{who} tries the angles and speeds of {', '.join(joints)}, which the description names, both ways"
-    return f"{wanted} and tries what the model can do, at random; {otherwise}"
+        return f"{who} tries angles and speeds of the joints named in the description: {', '.join(joints)}"
+    return f"{unknown} and tries what the model can do, at random; {otherwise}"
 
 
 def _object_terms(thing: str, task: Task) -> list[Term]:
     pos, offset = f'state.pos("{thing}")', f'state.pos("{thing}") - state.goal("object_pos")'
     climb = f'(state.goal("object_pos") - state.initial.pos("{thing}"))[2]'
     turn = f'state.rot("{thing}"), state.goal("object_rot")'
-    terms = [  # within a kind, the most useful first: the critic asks for them in this order
+    terms = [  # the most useful of each kind first: the critic advises them in this order
         Term("position", "place", 100.0, f"-shaping.smooth_abs(jnp.linalg.norm({offset}), 0.02)"),
         Term("arrival", "place", 10.0, f"shaping.gaussian(jnp.linalg.norm({offset}), 0.05)"),
         Term(
