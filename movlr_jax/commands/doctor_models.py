@@ -19,7 +19,7 @@ from movlr_jax.errors import UserError
 from movlr_jax.evolution.ranking import Comparison, flip_rate
 from movlr_jax.film.clips import Caption, Clip
 from movlr_jax.language.base import Evaluation, Preference
-from movlr_jax.language.build import open_client
+from movlr_jax.language.clients.opening import open_client
 from movlr_jax.progress import Reporter
 from movlr_jax.storage.archive import Archive
 from movlr_jax.tasks import Task, build_task
@@ -227,8 +227,8 @@ def _print(console: Console, name: str, told: Sequence[tuple[str, int, str, Pref
 @contextlib.contextmanager
 def _desk(model: Any, where: str) -> Iterator[tuple[ModelClient, Archive]]:
     """A model to be asked, with a record of its own that is thrown away."""
-    from movlr_jax.language.build import recorded_model
     from movlr_jax.language.clients.client import Budget
+    from movlr_jax.language.clients.opening import recorded_model
 
     known, source = recorded_model(model, where)
     with (

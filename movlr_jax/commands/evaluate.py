@@ -17,7 +17,7 @@ from movlr_jax.commands import cli
 from movlr_jax.commands.session import about_tuned, films_here, task_of
 from movlr_jax.config.schema import Config
 from movlr_jax.control.base import Optimizer
-from movlr_jax.control.build import LEARNERS, build_optimizer, scored_at_once
+from movlr_jax.control.build import build_optimizer, scored_at_once, trains
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import evaluate as evaluate_programs
 from movlr_jax.evolution.evaluation import make_probe
@@ -84,7 +84,7 @@ def prepared(config: Config, reporter: Reporter, given: tuple[str, str] | None =
     if not verdict.accepted:
         raise UserError(f"reward {origin}: {verdict.message}")
     notes = list(verdict.notes)
-    if config.optimizer.name in LEARNERS and not config.optimizer.ppo.env_steps:
+    if trains(config.optimizer) and not config.optimizer.ppo.env_steps:
         notes.append(
             f"nothing is trained (optimizer.ppo.env_steps=0): the policy {config.optimizer.ppo.init} acts as it is, "
             "and the reward only measures it; optimizer.ppo.env_steps=1000000 trains it on under this reward"

@@ -12,7 +12,7 @@ from movlr_jax.commands import cli
 from movlr_jax.commands.session import about_tuned, build_context, describe, same_search, task_of
 from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import EVENT, about_task_file, task_file
-from movlr_jax.control.build import LEARNERS, build_optimizer
+from movlr_jax.control.build import build_optimizer, trains
 from movlr_jax.errors import BudgetSpent, UserError
 from movlr_jax.evolution.filming import film_best_and_first
 from movlr_jax.evolution.final_training import train_in_full, wants_full
@@ -31,7 +31,7 @@ def search(config: Config) -> int:
     if config.resume:
         # a broken run is told before anything is built
         Archive.open(Path(config.resume), write=False, whole=True).close()
-    if config.optimizer.name in LEARNERS and config.optimizer.ppo.env_steps == 0:
+    if trains(config.optimizer) and config.optimizer.ppo.env_steps == 0:
         raise UserError(
             "optimizer.ppo.env_steps=0 trains nothing, and every program would be acted out by the same policy; "
             "set how many control steps each is to be trained, as optimizer.ppo.env_steps=400000"

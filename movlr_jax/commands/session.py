@@ -14,10 +14,10 @@ from movlr_jax.errors import UserError, shortened
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.evolution.filming import clip_of
+from movlr_jax.evolution.parts import build_parts
 from movlr_jax.film.clips import Caption, Clip
 from movlr_jax.film.renderer import renderer
 from movlr_jax.language.base import Evaluation
-from movlr_jax.language.build import build_parts
 from movlr_jax.machine import hardware, versions
 from movlr_jax.progress import Reporter
 from movlr_jax.sandbox.vet import Sandbox

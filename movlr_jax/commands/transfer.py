@@ -30,7 +30,7 @@ from movlr_jax.commands.evaluate import EvaluationSetup, digest, played, prepare
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose, expand
 from movlr_jax.config.schema import Config
-from movlr_jax.control.build import LEARNERS
+from movlr_jax.control.build import trains
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.machine import hardware, versions
 from movlr_jax.physics.choose import planning_physics
@@ -239,7 +239,7 @@ def elsewhere(setup: EvaluationSetup, engine: str, reporter: Reporter) -> Evalua
     The training is found in the bench's folder, finished: nothing is trained again.
     """
     learned = setup.optimizer
-    if setup.config.optimizer.name not in LEARNERS:
+    if not trains(setup.config.optimizer):
         raise UserError(
             f"engines={engine}: optimizer={learned.name} plans and trains nothing; sim to sim needs optimizer=ppo or "
             "dynsyn"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from movlr_jax.config.methods import METHODS
+from movlr_jax.control.build import OPTIMIZERS
 from movlr_jax.errors import UserError, shortened, unknown_name
 from movlr_jax.resources import resource_dir
 from movlr_jax.settings import RENAMED
@@ -244,7 +245,7 @@ def _leaves(node: Any, prefix: str = "") -> dict[str, Any]:
 
 def _options(folder: Path, group: str) -> list[str]:
     """The names that `group` can be set to: files of conf/, and what is registered."""
-    registered = {"task": TASKS, "method": METHODS}.get(group, ())
+    registered = {"task": TASKS, "method": METHODS, "optimizer": OPTIMIZERS}.get(group, ())
     return sorted({path.stem for path in (folder / group).glob("*.yaml")} | set(registered))
 
 

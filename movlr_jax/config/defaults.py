@@ -14,10 +14,11 @@ from hydra.core.config_store import ConfigStore
 
 from movlr_jax.config.methods import METHODS, Method
 from movlr_jax.config.schema import Config
-from movlr_jax.control import config as control
+from movlr_jax.control.build import OPTIMIZERS
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.language import settings as language
 from movlr_jax.language.settings import ModelConfig
+from movlr_jax.resources import resource_dir
 from movlr_jax.settings import default_settings
 from movlr_jax.tasks.registry import TASKS
 
@@ -30,8 +31,11 @@ def store_defaults() -> None:
     store = ConfigStore.instance().store
     store(name="schema", node=_only(_defaults(Config), without=_ELSEWHERE) | {"method": _plain(Method())})
     planners = _plain(OptimizerConfig())
-    for name, settings in control.SETTINGS.items():
-        store(group="optimizer", name=f"{name}_schema", node={"name": name, **_only(planners, settings)})
+    for name, entry in OPTIMIZERS.items():
+        node = {"name": name, **_only(planners, entry.settings)}
+        if "options" in node:
+            node["options"] = _plain(entry.options)
+        store(group="optimizer", name=_option("optimizer", name), node=node)
     for role, backends in language.SETTINGS.items():
         for name, settings in backends.items():
             node = {"name": name, **_only(_plain(ModelConfig(name)), settings)}
@@ -42,7 +46,12 @@ def store_defaults() -> None:
     for name, entry in TASKS.items():
         task = {"name": name, "settings": _plain(default_settings(entry.build, without=["episode_s"]))}
         node = {"task": task, "model": entry.models[0], "episode_s": entry.episode_s}
-        store(group="task", name=f"{name}_schema", node=node, package="_global_")
+        store(group="task", name=_option("task", name), node=node, package="_global_")
+
+
+def _option(group: str, name: str) -> str:
+    """The name of a node: that of its option, or, where conf/ has a file for the option, what the file starts from."""
+    return f"{name}_schema" if (resource_dir("conf") / group / f"{name}.yaml").is_file() else name
 
 
 def _defaults(kind: type) -> dict[str, Any]:

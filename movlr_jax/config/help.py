@@ -10,7 +10,7 @@ from typing import Any
 from movlr_jax.config.compose import compose, options
 from movlr_jax.config.methods import Method
 from movlr_jax.config.schema import Config
-from movlr_jax.control.config import SETTINGS
+from movlr_jax.control.build import OPTIMIZERS
 
 _GROUPS = (
     ("Tasks (+task=NAME, or +task=FILE.py for your own)", "task"),
@@ -37,7 +37,7 @@ def help_text() -> str:
             "method:",
             *_lines(config.method, [f.name for f in dataclasses.fields(Method)], "  "),
             f"optimizer ({config.optimizer.name}; others have other defaults):",
-            *_lines(config.optimizer, SETTINGS[config.optimizer.name], "  "),
+            *_lines(config.optimizer, OPTIMIZERS[config.optimizer.name].settings, "  "),
         )
     )
 

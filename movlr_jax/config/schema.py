@@ -9,6 +9,7 @@ from typing import Any
 from movlr_jax.config.methods import RANKINGS, Method, calls_needed, check_method
 from movlr_jax.control.config import OptimizerConfig, check_optimizer
 from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.language.registry import AUTO, CRITICS, JUDGES, PROPOSERS
 from movlr_jax.language.settings import WATCHERS, WRITERS, ModelConfig, check_model
 from movlr_jax.physics.choose import PHYSICS
 
@@ -48,7 +49,9 @@ class Config:
     judge: str = "auto"  # who compares films; auto: as vlm and method say, else a registered judge
     critic: str = "auto"  # who criticises the best; auto: as vlm and method say, else a registered critic
     ranking: str = "active"  # active, round_robin, knockout, paper
-    comparisons: int | None = None  # calls of the judge per generation, of ranking=active; null: 4 per program
+    comparisons: int | None = (
+        None  # calls of the judge per generation, of ranking=active; null: 4 per program
+    )
     gates: bool = True  # a fall or a lost simulation overrules a judge
     retries: int = 3  # of a broken program, each with its reason
     inner_weights: int = 0  # variants of each program's weights in the same batch
@@ -90,6 +93,13 @@ def check(config: Config) -> Config:
     ):
         if value not in choices:
             raise UserError(unknown_name(name, value, choices))
+    for name, value, registry in (
+        ("proposer", config.proposer, PROPOSERS),
+        ("judge", config.judge, JUDGES),
+        ("critic", config.critic, CRITICS),
+    ):
+        if value != AUTO and value not in registry:
+            raise UserError(unknown_name(name, value, [AUTO, *registry]))
     check_model(config.llm, "llm", WRITERS)
     check_model(config.vlm, "vlm", WATCHERS)
     check_method(config.method)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from movlr_jax.control.base import Optimizer
 from movlr_jax.control.config import OptimizerConfig
@@ -14,11 +15,9 @@ from movlr_jax.control.mpc.planner import Planner, PlannerConfig, plan_steps
 from movlr_jax.errors import UserError, needed, unknown_name
 from movlr_jax.physics.choose import planning_physics
 from movlr_jax.physics.native import NativePhysics
+from movlr_jax.registry import Registry
 from movlr_jax.rewards.program import Scorer
 from movlr_jax.tasks import Task
-
-PLANNERS, LEARNERS = ("mpc2", "mppi"), ("ppo", "dynsyn")
-OPTIMIZERS = PLANNERS + LEARNERS
 
 
 def build_optimizer(
@@ -28,19 +27,13 @@ def build_optimizer(
     say: Callable[[str], object] = lambda text: None,
 ) -> Optimizer:
     """Return the optimiser `config.name` on `physics` (native, mjx, warp, auto). Raises UserError."""
-    if config.name not in OPTIMIZERS:
-        raise UserError(unknown_name("optimizer", config.name, OPTIMIZERS))
-    if config.name in PLANNERS:
-        return build_planner(config, task, physics, say)
-    with needed(f"optimizer={config.name}", "ppo"):
-        from movlr_jax.control.ppo.build import build_ppo
-    return build_ppo(config, task, physics, say)
+    return OPTIMIZERS.get_or_raise(config.name).build(config, task, physics, say)
 
 
 def scored_at_once(config: OptimizerConfig, task: Task) -> int:
     """Return the largest number of states scored in one batch per candidate: plans, training data or an episode."""
     plans = config.mppi.samples * plan_steps(config.horizon_s, config.ctrl_dt)
-    batch = config.ppo.batch if config.name in LEARNERS else plans
+    batch = config.ppo.batch if trains(config) else plans
     return max(batch, round(task.episode_s / config.ctrl_dt))
 
 
@@ -68,7 +61,7 @@ def build_planner(
     elif config.name == "mppi":
         space = ControlSpace(model, config.knots, config.horizon_s)
     else:
-        raise UserError(unknown_name("optimizer", config.name, PLANNERS))
+        raise UserError(unknown_name("optimizer", config.name, ("mpc2", "mppi")))
     planner = Planner(
         config.name,
         PlannerConfig(config.mppi, config.horizon_s, config.replan_every),
@@ -83,3 +76,50 @@ def build_planner(
     )
     planner.notes = notes
     return planner
+
+
+def _build_learner(
+    config: OptimizerConfig, task: Task, physics: str, say: Callable[[str], object]
+) -> Optimizer:
+    with needed(f"optimizer={config.name}", "ppo"):
+        from movlr_jax.control.ppo.build import build_ppo
+    return build_ppo(config, task, physics, say)
+
+
+@dataclass(frozen=True)
+class OptimizerEntry:
+    """An optimiser by name.
+
+    `build(config, task, physics, say)` returns the Optimizer. `physics` is the name of the physics, and `say` takes a
+    sentence for the user.
+    """
+
+    build: Callable[[OptimizerConfig, Task, str, Callable[[str], object]], Optimizer]
+    settings: tuple[str, ...] = (
+        "ctrl_dt",
+        "sim_dt",
+        "options",
+    )  # the fields of OptimizerConfig that it reads
+    trains: bool = False  # whether it trains policies
+    options: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # defaults of its own settings, `optimizer.options.*`
+
+
+_PLANNING = ("ctrl_dt", "sim_dt", "plan_dt", "horizon_s", "replan_every", "knots", "mppi")
+_LEARNING = ("ctrl_dt", "sim_dt", "ppo", "pd", "groups", "muscle")
+OPTIMIZERS: Registry[OptimizerEntry] = Registry(
+    "optimizer",
+    "movlr_jax.optimizers",
+    {
+        "mpc2": OptimizerEntry(build_planner, (*_PLANNING, "synergy", "muscle", "prior")),
+        "mppi": OptimizerEntry(build_planner, _PLANNING),
+        "ppo": OptimizerEntry(_build_learner, _LEARNING, trains=True),
+        "dynsyn": OptimizerEntry(_build_learner, _LEARNING, trains=True),
+    },
+)
+
+
+def trains(config: OptimizerConfig) -> bool:
+    """Return whether the optimiser trains policies, rather than plans."""
+    return OPTIMIZERS.get_or_raise(config.name).trains

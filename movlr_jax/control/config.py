@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from movlr_jax.control.mpc.mppi import MppiConfig
 from movlr_jax.control.muscle_controllers.actuation import MUSCLE_LAWS, MuscleConfig
@@ -29,18 +30,7 @@ class OptimizerConfig:
     pd: PdConfig = field(default_factory=PdConfig)
     groups: GroupsConfig = field(default_factory=GroupsConfig)
     prior: PriorConfig = field(default_factory=PriorConfig)  # mpc2
-
-
-_TIMES = ("ctrl_dt", "sim_dt")
-_PLANNING = (*_TIMES, "plan_dt", "horizon_s", "replan_every", "knots", "mppi")
-_LEARNING = (*_TIMES, "ppo", "pd", "groups", "muscle")
-# the settings that each optimiser has
-SETTINGS: Mapping[str, tuple[str, ...]] = {
-    "mpc2": (*_PLANNING, "synergy", "muscle", "prior"),
-    "mppi": _PLANNING,
-    "ppo": _LEARNING,
-    "dynsyn": _LEARNING,
-}
+    options: Mapping[str, Any] = field(default_factory=dict)  # of an optimiser registered by others
 
 
 def check_optimizer(o: OptimizerConfig) -> None:

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, replace
 from typing import Any
 
-from movlr_jax.control.build import LEARNERS, build_optimizer
+from movlr_jax.control.build import build_optimizer, trains
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.evaluation import evaluate
 from movlr_jax.evolution.filming import clip_of
@@ -20,7 +20,7 @@ EVENT, STEM = "full", "full"  # in run.db; of full.json, full.npz and full.mp4
 
 def wants_full(context: SearchContext) -> bool:
     """Whether the method asks for it and there is anything to train: a planner learns nothing."""
-    return context.config.method.full > 1 and context.config.optimizer.name in LEARNERS
+    return context.config.method.full > 1 and trains(context.config.optimizer)
 
 
 def train_in_full(context: SearchContext, best: Evaluation) -> dict[str, Any]:

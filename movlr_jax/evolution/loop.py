@@ -15,7 +15,14 @@ from movlr_jax.evolution.context import SearchContext, evaluation_of, once, time
 from movlr_jax.evolution.filming import make_film
 from movlr_jax.evolution.selection import choose, ranked
 from movlr_jax.evolution.weight_variants import adopt, with_variants
-from movlr_jax.language.base import Critique, Evaluation, ProposalRequest, TermAdvice, candidate_name
+from movlr_jax.language.base import (
+    AnnotatingProposer,
+    Critique,
+    Evaluation,
+    ProposalRequest,
+    TermAdvice,
+    candidate_name,
+)
 from movlr_jax.language.settings import NO_PROGRAM
 from movlr_jax.quantities import summary
 from movlr_jax.sandbox.vet import Verdict
@@ -64,7 +71,9 @@ def propose(
         context.verdicts.clear()
         sources = context.proposer.propose(request, k - len(given))
         origin = parent.name if parent else candidate_name(0, 0) if given else None
-        notes = [""] * len(given) + list(getattr(context.proposer, "notes", []))
+        notes = [""] * len(given) + (
+            list(context.proposer.notes) if isinstance(context.proposer, AnnotatingProposer) else []
+        )
         return {
             "sources": [*given, *sources],
             "parents": [None] * len(given) + [origin] * len(sources),

@@ -13,7 +13,7 @@ from movlr_jax.errors import UserError
 from movlr_jax.evolution.context import SearchContext, once
 from movlr_jax.evolution.gates import gated
 from movlr_jax.evolution.ranking import Comparison, Ranking, decided, rank, unanswered
-from movlr_jax.language.base import Evaluation, Preference
+from movlr_jax.language.base import BatchJudge, Evaluation, Preference
 from movlr_jax.language.judges.metrics import MetricsJudge
 from movlr_jax.tasks.base import SHARED
 
@@ -101,11 +101,14 @@ def compare_all(
 
     samples: how often each pair was shown before, so that it is asked anew.
     """
-    at_once = getattr(context.judge, "compare_all", None)
-    if at_once is None:
-        return [context.judge.compare(context.task, a, b) for a, b in pairs]
-    said = at_once(context.task, pairs, samples)
-    if not context.config.gates:
+    judge = context.judge
+    if isinstance(judge, BatchJudge):
+        said = judge.compare_all(context.task, pairs, samples)
+    else:
+        said = [judge.compare(context.task, a, b) for a, b in pairs]
+    if not context.config.gates or isinstance(
+        judge, MetricsJudge
+    ):  # which reads the same numbers as the gates
         return said
     return [gated(preference, a, b) for preference, (a, b) in zip(said, pairs, strict=True)]
 

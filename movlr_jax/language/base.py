@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from movlr_jax.tasks.base import Task
 
@@ -91,11 +91,32 @@ class Proposer(Protocol):
     def propose(self, request: ProposalRequest, n: int) -> list[str]: ...
 
 
+@runtime_checkable
+class AnnotatingProposer(Proposer, Protocol):
+    """A proposer that says something about each program that it wrote."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """One note for each program of the last call of `propose`."""
+        ...
+
+
 class Judge(Protocol):
     @property
     def name(self) -> str: ...
 
     def compare(self, task: Task, a: Evaluation, b: Evaluation) -> Preference: ...
+
+
+@runtime_checkable
+class BatchJudge(Judge, Protocol):
+    """A judge that answers many comparisons at once, as one over a network does."""
+
+    def compare_all(
+        self, task: Task, pairs: Sequence[tuple[Evaluation, Evaluation]], samples: Sequence[int]
+    ) -> list[Preference]:
+        """Return one preference per pair. `samples`: how often each pair was shown before."""
+        ...
 
 
 class Critic(Protocol):

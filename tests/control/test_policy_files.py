@@ -178,4 +178,6 @@ def test_the_command_tells_it_too(mistake: Mistake, elsewhere: Path):
     ]
     for setting in ("init", "teacher"):
         said = mistake(evaluate, *ppo, f"optimizer.ppo.{setting}=policy.npz", "reward=human", alone=False)
-        assert said.startswith(f"optimizer.ppo.{setting}=policy.npz: cannot read a trained policy from this file")
+        assert said.startswith(
+            f"optimizer.ppo.{setting}=policy.npz: cannot read a trained policy from this file"
+        )

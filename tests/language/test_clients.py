@@ -10,11 +10,11 @@ import pytest
 from fake_servers import FAULTS, FakeServer
 
 from movlr_jax.errors import BudgetSpent, UserError
-from movlr_jax.language.build import open_client
 from movlr_jax.language.clients.answers import Judgement, Program, Ready
 from movlr_jax.language.clients.call import Media, Message, Question
 from movlr_jax.language.clients.client import Budget, ModelClient
 from movlr_jax.language.clients.openai_compatible import instruction
+from movlr_jax.language.clients.opening import open_client
 from movlr_jax.language.settings import ModelConfig
 from movlr_jax.storage.archive import Archive
 
@@ -266,7 +266,7 @@ def test_a_known_model_has_a_price(archive: Archive):
 def test_replay_answers_from_the_record_and_from_nowhere_else(archive: Archive, tmp_path: Path):
     from dataclasses import replace
 
-    from movlr_jax.language.build import _Replayed
+    from movlr_jax.language.clients.opening import _Replayed
 
     with FakeServer("openai", script=["blocked"] * 3) as server:
         asking = Asking(server, archive)
