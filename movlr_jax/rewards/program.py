@@ -166,8 +166,8 @@ class Scorer:
             return work.result(deadline_s)
         except TimeoutError:
             self.late[program.structure] = (
-                f"the program was not {what} for {n * t:,} states after {deadline_s:g} s; make its loops shorter or "
-                "its arrays smaller"
+                f"the program was not {what} for {n * t:,} states after {deadline_s:g} s; use shorter loops or "
+                "smaller arrays"
             )
             return None
 
