@@ -21,7 +21,10 @@ def send(to: socket.socket, message: dict[str, Any], descriptors: Sequence[int] 
 
 
 def receive(sender: socket.socket, descriptors: int = 0) -> tuple[dict[str, Any] | None, list[int]]:
-    """Return the next message (None if the other side is gone) and up to `descriptors` descriptors. Raises OSError."""
+    """Return the next message (None if the other side is gone) and at most `descriptors` descriptors.
+
+    Raises OSError.
+    """
     first, found, _, _ = socket.recv_fds(sender, _LENGTH.size, descriptors)
     header = first + _exactly(sender, _LENGTH.size - len(first)) if first else b""
     if len(header) < _LENGTH.size:

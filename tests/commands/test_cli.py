@@ -215,7 +215,7 @@ def test_every_command_says_it_from_a_shell_too(elsewhere: Path):
             TASK,
             "reward=nope.py",
         ): "there is no reward 'nope.py': give a file, a run directory, or",
-        ("report", "nowhere"): "there is no run directory nowhere; runs are kept under runs/<task>/<time>/",
+        ("report", "nowhere"): "there is no run directory nowhere; runs are in runs/<task>/<time>/",
     }
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     begun = [
