@@ -240,7 +240,7 @@ class Fields(Generic[A]):
 
     @property
     def gait_phase(self) -> A:
-        """[2] 1, from 0 to 1 | phases of the left and right stride at the goal's cadence; below 0.5 the foot swings"""
+        """[2] 1, from 0 to 1 | phase of the left and right stride at the goal's cadence; below 0.5 the foot swings"""
         if "cadence" not in self._layout.goals:
             raise self._error(
                 f"{self._what}.gait_phase: this task has no goal 'cadence'; compute phases from {self._what}.time"
