@@ -179,7 +179,7 @@ def test_a_model_that_does_not_compile_is_told(monkeypatch, capsys):
 
 
 def test_physics_choice_names_native_and_the_reason_on_a_cpu():
-    assert doctor.physics_choice().startswith("physics=auto picks native here: JAX sees no accelerator")
+    assert doctor.physics_choice().startswith("physics=auto picks native here: JAX finds no accelerator")
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ def test_no_room_for_a_film_is_told(
     if "no films: " in captured.err:
         pytest.skip("nothing draws here")
     assert said.startswith("no film: ")
-    assert "No space left on device; make room in" in said
+    assert "No space left on device; free space in" in said
     assert "object_position_error_m" in json.loads(captured.out.strip().splitlines()[-1])
 
 
