@@ -17,9 +17,9 @@ import numpy as np
 from movlr_jax.types import Array
 
 _DEGREE = 4
-_UNROLLED = (
-    300  # terms up to which monomials are unrolled; a change would change the rounding of stored policies
-)
+# Up to this number of terms, monomials are unrolled. Both ways round differently, so another limit would change the
+# motions of the package's trained policies.
+_UNROLLED = 300
 _POSTURES = 3000  # postures of the fit
 _CROSSES = 1e-5  # m/rad, smaller moment arms are rounding errors
 

@@ -126,9 +126,7 @@ def encode(pictures: Iterable[np.ndarray], fps: float) -> bytes:
     first = next(pictures)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "film.mp4"
-        args = (
-            "-preset veryfast -movflags +faststart"  # index at the start: playback begins during the download
-        )
+        args = "-preset veryfast -movflags +faststart"  # index first: playback can begin before the end
         try:
             with mediapy.VideoWriter(path, first.shape[:2], fps=fps, crf=22, ffmpeg_args=args) as writer:
                 for picture in itertools.chain([first], pictures):

@@ -10,9 +10,7 @@ import mujoco
 import numpy as np
 
 GIB = 2**30
-_SHARE = (
-    0.7  # fraction of the free memory for a batch: the memory that XLA itself needs is not known in advance
-)
+_SHARE = 0.7  # of the free memory for a batch: XLA's own needs are not known in advance
 _COPIES = 3  # copies of a simulation's data that a step holds at once: before, after, and intermediate values
 
 

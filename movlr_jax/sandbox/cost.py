@@ -15,10 +15,8 @@ from jax.core import ShapedArray as Shape
 from movlr_jax.rewards.cost import CHUNK_BYTES, FEWEST, Cost
 from movlr_jax.sandbox.graph import Atom, Equation, Graph
 
-BATCH_S, STATE_S = (
-    2.0,
-    1e-4,
-)  # s on one core: limits for scoring one batch and one state; the larger total applies
+# Limits for scoring, s on one core: for a batch, and per state; the larger total applies.
+BATCH_S, STATE_S = 2.0, 1e-4
 STATE_BYTES = CHUNK_BYTES // FEWEST
 _TURN_S, _OPERATION_S = 2e-7, 5e-8  # s, overhead per loop iteration and per operation in it
 _COPY_S = 1e-9  # s per number that a loop carries from one iteration to the next
@@ -40,12 +38,8 @@ _SORTED_S = {  # s per number and per doubling of their count
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin"), 6e-9),
     "cumlogsumexp": 1e-7,
 }
-_READ_PARTS = (
-    "slice",
-    "dynamic_slice",
-    "gather",
-    "split",
-)  # their cost depends on their outputs, not their inputs
+# The cost of these depends on their outputs, not on their inputs.
+_READ_PARTS = ("slice", "dynamic_slice", "gather", "split")
 
 
 @dataclass(frozen=True)

@@ -246,7 +246,7 @@ def test_a_missing_model_package_is_told(elsewhere: Path):
     done = subprocess.run([sys.executable, "-c", script, *QUICK], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr.strip() == (
-        "this model comes with the package myo-sim, which is not installed here; pip install myo-sim"
+        "this model is part of the package myo-sim, which is not installed; pip install myo-sim"
     )
     assert list(elsewhere.iterdir()) == []
 
@@ -262,6 +262,6 @@ def test_a_model_without_muscles_needs_another_optimizer():
     with pytest.raises(UserError) as caught:
         build_planner(OptimizerConfig(), task)
     assert str(caught.value) == (
-        "optimizer=mpc2 controls only muscles, but this model has 0 muscles among its 1 actuators (not muscles: push); "
-        "use optimizer=mppi, which supports all actuators"
+        "optimizer=mpc2 controls only muscles, but this model has 0 muscles among its 1 actuators "
+        "(not muscles: push); use optimizer=mppi, which supports all actuators"
     )
