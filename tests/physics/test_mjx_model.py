@@ -70,7 +70,7 @@ def test_shapes_that_mjx_cannot_collide_are_told_and_fit_inside_what_they_were()
     assert fitted.geom("rock").margin == 0
     assert pairs(fitted) == pairs(model)
     text = " ".join(changes)
-    assert all(word in text for word in ("egg", "rock", "capsules", "margin", "100 of 50"))
+    assert all(word in text for word in ("egg", "rock", "capsules", "margin", "100 with 50"))
 
 
 def test_masks_collide_what_collided_and_could(monkeypatch):
