@@ -30,9 +30,8 @@ LEG_ROLES = {
 
 FEET = {f"{word}_foot": (f"calcn_{side}", f"toes_{side}") for word, side in SIDES.items()}
 
-LEGS = {
-    f"{word}_leg": (f"femur_{side}", f"tibia_{side}") for word, side in SIDES.items()
-}  # a knee on the ground
+# for contacts of the knees with the ground
+LEGS = {f"{word}_leg": (f"femur_{side}", f"tibia_{side}") for word, side in SIDES.items()}
 
 _LEG_GROUPS = {
     "biceps_femoris": ("bflh", "bfsh"),

@@ -320,7 +320,7 @@ class Fields(Generic[A]):
         if name.startswith("__"):
             raise AttributeError(name)
         near = unknown_name("call", name, STATE_CALLS).rstrip("?")
-        raise self._error(f"{self._what} has no {name!r}: {near}; it offers {', '.join(STATE_CALLS)}")
+        raise self._error(f"{self._what} has no {name!r}: {near}; available: {', '.join(STATE_CALLS)}")
 
 
 class State(Fields[Array]):

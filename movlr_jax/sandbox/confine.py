@@ -31,7 +31,7 @@ _X32 = 0x40000000
 
 
 class ConfinementError(Exception):
-    """A step of the confinement failed; the process must not go on."""
+    """A step of the confinement failed; the process must not continue."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def missing() -> list[str]:
     return lacks
 
 
-def short() -> list[str]:
+def low_limits() -> list[str]:
     """Return descriptions of the limits of this process that are too low for its children, which inherit them."""
     lacks = []
     for name, (what, needed, unit) in _NEEDED.items():

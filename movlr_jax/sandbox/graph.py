@@ -223,7 +223,7 @@ class _Reader:
             return shapes(name, given, params)
         except Exception as error:  # a rule of JAX may raise anything on invalid parameters
             detail = (str(error).splitlines() or [""])[0][:120]
-            raise _malformed(f"{where}{name!r} with these operands: {detail}") from None
+            raise _malformed(f"{where}{name!r} cannot be applied to its operands: {detail}") from None
 
     def scan(
         self, item: Any, p: dict[str, Any], given: list[Shape], turns: int, depth: int, where: str
@@ -238,7 +238,7 @@ class _Reader:
             raise _malformed("a loop has more constants and carried values than operands")
         over = given[last:]
         if any(not s.shape or s.shape[0] != length for s in over):
-            raise _malformed("a loop over arrays of another length")
+            raise _malformed("a loop over arrays of a different length")
         inputs = given[:last] + [Shape(s.shape[1:], s.dtype) for s in over]
         (body,) = _list(item.get("g"), 1) or [None]
         graph, outs = self.graph(body, inputs, turns * max(length, 1), depth + 1)
@@ -263,27 +263,27 @@ class _Reader:
 
     def params(self, data: Any, kinds: dict[str, Any], name: str) -> dict[str, Any]:
         if not isinstance(data, dict) or not set(data) <= set(kinds):
-            raise _malformed(f"parameters of {name!r}")
+            raise _malformed(f"invalid parameters of {name!r}")
         try:
             values = {key: kinds[key].decode(value) for key, value in data.items()}
         except (BadValue, TypeError, ValueError):
-            raise _malformed(f"a parameter of {name!r}") from None
+            raise _malformed(f"an invalid parameter of {name!r}") from None
         if kinds is SCAN and set(values) != set(kinds):
-            raise _malformed(f"parameters of {name!r}")
+            raise _malformed(f"invalid parameters of {name!r}")
         return values
 
     def atom(self, data: Any, avals: list[Shape]) -> Atom:
         if isinstance(data, int) and not isinstance(data, bool):
             if not 0 <= data < len(avals):
-                raise _malformed("a value that does not exist yet")
+                raise _malformed("an operand that is not defined yet")
             return data
         if not isinstance(data, list) or len(data) != 2:
-            raise _malformed("an operand")
+            raise _malformed("an invalid operand")
         return self.constant([data[0], [], data[1]])
 
     def constant(self, data: Any) -> np.ndarray:
         if not isinstance(data, list) or len(data) != 3 or data[0] not in DTYPES:
-            raise _malformed("a constant")
+            raise _malformed("an invalid constant")
         dtype, shape = np.dtype(data[0]), tuple(_count(n) for n in _list(data[1], MAX_RANK))
         if prod(shape) > MAX_ELEMENTS:
             raise ProgramError(
@@ -296,13 +296,13 @@ class _Reader:
                 f"the program contains more than {MAX_CONSTANTS >> 10} KiB of constants; compute or remove them"
             )
         if not isinstance(data[2], str) or len(data[2]) != 2 * size:
-            raise _malformed("a constant of another size")
+            raise _malformed("a constant of the wrong size")
         try:
             raw = bytes.fromhex(data[2])
         except ValueError:
             raise _malformed("a constant that is not hexadecimal") from None
         if len(raw) != size or (dtype == np.bool_ and raw.strip(b"\0\1")):
-            raise _malformed("a constant of another size")
+            raise _malformed("a constant of the wrong size")
         return np.frombuffer(raw, dtype).reshape(shape)
 
     def shape(self, atom: Atom, avals: list[Shape]) -> Shape:

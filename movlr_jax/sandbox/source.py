@@ -122,14 +122,14 @@ def _parse(source: str, tree: ast.Module) -> ParsedReward:
     reward = [f for f in functions if f.name == "reward"]
     if len(reward) != 1:
         raise ProgramError(
-            f"a program defines `reward(state, action)` exactly once at top level; found {len(reward)} such "
+            f"a program must define `reward(state, action)` exactly once at top level; found {len(reward)} such "
             f"functions{' (there are: ' + ', '.join(f.name for f in functions) + ')' if functions else ''}"
         )
     takes = reward[0].args
     others = takes.posonlyargs or takes.vararg or takes.kwonlyargs or takes.kwarg or takes.defaults
     if [a.arg for a in takes.args] != ["state", "action"] or others:
         raise ProgramError(
-            f"line {reward[0].lineno}: reward takes exactly (state, action); this one takes ({_written(takes)})"
+            f"line {reward[0].lineno}: reward must take exactly (state, action), but it takes ({_written(takes)})"
         )
     return ParsedReward(source, ast.get_docstring(tree) or "", _weights(tree), tree, _lines(tree))
 
@@ -451,7 +451,7 @@ def _weights(tree: ast.Module) -> dict[str, float]:
     found = [n for n in tree.body if is_weights(n)]
     if len(found) != 1:
         raise ProgramError(
-            f'a program has one top-level `WEIGHTS = {{"term": 1.0, ...}}`; found {len(found)}'
+            f'a program must have one top-level `WEIGHTS = {{"term": 1.0, ...}}`; found {len(found)}'
         )
     target, node = found[0].targets[0], found[0].value  # pyright: ignore[reportAttributeAccessIssue]
     for use in ast.walk(tree):

@@ -35,7 +35,7 @@ class Warm:
     """One warm process. Raises UserError if it does not start."""
 
     def __init__(self, settings: bytes):
-        lacks = confine.short()
+        lacks = confine.low_limits()
         if lacks:
             raise UserError(
                 f"the sandbox cannot run programs: {'; '.join(lacks)}; raise the limit and start again"

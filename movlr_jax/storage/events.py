@@ -87,7 +87,7 @@ class Evaluated(Measured, total=False):
     weights: dict[str, float]
 
 
-class Full(Measured, total=False):
+class FinalTraining(Measured, total=False):
     env_steps: float
 
 
@@ -159,7 +159,7 @@ KINDS: Mapping[str, Any] = {
     "criticised": Criticised,
     "timing": dict[str, float],
     "finished": Finished,
-    "full": Full,
+    "full": FinalTraining,
 }
 _NULLABLE = ("parents", "settings", "strengths", "p_best")  # needed fields whose entries may be null
 _NULL = ("flip_rate",)  # needed fields that may be null: the judge gave no answer

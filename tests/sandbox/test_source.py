@@ -180,12 +180,12 @@ def test_an_import_of_what_is_in_scope_gives_it_a_name(line: str, body: str):
         (program(before="sum([1])"), 4, r"`sum\(\[1\]\)`: only functions"),
         (program(before="if True: pass"), 4, "only functions, constants"),
         # the signature
-        (program().replace("state, action", "s, a"), 5, r"takes exactly \(state, action\); this one takes \(s, a\)"),
-        (program().replace("state, action", "state"), 5, r"this one takes \(state\)"),
+        (program().replace("state, action", "s, a"), 5, r"take exactly \(state, action\), but it takes \(s, a\)"),
+        (program().replace("state, action", "state"), 5, r"it takes \(state\)"),
         (program().replace("state, action", "state, action, seen=[]"), 5, r"takes \(state, action, seen=\[\]\)"),
-        (program().replace("state, action", "state, action=None"), 5, "takes exactly"),
-        (program().replace("state, action", "state, action, *, x"), 5, "takes exactly"),
-        (program().replace("state, action", "state, action, **x"), 5, "takes exactly"),
+        (program().replace("state, action", "state, action=None"), 5, "must take exactly"),
+        (program().replace("state, action", "state, action, *, x"), 5, "must take exactly"),
+        (program().replace("state, action", "state, action, **x"), 5, "must take exactly"),
         # weights
         (program(weights="{}"), 2, "WEIGHTS must be a dict with at least one term"),
         (program(weights="[1.0]"), 2, "WEIGHTS must be a dict with at least one term; got list"),
@@ -216,7 +216,7 @@ def test_a_mistake_is_told_with_its_line(source: str, line: int, sentence: str):
 @pytest.mark.parametrize(
     ("source", "sentence"),
     [
-        ("", r"defines `reward\(state, action\)` exactly once at top level; found 0"),
+        ("", r"must define `reward\(state, action\)` exactly once at top level; found 0"),
         (program().replace("def reward", "def rewards"), r"found 0 such functions \(there are: rewards\)"),
         (program() + program().partition("\n\n")[2], "found 2 such functions"),
         (program().replace("WEIGHTS", "SCALES"), r"one top-level `WEIGHTS = .*found 0"),
