@@ -1,5 +1,4 @@
-"""The one exception a person sees as a sentence, how a name that does not exist is reported, and how text of others
-is made safe to print."""
+"""Exceptions whose messages are shown to the user, messages for unknown names, and escaping of untrusted text."""
 
 from __future__ import annotations
 
@@ -16,13 +15,13 @@ _SHOWN = reprlib.Repr()
 _SHOWN.maxstring = _SHOWN.maxother = _SHOWN.maxlong = 100
 _SHOWN.maxlist = _SHOWN.maxtuple = _SHOWN.maxdict = 8
 _SHOWN.maxlevel = 4
-_LONGEST = 200  # characters of a name that others are compared with
+_LONGEST = 200  # characters of an unknown name that are compared with the existing names
 
 
 def printable(text: str) -> str:
-    """`text` with control characters, direction marks and lone surrogates as escapes, as in \\x1b.
+    """Return `text` with control characters, direction marks and lone surrogates escaped, as in \\x1b.
 
-    Whatever a server or a program says passes through here before it is shown: a terminal would obey such codes.
+    Text from servers and programs is escaped here before it is shown, because a terminal would execute such codes.
     """
 
     def escaped(match: re.Match[str]) -> str:
@@ -36,23 +35,23 @@ def printable(text: str) -> str:
 
 
 class UserError(Exception):
-    """Something the person at the keyboard can mend; commands print it and exit with status 2."""
+    """An error that the user can fix; commands print its message and exit with status 2."""
 
     def __str__(self) -> str:
         return printable(super().__str__())
 
 
 class BudgetSpent(UserError):
-    """max_calls or max_cost_usd is reached; what was done is kept."""
+    """max_calls or max_cost_usd is reached; finished work is kept."""
 
 
 class ProgramError(Exception):
-    """A reward program is wrong; the sentence goes to the person, the log and the proposer alike."""
+    """A reward program is invalid; the user, the log and the proposer get the same message."""
 
 
 @contextlib.contextmanager
 def needed(who: str, extra: str) -> Iterator[None]:
-    """For imports that `who` cannot do without and an extra of this package brings. Raises UserError."""
+    """Wrap imports that `who` needs and an extra of this package installs. Raises UserError if one is missing."""
     try:
         yield
     except ImportError as error:
@@ -62,12 +61,15 @@ def needed(who: str, extra: str) -> Iterator[None]:
 
 
 def shortened(value: object) -> str:
-    """`repr` of a value, cut where it is long: a message is a sentence, whatever a file holds."""
+    """Return the `repr` of a value, truncated so that an error message stays one readable sentence."""
     return _SHOWN.repr(value)
 
 
 def near_matches(name: str, options: Iterable[str], limit: int = 5) -> list[str]:
-    """The options most like `name`: spelling first, then those that contain it; in its own group, if it is dotted."""
+    """Return the options most similar to `name`: similar spelling first, then options that contain it.
+
+    A dotted name is first compared with the options in its own group.
+    """
     options = list(dict.fromkeys(options))
     group, dot, last = name.rpartition(".")
     members = [o.removeprefix(group + dot) for o in options if dot and o.startswith(group + dot)]
@@ -80,12 +82,12 @@ def near_matches(name: str, options: Iterable[str], limit: int = 5) -> list[str]
 
 
 def unknown_name(kind: str, name: object, options: Iterable[str]) -> str:
-    """A sentence for a name that does not exist: near matches, or everything when nothing is near."""
-    options, said = list(options), shortened(name)
+    """Return an error message for an unknown name that lists near matches, or all options if there are none."""
+    options, shown_name = list(options), shortened(name)
     if not options:
-        return f"there is no {kind} {said}: this model has none"
+        return f"there is no {kind} {shown_name}: this model has none"
     near = near_matches(str(name)[:_LONGEST], options)
     if near:
-        return f"there is no {kind} {said}; did you mean {' or '.join(repr(n) for n in near)}?"
+        return f"there is no {kind} {shown_name}; did you mean {' or '.join(repr(n) for n in near)}?"
     shown = ", ".join(options[:40]) + (f", ... ({len(options)} in all)" if len(options) > 40 else "")
-    return f"there is no {kind} {said}; there are: {shown}"
+    return f"there is no {kind} {shown_name}; there are: {shown}"

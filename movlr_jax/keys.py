@@ -1,4 +1,4 @@
-"""Keys come from the environment and stay there: whatever is written or said is cleared of them first."""
+"""API keys: read from the environment, and removed from all text before it is written or printed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from movlr_jax.errors import UserError
 
 USUAL = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY", "DASHSCOPE_API_KEY")
 HIDDEN = "[key]"
-_LEAST = 6  # a shorter value is no key, and would blot out words
+_LEAST = 6  # characters; a shorter value is not a key, and redacting it would remove ordinary words
 _used: set[str] = set()
 
 
 def key_from(variable: str | None, *, needed: bool, where: str) -> str | None:
-    """The key in an environment variable. Raises UserError when it is needed and not set."""
+    """Return the key in an environment variable. Raises UserError if it is needed and not set."""
     value = os.environ.get(variable, "").strip() if variable else ""
     if variable and value:
         _used.add(variable)
@@ -30,7 +30,7 @@ def key_from(variable: str | None, *, needed: bool, where: str) -> str | None:
 
 
 def redact(text: str) -> str:
-    """`text` without any key that this process knows, however it is written."""
+    """Return `text` with every known key replaced by HIDDEN, whatever encoding the key is in."""
     for variable in {*USUAL, *_used}:
         value = os.environ.get(variable, "").strip()
         if len(value) >= _LEAST:
@@ -40,7 +40,7 @@ def redact(text: str) -> str:
 
 @cache
 def _pattern(key: str) -> re.Pattern[str]:
-    """Finds a key, its characters escaped as in JSON, Python, URLs or HTML or not, and its base64 and hexadecimal."""
+    """Return a pattern for a key: plain, escaped as in JSON, Python, URLs or HTML, in base64, or in hexadecimal."""
     data = key.encode("utf-8", "surrogateescape")
     forms = ["".join(_character(c) for c in key), f"(?i:{data.hex()})", *_base64_forms(data)]
     return re.compile("|".join(forms))
@@ -55,7 +55,7 @@ def _character(c: str) -> str:
 
 
 def _base64_forms(data: bytes) -> list[str]:
-    """What is always the same of the base64 of `data`, whatever stands before and after it in what was encoded."""
+    """Return the part of the base64 of `data` that does not depend on the bytes around it, for each alignment."""
     forms = []
     for before in range(3):
         encoded = base64.b64encode(bytes(before) + data).decode()

@@ -1,4 +1,4 @@
-"""What this process runs on and with."""
+"""The hardware and the package versions that this process runs on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PACKAGES = ("mujoco", "mujoco-mjx", "warp-lang", "jax", "jaxlib", "flax", "numpy
 
 
 def cores() -> int:
-    """Cores that this process may run on, which a container or taskset may have cut."""
+    """Return the number of cores that this process may use; a container or taskset may have limited it."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -26,25 +26,25 @@ def hardware() -> str:
 
 
 def processor() -> str:
-    """A short name of what this machine's processor can do: compiled code for it may use all of that."""
+    """Return a short name for the processor's instruction set, which compiled code may depend on."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
         text = platform.processor()
-    able = next((line for line in text.splitlines() if line.startswith(("flags", "Features"))), text)
-    return f"{platform.machine()}-{hashlib.sha256(able.encode()).hexdigest()[:8]}"
+    features = next((line for line in text.splitlines() if line.startswith(("flags", "Features"))), text)
+    return f"{platform.machine()}-{hashlib.sha256(features.encode()).hexdigest()[:8]}"
 
 
 def cache_dir() -> Path:
-    """The folder of this package in the user's cache; it may not exist yet."""
+    """Return this package's folder in the user's cache; it may not exist yet."""
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return root / "movlr-jax"
 
 
 def xla_knows(flag: str) -> bool:
-    """Whether the installed XLA accepts `--flag=false` in XLA_FLAGS, where an unknown flag aborts the process.
+    """Return whether the installed XLA accepts `--flag=false` in XLA_FLAGS; an unknown flag aborts the process.
 
-    A child process tries it, about 1 s; the answer is kept for this version of jaxlib.
+    A child process tries the flag, which takes about 1 s; the result is cached for this version of jaxlib.
     """
     try:
         answer = cache_dir() / "xla-flags" / f"{flag}-{version('jaxlib')}"
@@ -59,7 +59,7 @@ def xla_knows(flag: str) -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     known = done.returncode == 0
-    if known or b"Unknown flag" in done.stderr:  # any other failure says nothing about the flag
+    if known or b"Unknown flag" in done.stderr:  # other failures have other causes
         with contextlib.suppress(OSError):
             answer.parent.mkdir(parents=True, exist_ok=True)
             part = answer.with_name(f"{answer.name}.{os.getpid()}")
@@ -69,7 +69,7 @@ def xla_knows(flag: str) -> bool:
 
 
 def versions() -> dict[str, str]:
-    """Of Python, this package and those its results depend on."""
+    """Return the versions of Python, of this package and of the packages that its results depend on."""
     from movlr_jax import __version__
 
     found = {"movlr-jax": __version__, "python": platform.python_version()}

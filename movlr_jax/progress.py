@@ -1,4 +1,4 @@
-"""One live line per stage on a terminal, plain lines elsewhere."""
+"""Progress reports: one live line per stage on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _stop = threading.Event()
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Makes Ctrl-C and SIGTERM (a cluster that takes its machine back) end the block with KeyboardInterrupt.
+    """Make Ctrl-C and SIGTERM (a cluster that preempts the job) end the block with KeyboardInterrupt.
 
-    An exception raised by a signal is lost when it strikes inside a destructor or a callback from C. So the wish
-    is remembered, and every step of progress asks for it again.
+    An exception raised by a signal handler is lost inside a destructor or a callback from C. The request is therefore
+    remembered, and every progress update checks for it.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    def ask(*_: object) -> None:
+    def request_stop(*_: object) -> None:
         _stop.set()
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, request_stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
@@ -44,7 +44,7 @@ def interruptible() -> Iterator[None]:
 
 
 def stop_if_asked() -> None:
-    """Raises KeyboardInterrupt when somebody asked to stop and nobody heard."""
+    """Raise KeyboardInterrupt if a stop was requested and the first exception was lost."""
     if _stop.is_set():
         raise KeyboardInterrupt
 
@@ -58,7 +58,7 @@ def _stoppable(tick: Tick) -> Tick:
 
 
 class Reporter:
-    """Says what is going on, how far it is, how fast, and how long it will take."""
+    """Reports the current stage, its progress, its speed and the time left."""
 
     def __init__(self, console: Console | None = None):
         self.console = console or Console(stderr=True, highlight=False, soft_wrap=True)
@@ -68,7 +68,7 @@ class Reporter:
 
     @contextlib.contextmanager
     def stage(self, what: str, rate: Callable[[], str] = lambda: "") -> Iterator[Tick]:
-        """A stage named `what`; yields a function to call with (done, total). `rate` says how fast it goes."""
+        """Report a stage named `what`; yields a function to call with (done, total). `rate` returns its speed."""
         stop_if_asked()
         started = time.monotonic()
         if not self.console.is_terminal:
@@ -91,14 +91,14 @@ class Reporter:
             bar.update(task, completed=total, total=total, rate=rate())
 
     def _plain(self, what: str, rate: Callable[[], str], started: float) -> Tick:
-        """Lines at every quarter of a stage that takes longer than a few seconds."""
-        said = 0
+        """Print a line at every quarter of a stage that takes longer than 5 s."""
+        printed = 0
 
         def tick(done: int, total: int) -> None:
-            nonlocal said
+            nonlocal printed
             elapsed, quarter = time.monotonic() - started, 4 * done // max(total, 1)
-            if elapsed > 5 and said < quarter < 4:
-                said = quarter
+            if elapsed > 5 and printed < quarter < 4:
+                printed = quarter
                 left = elapsed * (total - done) / max(done, 1)
                 self.say(f"  {what}: {25 * quarter} % {rate()} about {left:.0f} s left")
 

@@ -1,4 +1,4 @@
-"""Measures as a person reads them, the same in the terminal, in films and in the report."""
+"""Metrics formatted for people, in the same way in the terminal, in films and in the report."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ _YES_NO = ("success", "fell", "dropped")
 
 
 def unit(metric: str) -> str:
-    """The unit that a metric's name ends in, or nothing."""
+    """Return the unit that a metric's name ends in, "" if there is none."""
     if metric in _YES_NO:
         return "%"
     return _UNITS.get(_unit_end(metric), "")
 
 
 def human(name: str) -> str:
-    """`object_position_error_m` -> `object position error`."""
+    """Return a metric's name in words: `object_position_error_m` -> `object position error`."""
     end = _unit_end(name)
     return name.removesuffix("" if end == "fraction" else f"_{end}").replace("_", " ").strip()
 
 
 def _unit_end(metric: str) -> str:
-    """What of the name is its unit: `m_s` of `mean_speed_m_s`; a rate (`steps_per_s`) has none."""
+    """Return the unit suffix of a name: `m_s` of `mean_speed_m_s`; a rate (`steps_per_s`) has none."""
     ends = (end for end in _UNITS if metric.endswith(f"_{end}") and "_per_" not in metric)
     return next(ends, "")
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """`digits` significant ones, and a word for what is no number."""
+    """Format a number with `digits` significant digits; None is a dash and inf and nan are "not finite"."""
     if value is None:
         return "–"
     if not math.isfinite(value):
@@ -47,7 +47,10 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def quantity(value: float | None, metric: str) -> str:
-    """A metric's value with its unit: `4.1 cm`, `6.64 m`, `11°`, `yes`. Lengths below 1 m are in cm, ways never."""
+    """Format a metric's value with its unit: `4.1 cm`, `6.64 m`, `11°`, `yes`.
+
+    Lengths below 1 m are in cm, except the distance travelled.
+    """
     if value is None or not math.isfinite(value):
         return number(value)
     if metric in _YES_NO and value in (0, 1):
@@ -59,14 +62,14 @@ def quantity(value: float | None, metric: str) -> str:
             return f"{number(math.degrees(value), 2)}°"
         case "m" if abs(value) < 1 and metric != "distance_m":
             return f"{100 * value:.1f} cm".replace("-", "−")
-        case said:
-            return f"{number(value)} {said}".strip()
+        case unit_name:
+            return f"{number(value)} {unit_name}".strip()
 
 
 def summary(metrics: Mapping[str, float]) -> str:
-    """The success measure in one line, short enough for the caption of a film."""
-    off = ("object_position_error_m", "object_orientation_error_rad")
-    parts = [quantity(metrics[name], name) for name in off if name in metrics]
+    """Return the success measure in one line, short enough for the caption of a film."""
+    errors = ("object_position_error_m", "object_orientation_error_rad")
+    parts = [quantity(metrics[name], name) for name in errors if name in metrics]
     parts = [f"{', '.join(parts)} off"] if parts else []
     if "distance_m" in metrics:
         parts.append(f"moved {quantity(metrics['distance_m'], 'distance_m')}")

@@ -1,6 +1,6 @@
-"""Files that travel with the package: conf/, prompts/ and assets/.
+"""Data files of the package: conf/, prompts/ and assets/.
 
-They stand at the top of the repository and are packaged inside `movlr_jax` in a wheel.
+They are at the top of the repository; a wheel contains them inside `movlr_jax`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def resource_dir(kind: str) -> Path:
-    """Folder of `kind` (conf, prompts or assets), in a wheel or in a checkout."""
+    """Return the folder of `kind` (conf, prompts or assets), in a wheel or in a checkout."""
     packaged = _PACKAGE / kind
     return packaged if packaged.is_dir() else _PACKAGE.parent / kind
 

@@ -1,1 +1,1 @@
-"""Muscles and their geometry: excitations from torques, static optimisation, moment arms."""
+"""Muscle models, static optimisation, and muscle lengths and moment arms."""

@@ -1,6 +1,6 @@
-"""Muscle lengths and moment arms as polynomials of the planned joints: kinematics at every step would be slow.
+"""Muscle lengths and moment arms as polynomials in the planned joints, which is faster than kinematics at every step.
 
-A standard fit of biomechanics (Menegaldo et al., 2004; Rankin and Neptune, 2012): each muscle's length is a
+A standard fit in biomechanics (Menegaldo et al., 2004; Rankin and Neptune, 2012): each muscle's length is a
 polynomial in the joints that it crosses, and its moment arms are the derivatives.
 """
 
@@ -17,20 +17,22 @@ import numpy as np
 from movlr_jax.types import Array
 
 _DEGREE = 4
-_UNROLLED = 300  # terms; as many round as ever, and policies of the package walk the very same steps
-_POSTURES = 3000  # that it is fitted to
-_CROSSES = 1e-5  # m/rad, a moment arm beneath it is rounding
+# Up to this number of terms, monomials are unrolled. Both ways round differently, so another limit would change the
+# motions of the package's trained policies.
+_UNROLLED = 300
+_POSTURES = 3000  # postures of the fit
+_CROSSES = 1e-5  # m/rad, smaller moment arms are rounding errors
 
 
 @dataclass(frozen=True)
 class Geometry:
     """Lengths [nu] m and moment arms [nu, nz] m at postures [nz] rad of the planned joints."""
 
-    middle: np.ndarray  # [nz] rad, about which the polynomials are
+    middle: np.ndarray  # [nz] rad, centre of the polynomials
     terms: Sequence[tuple[int, ...]]  # joints of each monomial, ascending; the first is ()
     length: np.ndarray  # [nu, F] coefficients
-    arm: np.ndarray  # [P, F] coefficients of the moment arms that are not zero
-    place: np.ndarray  # [nu, nz] which of the P it is, P where the muscle does not cross the joint
+    arm: np.ndarray  # [P, F] coefficients of the P nonzero moment arms
+    place: np.ndarray  # [nu, nz] row in `arm`, P if the muscle does not cross the joint
 
     def lengths(self, posture: Array) -> jax.Array:
         return jnp.asarray(self.length, jnp.float32) @ self._monomials(posture)
@@ -40,10 +42,10 @@ class Geometry:
         return jnp.append(arms, 0.0)[self.place]
 
     def _monomials(self, posture: Array) -> jax.Array:
-        """[F]"""
+        """Return the monomials [F] at a posture [nz]."""
         if len(self.terms) <= _UNROLLED:
             return jnp.stack(monomials(self.terms, jnp.asarray(posture, jnp.float32) - self.middle))
-        # of many terms XLA makes slow code unless those of a degree are one array
+        # for many terms XLA generates slow code unless the terms of one degree are one array
         x = jnp.asarray(posture, jnp.float32) - jnp.asarray(self.middle, jnp.float32)
         found: list[jax.Array] = [jnp.ones(1)]
         last: dict[tuple[int, ...], int] = {(): 0}
@@ -56,7 +58,7 @@ class Geometry:
 
 
 def monomials(terms: Sequence[tuple[int, ...]], x: Array) -> list[Array]:
-    """Each of `terms` at x [..., nz], in order; the terms of a term's first joints come before it."""
+    """Evaluate each of `terms` at x [..., nz], in order; every prefix of a term must come before it."""
     known: dict[tuple[int, ...], Array] = {(): 1.0 + 0.0 * x[..., 0]}
     for term in terms:
         if term:
@@ -67,7 +69,7 @@ def monomials(terms: Sequence[tuple[int, ...]], x: Array) -> list[Array]:
 def fit_geometry(
     lengths_at: Callable[[np.ndarray], np.ndarray], lower: np.ndarray, upper: np.ndarray, seed: int = 0
 ) -> Geometry:
-    """Fits `lengths_at` (postures [S, nz] rad -> lengths [S, nu] m) over the box from `lower` to `upper` [nz] rad."""
+    """Fit `lengths_at` (postures [S, nz] rad -> lengths [S, nu] m) over the box from `lower` to `upper` [nz] rad."""
     rng, nz = np.random.default_rng(seed), len(lower)
     middle = 0.5 * (lower + upper)
     postures = rng.uniform(lower, upper, (_POSTURES, nz))
@@ -75,14 +77,15 @@ def fit_geometry(
     crossed = _crossed(lengths_at, postures[:8], 1e-4)
     sets = {tuple(np.flatnonzero(row).tolist()) for row in crossed}
     found = {t for s in sets for d in range(_DEGREE + 1) for t in combinations_with_replacement(s, d)}
-    terms = [term for _, term in sorted((len(term), term) for term in found)]  # the short before the long
+    terms = [term for _, term in sorted((len(term), term) for term in found)]  # ordered by degree
     index = {term: f for f, term in enumerate(terms)}
     features = np.stack(monomials(terms, postures - middle), axis=-1)
     length = np.zeros((lengths.shape[1], len(terms)))
     for members in sets:
         muscles = [i for i, row in enumerate(crossed) if tuple(np.flatnonzero(row).tolist()) == members]
-        own = [f for f, term in enumerate(terms) if set(term) <= set(members)]
-        length[np.ix_(muscles, own)] = np.linalg.lstsq(features[:, own], lengths[:, muscles], rcond=None)[0].T
+        columns = [f for f, term in enumerate(terms) if set(term) <= set(members)]
+        fit = np.linalg.lstsq(features[:, columns], lengths[:, muscles], rcond=None)[0]
+        length[np.ix_(muscles, columns)] = fit.T
     arms = np.zeros((*crossed.shape, len(terms)))  # d/dx_j of the polynomials
     for f, term in enumerate(terms):
         for j in set(term):
@@ -95,7 +98,7 @@ def fit_geometry(
 
 
 def _crossed(lengths_at: Callable[[np.ndarray], np.ndarray], postures: np.ndarray, by: float) -> np.ndarray:
-    """[nu, nz] whether each joint, moved `by` rad at some of `postures` [S, nz], changes a muscle's length."""
+    """Return [nu, nz], whether moving a joint by `by` rad at any of `postures` [S, nz] changes a muscle's length."""
     columns = []
     for j in range(postures.shape[1]):
         moved = postures.copy()

@@ -2,7 +2,7 @@
 
 The forward functions follow the MuJoCo documentation (Modeling, Muscles) and are tested against
 `mju_muscleGain`, `mju_muscleBias` and `mju_muscleDynamics`. The inverse gives the excitation that brings
-an activation to a wanted value in one step (Wei et al., MPC2, ICLR 2025, section on the low level).
+an activation to a target in one step (Wei et al., MPC2, ICLR 2025, section on the low level).
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class MuscleParams:
 
 
 def muscle_params(model: mujoco.MjModel) -> MuscleParams:
-    """Reads the muscle constants of `model`; every actuator must be a muscle.
+    """Return the muscle constants of `model`; every actuator must be a muscle.
 
-    Raises UserError when the model has no muscles, or actuators that are not muscles.
+    Raises UserError if the model has no muscles, or actuators that are not muscles.
     """
     muscle = (model.actuator_gaintype == mujoco.mjtGain.mjGAIN_MUSCLE) & (
         model.actuator_dyntype == mujoco.mjtDyn.mjDYN_MUSCLE
@@ -48,9 +48,9 @@ def muscle_params(model: mujoco.MjModel) -> MuscleParams:
     if model.nu == 0 or not muscle.all():
         others = [model.actuator(i).name or f"#{i}" for i in np.flatnonzero(~muscle)[:5]]
         raise UserError(
-            f"optimizer=mpc2 drives muscles, and this model has {int(muscle.sum())} muscles among its "
+            f"optimizer=mpc2 controls only muscles, but this model has {int(muscle.sum())} muscles among its "
             f"{model.nu} actuators{' (not muscles: ' + ', '.join(others) + ')' if others else ''}; "
-            "use optimizer=mppi, which plans over any actuator"
+            "use optimizer=mppi, which supports all actuators"
         )
     prm, dyn, lr = model.actuator_gainprm, model.actuator_dynprm, model.actuator_lengthrange
     force = np.where(prm[:, 2] >= 0, prm[:, 2], prm[:, 3] / np.maximum(_MIN, model.actuator_acc0))
@@ -75,7 +75,7 @@ def _normalised_length(p: MuscleParams, length: Array) -> Array:
 
 
 def gain(p: MuscleParams, length: Array, velocity: Array) -> Array:
-    """Active force per unit of activation, [nu] N, never positive: muscles pull.
+    """Return the active force per unit of activation, [nu] N, which is <= 0 because muscles pull.
 
     length [nu] m, velocity [nu] m/s. -F0 FL(L) FV(V), as `mju_muscleGain`.
     """
@@ -97,7 +97,7 @@ def gain(p: MuscleParams, length: Array, velocity: Array) -> Array:
 
 
 def bias(p: MuscleParams, length: Array) -> Array:
-    """Passive force, [nu] N, never positive. length [nu] m. As `mju_muscleBias`."""
+    """Return the passive force, [nu] N, <= 0. length [nu] m. As `mju_muscleBias`."""
     x = _normalised_length(p, length)
     b = 0.5 * (1 + p.lmax)
     quadratic = 0.5 * jnp.square((x - 1) / (b - 1))
@@ -112,7 +112,10 @@ def _time_constants(p: MuscleParams, activation: Array) -> tuple[Array, Array]:
 
 
 def _time_constant(p: MuscleParams, activation: Array, drive: Array) -> Array:
-    """s, between activation (drive > 0) and deactivation (drive < 0); drive is excitation - activation."""
+    """Return the time constant, s, of activation (drive > 0) or deactivation (drive < 0).
+
+    drive is excitation - activation.
+    """
     up, down = _time_constants(p, activation)
     width = jnp.where(p.tau_width > 0, p.tau_width, 1.0)
     x = jnp.clip(drive / width + 0.5, 0.0, 1.0)
@@ -121,20 +124,20 @@ def _time_constant(p: MuscleParams, activation: Array, drive: Array) -> Array:
 
 
 def activation_rate(p: MuscleParams, excitation: Array, activation: Array) -> Array:
-    """da/dt, [nu] 1/s, as `mju_muscleDynamics`."""
-    drive = jnp.clip(excitation, 0.0, 1.0) - activation  # MuJoCo clips the activation in tau alone
+    """Return da/dt, [nu] 1/s, as `mju_muscleDynamics`."""
+    drive = jnp.clip(excitation, 0.0, 1.0) - activation  # MuJoCo clips the activation only in tau
     return drive / _time_constant(p, activation, drive)
 
 
-def excitation_for(p: MuscleParams, activation: Array, wanted: Array, dt: float) -> jax.Array:
-    """The excitation in [0, 1], [nu], that takes `activation` as near to `wanted` as one step allows.
+def excitation_for(p: MuscleParams, activation: Array, target: Array, dt: float) -> jax.Array:
+    """Return the excitation in [0, 1], [nu], that brings `activation` as close to `target` as one step allows.
 
-    MuJoCo integrates a' = (u - a) / tau(u - a) with one Euler step of `dt` seconds. With r = (wanted - a) / dt
-    the drive d = u - a solves d = r tau(d). For a hard switch tau depends on the sign of r alone and
+    MuJoCo integrates a' = (u - a) / tau(u - a) with one Euler step of `dt` seconds. With r = (target - a) / dt
+    the drive d = u - a solves d = r tau(d). For a hard switch tau depends only on the sign of r and
     this is exact. For a smooth switch MPC2 linearises tau at d = 0; six Newton steps from there make it
-    exact to rounding for any width. What cannot be reached in one step is what the clip to [0, 1] leaves.
+    exact to rounding for any width. The clip to [0, 1] leaves an error if the target cannot be reached in one step.
     """
-    rate = (wanted - activation) / dt
+    rate = (target - activation) / dt
     up, down = _time_constants(p, activation)
     hard = rate * jnp.where(rate > 0, up, down)
 

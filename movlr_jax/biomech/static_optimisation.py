@@ -1,8 +1,8 @@
-"""Static optimisation: the least muscle activations that hold a posture against gravity.
+"""Static optimisation: the smallest muscle activations that hold a posture against gravity.
 
-The standard inverse problem of biomechanics (Crowninshield and Brand, 1981): find a in [0, 1] with
-R^T F(a) + R^T J^T f = tau and sum a^2 least, where tau are the joint torques that gravity and passive joints ask for.
-A body that stands is held by the ground: contact forces f within their friction cones are found along with a.
+The standard inverse problem of biomechanics (Crowninshield and Brand, 1981): minimise sum a^2 over a in [0, 1] with
+R^T F(a) + R^T J^T f = tau, where tau are the joint torques that balance gravity and passive joint torques. For a body
+on the ground, the contact forces f within their friction cones are optimised together with a.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ import mujoco
 import numpy as np
 from scipy.optimize import nnls
 
-_EFFORT = 0.02  # weight of the activations beside torque errors, both scaled to order 1
-_LOAD = 1e-3  # weight of contact forces, in body weights: many points share a load
-_REACH = 0.005  # m, a foot this near the ground is thought to stand on it
-_LEVER = 0.1  # m, what makes a moment of the floating base comparable to a force on it
+_EFFORT = 0.02  # weight of activations relative to torque errors, both scaled to order 1
+_LOAD = 1e-3  # weight of contact forces in body weights, so that many points share a load
+_REACH = 0.005  # m, a foot closer than this to the ground counts as in contact
+_LEVER = 0.1  # m, lever arm that scales moments on the floating base relative to forces
 
 
 def coupling_jacobian(model: mujoco.MjModel, planned: np.ndarray, qpos: np.ndarray) -> np.ndarray:
-    """[nv, nz] velocities of all joints per velocity of the planned dofs [nz] at `qpos` [nq].
+    """Return the Jacobian [nv, nz] of all joint velocities with respect to those of the planned dofs [nz].
 
-    Joints that an equality ties to a planned one move along, directly or through another.
+    It is evaluated at `qpos` [nq]. Joints that equalities couple to a planned joint, directly or indirectly, move
+    with it.
     """
     jacobian = np.zeros((model.nv, len(planned)))
     jacobian[planned, np.arange(len(planned))] = 1.0
@@ -36,10 +37,10 @@ def coupling_jacobian(model: mujoco.MjModel, planned: np.ndarray, qpos: np.ndarr
 
 
 def base_dofs(model: mujoco.MjModel, planned: np.ndarray) -> np.ndarray:
-    """The dofs of the floating base that carries the planned dofs [nz]; empty for a body fixed to the world.
+    """Return the dofs of the floating base of the planned dofs [nz]; empty for a body fixed to the world.
 
-    These are the dofs between the world and the first planned joint of each chain; equality-driven ones, as in a
-    shoulder, are no base.
+    These are the dofs between the world and the first planned joint of each chain. Dofs driven by equalities, as in a
+    shoulder, do not belong to the base.
     """
     driven = {model.jnt_dofadr[j] for j in model.eq_obj1id[model.eq_type == mujoco.mjtEq.mjEQ_JOINT]}
     base: set[int] = set()
@@ -52,7 +53,7 @@ def base_dofs(model: mujoco.MjModel, planned: np.ndarray) -> np.ndarray:
 
 
 class StaticOptimiser:
-    """Holds what is constant: the model and its planned dofs [nz]."""
+    """Static optimisation for one model and its planned dofs [nz]."""
 
     def __init__(self, model: mujoco.MjModel, planned: np.ndarray):
         self._model = model = copy.copy(model)
@@ -70,7 +71,7 @@ class StaticOptimiser:
         self._base_scale = self._weight * np.where(slides, 1.0, _LEVER)
 
     def __call__(self, qpos: np.ndarray) -> np.ndarray:
-        """Activations [nu] that hold the posture `qpos` [nq] at rest, on the ground that it touches."""
+        """Return activations [nu] that hold the posture `qpos` [nq] at rest, with its ground contacts."""
         m, d, base = self._model, self._data, len(self._base_scale)
         mujoco.mj_resetData(m, d)
         d.qpos[:] = qpos
@@ -93,10 +94,10 @@ class StaticOptimiser:
         costs = np.concatenate([np.full(m.nu, _EFFORT), np.full(support.shape[1], _LOAD)])
         target = np.concatenate([torque / scale, np.zeros(len(costs))])
         solution, _ = nnls(np.vstack([columns, np.diag(costs)]), target)
-        return np.minimum(solution[: m.nu], 1.0)  # holding a posture seldom asks for more than a muscle has
+        return np.minimum(solution[: m.nu], 1.0)  # static postures rarely need more than full activation
 
     def _ground_forces(self) -> np.ndarray:
-        """[4 contacts, nv] joint forces per newton along the edges of each friction cone with the fixed world."""
+        """Return joint forces [4 contacts, nv] per newton along the edges of each friction cone with the world."""
         m, d = self._model, self._data
         rows = []
         for c in range(d.ncon):

@@ -50,7 +50,7 @@ def store_defaults() -> None:
 
 
 def _option(group: str, name: str) -> str:
-    """The name of a node: that of its option, or, where conf/ has a file for the option, what the file starts from."""
+    """The name of a node: that of its option, or with _schema where conf/ has a file, which starts from it."""
     return f"{name}_schema" if (resource_dir("conf") / group / f"{name}.yaml").is_file() else name
 
 

@@ -1,4 +1,4 @@
-"""Films of rollouts: H.264 with a caption around the picture, never over it."""
+"""Films of rollouts: H.264 with captions above and below the picture."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from movlr_jax.types import Progress
 
 SIZE = (480, 360)  # px, width and height of one view with its caption
 FPS = 25.0
-GAP = 4  # px between films that stand side by side
+GAP = 4  # px between films side by side
 
-_REST, _ACTIVE = np.array([0.62, 0.27, 0.28, 1.0]), np.array([1.0, 0.08, 0.05, 1.0])  # of a muscle, rgba
+_REST, _ACTIVE = np.array([0.62, 0.27, 0.28, 1.0]), np.array([1.0, 0.08, 0.05, 1.0])  # rgba of a muscle
 _STRIP, _TEXT, _FAINT, _ALARM = (30, 36, 45), (245, 247, 250), (165, 174, 186), (255, 120, 100)
-_LOST = 1e8  # a coordinate beyond this is no posture any more
+_LOST = 1e8  # larger coordinates count as divergence
 
 
 @dataclass(frozen=True)
 class Caption:
-    """What is written around a film; the clock is added."""
+    """Texts above and below a film; the clock is added."""
 
-    title: str  # what it is: see `title`
-    measure: str = ""  # the success measure, said as the task says it
-    note: str = ""  # small: who proposed, who judged
+    title: str  # see `title`
+    measure: str = ""  # the success measure, formatted by the task
+    note: str = ""  # small text: the proposer and the judge
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class Clip:
     qpos: np.ndarray  # [T, nq] m, rad
     times: np.ndarray  # [T] s, increasing
     caption: Caption
-    act: np.ndarray | None = None  # [T, na] muscle activations, colour the muscles
+    act: np.ndarray | None = None  # [T, na] muscle activations, shown as colours
 
 
 def title(task: str, generation: int, candidate: int) -> str:
-    """The caption of a candidate of a search."""
+    """Return the caption of a candidate of a search."""
     return f"{task} · generation {generation} · candidate {candidate}"
 
 
@@ -61,9 +61,10 @@ def film(
     samples: int = 0,
     progress: Progress | None = None,
 ) -> bytes:
-    """An mp4 of `clip` in real time, `size` = (width, height) px for each of the task's cameras.
+    """Return an mp4 of `clip` in real time, `size` = (width, height) px for each of the task's cameras.
 
-    samples > 0 smooths edges, at half the speed in software. Raises UserError where nothing draws.
+    samples > 0 enables antialiasing, which halves the speed of software rendering. Raises UserError if rendering is
+    not possible here.
     """
     return side_by_side([clip], size=size, fps=fps, samples=samples, progress=progress)
 
@@ -76,7 +77,7 @@ def side_by_side(
     samples: int = 0,
     progress: Progress | None = None,
 ) -> bytes:
-    """One mp4 of several clips beside each other; one that ends earlier holds its last picture."""
+    """Return one mp4 of several clips side by side; a clip that ends earlier holds its last picture."""
     if any(side % 2 for side in size):
         raise UserError(f"a film of {size[0]} x {size[1]} px cannot be encoded; make both numbers even")
     total = max(_frame_count(clip.times, fps) for clip in clips)
@@ -84,17 +85,16 @@ def side_by_side(
         films = [frames(clip, size=size, fps=fps, samples=samples) for clip in clips]
         for pictures in films:
             stack.callback(pictures.close)
-        return encode(_counted(_beside(films), total, progress), fps)
+        return encode(_counted(_joined(films), total, progress), fps)
 
 
 def frames(
     clip: Clip, *, size: tuple[int, int] = SIZE, fps: float = FPS, samples: int = 0, captions: bool = True
 ) -> Generator[np.ndarray, None, None]:
-    """The pictures of a film, each [height, cameras x width, 3] uint8, in real time at `fps`.
+    """Yield the pictures of a film, each [height, cameras x width, 3] uint8, in real time at `fps`.
 
-    captions=False leaves everything out that is written around the motion, for those who are to judge it blindly.
-
-    From the first state that is not finite on, the film holds the last good one and says so.
+    captions=False omits all texts, for blind judging. From the first non-finite state on, the film holds the last
+    valid state and shows a message.
     """
     clip, lost_s = _until_lost(clip)
     (width, height), cameras = size, clip.task.cameras
@@ -114,40 +114,40 @@ def frames(
 
 
 def encode(pictures: Iterable[np.ndarray], fps: float) -> bytes:
-    """An mp4 that any browser plays (H.264, yuv420p) of pictures [height, width, 3] uint8."""
+    """Encode pictures [height, width, 3] uint8 as an mp4 that browsers play (H.264, yuv420p)."""
     import imageio_ffmpeg
-    import mediapy  # both take their time to import
+    import mediapy  # both are slow to import
 
     try:
         mediapy.set_ffmpeg(imageio_ffmpeg.get_ffmpeg_exe())
     except RuntimeError as error:
-        raise UserError(f"no film: {error}; pip install imageio-ffmpeg brings an ffmpeg") from error
+        raise UserError(f"no film: {error}; pip install imageio-ffmpeg installs ffmpeg") from error
     pictures = iter(pictures)
     first = next(pictures)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "film.mp4"
-        args = "-preset veryfast -movflags +faststart"  # the index first: plays before it is loaded
+        args = "-preset veryfast -movflags +faststart"  # index first: playback can begin before the end
         try:
             with mediapy.VideoWriter(path, first.shape[:2], fps=fps, crf=22, ffmpeg_args=args) as writer:
                 for picture in itertools.chain([first], pictures):
                     writer.add_image(picture)
             return path.read_bytes()
         except (OSError, RuntimeError) as error:
-            said = (str(error).strip() or type(error).__name__).splitlines()[0]
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise UserError(
-                f"no film: {said}; make room in {tempfile.gettempdir()}, or set TMPDIR to where there is some"
+                f"no film: {reason}; free space in {tempfile.gettempdir()}, or set TMPDIR to another folder"
             ) from error
 
 
 def colour_muscles(model: mujoco.MjModel, act: np.ndarray) -> None:
-    """Colours the muscles of `model` by activations `act` [na]: dull at rest, bright when active."""
+    """Colour the muscles of `model` by activations `act` [na]: dull at rest, bright when active."""
     muscle = (model.actuator_trntype == mujoco.mjtTrn.mjTRN_TENDON) & (model.actuator_actadr >= 0)
     amount = np.clip(act[model.actuator_actadr[muscle]], 0.0, 1.0)[:, None]
     model.tendon_rgba[model.actuator_trnid[muscle, 0]] = (1 - amount) * _REST + amount * _ACTIVE
 
 
 class _Views:
-    """The task's cameras. One that tracks a body moves with it over the ground, up and down only as that does."""
+    """The task's cameras. A camera that tracks a body follows it horizontally, and vertically in the ratio `rise`."""
 
     def __init__(self, model: mujoco.MjModel, cameras: Sequence[Camera]) -> None:
         self._specs, self._cameras = cameras, [mujoco.MjvCamera() for _ in cameras]
@@ -159,7 +159,7 @@ class _Views:
             view.elevation = camera.elevation
 
     def at(self, data: mujoco.MjData) -> list[mujoco.MjvCamera]:
-        """The cameras for the state in `data`; `lookat` is where they look at the first one asked for."""
+        """Return the cameras for the state in `data`. Their `lookat` applies to the first state of the film."""
         places = [np.zeros(3) if b is None else data.xpos[b] * [1, 1, 0] for b in self._bodies]
         if self._origins is None:
             self._origins = places
@@ -170,7 +170,7 @@ class _Views:
 
 
 class _Captions:
-    """A strip above the picture with the title and the clock, one below with the measure and the note."""
+    """A strip above the picture with the title and the clock, and one below with the measure and the note."""
 
     def __init__(self, caption: Caption, width: int, strip: int, lost_s: float | None) -> None:
         self._width, self._strip, self._lost_s = width, strip, lost_s
@@ -187,7 +187,7 @@ class _Captions:
         self._head, self._foot = head, np.asarray(foot)
 
     def around(self, picture: np.ndarray, time: float) -> np.ndarray:
-        """`picture` [rows, width, 3] uint8 with the strips and the clock at `time` s."""
+        """Return `picture` [rows, width, 3] uint8 with the strips and the clock at `time` s."""
         head = self._head.copy()
         self._write(head, *self._clock(time), self._clock_room, right=True)
         return np.concatenate([np.asarray(head), picture, self._foot])
@@ -208,7 +208,7 @@ class _Captions:
         bold: bool = False,
         right: bool = False,
     ) -> int:
-        """Writes one line into `strip`, cut to `room` px. Returns its width, px."""
+        """Write one line into `strip`, truncated to `room` px. Returns its width, px."""
         font = _font(size or self._size, bold)
         text = _fitted(text, font, room)
         x = self._width - self._margin if right else self._margin
@@ -219,14 +219,14 @@ class _Captions:
 
 @cache
 def _font(size: int, bold: bool) -> ImageFont.FreeTypeFont:
-    import matplotlib  # brings a font with degree signs, wherever it is installed
+    import matplotlib  # its font has degree signs on every platform
 
     name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
     return ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / name, size)
 
 
 def _fitted(text: str, font: ImageFont.FreeTypeFont, room: int) -> str:
-    """`text` on one line, its end cut off where it is wider than `room` px."""
+    """Return `text` on one line, truncated to `room` px."""
     text = " ".join(text.split())
     if font.getlength(text) <= room:
         return text
@@ -236,7 +236,7 @@ def _fitted(text: str, font: ImageFont.FreeTypeFont, room: int) -> str:
 
 
 def _until_lost(clip: Clip) -> tuple[Clip, float | None]:
-    """The clip with its last good state held where it diverged, and the time of that in s."""
+    """Return the clip with its last valid state held after divergence, and the time of divergence, s, or None."""
     qpos, times = np.array(clip.qpos, float), np.asarray(clip.times, float)
     nq, act = clip.task.model.nq, clip.act
     if qpos.ndim != 2 or qpos.shape[1] != nq or times.shape != qpos.shape[:1] or not len(times):
@@ -244,7 +244,7 @@ def _until_lost(clip: Clip) -> tuple[Clip, float | None]:
             f"a clip has qpos {qpos.shape} and times {times.shape}; expected [T, {nq}] and [T], T > 0"
         )
     act = None if act is None else np.clip(np.nan_to_num(np.asarray(act, float)), 0.0, 1.0)
-    bad = ~(np.abs(qpos) < _LOST).all(axis=1)  # written so that NaN counts as bad
+    bad = ~(np.abs(qpos) < _LOST).all(axis=1)  # this form counts NaN as bad
     lost_s = None
     if bad.any():
         first = int(bad.argmax())
@@ -258,7 +258,7 @@ def _frame_count(times: np.ndarray, fps: float) -> int:
 
 
 def _resample(times: np.ndarray, fps: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Frame times [F] s, the control step [F] each follows, and how far it is to the next [F], 0 to 1."""
+    """Return frame times [F] s, the control step before each frame [F], and the fraction to the next step [F]."""
     frame_times = np.minimum(times[0] + np.arange(_frame_count(times, fps)) / fps, times[-1])
     position = np.interp(frame_times, times, np.arange(len(times)))
     index = np.minimum(position.astype(int), max(0, len(times) - 2))
@@ -266,7 +266,7 @@ def _resample(times: np.ndarray, fps: float) -> tuple[np.ndarray, np.ndarray, np
 
 
 def _between(model: mujoco.MjModel, qpos: np.ndarray, i: int, fraction: float) -> np.ndarray:
-    """The posture [nq] at `fraction` of the way from step i to the next, along the shortest turn."""
+    """Interpolate the posture [nq] at `fraction` from step i to the next; rotations take the shortest path."""
     here = qpos[i].copy()
     if fraction > 0:
         change = np.zeros(model.nv)
@@ -275,8 +275,8 @@ def _between(model: mujoco.MjModel, qpos: np.ndarray, i: int, fraction: float) -
     return here
 
 
-def _beside(films: Sequence[Iterator[np.ndarray]]) -> Iterator[np.ndarray]:
-    """Pictures of all films, beside each other, until the longest ends."""
+def _joined(films: Sequence[Iterator[np.ndarray]]) -> Iterator[np.ndarray]:
+    """Yield pictures of all films side by side until the longest film ends."""
     last: list[np.ndarray] = []
     for pictures in itertools.zip_longest(*films):
         last = [old if new is None else new for new, old in zip(pictures, last or pictures, strict=True)]

@@ -1,4 +1,4 @@
-"""The model with its muscles in the colours of their groups."""
+"""A picture of the model with its muscles coloured by group."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from movlr_jax.tasks import Task
 from movlr_jax.tasks.base import Camera
 
 GROUPS = "groups.png"  # in a run directory
-SIZE = (420, 560)  # px of a view
-_GOLDEN = 0.618034  # of the circle of hues between one group and the next: neighbours never look alike
+SIZE = (420, 560)  # px, of one view
+_GOLDEN = 0.618034  # step in hue between consecutive groups, so that their colours are easy to distinguish
 
 
 def colour_of(group: int) -> tuple[float, float, float, float]:
-    """RGBA of a group."""
+    """Return the RGBA colour of a group."""
     return (*colorsys.hsv_to_rgb(group * _GOLDEN % 1.0, 0.75, (0.95, 0.65)[group % 2]), 1.0)
 
 
 def picture(task: Task, groups: Mapping[str, int]) -> bytes:
-    """PNG of the task's model at its start from the front, the side and the back; groups: muscle -> number.
+    """Return a PNG of the task's model in a start state from the front, the side and the back.
 
-    Raises UserError where nothing draws.
+    groups: muscle -> number of its group. Raises UserError if rendering is not possible here.
     """
     qpos = task.start(np.random.default_rng(0), 1)[0][0]
     with Canvas(task.model, SIZE, views=3, samples=4) as canvas:
@@ -43,9 +43,9 @@ def picture(task: Task, groups: Mapping[str, int]) -> bytes:
 
 
 def _view(model: mujoco.MjModel, data: mujoco.MjData, camera: Camera, turn: float) -> mujoco.MjvCamera:
-    """Around what moves, near enough to fill a view."""
-    ours = data.xpos[1:]
-    middle, spread = (ours.min(axis=0) + ours.max(axis=0)) / 2, np.ptp(ours, axis=0).max()
+    """Return a camera that shows all bodies and fills the view."""
+    bodies = data.xpos[1:]
+    middle, spread = (bodies.min(axis=0) + bodies.max(axis=0)) / 2, np.ptp(bodies, axis=0).max()
     view = mujoco.MjvCamera()
     view.type = mujoco.mjtCamera.mjCAMERA_FREE.value
     view.lookat[:], view.distance = middle, 1.5 * spread + 0.3

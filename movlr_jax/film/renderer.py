@@ -1,9 +1,9 @@
-"""Drawing without a display: which OpenGL works here, and a canvas to draw a model on.
+"""Offscreen rendering: choice of an OpenGL backend, and a canvas that renders a model.
 
-MuJoCo picks its OpenGL from MUJOCO_GL when it is first imported, and a failed EGL cannot be undone in a
-process. So backends are tried in child processes, and a canvas takes the context class of the one that
-works by name: only `set_aside_unusable` changes an environment variable. It imports MuJoCo late, because MuJoCo
-refuses to be imported under a MUJOCO_GL that it does not know, and somebody has to say so.
+MuJoCo selects OpenGL by MUJOCO_GL when it is first imported, and a process cannot recover from a failed EGL. Backends
+are therefore tested in child processes, and a canvas imports the context class of a working backend by name. Only
+`set_aside_unusable` changes an environment variable. This module imports MuJoCo late, because importing MuJoCo fails
+for an unknown MUJOCO_GL, and this module reports that.
 """
 
 from __future__ import annotations
@@ -27,16 +27,15 @@ if TYPE_CHECKING:
     import mujoco
 
 PROBE_DEADLINE_S = 30.0
-ADVICE = "apt-get install libegl1 libgl1-mesa-dri brings EGL, apt-get install libosmesa6 brings OSMesa"
-MAX_GEOMS = 20000  # a whole body of 700 muscles draws about 8000
+ADVICE = "apt-get install libegl1 libgl1-mesa-dri installs EGL, apt-get install libosmesa6 installs OSMesa"
+MAX_GEOMS = 20000  # a whole body with 700 muscles has about 8000
 
 _OFF = ("disable", "disabled", "off", "false", "0")
-_ON = ("enable", "enabled", "on", "true", "1")  # MuJoCo's words for the default of the platform
+_ON = ("enable", "enabled", "on", "true", "1")  # MuJoCo's values for the platform's default
 _DEFAULTS = {"linux": ("egl", "osmesa"), "darwin": ("cgl",), "win32": ("glfw",)}
 _KNOWN = {"linux": ("egl", "osmesa", "glfw", "glx"), "darwin": ("cgl", "glfw"), "win32": ("wgl", "glfw")}
-_set_aside: list[
-    str
-] = []  # the MUJOCO_GL that this process was started with, where MuJoCo could not be imported
+# the MUJOCO_GL that this process was started with, if MuJoCo could not be imported with it
+_set_aside: list[str] = []
 _LIBRARIES = {"egl": "EGL", "osmesa": "OSMesa"}
 _PROBE = """
 import mujoco
@@ -46,68 +45,68 @@ mujoco.mj_forward(model, data)
 with mujoco.Renderer(model, 32, 32) as renderer:
     renderer.update_scene(data)
     if not renderer.render().any():
-        raise SystemExit("it draws, but the picture is black")
+        raise SystemExit("rendering works, but the picture is black")
 """
 
 
 @dataclass(frozen=True)
 class RenderBackend:
-    """An OpenGL that draws here, or None, and why."""
+    """An OpenGL backend that works here, or None, with the reason."""
 
-    name: str | None  # egl, osmesa, ...: the module of `mujoco` that makes its context
+    name: str | None  # egl, osmesa, ...: the module of `mujoco` that creates its context
     reason: str
 
 
 def set_aside_unusable() -> None:
-    """Lets MuJoCo be imported under a MUJOCO_GL that it refuses, or whose library is missing. Commands only.
+    """Make MuJoCo importable if MUJOCO_GL is a value that it rejects or whose library is missing. For commands only.
 
-    What was asked for is remembered, and why it draws nothing is `renderer`'s to say.
+    The value is remembered, so that `renderer` can report why it does not work.
     """
-    wanted = os.environ.get("MUJOCO_GL", "").lower().strip()
-    if wanted in ("", *_ON, *_OFF):
+    requested = os.environ.get("MUJOCO_GL", "").lower().strip()
+    if requested in ("", *_ON, *_OFF):
         return
-    library = _LIBRARIES.get(wanted)
-    if wanted not in _KNOWN.get(sys.platform, ("glfw",)) or (
+    library = _LIBRARIES.get(requested)
+    if requested not in _KNOWN.get(sys.platform, ("glfw",)) or (
         library and not ctypes.util.find_library(library)
     ):
-        _set_aside.append(wanted)
+        _set_aside.append(requested)
         os.environ["MUJOCO_GL"] = _OFF[0]
 
 
 def renderer() -> RenderBackend:
-    """What this process can draw with: EGL, else OSMesa, or only what MUJOCO_GL asks for.
+    """Return the backend of this process: EGL, else OSMesa; or only the one that MUJOCO_GL requests.
 
-    Tries them in child processes, which takes about a second; the answer is kept for the process.
+    Tests them in child processes, which takes about a second; the result is cached in this process.
     """
     return _choose(_set_aside[-1] if _set_aside else os.environ.get("MUJOCO_GL", "").lower().strip())
 
 
 @functools.cache
-def _choose(wanted: str) -> RenderBackend:
-    """The backend for MUJOCO_GL=`wanted`, "" when it is not set."""
-    if wanted in _OFF:
-        return RenderBackend(None, f"MUJOCO_GL={wanted} switches drawing off; unset it to have films")
+def _choose(requested: str) -> RenderBackend:
+    """Return the backend for MUJOCO_GL=`requested`, "" if it is not set."""
+    if requested in _OFF:
+        return RenderBackend(None, f"MUJOCO_GL={requested} disables rendering; unset it to get films")
     defaults = _DEFAULTS.get(sys.platform, ("glfw",))
-    candidates = defaults if wanted in ("", *_ON) else (wanted,)
+    candidates = defaults if requested in ("", *_ON) else (requested,)
     failures = []
     for name in candidates:
         failure = _probe(name)
         if failure is None:
-            asked = f"MUJOCO_GL={wanted} asks for it" if wanted else "the first that works here"
-            return RenderBackend(name, "; ".join([asked, *failures]))
+            reason = f"requested by MUJOCO_GL={requested}" if requested else "the first that works here"
+            return RenderBackend(name, "; ".join([reason, *failures]))
         failures.append(f"{name} failed: {failure}")
-    return RenderBackend(None, "; ".join([*failures, *_remedy(wanted, defaults)]))
+    return RenderBackend(None, "; ".join([*failures, *_remedy(requested, defaults)]))
 
 
-def _remedy(wanted: str, defaults: Sequence[str]) -> list[str]:
-    """What the person can do when nothing draws."""
-    if wanted not in ("", *_ON, *defaults):
-        return [f"unset MUJOCO_GL, which is {wanted!r}, or set it to {' or '.join(defaults)}"]
+def _remedy(requested: str, defaults: Sequence[str]) -> list[str]:
+    """Return advice for the user if no backend works."""
+    if requested not in ("", *_ON, *defaults):
+        return [f"unset MUJOCO_GL, which is {requested!r}, or set it to {' or '.join(defaults)}"]
     return [ADVICE] if sys.platform == "linux" else []
 
 
 def _probe(name: str) -> str | None:
-    """Draws one ball in a child process; why that failed, or None when it worked."""
+    """Render one ball in a child process. Returns why it failed, or None if it worked."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", _PROBE],
@@ -119,22 +118,22 @@ def _probe(name: str) -> str | None:
             timeout=PROBE_DEADLINE_S,
         )
     except subprocess.TimeoutExpired:
-        return f"it did not answer within {PROBE_DEADLINE_S:.0f} s"
+        return f"it did not finish within {PROBE_DEADLINE_S:.0f} s"
     if done.returncode == 0:
         return None
     library = _LIBRARIES.get(name)
     if library and ctypes.util.find_library(library) is None:
-        return f"the library lib{library} is not installed"  # PyOpenGL says this as an AttributeError
+        return f"the library lib{library} is not installed"  # PyOpenGL reports this as an AttributeError
     if done.returncode < 0:
-        return f"the process that tried it died of signal {-done.returncode}"
+        return f"the process that tested it was killed by signal {-done.returncode}"
     return (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[-1][:300]
 
 
 class Canvas:
-    """An offscreen picture of one model, cheap enough for software OpenGL. Close it, or use it as a context.
+    """An offscreen renderer of one model, fast enough with software OpenGL. Close it, or use it as a context manager.
 
-    Its views stand side by side, each `size` = (width, height) px. Shows what is in groups 0-2, no sites, no
-    shadows. Raises UserError when nothing draws here.
+    Its views are side by side, each `size` = (width, height) px. It shows geom groups 0-2 without sites and
+    shadows. Raises UserError if rendering is not possible here.
     """
 
     def __init__(
@@ -161,13 +160,13 @@ class Canvas:
         self._option.flags[mujoco.mjtVisFlag.mjVIS_RANGEFINDER] = 0
 
     def draw(self, data: mujoco.MjData, cameras: Sequence[mujoco.MjvCamera]) -> np.ndarray:
-        """A picture [height, views x width, 3] uint8 of `data`, one camera a view.
+        """Render `data` to a picture [height, views x width, 3] uint8, with one camera per view.
 
-        `data` must have gone through `place`.
+        Call `place` on `data` first.
         """
         import mujoco
 
-        self._gl.make_current()  # another canvas may have drawn since
+        self._gl.make_current()  # another canvas may be current
         width, height = self._size
         for i, camera in enumerate(cameras):
             mujoco.mjv_updateScene(
@@ -177,10 +176,10 @@ class Canvas:
         picture = np.empty((height, self._views * width, 3), np.uint8)
         whole = mujoco.MjrRect(0, 0, self._views * width, height)
         mujoco.mjr_readPixels(picture, None, whole, self._context)
-        return picture[::-1]  # OpenGL counts rows from below
+        return picture[::-1]  # OpenGL's first row is the bottom row
 
     def close(self) -> None:
-        """Frees the OpenGL context, which Python's own clean-up does too late."""
+        """Free the OpenGL context; Python's garbage collection frees it too late."""
         self._gl.make_current()
         self._context.free()
         self._gl.free()
@@ -193,7 +192,7 @@ class Canvas:
 
 
 def place(model: mujoco.MjModel, data: mujoco.MjData, qpos: np.ndarray) -> None:
-    """Puts all that is drawn (bodies, lights, tendons) where the posture `qpos` [nq] has it."""
+    """Compute the positions of everything that is rendered (bodies, lights, tendons) at the posture `qpos` [nq]."""
     import mujoco
 
     data.qpos[:] = qpos
@@ -204,7 +203,7 @@ def place(model: mujoco.MjModel, data: mujoco.MjData, qpos: np.ndarray) -> None:
 
 
 def _cheap(model: mujoco.MjModel, width: int, height: int, samples: int) -> mujoco.MjModel:
-    """A copy of `model` that software OpenGL draws twenty times faster."""
+    """Return a copy of `model` that software OpenGL renders twenty times faster."""
     model = copy.copy(model)
     quality, buffer = model.vis.quality, model.vis.global_
     quality.shadowsize, quality.offsamples = 0, samples

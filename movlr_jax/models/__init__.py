@@ -1,4 +1,4 @@
-"""Where a model comes from, and how its names map to the roles that tasks use."""
+"""Models: their files, and the mapping of their names to the roles that tasks use."""
 
 from movlr_jax.models.adapter import ModelAdapter, follow_couplings, nominal_qpos
 from movlr_jax.models.registry import MODELS, model_adapter

@@ -1,4 +1,4 @@
-"""What a task needs to know of a model: where it comes from and what its names mean."""
+"""The adapter of a model: how to load it, and what its names mean to tasks."""
 
 from __future__ import annotations
 
@@ -17,49 +17,50 @@ from movlr_jax.types import Array
 
 @dataclass(frozen=True)
 class ModelAdapter:
-    """A musculoskeletal or robot model and the names in it that matter.
+    """A musculoskeletal or robot model and the names in it that tasks use.
 
-    `load` gives an editable spec without floor, room, lights, cameras or keyframes, z up: what a body stands on
-    and how it is lit is the task's. `load` raises UserError when the model cannot be had here.
+    `load` returns an editable spec without floor, room, lights, cameras or keyframes, z up; tasks add the ground and
+    the lights. `load` raises UserError if the model is not available.
 
-    Conventions that tasks rely on: walkers have touch parts left_foot and right_foot; every other touch part of
-    a walker must never touch the ground; roles pelvis, trunk, head, left_foot, right_foot (heels), left_toes,
+    Conventions that tasks rely on: walkers have touch parts left_foot and right_foot; no other touch part of
+    a walker may touch the ground; roles pelvis, trunk, head, left_foot, right_foot (heels), left_toes,
     right_toes name bodies, roles that end in _site name sites.
     """
 
     name: str
     load: Callable[[], mujoco.MjSpec]
-    root: str  # body whose subtree has the centre of mass
-    # what MPC2 plans target postures over; joints that equalities drive follow and are never listed
+    root: str  # body whose subtree defines the centre of mass
+    # joints of MPC2's target postures; joints driven by equalities follow and are not listed
     planned_joints: Sequence[str]
-    roles: Mapping[str, str]  # what tasks speak of (pelvis, hand, palm_site ...) -> its name here
+    roles: Mapping[str, str]  # role in tasks (pelvis, hand, palm_site ...) -> name in the model
     touch: Mapping[str, Sequence[str]]  # part -> bodies whose contacts count
-    sites: Sequence[str] = ()  # whose positions a reward may read
-    kept_joints: Sequence[str] = ()  # muscles hold them where the posture has them; no plan moves them
-    synergies: Sequence[Sequence[str]] = ()  # planned joints that natural motion moves together
+    sites: Sequence[str] = ()  # sites whose positions a reward may read
+    kept_joints: Sequence[str] = ()  # joints that muscles hold at the start posture; plans do not move them
+    synergies: Sequence[Sequence[str]] = ()  # groups of planned joints that move together in natural motion
     muscle_groups: Mapping[str, Sequence[str]] = field(default_factory=dict)  # name -> actuators
-    posture: Mapping[str, float] = field(default_factory=dict)  # joint -> rad or m, a natural start
-    forward: tuple[float, float, float] = (1.0, 0.0, 0.0)  # where it faces in that posture, world frame
-    grasp_offset: tuple[float, float, float] = (0.0, 0.0, 0.0)  # m, palm_site to what the posture grasps
+    posture: Mapping[str, float] = field(default_factory=dict)  # joint -> rad or m, the start posture
+    forward: tuple[float, float, float] = (1.0, 0.0, 0.0)  # facing direction in that posture, world frame
+    # m, from palm_site to the object that the posture grasps
+    grasp_offset: tuple[float, float, float] = (0.0, 0.0, 0.0)
     source: str = ""
     licence: str = ""
-    # where its files are here, None when loading it would download them; raises UserError as `load` does
+    # returns the location of the files, None if `load` would download them; raises UserError like `load`
     files: Callable[[], Path | None] | None = None
 
     def role(self, name: str) -> str:
-        """The name in this model of what a task calls `name`. Raises UserError when it has none."""
+        """Return the name in this model for the role `name`. Raises UserError if it has none."""
         if name not in self.roles:
             raise UserError(
                 f"model {self.name!r} has no part for the role {name!r}, which this task needs; "
-                f"it has: {', '.join(self.roles) or 'none'}. Choose another model=..."
+                f"it has the roles: {', '.join(self.roles) or 'none'}. Choose another model=..."
             )
         return self.roles[name]
 
 
 def follow_couplings(model: mujoco.MjModel, qpos: Array) -> Any:
-    """`qpos` [..., nq] with every joint that a joint equality drives set to what the equality asks.
+    """Return `qpos` [..., nq] with every joint that a joint equality drives set to the value of the equality.
 
-    q1 = q1_0 + poly(q2 - q2_0), as MuJoCo defines mjEQ_JOINT. NumPy in, NumPy out; JAX in, JAX out.
+    q1 = q1_0 + poly(q2 - q2_0), as MuJoCo defines mjEQ_JOINT. Returns a NumPy or JAX array, like its input.
     """
     qpos = qpos if isinstance(qpos, jax.Array) else np.array(qpos)
     for e in np.flatnonzero((model.eq_type == mujoco.mjtEq.mjEQ_JOINT) & (model.eq_active0 != 0)):
@@ -77,7 +78,7 @@ def follow_couplings(model: mujoco.MjModel, qpos: Array) -> Any:
 
 
 def with_columns(x: Any, columns: Any, values: Any) -> Any:
-    """`x` [..., n] with `values` in `columns`; NumPy arrays are written in place."""
+    """Return `x` [..., n] with `values` in `columns`; NumPy arrays are changed in place."""
     if isinstance(x, jax.Array):
         return x.at[..., columns].set(values)
     x[..., columns] = values
@@ -85,10 +86,12 @@ def with_columns(x: Any, columns: Any, values: Any) -> Any:
 
 
 def nominal_qpos(model: mujoco.MjModel, adapter: ModelAdapter) -> np.ndarray:
-    """[nq] the adapter's posture on top of qpos0, couplings followed. Raises UserError for unknown joints."""
+    """Return qpos0 [nq] with the adapter's posture and its joint couplings. Raises UserError for unknown joints."""
     qpos = model.qpos0.copy()
     for joint, value in adapter.posture.items():
         if mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_JOINT, joint) < 0:
-            raise UserError(f"the posture of model {adapter.name!r} names a joint that it lacks: {joint!r}")
+            raise UserError(
+                f"the posture of model {adapter.name!r} names a joint that does not exist: {joint!r}"
+            )
         qpos[model.joint(joint).qposadr[0]] = value
     return follow_couplings(model, qpos)

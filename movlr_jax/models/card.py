@@ -1,4 +1,4 @@
-"""All there is to know of one model, for a person: `python -m movlr_jax.doctor model=NAME`."""
+"""The description of one model that `python -m movlr_jax.doctor model=NAME` prints."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from movlr_jax.models.adapter import ModelAdapter, nominal_qpos
 from movlr_jax.models.spec import compile_spec
 
 _AXES = {0: "x", 1: "y", 2: "z"}
-_SPEED_S = 0.3  # s that the speed is measured for
-_FALL = 100  # steps, after which the body is put back: it has no ground here
+_SPEED_S = 0.3  # s, duration of the speed measurement
+_FALL = 100  # steps between resets of the body, which falls because there is no ground
 
 
 def model_card(adapter: ModelAdapter) -> Group:
-    """Tables of the model's facts, joints, parts and muscles. Raises UserError when it cannot be had."""
+    """Return tables of the model's properties, joints, parts and muscles. Raises UserError if it is not available."""
     try:
         model = compile_spec(adapter.load())
-    except ValueError as error:  # a mesh is missing, say
+    except ValueError as error:  # for example, a mesh is missing
         raise UserError(f"model {adapter.name!r} does not compile: {' '.join(str(error).split())}") from None
     data = mujoco.MjData(model)
     data.qpos[:] = nominal_qpos(model, adapter)
@@ -39,7 +39,7 @@ def model_card(adapter: ModelAdapter) -> Group:
 
 
 def steps_per_s(model: mujoco.MjModel, qpos: np.ndarray) -> float:
-    """Simulation steps per second of C MuJoCo on one core, from the posture `qpos` [nq], without control."""
+    """Measure simulation steps per second of C MuJoCo on one core, from the posture `qpos` [nq], without control."""
     data, begun, steps = mujoco.MjData(model), time.perf_counter(), 0
     while time.perf_counter() - begun < _SPEED_S:
         mujoco.mj_resetData(model, data)
@@ -60,15 +60,15 @@ def _facts(adapter: ModelAdapter, model: mujoco.MjModel, data: mujoco.MjData) ->
     facts = {
         "source": adapter.source,
         "licence": adapter.licence,
-        "files": str(files or "not said"),
+        "files": str(files or "not known"),
         "size": f"nq {model.nq}, nv {model.nv}, {model.nbody - 1} bodies, {muscles} muscles{others}",
         "mass": f"{model.body_subtreemass[0]:.1f} kg, centre of mass of {adapter.root} at {_vector(com)} m",
         "frames": f"faces {_axis(adapter.forward)}, up is +z; m, kg, s, rad",
-        "joints": f"{len(adapter.planned_joints)} planned, {len(adapter.kept_joints)} kept, {coupled} follow others, "
+        "joints": f"{len(adapter.planned_joints)} planned, {len(adapter.kept_joints)} kept, {coupled} coupled, "
         f"{locked} locked",
         "step": f"{1000 * model.opt.timestep:g} ms",
         "speed": f"{speed:,.0f} steps/s, {speed * model.opt.timestep:.1f} times real time "
-        "(C MuJoCo, one core, nothing touched)",
+        "(C MuJoCo, one core, no contacts)",
         "sites": ", ".join(adapter.sites) or "none",
     }
     table = Table(title=f"model {adapter.name}", title_justify="left", show_header=False)
@@ -81,7 +81,7 @@ def _facts(adapter: ModelAdapter, model: mujoco.MjModel, data: mujoco.MjData) ->
 
 def _joints(adapter: ModelAdapter, model: mujoco.MjModel, data: mujoco.MjData) -> Table:
     mates = {joint: i + 1 for i, group in enumerate(adapter.synergies) for joint in group}
-    table = _table("joints", ("joint", "is", "range", "starts at", "moves with"))
+    table = _table("joints", ("joint", "use", "range", "start", "moves with"))
     rows = [(name, "planned") for name in adapter.planned_joints] + [(n, "kept") for n in adapter.kept_joints]
     for name, use in rows:
         joint = model.joint(name)
@@ -94,7 +94,7 @@ def _joints(adapter: ModelAdapter, model: mujoco.MjModel, data: mujoco.MjData) -
 
 
 def _roles(adapter: ModelAdapter, model: mujoco.MjModel, data: mujoco.MjData) -> Table:
-    table = _table("parts that tasks speak of, in the start posture", ("role", "name here", "x y z in m"))
+    table = _table("parts that tasks use, in the start posture", ("role", "name in the model", "x y z in m"))
     for role, name in adapter.roles.items():
         at = data.site(name).xpos if role.endswith("_site") else data.body(name).xpos
         table.add_row(*map(Text, (role, name, _vector(at))))
@@ -120,7 +120,7 @@ def _vector(values: np.ndarray) -> str:
 
 
 def _axis(direction: Iterable[float]) -> str:
-    """`+x` where a direction is an axis, else its numbers."""
+    """Return `+x` and the like if a direction is an axis, else its components."""
     values = np.asarray(tuple(direction))
     main = int(np.argmax(np.abs(values)))
     if np.isclose(abs(values[main]), 1.0):

@@ -1,4 +1,4 @@
-"""An adapter for a model that nobody wrote one for: what can be read off the model itself."""
+"""Adapters derived from a model itself, for models without a hand-written adapter."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from movlr_jax.models.adapter import ModelAdapter
 from movlr_jax.models.spec import compile_spec
 
-MAX_PARTS = 30  # bodies whose contacts may be read; beyond that only those at the ends of chains
+MAX_PARTS = 30  # bodies whose contacts may be read; in larger models only the last bodies of chains
 _SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
 
 
 def name_all(spec: mujoco.MjSpec) -> None:
-    """Gives every body, joint and actuator of `spec` a name: rewards and sensors speak of names."""
+    """Give every body, joint and actuator of `spec` a name, which rewards and sensors need."""
     for kind, elements in (
         ("body", spec.bodies),
         ("joint", spec.joints),
@@ -25,20 +25,20 @@ def name_all(spec: mujoco.MjSpec) -> None:
         for i, element in enumerate(elements):
             if element.name:
                 continue
-            wish = (getattr(element, "target", "") or f"{kind}{i}") if kind == "actuator" else f"{kind}{i}"
-            while wish in taken:
-                wish += "_"
-            element.name = wish
-            taken.add(wish)
+            name = (getattr(element, "target", "") or f"{kind}{i}") if kind == "actuator" else f"{kind}{i}"
+            while name in taken:
+                name += "_"
+            element.name = name
+            taken.add(name)
 
 
 def derive_adapter(
     name: str, load: Callable[[], mujoco.MjSpec], *, source: str = "", licence: str = ""
 ) -> ModelAdapter:
-    """What tasks need to know of the model that `load` gives, found in the model. Names must be complete.
+    """Return an adapter derived from the model that `load` returns. All its elements must have names.
 
-    root is the heaviest body on the world that moves; planned joints are those that an actuator moves within a
-    range; contacts are read of every moving body that can touch; sites that no tendon runs through are kept.
+    root is the heaviest moving child of the world; planned joints are actuated joints with a range; contacts are
+    available for every moving body that can collide; sites on tendon paths are left out.
     """
     model = compile_spec(load())
     moving = np.flatnonzero(model.body_treeid >= 0)
@@ -55,7 +55,7 @@ def derive_adapter(
     around = (model.wrap_type == mujoco.mjtWrap.mjWRAP_SPHERE) | (
         model.wrap_type == mujoco.mjtWrap.mjWRAP_CYLINDER
     )
-    through |= set(model.wrap_prm[around].astype(int).tolist())  # the side that a tendon passes a geom on
+    through |= set(model.wrap_prm[around].astype(int).tolist())  # side sites of wrapping geoms
     return ModelAdapter(
         name=name,
         load=load,
@@ -72,7 +72,7 @@ def derive_adapter(
 
 
 def driven_joints(model: mujoco.MjModel) -> list[int]:
-    """Hinges and slides with a range that an actuator moves and no equality drives."""
+    """Return actuated hinges and slides with a range that no equality drives."""
     data = mujoco.MjData(model)
     mujoco.mj_fwdPosition(model, data)
     moment = np.zeros((model.nu, model.nv))
@@ -91,7 +91,10 @@ def driven_joints(model: mujoco.MjModel) -> list[int]:
 
 
 def travels(model: mujoco.MjModel, body: str, way: Sequence[float], turning: bool = False) -> bool:
-    """Whether joints of `body`'s own carry it along the axis `way` [3] without end, or turn it about that axis."""
+    """Return whether the joints of `body` move it along the axis `way` [3] without limit.
+
+    turning: also return True if they rotate it about that axis.
+    """
     free, slide, hinge, ball = (
         getattr(mujoco.mjtJoint, f"mjJNT_{n}") for n in ("FREE", "SLIDE", "HINGE", "BALL")
     )

@@ -1,4 +1,4 @@
-"""Any MJCF file by its path: what tasks need to know of it, read off the model and its names."""
+"""Adapters of MJCF files given by path, derived from the model and its names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FREE = mujoco.mjtJoint.mjJNT_FREE
 _SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
 _SIDES = {"l": "left", "left": "left", "r": "right", "right": "right"}
 
-# role -> words that bodies of that kind have in their names, the best first; OpenSim's and those of robots
+# role -> words in the names of such bodies, best first, from OpenSim models and robots
 _WORDS: Mapping[str, Sequence[str]] = {
     "pelvis": ("pelvis", "pelvic", "hips", "waist"),
     "trunk": ("torso", "trunk", "thorax", "chest", "thoracic", "spine"),
@@ -41,16 +41,16 @@ _SIDED_WORDS: Mapping[str, Sequence[str]] = {
 
 
 def is_path(name: str) -> bool:
-    """Whether `name` is the path of a file rather than the name of a model."""
+    """Return whether `name` is a path of a file and not the name of a model."""
     return "/" in name or "\\" in name or name.lower().endswith((".xml", ".mjb"))
 
 
 def adapter_of(path: str) -> ModelAdapter:
-    """The adapter of the MJCF file at `path`. Raises UserError.
+    """Return the adapter of the MJCF file at `path`. Raises UserError.
 
-    Planned joints are the limited ones that an actuator moves and no equality drives; parts are found by their names.
-    A model that stands on two feet walks: nothing else of it may touch the ground, and the joints that carry it
-    through the world lose their limits.
+    Planned joints are the actuated, limited joints that no equality drives; roles are found by the names of bodies.
+    A model with a left and a right foot is a walker: no other part of it may touch the ground, and the limits of
+    the joints that move it through the world are removed.
     """
     file = Path(path).expanduser().absolute()
     _check(path, file)
@@ -66,12 +66,10 @@ def adapter_of(path: str) -> ModelAdapter:
     except ValueError as error:
         raise UserError(f"{path} does not compile: {' '.join(str(error).split())}") from None
     if model.nu == 0:
-        raise UserError(
-            f"{path} has no actuators, so nothing could be learned with it; add muscles or motors"
-        )
-    if walks:  # what tasks ask of a walker
+        raise UserError(f"{path} has no actuators, so it cannot be controlled; add muscles or motors")
+    if walks:  # the roles that tasks need of a walker
         roles = {"pelvis": derived.root, "trunk": roles.get("pelvis", derived.root)} | roles
-        roles = {"head": roles["trunk"]} | roles  # a robot may have none
+        roles = {"head": roles["trunk"]} | roles  # robots may have no head
         for side in ("left", "right"):
             shank = roles.get(f"{side}_shank")
             hip = {f"{side}_thigh": model.body(model.body(shank).parentid[0]).name} if shank else {}
@@ -88,40 +86,41 @@ def adapter_of(path: str) -> ModelAdapter:
 
 
 def _check(path: str, file: Path) -> None:
-    """Raises UserError where there is no file that could be read."""
+    """Raise UserError if there is no readable file at `file`."""
     if not file.is_file():
-        beside = [str(p) for p in file.parent.glob("*.xml")] if file.parent.is_dir() else []
-        near = near_matches(str(file), beside, limit=3)
-        hint = f"; did you mean {' or '.join(near)}?" if near else f" (looked in {Path.cwd()})"
+        siblings = [str(p) for p in file.parent.glob("*.xml")] if file.parent.is_dir() else []
+        near = near_matches(str(file), siblings, limit=3)
+        hint = f"; did you mean {' or '.join(near)}?" if near else f" (relative to {Path.cwd()})"
         raise UserError(f"there is no model file {path}{hint}")
     if file.suffix.lower() == ".mjb":
         raise UserError(
-            f"{path} is compiled, and tasks must add to a model: give its XML (MuJoCo writes one with "
-            "mj_saveLastXML)"
+            f"{path} is a compiled model, which tasks cannot extend; give its XML file (mj_saveLastXML of MuJoCo "
+            "writes one)"
         )
 
 
 def _read(file: Path) -> mujoco.MjSpec:
-    """The spec with everything named. Raises UserError."""
+    """Return the spec with a name for every element. Raises UserError."""
     spec = read_spec(file)
     name_all(spec)
     return spec
 
 
 def _edited(file: Path, placed: Mapping[str, np.ndarray], loose: Iterable[str]) -> mujoco.MjSpec:
-    """The spec without its ground, lights and cameras, its free bodies `placed` [7], `loose` joints unlimited."""
+    """Return the spec without ground, lights and cameras, free bodies at `placed` [7], `loose` joints unlimited."""
     spec = _read(file)
     ground = [geom for geom in spec.worldbody.geoms if geom.type in _GROUND]
     names = {geom.name for geom in ground if geom.name}
     for pair in list(spec.pairs):
         if names & {pair.geomname1, pair.geomname2}:
-            # what met the ground as a pair alone will meet that of the task, and still not its own kind
+            # a geom that collided with the ground only through a pair must collide with the task's ground,
+            # but not with other geoms of the model
             other = spec.geom(pair.geomname2 if pair.geomname1 in names else pair.geomname1)
             if other is not None and not other.contype:
                 other.conaffinity |= 1
             spec.delete(pair)
     camera, geom = mujoco.mjtObj.mjOBJ_CAMERA, mujoco.mjtObj.mjOBJ_GEOM
-    for sensor in list(spec.sensors):  # none may be left that measures what goes
+    for sensor in list(spec.sensors):  # remove sensors of removed elements
         ends = ((sensor.objtype, sensor.objname), (sensor.reftype, sensor.refname))
         if any(kind == camera or (kind == geom and name in names) for kind, name in ends):
             spec.delete(sensor)
@@ -129,14 +128,14 @@ def _edited(file: Path, placed: Mapping[str, np.ndarray], loose: Iterable[str]) 
     for joint, pose in placed.items():
         body = spec.joint(joint).parent
         body.pos, body.quat = pose[:3], pose[3:]
-        body.alt.type = mujoco.mjtOrientation.mjORIENTATION_QUAT  # an euler or axisangle would win
+        body.alt.type = mujoco.mjtOrientation.mjORIENTATION_QUAT  # euler or axisangle would override quat
     for joint in loose:
         spec.joint(joint).limited = mujoco.mjtLimited.mjLIMITED_FALSE
     return spec
 
 
 def roles_of(model: mujoco.MjModel) -> dict[str, str]:
-    """Role -> the body whose name says so: the plainest name first, then the heaviest body."""
+    """Return a dict: role -> body, found by name; the shortest name is preferred, then the heaviest body."""
     bodies = {
         model.body(b).name: (_tokens(model.body(b).name), model.body_mass[b]) for b in range(1, model.nbody)
     }
@@ -155,7 +154,7 @@ def roles_of(model: mujoco.MjModel) -> dict[str, str]:
 
 
 def _tokens(name: str) -> list[str]:
-    """`LeftUpperArm_2` -> left, upper, arm, upperarm, 2."""
+    """Split a name into words: `LeftUpperArm_2` -> left, upper, arm, 2, upperarm."""
     words = [w.lower() for w in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
     return words + [a + b for a, b in pairwise(words) if a in ("upper", "lower")]
 
@@ -170,16 +169,16 @@ def _joints(model: mujoco.MjModel, *kinds: int) -> list[int]:
 
 
 def _base(model: mujoco.MjModel) -> list[int]:
-    """The joints of bodies on the world that slide: what carries a body through the world."""
+    """Return the joints of children of the world with slides, which move a body through the world."""
     slides = {int(model.jnt_bodyid[j]) for j in _joints(model, mujoco.mjtJoint.mjJNT_SLIDE)}
     carried = {b for b in slides if model.body_weldid[model.body_parentid[b]] == 0}
     return [j for j in _joints(model, *_SCALAR) if model.jnt_bodyid[j] in carried]
 
 
 def _touch(model: mujoco.MjModel, roles: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """The parts of a walker: each foot with all that hangs on it, every other body that can touch, one by one.
+    """Return the touch parts of a walker: each foot with its descendants, and every other body that can collide.
 
-    Where those are very many, the ones without a role are one part.
+    If there are too many, all bodies without a role form one part.
     """
     named = {model.body(b).name: b for b in range(1, model.nbody)}
     can = {int(b) for b in model.geom_bodyid[(model.geom_contype | model.geom_conaffinity) != 0]}
@@ -197,7 +196,7 @@ def _touch(model: mujoco.MjModel, roles: Mapping[str, str]) -> dict[str, tuple[s
 
 
 def _above(model: mujoco.MjModel, body: int) -> list[int]:
-    """`body` and all that carry it."""
+    """Return `body` and its ancestors."""
     above = []
     while body:
         above.append(body)
@@ -208,7 +207,7 @@ def _above(model: mujoco.MjModel, body: int) -> list[int]:
 def forward_of(
     model: mujoco.MjModel, qpos: np.ndarray, roles: Mapping[str, str]
 ) -> tuple[float, float, float]:
-    """The horizontal axis nearest to where the feet point at `qpos` [nq]; +x where the model does not say."""
+    """Return the horizontal axis closest to the direction of the feet at `qpos` [nq], +x if it is not known."""
     data = mujoco.MjData(model)
     data.qpos[:] = qpos
     mujoco.mj_kinematics(model, data)
@@ -217,7 +216,7 @@ def forward_of(
         if f"{side}_foot" in roles:
             foot = data.body(roles[f"{side}_foot"])
             toes = roles.get(f"{side}_toes", foot.name)
-            # a foot of one body has most of its mass ahead of its joint
+            # in a foot without toes, most of the mass is in front of its joint
             way += (foot.xipos if toes == foot.name else data.body(toes).xpos) - foot.xpos
     x, y = way[:2]
     if max(abs(x), abs(y)) < 0.01:
@@ -226,6 +225,6 @@ def forward_of(
 
 
 def _posture(model: mujoco.MjModel, qpos: np.ndarray) -> dict[str, float]:
-    """Joint -> where `qpos` [nq] has it, of those that stand elsewhere than at qpos0."""
+    """Return a dict: joint -> its value in `qpos` [nq], for joints that differ from qpos0."""
     moved = [(j, model.jnt_qposadr[j]) for j in _joints(model, *_SCALAR)]
     return {model.joint(j).name: float(qpos[q]) for j, q in moved if abs(qpos[q] - model.qpos0[q]) > 1e-9}

@@ -1,4 +1,4 @@
-"""Names that the human models share: OpenSim's, in MyoSim, MS-Human-700 and MuscleMimic alike."""
+"""Names that the human models MyoSim, MS-Human-700 and MuscleMimic share; they come from OpenSim."""
 
 from __future__ import annotations
 
@@ -30,9 +30,8 @@ LEG_ROLES = {
 
 FEET = {f"{word}_foot": (f"calcn_{side}", f"toes_{side}") for word, side in SIDES.items()}
 
-LEGS = {
-    f"{word}_leg": (f"femur_{side}", f"tibia_{side}") for word, side in SIDES.items()
-}  # a knee on the ground
+# for contacts of the knees with the ground
+LEGS = {f"{word}_leg": (f"femur_{side}", f"tibia_{side}") for word, side in SIDES.items()}
 
 _LEG_GROUPS = {
     "biceps_femoris": ("bflh", "bfsh"),
@@ -84,7 +83,7 @@ _FOREARM_GROUPS = {
 def muscle_groups(
     groups: Mapping[str, Sequence[str]], suffixes: Mapping[str, str]
 ) -> dict[str, tuple[str, ...]]:
-    """`groups` once per side: suffixes maps the side (r, l) to what its muscles' names end in."""
+    """Return `groups` for each side; suffixes maps a side (r, l) to the suffix of its muscles' names."""
     return {
         f"{group}_{side}": tuple(muscle + suffix for muscle in members)
         for side, suffix in suffixes.items()
@@ -97,7 +96,7 @@ LEG_MUSCLES = muscle_groups(_LEG_GROUPS, BOTH)
 TRUNK_MUSCLES = muscle_groups(_TRUNK_GROUPS, BOTH)
 
 
-# the back of MyoSim and MuscleMimic; MS-Human-700 names the same muscles otherwise
+# back muscles of MyoSim and MuscleMimic; MS-Human-700 has other names for them
 DOTTED_BACK_GROUPS = {
     "external_oblique": tuple(f"EO{i}" for i in range(1, 7)),
     "multifidus": (
@@ -106,34 +105,35 @@ DOTTED_BACK_GROUPS = {
         *(f"MF_m{i}.laminar" for i in range(1, 6)),
     ),
 }
-LUMBAR_JOINTS = ("flex_extension", "lat_bending", "axial_rotation")  # theirs too; the vertebrae follow
+# of the same two models; the vertebrae are coupled to these joints
+LUMBAR_JOINTS = ("flex_extension", "lat_bending", "axial_rotation")
 
 
 def arm_muscles(suffixes: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """The groups of the shoulder, elbow and wrist of each side in `suffixes`."""
+    """Return the muscle groups of the shoulder, elbow and wrist for each side in `suffixes`."""
     return muscle_groups({**_UPPER_ARM_GROUPS, **_FOREARM_GROUPS}, suffixes)
 
 
 def forearm_muscles(suffixes: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Those of the wrist alone."""
+    """Return the muscle groups of the wrist for each side in `suffixes`."""
     return muscle_groups(_FOREARM_GROUPS, suffixes)
 
 
 def arm_joints(elbow: str, sides: str = "rl") -> tuple[str, ...]:
-    """Shoulder and elbow joints of each of `sides`; the elbow's name differs from model to model."""
+    """Return the shoulder and elbow joints of each of `sides`; the name of the elbow joint depends on the model."""
     return tuple(
         f"{joint}_{side}" for side in sides for joint in ("elv_angle", "shoulder_elv", "shoulder_rot", elbow)
     )
 
 
 def wrist_joints(sides: str = "rl") -> tuple[str, ...]:
-    """Forearm and wrist joints of each of `sides`."""
+    """Return the forearm and wrist joints of each of `sides`."""
     return tuple(f"{joint}_{side}" for side in sides for joint in ("pro_sup", "deviation", "flexion"))
 
 
 THUMB_JOINTS = ("cmc_flexion", "cmc_abduction", "mp_flexion", "ip_flexion")
 
-# the bones of a hand, part by part; MyoSim's name the middle phalanges otherwise
+# the bones of a hand by part; MyoSim has other names for the middle phalanges
 HAND_BODIES = {
     "thumb": ("firstmc", "proximal_thumb", "distal_thumb"),
     "index": ("2proxph", "2midph", "2distph"),

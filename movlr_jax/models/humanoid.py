@@ -1,4 +1,4 @@
-"""Our own robot: 12 leg joints on PD servos, feet that feel, an inertial unit. No muscles."""
+"""A humanoid robot of this package: 12 leg joints with PD servos, force sensors in the feet, an IMU; no muscles."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from movlr_jax.resources import resource_dir
 
 FILE = resource_dir("assets") / "models" / "humanoid.xml"
 _LEG = ("hip_yaw", "hip_roll", "hip_pitch", "knee", "ankle_pitch", "ankle_roll")
-_STAND = {"hip_pitch": 0.23, "knee": 0.5, "ankle_pitch": 0.27}  # rad, where the servos rest
+_STAND = {"hip_pitch": 0.23, "knee": 0.5, "ankle_pitch": 0.27}  # rad, targets of the servos at rest
 _SIDES = ("left", "right")
 
 

@@ -1,7 +1,7 @@
 """MS-Human-700 of MuJoCo Menagerie: legs, right arm and hand, and the whole body.
 
-Zuo et al., Self Model for Embodied Intelligence (ICRA 2024). The package `mujoco-menagerie` downloads the
-files once and checks them; a folder named by MENAGERIE_ROOT that holds `ms_human_700/` is used instead.
+Zuo et al., Self Model for Embodied Intelligence (ICRA 2024). The package `mujoco-menagerie` downloads the files once
+and verifies them, unless MENAGERIE_ROOT is set to a folder that contains `ms_human_700/`.
 """
 
 from __future__ import annotations
@@ -20,27 +20,29 @@ PELVIS_JOINTS = ("pelvis_tx", "pelvis_ty", "pelvis_tz", "pelvis_tilt", "pelvis_l
 
 
 def files() -> Path | None:
-    """Where the model's files are, None when they have not been downloaded yet. Raises UserError."""
+    """Return the folder of the model's files, None if they are not downloaded yet. Raises UserError."""
     root = os.environ.get("MENAGERIE_ROOT")
     if root:
         path = Path(root).expanduser() / "ms_human_700"
         if not path.is_dir():
-            raise UserError(f"MENAGERIE_ROOT={root} holds no folder ms_human_700; point it at one that does")
+            raise UserError(
+                f"MENAGERIE_ROOT={root} contains no folder ms_human_700; set it to a folder that contains it"
+            )
         return path
     try:
         import mujoco_menagerie
         from mujoco_menagerie import Cache
     except ImportError:
         raise UserError(
-            "MS-Human-700 comes through the package mujoco-menagerie, which is not installed here; "
-            "pip install mujoco-menagerie, or set MENAGERIE_ROOT to a folder that holds ms_human_700/"
+            "MS-Human-700 needs the package mujoco-menagerie, which is not installed; "
+            "pip install mujoco-menagerie, or set MENAGERIE_ROOT to a folder that contains ms_human_700/"
         ) from None
     robot, cache = mujoco_menagerie.get("ms_human_700"), Cache()
     return cache.model_path(robot) if cache.is_cached(robot) else None
 
 
 def folder() -> Path:
-    """Where the model's files are; downloads them when they are not here. Raises UserError."""
+    """Return the folder of the model's files; download them if needed. Raises UserError."""
     here = files()
     if here is not None:
         return here
@@ -50,17 +52,17 @@ def folder() -> Path:
         return Path(mujoco_menagerie.get("ms_human_700").path())
     except (mujoco_menagerie.MenagerieError, OSError) as error:
         raise UserError(
-            f"MS-Human-700 cannot be downloaded: {' '.join(str(error).split())}; without a network set "
-            "MENAGERIE_ROOT to a folder that holds ms_human_700/"
+            f"MS-Human-700 cannot be downloaded: {' '.join(str(error).split())}; without a network connection set "
+            "MENAGERIE_ROOT to a folder that contains ms_human_700/"
         ) from None
 
 
 def load(entry: str) -> mujoco.MjSpec:
-    """The spec of one of its entries without floor, table, lights and cameras. Raises UserError."""
+    """Return the spec of an entry without floor, table, lights and cameras. Raises UserError."""
     spec = read_spec(folder() / f"{entry}.xml")
     strip(spec, spec.worldbody.geoms)
     for joint in spec.joints:
-        if joint.name in PELVIS_JOINTS:  # their ranges end the walk after five metres
+        if joint.name in PELVIS_JOINTS:  # their ranges would limit a walk to five metres
             joint.limited = mujoco.mjtLimited.mjLIMITED_FALSE
     bare_bones(spec)
     return spec
@@ -81,7 +83,7 @@ SPINE_JOINTS = tuple(
     for direction in ("FE", "LB", "AR")
 )
 
-# Arms hang beside the body: at zero the elbows and the shoulders' elevation stand at the end of their ranges.
+# Arms hang at the sides; at zero, the elbows and the shoulder elevation would be at the end of their ranges.
 ARM_POSTURE = {
     f"{joint}_{side}": angle
     for side in "rl"

@@ -1,4 +1,4 @@
-"""The right arm and hand of MS-Human-700, for grasping: the entry made for manipulation, 81 muscles."""
+"""The right arm and hand of MS-Human-700 for grasping: its entry for manipulation, 81 muscles."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from movlr_jax.models import human, ms_human
 from movlr_jax.models.adapter import ModelAdapter
 
 ENTRY = "MS-Human-700-Manipulation"
-SCENE = ("waterbottle", "target", "table")  # of the original; tasks bring their own
-FINGERS = ("2", "3", "4", "5")  # index to little, as its joints and bodies count them
+SCENE = ("waterbottle", "target", "table")  # removed: tasks add their own objects
+FINGERS = ("2", "3", "4", "5")  # index to little finger, as in the names of joints and bodies
 
 JOINTS = (
     human.arm_joints("elbow_flexion", "r")
@@ -25,7 +25,7 @@ JOINTS = (
 
 FINGER_FLEXION = tuple(f"{i}{joint}_flexion" for i in FINGERS for joint in ("mcp", "pm", "md"))
 
-# Finger tips, where the last phalanges end; the original has none. Role -> body, m in its frame.
+# Finger tips at the ends of the last phalanges, which the model does not have. Role -> body, position m in its frame.
 TIPS = {
     "thumb_site": ("distal_thumb", (0.012, -0.020, -0.008)),
     "index_site": ("2distph", (0.002, -0.016, 0.0)),
@@ -34,8 +34,8 @@ TIPS = {
     "little_site": ("5distph", (-0.006, -0.018, 0.0)),
 }
 
-# Elbow bent, forearm level and pointing forward (+x), palm facing left (+y), thumb and fingers about 3 mm off a
-# standing bottle of 3 cm radius: fitted by least squares on the distances of the hand's collision geoms.
+# Elbow bent, forearm horizontal and pointing forward (+x), palm facing left (+y), thumb and fingers about 3 mm from
+# an upright bottle of 3 cm radius; fitted by least squares on the distances of the hand's collision geoms.
 POSTURE = {
     "elv_angle_r": 0.30,
     "shoulder_elv_r": 0.35,
@@ -70,22 +70,24 @@ GRASP_OFFSET = (0.007, -0.008, 0.0)  # m, from the palm site to the axis of that
 
 
 def load() -> mujoco.MjSpec:
-    """Its spec without its scene, with sites on the hand, and only what moves or pulls here. Raises UserError."""
+    """Return the spec without its scene and unused tendons, and with sites on the finger tips. Raises UserError."""
     spec = ms_human.load(ENTRY)
     spec.nkey = 0
     for name in SCENE:
         spec.delete(spec.body(name))
     pulled = {actuator.target for actuator in spec.actuators}
     for tendon in list(spec.tendons):
-        if tendon.name not in pulled:  # nine in ten, of the rest of the body, which is rigid here
+        if (
+            tendon.name not in pulled
+        ):  # 90 % of the tendons belong to other parts of the body, which are rigid here
             spec.delete(tendon)
     hand = {body for members in human.HAND_BODIES.values() for body in members}
     for body in spec.bodies:
         for geom in body.geoms:
-            if body.name not in hand:  # skull and sacrum, which nothing can reach
+            if body.name not in hand:  # skull and sacrum, out of reach
                 geom.contype = geom.conaffinity = 0
             elif geom.type == mujoco.mjtGeom.mjGEOM_CAPSULE:
-                geom.group = 4  # the skin: films show bones
+                geom.group = 4  # the skin is hidden: films show bones
     for name, (body, at) in TIPS.items():
         spec.body(body).add_site(name=name, pos=at)
     return spec

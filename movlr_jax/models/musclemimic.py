@@ -1,6 +1,6 @@
 """Models of the `musclemimic-models` package: the whole body with 416 muscles, both arms with 126.
 
-Built by the MuscleMimic team upon MyoSuite's models. Nothing is downloaded.
+The MuscleMimic team derived them from MyoSuite's models. Nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ ARM_ROLES = {
     for word, side in human.SIDES.items()
     for part, body in (("upper_arm", "humerus"), ("forearm", "radius"), ("hand", "thirdmc"))
 }
-# Tasks of one hand speak of the right one.
+# Tasks for one hand use the right hand.
 RIGHT_ROLES = {part: ARM_ROLES[f"right_{part}"] for part in ("upper_arm", "forearm", "hand")} | {
     f"{part}_site": site for part, site in _SITES.items()
 }
 
-# The keyframe has every joint at zero: the upper arms 2 cm inside the chest, elbows and fingers at the end of their
-# ranges. Here arms hang just off the body with the elbows easy, and the fingers curl as they do at rest.
+# In the keyframe every joint is zero: the upper arms are 2 cm inside the chest, elbows and fingers at the end of
+# their ranges. In this posture the arms hang close to the body, elbows and fingers slightly bent as at rest.
 ARM_POSTURE = {
     f"{joint}_{side}": angle
     for side in "rl"
@@ -71,12 +71,12 @@ ARM_POSTURE = {
 
 
 def files() -> Path:
-    """The folder of the models. Raises UserError when the package is missing."""
+    """Return the folder of the models. Raises UserError if the package is not installed."""
     return package_folder("musclemimic_models", "musclemimic-models") / "model"
 
 
 def load(entry: str) -> mujoco.MjSpec:
-    """The editable spec of an entry without floor, lights and keyframe. Raises UserError."""
+    """Return the editable spec of an entry without floor, lights and keyframe. Raises UserError."""
     spec = read_spec(files() / _ENTRIES[entry])
     strip(spec, spec.worldbody.geoms)
     bare_bones(spec)
@@ -84,7 +84,7 @@ def load(entry: str) -> mujoco.MjSpec:
 
 
 def load_fullbody() -> mujoco.MjSpec:
-    """The whole body, turned to face +x."""
+    """Return the spec of the whole body, rotated to face +x."""
     spec = load("fullbody")
     face_forward(spec.body("Full Body"))
     return spec
@@ -117,7 +117,7 @@ ADAPTERS = (
             **human.muscle_groups(human.DOTTED_BACK_GROUPS, human.BOTH),
             **ARM_MUSCLES,
         },
-        posture={**ARM_POSTURE, "flex_extension": 0.12},  # upright its back muscles are at their limit
+        posture={**ARM_POSTURE, "flex_extension": 0.12},  # with an upright trunk the back muscles saturate
         source=_SOURCE + "myofullbody",
         licence=_LICENCE,
         files=files,

@@ -49,8 +49,8 @@ HAND_PARTS = {
 
 HAND_SITES = ("S_grasp_r", "THtip_r", "IFtip_r", "MFtip_r", "RFtip_r", "LFtip_r")
 
-# Elbow bent, forearm level and pointing forward (-y), palm facing left (+x), thumb and fingers about 3 mm off a
-# standing bottle of 3 cm radius: fitted by least squares on the distances of the hand's collision geoms.
+# Elbow bent, forearm horizontal and pointing forward (-y), palm facing left (+x), thumb and fingers about 3 mm from
+# an upright bottle of 3 cm radius; fitted by least squares on the distances of the hand's collision geoms.
 ARM_POSTURE = {
     "elv_angle_r": 1.4,
     "shoulder_elv_r": 0.5,
@@ -84,7 +84,7 @@ GRASP_OFFSET = (0.002, 0.009, 0.0)  # m, from the palm site to the axis of that 
 
 
 def load(entry: str) -> mujoco.MjSpec:
-    """The editable spec of a MyoSim model without its room. Raises UserError when the package is missing."""
+    """Return the editable spec of a MyoSim model without its room. Raises UserError if myo-sim is not installed."""
     try:
         with quiet():
             import myo_sim
@@ -92,18 +92,18 @@ def load(entry: str) -> mujoco.MjSpec:
             spec = myo_sim.load_spec(entry)
     except ImportError:
         raise missing_package("myo-sim") from None
-    strip(spec, spec.worldbody.geoms)  # a room, a poster and a pedestal: not part of any task
+    strip(spec, spec.worldbody.geoms)  # a room, a poster and a pedestal, which no task uses
     bare_bones(spec)
     return spec
 
 
 def files() -> Path:
-    """The package's folder. Raises UserError when it is missing; quick, for nothing is imported."""
+    """Return the package's folder without importing it. Raises UserError if it is not installed."""
     return package_folder("myo_sim", "myo-sim")
 
 
 def load_legs(entry: str) -> mujoco.MjSpec:
-    """The legs under a rigid trunk, turned to face +x."""
+    """Return the spec of the legs with a rigid trunk, rotated to face +x."""
     spec = load(entry)
     face_forward(spec.body("Full Body"))
     return spec
@@ -117,10 +117,12 @@ LEGS_TOUCH = {
     "trunk": ("torso",),
     "head": ("neck", "head"),
 }
-LEGS26_JOINTS = tuple(j for j in human.LEG_JOINTS if not j.startswith("subtalar"))  # it has none
+LEGS26_JOINTS = tuple(
+    j for j in human.LEG_JOINTS if not j.startswith("subtalar")
+)  # it has no subtalar joints
 LEGS26_MUSCLES = human.muscle_groups(
     {
-        "biceps_femoris": ("bifemsh",),  # the long head is among the hamstrings
+        "biceps_femoris": ("bifemsh",),  # the long head is part of the hamstrings
         "hamstrings": ("hamstrings",),
         "gastrocnemius": ("gastroc",),
         "soleus": ("soleus",),
@@ -135,7 +137,7 @@ LEGS26_MUSCLES = human.muscle_groups(
     human.BOTH,
 )
 
-HAND_JOINTS = tuple(  # the arm's from the forearm on, which here all carry their side
+HAND_JOINTS = tuple(  # the arm's joints from the forearm on; in this model all their names end in the side
     joint if joint.endswith("_r") else f"{joint}_r" for joint in ARM_JOINTS[4:]
 )
 HAND_FLEXION = tuple(j for j in HAND_JOINTS if j.startswith(("mcp", "pm", "md")) and "flexion" in j)
@@ -184,7 +186,7 @@ ADAPTERS = (
         touch=HAND_PARTS,
         sites=HAND_SITES,
         muscle_groups=human.forearm_muscles({"r": "_r"}),
-        posture=dict.fromkeys(HAND_FLEXION, 0.3),  # at rest fingers curl
+        posture=dict.fromkeys(HAND_FLEXION, 0.3),  # fingers are slightly bent at rest
         forward=(0.0, -1.0, 0.0),
         licence=_ARM_LICENCE,
     ),

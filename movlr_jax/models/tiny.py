@@ -1,4 +1,4 @@
-"""A planar leg with seven muscles, for tests and first steps."""
+"""A planar leg with seven muscles, for tests and tutorials."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ADAPTERS = (
         touch={"foot": ("foot",)},
         sites=("pelvis", "sole"),
         posture={"height": -0.038, "hip": 0.3, "knee": 0.6},
-        source="assets/models/tiny_muscle.xml, made for tests and first steps",
+        source="assets/models/tiny_muscle.xml, made for tests and tutorials",
         licence="Apache-2.0",
         files=lambda: FILE,
     ),

@@ -1,1 +1,1 @@
-"""Physics backends. None of them knows what a reward is."""
+"""Physics backends. They are independent of rewards."""

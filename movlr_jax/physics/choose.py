@@ -1,4 +1,4 @@
-"""Which physics plans: what `physics=` names, or what suits this machine."""
+"""Choice of the physics backend for planning: the setting `physics`, or the best one for this machine."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ PHYSICS = ("auto", "native", "mjx", "warp")
 
 
 def choose(name: str) -> tuple[str, str]:
-    """(native, mjx or warp, why) for the setting `name`. Raises UserError."""
+    """Return (native, mjx or warp; why) for the setting `name`. Raises UserError."""
     if name not in PHYSICS:
         raise UserError(unknown_name("physics", name, PHYSICS))
-    here = importlib.util.find_spec("mujoco.mjx") is not None
+    installed = importlib.util.find_spec("mujoco.mjx") is not None
     if name != "auto":
-        if name != "native" and not here:
+        if name != "native" and not installed:
             raise UserError(f"physics={name} needs the package mujoco-mjx: pip install 'movlr-jax[{name}]'")
-        return name, "as set"
+        return name, "set by the user"
     import jax
 
     kinds = {device.platform for device in jax.devices()}
     n = cores()
     where = f"C MuJoCo on {n} core{'s' if n > 1 else ''}"
     if kinds == {"cpu"}:
-        return "native", f"JAX sees no accelerator, and on a CPU {where} is faster than MJX"
-    if not here:
+        return "native", f"JAX finds no accelerator, and on a CPU {where} is faster than MJX"
+    if not installed:
         return "native", "MJX, which the accelerator needs, is not installed: pip install 'movlr-jax[mjx]'"
     from mujoco.mjx import warp
 
     if warp.WARP_INSTALLED and any("nvidia" in device.device_kind.lower() for device in jax.devices()):
-        return "warp", "there is an NVIDIA GPU, and Warp takes models as they are"
-    return "mjx", "there is an accelerator"
+        return "warp", "JAX finds an NVIDIA GPU, and Warp runs models without changes"
+    return "mjx", "JAX finds an accelerator"
 
 
 def planning_physics(
@@ -52,10 +52,10 @@ def planning_physics(
     say: Callable[[str], object] = lambda text: None,
     domain: Domain | None = None,
 ) -> Physics:
-    """The physics that plans are rolled out in, coarse as planning allows. Raises UserError.
+    """Return the physics for the rollouts of a planner, with an integrator for large time steps. Raises UserError.
 
-    What `auto` picked and cannot have for this model becomes native; what was asked for by name is an error.
-    domain: worlds that rows live in, as `NativePhysics` has them.
+    If the backend that `auto` picked does not support this model, native is used; for a backend set by name this is
+    an error. domain: randomised worlds for the rows, as in `NativePhysics`.
     """
     chosen, why = choose(name)
     if name == "auto" and chosen != "native":

@@ -1,4 +1,4 @@
-"""What the physics of every backend shares."""
+"""Functions and protocols shared by all physics backends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from movlr_jax.rewards.state import Layout
 
 
 class Scene(Protocol):
-    """What physics needs to know of a task."""
+    """The part of a task that physics uses."""
 
     @property
     def model(self) -> mujoco.MjModel: ...
@@ -22,23 +22,26 @@ class Scene(Protocol):
     def layout(self) -> Layout: ...
 
     def start(self, rng: np.random.Generator, n: int, /) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """qpos [n, nq], qvel [n, nv], act [n, na] of n episodes."""
+        """Return start states of n episodes: qpos [n, nq], qvel [n, nv], act [n, na]."""
         ...
 
 
 def whole_substeps(sim_dt: float, ctrl_dt: float) -> int:
-    """Simulation steps in a control step. Raises UserError where that is no whole number."""
+    """Return the number of simulation steps in a control step. Raises UserError if it is not an integer."""
     substeps = round(ctrl_dt / sim_dt)
     if substeps < 1 or abs(substeps * sim_dt - ctrl_dt) > 1e-9:
         raise UserError(
-            f"ctrl_dt is {ctrl_dt:g} s, which is no whole multiple of the simulation step {sim_dt:g} s; "
-            "set one so that it divides the other"
+            f"ctrl_dt is {ctrl_dt:g} s, which is not an integer multiple of the simulation step {sim_dt:g} s; "
+            "change one of them"
         )
     return substeps
 
 
 def planning_model(model: mujoco.MjModel, sim_dt: float, coarse: bool) -> mujoco.MjModel:
-    """A copy of `model` stepped every `sim_dt`; with implicitfast, stable at coarser steps, where `coarse` is set."""
+    """Return a copy of `model` with time step `sim_dt`; if `coarse`, with the integrator implicitfast.
+
+    implicitfast is stable at larger time steps.
+    """
     model = copy.copy(model)
     model.opt.timestep = sim_dt
     if coarse:

@@ -1,7 +1,8 @@
-"""Domain randomisation: what a policy is not to rely on differs from row to row. Data, never another program.
+"""Domain randomisation: parameters that a policy should not depend on differ between rows, without recompilation.
 
-Each of the N rows of a candidate has friction, servo gains, joint friction and command latency of its own; row n of
-every candidate has the same. Ranges are MotionVL's. What it says of pushes is the task's: see `tasks.humanoid`.
+Each of the N rows of a candidate has its own friction, servo gains, joint friction and command latency; row n of
+every candidate has the same values. The ranges are those of MotionVL. Its pushes are part of the task, see
+`tasks.robot.humanoid`.
 """
 
 from __future__ import annotations
@@ -17,32 +18,32 @@ from movlr_jax.errors import UserError
 
 @dataclass(frozen=True)
 class Ranges:
-    """Uniform, from and to."""
+    """Bounds (low, high) of uniform distributions."""
 
-    friction: tuple[float, float] = (0.2, 1.3)  # sliding, of every contact
-    gains: tuple[float, float] = (0.8, 1.2)  # of the model's, stiffness and damping of servos each
-    joint_friction: tuple[float, float] = (0.1, 3.0)  # N m, dry, of every joint that an actuator turns
+    friction: tuple[float, float] = (0.2, 1.3)  # sliding friction of every contact
+    gains: tuple[float, float] = (0.8, 1.2)  # relative to the model, for stiffness and for damping of servos
+    joint_friction: tuple[float, float] = (0.1, 3.0)  # N m, dry friction of every actuated joint
     latency_s: tuple[float, float] = (0.002, 0.02)  # of a command: 1 to 10 steps of 2 ms
 
 
 @dataclass(frozen=True)
 class Domain:
-    """N worlds."""
+    """Parameters of N worlds."""
 
     friction: np.ndarray  # [N]
-    stiffness: np.ndarray  # [N] of the model's
-    damping: np.ndarray  # [N] of the model's
+    stiffness: np.ndarray  # [N] relative to the model
+    damping: np.ndarray  # [N] relative to the model
     joint_friction: np.ndarray  # [N] N m
     latency_s: np.ndarray  # [N]
 
 
 def draw(ranges: Ranges, n: int, seed: int) -> Domain:
-    """N worlds from `ranges`, the same for the same seed."""
+    """Draw N worlds from `ranges`; the same seed gives the same worlds."""
     rng = np.random.default_rng(seed)
     for name, (low, high) in vars(ranges).items():
         if not 0 <= low <= high:
             raise UserError(
-                f"the range {name}={low:g} to {high:g} of a randomised domain is none; give low, high"
+                f"the range of {name} of a randomised domain is {low:g} to {high:g}, expected 0 <= low <= high"
             )
     return Domain(
         friction=rng.uniform(*ranges.friction, n),
@@ -54,7 +55,7 @@ def draw(ranges: Ranges, n: int, seed: int) -> Domain:
 
 
 def fields(model: mujoco.MjModel, domain: Domain) -> dict[str, np.ndarray]:
-    """Field of a model -> its values in each world [N, ...]; what is not named is as the model has it."""
+    """Return a dict: field of a model -> its values in each world [N, ...]; other fields keep the model's values."""
     n, servo = len(domain.friction), servos(model)
     friction = np.repeat(model.geom_friction[None], n, axis=0)
     friction[:, :, 0] = domain.friction[:, None]
@@ -63,8 +64,8 @@ def fields(model: mujoco.MjModel, domain: Domain) -> dict[str, np.ndarray]:
     bias[:, servo, :2] *= domain.stiffness[:, None, None]
     bias[:, servo, 2] *= domain.damping[:, None]
     loss = np.repeat(model.dof_frictionloss[None], n, axis=0)
-    turned = model.actuator_trntype == mujoco.mjtTrn.mjTRN_JOINT
-    loss[:, model.jnt_dofadr[model.actuator_trnid[turned, 0]]] = domain.joint_friction[:, None]
+    on_joint = model.actuator_trntype == mujoco.mjtTrn.mjTRN_JOINT
+    loss[:, model.jnt_dofadr[model.actuator_trnid[on_joint, 0]]] = domain.joint_friction[:, None]
     return {
         "geom_friction": friction,
         "actuator_gainprm": gain,
@@ -74,13 +75,13 @@ def fields(model: mujoco.MjModel, domain: Domain) -> dict[str, np.ndarray]:
 
 
 def servos(model: mujoco.MjModel) -> np.ndarray:
-    """[n] actuators that drive to a position: torque = gain u + b0 + b1 q + b2 qd with b1 < 0."""
+    """Return the indices [n] of position servos: torque = gain u + b0 + b1 q + b2 qd with b1 < 0."""
     affine = model.actuator_biastype == mujoco.mjtBias.mjBIAS_AFFINE
     return np.flatnonzero(affine & (model.actuator_biasprm[:, 1] < 0))
 
 
 def variants(model: mujoco.MjModel, domain: Domain) -> list[mujoco.MjModel]:
-    """The N models for C MuJoCo."""
+    """Return the N models for C MuJoCo."""
     values, models = fields(model, domain), []
     for i in range(len(domain.friction)):
         world = copy.copy(model)
@@ -91,5 +92,5 @@ def variants(model: mujoco.MjModel, domain: Domain) -> list[mujoco.MjModel]:
 
 
 def late_steps(domain: Domain, sim_dt: float, substeps: int) -> np.ndarray:
-    """[N] simulation steps of a control step in which the last command still holds; at most all of them."""
+    """Return for each world [N] how many simulation steps of a control step still use the previous command."""
     return np.clip(np.round(domain.latency_s / sim_dt).astype(int), 0, substeps)

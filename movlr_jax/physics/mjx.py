@@ -1,8 +1,8 @@
-"""MJX on any accelerator: `impl="jax"` (CPU, GPU, TPU) and `impl="warp"` (NVIDIA), the contract of `physics.native`.
+"""MJX physics: `impl="jax"` (CPU, GPU, TPU) and `impl="warp"` (NVIDIA), with the same interface as `physics.native`.
 
-A rollout is one compiled program: rows vmapped, control steps and simulation steps scanned, the policy inside. It is
-compiled ahead of its first run, once per policy and shape, and knows nothing of rewards. Rows are spread over all
-local devices; a batch that would not fit is run in parts.
+A rollout is one compiled program: vmap over rows, scan over control steps and simulation steps, with the policy
+inside. It is compiled before its first run, once per policy and shape, and does not depend on rewards. Rows are
+distributed over all local devices; callers split a batch that does not fit into memory (`MjxPhysics.parts`).
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from movlr_jax.physics.simulator import Simulator, World
 from movlr_jax.rewards.state import Layout
 from movlr_jax.types import Array, Policy, SimState, Trajectory
 
-IMPLS = {"mjx": "jax", "warp": "warp"}  # name of a physics -> what MJX calls it
+IMPLS = {"mjx": "jax", "warp": "warp"}  # name of a physics backend -> `impl` of MJX
 
 
 class MjxPhysics:
-    """`model` stepped every `sim_dt`, controlled every `ctrl_dt`, by MJX.
+    """Simulation of `model` by MJX, with time step `sim_dt` and control step `ctrl_dt`.
 
-    The model is copied; `changes` says what had to be changed in the copy.
+    The model is copied; `changes` lists the changes that MJX needs in the copy.
     """
 
-    xp = jnp  # what carries states and plans: they stay on the device
+    xp = jnp  # array module of states and plans: they stay on the device
 
     def __init__(
         self,
@@ -54,14 +54,14 @@ class MjxPhysics:
         say: Say = lambda text: None,
         domain: Domain | None = None,
     ):
-        """start: typical qpos [n, nq], qvel, act, to see how many contacts there are (Warp).
+        """start: typical qpos [n, nq], qvel, act, used to estimate the number of contacts (Warp).
 
-        memory: bytes that a batch may take on each device; what is free, if None.
-        domain: N worlds, row r lives in world r modulo N; one world, the model's, where it is None.
+        memory: bytes that a batch may use on each device; if None, the free memory.
+        domain: N worlds, row r uses world r modulo N; if None, all rows use the model unchanged.
         """
         self.substeps = whole_substeps(sim_dt, ctrl_dt)
         self.name, self.layout, self.sim_dt, self.ctrl_dt = name, layout, sim_dt, ctrl_dt
-        self.steps_done = 0  # simulation steps, over all rows, since the start
+        self.steps_done = 0  # total number of simulation steps over all rows
         model = planning_model(model, sim_dt, coarse)
         self._warp = name == "warp"
         if self._warp:
@@ -91,19 +91,19 @@ class MjxPhysics:
         self.devices, self.collect = self._programs.devices, self._programs.collect
         self._memory = memory if memory is not None else free_memory(jax.local_devices()[0])
 
-    # for loops of one's own, inside jit
+    # for custom loops inside jit
 
     def simulator(self, rows: int) -> Simulator:
-        """Pure functions of one simulation, for a batch of `rows` on one device: vmap them, inside any jit."""
-        rows = rows if self._warp else 1  # Warp alone must know how many there are
+        """Return pure functions of one simulation for a batch of `rows` on one device; use them with vmap and jit."""
+        rows = rows if self._warp else 1  # only Warp needs the number of rows
         if rows not in self._simulators:
             sizes: dict[str, Any] = warp_sizes(self._probe, rows) if self._warp else {}
-            known = self.model if self._warp else self._mjx
-            template = mjx.make_data(known, impl=IMPLS[self.name], **sizes)
+            source = self.model if self._warp else self._mjx
+            template = mjx.make_data(source, impl=IMPLS[self.name], **sizes)
             self._simulators[rows] = Simulator(self._mjx, template, self.substeps, self.ctrl_dt)
         return self._simulators[rows]
 
-    # the contract
+    # the Physics protocol
 
     def start(self, qpos: Array, qvel: Array, act: Array) -> SimState:
         given = jax.tree.map(lambda x: jnp.asarray(x, float), (qpos, qvel, act))
@@ -120,7 +120,7 @@ class MjxPhysics:
         key: jax.Array,
         candidates: int = 1,
     ) -> Trajectory:
-        # the result lies on the device, spread over all of them where there are several
+        # the result stays on the device, or distributed over all devices
         rows = len(start.time)
         if shared(params, rows):
             return self._rollout_of_candidates(start, policy, params, steps, key, candidates)
@@ -139,7 +139,7 @@ class MjxPhysics:
     def _rollout_of_candidates(
         self, start: SimState, policy: Policy, params: Any, steps: int, key: jax.Array, k: int
     ) -> Trajectory:
-        """Rows that share their candidate's parameters: spread over devices by what they are within it."""
+        """Roll out rows that share their candidate's parameters; the N rows within a candidate are distributed."""
         rows = len(start.time)
 
         def play(
@@ -160,30 +160,30 @@ class MjxPhysics:
         return jax.tree.map(lambda x: _turned(x, None), done)
 
     def kinematics(self, qpos: Array) -> tuple[Array, Array]:
-        """Actuator lengths [B, nu] m and moment arms [B, nu, nv] m at postures `qpos` [B, nq]."""
-        look = lambda simulator, q: jax.vmap(simulator.kinematics)(q)  # noqa: E731
-        return self._programs.run("kinematics", self._rows(look), (jnp.asarray(qpos, float),), len(qpos))
+        """Return actuator lengths [B, nu] m and moment arms [B, nu, nv] m at postures `qpos` [B, nq]."""
+        compute = lambda simulator, q: jax.vmap(simulator.kinematics)(q)  # noqa: E731
+        return self._programs.run("kinematics", self._rows(compute), (jnp.asarray(qpos, float),), len(qpos))
 
     def parts(self, rows: int, steps: int) -> int:
-        """Into how many parts a rollout of `rows` x `steps` is best split so that each fits into memory; 1: none."""
+        """Return into how many parts to split a rollout of `rows` x `steps` so that each part fits into memory."""
         each = row_bytes(self.model, self.simulator(1).template, steps)
         fits = max(1, int(self._memory * self.devices / each))
         return -(-rows // fits)
 
     def close(self) -> None:
-        """Lets go of compiled programs."""
+        """Free the compiled programs."""
         self._programs.clear()
 
     def _worlds_of(self, rows: int) -> World | None:
-        """[rows] where each row lives."""
+        """Return the world of each row [rows]."""
         return jax.tree.map(lambda x: x[jnp.arange(rows) % len(x)], self._worlds)
 
     def _constants(self, rows: int) -> tuple[mjx.Model, mjx.Data]:
-        known = self.simulator(rows)
-        return known.model, known.template
+        simulator = self.simulator(rows)
+        return simulator.model, simulator.template
 
     def _rows(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function(simulator, *inputs)` as what `Programs` runs: the model is an argument, no constant."""
+        """Adapt `function(simulator, *inputs)` for `Programs`: the model is an argument, not a constant."""
 
         def with_constants(constants: tuple[mjx.Model, mjx.Data], *inputs: Any) -> Any:
             return function(Simulator(*constants, self.substeps, self.ctrl_dt), *inputs)
@@ -194,7 +194,7 @@ class MjxPhysics:
 def mjx_physics(
     name: str, scene: Scene, *, sim_dt: float, ctrl_dt: float, say: Say, domain: Domain | None = None
 ) -> MjxPhysics:
-    """MJX for `scene`, coarse as planning allows; says what had to be changed. Raises UserError."""
+    """Return MJX physics for planning in `scene`; `say` reports the changes of the model. Raises UserError."""
     start = scene.start(np.random.default_rng(0), 4)
     physics = MjxPhysics(
         scene.model,
@@ -213,14 +213,14 @@ def mjx_physics(
 
 
 def check_warp() -> None:
-    """Raises UserError where Warp is not installed. Keeps Warp from naming each module that it loads."""
+    """Raise UserError if Warp is not installed, and turn off its log of loaded modules."""
     from mujoco.mjx import warp
 
     if not warp.WARP_INSTALLED:
         raise UserError("physics=warp needs the package warp-lang: pip install 'movlr-jax[warp]'")
     from warp import config  # pyright: ignore[reportMissingImports]
 
-    # one name in older versions, the other in newer ones
+    # older versions have the first setting, newer versions the second
     for name, value in (("quiet", True), ("log_level", logging.WARNING)):
         if hasattr(config, name):
             setattr(config, name, value)
@@ -228,14 +228,14 @@ def check_warp() -> None:
 
 @partial(jax.jit, static_argnums=(1, 2, 3))
 def _keys(key: jax.Array, rows: int, steps: int, candidates: int) -> jax.Array:
-    """[rows, steps] the keys that `physics.native` gives its policy."""
+    """Return the keys [rows, steps] of the policy, the same as in `physics.native`."""
     each = jax.vmap(lambda t: row_keys(jax.random.fold_in(key, t), rows, candidates))
     return each(jnp.arange(steps)).swapaxes(0, 1)
 
 
 @partial(jax.jit, static_argnums=1)
 def _turned(x: jax.Array, split: tuple[int, int] | None) -> jax.Array:
-    """[K * N, ...] -> [N, K, ...] where (K, N) is given, and back where it is not."""
+    """Reshape [K * N, ...] to [N, K, ...] if `split` is (K, N), and back if it is None."""
     if split:
         return jnp.reshape(x, (*split, *x.shape[1:])).swapaxes(0, 1)
     n, k = x.shape[:2]

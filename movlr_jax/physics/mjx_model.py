@@ -1,6 +1,6 @@
-"""What MJX needs from a model: each change in a copy of it is told.
+"""Changes of a model that MJX needs. Each change is reported.
 
-The planner's copy alone is changed: an episode runs in C MuJoCo, on the model as it is.
+Only the planner's copy is changed: evaluation episodes run in C MuJoCo on the unchanged model.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from movlr_jax.types import Array
 _GEOM, _SENSOR = mujoco.mjtGeom, mujoco.mjtSensor
 _ROUND = (int(_GEOM.mjGEOM_ELLIPSOID), int(_GEOM.mjGEOM_CYLINDER))
 _SOLID = {int(_GEOM.mjGEOM_MESH), int(_GEOM.mjGEOM_HFIELD)}
-_ITERATIONS, _LINE_SEARCH = 8, 12  # of Newton's method, which nears its answer quadratically
-_POINTS = 24  # contacts that are solved for at once; a body that lies on the ground has about as many
-_LIMP_S = 1.0  # s that a probe lets a body go limp for
-_BITS = 31  # of a collision mask
+_ITERATIONS, _LINE_SEARCH = 8, 12  # of Newton's method, which converges quadratically
+_POINTS = 24  # contacts in the solver at once; a body that lies on the ground has about as many
+_LIMP_S = 1.0  # s, duration of a probe without control
+_BITS = 31  # bits of a collision mask
 
 
 @dataclass(frozen=True)
 class ContactCounts:
-    """What one simulation was seen to have at most."""
+    """The largest counts observed in one simulation."""
 
     contacts: int = 0
-    rows: int = 0  # of constraints
-    pairs: int = 0  # of shapes near enough for a broad phase to pass on
+    rows: int = 0  # constraint rows
+    pairs: int = 0  # pairs of geoms that pass the broad phase
 
 
 def fit_for_jax(model: mujoco.MjModel) -> tuple[mujoco.MjModel, tuple[str, ...]]:
-    """A copy of `model` that MJX's JAX implementation runs well, and one sentence per change."""
+    """Return a copy of `model` that suits MJX's JAX implementation, and one sentence per change."""
     model = copy.copy(model)
     changes = [_capsules(model), _needed_pairs(model), _margins(model), _cone(model), _iterations(model)]
     return model, tuple(change for change in changes if change)
 
 
 def _capsules(model: mujoco.MjModel) -> str:
-    """Round shapes that MJX cannot collide with what they meet become capsules of the same length."""
+    """Replace round geoms with collisions that MJX does not support by capsules of the same length."""
     wrong = {
         int(g)
         for a, b, _ in collision_driver.geom_pairs(model)
@@ -64,11 +64,11 @@ def _capsules(model: mujoco.MjModel) -> str:
         model.geom_rbound[g] = max(half, radius)
     if not wrong:
         return ""
-    return f"{_some(model, wrong)}: capsules in place of round shapes that MJX cannot collide with what they meet"
+    return f"{_some(model, wrong)}: replaced by capsules, because MJX does not support their collisions"
 
 
 def _turn(model: mujoco.MjModel, geom: int, axis: int) -> None:
-    """Turns the frame of `geom` so that its z lies along what was its `axis`."""
+    """Rotate the frame of `geom` so that its z axis is along its former axis number `axis`."""
     target, turn, quat = np.eye(3)[axis], np.zeros(4), np.zeros(4)
     mujoco.mju_quatZ2Vec(turn, target)
     mujoco.mju_mulQuat(quat, model.geom_quat[geom], turn)
@@ -76,9 +76,10 @@ def _turn(model: mujoco.MjModel, geom: int, axis: int) -> None:
 
 
 def _needed_pairs(model: mujoco.MjModel) -> str:
-    """Drops pairs of shapes that no function of MJX can collide; every other pair stays.
+    """Disable collisions of pairs of geoms that MJX does not support; all other pairs stay.
 
-    What is left is written as masks: each hub (the ground, a table) has a bit, which its partners answer.
+    The remaining pairs are written as collision masks: each hub (the ground, a table) has one bit in contype, which
+    its partners have in conaffinity.
     """
     pairs = [(a, b) for a, b, pair in collision_driver.geom_pairs(model) if pair == -1]
     kept = [p for p in pairs if collision_driver.has_collision_fn(*sorted(model.geom_type[list(p)]))]
@@ -88,11 +89,11 @@ def _needed_pairs(model: mujoco.MjModel) -> str:
     if not _masks(model, kept):
         return ""
     kinds = sorted({" with ".join(_kind(model, g) for g in pair) for pair in dropped})
-    return f"{len(dropped)} pairs of shapes do not collide, for MJX cannot ({', '.join(kinds)})"
+    return f"{len(dropped)} pairs of geoms do not collide, because MJX does not support them ({', '.join(kinds)})"
 
 
 def _masks(model: mujoco.MjModel, pairs: Iterable[tuple[int, int]]) -> bool:
-    """Writes masks under which exactly `pairs` collide; False where a mask has too few bits."""
+    """Set collision masks so that exactly `pairs` collide. Returns False if a mask has too few bits."""
     partners: dict[int, set[int]] = defaultdict(set)
     for a, b in pairs:
         partners[a].add(b)
@@ -113,7 +114,7 @@ def _masks(model: mujoco.MjModel, pairs: Iterable[tuple[int, int]]) -> bool:
 
 
 def _margins(model: mujoco.MjModel) -> str:
-    """Meshes and height fields, and what meets them, collide without margin."""
+    """Set the margins of meshes and height fields, and of geoms that collide with them, to zero."""
     changed: set[int] = set()
     for a, b, pair in collision_driver.geom_pairs(model):
         if not {int(model.geom_type[a]), int(model.geom_type[b])} & _SOLID:
@@ -125,11 +126,15 @@ def _margins(model: mujoco.MjModel) -> str:
             if model.geom_margin[g] or model.geom_gap[g]:
                 model.geom_margin[g] = model.geom_gap[g] = 0.0
                 changed.add(g)
-    return f"{_some(model, changed)}: no margin, for they meet meshes or height fields" if changed else ""
+    return (
+        f"{_some(model, changed)}: margin 0, because they collide with meshes or height fields"
+        if changed
+        else ""
+    )
 
 
 def _cone(model: mujoco.MjModel) -> str:
-    """Contacts without friction have no elliptic cone in MJX."""
+    """Use pyramidal cones if some contacts have no friction, for which MJX has no elliptic cone."""
     if model.opt.cone != mujoco.mjtCone.mjCONE_ELLIPTIC:
         return ""
     dims = {int(max(model.geom_condim[a], model.geom_condim[b])) if p == -1 else int(model.pair_dim[p])
@@ -137,24 +142,24 @@ def _cone(model: mujoco.MjModel) -> str:
     if 1 not in dims:
         return ""
     model.opt.cone = mujoco.mjtCone.mjCONE_PYRAMIDAL
-    return "friction cones are pyramids, for some contacts have no friction"
+    return "friction cones are pyramidal, because some contacts have no friction"
 
 
 def _iterations(model: mujoco.MjModel) -> str:
-    """MJX runs as many iterations as the slowest row of a batch asks for."""
+    """Limit the solver's iterations: MJX runs as many as the slowest row of a batch needs."""
     before = (int(model.opt.iterations), int(model.opt.ls_iterations))
     after = (min(before[0], _ITERATIONS), min(before[1], _LINE_SEARCH))
     if before == after or model.opt.solver != mujoco.mjtSolver.mjSOL_NEWTON:
         return ""
     model.opt.iterations, model.opt.ls_iterations = after
-    words = f"was {before[0]} of {before[1]}"
-    return f"the solver stops after {after[0]} iterations of {after[1]} line search steps ({words})"
+    change = f"was {before[0]} with {before[1]}"
+    return f"the solver stops after {after[0]} iterations with {after[1]} line search steps each ({change})"
 
 
 def limit_contacts(model: mujoco.MjModel, put: mjx.Model) -> tuple[mjx.Model, str]:
-    """`put` with only the nearest contacts solved for, and what to say of it.
+    """Return `put` with only the nearest contacts in the solver, and a sentence about this change.
 
-    MJX gives every contact that could be its rows in the solver; most are apart.
+    MJX has solver rows for every possible contact, but most of them are not active.
     """
     count = len(collision_driver.make_condim(model, impl=mjx.Impl.JAX))
     if count <= _POINTS:
@@ -166,11 +171,14 @@ def limit_contacts(model: mujoco.MjModel, put: mjx.Model) -> tuple[mjx.Model, st
         name_numericadr=np.append(put.name_numericadr, len(put.names)),
         numeric_data=np.append(put.numeric_data, float(_POINTS)),
     )
-    return limited, f"of {count} contacts that could be, the {_POINTS} nearest of each kind are solved for"
+    return limited, f"of {count} possible contacts, only the {_POINTS} nearest of each kind are in the solver"
 
 
 def probe_contacts(model: mujoco.MjModel, start: Sequence[Array] | None) -> ContactCounts:
-    """The most contacts, constraint rows and near pairs in C MuJoCo while the body goes limp from its start."""
+    """Return the largest numbers of contacts, constraint rows and near pairs in C MuJoCo.
+
+    The probe runs without control from the start states.
+    """
     data, most = mujoco.MjData(model), ContactCounts()
     pairs = np.array([pair[:2] for pair in collision_driver.geom_pairs(model)], int).reshape(-1, 2)
     for q in np.asarray(start[0])[:4] if start is not None else model.qpos0[None]:
@@ -188,19 +196,22 @@ def probe_contacts(model: mujoco.MjModel, start: Sequence[Array] | None) -> Cont
 
 
 def near_pairs(model: mujoco.MjModel, data: mujoco.MjData, pairs: np.ndarray) -> int:
-    """How many of `pairs` [P, 2] of shapes have bounding spheres, or a plane and a sphere, that meet."""
+    """Return how many of `pairs` [P, 2] of geoms have overlapping bounding spheres (or a sphere on a plane)."""
     a, b = np.where(
         model.geom_type[pairs[:, :1]] == _GEOM.mjGEOM_PLANE, pairs, pairs[:, ::-1]
     ).T  # planes first
-    way = data.geom_xpos[b] - data.geom_xpos[a]
+    offset = data.geom_xpos[b] - data.geom_xpos[a]
     plane = model.geom_type[a] == _GEOM.mjGEOM_PLANE
-    gap = np.where(plane, np.sum(way * data.geom_xmat[a][:, 2::3], axis=1), np.linalg.norm(way, axis=1))
+    gap = np.where(plane, np.sum(offset * data.geom_xmat[a][:, 2::3], axis=1), np.linalg.norm(offset, axis=1))
     reach = model.geom_rbound[a] + model.geom_rbound[b] + model.geom_margin[a] + model.geom_margin[b]
     return int(np.sum(gap <= reach))
 
 
 def warp_sizes(probe: ContactCounts, rows: int) -> dict[str, Any]:
-    """Warp's limits for a batch of `rows`: twice what was seen, and some. Near pairs take the places of contacts."""
+    """Return Warp's limits for a batch of `rows`: twice the observed counts plus a margin.
+
+    Near pairs also use places of contacts.
+    """
     return {"naconmax": rows * (2 * max(probe.contacts, probe.pairs) + 8), "njmax": 2 * probe.rows + 32}
 
 
@@ -209,7 +220,7 @@ def _kind(model: mujoco.MjModel, geom: int) -> str:
 
 
 def _some(model: mujoco.MjModel, geoms: Iterable[int]) -> str:
-    """How many, and the first names."""
+    """Return the number of geoms and the first names."""
     geoms = sorted(geoms)
     names = ", ".join(model.geom(g).name or f"#{g}" for g in geoms[:4])
-    return f"{len(geoms)} shapes ({names}{', ...' if len(geoms) > 4 else ''})"
+    return f"{len(geoms)} geoms ({names}{', ...' if len(geoms) > 4 else ''})"

@@ -1,7 +1,7 @@
-"""C MuJoCo on all cores, in closed loop.
+"""Native physics: closed-loop rollouts in C MuJoCo on all cores.
 
 Each control step is one call of `mujoco.rollout`'s thread pool for the whole batch and one call of the
-jitted policy. What policies and rewards read comes back as sensors (`rewards.state.instrument`).
+jitted policy. The values that policies and rewards read are sensors (`rewards.state.instrument`).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _CTRL = mujoco.mjtState.mjSTATE_CTRL.value
 
 
 class NativePhysics:
-    """`model` stepped every `sim_dt`, controlled every `ctrl_dt` (a whole multiple of it).
+    """Simulation of `model` with time step `sim_dt` and control step `ctrl_dt` (an integer multiple of it).
 
-    The model is copied. implicitfast, stable at coarser steps, is used where `coarse` is set: a planner may
-    step more coarsely than the simulation it plans for.
+    The model is copied. If `coarse`, the integrator is implicitfast, which is stable at larger time steps: a planner
+    may use larger steps than the simulation that it plans for.
     """
 
     name = "native"
-    xp = np  # what carries states and plans
+    xp = np  # array module of states and plans
 
     def __init__(
         self,
@@ -51,14 +51,14 @@ class NativePhysics:
         threads: int | None = None,
         domain: Domain | None = None,
     ):
-        """domain: N worlds, row r lives in world r modulo N; one world, the model's, where it is None."""
+        """domain: N worlds, row r uses world r modulo N; if None, all rows use the model unchanged."""
         self.substeps = whole_substeps(sim_dt, ctrl_dt)
         self.layout, self.sim_dt, self.ctrl_dt = layout, sim_dt, ctrl_dt
         self.model = planning_model(model, sim_dt, coarse)
         nstate = 1 + model.nq + model.nv + model.na
         if mujoco.mj_stateSize(model, _FULL) != nstate:
             raise UserError(
-                "this model keeps state in plugins or delays, which native physics does not carry"
+                "this model has state in plugins or delays, which physics=native does not support"
             )
         self.worlds = [self.model] if domain is None else variants(self.model, domain)
         self._late = np.zeros(1, int) if domain is None else late_steps(domain, sim_dt, self.substeps)
@@ -68,7 +68,7 @@ class NativePhysics:
         self._workers = ThreadPoolExecutor(self.threads)
         self._policies: dict[tuple[Policy, int], Callable[..., tuple[np.ndarray, Any]]] = {}
         self.traces: Counter[str] = Counter()
-        self.steps_done = 0  # simulation steps, over all rows, since the start
+        self.steps_done = 0  # total number of simulation steps over all rows
 
     def start(self, qpos: Array, qvel: Array, act: Array) -> SimState:
         qpos, qvel, act = (np.asarray(x, np.float64) for x in (qpos, qvel, act))
@@ -97,7 +97,7 @@ class NativePhysics:
         key: jax.Array,
         candidates: int = 1,
     ) -> Trajectory:
-        # a row that diverges goes on from wherever MuJoCo has reset it
+        # a row that diverges continues from the state to which MuJoCo reset it
         m, substeps = self.model, self.substeps
         rows = len(start.time)
         act_policy = self._jitted(policy, candidates)
@@ -122,7 +122,7 @@ class NativePhysics:
             extras.append(extra)
             clock = full[:, 0] + self.ctrl_dt
             diverged |= self._advance(full, control, states, sensed)
-            kept[:, t] = full if substeps == 1 else states[:, -2]  # where the sensors were measured
+            kept[:, t] = full if substeps == 1 else states[:, -2]  # the state at which sensors were computed
             sensors[:, t] = latest = sensed[:, -1].astype(np.float32)
             full = states[:, -1].copy()
             full[:, 0] = clock
@@ -170,14 +170,14 @@ class NativePhysics:
         return lengths, moments
 
     def parts(self, rows: int, steps: int) -> int:
-        """1: only the states that are kept take memory, of which a computer has more than a device."""
+        """Return 1: only the recorded states need memory, and main memory is large enough for them."""
         return 1
 
     def collect(self, x: Any) -> Any:
         return x
 
     def close(self) -> None:
-        """Stops the threads; the object is of no use afterwards."""
+        """Stop the threads; the object cannot be used afterwards."""
         self._pool.close()
         self._workers.shutdown()
 
@@ -189,15 +189,16 @@ class NativePhysics:
     def _advance(
         self, full: np.ndarray, control: np.ndarray, states: np.ndarray, sensed: np.ndarray
     ) -> np.ndarray:
-        """Steps every row of `full` [B, nstate] into `states` and `sensed` [B, substeps, ...]; who diverged [B].
+        """Step every row of `full` [B, nstate] into `states` and `sensed` [B, substeps, ...]; returns `diverged` [B].
 
-        MuJoCo resets a diverged simulation, clock included, and rollout stops stepping it there. Its clock runs
-        one control step ahead of ours meanwhile: one sim_dt after a reset is no time that a sound row can show.
+        MuJoCo resets a diverged simulation, including its clock, and rollout then stops stepping it. During the call
+        its clock is one control step ahead of ours, so the time of one sim_dt after a reset is never that of a valid
+        row.
         """
         rows, substeps = control.shape[:2]
         ahead = full.copy()
         ahead[:, 0] += self.ctrl_dt
-        with quiet():  # a diverging row is told of by its mark
+        with quiet():  # `diverged` reports diverging rows
             self._pool.rollout(
                 list(itertools.islice(itertools.cycle(self.worlds), rows)),
                 self._datas,
@@ -214,10 +215,10 @@ class NativePhysics:
         return reset
 
     def _jitted(self, policy: Policy, candidates: int) -> Callable[..., tuple[np.ndarray, Any]]:
-        """`policy` on the whole batch, compiled once per policy and batch shape: its controls, and what else it says.
+        """Return `policy` for the whole batch, compiled once per policy and batch shape: (controls, extras).
 
-        One row runs as two. Alone, constants have the shape of the whole batch, and XLA folds chains of them that
-        it leaves apart where they are broadcast: a candidate alone would be rounded otherwise than among others.
+        One row runs as two. With one row, constants have the shape of the whole batch, and XLA folds chains of them
+        that it does not fold if they are broadcast, so the results would be rounded differently than in a batch.
         """
         if (policy, candidates) not in self._policies:
 

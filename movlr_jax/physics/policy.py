@@ -1,8 +1,8 @@
-"""How a policy of one simulation acts on a batch: the same for every physics.
+"""Batching of the policy of one simulation, the same for every physics backend.
 
-Candidate k owns rows k*N:(k+1)*N. Random keys follow the row within the candidate, so that what a candidate does
-depends neither on its place nor on how many there are. Parameters have leading axis B, or K: a candidate's rows then
-share them.
+Candidate k has rows k*N:(k+1)*N. Random keys depend only on the row within the candidate, so the behaviour of a
+candidate does not depend on its position or on the number of candidates. Parameters have leading axis B, or K if all
+rows of a candidate share them.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from movlr_jax.types import Array, Policy, Step
 
 
 def row_keys(key: jax.Array, rows: int, candidates: int) -> jax.Array:
-    """[rows] keys, the same for every candidate."""
+    """Return keys [rows], the same for every candidate."""
     n = rows // candidates
     return jax.random.split(key, n)[jnp.arange(rows) % n]
 
 
 def shared(params: Any, rows: int) -> bool:
-    """Whether the rows of a candidate share their parameters."""
+    """Return whether the rows of a candidate share their parameters."""
     leaves = jax.tree.leaves(params)
     return bool(leaves) and len(leaves[0]) != rows
 
 
 def act(policy: Policy, params: Any, view: Step, key: jax.Array, candidates: int) -> tuple[Array, Any]:
-    """`policy` on all rows of `view` [B]: controls [B, nu], and what else it returns."""
+    """Apply `policy` to all rows of `view` [B]. Returns controls [B, nu] and the policy's extras."""
     rows = len(view.time)
     if not shared(params, rows):
         return controls_of(jax.vmap(policy)(params, view, row_keys(key, rows, candidates)))
@@ -40,5 +40,5 @@ def act(policy: Policy, params: Any, view: Step, key: jax.Array, candidates: int
 
 
 def controls_of(done: Any) -> tuple[Array, Any]:
-    """What a policy returned as (controls, what it returned beside them or None)."""
+    """Return the output of a policy as (controls, extras); extras are None if the policy returns only controls."""
     return done if isinstance(done, tuple) else (done, None)

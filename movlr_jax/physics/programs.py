@@ -1,4 +1,4 @@
-"""Programs over the rows of a batch: compiled ahead, once per shape, and spread over all local devices."""
+"""Compiled programs over the rows of a batch: compiled once per shape and distributed over all local devices."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from movlr_jax.physics.memory import GIB
 
 Say = Callable[[str], object]
-_SPARE = 1.5  # how many times its rows a batch may be padded to, to run as a program that there is already
+_SPARE = 1.5  # a batch may be padded up to this factor to reuse a compiled program
 _ROWS, _WHOLE = PartitionSpec("rows"), PartitionSpec()
 
 
 class Programs:
-    """Runs functions of (constants, *inputs) whose inputs and outputs have rows for leading axis.
+    """Runs functions of (constants, *inputs), whose inputs and outputs have the rows as leading axis.
 
-    constants(rows): what is the same for all rows, given how many of them a device has.
+    constants(rows): the arguments that all rows share, given the number of rows per device.
     """
 
     def __init__(self, name: str, constants: Callable[[int], Any], say: Say):
@@ -34,7 +34,7 @@ class Programs:
         self.devices, self._first = len(devices), devices[0]
         self._mesh = Mesh(np.array(devices), ("rows",)) if len(devices) > 1 else None
         self.traces: Counter[str] = Counter()
-        self.compile_s: dict[str, float] = {}  # program -> s that tracing and compiling it took
+        self.compile_s: dict[str, float] = {}  # program -> time of tracing and compiling, s
 
     def run(
         self,
@@ -47,10 +47,10 @@ class Programs:
         common: tuple[Any, ...] = (),
         per_row: int = 1,
     ) -> Any:
-        """`function(constants, *common, *inputs)` for `inputs` [rows, ...]; what and `of` say which function it is.
+        """Run `function(constants, *common, *inputs)` for `inputs` [rows, ...]; (what, of) identify the function.
 
-        A batch may be padded to the size of one that is compiled, and to a multiple of the devices. `common` goes to
-        every device as it is; a row stands for `per_row` simulations.
+        A batch may be padded to the size of a compiled program, and to a multiple of the number of devices. `common`
+        is copied to every device; a row contains `per_row` simulations.
         """
         shapes = tuple((np.shape(x)[1:], str(x.dtype)) for x in jax.tree.leaves(inputs))
         sizes = self._compiled.setdefault((what, of, jax.tree.structure(inputs), shapes), {})
@@ -67,7 +67,7 @@ class Programs:
         return outputs if padded == rows else jax.tree.map(lambda x: x[:rows], outputs)
 
     def collect(self, x: Any) -> Any:
-        """`x` on the first device, where it was spread over several."""
+        """Move `x` to the first device if it is distributed over several."""
         return x if self._mesh is None else jax.device_put(x, self._first)
 
     def clear(self) -> None:
@@ -92,13 +92,13 @@ class Programs:
         compiled = jax.jit(spread).lower(*common, *inputs).compile()
         self.compile_s[what] = time.monotonic() - begun
         used = compiled.memory_analysis()
-        size = f", {used.temp_size_in_bytes / GIB:.2f} GiB of scratch" if used else ""
+        size = f", {used.temp_size_in_bytes / GIB:.2f} GiB of temporary memory" if used else ""
         self._say(f"  {self._name}: compiled the {what} in {self.compile_s[what]:.1f} s{size}")
         return compiled
 
 
 def _pad(x: Any, rows: int) -> Any:
-    """`x` [B, ...] with its last row repeated up to `rows`."""
+    """Pad `x` [B, ...] to `rows` rows by repeating its last row."""
     missing = rows - len(x)
     if not missing:
         return x

@@ -1,8 +1,8 @@
-"""One simulation under MJX as pure functions: what `physics.mjx` batches, and what training loops step inside jit.
+"""One MJX simulation as pure functions, for the batches of `physics.mjx` and for training loops inside jit.
 
-MJX measures and integrates in the order of C MuJoCo, so sensors belong to the start of the last simulation step here,
-too. As in `physics.native` the constraint solver starts cold at each control step: what lies between two control
-steps is a `SimState` and nothing else.
+MJX computes sensors and integrates in the same order as C MuJoCo, so sensors belong to the start of the last
+simulation step. As in `physics.native`, the constraint solver has no warm start at the beginning of a control step: a
+`SimState` is the only state that is kept between control steps.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from mujoco import mjx
 from movlr_jax.physics.policy import controls_of
 from movlr_jax.types import Array, Policy, SimState, Step, Trajectory
 
-_LARGEST = 1e10  # mjMAXVAL: beyond it C MuJoCo calls a simulation diverged
+_LARGEST = 1e10  # mjMAXVAL: C MuJoCo treats larger values as divergence
 _Instant = tuple[Array, Array, Array, Array]  # time, qpos, qvel, act
 
 
 @struct.dataclass
 class World:
-    """How one simulation differs from the model (`physics.domain`)."""
+    """The randomised parameters of one simulation (`physics.domain`)."""
 
-    fields: Mapping[str, Array]  # of the model
-    late: Array  # [] simulation steps of a control step in which the command before it still holds
+    fields: Mapping[str, Array]  # fields of the model and their values
+    late: Array  # [] simulation steps of a control step that still use the previous command
 
 
 @dataclass(frozen=True)
 class Simulator:
-    """Functions of one row; vmap them over B. `template` holds what a fresh simulation does."""
+    """Functions of one row; vmap them over B. `template` is the data of a new simulation."""
 
     model: mjx.Model
     template: mjx.Data
@@ -41,7 +41,7 @@ class Simulator:
     ctrl_dt: float
 
     def begin(self, qpos: Array, qvel: Array, act: Array) -> SimState:
-        """The state at rest in time: qpos [nq], qvel [nv], act [na], sensors measured there without control."""
+        """Return the state at time 0 with qpos [nq], qvel [nv], act [na], and its sensors with zero control."""
         time = jnp.zeros((), self.template.qpos.dtype)
         still = jnp.zeros_like(self.template.ctrl)
         data = mjx.forward(self.model, self._data((time, qpos, qvel, act), still))
@@ -58,9 +58,9 @@ class Simulator:
     def control_step(
         self, state: SimState, action: Array, world: World | None = None
     ) -> tuple[SimState, Step]:
-        """`action` [nu] held for one control step: the state after it, and what a reward sees of it.
+        """Apply `action` [nu] for one control step. Returns the next state, and the step that rewards read.
 
-        A simulation that diverges is marked, and stays at the model's first posture: its numbers mean nothing.
+        A simulation that diverges is marked and stays in the model's initial posture; its values have no meaning.
         """
         before: _Instant = (state.time, state.qpos, state.qvel, state.act)
         model = self.model if world is None else self.model.replace(**world.fields)
@@ -74,8 +74,8 @@ class Simulator:
         (data, seen), _ = jax.lax.scan(
             substep, (self._data(before, action), before), jnp.arange(self.substeps)
         )
-        sound = [jnp.all(jnp.abs(x) < _LARGEST) for x in (data.qpos, data.qvel, data.qacc)]  # false for nan
-        diverged = state.diverged | ~jnp.stack(sound).all()
+        valid = [jnp.all(jnp.abs(x) < _LARGEST) for x in (data.qpos, data.qvel, data.qacc)]  # false for nan
+        diverged = state.diverged | ~jnp.stack(valid).all()
         kept = lambda value, instead: jnp.where(diverged, instead, value)  # noqa: E731
         sensors = kept(data.sensordata, 0.0)
         after = SimState(
@@ -100,7 +100,7 @@ class Simulator:
     def rollout(
         self, start: SimState, policy: Policy, params: Any, keys: jax.Array, world: World | None = None
     ) -> Trajectory:
-        """T control steps in closed loop, one per entry of `keys` [T]."""
+        """Run T control steps in closed loop, one per entry of `keys` [T]."""
 
         def advance(state: SimState, key: jax.Array) -> tuple[SimState, tuple[Step, Array, Any]]:
             action, extras = controls_of(policy(params, state.step, key))
@@ -113,11 +113,11 @@ class Simulator:
     def rollout_of_candidates(
         self, start: SimState, policy: Policy, params: Any, keys: jax.Array, world: World | None = None
     ) -> Trajectory:
-        """The same for simulations [N, K], of which those of candidate k share params [K, ...]; keys [N, T].
+        """Run `rollout` for simulations [N, K]; those of candidate k share params [K, ...]. keys [N, T].
 
-        Simulation [n, k] lives in world n.
+        Simulation [n, k] uses world n.
 
-        One policy on many rows is a product of matrices; row by row it would be many times the memory.
+        One policy on many rows is a matrix product; applying it row by row would need many times the memory.
         """
         n, k = start.time.shape
         worlds = jax.tree.map(lambda x: jnp.repeat(x, k, axis=0), world)
@@ -135,7 +135,7 @@ class Simulator:
         return Trajectory(steps=steps, actions=actions, diverged=final.diverged, final=final, extras=extras)
 
     def kinematics(self, qpos: Array) -> tuple[Array, Array]:
-        """Actuator lengths [nu] m and moment arms [nu, nv] m at the posture `qpos` [nq]."""
+        """Return actuator lengths [nu] m and moment arms [nu, nv] m at the posture `qpos` [nq]."""
         data = self.template.replace(qpos=qpos)
         if self.model.impl != mjx.Impl.JAX:
             data = mjx.forward(self.model, data)
@@ -149,7 +149,7 @@ class Simulator:
         return self.template.replace(time=time, qpos=qpos, qvel=qvel, act=act, ctrl=action)
 
     def _dense_moment(self, data: mjx.Data) -> Array:
-        """Moment arms [nu, nv] from the compressed rows that Warp keeps."""
+        """Return moment arms [nu, nv] from Warp's compressed rows."""
         sparse = data._impl
         entry = jnp.arange(sparse.actuator_moment.shape[-1])
         starts, lengths = sparse.moment_rowadr, sparse.moment_rownnz

@@ -1,1 +1,1 @@
-"""Reward programs: what they may read, how they are shaped, and K of them compiled into one function."""
+"""Reward programs: the state that they read, shaping functions, and the scorer that runs K of them."""

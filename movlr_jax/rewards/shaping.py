@@ -1,7 +1,7 @@
-"""Norms and bounded shapes that reward programs are made of. Elementwise, float32, differentiable.
+"""Norms and bounded functions for reward programs. Elementwise, float32, differentiable.
 
-`smooth_abs` and `quadratic` are the norms of MPC2's hand-made rewards (Wei et al., ICLR 2025);
-`tolerance` is the shape dm_control's suites made common.
+`smooth_abs` and `quadratic` are the norms of MPC2's hand-written rewards (Wei et al., ICLR 2025);
+`tolerance` has the form that dm_control's suites use.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a reward may read, by name, the same from every physics backend.
+"""The state that rewards read by name, the same for every physics backend.
 
-`Layout` adds the sensors that carry it to a model and remembers where each value lies; `Fields` reads them by name:
-as `State`, the object a reward program is handed, and as `tasks.readout.Readout`, which measures read. The table of
-calls in the prompt is made from `State` itself.
+`instrument` adds the needed sensors to a model, and `Layout` holds the address of each value. `Fields` reads values
+by name; its subclasses are `State`, which reward programs get, and `tasks.readout.Readout`, which task measures use.
+The table of calls in the prompt is generated from `State`.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from movlr_jax.errors import ProgramError, UserError, unknown_name
 from movlr_jax.types import Array, Step
 
 A = TypeVar("A", bound=Array)
-_PREFIX = "movlr/"  # of the sensors added here; a model's own sensors keep their names
-_LOWEST = 0.01  # m, of a centre of mass that falls
-_TURN = 1.5  # s that a turn is given
+_PREFIX = "movlr/"  # of the names of sensors added here; the model's own sensors keep their names
+_LOWEST = 0.01  # m, lower bound of the height of the centre of mass
+_TURN = 1.5  # s, duration of a turn
 _JOINT_SIZES = {0: (7, 6), 1: (4, 3), 2: (1, 1), 3: (1, 1)}  # mjtJoint -> (nq, nv)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each named value lies in qpos, qvel, act and the sensor vector of one model."""
+    """Addresses of the named values in qpos, qvel, act and the sensor vector of one model."""
 
     joints: Mapping[str, tuple[slice, slice]]  # name -> slices of qpos and qvel
     bodies: Mapping[str, int]  # name -> row in the blocks below
     muscles: Mapping[str, int]  # name of an actuator -> index in ctrl
-    activations: np.ndarray  # [nu] index in act, -1 where an actuator has no activation
+    activations: np.ndarray  # [nu] index in act, -1 if an actuator has no activation
     touch: Mapping[str, tuple[int, ...]]  # part -> addresses that add up to its normal force
     sites: Mapping[str, int]  # name -> address of its position
     sensors: Mapping[str, slice]  # the model's own
@@ -43,7 +43,7 @@ class Layout:
     sizes: Mapping[str, int]  # nq, nv, na, nu, nsensordata
 
     def block(self, sensors: Array, name: str, count: int, width: int = 1) -> Array:
-        """[..., count * width] slice of the sensor vector."""
+        """Return the slice [..., count * width] of the sensor vector."""
         return sensors[..., self.blocks[name] : self.blocks[name] + count * width]
 
     def lengths(self, sensors: Array) -> Array:
@@ -58,18 +58,18 @@ class Layout:
 def instrument(
     spec: mujoco.MjSpec, *, root: str, touch: Mapping[str, Sequence[str]], sites: Sequence[str]
 ) -> None:
-    """Adds to `spec` the sensors that `State` reads.
+    """Add to `spec` the sensors that `State` reads.
 
-    root is the body whose subtree has the centre of mass; touch maps a part to the bodies whose contacts
-    count; sites are the names of sites whose position may be read. Raises UserError on unknown names.
+    root: body whose subtree defines the centre of mass. touch: part -> bodies whose contacts count for it.
+    sites: names of sites whose positions may be read. Raises UserError for unknown names.
     """
     bodies = [body.name for body in spec.bodies if body.name and body.name != "world"]
     xbody, sensor = mujoco.mjtObj.mjOBJ_XBODY, mujoco.mjtSensor
-    for kind, wanted, known in (
+    for kind, names, known in (
         ("body", (root, *chain.from_iterable(touch.values())), bodies),
         ("site", sites, [site.name for site in spec.sites]),
     ):
-        for name in wanted:
+        for name in names:
             if name not in known:
                 raise UserError(f"the adapter of this model is wrong: {unknown_name(kind, name, known)}")
 
@@ -97,16 +97,16 @@ def instrument(
         add(f"site/{name}", sensor.mjSENS_FRAMEPOS, mujoco.mjtObj.mjOBJ_SITE, name)
     for part, members in touch.items():
         for body in members:
-            # A touch sensor adds up the normal forces of its body's contacts inside a site's volume;
-            # a sphere larger than any body takes them all.
+            # A touch sensor sums the normal forces of its body's contacts inside a site's volume;
+            # a sphere larger than any body includes all contacts.
             site = f"{_PREFIX}touch/{part}/{body}"
             spec.body(body).add_site(name=site, size=[10.0, 10.0, 10.0], rgba=[0, 0, 0, 0], group=5)
             add(f"touch/{part}/{body}", sensor.mjSENS_TOUCH, mujoco.mjtObj.mjOBJ_SITE, site)
 
 
 def layout_of(model: mujoco.MjModel, goals: Mapping[str, Array]) -> Layout:
-    """Reads the layout of a compiled model that `instrument` prepared."""
-    joints, bodies, touch, sites, own, blocks = {}, {}, {}, {}, {}, {}
+    """Return the layout of a compiled model that `instrument` prepared."""
+    joints, bodies, touch, sites, sensors, blocks = {}, {}, {}, {}, {}, {}
     for j in range(model.njnt):
         nq, nv = _JOINT_SIZES[int(model.jnt_type[j])]
         q, v = int(model.jnt_qposadr[j]), int(model.jnt_dofadr[j])
@@ -114,7 +114,7 @@ def layout_of(model: mujoco.MjModel, goals: Mapping[str, Array]) -> Layout:
     for s in range(model.nsensor):
         name, adr = model.sensor(s).name, int(model.sensor_adr[s])
         if not name.startswith(_PREFIX):
-            own[name] = slice(adr, adr + int(model.sensor_dim[s]))
+            sensors[name] = slice(adr, adr + int(model.sensor_dim[s]))
             continue
         block, _, rest = name.removeprefix(_PREFIX).partition("/")
         blocks.setdefault(block, adr)
@@ -132,7 +132,7 @@ def layout_of(model: mujoco.MjModel, goals: Mapping[str, Array]) -> Layout:
         activations=model.actuator_actadr.copy(),
         touch=touch,
         sites=sites,
-        sensors=own,
+        sensors=sensors,
         blocks=blocks,
         goals={name: np.shape(value) for name, value in goals.items()},
         sizes={n: int(getattr(model, n)) for n in ("nq", "nv", "na", "nu", "nsensordata")},
@@ -140,7 +140,7 @@ def layout_of(model: mujoco.MjModel, goals: Mapping[str, Array]) -> Layout:
 
 
 def rotation(quat: Array) -> Array:
-    """[..., 3, 3] rotation matrix of a unit quaternion [..., 4] (w, x, y, z)."""
+    """Return the rotation matrix [..., 3, 3] of a unit quaternion [..., 4] (w, x, y, z)."""
     w, x, y, z = quat[..., 0], quat[..., 1], quat[..., 2], quat[..., 3]
     rows = [
         [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
@@ -151,25 +151,25 @@ def rotation(quat: Array) -> Array:
 
 
 def goal_heading(goals: Mapping[str, Array], time: Array) -> Array:
-    """[...] rad, where a task with goals heading and turn_time asks to walk at `time` [...] s."""
+    """Return the target heading [...] rad at `time` [...] s of a task with the goals heading and turn_time."""
     return jnp.clip((time - goals["turn_time"]) / _TURN, 0.0, 1.0) * goals["heading"]
 
 
 class Fields(Generic[A]):
-    """Values of steps by name, with the leading axes [...] of the steps: what rewards and measures read alike.
+    """Values of steps by name, with the leading axes [...] of the steps, for rewards and task measures.
 
-    The text before the bar of each docstring is the shape without those axes, and the unit.
+    In each docstring, the text before the bar is the shape without those axes and the unit.
     """
 
     __slots__ = ("_goals", "_layout", "_step")
-    _what: ClassVar[str]  # how messages call it
+    _what: ClassVar[str]  # its name in error messages
     _error: ClassVar[type[Exception]]
 
     def __init__(self, layout: Layout, step: Step, goals: Mapping[str, Array]):
         self._layout, self._step, self._goals = layout, step, goals
 
     def _given(self, value: Array) -> A:
-        """`value` as whoever reads it expects."""
+        """Convert `value` to the type that the subclass returns."""
         raise NotImplementedError
 
     def _find(self, kind: str, name: object, options: Mapping[str, Any]) -> Any:
@@ -181,7 +181,7 @@ class Fields(Generic[A]):
         return self._given(self._step.sensors[..., start : start + width])
 
     def _at(self, values: Array, place: slice) -> A:
-        """`values` [..., n] at `place`, without that axis where it is one value."""
+        """Return `values` [..., n] at `place`, without the last axis if it is one value."""
         found = values[..., place]
         return self._given(found[..., 0] if place.stop - place.start == 1 else found)
 
@@ -234,23 +234,23 @@ class Fields(Generic[A]):
 
     @property
     def capture_point(self) -> A:
-        """[2] m, world frame | where to put a foot to come to rest over it: com + com_vel sqrt(height of com / g)"""
+        """[2] m, world frame | where a foot must be placed to stop there: com + com_vel sqrt(height of com / g)"""
         fall = jnp.sqrt(jnp.maximum(self.com[..., 2:], _LOWEST) / 9.81)  # s (Pratt et al., 2006, equation 5)
         return self._given(self.com[..., :2] + fall * self.com_vel[..., :2])
 
     @property
     def gait_phase(self) -> A:
-        """[2] 1, from 0 to 1 | of the left and right stride at the goal's cadence; a foot swings in its first half"""
+        """[2] 1, from 0 to 1 | phase of the left and right stride at the goal's cadence; below 0.5 the foot swings"""
         if "cadence" not in self._layout.goals:
             raise self._error(
-                f"{self._what}.gait_phase: this task has no goal 'cadence'; count strides by {self._what}.time"
+                f"{self._what}.gait_phase: this task has no goal 'cadence'; compute phases from {self._what}.time"
             )
         strides = (self.goal("cadence") * self.time)[..., None] + jnp.array([0.0, 0.5])
         return self._given(strides - jnp.floor(strides))
 
     @property
     def goal_heading(self) -> A:
-        """[] rad, left is positive | where to walk now: from 0 to the goal's heading in 1.5 s after its turn_time"""
+        """[] rad, left is positive | target heading: from 0 to the goal's heading within 1.5 s after turn_time"""
         if "turn_time" not in self._layout.goals:
             raise self._error(
                 f"{self._what}.goal_heading: this task has no goal 'turn_time'; use {self._what}.goal"
@@ -293,7 +293,7 @@ class Fields(Generic[A]):
         return self._sensed(self._find("site", name, self._layout.sites), 3)
 
     def sensor(self, name: str) -> A:
-        """as the sensor says ([] when it has one value) | a sensor of the model"""
+        """depends on the sensor ([] if it has one value) | a sensor of the model"""
         return self._at(self._step.sensors, self._find("sensor", name, self._layout.sensors))
 
     @property
@@ -308,11 +308,11 @@ class Fields(Generic[A]):
 
     @property
     def prev_action(self) -> A:
-        """[nu] | the action of the step before"""
+        """[nu] | action of the previous step"""
         return self._given(self._step.prev_action)
 
     def goal(self, name: str) -> A:
-        """as the goal says | a target of the task"""
+        """depends on the goal | a target of the task"""
         self._find("goal", name, self._layout.goals)
         return self._given(self._goals[name])
 
@@ -320,11 +320,11 @@ class Fields(Generic[A]):
         if name.startswith("__"):
             raise AttributeError(name)
         near = unknown_name("call", name, STATE_CALLS).rstrip("?")
-        raise self._error(f"{self._what} has no {name!r}: {near}; it offers {', '.join(STATE_CALLS)}")
+        raise self._error(f"{self._what} has no {name!r}: {near}; available: {', '.join(STATE_CALLS)}")
 
 
 class State(Fields[Array]):
-    """One instant of one simulation, as a reward program sees it."""
+    """The state of one simulation at one control step, as a reward program reads it."""
 
     __slots__ = ("_initial",)
     _what, _error = "state", ProgramError
@@ -348,7 +348,7 @@ class State(Fields[Array]):
 
 
 def parts(state: State) -> tuple[Step, Step, Mapping[str, Array]]:
-    """(step, start of the episode, goals): all that a state holds."""
+    """Return (step, start of the episode, goals), all the data of a state."""
     return state._step, state._initial, state._goals
 
 
@@ -365,7 +365,7 @@ STATE_CALLS = tuple(
 
 
 def state_table() -> list[tuple[str, str, str]]:
-    """(call, shape and unit, meaning) of everything a reward may read, in the order of the class."""
+    """Return (call, shape and unit, meaning) of everything that a reward may read, in the order of the class."""
     rows = []
     for name in STATE_CALLS:
         member = inspect.getattr_static(State, name)

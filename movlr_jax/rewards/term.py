@@ -1,4 +1,4 @@
-"""One entry of the library of reward terms."""
+"""Entries of the library of reward terms."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Term:
-    """A named expression, the weight it usually starts with, and the need it serves.
+    """A named expression, its usual initial weight, and its kind.
 
     Kinds: place, turn, hold (objects); upright, height, balance, forward, straight, gait (walkers);
-    jump, turning, joint (any body that moves); steady, economy; spare (what a body can do and nobody asked for).
+    jump, turning, joint (any body that moves); steady, economy; spare (motions that the task does not ask for).
     """
 
     name: str
@@ -21,5 +21,5 @@ class Term:
 
 
 def tuple_of(names: Iterable[str]) -> str:
-    """A tuple of names as source text."""
+    """Return a tuple of names as source text."""
     return "(" + "".join(f'"{name}", ' for name in names).rstrip() + ")"

@@ -1,1 +1,1 @@
-"""Vetting of reward programs that a model or a person wrote."""
+"""Vetting of reward programs written by a language model or a person."""

@@ -1,4 +1,4 @@
-"""What the children of a sandbox answer: read as a stranger's words, put into sentences, made a program again."""
+"""Parsing of the answers of sandboxed child processes: untrusted data, turned into messages and reward programs."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from movlr_jax.sandbox.graph import Graph, run
 from movlr_jax.sandbox.inputs import flat
 from movlr_jax.sandbox.source import ParsedReward
 
-DOWN = "the program took its process down; it may need too much memory"
+DOWN = "the program crashed its process; it may need too much memory"
 _STAGES = ("parse", "load", "trace")
 
 
 class Rejected(Exception):
-    """(stage, sentence)"""
+    """A rejected program; its arguments are (stage, message)."""
 
 
 def rebuild(parsed: ParsedReward, graph: Graph, text: bytes, layout: Layout) -> RewardProgram:
-    """The program that a checked graph is."""
+    """Return the reward program of a checked graph."""
     terms = tuple(parsed.weights)
 
     def reward(state: Any, action: Any) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def _without_lines(value: Any) -> Any:
 
 
 def judge(parsed: ParsedReward, counts: dict[str, Any]) -> list[str]:
-    """What the prober counted, in words. Raises Rejected for a term that is of no use anywhere."""
+    """Return notes on the prober's counts. Raises Rejected for a term without finite values or finite gradients."""
     notes = []
     for name, count in counts.items():
         where = parsed.where(name)
@@ -64,10 +64,10 @@ def judge(parsed: ParsedReward, counts: dict[str, Any]) -> list[str]:
             raise Rejected(
                 "probe",
                 f"{where}term {name!r} has no finite gradient at {count['slopes']} of {count['states']} states of "
-                "this task; look for a square root or a norm of 0, and for jnp.where around what is not defined",
+                "this task; look for a square root or a norm of 0, and for jnp.where with an undefined branch",
             )
         if count["constant"]:
-            notes.append(f"{where}term {name!r} is the same at every state: it changes nothing")
+            notes.append(f"{where}term {name!r} has the same value at every state, so it has no effect")
         if count["bad"]:
             notes.append(
                 f"{where}term {name!r} is not finite at {count['bad']} of {count['states']} states of this task; "
@@ -82,7 +82,7 @@ def judge(parsed: ParsedReward, counts: dict[str, Any]) -> list[str]:
 
 
 def counts_of(answer: bytes, terms: list[str]) -> dict[str, Any]:
-    """Term -> what a prober counted of it. Raises Rejected."""
+    """Return a dict: term -> counts of the prober. Raises Rejected."""
     try:
         counts = json.loads(answer)
         if isinstance(counts.get("error"), str):
@@ -95,18 +95,18 @@ def counts_of(answer: bytes, terms: list[str]) -> dict[str, Any]:
         raise Rejected("crash", DOWN) from None
 
 
-def told(answer: bytes) -> tuple[str, str]:
-    """(stage, sentence) that a tracer gave, made fit for a log."""
+def rejection(answer: bytes) -> tuple[str, str]:
+    """Return (stage, message) of a tracer's answer, cleaned for a log."""
     try:
-        said = json.loads(answer)
-        stage, message = said["stage"], said["message"]
+        fields = json.loads(answer)
+        stage, message = fields["stage"], fields["message"]
         if stage in _STAGES and isinstance(message, str) and message:
             return stage, _one_line(message)
     except (ValueError, TypeError, KeyError, RecursionError):
         pass
-    return "crash", "the program's process gave an answer that is none"
+    return "crash", "the program's process returned a malformed answer"
 
 
 def _one_line(text: str) -> str:
-    """Text of a child, fit for a log, a terminal and the next prompt: without what this process keeps to itself."""
+    """Return a child's text on one printable line without API keys, for a log, a terminal and the next prompt."""
     return "".join(c if c.isprintable() else "?" for c in redact(" ".join(text.split()))[:1000])

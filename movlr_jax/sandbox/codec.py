@@ -1,8 +1,8 @@
-"""A traced reward as plain data: the jaxpr, written by the child as JSON. Nothing here runs what it reads.
+"""Encoding of a traced reward as plain data: the child process writes the jaxpr as JSON, and nothing here runs it.
 
 A document is {"version", "terms", "main"}; a graph is {"in", "consts", "eqns", "out"}. Values are numbered: the
 inputs, then the constants, then the results of each equation. An operand is such a number, or a literal
-[dtype, hexadecimal bytes]; a constant is [dtype, shape, hexadecimal bytes]. Equations hold
+[dtype, hexadecimal bytes]; a constant is [dtype, shape, hexadecimal bytes]. An equation holds
 "p" primitive, "i" operands, "n" number of results, "a" parameters, "l" line of the program, "g" inner graphs.
 """
 
@@ -18,38 +18,41 @@ from movlr_jax.sandbox.jaxprs import scan_params
 from movlr_jax.sandbox.primitives import CUSTOM, DTYPES, INLINED, SCAN, TABLE, BadValue
 
 VERSION = 1
-FILE = "<reward>"  # the name that programs are compiled under
+FILE = "<reward>"  # the file name in tracebacks of programs
 
 _HINTS = {
-    "while": "a loop whose number of turns is only known at run time; use a Python `for` over a fixed range, or "
+    "while": "a loop's number of iterations is only known at run time; use a Python `for` over a fixed range, or "
     "jax.lax.fori_loop with constant bounds",
-    "lu": "a factorisation of a matrix; write the small solution out, or use jnp.linalg.norm, jnp.dot, jnp.cross",
-    "pure_callback": "a call back into Python",
-    "io_callback": "a call back into Python",
-    "debug_callback": "a call back into Python",
-    "debug_print": "printing",
-    "random_bits": "randomness; a reward is the same each time",
+    "lu": "matrix factorisations are not available; write the solution of small systems out, or use "
+    "jnp.linalg.norm, jnp.dot, jnp.cross",
+    "pure_callback": "callbacks into Python are not allowed",
+    "io_callback": "callbacks into Python are not allowed",
+    "debug_callback": "callbacks into Python are not allowed",
+    "debug_print": "printing is not allowed",
+    "random_bits": "randomness is not allowed; a reward must be deterministic",
 }
 
 
 def refusal(primitive: str, line: int | None) -> str:
-    """The sentence for an operation that no reward may use."""
+    """Return the error message for an operation that is not allowed in a reward."""
     where = f"line {line}: " if line else ""
     if primitive.startswith(("random_", "threefry")):
-        return where + "randomness is not part of a reward; it is the same each time"
+        return where + "randomness is not allowed; a reward must be deterministic"
     what = _HINTS.get(primitive)
     if what:
-        return f"{where}{what} (`{primitive}` is not among the operations of a reward)"
-    return f"{where}the operation `{primitive}` is not among those of a reward; use elementwise functions and sums"
+        return f"{where}{what} (`{primitive}` is not an allowed operation)"
+    return (
+        f"{where}the operation `{primitive}` is not allowed in a reward; use elementwise functions and sums"
+    )
 
 
 def encode(closed: ClosedJaxpr, terms: list[str]) -> dict[str, Any]:
-    """The document of a traced reward. Raises ProgramError with the line of what cannot be part of it."""
+    """Return the document of a traced reward. Raises ProgramError with the line if an operation is not allowed."""
     return {"version": VERSION, "terms": terms, "main": _graph(closed.jaxpr, closed.consts)}
 
 
 class _Writer:
-    """Numbers the values of one graph while its equations are written."""
+    """Numbers the values of one graph while writing its equations."""
 
     def __init__(self, inputs: int):
         self.inputs, self.count = inputs, inputs
@@ -66,13 +69,13 @@ def _known_dtype(name: str, line: int | None) -> None:
     if name not in DTYPES:
         where = f"line {line}: " if line else ""
         raise ProgramError(
-            f"{where}the program computes with {name} values; a reward computes in float32, int32 and bool, "
-            "drop the astype or dtype"
+            f"{where}the program computes with {name} values; only float32, int32 and bool are supported, "
+            "remove the astype or dtype"
         )
 
 
 def _graph(jaxpr: Jaxpr, consts: Any, line: int | None = None) -> dict[str, Any]:
-    # constants of inlined parts come to light on the way, but are numbered before the equations: so two passes
+    # two passes: constants of inlined functions are found on the way but are numbered before the equations
     flat: list[tuple[Any, list[Any], list[Any], int | None]] = []
     values: list[Any] = []
     alias: dict[Any, Any] = {}
@@ -106,7 +109,7 @@ def _graph(jaxpr: Jaxpr, consts: Any, line: int | None = None) -> dict[str, Any]
 def _flatten(
     jaxpr: Jaxpr, scope: dict[Any, Any], flat: list[Any], values: list[Any], line: int | None
 ) -> list[Any]:
-    """Appends the equations of a jaxpr, with those of the functions it calls in their place."""
+    """Append the equations of a jaxpr to `flat`, inlining the functions that it calls."""
 
     def read(var: Any) -> Any:
         if isinstance(var, Literal):
@@ -140,7 +143,7 @@ def _flatten(
 
 
 def _inlined(equation: Any) -> ClosedJaxpr | None:
-    """The body of an equation that only calls one."""
+    """Return the function that an equation only calls, None for other equations."""
     name, params = equation.primitive.name, equation.params
     if name in ("jit", "pjit", "closed_call", "core_call", "remat", "checkpoint"):
         inner = params.get("jaxpr") or params.get("call_jaxpr")
@@ -148,7 +151,7 @@ def _inlined(equation: Any) -> ClosedJaxpr | None:
     if name == "custom_jvp_call" and params["call_jaxpr"].jaxpr.debug_info.func_name in INLINED:
         return params["call_jaxpr"]
     if name == "cond" and params.get("branches_platforms") is not None:
-        # one branch a platform (jnp.diag): no reward runs on the others
+        # one branch per platform (jnp.diag); only the default is used
         for branch, platforms in zip(params["branches"], params["branches_platforms"], strict=True):
             if platforms is None:
                 return branch
@@ -171,7 +174,7 @@ def _equation(equation: Any, operands: list[Any], line: int | None) -> dict[str,
         params = {k: v for k, v in scan_params(params).items() if k in SCAN}
     elif name == "cond":
         graphs, kinds, params = [_graph(b.jaxpr, b.consts, None) for b in params["branches"]], {}, {}
-    elif name == "platform_index":  # only ever read by a `cond` of one branch a platform, which is inlined
+    elif name == "platform_index":  # used only by a `cond` with one branch per platform, which is inlined
         name, kinds, params = "iota", TABLE["iota"], _ZERO
     elif name.startswith("scatter"):
         params = {k: v for k, v in params.items() if k not in ("update_jaxpr", "update_consts")}
@@ -180,14 +183,14 @@ def _equation(equation: Any, operands: list[Any], line: int | None) -> dict[str,
     written = {}
     for key, value in params.items():
         if key not in kinds:
-            raise ProgramError(f"{refusal(name, line)} (its parameter {key!r} is not known)")
+            raise ProgramError(f"{refusal(name, line)} (its parameter {key!r} is not supported)")
         try:
             written[key] = kinds[key].encode(value)
         except (BadValue, ValueError, TypeError) as error:
             detail = str(error) or f"{key}={value!r}"[:80]
             where = f"line {line}: " if line else ""
             raise ProgramError(
-                f"{where}`{name}` with {detail}: not part of a reward; use its defaults"
+                f"{where}`{name}` with {detail} is not allowed in a reward; use its defaults"
             ) from None
     made = {"p": name, "i": operands, "n": len(equation.outvars), "a": written, "l": line or 0}
     return made | ({"g": graphs} if graphs else {})
@@ -197,7 +200,7 @@ _ZERO = {"dtype": np.dtype("int32"), "shape": (1,), "dimension": 0, "sharding": 
 
 
 def _line(equation: Any) -> int | None:
-    """The line of the program that an equation stems from."""
+    """Return the line of the program that an equation comes from."""
     traceback = equation.source_info.traceback
     for frame in traceback.frames if traceback else ():
         if frame.file_name == FILE:

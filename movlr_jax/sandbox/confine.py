@@ -1,7 +1,7 @@
-"""Takes rights away from the process that calls it: kernel confinement by ctypes alone, without root.
+"""Kernel confinement of the calling process, through ctypes and without root.
 
 Linux on x86_64 and aarch64: no_new_privs, Landlock, seccomp, resource limits, parent-death signal. None of it
-can be undone. What a kernel lacks is told by `missing`; nothing here goes on quietly without it.
+can be undone. `missing` lists the features that a kernel lacks; a step that fails raises and is never skipped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _X32 = 0x40000000
 
 
 class ConfinementError(Exception):
-    """A step of the confinement failed; the process must not go on."""
+    """A step of the confinement failed; the process must not continue."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class Limits:
     data: int  # bytes of private memory
     space: int = 6 * GIB  # bytes of address space: JAX aborts below 1.5 GiB
     files: int = 16
-    processes: int | None = None  # None: not limited, as where threads are needed
+    processes: int | None = None  # None: no limit, for children that need threads
 
 
-# Of the child that runs the Python, and of the one that compiles.
+# The child that runs Python, and the child that compiles.
 TRACING = Limits(cpu_s=30, data=GIB, files=8, processes=0)
 PROBING = Limits(cpu_s=30, data=3 * GIB, files=64)
-# What the processes of a sandbox cannot do without, and some more: on two cores JAX 0.10 needs 16, 2.5 GiB, 1 GiB.
+# Minimum limits of the sandbox processes, with a margin: on two cores JAX 0.10 needs 16, 2.5 GiB, 1 GiB.
 _NEEDED = {
     "RLIMIT_NOFILE": ("open files (ulimit -n)", 20, 1),
     "RLIMIT_AS": ("address space in KiB (ulimit -v)", 4 << 20, 1 << 10),
@@ -61,14 +61,14 @@ def _libc() -> ctypes.CDLL:
 
 
 def landlock_abi() -> int:
-    """Version of Landlock that this kernel offers; 0 where there is none."""
+    """Return the version of Landlock that this kernel offers, 0 if it has none."""
     if not sys.platform.startswith("linux"):
         return 0
     return max(0, _libc().syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1)))
 
 
 def missing() -> list[str]:
-    """What this machine lacks for the confinement, in words; nothing where all of it works."""
+    """Return descriptions of the features that this machine lacks for the confinement; empty if it has all."""
     if not sys.platform.startswith("linux"):
         return [f"Linux (this is {platform.system()})"]
     lacks = []
@@ -79,15 +79,15 @@ def missing() -> list[str]:
     if landlock_abi() < 1:
         lacks.append(f"Landlock (Linux 5.13 or later with lsm=landlock; this is {platform.release()})")
     libc = _libc()
-    # Asking for the filter mode with no filter: EFAULT where filters exist, EINVAL where they do not.
+    # Setting the filter mode without a filter gives EFAULT if filters are supported, EINVAL if not.
     libc.prctl(_SET_SECCOMP, _SECCOMP_FILTER, None, 0, 0)
     if ctypes.get_errno() != _EFAULT:
         lacks.append("seccomp filters (CONFIG_SECCOMP_FILTER, and a container that allows them)")
     return lacks
 
 
-def short() -> list[str]:
-    """Which limits of this process, which its children inherit, are too low for them, in words."""
+def low_limits() -> list[str]:
+    """Return descriptions of the limits of this process that are too low for its children, which inherit them."""
     lacks = []
     for name, (what, needed, unit) in _NEEDED.items():
         allowed = resource.getrlimit(getattr(resource, name))[0] if hasattr(resource, name) else -1
@@ -99,12 +99,12 @@ def short() -> list[str]:
 
 
 def describe() -> str:
-    """The confinement in one line, where it works."""
+    """Describe the confinement in one line, for a machine that supports it."""
     return f"no_new_privs, Landlock ABI {landlock_abi()}, seccomp, resource limits"
 
 
 def trial() -> list[str]:
-    """What fails when a child of this process, which is small, is really confined; nothing where all is well."""
+    """Confine a small child process and return the errors; empty if it works."""
     import subprocess
 
     code = "import os; from movlr_jax.sandbox import confine as c; c.weak(c.Limits(5, c.GIB), os.getppid());"
@@ -113,18 +113,21 @@ def trial() -> list[str]:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, env=environment, timeout=60, check=False
     )
-    said = done.stderr.decode(errors="replace").strip().splitlines()
-    return [] if done.returncode == 0 else said[-1:] or [f"exit status {done.returncode}"]
+    lines = done.stderr.decode(errors="replace").strip().splitlines()
+    return [] if done.returncode == 0 else lines[-1:] or [f"exit status {done.returncode}"]
 
 
 def weak(limits: Limits, parent: int) -> None:
-    """What every child gets, on any system: limits, and its end with its parent's."""
+    """Set the restrictions that every child gets on any system: resource limits, and death with its parent."""
     for name, value in (
         ("RLIMIT_CORE", (0, 0)),
         ("RLIMIT_FSIZE", (0, 0)),
         ("RLIMIT_DATA", (limits.data, limits.data)),
         ("RLIMIT_AS", (limits.space, limits.space)),
-        ("RLIMIT_CPU", (limits.cpu_s, limits.cpu_s + 2)),  # equal, its SIGKILL would look like lack of memory
+        (
+            "RLIMIT_CPU",
+            (limits.cpu_s, limits.cpu_s + 2),
+        ),  # if equal, SIGKILL would look like a lack of memory
         ("RLIMIT_NOFILE", (limits.files, limits.files)),
         ("RLIMIT_NPROC", None if limits.processes is None else (limits.processes, limits.processes)),
     ):
@@ -133,26 +136,26 @@ def weak(limits: Limits, parent: int) -> None:
     if sys.platform.startswith("linux"):
         libc = _libc()
         _must(libc.prctl(_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "the parent-death signal")
-        if os.getppid() != parent:  # it died before that was set
+        if os.getppid() != parent:  # the parent died before the signal was set
             os._exit(1)
         _must(libc.prctl(_SET_DUMPABLE, 0, 0, 0, 0), "not dumpable")
         _must(libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
 
 
 def confine_tracer() -> None:
-    """No file, no thread, no code but what is loaded: pure Python on what it holds."""
+    """Forbid files, threads and new machine code: the process can only run Python code that is already loaded."""
     _landlock(())
     _seccomp(TRACER)
 
 
 def confine_worker(readable: Iterable[str]) -> None:
-    """As `confine_tracer`, with threads, compiled code, and reading beneath `readable`: what XLA needs."""
+    """Confine like `confine_tracer`, but allow what XLA needs: threads, machine code, reading below `readable`."""
     _landlock(readable)
     _seccomp(WORKER)
 
 
 def worker_paths() -> list[str]:
-    """What a process that compiles has to read: Python, its packages, the list of cores, randomness."""
+    """Return the paths that a compiling process must read: Python, its packages, the list of cores, randomness."""
     import sysconfig
 
     found = {sysconfig.get_paths()[k] for k in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -166,13 +169,13 @@ def worker_paths() -> list[str]:
 
 
 def _limit(kind: int, value: tuple[int, int]) -> None:
-    """Lowers a limit; one that is lower already stays."""
+    """Lower a limit; a limit that is already lower is kept."""
     _, hard = resource.getrlimit(kind)
     if hard != resource.RLIM_INFINITY:
         value = (min(value[0], hard), min(value[1], hard))
     try:
         resource.setrlimit(kind, value)
-    except (ValueError, OSError):  # macOS refuses limits of memory
+    except (ValueError, OSError):  # macOS does not support memory limits
         if sys.platform.startswith("linux"):
             raise
 
@@ -184,11 +187,11 @@ def _must(result: int, what: str) -> int:
 
 
 def _landlock(readable: Iterable[str]) -> None:
-    """Denies every file but what lies beneath `readable`, which may be read; TCP; signals to others."""
+    """Deny all files except reading below `readable`, TCP, and signals to other processes."""
     libc, abi = _libc(), landlock_abi()
     if abi < 1:
-        raise ConfinementError("Landlock: not offered by this kernel")
-    files = (1 << 13) - 1  # all rights of the first version; later ones added refer, truncate, ioctl
+        raise ConfinementError("Landlock: not supported by this kernel")
+    files = (1 << 13) - 1  # all rights of the first version; later versions added refer, truncate, ioctl
     for since, bit in ((2, 13), (3, 14), (5, 15)):
         files |= (abi >= since) << bit
     attributes = struct.pack("QQQ", files, 3 if abi >= 4 else 0, 3 if abi >= 6 else 0)
@@ -215,9 +218,9 @@ def _seccomp(allowed: Sequence[str | Condition]) -> None:
 def filter_program(
     allowed: Sequence[str | Condition], machine: str, pid: int
 ) -> list[tuple[int, int, int, int]]:
-    """The BPF program (code, jt, jf, k) that allows these calls and answers EPERM to all others.
+    """Return the BPF program (code, jt, jf, k) that allows these calls and returns EPERM for all others.
 
-    A call through another ABI (32 bit, x32) ends the process.
+    A call through another ABI (32 bit, x32) kills the process.
     """
     if machine not in ARCHITECTURES:
         raise ConfinementError(f"no table of system calls for {machine}")
@@ -225,31 +228,31 @@ def filter_program(
     steps = [(_LD, 0, 0, 4), (_JEQ, 1, 0, audit), (_RET, 0, 0, _KILL), (_LD, 0, 0, 0)]
     if machine == "x86_64":
         steps += [(_JGE, 0, 1, _X32), (_RET, 0, 0, _KILL)]
-    for name in DENIED_AS_ABSENT:  # libc then takes the older call, whose arguments can be looked at
+    for name in DENIED_AS_ABSENT:  # libc then uses the older call, whose arguments a filter can check
         steps += [(_JEQ, 0, 1, table[name]), (_RET, 0, 0, _ERRNO | _ENOSYS)]
     for item in allowed:
         if isinstance(item, str):
-            if item in table:  # the old calls do not exist on aarch64
+            if item in table:  # older calls do not exist on aarch64
                 steps += [(_JEQ, 0, 1, table[item]), (_RET, 0, 0, _ALLOW)]
             continue
         if item.call not in table:
             continue
         tests = _tests(item, pid)
         body: list[tuple[int, int, int, int]] = []
-        for i, (offset, mask, wanted) in enumerate(tests):
+        for i, (offset, mask, expected) in enumerate(tests):
             left = 3 * (len(tests) - i - 1) + 1  # instructions to the refusal
-            body += [(_LD, 0, 0, offset), (_AND, 0, 0, mask), (_JEQ, 0, left, wanted)]
+            body += [(_LD, 0, 0, offset), (_AND, 0, 0, mask), (_JEQ, 0, left, expected)]
         body += [(_RET, 0, 0, _ALLOW), (_RET, 0, 0, _ERRNO | _EPERM)]
         steps += [(_JEQ, 0, len(body), table[item.call]), *body]
     return [*steps, (_RET, 0, 0, _ERRNO | _EPERM)]
 
 
 def _tests(item: Condition, pid: int) -> list[tuple[int, int, int]]:
-    """(offset, mask, value) of the 32-bit words of the arguments that must agree."""
+    """Return (offset, mask, value) for each 32-bit word of the arguments that is checked."""
     tests = []
-    for argument, mask, wanted in item.tests:
+    for argument, mask, expected in item.tests:
         low = 16 + 8 * argument
-        tests.append((low, mask, pid if wanted == "self" else wanted))
-        if mask == 0xFFFFFFFF and wanted != "self":
+        tests.append((low, mask, pid if expected == "self" else expected))
+        if mask == 0xFFFFFFFF and expected != "self":
             tests.append((low + 4, mask, 0))
     return tests

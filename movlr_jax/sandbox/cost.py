@@ -1,7 +1,7 @@
-"""What a checked graph costs at run time, before anything is run: time and live memory, by a model of XLA on a CPU.
+"""Estimate of the time and live memory that a checked graph needs at run time, by a cost model of XLA on a CPU.
 
-The model is measured, not derived: each operation in a loop over 512 numbers of 64 states, compiled as rewards are
-(`Scorer`), on one core of a 2-core x86_64 machine with JAX 0.10.2; it is meant to be right within a factor of five.
+The constants are measured: each operation in a loop over 512 numbers of 64 states, compiled like rewards (`Scorer`),
+on one core of a 2-core x86_64 machine with JAX 0.10.2. The target accuracy is a factor of five.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from jax.core import ShapedArray as Shape
 from movlr_jax.rewards.cost import CHUNK_BYTES, FEWEST, Cost
 from movlr_jax.sandbox.graph import Atom, Equation, Graph
 
-BATCH_S, STATE_S = 2.0, 1e-4  # that scoring a batch may take: of one core, and a state where that is more
+# Limits for scoring, s on one core: for a batch, and per state; the larger total applies.
+BATCH_S, STATE_S = 2.0, 1e-4
 STATE_BYTES = CHUNK_BYTES // FEWEST
-_TURN_S, _OPERATION_S = 2e-7, 5e-8  # of a turn of a loop, and of an operation in it, whatever is computed
-_COPY_S = 1e-9  # of a number that a loop carries from one turn to the next
-# Seconds a number. Measured: add, mul, select, slice 2 ns; exp, log, tanh, sqrt, pow, rem, gather, scatter 4 to 10;
+_TURN_S, _OPERATION_S = 2e-7, 5e-8  # s, overhead per loop iteration and per operation in it
+_COPY_S = 1e-9  # s per number that a loop carries from one iteration to the next
+# Seconds per number. Measured: add, mul, select, slice 2 ns; exp, log, tanh, sqrt, pow, rem, gather, scatter 4 to 10;
 # asin, acos, atan2, log1p, expm1, cosh, argmax 12 to 26; softplus, sinh, asinh, acosh, atanh 31 to 49; sort of 512
 # numbers 163, cumsum of 512 numbers 55, and both grow with the logarithm of their count.
 _CHEAP_S = 2e-9
@@ -32,17 +33,18 @@ _NUMBER_S = {
     **dict.fromkeys(("asin", "acos", "atan2", "cosh", "log1p", "expm1", "argmax", "argmin", "erf"), 2.5e-8),
     **dict.fromkeys(("sinh", "asinh", "acosh", "atanh", "erfc", "logaddexp"), 5e-8),
 }  # fmt: skip
-_SORTED_S = {  # a number and doubling of their count
+_SORTED_S = {  # s per number and per doubling of their count
     "sort": 2e-8,
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin"), 6e-9),
     "cumlogsumexp": 1e-7,
 }
-_READ_PARTS = ("slice", "dynamic_slice", "gather", "split")  # touch what they give, not what they take
+# The cost of these depends on their outputs, not on their inputs.
+_READ_PARTS = ("slice", "dynamic_slice", "gather", "split")
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The cost of a graph, and the line of the program that most of it is in (0: unknown)."""
+    """The cost of a graph, and the lines of the program with the most time and memory (0: unknown)."""
 
     cost: Cost
     slowest: int = 0
@@ -50,7 +52,7 @@ class Measured:
 
 
 def measure(graph: Graph, inputs: Sequence[Shape], outside: int = 0) -> Measured:
-    """What one run of `graph` costs. The first `outside` of its inputs are kept by whoever runs it."""
+    """Return the cost of one run of `graph`. The caller keeps the first `outside` inputs alive."""
     shapes = [*inputs, *(Shape(c.shape, c.dtype) for c in graph.consts)]
     free = set(range(outside)) | set(range(len(inputs), len(shapes)))  # constants are the same for all states
     last = {a: len(graph.equations) for a in graph.out if isinstance(a, int)}
@@ -81,26 +83,26 @@ def measure(graph: Graph, inputs: Sequence[Shape], outside: int = 0) -> Measured
 
 
 def refusal(measured: Measured, states: int) -> str | None:
-    """Why a program costs too much where so many states are scored in one batch; None: it does not."""
+    """Return why a program is too expensive for a batch of `states` states, None if it is not."""
     cost, most = measured.cost, max(BATCH_S, states * STATE_S)
     if cost.state_bytes > STATE_BYTES:
         return (
             f"{_where(measured.largest)}the program holds about {_size(cost.state_bytes)} of values at once for one "
-            f"state, {_size(cost.state_bytes * states)} for the {states:,} states of one batch of this run; at most "
-            f"{_size(STATE_BYTES)} a state, keep and carry smaller arrays"
+            f"state, {_size(cost.state_bytes * states)} for the {states:,} states of one batch of this run; "
+            f"the limit is {_size(STATE_BYTES)} per state, use smaller arrays"
         )
     if cost.seconds(states) > most:
         return (
             f"{_where(measured.slowest)}the program takes about {cost.seconds(states):,.1f} s to compute for the "
-            f"{states:,} states of one batch of this run; at most {most:,.1f} s, make its loops shorter or its "
-            "arrays smaller"
+            f"{states:,} states of one batch of this run; the limit is {most:,.1f} s, use shorter loops or smaller "
+            "arrays"
         )
     return None
 
 
 def _equation(equation: Equation, given: list[Shape]) -> Cost:
-    """Of one operation; its bytes are those beside what it takes and gives."""
-    if equation.primitive == "cond":  # over many states all branches are computed
+    """Return the cost of one operation; its bytes do not include its inputs and outputs."""
+    if equation.primitive == "cond":  # vmap over states computes all branches
         inner = [measure(g, given[1:], len(given) - 1).cost for g in equation.graphs]
         calls, states = sum(c.call_s for c in inner), sum(c.state_s for c in inner)
         return Cost(calls, states, max(c.state_bytes for c in inner))
@@ -121,7 +123,7 @@ def _equation(equation: Equation, given: list[Shape]) -> Cost:
 
 
 def _numbers(equation: Equation, given: list[Shape]) -> int:
-    """How many numbers an operation computes or looks at."""
+    """Return how many numbers an operation computes or reads."""
     sizes = [prod(s.shape) for s in equation.results]
     if equation.primitive == "dot_general":
         (contracted, _), _ = equation.params["dimension_numbers"]

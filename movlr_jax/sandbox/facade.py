@@ -1,7 +1,7 @@
-"""What is in scope of a reward program, or may be imported by it: names of modules, builtins, attributes of values.
+"""The names that a reward program may use: modules, functions, builtins, attributes of values.
 
-The lists are read three times: `source` checks the text against them, `facade` makes the values, and the prompt
-prints them. No value leads to a module, a global or a frame by the attributes that a program may read.
+The lists have three uses: `source` checks the text against them, `facade` creates the values, and the prompt
+prints them. No allowed attribute of a value gives access to a module, a global or a frame.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ LAX = [
 ]  # fmt: skip
 TREE = ["all", "leaves", "map", "reduce"]
 SPECIAL = ["erf", "erfc", "expit", "log_softmax", "logsumexp", "ndtr", "softmax"]
-# of numbers that are known when the program is read; nothing that makes long integers
+# functions of numbers known at trace time; none that makes long integers
 MATH = [
     "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos", "cosh",
     "degrees", "e", "erf", "erfc", "exp", "expm1", "fabs", "floor", "fmod", "hypot", "inf", "isclose", "isfinite",
@@ -90,7 +90,7 @@ HINTS = [
     "Mapping", "NamedTuple", "Optional", "Sequence", "Set", "Tuple", "TypeAlias", "Union",
 ]  # fmt: skip
 
-# Module -> its names here, those of its parts among them.
+# Module -> its available names, including its submodules.
 MODULES = {
     "jax": ["Array", "jit", "lax", "nn", "numpy", "scipy", "tree", "vmap"],
     "jax.numpy": ["linalg", *JNP],
@@ -106,7 +106,7 @@ MODULES = {
     "itertools": ITERTOOLS,
     "typing": HINTS,
 }
-# Modules that are others here. NumPy's own would not take what is only known at run time.
+# Aliases of modules. NumPy itself does not accept values that are only known at run time.
 SAME = {
     "numpy": "jax.numpy",
     "numpy.linalg": "jax.numpy.linalg",
@@ -117,7 +117,7 @@ SAME = {
 }
 IN_SCOPE = {"jnp": "jax.numpy", "jax": "jax", "lax": "jax.lax", "shaping": "shaping"}  # without an import
 
-# Attributes of all that is no module, by what has them. Nothing else is read from any value.
+# Attributes of values other than modules, by type. A program cannot read any others.
 ATTRIBUTES = {
     "an array": [
         "shape", "ndim", "size", "dtype", "T", "mT", "at", "all", "any", "argmax", "argmin", "argsort", "astype",
@@ -135,12 +135,12 @@ ATTRIBUTES = {
 }  # fmt: skip
 VALUES = frozenset(itertools.chain(STATE_CALLS, *ATTRIBUTES.values()))
 
-MAX_ENTRIES = 10_000  # of a Python list, and turns of a Python loop
+MAX_ENTRIES = 10_000  # of a Python list, and iterations of a Python loop
 MAX_BITS = 1024  # of a Python integer
 
 
 def offered() -> list[tuple[str, list[str]]]:
-    """(module as a program writes it, its names) of all but `shaping` and `typing`, which the prompt has in words."""
+    """Return (module as programs write it, its names), without `shaping` and `typing`, which the prompt describes."""
     parts = {
         path.replace("jax.numpy", "jnp"): [name for name in names if f"{path}.{name}" not in MODULES]
         for path, names in MODULES.items()
@@ -150,7 +150,7 @@ def offered() -> list[tuple[str, list[str]]]:
 
 
 def facade() -> dict[str, Any]:
-    """The scope of one program, made anew for each: what one changes, the next does not see."""
+    """Return a new scope for one program, so that no program sees the changes of another."""
     places = {
         "jax": jax, "jax.numpy": jnp, "jax.numpy.linalg": jnp.linalg, "jax.nn": jax.nn, "jax.lax": jax.lax,
         "jax.tree": jax.tree, "jax.scipy.special": jax.scipy.special, "shaping": shaping, "math": math,
@@ -162,13 +162,13 @@ def facade() -> dict[str, Any]:
             inner = modules.get(f"{path}.{name}")
             if inner is not None or hasattr(places.get(path), name):
                 setattr(modules[path], name, inner or getattr(places[path], name))
-    modules["jax"].jit = _as_it_is
-    vars(modules["jax.numpy"]).update(empty=jnp.zeros, empty_like=jnp.zeros_like)  # the same each time
+    modules["jax"].jit = _no_jit
+    vars(modules["jax.numpy"]).update(empty=jnp.zeros, empty_like=jnp.zeros_like)  # deterministic
     modules["typing"].__dict__.update(dict.fromkeys(HINTS, _Hint))
     return {
         "__builtins__": {name: getattr(builtins, name) for name in BUILTINS}
         | {"range": _range, "pow": power, "round": _round, "str": text, "isinstance": _isinstance}
-        | {"set": Members, "__import__": __import__},  # C code imports through the caller's
+        | {"set": Members, "__import__": __import__},  # C code imports through the caller's builtins
         **{name: modules[path] for name, path in IN_SCOPE.items()},
         **{f"<{path}>": module for path, module in modules.items()},
         **GUARDS,
@@ -176,14 +176,14 @@ def facade() -> dict[str, Any]:
 
 
 class _Hint:
-    """What the names of `typing` are here: good for an annotation, or for a name of one."""
+    """A placeholder for the names of `typing`, usable in annotations and type aliases."""
 
     def __class_getitem__(cls, _: Any) -> type:
         return cls
 
 
 class Members(collections.abc.Set):
-    """A set in the order in which it was written: Python's own has another order in each process."""
+    """A set that keeps insertion order: the order of Python's own set differs between processes."""
 
     def __init__(self, items: Any = ()):
         self._items = dict.fromkeys(items)
@@ -198,25 +198,26 @@ class Members(collections.abc.Set):
         return len(self._items)
 
 
-def _as_it_is(function: Any = None, **_: Any) -> Any:
-    """`jax.jit`: the whole reward is compiled, its parts need not be."""
-    return function or _as_it_is
+def _no_jit(function: Any = None, **_: Any) -> Any:
+    """Replace `jax.jit`: the whole reward is compiled, so its parts need not be."""
+    return function or _no_jit
 
 
 def _range(*bounds: int) -> range:
     result = range(*bounds)
-    # len() overflows where this matters most
+    # len() would overflow for very long ranges
     turns = max(0, -(-(result.stop - result.start) // result.step))
     if turns > MAX_ENTRIES:
         raise ProgramError(
-            f"a range of {turns:,} entries; at most {MAX_ENTRIES:,}, for a Python loop is written out turn by turn"
+            f"a range has {turns:,} entries, the limit is {MAX_ENTRIES:,}: a Python loop is unrolled when it is "
+            "traced; use jax.lax.fori_loop or arrays"
         )
     return result
 
 
 def _round(number: Any, digits: Any = None) -> Any:
     if isinstance(digits, int) and abs(digits) > MAX_BITS:
-        raise ProgramError(f"round to {digits:,} digits; a number here has at most {MAX_BITS:,}")
+        raise ProgramError(f"round to {digits:,} digits; the limit is {MAX_BITS:,}")
     return round(number, digits)
 
 
@@ -227,7 +228,7 @@ def _isinstance(value: Any, kinds: Any) -> bool:
 
 
 def text(value: Any = "") -> str:
-    """`str` of what is known when the program is read; of other values their kind, and no addresses."""
+    """Return `str(value)` for values known at trace time, the type's name for other values; never an address."""
     if isinstance(value, tuple | list):
         return f"({', '.join(text(v) for v in value)})"
     if isinstance(value, jax.Array):
@@ -236,55 +237,55 @@ def text(value: Any = "") -> str:
 
 
 def shown(value: Any) -> Any:
-    """A value as an f-string may format it: a text or a number, or else its kind."""
+    """Return a value that an f-string may format: a string, a number, or the name of the value's type."""
     if value is None or type(value) in (str, bool, int, float):
         return value
     return text(value) if isinstance(value, tuple | list | jax.Array) else type(value).__name__
 
 
 def number(kind: Any, value: Any) -> Any:
-    """float(value) at top level, where a constant of jnp is traced like everything else."""
+    """Return float(value) at top level, where even constants of jnp are traced."""
     if kind is float and isinstance(value, jax.core.Tracer) and value.shape == ():
         return value.astype(jnp.float32)
     return kind(value)
 
 
 def times(a: Any, b: Any) -> Any:
-    """a * b, but no list of millions and no integer of millions of digits."""
+    """Return a * b, but raise ProgramError for very long lists and integers."""
     for sequence, count in ((a, b), (b, a)):
         if isinstance(sequence, list | tuple | str) and isinstance(count, int):
             entries = len(sequence) * count
             if entries > MAX_ENTRIES:
                 raise ProgramError(
-                    f"a list of {entries:,} entries; at most {MAX_ENTRIES:,}, use jnp.zeros or jnp.full"
+                    f"a list has {entries:,} entries, the limit is {MAX_ENTRIES:,}; use jnp.zeros or jnp.full"
                 )
     if isinstance(a, int) and isinstance(b, int) and a.bit_length() + b.bit_length() > MAX_BITS + 1:
-        raise ProgramError(f"a whole number of more than {MAX_BITS} bits; write it as a float")
+        raise ProgramError(f"an integer has more than {MAX_BITS} bits; write it as a float")
     return operator.mul(a, b)
 
 
 def power(a: Any, b: Any, *modulus: Any) -> Any:
-    """a ** b, but no integer of millions of digits."""
+    """Return a ** b, but raise ProgramError for very long integers."""
     if isinstance(a, int) and isinstance(b, int) and b > 0 and abs(a) > 1 and a.bit_length() * b > MAX_BITS:
-        raise ProgramError(f"a whole number of more than {MAX_BITS} bits; write it as a float, e.g. 9.0 ** 9")
+        raise ProgramError(f"an integer has more than {MAX_BITS} bits; write it as a float, e.g. 9.0 ** 9")
     return pow(a, b, *modulus)
 
 
 def shifted(a: Any, b: Any) -> Any:
-    """a << b, but no integer of millions of digits."""
+    """Return a << b, but raise ProgramError for very long integers."""
     if isinstance(a, int) and isinstance(b, int) and b > MAX_BITS:
-        raise ProgramError(f"a whole number of more than {MAX_BITS} bits; write it as a float")
+        raise ProgramError(f"an integer has more than {MAX_BITS} bits; write it as a float")
     return operator.lshift(a, b)
 
 
 def modulo(a: Any, b: Any) -> Any:
-    """a % b of numbers: of a text it would format any object."""
+    """Return a % b for numbers; for strings it could format any object, so it raises ProgramError."""
     if isinstance(a, str):
-        raise ProgramError("% formats a text; write an f-string")
+        raise ProgramError("% formatting of strings is not available; write an f-string")
     return operator.mod(a, b)
 
 
-# Under names that no program can write: what its operators and calls become.
+# Replacements of operators and calls, under names that no program can contain.
 GUARDS = {
     "<*>": times,
     "<**>": power,

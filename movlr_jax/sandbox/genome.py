@@ -1,4 +1,4 @@
-"""A reward program as something that can be mutated: named expressions with weights, and what precedes them."""
+"""A reward program in a form that can be mutated: named expressions with weights, and the statements before them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from movlr_jax.sandbox.source import is_weights, parse
 
 @dataclass(frozen=True)
 class Genome:
-    """What the scripted proposer edits. `preamble` are the statements of `reward` before its return."""
+    """The form that the scripted proposer edits. `preamble` holds the statements of `reward` before its return."""
 
     terms: Mapping[str, tuple[float, str]]  # name -> (weight, expression)
     preamble: str = ""
@@ -29,11 +29,11 @@ class Genome:
         return replace(self, terms={k: v for k, v in self.terms.items() if k != name})
 
     def source(self) -> str:
-        """The program as text, in the one format that every proposer writes."""
+        """Return the program as text, in the format that every proposer writes."""
         weights = ", ".join(f'"{name}": {float(weight)}' for name, (weight, _) in self.terms.items())
         entries = "".join(f'        "{name}": {text},\n' for name, (_, text) in self.terms.items())
-        said = self.description.replace("\\", "").replace('"', "'")
-        parts = [f'"""{said}"""\n', f"WEIGHTS = {{{weights}}}\n"]
+        description = self.description.replace("\\", "").replace('"', "'")
+        parts = [f'"""{description}"""\n', f"WEIGHTS = {{{weights}}}\n"]
         if self.helpers:
             parts.append("\n" + self.helpers + "\n")
         body = "".join(f"    {line}\n" for line in self.preamble.splitlines())
@@ -42,25 +42,25 @@ class Genome:
 
 
 def _text(node: ast.AST) -> str:
-    """Source of a node, with the double quotes that programs are written with."""
+    """Return the source of a node, with double quotes as in other programs."""
     text = ast.unparse(node)
     return text if '"' in text else text.replace("'", '"')
 
 
 def _is_data(node: ast.stmt) -> bool:
-    """Whether a top-level statement is the docstring or WEIGHTS, which a genome keeps apart."""
+    """Return whether a top-level statement is the docstring or WEIGHTS, which a genome stores separately."""
     return isinstance(node, ast.Expr) or is_weights(node)
 
 
 def _returns(node: ast.AST) -> bool:
-    """Whether a statement may return from the function that it stands in."""
+    """Return whether a statement may return from the function that contains it."""
     if isinstance(node, ast.FunctionDef):
         return False
     return isinstance(node, ast.Return) or any(_returns(child) for child in ast.iter_child_nodes(node))
 
 
 def genome_of(source: str) -> Genome:
-    """The genome of a program that ends in one `return {...}` of literal names. Raises ProgramError otherwise."""
+    """Return the genome of a program that ends in one `return {...}` with literal names. Raises ProgramError."""
     parsed = parse(source)
     functions = [n for n in parsed.tree.body if isinstance(n, ast.FunctionDef)]
     reward = next(f for f in functions if f.name == "reward")

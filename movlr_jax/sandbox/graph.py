@@ -1,7 +1,7 @@
-"""Reads the document of a traced reward, which nobody trusts, and makes a JAX function of it.
+"""Reader of the untrusted document of a traced reward; it builds a JAX function from it.
 
 Every operation, parameter, shape and type is checked against `primitives.TABLE` and against budgets before
-anything is built; sizes are worked out here and not believed. Raises ProgramError and nothing else.
+anything is built; sizes are computed here, not taken from the document. It raises only ProgramError.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ MAX_DOCUMENT = 4 << 20  # bytes
 MAX_EQUATIONS = 1500
 MAX_ELEMENTS = 4096  # of one intermediate value
 MAX_TURNS = 1024  # of one loop
-MAX_WORK = 4_000_000  # elements computed a step, loops multiplied out
+MAX_WORK = 4_000_000  # elements computed per step, over all iterations of loops
 MAX_CONSTANTS = 1 << 18  # bytes
 MAX_RANK = 8
-MAX_DEPTH = 6  # of loops and branches within each other
+MAX_DEPTH = 6  # of nested loops and branches
 MAX_OPERANDS = 4096
 
 Atom = int | np.ndarray  # a value by number, or a literal
@@ -46,7 +46,7 @@ Atom = int | np.ndarray  # a value by number, or a literal
 
 @dataclass(frozen=True)
 class Equation:
-    """One operation: which, on what, what comes of it, and the line of the program it stems from (0: unknown)."""
+    """One operation: its primitive, operands and results, and the line of the program it comes from (0: unknown)."""
 
     primitive: str
     operands: tuple[Atom, ...]
@@ -67,7 +67,7 @@ class Graph:
 
 
 def read(text: bytes | str, terms: Sequence[str], inputs: Sequence[Shape]) -> Graph:
-    """The checked graph of a document whose terms and inputs are known beforehand. Raises ProgramError."""
+    """Return the checked graph of a document; terms and inputs are known from elsewhere. Raises ProgramError."""
     if len(text) > MAX_DOCUMENT:
         raise ProgramError(
             f"the traced program is larger than {MAX_DOCUMENT >> 20} MiB; use loops and helpers less often"
@@ -78,19 +78,19 @@ def read(text: bytes | str, terms: Sequence[str], inputs: Sequence[Shape]) -> Gr
         raise _malformed("it is not JSON") from None
     main = _fields(document, "version", "terms", "main")["main"]
     if document["version"] != VERSION or document["terms"] != list(terms):
-        raise _malformed("its version or its terms are others")
+        raise _malformed("its version or its terms are different from those expected")
     reader = _Reader()
     graph, outs = reader.graph(main, list(inputs), 1, 0)
     if len(outs) != len(terms):
         raise _malformed(f"{len(outs)} values for {len(terms)} terms")
     for term, out in zip(terms, outs, strict=True):
         if out.shape != () or out.dtype != np.float32:
-            raise _malformed(f"term {term!r} is {out.dtype.name}{list(out.shape)}, not one float32")
+            raise _malformed(f"term {term!r} is {out.dtype.name}{list(out.shape)}, expected one float32")
     return graph
 
 
 def run(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
-    """The values of a checked graph: on arrays, or traced under jit, vmap, grad and scan."""
+    """Return the values of a checked graph; works on arrays and under jit, vmap, grad and scan."""
     env: list[Any] = [*inputs, *graph.consts]
 
     def value(atom: Atom) -> Any:
@@ -142,23 +142,23 @@ def _list(value: Any, most: int) -> list[Any]:
 
 def _count(value: Any, most: int = 1 << 31) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        raise _malformed("a whole number is missing or out of range")
+        raise _malformed("an integer is missing or out of range")
     return value
 
 
 class _Reader:
-    """Reads graphs while it adds up what they cost."""
+    """Reads graphs and adds up their equations, work and constants."""
 
     def __init__(self) -> None:
         self.equations, self.work, self.bytes = 0, 0, 0
 
     def graph(self, data: Any, inputs: list[Shape], turns: int, depth: int) -> tuple[Graph, list[Shape]]:
-        """A graph whose inputs have these shapes, run `turns` times a step, and the shapes of its results."""
+        """Return a graph with inputs of these shapes, run `turns` times per step, and the shapes of its results."""
         if depth > MAX_DEPTH:
             raise ProgramError(f"loops and branches are nested more than {MAX_DEPTH} deep; flatten them")
         data = _fields(data, "in", "consts", "eqns", "out")
         if _count(data["in"]) != len(inputs):
-            raise _malformed(f"{data['in']} inputs where there are {len(inputs)}")
+            raise _malformed(f"{data['in']} inputs, expected {len(inputs)}")
         consts = tuple(self.constant(c) for c in _list(data["consts"], MAX_OPERANDS))
         avals = inputs + [Shape(c.shape, c.dtype) for c in consts]
         equations = []
@@ -170,15 +170,15 @@ class _Reader:
         return Graph(len(inputs), consts, tuple(equations), out), [self.shape(a, avals) for a in out]
 
     def equation(self, item: Any, avals: list[Shape], turns: int, depth: int) -> tuple[Equation, list[Shape]]:
-        wanted = ("p", "i", "n", "a", "l")
-        item = _fields(item, *wanted, *(["g"] if isinstance(item, dict) and "g" in item else []))
+        required = ("p", "i", "n", "a", "l")
+        item = _fields(item, *required, *(["g"] if isinstance(item, dict) and "g" in item else []))
         name, line = item["p"], _count(item["l"], 100_000)
         where = f"line {line}: " if line else ""
         self.equations += 1
         if self.equations > MAX_EQUATIONS:
             raise ProgramError(
-                f"{where}the program comes to more than {MAX_EQUATIONS} operations; a Python loop is written out "
-                "turn by turn, use arrays or jax.lax.fori_loop"
+                f"{where}the program has more than {MAX_EQUATIONS} operations after Python loops are unrolled; use "
+                "arrays or jax.lax.fori_loop"
             )
         operands = tuple(self.atom(a, avals) for a in _list(item["i"], MAX_OPERANDS))
         if not isinstance(name, str) or len(name) > 64:
@@ -200,7 +200,7 @@ class _Reader:
         else:
             raise ProgramError(refusal(name if name.isprintable() else "?", line))
         if _count(item["n"], MAX_OPERANDS) != len(results):
-            raise _malformed(f"{name!r} gives {len(results)} values, not {item['n']}")
+            raise _malformed(f"{name!r} returns {len(results)} values, not {item['n']}")
         for result in results:
             self.size(result, where)
         most = max((prod(s.shape) for s in (*results, *given)), default=1)
@@ -209,8 +209,8 @@ class _Reader:
         self.work += turns * max(most, 1) if not graphs else 0
         if self.work > MAX_WORK and before <= MAX_WORK:
             raise ProgramError(
-                f"{where}the program computes more than {MAX_WORK:,} numbers a step, loops multiplied out; make its "
-                "loops shorter or its arrays smaller"
+                f"{where}the program computes more than {MAX_WORK:,} numbers per step, counting all iterations of "
+                "loops; use shorter loops or smaller arrays"
             )
         return Equation(name, operands, params, graphs, tuple(results), line), results
 
@@ -218,12 +218,12 @@ class _Reader:
         self, name: str, operands: Sequence[Atom], given: list[Shape], params: dict[str, Any], where: str
     ) -> list[Shape]:
         if name in CUSTOM and (len(given) != CUSTOM[name][0] or any(s.dtype != np.float32 for s in given)):
-            raise _malformed(f"{name!r} on other operands than floats")
+            raise _malformed(f"{name!r} on operands that are not floats")
         try:
             return shapes(name, given, params)
-        except Exception as error:  # whatever a rule of JAX makes of parameters that it never saw
+        except Exception as error:  # a rule of JAX may raise anything on invalid parameters
             detail = (str(error).splitlines() or [""])[0][:120]
-            raise _malformed(f"{where}{name!r} with these operands: {detail}") from None
+            raise _malformed(f"{where}{name!r} cannot be applied to its operands: {detail}") from None
 
     def scan(
         self, item: Any, p: dict[str, Any], given: list[Shape], turns: int, depth: int, where: str
@@ -231,13 +231,14 @@ class _Reader:
         length, first, last = p["length"], p["num_consts"], p["num_consts"] + p["num_carry"]
         if not 0 <= length <= MAX_TURNS:
             raise ProgramError(
-                f"{where}a loop of {length:,} turns; at most {MAX_TURNS:,}, a reward is a few operations a step"
+                f"{where}a loop has {length:,} iterations, the limit is {MAX_TURNS:,}; a reward should need only a "
+                "few operations per step"
             )
         if min(first, p["num_carry"]) < 0 or last > len(given):
-            raise _malformed("a loop over more than there is")
+            raise _malformed("a loop has more constants and carried values than operands")
         over = given[last:]
         if any(not s.shape or s.shape[0] != length for s in over):
-            raise _malformed("a loop over arrays of another length")
+            raise _malformed("a loop over arrays of a different length")
         inputs = given[:last] + [Shape(s.shape[1:], s.dtype) for s in over]
         (body,) = _list(item.get("g"), 1) or [None]
         graph, outs = self.graph(body, inputs, turns * max(length, 1), depth + 1)
@@ -245,7 +246,7 @@ class _Reader:
         if len(outs) < carried or any(
             (a.shape, a.dtype) != (b.shape, b.dtype) for a, b in zip(given[first:last], outs, strict=False)
         ):
-            raise _malformed("a loop that carries other values than it takes")
+            raise _malformed("the values that a loop carries change in shape or type")
         stacked = [Shape((length, *s.shape), s.dtype) for s in outs[carried:]]
         return (graph,), outs[:carried] + stacked
 
@@ -257,51 +258,51 @@ class _Reader:
         branches = [self.graph(g, given[1:], turns, depth + 1) for g in _list(item.get("g"), 64)]
         kinds = {tuple((s.shape, s.dtype.name) for s in outs) for _, outs in branches}
         if len(kinds) != 1:
-            raise _malformed("branches that differ in what they give")
+            raise _malformed("branches return values of different shapes or types")
         return tuple(g for g, _ in branches), branches[0][1]
 
     def params(self, data: Any, kinds: dict[str, Any], name: str) -> dict[str, Any]:
         if not isinstance(data, dict) or not set(data) <= set(kinds):
-            raise _malformed(f"parameters of {name!r}")
+            raise _malformed(f"invalid parameters of {name!r}")
         try:
             values = {key: kinds[key].decode(value) for key, value in data.items()}
         except (BadValue, TypeError, ValueError):
-            raise _malformed(f"a parameter of {name!r}") from None
+            raise _malformed(f"an invalid parameter of {name!r}") from None
         if kinds is SCAN and set(values) != set(kinds):
-            raise _malformed(f"parameters of {name!r}")
+            raise _malformed(f"invalid parameters of {name!r}")
         return values
 
     def atom(self, data: Any, avals: list[Shape]) -> Atom:
         if isinstance(data, int) and not isinstance(data, bool):
             if not 0 <= data < len(avals):
-                raise _malformed("a value that does not exist yet")
+                raise _malformed("an operand that is not defined yet")
             return data
         if not isinstance(data, list) or len(data) != 2:
-            raise _malformed("an operand")
+            raise _malformed("an invalid operand")
         return self.constant([data[0], [], data[1]])
 
     def constant(self, data: Any) -> np.ndarray:
         if not isinstance(data, list) or len(data) != 3 or data[0] not in DTYPES:
-            raise _malformed("a constant")
+            raise _malformed("an invalid constant")
         dtype, shape = np.dtype(data[0]), tuple(_count(n) for n in _list(data[1], MAX_RANK))
         if prod(shape) > MAX_ELEMENTS:
             raise ProgramError(
-                f"the program holds a constant array of {prod(shape):,} numbers; at most {MAX_ELEMENTS:,}"
+                f"the program contains a constant array of {prod(shape):,} numbers; the limit is {MAX_ELEMENTS:,}"
             )
         size = prod(shape) * dtype.itemsize
         self.bytes += size
         if self.bytes > MAX_CONSTANTS:
             raise ProgramError(
-                f"the program holds more than {MAX_CONSTANTS >> 10} KiB of constants; compute them, or leave them out"
+                f"the program contains more than {MAX_CONSTANTS >> 10} KiB of constants; compute or remove them"
             )
         if not isinstance(data[2], str) or len(data[2]) != 2 * size:
-            raise _malformed("a constant of another size")
+            raise _malformed("a constant of the wrong size")
         try:
             raw = bytes.fromhex(data[2])
         except ValueError:
             raise _malformed("a constant that is not hexadecimal") from None
         if len(raw) != size or (dtype == np.bool_ and raw.strip(b"\0\1")):
-            raise _malformed("a constant of another size")
+            raise _malformed("a constant of the wrong size")
         return np.frombuffer(raw, dtype).reshape(shape)
 
     def shape(self, atom: Atom, avals: list[Shape]) -> Shape:
@@ -309,10 +310,10 @@ class _Reader:
 
     def size(self, aval: Shape, where: str) -> None:
         if np.dtype(aval.dtype).name not in DTYPES:
-            raise ProgramError(f"{where}{aval.dtype} values; a reward computes in float32, int32 and bool")
+            raise ProgramError(f"{where}{aval.dtype} values; only float32, int32 and bool are supported")
         if len(aval.shape) > MAX_RANK or prod(aval.shape) > MAX_ELEMENTS:
             shape = "x".join(str(n) for n in aval.shape[:MAX_RANK])
             raise ProgramError(
-                f"{where}an array of {shape} has {prod(aval.shape):,} numbers; at most {MAX_ELEMENTS:,} in "
+                f"{where}an array of {shape} has {prod(aval.shape):,} numbers; the limit is {MAX_ELEMENTS:,} in "
                 f"{MAX_RANK} dimensions, reduce it or make it smaller"
             )

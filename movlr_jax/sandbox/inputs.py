@@ -1,4 +1,4 @@
-"""What a traced reward takes, as a flat list: a step, the action, the start of the episode, the goals by name."""
+"""The inputs of a traced reward as a flat list: a step, the action, the start of the episode, the goals by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIELDS = ("time", *_SIZES)
 
 
 def inputs(layout: Layout) -> list[jax.core.ShapedArray]:
-    """Shapes and types, in order."""
+    """Return the shapes and types of the flat list, in order."""
     step = [(), *((layout.sizes[size],) for size in _SIZES.values())]
     goals = [layout.goals[name] for name in sorted(layout.goals)]
     shapes = [*step, (layout.sizes["nu"],), *step, *goals]
@@ -24,7 +24,7 @@ def inputs(layout: Layout) -> list[jax.core.ShapedArray]:
 
 
 def pack(layout: Layout, values: Sequence[Any]) -> tuple[Step, Any, Step, dict[str, Any]]:
-    """(step, action, initial, goals) of the flat list."""
+    """Return (step, action, initial, goals) from the flat list."""
     n = len(FIELDS)
     step, initial = (
         Step(**dict(zip(FIELDS, v, strict=True))) for v in (values[:n], values[n + 1 : 2 * n + 1])
@@ -33,6 +33,6 @@ def pack(layout: Layout, values: Sequence[Any]) -> tuple[Step, Any, Step, dict[s
 
 
 def flat(step: Step, action: Array, initial: Step, goals: Mapping[str, Array]) -> list[Any]:
-    """The flat list of its parts."""
+    """Return the flat list of these values."""
     first, start = ([getattr(s, name) for name in FIELDS] for s in (step, initial))
     return [*first, action, *start, *(goals[name] for name in sorted(goals))]

@@ -1,4 +1,4 @@
-"""The differences between versions of JAX in the parameters of a jaxpr's equations, in one place."""
+"""Compatibility with different versions of JAX: the parameters of a jaxpr's equations."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The operations that a reward may be made of, and what their parameters may be.
+"""The operations that a reward may use, and the allowed values of their parameters.
 
-Encoding and checking read the same table. A primitive or a parameter that is not in it is refused, so that
-what a new version of JAX renames or adds fails a test (`tests/test_graph.py`) and not a user's run.
+Encoding and checking use the same table. A primitive or a parameter that is not in it is rejected, so that
+changes in a new version of JAX fail a test (`tests/sandbox/test_graph.py`) and not a user's run.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _LONGEST = 64  # entries of a list among the parameters
 
 
 class BadValue(ValueError):
-    """A parameter is not what the table says."""
+    """A parameter has a value that the table does not allow."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One sort of parameter: to JSON in the child, from JSON in the main process. Both raise BadValue."""
+    """One kind of parameter: encoded to JSON in the child, decoded in the main process. Both raise BadValue."""
 
     encode: Callable[[Any], Any]
     decode: Callable[[Any], Any]
@@ -57,7 +57,7 @@ def _ints(value: Any) -> tuple[int, ...]:
 
 
 def _sizes(value: Any) -> tuple[int, ...]:
-    """As many as a vector has entries: the parts of a split."""
+    """Check a list with up to as many integers as a vector may have entries: the sizes of a split."""
     if not isinstance(value, list | tuple) or len(value) > 4096:
         raise BadValue
     return tuple(_int(v) for v in value)
@@ -69,7 +69,7 @@ def _none(value: Any) -> None:
 
 
 def _nested(value: Any) -> tuple[Any, ...]:
-    """Lists of whole numbers, at most two deep: padding, the dimensions of a product."""
+    """Check nested lists of integers, such as padding and the dimensions of a product."""
     if not isinstance(value, list | tuple) or len(value) > _LONGEST:
         raise BadValue
     return tuple(_int(v) if isinstance(v, int | np.integer) else _nested1(v) for v in value)
@@ -84,7 +84,7 @@ def _nested1(value: Any) -> tuple[Any, ...]:
 def _dtype_out(value: Any) -> str:
     name = np.dtype(value).name
     if name not in DTYPES:
-        raise BadValue(f"{name} values; a reward computes in float32, int32 and bool")
+        raise BadValue(f"{name} values; only float32, int32 and bool are supported")
     return name
 
 
@@ -95,7 +95,7 @@ def _dtype_in(value: Any) -> np.dtype:
 
 
 def _fill_out(value: Any) -> int | float | bool | str | None:
-    """What stands in for entries out of bounds: JAX's own choice is NaN, which JSON cannot hold."""
+    """Encode the fill value for entries out of bounds; JAX's default is NaN, which JSON cannot represent."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, np.generic | np.ndarray):
@@ -155,7 +155,9 @@ def _record(kind: Any, fields: tuple[str, ...]) -> Kind:
 INT, BOOL, INTS, NONE, NESTED = (_same(f) for f in (_int, _bool, _ints, _none, _nested))
 FILL = Kind(_fill_out, _fill_in)
 SIZES = _same(_sizes)
-STRONG = Kind(_bool, lambda value: _bool(value) and False)  # weak types matter to promotion, which is done
+STRONG = Kind(
+    _bool, lambda value: _bool(value) and False
+)  # weak types affect only promotion, which is already done
 DTYPE = Kind(_dtype_out, _dtype_in)
 MODE, ROUNDING = _choice(GatherScatterMode), _choice(RoundingMethod)
 GATHER = _record(
@@ -183,7 +185,7 @@ _ACCURATE = [
     "tanh",
 ]  # fmt: skip
 
-# Parameters of each primitive. A parameter of kind NONE may also be absent: it came with some version of JAX.
+# Parameters of each primitive. A parameter of kind NONE may also be absent: only some versions of JAX have it.
 TABLE: dict[str, dict[str, Kind]] = {
     **{name: {} for name in _PLAIN},
     **dict.fromkeys(_ACCURATE, _ACCURACY),
@@ -225,7 +227,7 @@ TABLE: dict[str, dict[str, Kind]] = {
     **dict.fromkeys(("scatter", "scatter-add", "scatter-mul", "scatter-min", "scatter-max"), _SCATTER),
 }  # fmt: skip
 SCAN = {"length": INT, "reverse": BOOL, "num_consts": INT, "num_carry": INT}
-MULTIPLIES = ("dot_general",)  # whose work is more than what goes in and out
+MULTIPLIES = ("dot_general",)  # primitives whose work exceeds the size of their inputs and outputs
 
 
 def _det_3x3(matrix: jax.Array) -> jax.Array:
@@ -234,14 +236,14 @@ def _det_3x3(matrix: jax.Array) -> jax.Array:
     return jnp.linalg.det(matrix)
 
 
-# jax.nn and jnp functions with a gradient of their own, called again by name: inlined they would lose it.
+# jax.nn and jnp functions with custom gradients, called by name because inlining would lose the gradient.
 CUSTOM: dict[str, tuple[int, Callable[..., Any]]] = {
     "relu": (1, jax.nn.relu),
     "relu6": (1, jax.nn.relu6),
     "logaddexp": (2, jnp.logaddexp),
-    "_det_3x3": (1, _det_3x3),  # since JAX 0.11; before, it is made of operations of the table
+    "_det_3x3": (1, _det_3x3),  # since JAX 0.11; before, it consists of operations in the table
 }
-INLINED = ("_sinc_maclaurin",)  # a gradient of its own that agrees with that of its value
+INLINED = ("_sinc_maclaurin",)  # its custom gradient equals the gradient of its body
 
 _SCATTERS: dict[str, Callable[..., Any]] = {
     "scatter": jax.lax.scatter, "scatter-add": jax.lax.scatter_add, "scatter-mul": jax.lax.scatter_mul,
@@ -251,10 +253,10 @@ _SCATTERS: dict[str, Callable[..., Any]] = {
 
 @functools.cache
 def known() -> dict[str, Primitive]:
-    """The primitives of the table by name, as this version of JAX has them."""
+    """Return the primitives of the table by name, as far as this version of JAX has them."""
     found = {p.name: p for p in vars(primitives).values() if isinstance(p, Primitive)}
     x = jax.ShapeDtypeStruct((2,), jnp.float32)
-    # those that jax.extend does not list
+    # primitives that jax.extend does not list
     for use in (
         lambda x: jnp.split(x, 2),
         lambda x: jnp.stack([x, x]),
@@ -270,7 +272,7 @@ def known() -> dict[str, Primitive]:
 
 
 def apply(name: str, operands: list[Any], params: dict[str, Any]) -> list[Any]:
-    """One operation of the table on arrays or tracers."""
+    """Apply one operation of the table to arrays or tracers."""
     if name in _SCATTERS:
         return [
             _SCATTERS[name](
@@ -286,7 +288,7 @@ def apply(name: str, operands: list[Any], params: dict[str, Any]) -> list[Any]:
 
 
 def shapes(name: str, operands: list[Any], params: dict[str, Any]) -> list[Any]:
-    """Shapes and types of the results of one operation, from those of its operands. Raises what JAX raises."""
+    """Return shapes and types of an operation's results, from those of its operands. Raises what JAX raises."""
     if name in _SCATTERS or name in CUSTOM:
         function = CUSTOM[name][1] if name in CUSTOM else lambda *xs: apply(name, list(xs), params)
         result = jax.eval_shape(function, *(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in operands))

@@ -1,4 +1,4 @@
-"""Runs a checked document on states: those a task reaches, and extremes. In a child that never saw the program."""
+"""Evaluation of a checked document on reachable and extreme states, in a child that never saw the program's text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HUGE = 1e30  # as `rewards.program.guard`
 
 @dataclass(frozen=True)
 class Probe:
-    """What a program is tried on: states that the task really reaches."""
+    """The states that a program is tested on, which the task really reaches."""
 
     layout: Layout
     goals: Mapping[str, Array]
@@ -31,9 +31,9 @@ class Probe:
 
 
 def states(probe: Probe) -> tuple[list[np.ndarray], int]:
-    """Inputs of a reward [M, ...] without goals, and how many of the M the task reached: the others are extremes.
+    """Return the inputs of a reward [M, ...] without goals, and how many of the M states the task reached.
 
-    Start states and rollout states; then everything at once, and one field at a time, far outside.
+    These are start states and rollout states. The other states are extreme, in all fields at once or in one field.
     """
     n, t = np.shape(probe.actions)[:2]
 
@@ -62,7 +62,7 @@ def states(probe: Probe) -> tuple[list[np.ndarray], int]:
 def examine(
     text: bytes, terms: list[str], weights: list[float], probe: Probe, gradients: bool
 ) -> dict[str, Any]:
-    """Counts for each term: of states, of values that are not finite there and at extremes, whether it varies."""
+    """Return counts for each term: states, non-finite values and gradients; and whether the term is constant."""
     graph = read(text, terms, inputs(probe.layout))
     goals = [np.asarray(probe.goals[name], np.float32) for name in sorted(probe.goals)]
     values, reached = states(probe)
@@ -70,7 +70,7 @@ def examine(
     def instant(*x: Any) -> list[jax.Array]:
         return run(graph, [*x, *goals])
 
-    # runs once: what compiles soonest is best
+    # it runs only once, so fast compilation matters more than fast code
     @partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
     def work(*x: Any) -> Any:
         slopes = []

@@ -1,8 +1,8 @@
-"""Reads the text of a reward program: what it may contain, and the program in it.
+"""Parser of the text of reward programs.
 
-An allow-list over the syntax tree: of its nodes, of the names of modules, of the attributes of values. It gives
-good sentences; confinement is `confine`'s business. Nothing here runs the program, and whatever its text makes a
-parser do ends in a ProgramError.
+It checks the syntax tree against allow-lists: its nodes, the names of modules, the attributes of values. Its purpose
+is to give clear error messages; `confine` enforces security. Nothing here runs the program, and every failure of the
+parser ends in a ProgramError.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from movlr_jax.sandbox.facade import BUILTINS, IN_SCOPE, MODULES, SAME, VALUES
 MAX_BYTES = 32_768
 MAX_DEPTH = 100  # of the syntax tree
 MAX_WEIGHT = 1e6
-MAX_DIGITS = 600  # of a whole number; Python writes out up to 640 under any setting
+MAX_DIGITS = 600  # of an integer; Python can print at least 640 under any setting
 
 _NODES = (
     # statements
     (ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Assign, ast.AugAssign)
     + (ast.For, ast.If, ast.Expr, ast.Pass, ast.Break, ast.Continue, ast.Assert)
-    + (ast.Import, ast.ImportFrom, ast.alias)  # of what is in MODULES
+    + (ast.Import, ast.ImportFrom, ast.alias)  # only of names in MODULES
     # expressions
     + (
         ast.BoolOp,
@@ -59,21 +59,21 @@ _PARSER = threading.Lock()
 
 @dataclass(frozen=True)
 class ParsedReward:
-    """A reward program as text that passed the allow-list."""
+    """A reward program whose text passed the allow-lists."""
 
     source: str
     description: str
     weights: dict[str, float]
     tree: ast.Module
-    lines: Mapping[str, str] = field(default_factory=dict)  # term -> `line N: ` of where it is returned
+    lines: Mapping[str, str] = field(default_factory=dict)  # term -> `line N: ` of the line that returns it
 
     def where(self, term: object) -> str:
-        """`line N: ` of a term, or nothing where it is not returned by name."""
+        """Return `line N: ` for a term, "" if it is not returned under a literal name."""
         return self.lines.get(term, "") if isinstance(term, str) else ""
 
 
 def parse(source: str) -> ParsedReward:
-    """Checks the text of a program. Raises ProgramError with the line and the likely fix, and nothing else."""
+    """Check the text of a program. Raises only ProgramError, with the line and the likely fix."""
     if len(source.encode("utf-8", "replace")) > MAX_BYTES:
         raise ProgramError(f"the program is longer than {MAX_BYTES} bytes; a reward is a short function")
     try:
@@ -85,17 +85,17 @@ def parse(source: str) -> ParsedReward:
         return _parse(source, tree)
     except ProgramError as error:
         raise ProgramError(str(error)[:1000]) from None
-    except Exception as error:  # of what Python does with a tree that nobody thought of
+    except Exception as error:  # an error of Python on an unforeseen tree
         raise ProgramError(
-            f"the program cannot be read: {type(error).__name__}: {str(error)[:200]}"
+            f"the program cannot be parsed: {type(error).__name__}: {str(error)[:200]}"
         ) from None
 
 
 def _tree(source: str) -> ast.Module:
-    """The syntax tree, made by one thread at a time.
+    """Return the syntax tree; only one thread at a time parses.
 
-    CPython 3.11 counts the depth of the trees of all threads together; where that comes out wrong it raises
-    SystemError (https://github.com/python/cpython/issues/106905). Others than us parse too, tracebacks for one.
+    CPython 3.11 counts the depth of the trees of all threads together and raises SystemError if the count is wrong
+    (https://github.com/python/cpython/issues/106905). Other code, such as tracebacks, parses too, hence the retries.
     """
     with _PARSER:
         for _ in range(3):
@@ -113,7 +113,7 @@ def _parse(source: str, tree: ast.Module) -> ParsedReward:
             _check_constant(node.value, _where(node))
     tree = _Unannotated().visit(tree)
     names = _Names(tree)
-    tree.body = [node for node in tree.body if not _says_nothing(node)]
+    tree.body = [node for node in tree.body if not _is_redundant(node)]
     for node in ast.walk(tree):
         _check_node(node, names)
     for node in tree.body:
@@ -122,29 +122,31 @@ def _parse(source: str, tree: ast.Module) -> ParsedReward:
     reward = [f for f in functions if f.name == "reward"]
     if len(reward) != 1:
         raise ProgramError(
-            f"a program defines `reward(state, action)` exactly once at top level; found {len(reward)} such "
+            f"a program must define `reward(state, action)` exactly once at top level; found {len(reward)} such "
             f"functions{' (there are: ' + ', '.join(f.name for f in functions) + ')' if functions else ''}"
         )
     takes = reward[0].args
     others = takes.posonlyargs or takes.vararg or takes.kwonlyargs or takes.kwarg or takes.defaults
     if [a.arg for a in takes.args] != ["state", "action"] or others:
         raise ProgramError(
-            f"line {reward[0].lineno}: reward takes exactly (state, action); this one takes ({_written(takes)})"
+            f"line {reward[0].lineno}: reward must take exactly (state, action), but it takes ({_written(takes)})"
         )
     return ParsedReward(source, ast.get_docstring(tree) or "", _weights(tree), tree, _lines(tree))
 
 
 def unchecked(source: str) -> ParsedReward:
-    """The parts of a program whose text nobody looked at: for tests of what holds it when the text is no help."""
+    """Return the parts of a program without checking its text: for tests of the confinement alone."""
     tree = _tree(source)
     weights = next(ast.literal_eval(n.value) for n in tree.body if is_weights(n))  # pyright: ignore
     return ParsedReward(source, "", weights, tree)
 
 
 def with_weights(source: str, weights: dict[str, float]) -> str:
-    """The same program with other weights; everything else stays as it was written."""
+    """Return the program with other weights; the rest of its text is unchanged."""
     node = next(n for n in _tree(source).body if is_weights(n)).value  # pyright: ignore
-    lines = [line.encode() for line in io.StringIO(source, newline="")]  # str.splitlines knows more line ends
+    lines = [
+        line.encode() for line in io.StringIO(source, newline="")
+    ]  # str.splitlines splits at more characters
     text = "{" + ", ".join(f'"{k}": {v:.6g}' for k, v in weights.items()) + "}"
     before = b"".join(lines[: node.lineno - 1]) + lines[node.lineno - 1][: node.col_offset]
     after = lines[node.end_lineno - 1][node.end_col_offset :] + b"".join(lines[node.end_lineno :])
@@ -152,9 +154,9 @@ def with_weights(source: str, weights: dict[str, float]) -> str:
 
 
 def imported(node: ast.Import | ast.ImportFrom) -> list[tuple[str, str]]:
-    """(name, path) of all that an import binds; a path is a module's, or a module's with a name of it.
+    """Return (name, path) for each name that an import binds; a path is that of a module or of a name in a module.
 
-    Raises ProgramError where it is none of `facade.MODULES`.
+    Raises ProgramError if the path is not in `facade.MODULES`.
     """
     bound = []
     for alias in node.names:
@@ -179,26 +181,26 @@ def imported(node: ast.Import | ast.ImportFrom) -> list[tuple[str, str]]:
 
 def _no_import(node: ast.AST) -> ProgramError:
     return ProgramError(
-        f"{_where(node)}`{_written(node)}`: nothing may be imported; jnp, jax.nn, jax.lax and shaping are in scope "
-        "already, and only parts of those, math, numpy (which is jnp), functools, itertools and typing are let by"
+        f"{_where(node)}`{_written(node)}`: this import is not allowed; jnp, jax.nn, jax.lax and shaping are already "
+        "in scope, and only they, math, numpy (an alias of jnp), functools, itertools and typing may be imported"
     )
 
 
 def _module(path: str) -> str | None:
-    """The module of `facade.MODULES` that goes by this path."""
+    """Return the module of `facade.MODULES` with this path or alias."""
     path = SAME.get(path, path)
     return path if path in MODULES else None
 
 
-def _says_nothing(node: ast.stmt) -> bool:
-    """Whether an import binds only what is in scope without it."""
+def _is_redundant(node: ast.stmt) -> bool:
+    """Return whether an import binds only names that are already in scope."""
     return isinstance(node, ast.Import | ast.ImportFrom) and all(
         IN_SCOPE.get(name) == path for name, path in imported(node)
     )
 
 
 class _Names:
-    """What the names of a program are: modules by any name, and those that it binds itself."""
+    """The names of a program: aliases of modules, and the names that it binds itself."""
 
     def __init__(self, tree: ast.Module):
         self.paths = dict(IN_SCOPE)  # name -> module, or a module's function
@@ -223,7 +225,7 @@ class _Names:
             raise _taken(_where(node), name)
 
     def path(self, node: ast.expr) -> str | None:
-        """`jax.numpy.sum` of whatever a program writes for it; None of all that is no name of a module."""
+        """Return the full path of an expression, e.g. `jax.numpy.sum`; None if it does not refer to a module."""
         if isinstance(node, ast.Name):
             return self.paths.get(node.id)
         if isinstance(node, ast.Attribute) and (owner := self.module(node.value)):
@@ -231,7 +233,7 @@ class _Names:
         return None
 
     def missing(self, node: ast.expr) -> bool:
-        """Whether this is a name that nothing gives a value: whoever reads it gets a NameError, and so a sentence."""
+        """Return whether this is an undefined name; when the program runs, it raises NameError, which is reported."""
         return isinstance(node, ast.Name) and node.id not in self.bound | {*self.paths, *BUILTINS}
 
     def module(self, node: ast.expr) -> str | None:
@@ -239,9 +241,7 @@ class _Names:
 
 
 def _taken(where: str, name: str) -> ProgramError:
-    return ProgramError(
-        f"{where}{name!r} is in scope already and cannot mean anything else; use another name"
-    )
+    return ProgramError(f"{where}{name!r} is already in scope and cannot be redefined; use another name")
 
 
 def _where(node: ast.AST) -> str:
@@ -249,12 +249,12 @@ def _where(node: ast.AST) -> str:
 
 
 def _written(node: ast.AST) -> str:
-    """A node as text, as much of it as a message shows."""
+    """Return the first line of a node's source, truncated for a message."""
     return (ast.unparse(node).splitlines() or [""])[0][:120]
 
 
 class _Unannotated(ast.NodeTransformer):
-    """Drops annotations, which say nothing to JAX; they may hold names and nothing that could run."""
+    """Removes annotations, which JAX does not use; they may contain names but no code that could run."""
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
         _check_annotation(node.annotation)
@@ -289,18 +289,20 @@ _PLAIN = (
 def _check_annotation(annotation: ast.expr | None) -> None:
     if annotation and not all(isinstance(node, _PLAIN) for node in ast.walk(annotation)):
         raise ProgramError(
-            f"{_where(annotation)}the annotation `{_written(annotation)}` is more than names; leave it out"
+            f"{_where(annotation)}the annotation `{_written(annotation)}` contains more than names; remove it"
         )
 
 
 def _check_depth(tree: ast.AST) -> None:
-    """Deeper trees exhaust the recursion of whoever walks them, Python's own compiler included."""
+    """Raise ProgramError for trees so deep that recursive code, such as Python's compiler, would fail on them."""
     level, depth = [tree], 0
     while level:
         depth += 1
         if depth > MAX_DEPTH:
             where = next((f"line {n.lineno}: " for n in level if hasattr(n, "lineno")), "")  # pyright: ignore
-            raise ProgramError(f"{where}nested more than {MAX_DEPTH} deep; give parts of it a name")
+            raise ProgramError(
+                f"{where}expressions are nested more than {MAX_DEPTH} deep; give parts of them a name"
+            )
         level = [child for node in level for child in ast.iter_child_nodes(node)]
 
 
@@ -309,7 +311,7 @@ def _check_top_level(node: ast.stmt) -> None:
     allowed = (ast.FunctionDef, ast.Assign, ast.Pass, ast.Import, ast.ImportFrom)
     if not isinstance(node, allowed) and not text:
         raise ProgramError(
-            f"line {node.lineno}: `{_written(node)}`: only functions, constants and WEIGHTS stand at top level"
+            f"line {node.lineno}: `{_written(node)}`: only functions, constants and WEIGHTS are allowed at top level"
         )
 
 
@@ -326,7 +328,7 @@ def _check_node(node: ast.AST, names: _Names) -> None:
         case ast.arg():
             _check_bound(node.arg, where, names)
         case ast.Name(ctx=ast.Load()):
-            _check_own_name(node.id, where)
+            _check_no_dunder(node.id, where)
             if node.id in _FORBIDDEN and node.id not in names.bound:
                 raise ProgramError(f"{where}{node.id!r} is not available in a reward program")
         case ast.Name() if node not in names.given:
@@ -339,11 +341,11 @@ def _check_node(node: ast.AST, names: _Names) -> None:
             _check_attribute(node, where, names)
         case ast.BinOp(op=operator) if not isinstance(operator, ast.Add) and _is_text(node.left, node.right):
             raise ProgramError(
-                f"{where}`{_written(node)}`: names are written out, there are no operations on text but +"
+                f"{where}`{_written(node)}`: + is the only operation allowed on strings; write names out in full"
             )
         case ast.FormattedValue(format_spec=ast.JoinedStr(values=parts)):
             if not all(isinstance(p, ast.Constant) and _FORMAT.fullmatch(str(p.value)) for p in parts):
-                raise ProgramError(f"{where}a format here is a literal such as .3f")
+                raise ProgramError(f"{where}a format specification must be a literal such as .3f")
         case ast.ListComp() | ast.DictComp() | ast.GeneratorExp():
             if any(isinstance(inner, ast.NamedExpr) for inner in ast.walk(node)):
                 raise ProgramError(f"{where}`:=` within a comprehension is not allowed; use a loop")
@@ -352,20 +354,20 @@ def _check_node(node: ast.AST, names: _Names) -> None:
 
 
 def _compiles(decorator: ast.expr, names: _Names) -> bool:
-    """Whether a decorator is jax.jit, with or without options."""
+    """Return whether a decorator is jax.jit, with or without options."""
     if isinstance(decorator, ast.Call):
-        made_of = [decorator.func, *decorator.args]
-        return [names.path(part) for part in made_of] in (["jax.jit"], ["functools.partial", "jax.jit"])
+        called = [decorator.func, *decorator.args]
+        return [names.path(part) for part in called] in (["jax.jit"], ["functools.partial", "jax.jit"])
     return names.path(decorator) == "jax.jit"
 
 
-def _check_own_name(name: str, where: str) -> None:
+def _check_no_dunder(name: str, where: str) -> None:
     if name.startswith("__"):
         raise ProgramError(f"{where}{name!r}: names that begin with two underscores are not allowed")
 
 
 def _check_bound(name: str, where: str, names: _Names) -> None:
-    _check_own_name(name, where)
+    _check_no_dunder(name, where)
     if _module(names.paths.get(name, "")):
         raise _taken(where, name)
 
@@ -381,14 +383,12 @@ def _is_text(*nodes: ast.expr) -> bool:
 def _check_constant(value: object, where: str) -> None:
     if isinstance(value, complex | bytes):
         raise ProgramError(
-            f"{where}{repr(value)[:40]}: rewards are real numbers; there are no {type(value).__name__} values"
+            f"{where}{repr(value)[:40]}: {type(value).__name__} values are not allowed; rewards are real numbers"
         )
     if isinstance(value, float) and not math.isfinite(value):
-        raise ProgramError(f"{where}a number here is too large for a float and reads as infinite")
+        raise ProgramError(f"{where}a number here is too large for a float and becomes infinite")
     if isinstance(value, int) and abs(value) >= _LARGEST:
-        raise ProgramError(
-            f"{where}a whole number here has more than {MAX_DIGITS} digits; write it as a float"
-        )
+        raise ProgramError(f"{where}an integer here has more than {MAX_DIGITS} digits; write it as a float")
 
 
 _LARGEST = 10**MAX_DIGITS
@@ -402,13 +402,13 @@ _INSTEAD = {
 
 
 def _check_attribute(node: ast.Attribute, where: str, names: _Names) -> None:
-    if isinstance(node.value, ast.Attribute):  # the first that is wrong is the one to mend
+    if isinstance(node.value, ast.Attribute):  # report the first wrong attribute of a chain
         _check_attribute(node.value, where, names)
     owner, name = _written(node.value), node.attr
     if name.startswith("_"):
         raise _hidden(name, where)
     if not isinstance(node.ctx, ast.Load):
-        raise ProgramError(f"{where}{owner}.{name} cannot be set; use a variable of your own")
+        raise ProgramError(f"{where}{owner}.{name} cannot be assigned to; use a local variable")
     module, path = names.module(node.value), names.path(node.value)
     if module:
         if name not in MODULES[module]:
@@ -426,21 +426,21 @@ def _check_attribute(node: ast.Attribute, where: str, names: _Names) -> None:
 
 
 def _meant(owner: str, name: str, module: str) -> str:
-    """What to write instead of a name that a module does not have."""
-    homes = dict.fromkeys(MODULES[module], owner)  # name -> where it is: here, or else in another module
+    """Return a hint with names to use instead of a name that a module does not have, "" if there are none."""
+    homes = dict.fromkeys(MODULES[module], owner)  # name -> its module: this one if it has the name
     for home in _HOMES:
         first, _, rest = home.partition(".")
         path = _module(f"{IN_SCOPE[first]}.{rest}".removesuffix("."))
         for other in MODULES[path or ""]:
             homes.setdefault(other, home)
     near = near_matches(name, homes, limit=3)
-    if module == "jax":  # parts of JAX that are not here resemble nothing that is
+    if module == "jax":  # similar names are misleading for parts of JAX that are not available
         near = [n for n in near if n == name]
     return f"; did you mean {' or '.join(f'{homes[n]}.{n}' for n in near)}?" if near else ""
 
 
 def is_weights(node: ast.stmt) -> bool:
-    """Whether a statement sets WEIGHTS, with or without an annotation."""
+    """Return whether a statement sets WEIGHTS, with or without an annotation."""
     targets = node.targets if isinstance(node, ast.Assign) else []
     if isinstance(node, ast.AnnAssign) and node.value:
         targets = [node.target]
@@ -451,31 +451,32 @@ def _weights(tree: ast.Module) -> dict[str, float]:
     found = [n for n in tree.body if is_weights(n)]
     if len(found) != 1:
         raise ProgramError(
-            f'a program has one top-level `WEIGHTS = {{"term": 1.0, ...}}`; found {len(found)}'
+            f'a program must have one top-level `WEIGHTS = {{"term": 1.0, ...}}`; found {len(found)}'
         )
     target, node = found[0].targets[0], found[0].value  # pyright: ignore[reportAttributeAccessIssue]
     for use in ast.walk(tree):
         if isinstance(use, ast.Name) and use.id == "WEIGHTS" and use is not target:
             raise ProgramError(
-                f"line {use.lineno}: WEIGHTS is set once, at top level, and read by nobody here: terms are returned "
-                "unweighted, the total is summed for you"
+                f"line {use.lineno}: WEIGHTS is set once at top level and must not be used elsewhere; return the "
+                "terms unweighted, the weighted total is computed for you"
             )
     try:
         value = ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         raise ProgramError(
-            f"line {node.lineno}: WEIGHTS is a literal dict of numbers, with nothing to compute"
+            f"line {node.lineno}: WEIGHTS must be a literal dict of numbers, without expressions"
         ) from None
     if not isinstance(value, dict) or not value:
         raise ProgramError(
-            f"line {node.lineno}: WEIGHTS is a dict with at least one term; got {type(value).__name__}"
+            f"line {node.lineno}: WEIGHTS must be a dict with at least one term; got {type(value).__name__}"
         )
     if len(value) != len(node.keys):
         raise ProgramError(f"line {node.lineno}: WEIGHTS names a term twice")
     for term, weight in value.items():
         if not isinstance(term, str) or not term.isidentifier() or len(term) > 64:
             raise ProgramError(
-                f"line {node.lineno}: a term's name is an identifier of at most 64 letters; got {repr(term)[:80]}"
+                f"line {node.lineno}: a term's name must be an identifier of at most 64 characters; "
+                f"got {repr(term)[:80]}"
             )
         if isinstance(weight, bool) or not isinstance(weight, int | float):
             raise ProgramError(
@@ -488,7 +489,7 @@ def _weights(tree: ast.Module) -> dict[str, float]:
 
 
 def _lines(tree: ast.Module) -> dict[str, str]:
-    """Term -> `line N: ` of the entry of a returned dict that is called so."""
+    """Return a dict: term -> `line N: ` of its entry in a returned dict."""
     found: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Return) and isinstance(node.value, ast.Dict):

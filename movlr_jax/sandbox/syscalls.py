@@ -1,4 +1,4 @@
-"""System calls by name: numbers on x86_64 and aarch64, and which of them a confined process may make."""
+"""System calls: their numbers on x86_64 and aarch64, and the calls that a confined process may make."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CLONE_THREAD = 0x00010000 | 0x00000100 | 0x00000800  # with CLONE_VM and CLONE_
 
 @dataclass(frozen=True)
 class Condition:
-    """A call that is allowed when every (argument, mask, value) agrees: argument & mask == value."""
+    """A call that is allowed if argument & mask == value for every (argument, mask, value)."""
 
     call: str
     tests: tuple[tuple[int, int, int | Literal["self"]], ...]
@@ -55,7 +55,7 @@ _COMMON: tuple[str | Condition, ...] = (
     "set_robust_list", "rseq", "exit", "exit_group",
     Condition("fcntl", ((1, _ALL, 1),)),  # F_GETFD
     Condition("tgkill", ((0, _ALL, "self"),)),  # abort()
-    # its own limits, read only: with another pid or a new value it would reach others
+    # only reads the limits of the process itself: no other pid, no new value
     Condition("prlimit64", ((0, _ALL, 0), (2, _ALL, 0))),
 )  # fmt: skip
 TRACER: tuple[str | Condition, ...] = (

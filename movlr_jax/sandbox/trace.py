@@ -1,4 +1,4 @@
-"""Runs the definitions of a reward program and traces it to a document: in a confined child, and in tests."""
+"""Execution of a reward program's definitions and tracing to a document: in a confined child, and in tests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from movlr_jax.sandbox.source import ParsedReward, imported, is_weights, parse, 
 
 
 def load(parsed: ParsedReward, scope: dict[str, Any] | None = None) -> RewardProgram:
-    """Runs the definitions of a parsed program in the facade. Raises ProgramError."""
+    """Run the definitions of a parsed program in the scope of `facade`. Raises ProgramError."""
     scope = facade() if scope is None else scope
     body = [n for n in parsed.tree.body if not is_weights(n) and not isinstance(n, ast.Expr)]
     canonical = ast.dump(ast.Module(body, [])) + repr(list(parsed.weights))
@@ -37,7 +37,9 @@ def load(parsed: ParsedReward, scope: dict[str, Any] | None = None) -> RewardPro
         text = explain(error)
         raise ProgramError(text) from None
     finally:
-        scope["<number>"] = lambda kind, value: kind(value)  # a state's value is no constant
+        scope["<number>"] = lambda kind, value: kind(
+            value
+        )  # inside `reward`, values of a state are not constants
     return RewardProgram(
         source=parsed.source,
         description=parsed.description,
@@ -48,7 +50,7 @@ def load(parsed: ParsedReward, scope: dict[str, Any] | None = None) -> RewardPro
 
 
 class _Guarded(ast.NodeTransformer):
-    """Operators, f-strings, sets and imports as calls and names of the facade's own, which keep within its bounds."""
+    """Replaces operators, f-strings, sets and imports by guarded versions from `facade`, which enforce its limits."""
 
     names = {ast.Mult: "<*>", ast.Pow: "<**>", ast.LShift: "<<<>", ast.Mod: "<%>"}  # noqa: RUF012
 
@@ -84,7 +86,7 @@ class _Guarded(ast.NodeTransformer):
         made: list[ast.stmt] = []
         try:
             bound = imported(node)
-        except ProgramError:  # of a text that nobody looked at
+        except ProgramError:  # only possible if the text was not checked
             return [node]
         for name, path in bound:
             module, _, last = path.rpartition(".")
@@ -102,7 +104,7 @@ def _call(where: ast.expr | ast.stmt, name: str, *arguments: ast.expr) -> ast.ex
 
 
 def document(source: str, layout: Layout, checked: bool = True) -> str:
-    """The traced program as JSON. Raises Rejection; the text is looked at only where `checked`."""
+    """Return the traced program as JSON; the text is checked only if `checked`. Raises Rejection."""
     stage = "parse"
     try:
         parsed = parse(source) if checked else unchecked(source)
@@ -110,7 +112,7 @@ def document(source: str, layout: Layout, checked: bool = True) -> str:
 
         def instant(again: bool) -> Callable[..., list[Any]]:
             def whole(*values: Any) -> list[Any]:
-                """Definitions are traced too: nothing is computed here, constants are part of the graph."""
+                """Trace the definitions too, so that constants are part of the graph and nothing is computed here."""
                 nonlocal stage
                 stage = "load"
                 program = load(parsed, facade() | ({} if checked else {"__builtins__": builtins}))
@@ -121,7 +123,7 @@ def document(source: str, layout: Layout, checked: bool = True) -> str:
                     found = _terms(parsed, program.reward(State(layout, step, goals, initial), action))
                     return [jnp.asarray(found[name], jnp.float32) for name in parsed.weights]
 
-                if again:  # once for nothing: what that leaves behind must not show
+                if again:  # an extra call, whose side effects must not change the result
                     jax.eval_shape(terms, *values)
                 return terms(*values)
 
@@ -136,11 +138,11 @@ def document(source: str, layout: Layout, checked: bool = True) -> str:
             second = written(again=True)
         except Exception:
             raise ProgramError(
-                "a value of one step is kept for another; a reward sees one step at a time"
+                "a value of one step is kept for another step; a reward sees one step at a time"
             ) from None
         if first != second:
             raise ProgramError(
-                "the program is another one each time it is read; a reward depends on state and action alone"
+                "the program changes each time it is run; a reward must depend on state and action alone"
             )
         return first
     except Exception as error:
@@ -148,17 +150,17 @@ def document(source: str, layout: Layout, checked: bool = True) -> str:
 
 
 class Rejection(Exception):
-    """(stage, sentence) of a program that is none."""
+    """An invalid program; its arguments are (stage, message)."""
 
 
 def _terms(parsed: ParsedReward, terms: Any) -> dict[str, Any]:
-    """What `reward` returned, if it is real scalars under exactly the names of WEIGHTS. Raises ProgramError."""
+    """Return the terms if they are real scalars with exactly the names of WEIGHTS. Raises ProgramError."""
     if not isinstance(terms, dict):
         raise ProgramError(
-            f'reward returns {_kind(terms)}, expected a dict of named scalar terms, e.g. {{"reach": -distance}}'
+            f'reward returned {_kind(terms)}, expected a dict of named scalar terms, e.g. {{"reach": -distance}}'
         )
     if not terms:
-        raise ProgramError('reward returns no terms, expected those of WEIGHTS, e.g. {"reach": -distance}')
+        raise ProgramError('reward returned no terms, expected those of WEIGHTS, e.g. {"reach": -distance}')
     for name, value in terms.items():
         where = parsed.where(name)
         if name not in parsed.weights:
@@ -167,15 +169,15 @@ def _terms(parsed: ParsedReward, terms: Any) -> dict[str, Any]:
                 + unknown_name("entry of WEIGHTS", name, parsed.weights)
             )
         if not isinstance(value, bool | int | float | complex | jax.Array | np.ndarray | np.generic):
-            raise ProgramError(f"{where}term {name!r} is {_kind(value)}, a term is one number")
+            raise ProgramError(f"{where}term {name!r} is {_kind(value)}, expected one number")
         if jnp.shape(value) != ():
             raise ProgramError(
-                f"{where}term {name!r} has shape {jnp.shape(value)}, a term is a scalar; "
+                f"{where}term {name!r} has shape {jnp.shape(value)}, expected a scalar; "
                 "reduce it, e.g. jnp.linalg.norm(x) or jnp.mean(x)"
             )
         if jnp.issubdtype(jnp.result_type(value), jnp.complexfloating):
             raise ProgramError(
-                f"{where}term {name!r} is complex ({jnp.result_type(value)}), a term is a real number"
+                f"{where}term {name!r} is complex ({jnp.result_type(value)}), expected a real number"
             )
     for name in parsed.weights:
         if name not in terms:
@@ -186,14 +188,14 @@ def _terms(parsed: ParsedReward, terms: Any) -> dict[str, Any]:
 
 
 def _kind(value: object) -> str:
-    """What a value is, in words."""
+    """Describe the type of a value in words."""
     if isinstance(value, jax.Array):
         return f"an array of shape {value.shape}"
     return "None" if value is None else f"a {type(value).__name__}"
 
 
 def explain(error: Exception) -> str:
-    """One sentence for any way a program can fail, with its line where there is one."""
+    """Return a one-sentence message for any exception of a program, with the line if it is known."""
     # not extract_tb, which reads source files
     stack = traceback.walk_tb(error.__traceback__)
     mine = [(frame, line) for frame, line in stack if frame.f_code.co_filename == FILE]
@@ -203,34 +205,37 @@ def explain(error: Exception) -> str:
         return text if re.match(r"line \d", text) or "line " in text[:60] else where + text
     if isinstance(error, jax.errors.TracerBoolConversionError):
         return where + (
-            "a Python `if`, `and`, `or`, `not` or `while` on a value that is only known at run time; "
-            "use jnp.where, jnp.logical_and, jnp.maximum ..."
+            "a Python `if`, `and`, `or`, `not` or `while` uses a value that is only known at run time; "
+            "use jnp.where, jnp.logical_and, jnp.maximum, ..."
         )
     if isinstance(error, jax.errors.NonConcreteBooleanIndexError):
         return where + (
-            "an index by a condition, whose number of entries is only known at run time; use "
-            "jnp.where(condition, x, 0.0) and sum that"
+            "an array is indexed by a condition, so its size is only known at run time; use "
+            "jnp.where(condition, x, 0.0) and sum it"
         )
     if isinstance(error, jax.errors.ConcretizationTypeError | jax.errors.TracerArrayConversionError):
         return where + "a value that is only known at run time is used where Python needs a constant; use jnp"
     if isinstance(error, jax.errors.TracerIntegerConversionError):
         return where + (
-            "an index or a size that is only known at run time, where Python needs a constant; use jnp.take"
+            "an index or a size is only known at run time, but Python needs a constant here; use jnp.take"
         )
     if isinstance(error, jax.errors.UnexpectedTracerError):
-        return where + "a value of one step is kept for another; a reward sees one step at a time"
+        return where + "a value of one step is kept for another step; a reward sees one step at a time"
     if isinstance(error, RecursionError):
-        return where + "the program calls itself without end"
+        return where + "infinite recursion: a function calls itself without end"
     first = re.sub(r" at 0x[0-9a-f]+", "", (str(error).strip() or "no message").splitlines()[0][:300])
     if isinstance(error, MemoryError) or first.startswith("RESOURCE_EXHAUSTED"):
-        return where + "the program needs too much memory; a reward is a few small vectors a step"
+        return where + "the program needs too much memory; use a few small vectors per step"
     if isinstance(error, NameError) and mine:
         scope = [*mine[-1][0].f_locals, *mine[-1][0].f_globals, *BUILTINS]
         return where + unknown_name(
             "name", error.name, [n for n in scope if n.isidentifier() and n[0] != "_"]
         )
     if isinstance(error, TypeError) and "shape" in first:
-        return f"{where}shapes that do not fit: {first.rstrip('.')}; look up what the state gives, index or reduce it"
+        return (
+            f"{where}incompatible shapes: {first.rstrip('.')}; check the shapes that the state returns, "
+            "then index or reduce them"
+        )
     if isinstance(error, PermissionError):
-        return where + f"the program reaches for something outside itself ({first})"
+        return where + f"the program tried to access a resource outside itself ({first})"
     return f"{where}{type(error).__name__}: {first}"

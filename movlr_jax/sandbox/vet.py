@@ -1,7 +1,7 @@
-"""Vets reward programs in confined children, before the main process touches more of them than their text.
+"""Vetting of reward programs in confined child processes; the main process handles only their text.
 
-A tracer runs the Python and hands back a document; the main process checks it and rebuilds a function; a prober,
-another child that gets the document alone, runs that on states. Neither child is ever believed.
+A child, the tracer, runs the Python code and returns a document. The main process checks the document and rebuilds a
+function. A second child, the prober, gets only the document and evaluates it on states. Neither child is trusted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from movlr_jax.errors import ProgramError, UserError
 from movlr_jax.machine import cores
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox import confine
-from movlr_jax.sandbox.answers import DOWN, Rejected, counts_of, judge, rebuild, told
+from movlr_jax.sandbox.answers import DOWN, Rejected, counts_of, judge, rebuild, rejection
 from movlr_jax.sandbox.cost import measure, refusal
 from movlr_jax.sandbox.graph import MAX_DOCUMENT, read
 from movlr_jax.sandbox.inputs import inputs
@@ -33,19 +33,19 @@ from movlr_jax.sandbox.warm import Lost, Warm
 from movlr_jax.sandbox.zygote import CONFINED
 
 PROGRAM_DEADLINE_S = 30.0
-BATCH = 4096  # states of one candidate that are scored at once, as those of a training with PPO's defaults
-_TOO_LATE = "the program was not ready after {:g} s: it loops or compiles for too long; make it smaller"
+BATCH = 4096  # states of one candidate that are scored at once, as in training with PPO's defaults
+_TOO_LATE = "the program was not ready after {:g} s: it runs or compiles for too long; make it smaller"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What vetting found. `message` is None exactly when the program was accepted."""
+    """The result of vetting. `message` is None if and only if the program was accepted."""
 
-    stage: str  # parse, load, trace, check, probe, deadline or crash: where it ended
+    stage: str  # the last stage: parse, load, trace, check, probe, deadline or crash
     message: str | None
     seconds: float
     program: RewardProgram | None = None
-    notes: Sequence[str] = ()  # of an accepted program: what its writer should know
+    notes: Sequence[str] = ()  # warnings to the author of an accepted program
 
     @property
     def accepted(self) -> bool:
@@ -55,9 +55,9 @@ class Verdict:
 class Sandbox:
     """A pool of confined children, forked from one warm process. Safe to use from several threads.
 
-    name: `confined` (the kernel holds the program) or `process` (a child with limits and a deadline, which an
-    ill-meaning program can leave). `batch` is how many states of one candidate the run scores at once, at most:
-    what a program may cost depends on it. Raises UserError where the kernel cannot do what `confined` needs.
+    name: `confined` (the kernel confines the program) or `process` (a child with limits and a deadline, which a
+    malicious program can escape). `batch`: the most states of one candidate that the run scores at once, which
+    determines the cost that a program may have. Raises UserError if the kernel does not support `confined`.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class Sandbox:
         self._layout = probe.layout
         flags = os.environ.get("XLA_FLAGS", "")
         self._settings = pickle.dumps({"probe": probe, "confined": name == "confined", "xla_flags": flags})
-        self.warm: Warm | None = None  # what candidates are forked from
-        self._alone: set[Warm] = set()  # and those of programs that are tried again
-        self._closed = 0  # times
+        self.warm: Warm | None = None  # candidates are forked from it
+        self._alone: set[Warm] = set()  # warm processes for retries of single programs
+        self._closed = 0  # number of calls of `close`
         self._lock = threading.Lock()
 
     @property
@@ -88,7 +88,7 @@ class Sandbox:
         return describe(self.name)
 
     def vet(self, source: str) -> Verdict:
-        """Tries one program. Never raises for what the program does; UserError where it cannot be tried."""
+        """Vet one program. Errors of the program never raise; raises UserError if the sandbox itself fails."""
         began = time.monotonic()
         try:
             parsed = parse(source) if self._check_text else unchecked(source)
@@ -100,7 +100,7 @@ class Sandbox:
             return Verdict(stage, message, time.monotonic() - began)
         except OSError as error:
             raise UserError(
-                f"the sandbox cannot try a program: {error.strerror or error}; close other files or programs, or "
+                f"the sandbox cannot run a program: {error.strerror or error}; close other files or programs, or "
                 "raise the limits of this machine (ulimit -n, ulimit -u)"
             ) from error
         return Verdict("probe", None, time.monotonic() - began, program, notes)
@@ -108,7 +108,7 @@ class Sandbox:
     def vet_all(
         self, sources: Sequence[str], done: Callable[[int, int], None] | None = None
     ) -> list[Verdict]:
-        """Verdicts in the order of the programs, as many at a time as there are cores."""
+        """Vet programs in parallel on all cores. Returns verdicts in the order of the programs."""
         verdicts: dict[int, Verdict] = {}
         pool = ThreadPoolExecutor(max_workers=cores())
         try:
@@ -117,7 +117,7 @@ class Sandbox:
                 verdicts[work[future]] = future.result()
                 if done:
                     done(len(verdicts), len(sources))
-        except BaseException:  # Ctrl-C among them: nobody waits for what is under way
+        except BaseException:  # including Ctrl-C: do not wait for running jobs
             pool.shutdown(wait=False, cancel_futures=True)
             self.close()
             raise
@@ -126,12 +126,12 @@ class Sandbox:
         return [verdicts[i] for i in range(len(sources))]
 
     def _vet(self, parsed: ParsedReward) -> tuple[RewardProgram, list[str]]:
-        """Tries a program, once more by itself where the warm process went down: any other may be to blame."""
+        """Vet a program; retry it alone if the warm process died, because another program may have caused that."""
         closed = self._closed
         try:
             return self._try(parsed, self._shared())
         except Lost:
-            if self._closed > closed:  # nobody waits for it any more
+            if self._closed > closed:  # the sandbox was closed on purpose
                 raise Rejected("crash", "the sandbox was closed before the program was ready") from None
         alone = Warm(self._settings)
         self._alone.add(alone)
@@ -140,7 +140,7 @@ class Sandbox:
         except Lost as lost:
             if lost.during:
                 raise Rejected("crash", DOWN) from None
-            raise UserError("the sandbox process ends at once, twice, before it runs a program") from None
+            raise UserError("the sandbox process ended twice before it ran a program") from None
         finally:
             self._alone.discard(alone)
             alone.stop()
@@ -150,7 +150,7 @@ class Sandbox:
         left = self._deadline_s
         text, used = self._ask(warm, "trace", parsed.source.encode(), {"checked": self._check_text}, left)
         if not text.startswith(b'{"version"'):
-            raise Rejected(*told(text))
+            raise Rejected(*rejection(text))
         try:
             graph = read(text, terms, inputs(self._layout))
         except ProgramError as error:
@@ -164,11 +164,11 @@ class Sandbox:
         return replace(rebuild(parsed, graph, text, self._layout), cost=measured.cost), notes
 
     def start(self) -> None:
-        """Starts the warm process, which the first program would else wait for. Raises UserError."""
+        """Start the warm process now, so that the first program need not wait for it. Raises UserError."""
         self._shared()
 
     def close(self) -> None:
-        """Ends all children; the next program gets new ones."""
+        """End all children; the next program starts new ones."""
         with self._lock:
             self._closed += 1
             if self.warm:
@@ -178,7 +178,7 @@ class Sandbox:
             alone.stop()
 
     def _shared(self) -> Warm:
-        """The warm process, started anew where it has died. Raises UserError."""
+        """Return the warm process; start it if there is none or it has died. Raises UserError."""
         with self._lock:
             if self.warm and not self.warm.alive:
                 self.warm.stop()
@@ -189,9 +189,9 @@ class Sandbox:
     def _ask(
         self, warm: Warm, job: str, text: bytes, options: dict[str, Any], left: float
     ) -> tuple[bytes, float]:
-        """What a new child of `warm` answers to `text` within `left` s, and how long that took.
+        """Return the answer of a new child of `warm` to `text`, and the time it took in s; `left` s are allowed.
 
-        Raises Rejected when it is late or dies, Lost when all of `warm` does, UserError where it cannot be asked.
+        Raises Rejected if the child is late or dies, Lost if `warm` dies, UserError if no child can be started.
         """
         reading, writing = os.pipe()
         request = {"job": job, "cpu_s": int(self._deadline_s) + 2, **options}
@@ -200,9 +200,9 @@ class Sandbox:
                 file.write(text)
                 file.flush()
                 file.seek(0)
-                # the descriptor of the child's shares this offset; nobody else reads it
+                # the child's descriptor shares this file offset
                 pid = warm.fork(request, [file.fileno(), writing])
-            began = time.monotonic()  # what it takes to start processes is not the program's
+            began = time.monotonic()  # the time to start processes does not count
             os.close(writing)
             writing = -1
             answer, late = _read(reading, began + left)
@@ -214,10 +214,10 @@ class Sandbox:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)  # before it made a group of its own
+            os.kill(pid, signal.SIGKILL)  # it may not have created its process group yet
         status, cpu_s = warm.reap(pid)
         self.cpu_s += cpu_s
-        if not answer:  # it ended before it read the program
+        if not answer:  # the child ended before it read the program
             raise Lost(during=False)
         if answer[:1] != CONFINED:
             raise UserError(f"the sandbox cannot confine its child: {answer[1:].decode(errors='replace')}")
@@ -229,24 +229,24 @@ class Sandbox:
 
 
 def require_confinement() -> None:
-    """Raises UserError where this machine cannot confine a process, with what is missing and what accepts less."""
+    """Raise UserError if this machine cannot confine a process, with what is missing and the weaker alternative."""
     lacks = confine.missing()
     if lacks:
         raise UserError(
-            f"this machine cannot confine generated programs, it lacks: {'; '.join(lacks)}. sandbox=process accepts "
-            "a child process with limits and a deadline, which an ill-meaning program can leave; the run will say so"
+            f"this machine cannot confine generated programs, it lacks: {'; '.join(lacks)}. sandbox=process uses a "
+            "child process with limits and a deadline, which a malicious program can escape; the run records this"
         )
 
 
 def describe(name: str) -> str:
-    """What a sandbox of this name is, for the record, the report and doctor."""
+    """Describe the sandbox of this name, for the run record, the report and `doctor`."""
     if name == "confined":
         return f"confined: {confine.describe()}"
-    return "process: WEAKER, a child process with limits and a deadline, not held by the kernel"
+    return "process: WEAKER, a child process with limits and a deadline, not confined by the kernel"
 
 
 def _read(pipe: int, end: float) -> tuple[bytes, bool]:
-    """All that comes through a pipe, and whether time ran out first; too much is cut off."""
+    """Return the data from a pipe, and whether the time ran out; stops reading after MAX_DOCUMENT bytes."""
     data = b""
     while len(data) <= MAX_DOCUMENT:
         left = end - time.monotonic()

@@ -1,4 +1,4 @@
-"""The warm process that candidates are forked from, as the main process holds it: started, asked, ended."""
+"""The main process's handle to the warm process, from which candidates are forked."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from movlr_jax.errors import UserError
 from movlr_jax.sandbox import confine
 from movlr_jax.sandbox.wire import receive, send
 
-_START_S = 120.0  # that it may take to start
-_STOPPED_S, _ANSWER_S = 1.0, 10.0  # without an answer: then it is made to go on; then it is given up
-_ENDS_S = 5.0
+_START_S = 120.0  # timeout of its start
+_STOPPED_S, _ANSWER_S = 1.0, 10.0  # s without an answer before SIGCONT is sent, and before it counts as lost
+_ENDS_S = 5.0  # timeout of its end
 
 
 class Lost(Exception):
-    """The warm process is gone, and its children with it. `during` says whether a program was running there."""
+    """The warm process and its children are gone. `during`: whether a program was running in it."""
 
     def __init__(self, during: bool):
         super().__init__(during)
@@ -32,16 +32,18 @@ class Lost(Exception):
 
 
 class Warm:
-    """One warm process. Raises UserError where it does not start."""
+    """One warm process. Raises UserError if it does not start."""
 
     def __init__(self, settings: bytes):
-        lacks = confine.short()
+        lacks = confine.low_limits()
         if lacks:
-            raise UserError(f"the sandbox cannot run programs: {'; '.join(lacks)}; raise it and start again")
-        self._lock = threading.Lock()  # one question at a time
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
+            raise UserError(
+                f"the sandbox cannot run programs: {'; '.join(lacks)}; raise the limit and start again"
+            )
+        self._lock = threading.Lock()  # one request at a time
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it stays open as long as the process runs
         self._control, theirs = socket.socketpair()
-        # -I: no user's site-packages, no folder of the caller's; what this process can import is named instead
+        # -I ignores the user's site-packages and the working folder; the package's path is added explicitly
         package = str(Path(__file__).resolve().parents[2])
         code = f"import sys; sys.path[:0] = {[package]!r}; from movlr_jax.sandbox.zygote import main; main()"
         self.process = subprocess.Popen(
@@ -65,26 +67,26 @@ class Warm:
         except OSError:
             ready = None
         if ready is None:
-            said = self.last_words()
+            reason = self.last_log_line()
             self.stop()
-            raise UserError(f"the sandbox process does not start: {said}")
+            raise UserError(f"the sandbox process does not start: {reason}")
 
     @property
     def alive(self) -> bool:
         return self.process.poll() is None
 
     def fork(self, request: dict[str, Any], descriptors: Sequence[int]) -> int:
-        """The process of a new child that does what is asked. Raises Lost, UserError where none can be had."""
+        """Fork a child that handles `request` and return its process id. Raises Lost; UserError if it cannot fork."""
         answer = self._ask(request, descriptors, during=False)
         if "error" in answer:
             raise UserError(
-                f"the sandbox cannot start a child: {answer['error']}; a limit of processes (ulimit -u) or of "
-                "memory is reached, raise it or end other processes"
+                f"the sandbox cannot start a child process: {answer['error']}; the limit of processes (ulimit -u) or "
+                "of memory is reached, raise it or end other processes"
             )
         return answer["pid"]
 
     def reap(self, pid: int) -> tuple[int, float]:
-        """How a child has ended, and its processor time in s. Raises Lost."""
+        """Wait for a child and return its exit status and processor time in s. Raises Lost."""
         ended = self._ask({"reap": pid}, [], during=True)
         return ended["status"], ended["cpu_s"]
 
@@ -101,7 +103,7 @@ class Warm:
         return answer
 
     def _wait(self) -> None:
-        """Until there is an answer; a process that was stopped is made to go on. Raises OSError."""
+        """Wait for an answer; if it is late, send SIGCONT in case the process was stopped. Raises OSError."""
         self._control.settimeout(_STOPPED_S)
         try:
             self._control.recv(1, socket.MSG_PEEK)
@@ -109,15 +111,15 @@ class Warm:
             self.process.send_signal(signal.SIGCONT)
         self._control.settimeout(_ANSWER_S)
 
-    def last_words(self) -> str:
+    def last_log_line(self) -> str:
         self._log.seek(0)
         lines = self._log.read().decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else "no message"
 
     def stop(self) -> None:
-        """Ends it and its children; twice is no mistake."""
+        """End the warm process and its children; may be called twice."""
         with contextlib.suppress(OSError):
-            self._control.shutdown(socket.SHUT_RDWR)  # it ends its children, and itself
+            self._control.shutdown(socket.SHUT_RDWR)  # the process then ends its children and exits
         self.process.send_signal(signal.SIGCONT)
         try:
             self.process.wait(_ENDS_S)
@@ -130,7 +132,7 @@ class Warm:
 
 
 def _environment() -> dict[str, str]:
-    """What the warm process starts with: nothing of the user's but where libraries lie."""
+    """Return the environment of the warm process; only the library path is the user's."""
     path = os.environ.get("LD_LIBRARY_PATH")
     return {
         "JAX_PLATFORMS": "cpu",

@@ -1,7 +1,7 @@
-"""The warm process that candidates are forked from. One thread, no backend started, nothing worth stealing in it.
+"""The warm process, from which candidates are forked. It has one thread, no initialised backend and no secrets.
 
-Started by `warm` with a socket and, on stdin, a pickled probe (from the main process, never the other way round).
-Requests come over the socket with two descriptors, the text to read and the pipe for the answer.
+`warm` starts it with a socket and a pickled probe on stdin (always from the main process to this one).
+Each request comes over the socket with two descriptors: the text to read and the pipe for the answer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 from movlr_jax.sandbox.wire import receive, send
 
 CONFINED, FAILED = b"+", b"-"  # the first byte of an answer
-# What JAX imports late: when it compiles first. Each child would read these files again.
+# Modules that JAX imports only when it first compiles. Without this, each child would import them again.
 _LATE = [
     "jax.experimental.multihost_utils",
     *(f"jaxlib.mlir.dialects.{name}" for name in ("mhlo", "builtin", "stablehlo", "chlo", "func", "sdy")),
@@ -46,7 +46,7 @@ def reward(state, action):
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     settings: dict[str, Any] = pickle.load(sys.stdin.buffer)
-    # JAX looks through all packages for plugins when a backend starts; here it is always the CPU's
+    # JAX searches all packages for plugins when a backend starts; only the CPU backend is needed here
     importlib.metadata.entry_points = lambda **_: importlib.metadata.EntryPoints()
     import jax
 
@@ -56,7 +56,9 @@ def main() -> None:
     for name in _LATE:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    jax.config.update("jax_traceback_filtering", "off")  # it looks at paths, which a tracer may not
+    jax.config.update(
+        "jax_traceback_filtering", "off"
+    )  # filtering reads paths, which a tracer is not allowed to
     what = settings["probe"]
     trace.document(_WARM, what.layout)
     with contextlib.suppress(trace.Rejection):
@@ -70,7 +72,8 @@ def main() -> None:
     threads = len(list(Path("/proc/self/task").iterdir())) if sys.platform.startswith("linux") else 1
     if threads != 1:
         raise SystemExit(
-            f"the sandbox has {threads} threads before its first program; set OPENBLAS_NUM_THREADS=1"
+            f"the sandbox process has {threads} threads before its first program, expected 1; "
+            "set OPENBLAS_NUM_THREADS=1"
         )
     gc.collect()
     gc.freeze()
@@ -86,7 +89,7 @@ def _trace(trace: Any, source: str, what: Any, options: dict[str, Any]) -> str:
 
 
 def _serve(control: socket.socket, jobs: dict[str, Any], settings: dict[str, Any]) -> None:
-    """One request after another until the main process is gone."""
+    """Serve requests until the main process is gone."""
     children: set[int] = set()
     while True:
         try:
@@ -99,7 +102,7 @@ def _serve(control: socket.socket, jobs: dict[str, Any], settings: dict[str, Any
             return
         if "reap" in request:
             status, cpu_s = 0, 0.0
-            with contextlib.suppress(ChildProcessError):  # of the warm process before this one
+            with contextlib.suppress(ChildProcessError):  # a child of an earlier warm process
                 _, status, used = os.wait4(request["reap"], 0)
                 cpu_s = used.ru_utime + used.ru_stime
             children.discard(request["reap"])
@@ -126,7 +129,7 @@ def _serve(control: socket.socket, jobs: dict[str, Any], settings: dict[str, Any
 def _child(
     job: Any, request: dict[str, Any], descriptors: list[int], zygote: int, settings: dict[str, Any]
 ) -> None:
-    """Gives up every right, then reads what nobody trusts and answers."""
+    """Confine this process, then read the untrusted text and write the answer."""
     from movlr_jax.sandbox import confine
 
     gc.disable()
@@ -136,7 +139,9 @@ def _child(
     limits = replace(confine.TRACING if traces else confine.PROBING, cpu_s=request["cpu_s"])
     os.environ.clear()
     if not traces:
-        os.environ["XLA_FLAGS"] = settings["xla_flags"]  # a program never sees them: it ran in another child
+        os.environ["XLA_FLAGS"] = settings[
+            "xla_flags"
+        ]  # not visible to the program, which ran in another child
     try:
         paths = [] if traces or not confined else confine.worker_paths()
         confine.weak(limits, zygote)
@@ -150,7 +155,7 @@ def _child(
         data = file.read()
     try:
         result = job(data, request).encode()
-    except Exception as error:  # of XLA, of memory: the tracer's own are told by `_trace`
+    except Exception as error:  # errors of XLA or a lack of memory; `_trace` reports those of the program
         text = f"{type(error).__name__}: {' '.join(str(error).split())}"
         result = json.dumps({"error": text[:300]}).encode()
     while result:
@@ -159,7 +164,7 @@ def _child(
 
 
 def _only(descriptors: list[int]) -> tuple[int, int]:
-    """Closes all descriptors but the two, which become 3 and 4; the first three lead nowhere."""
+    """Close all descriptors except these two, which become 3 and 4; 0, 1 and 2 become /dev/null."""
     high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 5) for fd in descriptors]
     nowhere = os.open(os.devnull, os.O_RDWR)
     for target in (0, 1, 2):

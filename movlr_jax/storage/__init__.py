@@ -1,1 +1,1 @@
-"""The run directory: what a run records, and how it is read again."""
+"""The run directory: writing and reading the records of a run."""

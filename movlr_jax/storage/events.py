@@ -1,4 +1,4 @@
-"""What each event of a run holds, and whether a recorded one does: a run directory may come from somebody else."""
+"""The schema of a run's events, and its check: a run directory may be from an untrusted source."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints
 
 from movlr_jax.errors import shortened
 
-_DEEPEST = 30  # lists and mappings inside each other
-_LARGEST = 99_999  # of generations and candidates
+_DEEPEST = 30  # nesting of lists and mappings
+_LARGEST = 99_999  # largest number of a generation or a candidate
 
 
 class Unreadable(Exception):
-    """An event that cannot be read; the sentence says which and why."""
+    """An event is unreadable; the message says which one and why."""
 
 
 class Described(TypedDict, total=False):
-    """`run`: what the search was made with."""
+    """`run`: the task, settings, versions and hardware of the search."""
 
     task: str
     description: str
@@ -38,7 +38,7 @@ class Described(TypedDict, total=False):
 
 
 class TaskFile(TypedDict, total=False):
-    """`task_file`: the file that the task came from, as it was when the run began."""
+    """`task_file`: the file that defines the task, with its hash at the start of the run."""
 
     path: str
     sha256: str
@@ -59,14 +59,14 @@ class Term(TypedDict, total=False):
 
 
 class Learning(TypedDict, total=False):
-    """Curves of a training; those that are not named here are numbers, too."""
+    """Curves of a training; curves that are not listed here are numbers too."""
 
     env_steps: list[float | None]
     terms: dict[str, list[float | None]]
 
 
 class Measured(TypedDict, total=False):
-    """What came of an episode."""
+    """The results of an episode."""
 
     name: str
     reason: str | None
@@ -88,7 +88,7 @@ class Evaluated(Measured, total=False):
     weights: dict[str, float]
 
 
-class Full(Measured, total=False):
+class FinalTraining(Measured, total=False):
     env_steps: float
 
 
@@ -102,7 +102,7 @@ class Compared(TypedDict, total=False):
 
 
 class Ranked(TypedDict, total=False):
-    """null: the strength of a program, or the flips of pairs, that no answer speaks of."""
+    """Ranking of a generation. A strength or the flip rate is null if no answer of the judge determines it."""
 
     names: list[str]
     strengths: list[float | None]
@@ -160,17 +160,12 @@ KINDS: Mapping[str, Any] = {
     "criticised": Criticised,
     "timing": dict[str, float],
     "finished": Finished,
-    "full": Full,
+    "full": FinalTraining,
 }
-_NULLABLE = (
-    "parents",
-    "settings",
-    "tuned_settings",
-    "strengths",
-    "p_best",
-)  # of which a value may be null even so
-_NULL = ("flip_rate",)  # may be null itself: a judge that answered nothing
-# what a search that goes on cannot do without; a report can
+# needed fields whose entries may be null
+_NULLABLE = ("parents", "settings", "tuned_settings", "strengths", "p_best")
+_NULL = ("flip_rate",)  # needed fields that may be null: the judge gave no answer
+# fields that a resumed search needs; a report works without them
 NEEDED: Mapping[str, tuple[str, ...]] = {
     "run": ("settings",),
     "task_file": ("path", "sha256"),
@@ -182,25 +177,27 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def told(time: Any, kind: Any, generation: Any, candidate: Any, text: Any) -> dict[str, Any]:
-    """The mapping that a row of run.db holds. Raises Unreadable."""
+def parse_event(time: Any, kind: Any, generation: Any, candidate: Any, text: Any) -> dict[str, Any]:
+    """Return the data of an event from a row of run.db. Raises Unreadable."""
     data, wrong = loaded(text)
     if not wrong and not isinstance(data, dict):
         wrong = f"it is {shortened(data)}, expected a mapping"
     if not isinstance(kind, str) or not isinstance(time, int | float):
-        wrong = f"its kind is {shortened(kind)} and its time {shortened(time)}, expected a text and a number"
+        wrong = (
+            f"its kind is {shortened(kind)} and its time {shortened(time)}, expected a string and a number"
+        )
     for name, number in (("generation", generation), ("candidate", candidate)):
         if not isinstance(number, int) or not -1 <= number <= _LARGEST:
-            wrong = f"its {name} is {shortened(number)}, expected a whole number from -1 to {_LARGEST}"
+            wrong = f"its {name} is {shortened(number)}, expected an integer from -1 to {_LARGEST}"
     if wrong:
         raise Unreadable(f"the event {_place(kind, generation, candidate)} cannot be read: {wrong}")
     return data
 
 
 def check(kind: str, generation: int, candidate: int, data: Mapping[str, Any], whole: bool = True) -> None:
-    """Raises Unreadable where an event holds something else than its kind does.
+    """Raise Unreadable if the data of an event do not match the schema of its kind.
 
-    whole: also where it lacks what a search that goes on needs of it.
+    whole: also raise if data are missing that a resumed search needs.
     """
     wrong = fault(data, KINDS.get(kind, dict[str, Any]))
     if whole and not wrong:
@@ -209,8 +206,8 @@ def check(kind: str, generation: int, candidate: int, data: Mapping[str, Any], w
         raise Unreadable(f"the event {_place(kind, generation, candidate)} cannot be read: {wrong}")
 
 
-def told_call(number: int, text: Any) -> dict[str, Any]:
-    """What was recorded of a call. Raises Unreadable."""
+def parse_call(number: int, text: Any) -> dict[str, Any]:
+    """Return the record of a call. Raises Unreadable."""
     data, wrong = loaded(text)
     if wrong := wrong or fault(data, Call):
         raise Unreadable(f"the call {number} cannot be read: {wrong}")
@@ -218,23 +215,23 @@ def told_call(number: int, text: Any) -> dict[str, Any]:
 
 
 def loaded(text: Any) -> tuple[Any, str]:
-    """The value of a JSON text, and what is wrong with it, "" if nothing is."""
+    """Return the value of a JSON text and an error message, "" if the text is valid."""
     if not isinstance(text, str):
-        return None, f"it is {shortened(text)}, expected a JSON text"
+        return None, f"it is {shortened(text)}, expected JSON text"
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        return None, f"it is no JSON ({str(error) or type(error).__name__})"
+        return None, f"it is not JSON ({str(error) or type(error).__name__})"
     level = [data]
     for _ in range(_DEEPEST):
         level = [x for value in level for x in _members(value)]
-    return data, f"it holds more than {_DEEPEST} lists inside each other" if level else ""
+    return data, f"it has more than {_DEEPEST} levels of nested lists" if level else ""
 
 
 def fault(value: Any, hint: Any, where: str = "") -> str:
-    """How `value` is not what the annotation `hint` says, in a clause; "" where it is.
+    """Return how `value` does not match the annotation `hint`, as a clause; "" if it matches.
 
-    Numbers may be not finite, and anything may be null: what is not known is recorded so.
+    Numbers may be non-finite, and any field may be null, which means that its value is not known.
     """
     name = where or "it"
     if value is None and where:
@@ -260,7 +257,7 @@ def fault(value: Any, hint: Any, where: str = "") -> str:
             "" if value in arguments else f"{name} is {shortened(value)}, expected {' or '.join(arguments)}"
         )
     if hint is str and not isinstance(value, str):
-        return f"{name} is {shortened(value)}, expected a text"
+        return f"{name} is {shortened(value)}, expected a string"
     if hint in (int, float, bool) and not _is_number(value):
         return f"{name} is {shortened(value)}, expected a number"
     return ""
@@ -277,33 +274,33 @@ def _is_number(value: Any) -> bool:
 
 
 def _lacking(kind: str, generation: int, candidate: int, data: Mapping[str, Any]) -> str:
-    """What a search misses in an event, in a clause."""
+    """Return which data of an event are missing or inconsistent for a resumed search, as a clause; "" if none."""
     for name in NEEDED.get(kind, ()):
         if name not in data or (data[name] is None and name not in _NULL):
             return f"it has no {name}"
         if name not in _NULLABLE and isinstance(data[name], list | dict) and None in _members(data[name]):
             return f"a value of {name} is null"
     if kind == "evaluated":
-        if lacking := {"reason", "film", "parent"} - set(data):
-            return f"it has no {min(lacking)}"
+        if missing := {"reason", "film", "parent"} - set(data):
+            return f"it has no {min(missing)}"
         name = f"g{generation:02d}k{candidate:02d}"
         if (data["name"], data["generation"], data["candidate"]) != (name, generation, candidate):
-            return "it is recorded as another candidate"
+            return "its data belong to another candidate"
     if kind == "proposed" and len(data["sources"]) != len(data["parents"]):
-        return "it has not one parent for each source"
+        return "its numbers of sources and parents differ"
     if kind == "ranked":
         names = data["names"]
         shown = [c.get(side) for c in data["comparisons"] for side in ("first", "second")]
         if not len(names) == len(data["strengths"]) == len(data["p_best"]):
-            return "it has not one strength for each name"
-        if strange := next((name for name in [data["best"], *shown] if name not in names), None):
-            return f"{strange!r:.50} is not among its names"
+            return "its numbers of names, strengths and p_best differ"
+        if unknown := next((name for name in [data["best"], *shown] if name not in names), None):
+            return f"{unknown!r:.50} is not among its names"
         if None in shown or any(
             c.get("winner") is None or c.get("reason") is None for c in data["comparisons"]
         ):
             return "a comparison has no first, second, winner or reason"
     if kind == "criticised" and any(set(a) < {"action", "term", "reason"} for a in data["advice"]):
-        return "an advice has no action, term or reason"
+        return "a piece of advice has no action, term or reason"
     return ""
 
 

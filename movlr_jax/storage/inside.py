@@ -1,4 +1,4 @@
-"""Files of a run directory, which may come from somebody else: no symbolic link inside it is followed."""
+"""Access to the files of an untrusted run directory; symbolic links inside it are not followed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from movlr_jax.errors import UserError
 
 
 def inside(root: Path, relative: str) -> Path:
-    """`root / relative`, of which no part below `root` is a symbolic link. Raises UserError."""
+    """Return `root / relative`. Raises UserError if it is outside `root` or a part of it is a symbolic link."""
     parts = PurePath(relative).parts
     if "\0" in relative or PurePath(relative).is_absolute() or ".." in parts:
-        raise UserError(f"{relative!r:.200} is no path inside the run directory {root}")
+        raise UserError(f"{relative!r:.200} is not a path inside the run directory {root}")
     path = root
     for part in parts:
         path = path / part
@@ -29,10 +29,13 @@ def linked(path: Path) -> UserError:
 
 
 def read_inside(root: Path, relative: str, most: int | None = None) -> bytes | None:
-    """What the file holds; None where there is none. Raises UserError for links, pipes, more than `most` bytes."""
+    """Return the data of a file, None if it does not exist.
+
+    Raises UserError for links, for pipes and other special files, and for more than `most` bytes.
+    """
     path = inside(root, relative)
     try:
-        # a pipe would keep a reader waiting until somebody writes
+        # O_NONBLOCK: opening a pipe would wait for a writer
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -41,14 +44,14 @@ def read_inside(root: Path, relative: str, most: int | None = None) -> bytes | N
     with open(descriptor, "rb") as file:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
-            raise UserError(f"{path} is no plain file; remove it")
+            raise UserError(f"{path} is not a regular file; remove it")
         if most is not None and about.st_size > most:
             raise UserError(f"{path} has {about.st_size:,} bytes, expected at most {most:,}")
         return file.read()
 
 
 def refuse_linked_folders(root: Path) -> None:
-    """Raises UserError where a folder inside `root` is a symbolic link: what is written to it lands elsewhere."""
+    """Raise UserError if a folder inside `root` is a symbolic link, because files would be written elsewhere."""
     for base, folders, _ in os.walk(root):
         for path in (Path(base) / name for name in folders):
             if path.is_symlink():

@@ -175,7 +175,7 @@ REFUSED_LATER = [
     (["task.settings.hold_s=0"], "task.settings.hold_s=0: it must be more than 0"),
     (["task.settings=5"], "task.settings is 5, expected a group of settings"),
     (["optimizer.name=mcp2"], "there is no optimizer 'mcp2'; did you mean 'mpc2'"),
-    (["optimizer.sim_dt=0.003"], "ctrl_dt is 0.016 s, which is no whole multiple of the simulation step 0.003 s"),
+    (["optimizer.sim_dt=0.003"], "ctrl_dt is 0.016 s, which is not an integer multiple of the simulation step"),
 ]  # fmt: skip
 
 
@@ -215,7 +215,7 @@ def test_every_command_says_it_from_a_shell_too(elsewhere: Path):
             TASK,
             "reward=nope.py",
         ): "there is no reward 'nope.py': give a file, a run directory, or",
-        ("report", "nowhere"): "there is no run directory nowhere; runs are kept under runs/<task>/<time>/",
+        ("report", "nowhere"): "there is no run directory nowhere; runs are in runs/<task>/<time>/",
     }
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     begun = [
@@ -246,7 +246,7 @@ def test_a_missing_model_package_is_told(elsewhere: Path):
     done = subprocess.run([sys.executable, "-c", script, *QUICK], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr.strip() == (
-        "this model comes with the package myo-sim, which is not installed here; pip install myo-sim"
+        "this model is part of the package myo-sim, which is not installed; pip install myo-sim"
     )
     assert list(elsewhere.iterdir()) == []
 
@@ -262,6 +262,6 @@ def test_a_model_without_muscles_needs_another_optimizer():
     with pytest.raises(UserError) as caught:
         build_planner(OptimizerConfig(), task)
     assert str(caught.value) == (
-        "optimizer=mpc2 drives muscles, and this model has 0 muscles among its 1 actuators (not muscles: push); "
-        "use optimizer=mppi, which plans over any actuator"
+        "optimizer=mpc2 controls only muscles, but this model has 0 muscles among its 1 actuators "
+        "(not muscles: push); use optimizer=mppi, which supports all actuators"
     )

@@ -137,7 +137,7 @@ def test_model_card_shows_what_a_task_needs_to_know(monkeypatch, capsys):
         "22.8 kg",  # 12 + 7 + 3 + 0.8
         "faces +x, up is +z",
         "assets/models/tiny_muscle.xml",
-        "2 planned, 0 kept, 0 follow others, 0 locked",
+        "2 planned, 0 kept, 0 coupled, 0 locked",
         "-0.5 to 1.6 rad",
         "steps/s",
         "Apache-2.0",
@@ -168,7 +168,7 @@ def test_a_model_that_cannot_be_shown_is_a_sentence_and_status_2(capsys, setting
 def test_a_model_without_its_files_is_told_with_the_fix(monkeypatch, capsys):
     monkeypatch.setenv("MENAGERIE_ROOT", "/nowhere")
     assert doctor.main(["model=ms_human_700"]) == 2
-    assert "MENAGERIE_ROOT=/nowhere holds no folder ms_human_700" in capsys.readouterr().err
+    assert "MENAGERIE_ROOT=/nowhere contains no folder ms_human_700" in capsys.readouterr().err
 
 
 def test_a_model_that_does_not_compile_is_told(monkeypatch, capsys):
@@ -179,7 +179,7 @@ def test_a_model_that_does_not_compile_is_told(monkeypatch, capsys):
 
 
 def test_physics_choice_names_native_and_the_reason_on_a_cpu():
-    assert doctor.physics_choice().startswith("physics=auto picks native here: JAX sees no accelerator")
+    assert doctor.physics_choice().startswith("physics=auto picks native here: JAX finds no accelerator")
 
 
 @pytest.mark.parametrize(

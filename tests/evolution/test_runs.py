@@ -105,7 +105,7 @@ def test_a_run_directory_is_not_written_over(mistake: Mistake, finished: Path):
     said = mistake(search, *LEG, f"run_dir={run}")
     assert (
         said
-        == f"the run directory {run} is not empty; choose another run_dir=..., or go on with resume={run}"
+        == f"the run directory {run} is not empty; choose another run_dir=..., or continue with resume={run}"
     )
     assert contents(run) == before
 
@@ -135,7 +135,7 @@ def test_a_full_disk_loses_nothing(mistake: Mistake, disk: Callable[[str], Path]
     root = disk("140k") / "run"
     said = mistake(search, *LEG, "generations=2", f"run_dir={root}", alone=False)
     assert said.startswith((f"cannot write {root}", f"cannot write the record in {root}"))
-    assert "make room or choose another run_dir=..., then go on with resume=" in said
+    assert "free space or choose another run_dir=..., then continue with resume=" in said
     assert not list(root.rglob("*.part")), "half a file takes room that is needed"
     disk("64m")
     assert search([f"resume={root}"]) == 0
@@ -158,7 +158,7 @@ def test_no_room_for_a_film_is_told(
     if "no films: " in captured.err:
         pytest.skip("nothing draws here")
     assert said.startswith("no film: ")
-    assert "No space left on device; make room in" in said
+    assert "No space left on device; free space in" in said
     assert "object_position_error_m" in json.loads(captured.out.strip().splitlines()[-1])
 
 
@@ -208,7 +208,11 @@ def harm(run: Path, kind: str) -> Path:
         ("text", "is broken (file is not a database)", "is broken (file is not a database)"),
         ("cut", "is broken", "is broken"),
         ("foreign", "was not written by movlr-jax", "was not written by movlr-jax"),
-        ("no db", "is no run directory of movlr-jax: it has no run.db", "is no run directory of movlr-jax"),
+        (
+            "no db",
+            "is not a run directory of movlr-jax: it has no run.db",
+            "is not a run directory of movlr-jax",
+        ),
         ("no config", "is no run directory of movlr-jax: it has no config.yaml", None),
         ("config is no yaml", "config.yaml is broken", None),
         ("config is a list", "config.yaml is broken", None),
@@ -263,13 +267,13 @@ def test_a_run_that_lost_a_file_says_which(mistake: Mistake, finished: Path):
     with Archive.open(run, write=False) as archive:
         assert archive.read("gen_00/k00.npz") == whole
         states.write_bytes(whole[:-100])
-        with pytest.raises(UserError, match="was changed since it was written"):
+        with pytest.raises(UserError, match="was changed after it was written"):
             archive.read("gen_00/k00.npz")
     states.unlink()
     said = mistake(search, f"resume={run}", "films=true", alone=False)
     if "no films: " in said:
         pytest.skip("nothing draws here")
-    assert said == f"{states} is missing; bring it back, or resume with films=false"
+    assert said == f"{states} is missing; restore it, or resume with films=false"
 
 
 def test_one_process_at_a_time(mistake: Mistake, finished: Path):

@@ -293,7 +293,7 @@ def test_osmesa_is_taken_where_egl_fails(monkeypatch):
 def test_a_probe_that_hangs_or_dies_is_an_answer(monkeypatch):
     monkeypatch.setattr(render, "PROBE_DEADLINE_S", 0.3)
     monkeypatch.setattr(render, "_PROBE", "import time; time.sleep(60)")
-    assert "did not answer" in str(render._probe("glfw"))
+    assert "did not finish" in str(render._probe("glfw"))
     monkeypatch.setattr(render, "PROBE_DEADLINE_S", 30.0)
     monkeypatch.setattr(render, "_PROBE", "import os; os.kill(os.getpid(), 11)")
     assert "signal 11" in str(render._probe("glfw"))
@@ -313,7 +313,7 @@ def test_mujoco_gl_off_is_respected_in_a_sentence():
         "except UserError as error: print(error)"
     )
     done = in_child(code, MUJOCO_GL="off")
-    assert done.stdout.strip() == "no film: MUJOCO_GL=off switches drawing off; unset it to have films"
+    assert done.stdout.strip() == "no film: MUJOCO_GL=off disables rendering; unset it to get films"
 
 
 def test_import_and_probe_leave_the_environment_alone():

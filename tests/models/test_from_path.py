@@ -192,5 +192,5 @@ def test_a_file_that_is_missing_or_compiled_is_told(tmp_path, biped):
     with pytest.raises(UserError, match=r"no model file .*bipde\.xml; did you mean .*biped\.xml"):
         model_adapter(str(Path(biped).with_name("bipde.xml")))
     (tmp_path / "m.mjb").write_bytes(b"")
-    with pytest.raises(UserError, match=r"is compiled.*give its XML"):
+    with pytest.raises(UserError, match=r"is a compiled model.*give its XML"):
         model_adapter(str(tmp_path / "m.mjb"))

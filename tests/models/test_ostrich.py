@@ -162,7 +162,7 @@ def test_without_pooch_the_fix_is_told(elsewhere, monkeypatch):
 
 def test_a_folder_that_is_named_is_used_and_must_hold_the_model(elsewhere, monkeypatch):
     monkeypatch.setenv("OSTRICH_ROOT", str(elsewhere))
-    with pytest.raises(UserError, match=r"holds no ostrich\.xml"):
+    with pytest.raises(UserError, match=r"contains no ostrich\.xml"):
         ostrich.files()
     (elsewhere / "ostrich.xml").write_text("<mujoco/>")
     assert ostrich.files() == elsewhere

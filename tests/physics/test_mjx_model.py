@@ -70,7 +70,7 @@ def test_shapes_that_mjx_cannot_collide_are_told_and_fit_inside_what_they_were()
     assert fitted.geom("rock").margin == 0
     assert pairs(fitted) == pairs(model)
     text = " ".join(changes)
-    assert all(word in text for word in ("egg", "rock", "capsules", "margin", "100 of 50"))
+    assert all(word in text for word in ("egg", "rock", "capsules", "margin", "100 with 50"))
 
 
 def test_masks_collide_what_collided_and_could(monkeypatch):
@@ -85,7 +85,7 @@ def test_masks_collide_what_collided_and_could(monkeypatch):
     )
     fitted, changes = fit_for_jax(model)
     assert pairs(fitted) == {pair for pair in pairs(model) if 0 in pair}
-    assert changes[0].startswith("28 pairs of shapes do not collide")
+    assert changes[0].startswith("28 pairs of geoms do not collide")
 
 
 def test_only_the_nearest_contacts_are_solved_for():
@@ -93,7 +93,7 @@ def test_only_the_nearest_contacts_are_solved_for():
         f'<mujoco><worldbody><geom name="floor" type="plane" size="9 9 1"/>{BALLS}</worldbody></mujoco>'
     )
     put, said = limit_contacts(model, mjx.put_model(model))
-    assert said == "of 36 contacts that could be, the 24 nearest of each kind are solved for"
+    assert said == "of 36 possible contacts, only the 24 nearest of each kind are in the solver"
     assert mjx.make_data(put)._impl.ncon == 24
     assert mjx.make_data(model)._impl.ncon == 36
 

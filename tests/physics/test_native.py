@@ -278,7 +278,7 @@ def test_state_in_single_precision_is_accepted(tiny, start):
 
 @pytest.mark.parametrize(("sim_dt", "ctrl_dt"), [(0.002, 0.005), (0.002, 0.001), (0.003, 0.01)])
 def test_a_control_step_that_is_no_multiple_is_refused(tiny, sim_dt: float, ctrl_dt: float):
-    with pytest.raises(UserError, match=r"ctrl_dt is 0\.\d+ s, which is no whole multiple"):
+    with pytest.raises(UserError, match=r"ctrl_dt is 0\.\d+ s, which is not an integer multiple"):
         NativePhysics(tiny.model, tiny.layout, sim_dt=sim_dt, ctrl_dt=ctrl_dt)
 
 

@@ -61,17 +61,17 @@ TOO_MUCH = {
     "carry_live": (
         CARRY_LIVE, 1600,
         "line 4: the program holds about 15.7 MiB of values at once for one state, 24.5 GiB for the 1,600 states of "
-        "one batch of this run; at most 4.0 MiB a state, keep and carry smaller arrays",
+        "one batch of this run; the limit is 4.0 MiB per state, use smaller arrays",
     ),
     "exp_scan": (
         EXP_SCAN, 6400,
         "line 3: the program takes about 118.1 s to compute for the 6,400 states of one batch of this run; "
-        "at most 2.0 s, make its loops shorter or its arrays smaller",
+        "the limit is 2.0 s, use shorter loops or smaller arrays",
     ),
     "empty loops": (
         EMPTY_LOOPS, 1600,
         "line 6: the program takes about 3,403.5 s to compute for the 1,600 states of one batch of this run; "
-        "at most 2.0 s, make its loops shorter or its arrays smaller",
+        "the limit is 2.0 s, use shorter loops or smaller arrays",
     ),
 }  # fmt: skip
 # of every kind that costs most: arithmetic, transcendentals, sorting, scatters, loops over arrays, products
@@ -200,7 +200,7 @@ def test_a_program_that_is_late_is_scored_no_more_and_costs_no_other(tiny, held:
     began = time.monotonic()
     scores = scorer(programs, steps, actions, initial)
     assert time.monotonic() - began < 10.0
-    said = "the program was not scored for 80 states after 2 s; make its loops shorter or its arrays smaller"
+    said = "the program was not scored for 80 states after 2 s; use shorter loops or smaller arrays"
     assert scorer.late == {"held": said}
     assert not scores.totals[0].any()
     assert scores.nonfinite[0] == {"a": 0}

@@ -154,7 +154,7 @@ def test_a_full_disk_is_told_and_nothing_is_recorded(root: Path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(os, "replace", full)
             with pytest.raises(
-                UserError, match=r"cannot write .*best\.py: No space left on device; make room"
+                UserError, match=r"cannot write .*best\.py: No space left on device; free space"
             ):
                 archive.put("best.py", b"new")
         assert (root / "best.py").read_bytes() == b"old"
@@ -191,7 +191,7 @@ def test_a_missing_run_is_told(tmp_path: Path):
 
 
 def test_a_folder_without_a_run_is_told(tmp_path: Path):
-    with pytest.raises(UserError, match=r"is no run directory of movlr-jax: it has no run\.db"):
+    with pytest.raises(UserError, match=r"is not a run directory of movlr-jax: it has no run\.db"):
         Archive.open(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -212,7 +212,7 @@ def test_another_version_is_told(root: Path):
     with sqlite3.connect(root / "run.db") as db:
         db.execute("PRAGMA user_version = 99")
     db.close()
-    with pytest.raises(UserError, match="has format 99, this version of movlr-jax reads 1"):
+    with pytest.raises(UserError, match="has format 99, but this version of movlr-jax reads format 1"):
         Archive.open(root)
 
 
