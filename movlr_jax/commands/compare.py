@@ -88,7 +88,7 @@ def compare(arguments: Sequence[str]) -> int:
     write(root, rows)
     show(rows, task, root)
     if len(rows) < len(configs) or not all(row.finished for row in rows):
-        print(f"not all of it is done; go on with resume={root}", file=sys.stderr)
+        print(f"not all of it is done; continue with resume={root}", file=sys.stderr)
     return status
 
 

@@ -139,7 +139,7 @@ def _resumed(overrides: Sequence[str]) -> dict[str, Any] | None:
     run = Path(given["resume"])
     path, text = run / "config.yaml", read_inside(run, "config.yaml", CONFIG_BYTES)
     if text is None:
-        raise UserError(f"{run} is no run directory of movlr-jax: it has no config.yaml")
+        raise UserError(f"{run} is not a run directory of movlr-jax: it has no config.yaml")
     for name in given:
         if name not in ("resume", "trust", *RESETTABLE):
             raise UserError(

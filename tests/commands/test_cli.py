@@ -155,7 +155,7 @@ REFUSED = [
     ([TASK, "candidates=${nope}"], "Interpolation key 'nope' not found"),
     ([TASK, "--config-name=x"], "there is no option '--config-name=x'; settings are given as name=value"),
     ([TASK, "resume=nowhere", "seed=3", "run_dir=x"], "there is no run directory nowhere"),
-    (["resume=nowhere"], "nowhere is no run directory of movlr-jax: it has no config.yaml"),
+    (["resume=nowhere"], "nowhere is not a run directory of movlr-jax: it has no config.yaml"),
     ([TASK, "seed=0,-1"], "seed=-1: it must be 0 or more"),  # no job of a sweep starts when one is wrong
     ([TASK, "optimizer=ppo", "optimizer.ppo.envs=0"], "optimizer.ppo.envs=0: it must be 1 or more"),
     ([TASK, "optimizer=ppo", "optimizer.ppo.minibatches=5"], "minibatches=5 does not divide the 256 pieces"),

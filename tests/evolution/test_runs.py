@@ -213,7 +213,7 @@ def harm(run: Path, kind: str) -> Path:
             "is not a run directory of movlr-jax: it has no run.db",
             "is not a run directory of movlr-jax",
         ),
-        ("no config", "is no run directory of movlr-jax: it has no config.yaml", None),
+        ("no config", "is not a run directory of movlr-jax: it has no config.yaml", None),
         ("config is no yaml", "config.yaml is broken", None),
         ("config is a list", "config.yaml is broken", None),
         ("config of another version", "there is no setting 'nonsense'", None),

@@ -383,7 +383,7 @@ def test_compare_runs_methods_under_one_budget_and_can_be_resumed(
 
     monkeypatch.setattr(compare, "search", interrupted)
     assert compare.main([*TASK, "methods=[movlr,eureka,human]", f"run_dir={root}", "films=false"]) == 130
-    assert f"go on with resume={root}" in capsys.readouterr().err
+    assert f"continue with resume={root}" in capsys.readouterr().err
     assert compare.main([f"resume={root}"]) == 0
     assert searched == ["movlr", "eureka", "eureka", "human"]
     rows = {row["method"]: row for row in json.loads(capsys.readouterr().out.strip().splitlines()[-1])}
