@@ -166,7 +166,9 @@ def scaled(config: PpoConfig, learner: Learner, data: Batch) -> tuple[Learner, B
     n, (rows, steps) = len(learner.returns), reward.shape
     rewards, valid = (x.reshape(rows // n, n, steps) for x in (reward, data.valid))
 
-    def segment(total: jax.Array, this: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def segment(
+        total: jax.Array, this: tuple[jax.Array, jax.Array, jax.Array]
+    ) -> tuple[jax.Array, jax.Array]:
         rewards, valid, ended = this
 
         def step(total: jax.Array, now: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
