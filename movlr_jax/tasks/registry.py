@@ -1,4 +1,4 @@
-"""Tasks by name."""
+"""The registry of tasks by name."""
 
 from __future__ import annotations
 

@@ -36,9 +36,8 @@ class EnvironmentGoal:
     description: str
     speed: float | None = None
     goals: Mapping[str, object] = field(default_factory=dict)
-    sites: Mapping[str, tuple[str, tuple[float, float, float]]] = field(
-        default_factory=dict
-    )  # added: name -> body, m
+    # sites to add: name -> (body, position [3] m)
+    sites: Mapping[str, tuple[str, tuple[float, float, float]]] = field(default_factory=dict)
     tolerance_m: float = 0.05
 
 
