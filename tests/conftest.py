@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from movlr_jax.commands import cli
+from movlr_jax.commands.environment import prepare_environment, prepare_physics
 
 # What one test compiles, no other compiles again, here or in a process of its own; gone when the tests end.
-COMPILED = tempfile.TemporaryDirectory(prefix="movlr-jax-compiled-")
-os.environ["JAX_COMPILATION_CACHE_DIR"] = COMPILED.name
+if "PYTEST_XDIST_WORKER" not in os.environ:  # workers share the folder of the process that starts them
+    COMPILED = tempfile.TemporaryDirectory(prefix="movlr-jax-compiled-")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = COMPILED.name
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-cli.prepare_environment(["physics=mjx"])  # as the commands do, before JAX starts
+prepare_environment()  # as the commands do, before JAX starts
+prepare_physics("mjx")
 
 import jax  # noqa: E402
 import mujoco  # noqa: E402

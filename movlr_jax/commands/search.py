@@ -86,7 +86,9 @@ def search(config: Config) -> int:
             reporter.say(f"WARNING: {silent}")
         return 0
     except BudgetSpent as spent:
-        reporter.say(f"{spent}. What was done is kept; continue with resume={archive.root} and a larger budget")
+        reporter.say(
+            f"{spent}. What was done is kept; continue with resume={archive.root} and a larger budget"
+        )
         return 0
     except KeyboardInterrupt:
         reporter.say(f"interrupted; what was done is kept. Go on with resume={archive.root}")

@@ -10,14 +10,14 @@ from typing import Any
 from movlr_jax.config.schema import Config
 from movlr_jax.errors import UserError
 from movlr_jax.storage.archive import Archive
-from movlr_jax.tasks.registry import OWN
+from movlr_jax.tasks.registry import FILE_TASK
 
 EVENT = "task_file"  # of run.db
 
 
 def task_file(config: Config) -> dict[str, str] | None:
     """Path and hash of the file that the task comes from; None without one. Raises UserError."""
-    named = config.task.settings.get("file") if config.task.name == OWN else None
+    named = config.task.settings.get("file") if config.task.name == FILE_TASK else None
     file = Path(str(named))
     if not named or not file.is_file():
         return None

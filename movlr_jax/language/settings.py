@@ -88,7 +88,7 @@ def check_model(config: ModelConfig, where: str, choices: tuple[str, ...]) -> No
     if any(side % 2 or side < 64 for side in config.size):
         raise UserError(f"{where}.size={list(config.size)}: both numbers must be even and 64 or more")
     if config.key_env and not re.fullmatch(r"[A-Z][A-Z0-9_]{0,63}", config.key_env):
-        # not echoed: it may be the key itself
+        # the value is not shown, since it may be the key itself
         raise UserError(
             f"{where}.key_env must be the NAME of an environment variable, such as OPENAI_API_KEY, not the key itself"
         )

@@ -1,1 +1,1 @@
-"""The report of a run: its data, views, plots and the page."""
+"""The HTML report of a run: data, views, charts and the page."""

@@ -1,4 +1,4 @@
-"""`python -m movlr_jax.report RUN_DIR`: write report.html of a run."""
+"""`python -m movlr_jax.report RUN_DIR`: write the report.html of a run."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Charts of a report as inline SVG that follows the page's colours and fonts."""
+"""Charts of a report as inline SVG, with the colours and fonts of the page."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path as Curve
 from matplotlib.ticker import MaxNLocator
 
-# matplotlib draws in these, and the page's variables replace them: one picture serves light and dark
+# matplotlib draws with these placeholder colours, which are replaced by CSS variables for light and dark mode
 INK, MUTED, GRID, ACCENT, BAD, PAPER = (f"#01010{i}" for i in range(1, 7))
 SERIES = [f"#02020{i}" for i in range(8)]
-DASHES = ["-", (0, (5, 2)), (0, (1.5, 1.5))]  # after eight colours, the same ones dashed
+DASHES = ["-", (0, (5, 2)), (0, (1.5, 1.5))]  # the eight colours repeat with other line styles
 _VARIABLES = {
     INK: "--ink",
     MUTED: "--muted",
@@ -33,8 +33,8 @@ _VARIABLES = {
 _VARIABLES |= {colour: f"--c{i}" for i, colour in enumerate(SERIES)}
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
-    "svg.hashsalt": "movlr",  # the same run gives the same bytes
-    "text.parse_math": False,  # a term may be called $x$
+    "svg.hashsalt": "movlr",  # makes the output reproducible
+    "text.parse_math": False,  # term names may contain $
     "font.size": 9,
     "text.color": INK,
     "axes.labelcolor": MUTED,
@@ -51,7 +51,7 @@ _STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Dot:
-    """One program in a chart; `tip` is what the mouse shows. It links to the program's row."""
+    """One program in a chart, with the tooltip `tip`. It links to the table row of the program."""
 
     name: str
     generation: int
@@ -65,7 +65,7 @@ class Dot:
 def measure_chart(
     key: str, label: str, unit: str, dots: Sequence[Dot], best: Sequence[tuple[int, Dot]]
 ) -> Markup:
-    """Every program a dot, failed ones crosses on the floor; `best`, (generation, best after it), a line."""
+    """Draw programs as dots, failed ones as crosses at the bottom, and `best` (generation, best so far) as a line."""
     span = max((dot.index for dot in dots), default=0) or 1
     x = {dot.name: dot.generation + 0.4 * (dot.index / span - 0.5) for dot in dots}
     line = [(x[d.name] if d.generation == g else g, d.value) for g, d in best if math.isfinite(d.value)]
@@ -88,10 +88,10 @@ def measure_chart(
 
 
 def weight_heatmap(key: str, rows: Sequence[tuple[str, Mapping[str, float]]]) -> Markup:
-    """Share of each term's weight (columns) in the best program after each generation (rows)."""
+    """Draw the weight share of each term (columns) in the best program after each generation (rows)."""
     terms = list(dict.fromkeys(term for _, shares in rows for term in shares))
     longest = min(max(len(term) for term in terms), 40)
-    cell = min(max(8.6 / len(terms), 0.6), 1.3)  # inches, as are the others
+    cell = min(max(8.6 / len(terms), 0.6), 1.3)  # inches, as all sizes here
     crowded = 0.085 * longest > cell
     side, head, foot = 1.1, 0.25 + (0.05 * longest if crowded else 0.0), 0.27 * len(rows)
     width, height = side + cell * len(terms) + (0.06 * longest if crowded else 0.05), head + foot
@@ -115,7 +115,7 @@ def _cell(ax: Axes, x: int, y: int, share: float | None) -> None:
     if share is None:  # the program has no such term
         ax.text(x + 0.5, y + 0.5, "·", ha="center", va="center", color=MUTED)
         return
-    # never stronger than ink can be read on, on light and dark pages
+    # pale enough for readable text on light and dark pages
     look = {"facecolor": ACCENT, "alpha": 0.05 + 0.5 * share, "linewidth": 0}
     ax.add_patch(Rectangle((x + 0.03, y + 0.05), 0.94, 0.9, **look))
     ax.text(x + 0.5, y + 0.53, f"{100 * share:.0f} %", ha="center", va="center", fontsize=8)
@@ -124,7 +124,7 @@ def _cell(ax: Axes, x: int, y: int, share: float | None) -> None:
 def curve_chart(
     key: str, time: Sequence[float], curves: Mapping[str, Sequence[float]], x: str = "time (s)"
 ) -> Markup:
-    """Weighted value of each term against time, or whatever `x` says; line i has colour i of SERIES."""
+    """Draw the weighted value of each term against time, or against `x`; line i has colour i of SERIES."""
     with rc_context(_STYLE):
         figure, ax = _axes(10.2, 3.3)
         for i, values in enumerate(curves.values()):
@@ -144,15 +144,15 @@ def motion_chart(
     unit: str,
     time: Sequence[float],
     lines: Sequence[Sequence[float]],
-    beside: tuple[Sequence[float], Sequence[float]] | None = None,
+    reference: tuple[Sequence[float], Sequence[float]] | None = None,
     x: str = "time (s)",
 ) -> Markup:
-    """Curves of one motion against time, line i in colour i; `beside`, (time, curve) of another, dotted."""
+    """Draw curves of one motion against time, line i in colour i, and `reference` (time, curve) as a dotted line."""
     with rc_context(_STYLE):
         figure, ax = _axes(3.45, 1.75)
-        if beside:
-            n = min(map(len, beside))
-            ax.plot(beside[0][:n], beside[1][:n], color=MUTED, linewidth=1.1, linestyle=(0, (1.2, 1.6)))
+        if reference:
+            n = min(map(len, reference))
+            ax.plot(reference[0][:n], reference[1][:n], color=MUTED, linewidth=1.1, linestyle=(0, (1.2, 1.6)))
         for i, values in enumerate(lines):
             n = min(len(time), len(values))
             ax.plot(time[:n], values[:n], color=SERIES[i % len(SERIES)], linewidth=1.5)
@@ -170,7 +170,7 @@ def motion_chart(
 
 
 def sparkline(label: str, lines: Sequence[tuple[int, Sequence[float]]]) -> Markup:
-    """Curves, each with the number of its colour, on one scale of their own, without axes."""
+    """Draw curves, given as (colour index, values), on a common scale without axes."""
     finite = [v for _, values in lines for v in values if math.isfinite(v)]
     if not finite:
         return Markup("")
@@ -194,7 +194,7 @@ def sparkline(label: str, lines: Sequence[tuple[int, Sequence[float]]]) -> Marku
 
 
 def lineage_chart(key: str, dots: Sequence[Dot], ancestry: Sequence[str]) -> Markup:
-    """Parents to children, generations from left to right; `ancestry` is the line to the best program."""
+    """Draw edges from parents to children, generations from left to right; `ancestry` leads to the best program."""
     place = {dot.name: (dot.generation, dot.index) for dot in dots}
     columns, rows = max(x for x, _ in place.values()) + 1, max(y for _, y in place.values()) + 1
     width, height = min(max(10.4 / columns, 1.0), 2.0) * columns, 0.4 + 0.34 * rows
@@ -213,7 +213,7 @@ def lineage_chart(key: str, dots: Sequence[Dot], ancestry: Sequence[str]) -> Mar
                 look |= {"color": ACCENT if chosen else MUTED, "markersize": 8 if chosen else 5.5}
             _mark(ax, x, y, dot, **look)
             ax.text(
-                x + 8.5 * columns / (72 * width),  # points to columns
+                x + 8.5 * columns / (72 * width),  # from points to data units
                 y,
                 f"k{dot.index:02d}",
                 va="center",
@@ -226,7 +226,7 @@ def lineage_chart(key: str, dots: Sequence[Dot], ancestry: Sequence[str]) -> Mar
             ax.text(x, 1.02, f"g{x:02d}", ha="center", color=MUTED, transform=ax.get_xaxis_transform())
         ax.set(xlim=(-0.15, columns - 0.5), ylim=(rows - 0.4, -0.6))
         ax.set_axis_off()
-        return _svg(figure, key, "which program was written from which", dots, scale=1.35)
+        return _svg(figure, key, "lineage of the programs", dots, scale=1.35)
 
 
 def _edge(ax: Axes, start: tuple[int, int], end: tuple[int, int], chosen: bool) -> None:
@@ -252,10 +252,10 @@ def _mark(ax: Axes, x: float, y: float, dot: Dot, **look) -> None:
 
 
 def _svg(figure: Figure, key: str, label: str, dots: Sequence[Dot] = (), scale: float = 1.4) -> Markup:
-    """The figure as an <svg> element: no fixed colours, no outside references, ids its own (`key`-...)."""
+    """Return the figure as an <svg> element without fixed colours or external references; ids start with `key`-."""
     buffer = io.StringIO()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a term's name may have letters that matplotlib's font lacks
+        warnings.simplefilter("ignore")  # matplotlib's font may lack characters of a term name
         figure.savefig(
             buffer,
             format="svg",

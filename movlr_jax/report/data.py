@@ -1,4 +1,4 @@
-"""What a report knows of a run: its events, put in order. Any prefix of a run's events will do."""
+"""Read the events of a run for the report. The run may be unfinished: any prefix of its events is valid."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ FIRST = "g00k00"  # the first program of every run
 
 @dataclass(frozen=True)
 class Candidate:
-    """One evaluated program, with every field present and of its type."""
+    """One evaluated program. All fields are present and have the right type."""
 
     name: str
     generation: int
     index: int
     source: str
     parent: str | None
-    reason: str | None  # why it failed; None when it ran
-    stage: str | None  # where it failed
+    reason: str | None  # why it failed; None if it ran
+    stage: str | None  # stage at which it failed
     weights: Mapping[str, float]
     metrics: Mapping[str, float]
     timing: Mapping[str, float]
     terms: Mapping[str, Mapping[str, Any]]
-    series: Mapping[str, Sequence[float]]  # curves of the motion, units in their names
+    series: Mapping[str, Sequence[float]]  # curves of the motion, with units in their names
     curve_time: Sequence[float]  # s, of the curves of terms and series
     film: str | None  # path inside the run directory
-    learning: Mapping[str, Any] = field(default_factory=dict)  # curves of its training, where it was trained
+    learning: Mapping[str, Any] = field(default_factory=dict)  # learning curves, if it was trained
 
     @property
     def failed(self) -> bool:
@@ -41,7 +41,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Generation:
-    """One turn of the loop, as far as it got: None is what has not happened."""
+    """One generation of the search. Stages that have not happened are None."""
 
     index: int
     proposed: Mapping[str, Any] | None = None
@@ -58,15 +58,15 @@ class Generation:
 
 @dataclass(frozen=True)
 class ModelCalls:
-    """All calls of one purpose to one model of a run."""
+    """All calls of a run with one purpose to one model."""
 
     purpose: str
     model: str
-    versions: str  # as the answers name themselves
+    versions: str  # model versions reported in the answers
     sent: int
-    failed: int  # attempts that had to be made again
-    lost: int  # under way when the process died; their price is the most it may have been
-    refused: int  # given up
+    failed: int  # attempts that were repeated
+    lost: int  # in progress when the process died; counted with their maximum cost
+    refused: int  # questions without a valid answer after all attempts
     tokens_in: int
     tokens_out: int
     cost_usd: float | None
@@ -74,30 +74,30 @@ class ModelCalls:
 
 @dataclass(frozen=True)
 class Run:
-    """A whole run directory, finished or not."""
+    """The data of a run directory, finished or not."""
 
     root: Path
     about: Mapping[str, Any] = field(default_factory=dict)  # the "run" event
     generations: Sequence[Generation] = ()
     finished: Mapping[str, Any] | None = None
-    full: Candidate | None = None  # the winner as its full training left it
+    full: Candidate | None = None  # the best program after its final training
     calls: Sequence[ModelCalls] = ()
-    unreadable: Sequence[str] = ()  # what is wrong with each event and call that is left out
+    unreadable: Sequence[str] = ()  # a message for each event or call that cannot be read
 
     @property
     def candidates(self) -> dict[str, Candidate]:
-        """Every evaluated program by name, in the order of generation and index."""
+        """All evaluated programs by name, ordered by generation and index."""
         return {c.name: c for generation in self.generations for c in generation.candidates}
 
     @property
     def best(self) -> Candidate | None:
-        """The best program so far by the ranking; None before the first ranking."""
+        """The best program so far, by the ranking; None before the first ranking."""
         names = [(self.finished or {}).get("best"), *(g.best for g in reversed(self.generations))]
         return next((self.candidates[name] for name in names if name in self.candidates), None)
 
     @property
     def stages(self) -> list[tuple[int, Candidate]]:
-        """(generation, best program after it) for every ranked generation."""
+        """(generation, best program after it) of every ranked generation."""
         known = self.candidates
         return [(g.index, known[g.best]) for g in self.generations if g.best in known]
 
@@ -109,7 +109,7 @@ class Run:
         return "interrupted" if self.finished.get("interrupted") else "finished"
 
     def ancestry(self, name: str | None) -> list[str]:
-        """`name`, its parent, the parent's parent ... oldest first."""
+        """Return `name` and all its ancestors, the oldest first."""
         line: list[str] = []
         while name in self.candidates and name not in line:
             line.insert(0, name)
@@ -118,7 +118,7 @@ class Run:
 
 
 def read_run(archive: Archive) -> Run:
-    """Everything the archive's events say; what cannot be read is left out and named."""
+    """Read all events and calls of an archive. Unreadable ones are skipped and listed in `unreadable`."""
     about: Mapping[str, Any] = {}
     finished: Mapping[str, Any] | None = None
     full: Mapping[str, Any] = {}
@@ -162,7 +162,7 @@ def _few(sentences: Sequence[str], most: int = 20) -> list[str]:
 
 
 def _retrained(winner: Candidate, data: Mapping[str, Any]) -> Candidate:
-    """The same program after another training."""
+    """Return the same program after its final training."""
     program = {"source": winner.source, "parent": winner.parent, "weights": winner.weights}
     return _candidate(winner.generation, winner.index, {**data, **program})
 
@@ -194,7 +194,7 @@ def _calls(attempts: Sequence[Mapping[str, Any]]) -> list[ModelCalls]:
 
 
 def key_metrics(run: Run) -> list[str]:
-    """The measures that say how well the task was done; success alone where there are no others."""
+    """Return the measures of how well the task is done, or only success if there are no others."""
     names = dict.fromkeys(name for c in run.candidates.values() for name in c.metrics)
     chosen = [
         name
@@ -205,7 +205,7 @@ def key_metrics(run: Run) -> list[str]:
 
 
 def direction(metric: str) -> int:
-    """+1 when higher is better, -1 when lower is, 0 when neither is known."""
+    """Return +1 if higher is better, -1 if lower is better, 0 if unknown."""
     if metric in ("success", "distance_m", "time_to_fall_s"):
         return 1
     if metric.startswith("object_") or metric in ("fell", "dropped", "lateral_drift_m", "diverged_fraction"):
@@ -214,20 +214,20 @@ def direction(metric: str) -> int:
 
 
 def weight_shares(weights: Mapping[str, float]) -> dict[str, float]:
-    """|w_i| / sum |w|; all zero when every weight is."""
+    """Return |w_i| / sum |w|, or zeros if all weights are zero."""
     total = sum(abs(w) for w in weights.values() if math.isfinite(w))
     return {k: abs(w) / total if total and math.isfinite(w) else 0.0 for k, w in weights.items()}
 
 
 def numbers(values: Any) -> list[float]:
-    """A list of floats from what JSON gave; what is no number becomes NaN."""
+    """Convert a JSON list to floats; other values become NaN."""
     values = values if isinstance(values, list) else []
     return [float(v) if isinstance(v, int | float) else math.nan for v in values]
 
 
 def _candidate(generation: int, index: int, data: Mapping[str, Any]) -> Candidate:
     return Candidate(
-        # from the key, not from the data: the name is used in links
+        # built from the key of the event, not from its data, since the name is used in links
         name=f"g{generation:02d}k{index:02d}",
         generation=generation,
         index=index,
@@ -259,7 +259,7 @@ def _floats(value: Any) -> dict[str, float]:
 
 
 def _clean(value: Any) -> Any:
-    """With escapes for what UTF-8 cannot hold and what changes the direction of text."""
+    """Escape characters that UTF-8 cannot encode or that change the text direction."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""The page of a run, finished or not: report.html.
+"""Write the page report.html of a finished or unfinished run.
 
-The page is one file: films, charts, styles and script are inside it, and its content policy forbids the
-browser to fetch anything.
+The page is a single file with all films, charts, styles and scripts. Its content security policy prevents the browser
+from loading anything else.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ from movlr_jax.resources import resource_text
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.inside import inside, read_inside
 
-_FILM_BYTES = 64 * 2**20  # films beyond this are linked: browsers choke on pages of hundreds of megabytes
+_FILM_BYTES = (
+    64 * 2**20
+)  # further films are linked, since browsers cannot handle pages of hundreds of megabytes
 
 
 @dataclass(frozen=True)
 class Film:
-    """A film of the run directory, inside the page (`data`) or beside it (`link`); neither: it is missing."""
+    """A film of the run directory, embedded in the page (`data`) or linked (`link`); missing if both are None."""
 
     path: str
     data: Markup | None = None
@@ -41,7 +43,7 @@ class Film:
 
 
 def write_report(archive: Archive) -> Path:
-    """Writes report.html into the run directory and returns its path. Raises UserError."""
+    """Write report.html to the run directory and return its path. Raises UserError."""
     return write_page(archive, read_run(archive))
 
 
@@ -50,7 +52,7 @@ def write_page(archive: Archive, run: Run) -> Path:
 
 
 def render(run: Run) -> str:
-    """The page of a run as HTML."""
+    """Render the page of a run as HTML."""
     environment = Environment(
         loader=FunctionLoader(lambda name: resource_text("assets", "report", name)),
         autoescape=True,
@@ -89,7 +91,7 @@ def render(run: Run) -> str:
 
 
 def embed_films(run: Run) -> dict[str, Film]:
-    """Every film that the run names, by path; what matters most is embedded first."""
+    """Return all films of the run by path. The most important ones are embedded first."""
     leading = [
         (run.finished or {}).get("side_by_side"),
         run.best and run.best.film,
@@ -112,13 +114,13 @@ def embed_films(run: Run) -> dict[str, Film]:
 
 
 def embed_groups(run: Run) -> Markup | None:
-    """The picture of the muscles in their groups, where the run drew one."""
+    """Return the picture of the muscle groups, or None if the run has none."""
     size = _size(run.root, GROUPS)
     return None if size is None or size > _FILM_BYTES else _embedded(run.root, GROUPS, "image/png")
 
 
 def _size(root: Path, path: str) -> int | None:
-    """Bytes of a file of the run; None for none, and for what only looks like one: pages are passed on."""
+    """Return the size of a file of the run in bytes, or None if it is not a regular file inside the run directory."""
     try:
         about = inside(root, path).lstat()
     except (UserError, OSError):

@@ -1,4 +1,4 @@
-"""Words, numbers and program text of a report."""
+"""Text, numbers and source code of a report as strings and HTML."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from markupsafe import Markup
 from movlr_jax.quantities import human, quantity
 from movlr_jax.report.data import FIRST, Run, key_metrics
 
-_TITLES = {  # of curves whose names alone say too little
+_TITLES = {  # titles of curves whose names are not clear enough
     "effort": "effort: mean squared activation",
-    "joint_limit_fraction": "joints at the end of their range",
+    "joint_limit_fraction": "joints at their limits",
     "speed_m_s": "speed of the centre of mass",
     "foot_force_n": "force under the feet",
     "foot_height_m": "height of the heels",
@@ -22,12 +22,12 @@ _TITLES = {  # of curves whose names alone say too little
 
 
 def title(series: str) -> str:
-    """What a curve of the motion shows, in words."""
+    """Return the title of a motion curve."""
     return _TITLES.get(series, human(series))
 
 
 def duration(seconds: float | None) -> str:
-    """`0.4 s`, `45 s`, `3 min 12 s`, `1 h 04 min`."""
+    """Format a duration: `0.4 s`, `45 s`, `3 min 12 s`, `1 h 04 min`."""
     if seconds is None or not math.isfinite(seconds):
         return "–"
     if seconds < 59.5:
@@ -41,7 +41,7 @@ def percent(share: float | None) -> str:
 
 
 def plain(value: Any) -> str:
-    """A setting as a person would write it."""
+    """Format the value of a setting for people."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if value is None:
@@ -56,12 +56,12 @@ def plain(value: Any) -> str:
 
 
 def count(n: int, noun: str) -> str:
-    """`1 program`, `2 programs`."""
+    """Format a count: `1 program`, `2 programs`."""
     return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
 def result_sentence(run: Run) -> str:
-    """What came out, in one sentence: the best program's success measure beside the first one's."""
+    """Return the result in one sentence: the measures of the best program compared with the first one."""
     best, first, tried = run.best, run.candidates.get(FIRST), len(run.candidates)
     if best is None:
         if not tried:
@@ -69,23 +69,25 @@ def result_sentence(run: Run) -> str:
         ran = sum(not c.failed for c in run.candidates.values())
         return f"{count(tried, 'program')} evaluated so far, {ran} of them ran; none is ranked yet."
     after = f"After {count(tried, 'program')} in {count(len(run.generations), 'generation')}"
-    beside = first.metrics if first and first is not best else {}
-    reached = [_measure(name, best.metrics, beside) for name in key_metrics(run) if name in best.metrics]
+    reference = first.metrics if first and first is not best else {}
+    reached = [_measure(name, best.metrics, reference) for name in key_metrics(run) if name in best.metrics]
     shown = ", ".join(reached) or "no success measure recorded"
     if best.name == FIRST:
         return f"{after}, the first program, {FIRST}, is still the best: {shown}."
     if first and first.failed:
         return f"{after}, the best is {best.name}: {shown}; the first program, {FIRST}, could not run."
-    return f"{after}, the best is {best.name}: {shown}{f' of the first program, {FIRST}' if beside else ''}."
+    return (
+        f"{after}, the best is {best.name}: {shown}{f' of the first program, {FIRST}' if reference else ''}."
+    )
 
 
-def _measure(name: str, metrics: Mapping[str, float], beside: Mapping[str, float]) -> str:
-    against = f" against {quantity(beside[name], name)}" if name in beside else ""
+def _measure(name: str, metrics: Mapping[str, float], reference: Mapping[str, float]) -> str:
+    against = f" against {quantity(reference[name], name)}" if name in reference else ""
     return f"{human(name)} {quantity(metrics[name], name)}{against}"
 
 
 def highlight(source: str) -> Markup:
-    """Python source as HTML, coloured where pygments is installed."""
+    """Convert Python source to HTML, with syntax colours if pygments is installed."""
     try:
         from pygments import highlight as colour
         from pygments.formatters import HtmlFormatter
@@ -97,7 +99,7 @@ def highlight(source: str) -> Markup:
 
 
 def highlight_css() -> Markup:
-    """Colours of `highlight` for light and dark pages; nothing without pygments."""
+    """Return the CSS colours of `highlight` for light and dark mode; empty without pygments."""
     try:
         from pygments.formatters import HtmlFormatter
     except ImportError:
@@ -110,10 +112,10 @@ def highlight_css() -> Markup:
 
 
 def diff(parent: str, child: str, parent_name: str, child_name: str) -> list[tuple[str, str]]:
-    """Unified diff as (kind, line); kind is add, del, hunk, file or same."""
+    """Return the unified diff as (kind, line); kind is add, del, hunk, file or same."""
     lines = difflib.unified_diff(
         parent.splitlines(), child.splitlines(), parent_name, child_name, lineterm=""
     )
     kinds = {"+": "add", "-": "del", "@": "hunk"}
-    # the first two lines name the files; later lines may begin with +++ too
+    # the first two lines name the files; later lines may also begin with +++
     return [("file" if i < 2 else kinds.get(line[:1], "same"), line) for i, line in enumerate(lines)]

@@ -1,4 +1,4 @@
-"""What each section of a report shows, as plain data for the templates."""
+"""The data of each section of a report, for the templates."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _ABOUT = ("task", "description", "model", "method", "seed", "hardware", "goals")
 
 
 def hero(run: Run, films: Collection[str]) -> list[tuple[str, str]]:
-    """(caption, path) of the films at the top: side by side, or else the first program's and the best's."""
+    """Return (caption, path) of the films at the top: the side-by-side film, or those of first and best program."""
     best = run.best
     side_by_side = str((run.finished or {}).get("side_by_side"))
     if side_by_side in films:
-        return [(f"First program {FIRST} beside the best{f', {best.name}' if best else ''}", side_by_side)]
+        return [(f"First program {FIRST} and the best{f', {best.name}' if best else ''}", side_by_side)]
     captions = {FIRST: f"First program, {FIRST}"}
     if best:
         title = "First program and best" if best.name == FIRST else "Best"
@@ -34,7 +34,7 @@ def hero(run: Run, films: Collection[str]) -> list[tuple[str, str]]:
 
 
 def tiles(run: Run, metrics: Sequence[str]) -> list[dict[str, Any]]:
-    """Best against first for every measure of success."""
+    """Compare the best program with the first for every measure of success."""
     best, first = run.best, run.candidates.get(FIRST)
     if best is None:
         return []
@@ -45,17 +45,17 @@ def tiles(run: Run, metrics: Sequence[str]) -> list[dict[str, Any]]:
         before = first.metrics.get(name) if first and first is not best else None
         gain = direction(name) * (best.metrics[name] - before) if before is not None else 0.0
         verdict = "better" if gain > 0 else "worse" if gain < 0 else "same"
-        # yes is not "higher" than no
+        # "higher is better" makes no sense for yes and no
         yes_no = quantities.quantity(best.metrics[name], name) in ("yes", "no")
-        wanted = "" if yes_no else {1: "higher is better", -1: "lower is better"}.get(direction(name), "")
+        hint = "" if yes_no else {1: "higher is better", -1: "lower is better"}.get(direction(name), "")
         shown.append(
-            {"name": name, "best": best.metrics[name], "first": before, "verdict": verdict, "wanted": wanted}
+            {"name": name, "best": best.metrics[name], "first": before, "verdict": verdict, "hint": hint}
         )
     return shown
 
 
 def used(run: Run) -> dict[str, Any]:
-    """What the run was made with and where its time went."""
+    """Return the settings, versions, backends, model calls and timings of the run."""
     about = run.about
     backends = []
     for role, text in (about.get("backends") or {}).items():
@@ -84,7 +84,7 @@ def used(run: Run) -> dict[str, Any]:
 
 
 def program(run: Run) -> dict[str, Any] | None:
-    """The best program, its difference to its parent and its terms."""
+    """Return the best program, its diff from its parent, and its terms."""
     best = run.best
     if best is None:
         return None
@@ -108,12 +108,12 @@ def _term(best: Candidate, i: int, name: str) -> dict[str, Any]:
         "mean": _number(term.get("mean")),
         "weighted_mean": _number(term.get("weighted_mean")),
         "nonfinite": sum(_number(term.get(kind)) or 0 for kind in ("nonfinite", "nonfinite_planned")),
-        "spark": report_charts.sparkline(f"course of {name}", [(i, curve)]) if len(curve) > 1 else "",
+        "spark": report_charts.sparkline(f"{name} over time", [(i, curve)]) if len(curve) > 1 else "",
     }
 
 
 def charts(run: Run, metrics: Sequence[str]) -> dict[str, Any]:
-    """Every chart, or None where there is nothing to draw yet."""
+    """Return all charts; None where there is nothing to draw yet."""
     best, candidates = run.best, list(run.candidates.values())
     rows = [(f"{g}: {c.name}", weight_shares(c.weights)) for g, c in run.stages if c.weights]
     ancestry = run.ancestry(best.name if best else None)
@@ -143,9 +143,9 @@ def _curves(best: Candidate) -> Markup | None:
 
 
 def motion(run: Run) -> list[dict[str, Any]]:
-    """A chart of every curve of the best program's motion, dotted beside it those of the first program's.
+    """Return a chart of each motion curve of the best program, with the first program dotted for comparison.
 
-    Left and right are drawn together, and the first program's only where there is one line.
+    Left and right are drawn together. The first program is drawn only in charts with a single line.
     """
     best, first = run.best, run.candidates.get(FIRST)
     if best is None or len(best.curve_time) < 2:
@@ -163,12 +163,14 @@ def motion(run: Run) -> list[dict[str, Any]]:
             list(lines.values()),
             (first.curve_time, other) if first and other else None,
         )
-        shown.append({"title": title, "chart": chart, "paired": len(lines) > 1, "beside": other is not None})
+        shown.append(
+            {"title": title, "chart": chart, "paired": len(lines) > 1, "compared": other is not None}
+        )
     return shown
 
 
 def _panels(c: Candidate) -> dict[str, dict[str, list[float]]]:
-    """What is drawn together: name without its side -> side, left first, "" for neither -> curve; shares in %."""
+    """Group curves by chart: name without side -> side ("left", "right" or "") -> curve. Fractions are in %."""
     panels: dict[str, dict[str, list[float]]] = {}
     for name, values in c.series.items():
         side = next((side for side in ("left", "right") if name.startswith(f"{side}_")), "")
@@ -179,13 +181,13 @@ def _panels(c: Candidate) -> dict[str, dict[str, list[float]]]:
     return {name: dict(sorted(lines.items())) for name, lines in panels.items()}
 
 
-def _course(c: Candidate | None) -> list[dict[str, Any]]:
-    """The same curves of any program, small: title, line, and the least and the largest value."""
+def _sparklines(c: Candidate | None) -> list[dict[str, Any]]:
+    """Return the same curves of any program as sparklines, with title, minimum and maximum."""
     shown = []
     for name, lines in (_panels(c) if c else {}).items():
         finite = [v for values in lines.values() for v in values if math.isfinite(v)]
         title, unit = report_text.title(name), quantities.unit(name)
-        spark = report_charts.sparkline(f"course of {title}", list(enumerate(lines.values())))
+        spark = report_charts.sparkline(f"{title} over time", list(enumerate(lines.values())))
         shown.append({"title": title, "unit": unit, "low": min(finite), "high": max(finite), "spark": spark})
     return shown
 
@@ -197,29 +199,29 @@ def _dot(c: Candidate, metric: str | None = None) -> report_charts.Dot:
     elif metric:
         tip = f"{c.name}: {quantities.quantity(value, metric)}"
     else:
-        tip = f"{c.name}, written from {c.parent}" if c.parent else c.name
+        tip = f"{c.name}, parent {c.parent}" if c.parent else c.name
     return report_charts.Dot(c.name, c.generation, c.index, tip, c.failed, c.parent, value)
 
 
 def generation(run: Run, g: Generation) -> dict[str, Any]:
-    """Rows of a generation's table, strongest first, and what was said about it."""
+    """Return the table rows of a generation, the strongest first, with comparisons and critique."""
     ranked, proposed = g.ranked or {}, g.proposed or {}
-    own = {c.name: c for c in g.candidates}
+    new = {c.name: c for c in g.candidates}
     notes = dict(enumerate(proposed.get("notes") or []))
-    met = {str(c.get(side)) for c in ranked.get("comparisons") or [] for side in ("first", "second")}
-    shown = {*own, *met, g.best}  # every ranking has all programs of the run
+    compared = {str(c.get(side)) for c in ranked.get("comparisons") or [] for side in ("first", "second")}
+    shown = {*new, *compared, g.best}  # a ranking contains all programs of the run
     rows = [_row(run, g, notes, *entry) for entry in _strengths(ranked) if entry[0] in shown]
-    rows += [_row(run, g, notes, name) for name in own if name not in {row["name"] for row in rows}]
+    rows += [_row(run, g, notes, name) for name in new if name not in {row["name"] for row in rows}]
     rows.sort(key=lambda row: (row["strength"] is None, -(row["strength"] or 0.0), row["name"]))
     _place_bars([row for row in rows if row["strength"] is not None])
-    failed = {name for name, c in own.items() if c.failed}
+    failed = {name for name, c in new.items() if c.failed}
     return {
         "index": g.index,
         "rows": [row for row in rows if row["name"] not in failed],
         "failed": [row for row in rows if row["name"] in failed],
         "best": g.best,
         "proposed": len(proposed.get("sources") or []),
-        "evaluated": len(own),
+        "evaluated": len(new),
         "seconds": sum(_timing(g)[stage] for stage in _STAGES) or None,
         "flip_rate": _number(ranked.get("flip_rate")),
         "overruled": sum(bool(c.get("overruled")) for c in ranked.get("comparisons") or []),
@@ -230,7 +232,7 @@ def generation(run: Run, g: Generation) -> dict[str, Any]:
 
 
 def standing(run: Run) -> list[dict[str, Any]]:
-    """Every program by the last ranking, which counts all comparisons of the run; the strongest first."""
+    """Return all programs of the last ranking, which uses all comparisons of the run; the strongest first."""
     last = next((g for g in reversed(run.generations) if g.ranked), None)
     if last is None:
         return []
@@ -241,7 +243,7 @@ def standing(run: Run) -> list[dict[str, Any]]:
 
 
 def _strengths(ranked: Mapping[str, Any]) -> list[tuple]:
-    """(name, strength, deviation, probability to be the best) of all that were ranked."""
+    """Return (name, strength, deviation, probability of being the best) of all ranked programs."""
     columns = (ranked.get(key) or [] for key in ("names", "strengths", "deviation", "p_best"))
     return [row for row in itertools.zip_longest(*columns) if row[0] is not None]
 
@@ -256,22 +258,22 @@ def _row(
     p_best: Any = None,
 ) -> dict[str, Any]:
     c = run.candidates.get(name)
-    own = c is not None and c.generation == g.index
+    new = c is not None and c.generation == g.index
     return {
         "name": name,
-        "own": own,  # of this generation, not the best of an earlier one
+        "new": new,  # from this generation, not from an earlier one
         "candidate": c,
         "strength": _number(strength),
         "deviation": _number(deviation) or 0.0,
         "p_best": _number(p_best),
         "best": name == g.best,
-        "course": _course(c) if own else [],
-        "note": notes.get(c.index) if c and own else None,
+        "sparklines": _sparklines(c) if new else [],
+        "note": notes.get(c.index) if c and new else None,
     }
 
 
 def _place_bars(rows: Sequence[dict[str, Any]]) -> None:
-    """Gives each row where its strength ± deviation lies between the lowest and the highest of all, in %."""
+    """Add to each row the position of strength ± deviation, in % of the range over all rows."""
     ends = [row["strength"] + sign * row["deviation"] for row in rows for sign in (-1, 1)]
     low, span = min(ends, default=0.0), (max(ends, default=0.0) - min(ends, default=0.0)) or 1.0
     for row in rows:
@@ -280,7 +282,7 @@ def _place_bars(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _comparisons(comparisons: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Each answer of the judge, marked where the same pair got another winner in the other order."""
+    """Return the answers of the judge. `flipped` marks pairs whose winner depends on the order."""
     winners: dict[frozenset[str], set[str]] = {}
     answers = []
     for c in comparisons:
@@ -316,11 +318,11 @@ def _critique(critique: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _timing(g: Generation) -> dict[str, float]:
-    """Seconds of each stage and physics steps; 0 where nothing is recorded."""
+    """Return the seconds of each stage and the physics steps; 0 if not recorded."""
     timing = g.timing or {}
     return {key: _number(timing.get(key)) or 0.0 for key in (*_STAGES, "physics_steps")}
 
 
 def _number(value: Any) -> float | None:
-    """A finite number, or None."""
+    """Return a finite number, or None."""
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""Tasks: scene, goal, start states, success measure, camera and first rewards."""
+"""Tasks: scene, goal, start states, success measure, camera and initial rewards."""
 
 from movlr_jax.tasks.base import Task
 from movlr_jax.tasks.registry import TASKS, TaskEntry, build_task

@@ -1,4 +1,4 @@
-"""What a task is, and the measures that every task shares."""
+"""The `Task` class, and the measures shared by all tasks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ StartFn = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray, np.
 
 
 class Measures(Metrics):
-    """Metrics of which one that is missing raises UserError, with what there is."""
+    """Metrics that raise UserError for a missing name and list the known names."""
 
     def __missing__(self, name: str) -> float:
         raise UserError(unknown_name("measure", name, self))
@@ -32,79 +32,80 @@ class Measures(Metrics):
 
 @dataclass(frozen=True)
 class Camera:
-    """A free camera: lookat [3] m, distance m, azimuth and elevation degrees."""
+    """A free camera: lookat [3] m, distance in m, azimuth and elevation in degrees."""
 
     lookat: tuple[float, float, float]
     distance: float
     azimuth: float
     elevation: float
     track: str | None = None  # body that the camera follows, if any
-    rise: float = 0.0  # m up for every m forward (x) that it has followed
+    rise: float = 0.0  # m that the camera rises per m of forward (x) motion of that body
 
 
 @dataclass(frozen=True)
 class Need:
-    """One thing a motion lacks, in words, and the kind of term that would help."""
+    """A problem of a motion in words, and the kind of reward term that would help."""
 
     problem: str
-    kind: str  # place, turn, hold, steady, economy: see language.terms
+    kind: str  # kind of term: place, turn, hold, steady, economy, ...; see language.proposers.terms
 
 
 @dataclass(frozen=True)
 class Task:
-    """One motion to be learned. The success measure is hidden from rewards and from proposers."""
+    """A motion to learn. The success measure is hidden from rewards and proposers."""
 
     name: str
-    description: str  # one sentence, for a model or a person
-    focus: str  # what a critic should look at
+    description: str  # one sentence for language models and people
+    focus: str  # what a judge or critic should pay attention to
     adapter: ModelAdapter
-    model: mujoco.MjModel  # instrumented: carries the sensors of its layout
+    model: mujoco.MjModel  # with the sensors of its layout
     layout: Layout
     goals: Mapping[str, Array]
     episode_s: float
     start: StartFn  # (rng, n) -> qpos [n, nq], qvel [n, nv], act [n, na]
-    measure: Callable[[Trajectory, Task], Metrics]  # of ONE episode: leading axis T only
-    score: Callable[[Metrics], float]  # higher is better; orders candidates for the metrics judge
+    measure: Callable[[Trajectory, Task], Metrics]  # of one episode: leading axis T only
+    score: Callable[[Metrics], float]  # higher is better; used by the metrics judge
     cameras: Sequence[Camera]
     initial_reward: str
     human_reward: str
-    diagnose: Callable[[Metrics], Sequence[Need]]  # what is still wrong, the most general first
-    # (steps [B, T], first [B]) -> [B, T] whether an episode is over, as by a fall; None: it lasts episode_s
+    diagnose: Callable[[Metrics], Sequence[Need]]  # remaining problems, the most general first
+    # (steps [B, T], first [B]) -> [B, T] whether the episode is over, e.g. after a fall; None: it lasts episode_s
     over: Callable[[Step, Step], np.ndarray] | None = None
-    # (state [B], s until it is asked again) -> what the world does to a body meanwhile, as a push
+    # (state [B], s until the next call) -> state with the perturbations of that interval, e.g. a push
     perturb: Callable[[SimState, float], SimState] | None = None
-    # what differs from row to row in training; None: nothing
+    # domain randomisation between the rows of a training; None: no randomisation
     ranges: Ranges | None = None
-    # (episode [T, ...], task) -> curves [T] for the report, units in their names, beside those that every task has
+    # (episode [T, ...], task) -> additional curves [T] for the report, with units in their names
     series: Callable[[Trajectory, Task], Mapping[str, np.ndarray]] | None = None
-    roles: Mapping[str, str] = field(default_factory=dict)  # the adapter's, and those of the scene (object)
-    motion: Motion | None = None  # what its description asks of a body, where no place is to be reached
-    notes: Sequence[str] = field(default_factory=tuple)  # licences and the like, shown by doctor and report
+    roles: Mapping[str, str] = field(default_factory=dict)  # those of the adapter and of the scene (object)
+    motion: Motion | None = None  # motion read from the description, if no place is to be reached
+    notes: Sequence[str] = field(
+        default_factory=tuple
+    )  # licences and other notes, shown by doctor and report
 
 
 def fill_reward(text: str, roles: Mapping[str, str]) -> str:
-    """The reward program `text` with every `$role` replaced by its name in `roles`; `$$` is a plain `$`.
+    """Replace every `$role` in the reward program `text` by its name in `roles`; `$$` becomes `$`.
 
-    One text serves every model that has the roles it speaks of. Raises UserError for a role that is lacking.
+    So one text works for every model with these roles. Raises UserError for a missing role.
     """
     try:
         return Template(text).substitute(roles)
     except KeyError as error:
         role = str(error.args[0])
         raise UserError(
-            "the reward program of this task cannot be written for this model: "
-            + unknown_name("role", role, roles)
+            "the reward program of this task does not fit this model: " + unknown_name("role", role, roles)
         ) from None
     except ValueError as error:
         raise UserError(
-            f"the reward program has a $ that names no role ({error}); write $$ for a plain $"
+            f"the reward program has a $ without a role name ({error}); write $$ for a plain $"
         ) from None
 
 
 def joints_at_limit(model: mujoco.MjModel, qpos: np.ndarray, margin: float = 0.02) -> np.ndarray:
-    """[T] share of the limited joints that are within `margin` of their range to a limit. qpos [T, nq].
+    """Return the share [T] of limited joints that are within `margin` (a fraction of the range) of a limit.
 
-    Joints that equalities drive, as a kneecap's, say nothing of their own and are left out.
+    qpos [T, nq]. Joints driven by equality constraints, such as those of a kneecap, are ignored.
     """
     driven = model.eq_obj1id[(model.eq_type == mujoco.mjtEq.mjEQ_JOINT) & (model.eq_active0 != 0)]
     limited = np.setdiff1d(np.flatnonzero(model.jnt_limited), driven)
@@ -117,18 +118,23 @@ def joints_at_limit(model: mujoco.MjModel, qpos: np.ndarray, margin: float = 0.0
 
 
 def joint_limit_fraction(model: mujoco.MjModel, qpos: np.ndarray, margin: float = 0.02) -> float:
-    """Share of (time, limited joint) pairs within `margin` of the range to a limit. qpos [T, nq]."""
+    """Return the share of (time, limited joint) pairs within `margin` of a limit. qpos [T, nq]."""
     return float(joints_at_limit(model, qpos, margin).mean())
 
 
-SHARED = ("effort", "smoothness", "joint_limit_fraction", "diverged_fraction")  # what shared_metrics returns
+SHARED = (
+    "effort",
+    "smoothness",
+    "joint_limit_fraction",
+    "diverged_fraction",
+)  # names that shared_metrics returns
 
 
 def shared_metrics(trajectory: Trajectory, task: Task, ctrl_dt: float) -> Metrics:
-    """Measures of one episode [T, ...] that any task with actuators has.
+    """Return the measures of one episode [T, ...] that exist for every task with actuators.
 
-    effort is the mean squared activation (or action, without muscles); smoothness is the mean squared
-    change of action per second, lower is smoother; diverged_fraction is 1 when the simulation blew up.
+    effort: mean squared activation (or action, without muscles); smoothness: mean squared change of action per
+    second, lower is smoother; diverged_fraction: 1 if the simulation diverged.
     """
     used = trajectory.steps.act if task.model.na else trajectory.actions
     change = np.diff(np.asarray(trajectory.actions), axis=0) / ctrl_dt

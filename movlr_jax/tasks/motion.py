@@ -1,6 +1,6 @@
-"""What a description asks of a body that moves freely, read from its words; and the measures that follow from it.
+"""Read a motion from the words of a task description, and measure it.
 
-Words and the model are all that is read, never the measure of a task. Words that are not known say nothing.
+Only the description and the model are read, never the measures of the task. Unknown words are ignored.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from movlr_jax.models.derived import travels
 from movlr_jax.tasks.base import Metrics, Need
 from movlr_jax.tasks.readout import Readout
 
-FALLEN = 0.6  # of its height at the start: a body that is to stay up and is lower has fallen
+FALLEN = 0.6  # share of the start height below which an upright body counts as fallen
 UP = (0.0, 0.0, 1.0)
 _GRAVITY = 9.81
-_LOWEST = 0.1  # m: a body that begins lower has no height to keep
-# speed^2 / (g height): where legs walk, where they run, and what has no legs to speak of
+_LOWEST = 0.1  # m, a body that starts lower is not expected to stay upright
+# Froude number speed^2 / (g height) of walking, running, and moving close to the ground
 _FROUDE = {"walk": 0.25, "run": 1.0, "low": 0.1}
 _PACES = {
     "walk": "walk go move march travel advance stroll climb drive ride trot amble hop skip",
@@ -28,7 +28,9 @@ _PACES = {
     "low": "crawl roll slide swim slither fly creep glide wriggle",
 }
 _JUMPS, _TURNS, _STILL = "jump leap bounce hop", "turn spin rotate pivot", "stand balance still upright"
-_CARRY = "move drive roll slide turn spin rotate pivot balance"  # what may also be done to something: move the hand
+_CARRY = (
+    "move drive roll slide turn spin rotate pivot balance"  # verbs that can have an object: "move the hand"
+)
 _TEMPO = {"fast": 1.5, "quickly": 1.5, "slowly": 0.5}
 _WAYS = {  # ahead, left, up
     "forward": (1, 0, 0), "forwards": (1, 0, 0), "ahead": (1, 0, 0),
@@ -37,7 +39,7 @@ _WAYS = {  # ahead, left, up
     "up": (0, 0, 1), "upward": (0, 0, 1), "upwards": (0, 0, 1),
     "down": (0, 0, -1), "downward": (0, 0, -1), "downwards": (0, 0, -1),
 }  # fmt: skip
-_SIDES = ("left", "right", "back", "up", "down")  # before a noun they are no way: "the left leg"
+_SIDES = ("left", "right", "back", "up", "down")  # not a direction before a noun: "the left leg"
 _FOLLOWS = ("", "and", "then", "at", "as", "for", "by", "while", "with", "without", "until", "in", "on", "to")
 _ARTICLES = ("the", "a", "an", "its", "your", "his", "her", "both")
 _NEGATIONS = ("not", "no", "without", "never", "avoid")
@@ -49,35 +51,35 @@ _AXIS = re.compile(
 
 @dataclass(frozen=True)
 class Motion:
-    """What is asked of the body `subject`, as far as the words tell."""
+    """The motion of the body `subject` that a description asks for."""
 
     subject: str
-    words: tuple[str, ...] = ()  # those that were read
+    words: tuple[str, ...] = ()  # the words that were understood
     way: tuple[float, float, float] | None = None  # unit vector of travel, world frame
     speed: float = 0.0  # m/s, of travel
-    exact: bool = False  # whether the description says the speed
+    exact: bool = False  # whether the speed is given explicitly
     jump: bool = False
     turn: int = 0  # 1 left, -1 right
     still: bool = False
-    upright: bool = True  # whether its height is to be kept
-    lacks: str = ""  # what the words ask for and the body cannot do
+    upright: bool = True  # whether the body should keep its height
+    lacks: str = ""  # requested motions that the body cannot do
 
     @property
     def moves(self) -> bool:
         return bool(self.way or self.jump or self.turn)
 
     def text(self) -> str:
-        """What was understood, in words."""
-        said = [f"move along {axis_text(self.way)} at about {self.speed:.2g} m/s"] if self.way else []
-        said += ["leave the ground"] * self.jump
-        said += [f"turn {'left' if self.turn > 0 else 'right'}"] * bool(self.turn)
-        return ", ".join([*(said or ["stand still"]), *["upright"] * self.upright])
+        """Return the motion in words."""
+        parts = [f"move along {axis_text(self.way)} at about {self.speed:.2g} m/s"] if self.way else []
+        parts += ["leave the ground"] * self.jump
+        parts += [f"turn {'left' if self.turn > 0 else 'right'}"] * bool(self.turn)
+        return ", ".join([*(parts or ["stand still"]), *["upright"] * self.upright])
 
 
 def motion_of(
     description: str, model: mujoco.MjModel, qpos: np.ndarray, root: str, forward: Sequence[float]
 ) -> Motion:
-    """What `description` asks of the model that begins at `qpos` [nq] and faces `forward` [3]."""
+    """Read the motion from `description`, for a model that starts at `qpos` [nq] and faces `forward` [3]."""
     text = description.lower()
     words = re.findall(r"[a-z]+", text)
     motion = Motion(_subject(words, model, root))
@@ -111,7 +113,7 @@ def motion_of(
         read.append(axis[0].strip())
     else:
         world = _in_world(way or (1, 0, 0), forward)
-    # a hop on the spot is a jump; a jump ahead travels
+    # without a direction, "hop" means to jump in place; a jump with a direction travels
     travelling = (paces and not (motion.jump and way is None and not axis)) or (motion.jump and (way or axis))
     if motion.jump and world[2] > 0:
         travelling = False
@@ -121,17 +123,17 @@ def motion_of(
     )
     if travelling:
         pace = "low" if "low" in paces else "run" if "run" in paces else "walk"
-        said = _SPEED.search(text)
+        given = _SPEED.search(text)
         speed = tempo * float(np.sqrt(_FROUDE[pace] * _GRAVITY * max(height, _LOWEST)))
-        if said:
-            speed = float(said[1]) / (3.6 if said[2] == "km/h" else 1.0)
+        if given:
+            speed = float(given[1]) / (3.6 if given[2] == "km/h" else 1.0)
         x, y, z = (float(c) + 0.0 for c in np.round(world, 6))
-        motion = replace(motion, way=(x, y, z), speed=float(f"{speed:.2g}"), exact=bool(said))
+        motion = replace(motion, way=(x, y, z), speed=float(f"{speed:.2g}"), exact=bool(given))
     return _possible(motion, model)
 
 
 def towards(motion: Motion, velocity: Sequence[float]) -> Motion:
-    """`motion` at the `velocity` [3] m/s that a task names itself."""
+    """Return `motion` with the `velocity` [3] m/s that the task sets explicitly."""
     speed = float(np.linalg.norm(velocity))
     if speed == 0.0:
         return replace(motion, way=None, speed=0.0, still=True)
@@ -140,7 +142,7 @@ def towards(motion: Motion, velocity: Sequence[float]) -> Motion:
 
 
 def _is(word: str, verbs: str) -> bool:
-    """Whether `word` is a form of one of `verbs`."""
+    """Return whether `word` is a form of one of `verbs`."""
     for verb in verbs.split():
         stem = verb.removesuffix("e")
         if word in (verb, verb + "s", stem + "ing", verb + verb[-1] + "ing"):
@@ -149,20 +151,20 @@ def _is(word: str, verbs: str) -> bool:
 
 
 def _subject(words: Sequence[str], model: mujoco.MjModel, root: str) -> str:
-    """The free body that the words name, else the root."""
+    """Return the free body that the words name, or else the root."""
     names = [model.body(b).name for b in range(1, model.nbody)]
     free = [n for n in names if n != root and n.lower() in words and travels(model, n, (1, 0, 0))]
     return root if root.lower() in words or not free else free[0]
 
 
 def _in_world(way: Sequence[float], forward: Sequence[float]) -> np.ndarray:
-    """`way` (ahead, left, up) in the world of a body that faces `forward` [3]."""
+    """Convert `way` (ahead, left, up) to the world frame, for a body that faces `forward` [3]."""
     left = np.cross(UP, forward)
     return way[0] * np.asarray(forward) + way[1] * left + way[2] * np.asarray(UP)
 
 
 def _height(model: mujoco.MjModel, qpos: np.ndarray, body: str) -> float:
-    """m, of a body above z = 0 at `qpos` [nq]."""
+    """Return the height in m of a body above z = 0 at `qpos` [nq]."""
     data = mujoco.MjData(model)
     data.qpos[:] = qpos
     mujoco.mj_kinematics(model, data)
@@ -170,7 +172,7 @@ def _height(model: mujoco.MjModel, qpos: np.ndarray, body: str) -> float:
 
 
 def _possible(motion: Motion, model: mujoco.MjModel) -> Motion:
-    """`motion` without what no joint of the body allows."""
+    """Remove motions that no joint of the body allows."""
     lacks = []
     if motion.way and not travels(model, motion.subject, motion.way):
         lacks.append(f"move along {axis_text(motion.way)}")
@@ -186,7 +188,7 @@ def _possible(motion: Motion, model: mujoco.MjModel) -> Motion:
 
 
 def axis_text(way: Sequence[float]) -> str:
-    """A direction [3] as a person writes it: +x, or its numbers."""
+    """Return a direction [3] as text: "+x" for an axis, or its numbers."""
     for i, name in enumerate("xyz"):
         if abs(way[i]) > 1 - 1e-6:
             return f"{'+' if way[i] > 0 else '-'}{name}"
@@ -194,7 +196,7 @@ def axis_text(way: Sequence[float]) -> str:
 
 
 def motion_metrics(motion: Motion, read: Readout) -> Metrics:
-    """How far an episode [T] goes the way that is asked; what a body does after a fall does not count."""
+    """Measure how far the body moves as requested in an episode [T]; motion after a fall does not count."""
     pos, time = read.pos(motion.subject), read.time
     down = np.flatnonzero(pos[:, 2] < FALLEN * pos[0, 2]) if motion.upright else []
     last, seconds = int(down[0]) if len(down) else len(pos) - 1, max(float(time[-1] - time[0]), 1e-6)
@@ -214,7 +216,7 @@ def motion_metrics(motion: Motion, read: Readout) -> Metrics:
 
 
 def motion_score(motion: Motion, metrics: Metrics) -> float:
-    """Higher is better: 10 for a body that stays up, 10 for each m/s or m of what is asked, 2 for each rad."""
+    """Return a score: 10 for staying upright, 10 per m/s of progress or m of height, 2 per rad turned."""
     speed = metrics.get("progress_m_s", 0.0)
     score = 10.0 * (metrics.get("upright_fraction", 0.0) + metrics.get("rise_m", 0.0))
     score += 2.0 * metrics.get("turned_rad", 0.0)
@@ -222,16 +224,14 @@ def motion_score(motion: Motion, metrics: Metrics) -> float:
 
 
 def motion_needs(motion: Motion, metrics: Metrics) -> list[Need]:
-    """What an episode lacks of what is asked, the most general first."""
+    """Return what an episode lacks of the requested motion, the most general first."""
     needs = []
     if metrics.get("upright_fraction", 1.0) < 1.0:
-        fallen = f"it is down after {metrics['upright_fraction']:.0%} of the episode"
+        fallen = f"it falls after {metrics['upright_fraction']:.0%} of the episode"
         needs += [Need(fallen, kind) for kind in ("height", "upright")]
     if motion.way and metrics.get("progress_m_s", 0.0) < 0.9 * motion.speed:
         speed = f"{metrics.get('progress_m_s', 0.0):.2f} m/s"
-        needs.append(
-            Need(f"it moves at {speed}, {motion.speed:g} m/s was read from the description", "forward")
-        )
+        needs.append(Need(f"it moves at {speed}, but the description means {motion.speed:g} m/s", "forward"))
     if motion.jump and metrics.get("rise_m", 0.0) < 0.1:
         needs.append(Need("it does not leave the ground", "jump"))
     if motion.turn and metrics.get("turned_rad", 0.0) < 1.0:

@@ -1,4 +1,4 @@
-"""Reward terms for what a description asks of a body that moves freely."""
+"""Reward terms for a motion that was read from a task description."""
 
 from __future__ import annotations
 
@@ -9,18 +9,13 @@ import numpy as np
 from movlr_jax.rewards.term import Term
 from movlr_jax.tasks.motion import UP, Motion, axis_text
 
-FIRST = (
-    "forward",
-    "jump",
-    "turning",
-    "height",
-    "upright",
-)  # kinds of which a first program has the best term
+# the initial program has the best term of each of these kinds
+FIRST = ("forward", "jump", "turning", "height", "upright")
 _NAMES = {"+x": "x", "-x": "minus_x", "+y": "y", "-y": "minus_y", "+z": "z", "-z": "minus_z"}
 
 
 def along(vector: str, way: Sequence[float]) -> str:
-    """The component of `vector`, an expression, along `way` [3]."""
+    """Return an expression for the component of `vector`, an expression, along `way` [3]."""
     parts = [(c, f"{vector}[{i}]") for i, c in enumerate(way) if abs(c) > 1e-6]
     if len(parts) == 1 and abs(abs(parts[0][0]) - 1.0) < 1e-6:
         return parts[0][1] if parts[0][0] > 0 else f"-{parts[0][1]}"
@@ -28,7 +23,7 @@ def along(vector: str, way: Sequence[float]) -> str:
 
 
 def motion_terms(motion: Motion, root: str) -> list[Term]:
-    """Within a kind the most useful first."""
+    """Return the terms for `motion`, the most useful of each kind first."""
     body = motion.subject
     velocity = "state.com_vel" if body == root else f'state.vel("{body}")'
     moved = f'(state.pos("{body}") - state.initial.pos("{body}"))'
@@ -68,7 +63,7 @@ def _posture_terms(body: str, moved: str, turns: bool) -> list[Term]:
 
 
 def any_way_terms(root: str, ways: Sequence[Sequence[float]]) -> list[Term]:
-    """Terms for every way that a body can travel, for a description that names none."""
+    """Return terms for all directions in `ways`, for a description that names no direction."""
     return [
         Term(f"along_{_NAMES[axis_text(way)]}", "forward", 3.0, f"jnp.tanh({along('state.com_vel', way)})")
         for way in ways

@@ -1,4 +1,4 @@
-"""Finished steps read by name: what measures of tasks are made of."""
+"""Access to the steps of an episode by name, for the measures of tasks."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Readout(Fields[np.ndarray]):
 
     @property
     def initial(self) -> Readout:
-        """The same calls at the first step, without the first axis."""
+        """The same methods at the first step, without the first axis."""
         return Readout(self._layout, jax.tree.map(lambda x: np.asarray(x)[0], self._step), self._goals)
 
     def quat(self, body: str) -> np.ndarray:
-        """[..., 4] w x y z, world frame"""
+        """Return the orientation [..., 4] of a body as a quaternion w x y z, world frame."""
         return self._body("quat", body, 4)
 
     def actuator(self, block: str) -> np.ndarray:
-        """[..., nu] `force` N (N m), `length` m (rad) or `velocity` of all actuators, with MuJoCo's signs."""
+        """Return `force` N (N m), `length` m (rad) or `velocity` [..., nu] of all actuators, with MuJoCo's signs."""
         return np.asarray(self._layout.block(self.sensors, block, len(self._layout.muscles)))

@@ -1,4 +1,4 @@
-"""Tasks by name."""
+"""The registry of tasks by name."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from movlr_jax.models import model_adapter
 from movlr_jax.registry import Registry
 from movlr_jax.settings import RENAMED, keywords
 from movlr_jax.tasks.base import Task
+from movlr_jax.tasks.file_task import file_task
 from movlr_jax.tasks.hand.bottle import bottle_pour
 from movlr_jax.tasks.hand.cube import cube_rotate
-from movlr_jax.tasks.own import own_task
 from movlr_jax.tasks.playground.environments import playground
 from movlr_jax.tasks.robot.humanoid import (
     humanoid_stairs,
@@ -44,9 +44,7 @@ class TaskEntry:
     """
 
     build: Callable[..., Task]
-    models: tuple[
-        str, ...
-    ]  # that the task is tested on, its default first; others may do, if they have its parts
+    models: tuple[str, ...]  # the models that the task is tested on, its default first
     episode_s: float = 10.0  # s, length of an evaluation episode
 
 
@@ -75,31 +73,42 @@ OWN_MODEL = "own"  # what `model` is for a task that brings its model
 
 
 def build_task(name: str, model: str, episode_s: float | None, settings: Mapping[str, Any]) -> Task:
-    """The task `name` on `model`, with the settings of its conf file. Raises UserError.
+    """Build the task `name` on `model`, with the settings of its conf file. Raises UserError.
 
-    model=ms_human_700 means, for a task of the hand, its entry with fingers.
-
-    episode_s may be None for a task from a file alone: it then lasts as long as the file says.
+    For a hand task, model=ms_human_700 selects the variant with fingers. episode_s may be None only for a task from
+    a file, which then defines it.
     """
-    if name in (OWN, "playground") and model != OWN_MODEL:
+    if name in (FILE_TASK, "playground") and model != BUNDLED_MODEL:
         raise UserError(f"model={model}: task {name!r} brings its own model; leave model out")
-    if name == OWN:
-        return own_task(settings, episode_s)
+    if name == FILE_TASK:
+        return file_task(settings, episode_s)
     if episode_s is None:
-        raise UserError("episode_s is not set; give episode_s=...")
+        raise UserError("episode_s is not set; set episode_s=...")
     if name == "playground":
         return playground(
             episode_s=episode_s, **keywords(playground, settings, "task.settings", ["episode_s"])
         )
+<<<<<<< HEAD
     entry = TASKS.get_or_raise(name)
     if model == "ms_human_700" and entry.models == HANDS:
         model = "ms_human_700_manipulation"  # the entry of MS-Human-700 that has fingers
+=======
+    if name not in TASKS:
+        raise UserError(unknown_name("task", name, TASKS))
+    if model == "ms_human_700" and MODELS_OF[name] == HANDS:
+        model = "ms_human_700_manipulation"  # the variant of MS-Human-700 with fingers
+>>>>>>> eng2
     former = {RENAMED[old]: value for old, value in settings.items() if old in RENAMED}
     settings = {key: value for key, value in settings.items() if key not in RENAMED} | former
     given = keywords(entry.build, settings, "task.settings", without=["episode_s"])
     try:
+<<<<<<< HEAD
         return entry.build(model_adapter(model), episode_s=episode_s, **given)
     except ValueError as error:  # of MuJoCo's compiler
+=======
+        return TASKS[name](model_adapter(model), episode_s=episode_s, **given)
+    except ValueError as error:  # from MuJoCo's compiler
+>>>>>>> eng2
         raise UserError(
             f"task {name!r} cannot be built with these settings: {' '.join(str(error).split())}"
         ) from error

@@ -1,4 +1,4 @@
-"""A task from a model and a few words: what `Task` asks for is derived from the model wherever it can be."""
+"""`simple_task`: build a task from a model and a description; the rest is derived from the model where possible."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from movlr_jax.tasks.stage import add_stage
 from movlr_jax.tasks.view import camera_for
 from movlr_jax.types import Array, Trajectory
 
-HOLD_S = 0.5  # the error of a place that is to be reached is the worst of the last half second
+HOLD_S = 0.5  # the error of a goal position is the largest one in the last HOLD_S seconds
 MUSCLE = mujoco.mjtGain.mjGAIN_MUSCLE
 
 
@@ -55,23 +55,26 @@ def simple_task(
     notes: tuple[str, ...] = (),
     episode_s: float = 3.0,
 ) -> Task:
-    """A task on the MJCF file `model` (beside the file that calls this, unless its path says otherwise).
+    """Build a task for `model` and a motion given by `description` and `goals`. Raises UserError.
 
-    model: also a name of `movlr_jax.models` or an MjSpec. scene(spec) adds to it what it lacks.
-    goals: name -> numbers, or the name of a body or site: the place where it is at the start. A goal called
-    `<body or site>_pos` is where that body or site is to be: it is measured (`object_position_error_m`), it decides
-    `success` (within `tolerance_m`, the worst of the last half second), and the scripted proposer has terms for it.
-    start: joint -> rad or m, or the name of a keyframe; the first keyframe, or qpos0, unless said. start_noise is the
-    standard deviation of driven hinges, rad. Or a function (rng, n) -> qpos, qvel, act.
-    measure(episode) reads positions and the like of the whole episode by name, each [T, ...], and returns numbers
-    with units in their names; `success` there, or success(metrics), says whether it was one.
-    score(metrics) orders candidates, higher is better; unless said, `default_score`: errors and what `motion_metrics`
-    measures of the motion that the description names. A goal called velocity, m/s, says where a body is to travel and
-    how fast; where it is absent, the description does. reward, human_reward: program texts or paths; a task
-    without a hand-made reward has its first program in that place too.
+    model: path of an MJCF file (relative to the file of the caller), a name of `movlr_jax.models`, or an MjSpec.
+    scene(spec) can add to the model.
+    goals: name -> numbers, or the name of a body or site, whose position at the start is used. A goal named
+    `<body or site>_pos` is a target position of that body or site, in m. It is measured (`object_position_error_m`),
+    it decides `success` (within `tolerance_m` throughout the last half second), and the scripted proposer has terms
+    for it. A goal named velocity, [3] m/s, sets direction and speed of travel; otherwise the description sets them.
+    start: joint -> rad or m, or the name of a keyframe, or a function (rng, n) -> qpos, qvel, act. Default: the first
+    keyframe, or qpos0. start_noise: standard deviation of driven hinges at the start, rad.
+    measure(episode) reads positions and other quantities of the whole episode by name, each [T, ...], and returns
+    numbers with units in their names. Success is its value `success`, or success(metrics).
+    score(metrics) orders candidates, higher is better. Default: `default_score`.
+    reward, human_reward: texts or paths of the initial and the hand-written program. Without human_reward, the
+    initial program is used in its place.
     """
     if not re.fullmatch(r"[\w.-]+", name):
-        raise UserError(f"name={name!r}: a task's name is a folder's too; use letters, digits, _, - and .")
+        raise UserError(
+            f"name={name!r}: a task name is also a folder name; use only letters, digits, _, - and ."
+        )
     folder = Path(sys._getframe(1).f_globals.get("__file__", "")).parent
     spec, known = _spec_of(model, folder)
     name_all(spec)
@@ -92,8 +95,8 @@ def simple_task(
         motion = motion_of(description, bare, placed[1].qpos, adapter.root, ahead)
         motion = towards(motion, targets["velocity"].tolist()) if "velocity" in targets else motion
         targets = _velocity_goals(motion, roles) | targets
-    wanted = things & {site.name for site in spec.sites}
-    sites = tuple(dict.fromkeys((*adapter.sites, *sorted(wanted))))
+    target_sites = things & {site.name for site in spec.sites}
+    sites = tuple(dict.fromkeys((*adapter.sites, *sorted(target_sites))))
     instrument(spec, root=adapter.root, touch=adapter.touch, sites=sites)
     compiled = compile_spec(spec)
     layout = layout_of(compiled, targets)
@@ -120,7 +123,7 @@ def simple_task(
     return Task(
         name=name,
         description=description.strip().rstrip("."),
-        focus=focus or "whether the motion does what was asked for, and how calmly",
+        focus=focus or "whether the motion does the task, and how calmly",
         adapter=adapter,
         model=compiled,
         layout=layout,
@@ -143,43 +146,43 @@ def simple_task(
 
 
 def reached_by(layout: Layout, goals: Mapping[str, Array]) -> dict[str, str]:
-    """Body or site -> the goal that says where it is to be."""
+    """Return body or site -> name of the goal with its target position."""
     things = {goal.removesuffix("_pos"): goal for goal in goals if goal.endswith("_pos")}
     return {t: g for t, g in things.items() if t in layout.bodies or t in layout.sites}
 
 
 def default_score(motion: Motion | None, metrics: Metrics) -> float:
-    """Success before everything; then 1 cm of error counts as much as 6 degrees, and as effort of a tenth.
+    """Score success first; then 1 cm of error counts as much as 6 degrees or an effort of 0.1.
 
-    Where neither an error nor a motion is measured, effort says nothing of what fails: doing nothing costs least.
+    Without a measured error or motion, effort is ignored, since doing nothing has the lowest effort.
     """
     errors = [value / 0.01 for name, value in metrics.items() if name.endswith("_error_m")]
     errors += [np.rad2deg(value) / 6 for name, value in metrics.items() if name.endswith("_error_rad")]
     success = metrics.get("success", 0.0)
     score = 100.0 * success - min(sum(errors), 1000.0)
-    asked = motion is not None and (motion.moves or motion.still)
-    if motion and asked:
+    has_motion = motion is not None and (motion.moves or motion.still)
+    if motion and has_motion:
         score += motion_score(motion, metrics)
-    return score - 10.0 * metrics.get("effort", 0.0) if errors or asked or success else score
+    return score - 10.0 * metrics.get("effort", 0.0) if errors or has_motion or success else score
 
 
 def default_diagnosis(tolerance_m: float, motion: Motion | None, metrics: Metrics) -> list[Need]:
-    """What is wrong with an episode, as far as the shared measures tell."""
+    """Return the problems of an episode that follow from the shared measures."""
     needs, error = [], metrics.get("object_position_error_m", 0.0)
     if error > tolerance_m:
         needs.append(Need(f"it ends {100 * error:.0f} cm from where it should be", "place"))
     needs += motion_needs(motion, metrics) if motion else []
     if not metrics.get("success", 1.0):
-        # to be calm helps to hold a place, and to get nowhere
+        # calm helps to hold a position, but also to go nowhere
         kind = "steady" if motion is None else "unknown"
-        needs.append(Need("what was asked for is not done, or not held", kind))
+        needs.append(Need("the task is not done, or its result is not held", kind))
     if metrics.get("effort", 0.0) > 0.1 and (motion is None or not needs):
-        needs.append(Need("it works harder than the motion needs", "economy"))
+        needs.append(Need("the effort is higher than the motion needs", "economy"))
     return needs
 
 
 def _velocity_goals(motion: Motion, roles: Mapping[str, str]) -> dict[str, np.ndarray]:
-    """What terms for travel read; a walker's terms also read a heading and a slope."""
+    """Return the goals that travel terms read; terms for walkers also read a heading and a slope."""
     if not motion.way:
         return {}
     goals = {"velocity": np.array([motion.speed * c for c in motion.way], np.float32)}
@@ -192,7 +195,7 @@ def _is_path(model: object) -> bool:
 
 
 def _spec_of(model: str | Path | mujoco.MjSpec, folder: Path) -> tuple[mujoco.MjSpec, ModelAdapter | None]:
-    """An editable spec, and its adapter where the model is one that this package knows. Raises UserError."""
+    """Return an editable spec, and its adapter if the model is a built-in one. Raises UserError."""
     if isinstance(model, mujoco.MjSpec):
         return model, None
     if not _is_path(model):
@@ -200,7 +203,9 @@ def _spec_of(model: str | Path | mujoco.MjSpec, folder: Path) -> tuple[mujoco.Mj
         return adapter.load(), adapter
     path = folder / Path(model).expanduser()
     if not path.is_file():
-        raise UserError(f"there is no model file {path}; give its path, beside the task's file or absolute")
+        raise UserError(
+            f"there is no model file {path}; give its path, absolute or relative to the task file"
+        )
     try:
         with quiet():
             return mujoco.MjSpec.from_file(str(path)), None
@@ -209,13 +214,13 @@ def _spec_of(model: str | Path | mujoco.MjSpec, folder: Path) -> tuple[mujoco.Mj
 
 
 def _light(spec: mujoco.MjSpec) -> None:
-    """Sky and daylight for a model that has no light of its own."""
+    """Add sky and daylight to a model without lights."""
     if not spec.lights:
         add_stage(spec)
 
 
 def _at_start(model: mujoco.MjModel, start: Any) -> tuple[mujoco.MjModel, mujoco.MjData]:
-    """The model placed as an episode begins, without noise. Raises UserError."""
+    """Return the model with data at the start of an episode, without noise. Raises UserError."""
     data = mujoco.MjData(model)
     keys = [model.key(k).name for k in range(model.nkey)]
     if isinstance(start, str):
@@ -238,7 +243,7 @@ def _at_start(model: mujoco.MjModel, start: Any) -> tuple[mujoco.MjModel, mujoco
 
 
 def _target(goal: str, value: object, model: mujoco.MjModel, data: mujoco.MjData) -> np.ndarray:
-    """A goal as numbers; the name of a body or site is where it is at the start. Raises UserError."""
+    """Convert a goal to numbers; the name of a body or site gives its position at the start. Raises UserError."""
     if isinstance(value, str):
         for kind, places in (
             (mujoco.mjtObj.mjOBJ_SITE, data.site_xpos),
@@ -267,7 +272,7 @@ def _starts(
     rng: np.random.Generator,
     n: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """`qpos` [nq] n times, driven hinges with noise within their ranges; muscles hold the posture."""
+    """Return n start states at `qpos` [nq], with noise on driven hinges and muscles that hold the posture."""
     rows = np.repeat(qpos[None], n, axis=0)
     joints = [model.joint(j) for j in adapter.planned_joints]
     for joint in joints:
@@ -283,7 +288,7 @@ def _starts(
 
 
 def _worst_error(read: Readout, reached: Mapping[str, str], goals: Mapping[str, Array]) -> float:
-    """m, the largest distance of anything from its place in the last half second."""
+    """Return the largest distance in m of any body or site from its target in the last HOLD_S seconds."""
     held = read.time > read.time[-1] - HOLD_S
     return max(
         float(np.linalg.norm(place_of(read, thing) - goals[goal], axis=-1)[held].max())
@@ -292,12 +297,12 @@ def _worst_error(read: Readout, reached: Mapping[str, str], goals: Mapping[str, 
 
 
 def place_of(read: Readout, thing: str) -> np.ndarray:
-    """[..., 3] m of a body, or of a site."""
+    """Return the position [..., 3] m of a body or site."""
     return read.pos(thing) if thing in read.layout.bodies else read.site(thing)
 
 
 def _program(text: str | None, folder: Path) -> str | None:
-    """The text of a reward program, given as such or as a path. Raises UserError."""
+    """Return the text of a reward program that is given as text or path. Raises UserError."""
     if text is None or "\n" in text:
         return text
     path = folder / Path(text).expanduser()
@@ -307,14 +312,14 @@ def _program(text: str | None, folder: Path) -> str | None:
 
 
 def place_text(layout: Layout, thing: str) -> str:
-    """Where a body or site is, as a reward program says it."""
+    """Return the expression of a reward program for the position of a body or site."""
     return f'state.pos("{thing}")' if thing in layout.bodies else f'state.site("{thing}")'
 
 
 def _first_reward(
     description: str, layout: Layout, reached: Mapping[str, str], motion: Motion | None, root: str
 ) -> str:
-    """A plain program to begin with: get there; move as the description says; or keep the start posture."""
+    """Return a simple initial program: reach the targets, move as described, or keep the start posture."""
     terms = {
         f"{identifier(thing)}_distance": (
             100.0,
@@ -334,5 +339,5 @@ def _first_reward(
 
 
 def identifier(name: str) -> str:
-    """`name` as a term may be called."""
+    """Convert `name` to a valid term name."""
     return re.sub(r"\W", "_", name)

@@ -1,4 +1,4 @@
-"""Sky, floor and light: what every task's film has in common. Nothing here changes the physics."""
+"""Sky, floor and light for the films of all tasks. They do not affect the physics."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ FLOOR = "stage/floor"  # the material
 
 
 def add_stage(spec: mujoco.MjSpec) -> None:
-    """Adds a light sky, the material FLOOR (for a plane that has rgba 1 1 1 1) and daylight to `spec`."""
+    """Add a bright sky, the material FLOOR (for a plane with rgba 1 1 1 1) and daylight to `spec`."""
     texture, builtin = mujoco.mjtTexture, mujoco.mjtBuiltin
     for other in list(spec.textures):
-        if other.type == texture.mjTEXTURE_SKYBOX:  # there is one sky
+        if other.type == texture.mjTEXTURE_SKYBOX:  # only one skybox is used
             spec.delete(other)
     spec.add_texture(
         name="stage/sky",
@@ -47,7 +47,7 @@ def add_stage(spec: mujoco.MjSpec) -> None:
     )
     light = spec.visual.headlight
     light.ambient, light.diffuse, light.specular = [0.36] * 3, [0.30] * 3, [0.1] * 3
-    # the far floor fades into the sky at the horizon, which is half way down the gradient
+    # the distant floor fades into the sky colour at the horizon, in the middle of the gradient
     spec.visual.rgba.haze = [*(_ZENITH + _NADIR) / 2, 1]
     spec.visual.map.haze = 0.5
 
@@ -55,7 +55,7 @@ def add_stage(spec: mujoco.MjSpec) -> None:
 def add_lathed_mesh(
     spec: mujoco.MjSpec, name: str, profile: tuple[tuple[float, float], ...], edges: int = 24
 ) -> None:
-    """Adds the mesh `name`: the `profile` of (radius, height) in m, from the bottom up, turned about z."""
+    """Add the mesh `name`: the `profile` of (radius, height) in m, from bottom to top, rotated about z."""
     outline, turn = np.array(profile), np.linspace(0, 2 * np.pi, edges, endpoint=False)
     radius, height = outline[:, :1], np.repeat(outline[:, 1:], edges, axis=1)
     points = np.stack([radius * np.cos(turn), radius * np.sin(turn), height], axis=-1).reshape(-1, 3)

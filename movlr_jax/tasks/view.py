@@ -1,4 +1,4 @@
-"""A camera for a model that nobody set one up for: from its extent, and from the plane it moves in."""
+"""Default cameras for models, from their size and plane of motion."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 from movlr_jax.models.derived import travels
 from movlr_jax.tasks.base import Camera
 
-_ROOM = 0.95  # of the distance at which the diagonal of all that is shown just fits
+_ROOM = 0.95  # share of the distance at which the diagonal of the scene fits into the view
 
 
 def camera_for(
     model: mujoco.MjModel, qpos: np.ndarray, root: str, points: Sequence[np.ndarray] = ()
 ) -> Camera:
-    """Shows all that moves, and `points` [3] m, from where its plane of motion is seen flat.
+    """Return a camera that shows all moving parts and `points` [3] m, perpendicular to the plane of motion.
 
-    qpos [nq] is a posture it is shown in. Follows `root` if that can travel. A chain that is fixed at its foot is
-    given room for its reach.
+    qpos [nq]: posture used to measure the size. The camera follows `root` if it can travel; for a chain with a fixed
+    base, the view covers its reach.
     """
     data = mujoco.MjData(model)
     data.qpos[:] = qpos
@@ -31,7 +31,7 @@ def camera_for(
         return Camera((0.0, 0.0, 0.0), 2.0, 120.0, -15.0)
     low, high = corners.min(axis=0), corners.max(axis=0)
     moves = any(travels(model, root, axis) for axis in np.eye(3)[:2])
-    if not moves:  # whichever way it swings
+    if not moves:  # cover all directions in which it may swing
         foot = data.xpos[model.body(root).id]
         reach = np.abs(corners - foot).max()
         low, high = np.minimum(low, foot - 0.6 * reach), np.maximum(high, foot + 0.6 * reach)
@@ -49,7 +49,7 @@ def camera_for(
 
 
 def _direction(model: mujoco.MjModel, data: mujoco.MjData) -> tuple[float, float]:
-    """Azimuth and elevation in degrees that look along the axis of all hinges, if they share one."""
+    """Return azimuth and elevation in degrees along the common axis of all hinges, or default ones."""
     hinges = model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE
     only_scalar = (hinges | (model.jnt_type == mujoco.mjtJoint.mjJNT_SLIDE)).all()
     if hinges.any() and only_scalar:

@@ -10,7 +10,7 @@ import numpy as np
 from mujoco import mjx
 from mujoco.mjx._src import collision_driver
 
-from movlr_jax.commands import cli
+from movlr_jax.commands.environment import prepare_environment, prepare_physics
 from movlr_jax.machine import xla_knows
 from movlr_jax.physics.memory import row_bytes
 from movlr_jax.physics.mjx_model import (
@@ -134,17 +134,19 @@ def test_a_row_takes_what_its_states_take(tiny):
 def test_commands_set_what_mjx_needs_where_the_user_has_not(monkeypatch, tmp_path):
     environment = {"XDG_CACHE_HOME": str(tmp_path)}
     monkeypatch.setattr("os.environ", environment)
-    cli.prepare_environment()
+    prepare_environment()
     has_flag = jax.__version_info__ < (0, 11)
     assert environment.get("XLA_FLAGS") == ("--xla_cpu_use_fusion_emitters=false" if has_flag else None)
     assert environment["JAX_COMPILATION_CACHE_DIR"].startswith(f"{tmp_path}/movlr-jax/compiled-")
     assert "PJRT_NPROC" not in environment, "native physics computes as it did"
-    cli.prepare_environment(["physics=mjx"])
+    prepare_physics("native")
+    assert "PJRT_NPROC" not in environment
+    prepare_physics("mjx")
     assert int(environment["PJRT_NPROC"]) >= 16
 
     own = {"MOVLR_COMPILE_CACHE": "off", "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=true"}
     monkeypatch.setattr("os.environ", own)
-    cli.prepare_environment()
+    prepare_environment()
     assert "JAX_COMPILATION_CACHE_DIR" not in own
     assert own["XLA_FLAGS"] == "--xla_cpu_use_fusion_emitters=true"
 

@@ -269,13 +269,13 @@ def test_shows_how_a_policy_was_trained(tmp_path):
     ]
     text = page_of(tmp_path / "trained", recorded)
     page = Page(text)
-    assert "How the best program was trained" in page.words
-    assert "return of an episode" in page.words
+    assert "Training of the best program" in page.words
+    assert "return per episode" in page.words
     assert "change of the policy (KL)" in page.words
-    assert "loss of the value" not in page.words
+    assert "value loss" not in page.words
     assert len([i for i in page.ids if i.startswith("learning-")]) > 0
     assert "groups.png" not in text
-    assert "How the best program was trained" not in Page(page_of(tmp_path / "planned", steps())).words
+    assert "Training of the best program" not in Page(page_of(tmp_path / "planned", steps())).words
 
 
 def test_shows_the_full_training_beside_the_short_one(tmp_path):
@@ -299,13 +299,13 @@ def test_shows_the_full_training_beside_the_short_one(tmp_path):
     page = Page(page_of(tmp_path / "full", [*recorded, ("full", outcome, -1, -1)]))
     assert "g02k01 after 800 control steps: moved 9.25 m: success." in page.words
     assert any(i.startswith("full-") for i in page.ids)
-    assert "its short training" in page.words
+    assert "training during the search" in page.words
     assert not any(i.startswith("full-") for i in Page(page_of(tmp_path / "short", recorded)).ids)
     lost = [
         *recorded,
         ("full", outcome | {"name": "g09k09"}, -1, -1),
     ]  # of a program that the run does not have
-    assert "full training" not in Page(page_of(tmp_path / "lost", lost)).words
+    assert "Final training" not in Page(page_of(tmp_path / "lost", lost)).words
 
 
 def path_of(svg: str, colour: int) -> str:
@@ -318,7 +318,7 @@ def test_draws_how_the_best_program_moves(text, page):
     panels = {title: chart for title, chart in panels if "motion" in chart}
     assert list(panels) == [
         "speed of the centre of mass",
-        "joints at the end of their range",
+        "joints at their limits",
         "force under the feet",
     ]
     speed, limits, force = panels.values()

@@ -90,7 +90,7 @@ def test_a_turn_needs_an_axis():
 
 
 def test_a_cube_larger_than_the_hand_is_refused():
-    with pytest.raises(UserError, match="finds no room around a cube of 30 cm"):
+    with pytest.raises(UserError, match="does not fit around a cube of 30 cm"):
         build_task("cube_rotate", "myoarm_r", 1.0, {"cube_m": 0.3})
 
 

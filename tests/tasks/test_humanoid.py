@@ -14,7 +14,7 @@ from movlr_jax.models.spec import compile_spec
 from movlr_jax.tasks import build_task
 from movlr_jax.tasks.robot.humanoid import knee_angle
 from movlr_jax.tasks.walking.terrain import GROUND, doorway, landings, stairs
-from movlr_jax.tasks.walking.walker import any_way
+from movlr_jax.tasks.walking.walker import random_direction
 from movlr_jax.types import SimState
 
 ROBOT = MODELS["humanoid"]
@@ -256,7 +256,7 @@ def test_pushes_come_again_and_again_any_way():
 
 
 def test_the_way_of_a_push_is_as_good_as_random():
-    ways = any_way(np.random.default_rng(0).normal(size=(4000, 19)))
+    ways = random_direction(np.random.default_rng(0).normal(size=(4000, 19)))
     np.testing.assert_allclose(np.linalg.norm(ways, axis=1), 1.0)
     assert np.abs(ways.mean(axis=0)).max() < 0.05
 

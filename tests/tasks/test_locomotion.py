@@ -180,7 +180,7 @@ def test_success_asks_for_the_speed_that_was_asked_for(walk):
         metrics = walk.measure(episode_of(walk, path), walk)
         assert metrics["mean_speed_m_s"] == pytest.approx(speed, abs=1e-3)
         assert metrics["success"] == success
-        told = [need for need in walk.diagnose(metrics) if "m/s were asked for" in need.problem]
+        told = [need for need in walk.diagnose(metrics) if "m/s, the target is" in need.problem]
         assert [need.kind for need in told] == ([] if success else ["forward"])
     loose = build_task("flat_walk", "myolegs", 2.0, {"speed_tolerance": 0.4})
     slow = [base_move(loose, qpos[0], ahead=a) for a in np.linspace(0, 1.34, 21)]

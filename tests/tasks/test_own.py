@@ -189,12 +189,12 @@ def test_a_path_may_have_spaces_and_quotes(folder: Path):
 # Mistakes.
 
 MISTAKES = [
-    ("def task(:\n", "mine.py is not Python: line 1: invalid syntax"),
-    ("x = 1\n", "mine.py defines no function task(); it should return a Task, as `return simple_task(...)` does"),
-    ("def task():\n    return 3\n", "task() of mine.py returns a int, expected a Task; `return simple_task(...)`"),
+    ("def task(:\n", "mine.py is not valid Python: line 1: invalid syntax"),
+    ("x = 1\n", "mine.py defines no function task(); define one that returns a Task, as `return simple_task(...)`"),
+    ("def task():\n    return 3\n", "task() of mine.py returns int, expected Task; use `return simple_task(...)`"),
     ("def task():\n    return {}['a']\n", "mine.py: line 2: KeyError: 'a'"),
     ("import nosuchmodule\n", "mine.py: line 1: ModuleNotFoundError: No module named 'nosuchmodule'"),
-    ("def task(h):\n    pass\n", "task() of mine.py needs 'h'; give task.settings.h=..., or a default"),
+    ("def task(h):\n    pass\n", "task() of mine.py needs 'h'; set task.settings.h=..., or give it a default"),
 ]  # fmt: skip
 
 
@@ -211,7 +211,7 @@ CHANGES = [
     ('"shoulder": 0.2', '"sholder": 0.2', "start: there is no joint 'sholder'; did you mean 'shoulder'?"),
     ('"tip_pos": "ball"', '"tip_pos": "bal"', "goal 'tip_pos': there is no body or site 'bal'; did you mean 'ball'"),
     ('"tip_pos": "ball"', '"tip_pos": len', "is <built-in function len>, expected numbers or the name"),
-    ('name="touch_ball"', 'name="../touch"', "name='../touch': a task's name is a folder's too"),
+    ('name="touch_ball"', 'name="../touch"', "name='../touch': a task name is also a folder name"),
     ("measure=measure,", "mesure=measure,", "touch_ball.py: line 12: TypeError: simple_task() got an unexpected"),
 ]  # fmt: skip
 
@@ -231,7 +231,7 @@ def test_settings_are_those_of_the_function(folder: Path):
         "task.settings.tolerance_m='near' is not a number"
     )
     assert refused("touch_bal.py").startswith(f"there is no task file {folder}/touch_bal.py; did you mean")
-    assert refused("own") == "task=own needs a file: give +task=my_task.py"
+    assert refused("own") == "task=own needs a file; set +task=my_task.py"
     assert refused("touch_ball.py", "model=myoarm_r") == (
         "model=myoarm_r: task 'own' brings its own model; leave model out"
     )

@@ -23,7 +23,7 @@ from movlr_jax.sandbox.genome import Genome
 from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.tasks import Task, build_task
 from movlr_jax.tasks.playground import models as playground_models
-from movlr_jax.tasks.playground.environments import GOALS, aim_of
+from movlr_jax.tasks.playground.environments import GOALS, goal_of
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.types import Step, Trajectory
 
@@ -176,7 +176,7 @@ def test_a_pole_is_measured_at_its_tip(tasks: dict[str, Task]):
 
 def test_what_nobody_described_is_said_to_be_so():
     task = made("FingerSpin")
-    assert "nothing is known here of what FingerSpin asks for" in task.description
+    assert "the goal of FingerSpin is not known" in task.description
     qpos = np.zeros((10, task.model.nq))
     qpos[-1, :2] = 0.3, 0.4
     metrics = task.measure(episode(task, qpos), task)
@@ -189,7 +189,7 @@ def test_every_environment_has_an_aim():
 
     assert set(GOALS) <= set(registry.ALL_ENVS)
     for env in registry.ALL_ENVS:
-        assert aim_of(env).description
+        assert goal_of(env).description
 
 
 def test_a_robot_comes_with_the_files_of_a_package():
@@ -208,7 +208,9 @@ def test_mistakes_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     assert refused("CartpoleBalanc").startswith(
         "there is no environment of MuJoCo Playground 'CartpoleBalanc'; did you mean 'CartpoleBalance'"
     )
-    assert refused(None) == "task=playground needs an environment: give env=NAME, as in env=CartpoleBalance"
+    assert (
+        refused(None) == "task=playground needs an environment; set env=NAME, for example env=CartpoleBalance"
+    )
     assert refused("WalkerWalk", start="lying") == (
         "there is no task.settings.start 'lying'; there are: auto, reset, home"
     )

@@ -88,9 +88,8 @@ class Planner:
             shared=1,
         )
         xp = physics.xp
-        jit = (
-            jax.jit if xp is jnp else lambda function, **_: function
-        )  # what NumPy carries needs no compiling
+        # functions on NumPy arrays are not compiled
+        jit = jax.jit if xp is jnp else lambda function, **_: function
         self.spread = jit(partial(_spread, xp), static_argnames="n")
         self.arrange = jit(_arrange, static_argnums=0)
         self.costs_of = jit(partial(_costs, xp), static_argnums=2)
@@ -129,15 +128,14 @@ class Planner:
 
 @dataclass(frozen=True)
 class PlannedControllers:
-    """K planners in closed loop."""
+    """K planners in closed loop, one per program."""
 
     planner: Planner
     programs: tuple[RewardProgram, ...]
     progress: Progress | None = None
     learning: tuple[Mapping[str, Any], ...] = ()
-    counted: list[Any] = field(
-        default_factory=list
-    )  # what the guard replaced: one tree of sums, once there are any
+    # one tree with the numbers of replaced non-finite values; empty before the first rollouts
+    counted: list[Any] = field(default_factory=list)
 
     @property
     def nonfinite(self) -> list[dict[str, int]]:

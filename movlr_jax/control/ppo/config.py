@@ -102,4 +102,4 @@ def check_shape(p: PpoConfig) -> None:
 class PriorConfig:
     """A trained policy to whose actions the plans of a planner are added."""
 
-    policy: str = ""  # a policy_k00.npz, or one of assets/policies; empty: none
+    policy: str = ""  # path of a policy_k00.npz, or a policy of assets/policies; empty: none

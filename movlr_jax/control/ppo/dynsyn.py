@@ -59,8 +59,8 @@ def find_groups(
     plan = rng.uniform(low, high, (rows, pieces, model.nu)).astype(np.float32)
     policy = _held(_HOLD_S)
     done = physics.rollout(physics.start(*start), policy, plan, steps=steps, key=jax.random.key(seed))
-    sound = ~np.asarray(done.diverged)
-    lengths = np.asarray(layout.lengths(np.asarray(done.steps.sensors)[sound]), float)
+    valid = ~np.asarray(done.diverged)
+    lengths = np.asarray(layout.lengths(np.asarray(done.steps.sensors)[valid]), float)
     correlation = correlate(np.diff(lengths, axis=1).reshape(-1, model.nu))
     return group(correlation, count)
 

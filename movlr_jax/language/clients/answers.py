@@ -52,7 +52,7 @@ class Advice(Form):
 
 
 class CritiqueForm(Form):
-    """What is right and wrong with a motion, and how the reward should change."""
+    """An assessment of a motion, and advice on how the reward should change."""
 
     observation: str = Field(description="what the body does, in time order")
     success: bool = Field(description="whether the task is completed")
@@ -61,7 +61,7 @@ class CritiqueForm(Form):
 
 
 class Descriptor(Form):
-    """One thing seen in a region of the body."""
+    """One observation in a region of the body."""
 
     region: Literal["knees", "ankles", "hips", "torso", "head", "arms", "hands", "object"]
     label: str = Field(description="what is seen, with side, angle and time if they can be estimated")
@@ -69,7 +69,7 @@ class Descriptor(Form):
 
 
 class Descriptors(Form):
-    """What is seen of a motion, region by region."""
+    """Observations of a motion, region by region."""
 
     success: bool = Field(description="whether the task is completed")
     descriptors: list[Descriptor]

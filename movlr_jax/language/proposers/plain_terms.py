@@ -1,4 +1,4 @@
-"""Reward terms for any model: something is to be somewhere, a body is to move or stand, a posture is to be kept."""
+"""Reward terms for any model: reach a target position, move or stand, keep a posture."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Tasks of the hand."""
+"""Hand tasks."""

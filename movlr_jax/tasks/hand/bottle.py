@@ -1,4 +1,4 @@
-"""bottle_pour: grasp the dark bottle and bring it to the place and tilt of the light one."""
+"""bottle_pour: grasp the dark bottle and bring it to the position and tilt of the light one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from movlr_jax.tasks.stage import add_lathed_mesh
 
 RADIUS, HALF_HEIGHT = 0.03, 0.10  # m, of the bottle's body
 DARK, LIGHT = (0.06, 0.16, 0.45, 1.0), (0.45, 0.72, 1.0, 0.35)
-PROFILE = (  # of the bottle's look: radius and height in m, bottom up
+PROFILE = (  # visual shape of the bottle: radius and height in m, from bottom to top
     (0.0, -0.1), (0.026, -0.1), (0.03, -0.095), (0.03, 0.03), (0.028, 0.042), (0.022, 0.054),
     (0.015, 0.064), (0.012, 0.072), (0.012, 0.088), (0.0145, 0.088), (0.0145, 0.1), (0.0, 0.1),
 )  # fmt: skip
@@ -30,10 +30,10 @@ def bottle_pour(
     success_position_m: float = 0.05,
     success_orientation_rad: float = 0.524,
 ) -> Task:
-    """The hand starts open around a standing bottle.
+    """Build the task. The hand starts open around a standing bottle.
 
-    The target is `lift_m` (forward, left, up) from the start and tilted by `tilt_deg` to the left, the way a
-    pronating right forearm pours. start_noise is the standard deviation of the arm's joint angles at the start (rad).
+    The target is `lift_m` (forward, left, up) from the start and tilted by `tilt_deg` to the left, as when a right
+    forearm pours by pronation. start_noise: standard deviation of the arm's joint angles at the start, rad.
     """
     grasp.check_settings(
         start_noise,
@@ -73,11 +73,11 @@ def bottle_pour(
 
 
 def _add_bottles(spec: mujoco.MjSpec, at: np.ndarray, mass: float, goal: grasp.GraspGoal) -> None:
-    """The bottle at `at` [3] m and, light, where it is to go."""
+    """Add the bottle at `at` [3] m, and a light copy at the goal."""
     geom = mujoco.mjtGeom
     bottle = spec.worldbody.add_body(name="bottle", pos=at)
     bottle.add_freejoint(name="bottle_free")
-    # The hand grasps a capsule and four small feet stand on the table: contacts that every backend has.
+    # the hand grasps a capsule and four small spheres stand on the table: every physics backend has these contacts
     bottle.add_geom(
         name="bottle_grip",
         type=geom.mjGEOM_CAPSULE,
@@ -99,7 +99,7 @@ def _add_bottles(spec: mujoco.MjSpec, at: np.ndarray, mass: float, goal: grasp.G
             **grasp.SOLID,
         )
     target = spec.worldbody.add_body(name="target_bottle", pos=goal.pos, quat=goal.quat)
-    # a hair larger, so that the light bottle stays visible around the dark one when they meet
+    # slightly larger, so that the light bottle stays visible around the dark one when they coincide
     for body, name, scale, rgba in ((bottle, "bottle", 1.0, DARK), (target, "target", 1.03, LIGHT)):
         add_lathed_mesh(spec, name, tuple((scale * r, scale * z) for r, z in PROFILE))
         spec.add_material(name=name, rgba=rgba, specular=0.6, shininess=0.7)

@@ -1,4 +1,4 @@
-"""cube_rotate: grasp the cube and turn it, in front of the chest, as the translucent one is turned."""
+"""cube_rotate: grasp the cube and bring it, in front of the chest, to the orientation of the translucent one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from movlr_jax.tasks.base import Task
 from movlr_jax.tasks.hand import grasp
 from movlr_jax.tasks.hand.handhold import around_block
 
-STAND_HEIGHT, STAND_HALF = 0.09, 0.011  # m; a column, so that fingers find room below the cube
+STAND_HEIGHT, STAND_HALF = 0.09, 0.011  # m; a column, which leaves room for fingers below the cube
 CORE = (0.13, 0.13, 0.15)
-FACES = {  # direction in the cube's frame -> rgb: six colours tell every orientation
+FACES = {  # direction in the cube's frame -> rgb: six colours make every orientation distinguishable
     (1, 0, 0): (0.80, 0.15, 0.15),
     (-1, 0, 0): (0.95, 0.55, 0.10),
     (0, 1, 0): (0.12, 0.35, 0.75),
@@ -37,11 +37,11 @@ def cube_rotate(
     success_position_m: float = 0.03,
     success_orientation_rad: float = 0.262,
 ) -> Task:
-    """The hand starts open around a cube of edge cube_m that stands on a column.
+    """Build the task. The hand starts open around a cube with edge cube_m that stands on a column.
 
-    The target is `lift_m` (forward, left, up) from the start and turned by turn_deg about turn_axis (forward, left,
-    up): the default is what a pronating right forearm does. start_noise is the standard deviation of the arm's joint
-    angles at the start (rad).
+    The target is `lift_m` (forward, left, up) from the start and rotated by turn_deg about turn_axis (forward, left,
+    up); the default is the motion of a right forearm in pronation. start_noise: standard deviation of the arm's joint
+    angles at the start, rad.
     """
     grasp.check_settings(
         start_noise,
@@ -52,7 +52,7 @@ def cube_rotate(
         success_orientation_rad=success_orientation_rad,
     )
     if not np.linalg.norm(turn_axis) > 0:
-        raise UserError(f"task.settings.turn_axis={list(turn_axis)} has no direction; give forward, left, up")
+        raise UserError(f"task.settings.turn_axis={list(turn_axis)} must not be zero; give forward, left, up")
     frame, half = grasp.body_frame(adapter), cube_m / 2
     posture, at, heading = around_block(adapter, half)
     upright = grasp.about(np.array([0, 0, 1]), np.rad2deg(heading))
@@ -90,7 +90,7 @@ def cube_rotate(
 
 
 def _add_stand(spec: mujoco.MjSpec, table: mujoco.MjsBody, top: np.ndarray) -> None:
-    """A column on the table that ends at `top` [3] m; it is part of the table's body."""
+    """Add a column with its top at `top` [3] m, as part of the table's body."""
     matrix = np.empty(9)
     mujoco.mju_quat2Mat(matrix, np.asarray(table.quat, float))
     at = matrix.reshape(3, 3).T @ (top - np.array([0, 0, STAND_HEIGHT / 2]) - table.pos)
@@ -107,7 +107,7 @@ def _add_stand(spec: mujoco.MjSpec, table: mujoco.MjsBody, top: np.ndarray) -> N
 def _add_cube(
     spec: mujoco.MjSpec, name: str, at: np.ndarray, quat: np.ndarray, half: float, mass: float | None
 ) -> None:
-    """A cube with six colours; without a mass it is a ghost that stays where it is."""
+    """Add a cube with six colours; without a mass it is only visual and fixed."""
     box = mujoco.mjtGeom.mjGEOM_BOX
     body = spec.worldbody.add_body(name=name, pos=at, quat=quat)
     ghost = mass is None
@@ -124,7 +124,7 @@ def _add_cube(
             **grasp.SOLID,
         )
     else:
-        half *= 1.03  # so that it stays visible around the cube when they meet
+        half *= 1.03  # so that it stays visible around the cube when they coincide
     for i, (direction, colour) in enumerate(FACES.items()):
         normal = np.abs(direction)
         body.add_geom(

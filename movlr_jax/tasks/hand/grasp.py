@@ -1,4 +1,4 @@
-"""What tasks share in which a hand grasps an object and brings it to a place and an orientation."""
+"""Shared parts of the tasks in which a hand grasps an object and brings it to a target pose."""
 
 from __future__ import annotations
 
@@ -19,16 +19,19 @@ from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.stage import FLOOR, add_stage
 from movlr_jax.types import Trajectory
 
-OVERLAP = 1e-3  # m that the hand may be inside the object at the start
-FALLEN = 0.03  # m below the start: off the table, or on its side
-LIFTED = 0.03  # m above the start
-SOLID = {"contype": 1, "conaffinity": 1}  # said aloud: a model's defaults may switch contacts off
-LOOK = {"contype": 0, "conaffinity": 0, "mass": 0}  # touches nothing and weighs nothing
+OVERLAP = 1e-3  # m, largest penetration of hand and object at the start
+FALLEN = 0.03  # m below the start height: the object is off the table, or on its side
+LIFTED = 0.03  # m above the start height
+SOLID = {"contype": 1, "conaffinity": 1}  # explicit, since the defaults of a model may disable contacts
+LOOK = {"contype": 0, "conaffinity": 0, "mass": 0}  # visual only
 
 
 @dataclass(frozen=True)
 class GraspGoal:
-    """Where an object is to be, [3] m and a unit quaternion [4], and how near for how long is success."""
+    """Target position [3] m and orientation (unit quaternion [4]) of an object, and the tolerances of success.
+
+    Success: errors below position_m and orientation_rad during the last hold_s seconds.
+    """
 
     pos: np.ndarray
     quat: np.ndarray
@@ -38,7 +41,7 @@ class GraspGoal:
 
 
 def check_settings(start_noise: float, **positive: float) -> None:
-    """Raises UserError when a value in `positive` is not more than 0, or start_noise is less than 0."""
+    """Raise UserError if a value in `positive` is not more than 0, or start_noise is less than 0."""
     for name, value in positive.items():
         if value <= 0:
             raise UserError(f"task.settings.{name}={value:g}: it must be more than 0")
@@ -47,27 +50,27 @@ def check_settings(start_noise: float, **positive: float) -> None:
 
 
 def body_frame(adapter: ModelAdapter) -> np.ndarray:
-    """[3, 3] whose columns are forward, left and up of the model, in the world."""
+    """Return the matrix [3, 3] whose columns are forward, left and up of the model in the world frame."""
     forward, up = np.asarray(adapter.forward, float), np.array([0.0, 0.0, 1.0])
     return np.stack([forward, np.cross(up, forward), up], axis=1)
 
 
 def about(axis: np.ndarray, degrees: float) -> np.ndarray:
-    """The unit quaternion [4] of a turn about `axis` [3]."""
+    """Return the unit quaternion [4] of a rotation about `axis` [3]."""
     quat = np.empty(4)
     mujoco.mju_axisAngle2Quat(quat, np.asarray(axis, float) / np.linalg.norm(axis), np.deg2rad(degrees))
     return quat
 
 
 def product(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """The quaternion [4] that turns as `second` does, then as `first` does."""
+    """Return the quaternion product [4]: the rotation `second`, followed by `first`."""
     quat = np.empty(4)
     mujoco.mju_mulQuat(quat, first, second)
     return quat
 
 
 def grasp_point(adapter: ModelAdapter) -> np.ndarray:
-    """Where the middle of the grasp is [3] m when the arm is in its start posture."""
+    """Return the centre of the grasp [3] m in the start posture of the arm."""
     model = compile_spec(adapter.load())
     data = mujoco.MjData(model)
     data.qpos[:] = nominal_qpos(model, adapter)
@@ -84,16 +87,16 @@ def camera(
     azimuth: float,
     elevation: float,
 ) -> Camera:
-    """A camera that looks at `near` [3] m plus `offset` [3] m (forward, left, up); azimuth from forward, deg."""
+    """Return a camera that looks at `near` + `offset` [3] m (forward, left, up); azimuth in degrees from forward."""
     heading = np.rad2deg(np.arctan2(adapter.forward[1], adapter.forward[0]))
     x, y, z = (float(v) for v in near + body_frame(adapter) @ offset)
     return Camera((x, y, z), distance, float(heading + azimuth), elevation)
 
 
 def add_ground(spec: mujoco.MjSpec) -> None:
-    """Adds sky, light and floor, and makes contacts grip."""
-    # Soft contacts creep: with pyramidal cones an object slides out of any grasp within two seconds. Friction that
-    # is stiffer than the normal force holds it (measured: 6 of 6 grasps kept, 3 of 6 without).
+    """Add sky, light and floor, and set contact options that hold grasped objects."""
+    # Soft contacts creep: with pyramidal cones, an object slides out of any grasp within two seconds. Friction that
+    # is stiffer than the normal force holds it (measured: 6 of 6 grasps hold, 3 of 6 without).
     spec.option.cone, spec.option.impratio = mujoco.mjtCone.mjCONE_ELLIPTIC, 10
     add_stage(spec)
     plane = mujoco.mjtGeom.mjGEOM_PLANE
@@ -105,7 +108,7 @@ def add_ground(spec: mujoco.MjSpec) -> None:
 def add_table(
     spec: mujoco.MjSpec, adapter: ModelAdapter, at: np.ndarray, half_sizes: Sequence[float] = (0.22, 0.30)
 ) -> mujoco.MjsBody:
-    """Adds the body `table`, the middle of its top at `at` [3] m; half_sizes m are along forward and left."""
+    """Add the body `table` with the centre of its top at `at` [3] m; half_sizes in m along forward and left."""
     heading = np.arctan2(adapter.forward[1], adapter.forward[0])
     table = spec.worldbody.add_body(
         name="table",
@@ -136,10 +139,10 @@ def grasp_task(
     cameras: Sequence[Camera],
     posture: Mapping[str, float] | None = None,
 ) -> Task:
-    """The task to bring the free body `thing` of `spec` (the model with its scene) to `goal`.
+    """Build the task to bring the free body `thing` of `spec` (the model with its scene) to `goal`.
 
-    The arm starts in `posture` (joint -> rad; the adapter's, if None), give or take start_noise rad (standard
-    deviation of its joint angles).
+    The arm starts in `posture` (joint -> rad; None: the adapter's). start_noise: standard deviation of its joint
+    angles, rad.
     """
     if posture is not None:
         adapter = replace(adapter, posture=posture)
@@ -177,7 +180,7 @@ def grasp_task(
 
 
 def starts(model: mujoco.MjModel, adapter: ModelAdapter, thing: str, noise: float) -> StartFn:
-    """Draws starts at rest, held by the muscles, with no hand inside the body `thing`."""
+    """Return a function that draws start states at rest, held by the muscles, without penetration of `thing`."""
     joints = [model.joint(name) for name in adapter.planned_joints]
     arm, (low, high) = np.array([j.qposadr[0] for j in joints]), np.array([j.range for j in joints]).T
     static = StaticOptimiser(model, np.array([j.dofadr[0] for j in joints]))
@@ -196,14 +199,14 @@ def starts(model: mujoco.MjModel, adapter: ModelAdapter, thing: str, noise: floa
                 break
             qpos[deep] = draw(rng, int(deep.sum()))
         else:
-            raise UserError(f"task.settings.start_noise={noise:g} puts the hand into the {thing}; lower it")
+            raise UserError(f"task.settings.start_noise={noise:g} moves the hand into the {thing}; lower it")
         return qpos, np.zeros((n, model.nv)), np.array([static(q) for q in qpos])
 
     return start
 
 
 def overlap(model: mujoco.MjModel, qpos: np.ndarray, thing: str) -> float:
-    """How deep anything but the table is inside the body `thing` at `qpos` [nq], m."""
+    """Return the largest penetration in m of the body `thing`, except by the table, at `qpos` [nq]."""
     data = mujoco.MjData(model)
     data.qpos[:] = qpos
     mujoco.mj_fwdPosition(model, data)
@@ -213,16 +216,16 @@ def overlap(model: mujoco.MjModel, qpos: np.ndarray, thing: str) -> float:
 
 
 def errors(episode: Trajectory, task: Task, thing: str, goal: GraspGoal) -> dict[str, np.ndarray]:
-    """How far [T] m and how far turned [T] rad `thing` is from the goal."""
+    """Return the position error [T] m and orientation error [T] rad of `thing`."""
     seen = Readout(task.layout, episode.steps)
-    # the geodesic angle between unit quaternions: 2 arccos |<p, q>|
+    # geodesic angle between unit quaternions: 2 arccos |<p, q>|
     angle = 2 * np.arccos(np.clip(np.abs(seen.quat(thing) @ goal.quat), 0.0, 1.0))
     distance = np.linalg.norm(seen.pos(thing) - goal.pos, axis=1)
     return {"object_position_error_m": distance, "object_orientation_error_rad": angle}
 
 
 def measure(episode: Trajectory, task: Task, thing: str, goal: GraspGoal) -> Metrics:
-    """The worst errors of `thing` within the last goal.hold_s, and whether both were small enough."""
+    """Return the largest errors of `thing` in the last goal.hold_s seconds, success, and whether it was dropped."""
     time = np.asarray(episode.steps.time)
     held = time > time[-1] - goal.hold_s
     distance, angle = (error[held].max() for error in errors(episode, task, thing, goal).values())
@@ -234,17 +237,19 @@ def measure(episode: Trajectory, task: Task, thing: str, goal: GraspGoal) -> Met
     }
 
 
-def dropped(height: np.ndarray, wanted: float) -> bool:
-    """Whether a thing with its centre at `height` [T] m fell: off the table, on its side, or back down before it was
-    at the `wanted` height, where that is above the start."""
+def dropped(height: np.ndarray, target: float) -> bool:
+    """Return whether an object with its centre at `height` [T] m fell.
+
+    It fell off the table or on its side, or, for a `target` height in m above the start, was lifted and sank back.
+    """
     begin, end, peak = height[0], height[-1], height.max()
     fell = end < begin - FALLEN
-    let_go = wanted - begin > LIFTED and peak - begin > LIFTED and end - begin < 0.25 * (peak - begin)
+    let_go = target - begin > LIFTED and peak - begin > LIFTED and end - begin < 0.25 * (peak - begin)
     return bool(fell or let_go)
 
 
 def score(metrics: Metrics) -> float:
-    """Orders candidates: 1 cm counts as much as 6 degrees, and success before everything."""
+    """Return a score: success first; then 1 cm of error counts as much as 6 degrees."""
     error = (
         metrics["object_position_error_m"] / 0.01 + np.rad2deg(metrics["object_orientation_error_rad"]) / 6
     )
@@ -252,7 +257,7 @@ def score(metrics: Metrics) -> float:
 
 
 def diagnose(metrics: Metrics, thing: str) -> list[Need]:
-    """What is wrong with an episode, from its errors at the end."""
+    """Return the problems of an episode, from its errors at the end."""
     distance, angle = metrics["object_position_error_m"], metrics["object_orientation_error_rad"]
     needs = []
     if distance > 0.10:

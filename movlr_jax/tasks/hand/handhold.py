@@ -1,4 +1,4 @@
-"""Where fingers go around a block before they close: a posture of the hand, and where the block stands in it."""
+"""Find an open hand posture around a cube, and the position of the cube in it."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from movlr_jax.errors import UserError
 from movlr_jax.models import ModelAdapter, follow_couplings, nominal_qpos
 from movlr_jax.models.spec import compile_spec
 
-GAP = 0.003  # m between the block and what will hold it
-HOLDING = ("thumb", "index", "middle", "ring")  # with their last phalanges
-FAR = 0.3  # m, distances beyond are not told apart
-INSIDE = 0.03  # of a joint's range, kept free at its ends
+GAP = 0.003  # m between the cube and the holding fingers
+HOLDING = ("thumb", "index", "middle", "ring")  # these hold with their last phalanges
+FAR = 0.3  # m, upper bound of computed distances
+INSIDE = 0.03  # share of a joint's range that is avoided at each end
 LEVEL = {
     "thumb": 0.0,
     "index": 0.008,
     "middle": -0.008,
-}  # m above the block's middle: two fingers against the thumb
+}  # m above the centre of the cube: two fingers oppose the thumb
 
 
 def around_block(adapter: ModelAdapter, half: float) -> tuple[dict[str, float], np.ndarray, float]:
-    """A hand about to hold an upright cube of half edge `half` m between thumb and fingers.
+    """Find a hand posture around an upright cube of half edge `half` m, between thumb and fingers.
 
-    Returns the adapter's posture with the joints of wrist and hand set anew (joint -> rad), the place [3] m and the
-    heading rad of the cube. Least squares over these joints and the cube's place and heading: the last
-    phalanges of HOLDING are to be GAP off it, all else no nearer, near the posture that the model has.
+    Returns the adapter's posture with new wrist and hand joints (joint -> rad), and position [3] m and heading rad of
+    the cube. Solves a least-squares problem over these joints and the pose of the cube: the last phalanges of HOLDING
+    at distance GAP, everything else at least as far away, and joints near the posture of the model. Raises UserError
+    if the cube does not fit.
     """
     fit = _Fit(adapter, half)
     first = np.concatenate([fit.prior, [0.0, 0.0, 0.02, 0.5]])
@@ -36,15 +37,15 @@ def around_block(adapter: ModelAdapter, half: float) -> tuple[dict[str, float], 
     fit.place(found)
     if (nearest := min(fit.distance(geom) for geom in fit.parts)) < 0:
         raise UserError(
-            f"the hand of model {adapter.name!r} finds no room around a cube of {200 * half:.3g} cm "
-            f"({-1000 * nearest:.1f} mm overlap); make it smaller"
+            f"the hand of model {adapter.name!r} does not fit around a cube of {200 * half:.3g} cm "
+            f"({-1000 * nearest:.1f} mm overlap); make the cube smaller"
         )
     hand = dict(zip(fit.joints, found[:-4].tolist(), strict=True))
     return {**adapter.posture, **hand}, fit.origin + found[-4:-1], float(found[-1])
 
 
 class _Fit:
-    """The model beside a cube; a trial [joints + 4] is angles, then the cube's shift in m and its heading in rad."""
+    """The model with a cube. A trial [joints + 4] has joint angles, the cube's shift in m and its heading in rad."""
 
     def __init__(self, adapter: ModelAdapter, half: float):
         self.adapter = adapter
@@ -75,7 +76,7 @@ class _Fit:
         self.origin = d.site(adapter.role("palm_site")).xpos + adapter.grasp_offset
 
     def place(self, trial: np.ndarray) -> None:
-        """Moves hand and cube where `trial` has them."""
+        """Set the pose of hand and cube to `trial`."""
         qpos = self.nominal.copy()
         qpos[self.qpos] = trial[:-4]
         qpos = follow_couplings(self.model, qpos)
@@ -85,12 +86,12 @@ class _Fit:
         mujoco.mj_kinematics(self.model, self.data)
 
     def distance(self, geom: int) -> float:
-        """m between a geom of the hand and the cube, negative inside."""
+        """Return the distance in m between a geom of the hand and the cube, negative inside."""
         cube = self.model.geom("cube").id
         return float(mujoco.mj_geomDistance(self.model, self.data, geom, cube, FAR, None))
 
     def residuals(self, trial: np.ndarray) -> np.ndarray:
-        """Distances weigh most (1 a mm or so), inside more than outside; then heights; then nearness to the prior."""
+        """Return the residuals: distances (about 1 per mm, larger inside), fingertip heights, prior."""
         self.place(trial)
         found = []
         for geom in self.parts:
@@ -107,7 +108,7 @@ class _Fit:
 
 
 def _joints_from(model: mujoco.MjModel, body: str) -> set[int]:
-    """The joints of `body` and of all that hangs on it."""
+    """Return the joints of `body` and its descendants."""
     below = {model.body(body).id}
     for b in range(model.nbody):  # parents come before children
         if model.body_parentid[b] in below:

@@ -1,1 +1,1 @@
-"""The environments of MuJoCo Playground as tasks."""
+"""Environments of MuJoCo Playground as tasks."""

@@ -1,8 +1,8 @@
-"""Environments of MuJoCo Playground as tasks: their model and start, our rewards and measures.
+"""Environments of MuJoCo Playground as tasks: their models and start states, with rewards and measures of their own.
 
-What an environment is for is told in a sentence and measured in one of two ways: something is to be at a place, or
-the body is to move at a speed and not to fall. Its own reward is not used. Where neither is known, the task says so
-and asks to keep the start posture.
+Each environment has a description and one of two kinds of measures: a target position, or a speed without a fall. The
+reward of the environment is not used. For environments without a known goal, the goal is to keep the start posture,
+and the description says so.
 """
 
 from __future__ import annotations
@@ -26,19 +26,18 @@ from movlr_jax.tasks.walking import locomotion
 from movlr_jax.types import Trajectory
 
 STARTS = ("auto", "reset", "home")
-_FLAT = "whether it stays up, how steadily it moves, and how calm its limbs are"
+_FOCUS = "whether it stays up, how steadily it moves, and how calm its limbs are"
 
 
 @dataclass(frozen=True)
 class EnvironmentGoal:
-    """What an environment asks for. speed m/s: to move along +x, 0 to stand, None for neither."""
+    """The goal of an environment. speed: m/s along +x, 0 to stand, None for no locomotion."""
 
     description: str
     speed: float | None = None
     goals: Mapping[str, object] = field(default_factory=dict)
-    sites: Mapping[str, tuple[str, tuple[float, float, float]]] = field(
-        default_factory=dict
-    )  # added: name -> body, m
+    # sites to add: name -> (body, position [3] m)
+    sites: Mapping[str, tuple[str, tuple[float, float, float]]] = field(default_factory=dict)
     tolerance_m: float = 0.05
 
 
@@ -106,8 +105,8 @@ GOALS: Mapping[str, EnvironmentGoal] = {
 }
 
 
-def aim_of(env: str) -> EnvironmentGoal:
-    """What is known of an environment by its name."""
+def goal_of(env: str) -> EnvironmentGoal:
+    """Return the goal of an environment, by its name."""
     name = env.removesuffix("Sparse")
     if name in GOALS:
         return GOALS[name]
@@ -115,7 +114,7 @@ def aim_of(env: str) -> EnvironmentGoal:
         return EnvironmentGoal("stand still and upright", 0.0)
     if "Joystick" in name or "GaitTracking" in name:
         return EnvironmentGoal("walk forward at about 0.5 m/s", 0.5)
-    return EnvironmentGoal(f"keep the posture of the start (nothing is known here of what {env} asks for)")
+    return EnvironmentGoal(f"keep the start posture (the goal of {env} is not known to this package)")
 
 
 def playground(
@@ -127,21 +126,21 @@ def playground(
     reset_seed: int = 0,
     description: str | None = None,
 ) -> Task:
-    """The environment `env` of MuJoCo Playground.
+    """Build the task for the environment `env` of MuJoCo Playground. Raises UserError.
 
-    start: `reset` as the environment's own reset draws it; `home` its first keyframe, or its zero posture, with
-    noise; `auto` is home where a body is to move or stand (walkers are reset lying any way), else reset.
-    reset_seed: of the reset that places targets. description: a sentence of your own about the motion.
+    start: `reset` draws start states with the reset of the environment; `home` uses its first keyframe, or its zero
+    posture, with noise; `auto` is `home` for locomotion (where resets put bodies in random poses), else `reset`.
+    reset_seed: seed of the reset that places targets. description: replaces the default description.
     """
     if not env:
-        raise UserError("task=playground needs an environment: give env=NAME, as in env=CartpoleBalance")
+        raise UserError("task=playground needs an environment; set env=NAME, for example env=CartpoleBalance")
     if start not in STARTS:
         raise UserError(unknown_name("task.settings.start", start, STARTS))
     if start_noise < 0:
         raise UserError(f"task.settings.start_noise={start_noise:g}: it must be 0 or more")
-    aim, taken = aim_of(env), load_environment(env, reset_seed)
+    aim, taken = goal_of(env), load_environment(env, reset_seed)
     moves = aim.speed is not None
-    goal = locomotion.WalkGoal(env, aim.description, _FLAT, aim.speed or 0.0)
+    goal = locomotion.WalkGoal(env, aim.description, _FOCUS, aim.speed or 0.0)
     goals = dict(aim.goals)
     if moves:
         goals |= {"velocity": (goal.speed, 0.0, 0.0), "heading": 0.0, "slope": 0.0}
@@ -149,7 +148,7 @@ def playground(
         name=env,
         model=taken.spec,
         description=description or aim.description,
-        focus=_FLAT if moves else "",
+        focus=_FOCUS if moves else "",
         goals=goals,
         start=partial(_reset, taken) if start == "reset" or (start == "auto" and not moves) else None,
         start_noise=start_noise,
@@ -157,9 +156,7 @@ def playground(
         diagnose=partial(locomotion.diagnose, goal=goal) if moves else None,
         tolerance_m=aim.tolerance_m,
         scene=partial(_add_sites, aim),
-        notes=(
-            f"{env}: MuJoCo Playground, Apache-2.0; robots' meshes under the licences of MuJoCo Menagerie",
-        ),
+        notes=(f"{env}: MuJoCo Playground, Apache-2.0; robot meshes under the licences of MuJoCo Menagerie",),
         episode_s=episode_s,
     )
     if moves:
@@ -170,7 +167,7 @@ def playground(
 
 
 def _with_rewards(task: Task, env: str, moves: bool) -> Task:
-    """The hand-made reward of the environment's family, where there is one; one for every mover else."""
+    """Add the hand-written reward of the environment's family, or the common one for locomotion."""
     folder, roles = resource_dir("assets") / "rewards" / "playground", {"root": task.adapter.root}
     family = re.match(r"[A-Z]?[a-z]*\d?", env)
     named = folder / f"{family.group().lower() if family else ''}.py"
@@ -183,7 +180,7 @@ def _with_rewards(task: Task, env: str, moves: bool) -> Task:
 
 
 def _add_sites(aim: EnvironmentGoal, spec: mujoco.MjSpec) -> None:
-    """The points that are to be somewhere, where the model has no name for them."""
+    """Add sites for goal positions of points that have no name in the model."""
     for name, (body, place) in aim.sites.items():
         spec.body(body).add_site(name=name, pos=place, size=[0.01, 0, 0], group=5)
 
@@ -195,7 +192,7 @@ def _reset(taken: Environment, rng: np.random.Generator, n: int) -> tuple[np.nda
 
 
 def moved(episode: Trajectory, task: Task, goal: locomotion.WalkGoal) -> Metrics:
-    """Measures of a body that is to move along +x, or to stand; what it does after a fall does not count."""
+    """Return the measures of a body that should move along +x or stand; motion after a fall does not count."""
     read = Readout(task.layout, episode.steps)
     time, pos, rot = read.time, read.pos(task.adapter.root), read.rot(task.adapter.root)
     down = np.flatnonzero(pos[:, 2] < FALLEN * pos[0, 2])
@@ -215,7 +212,7 @@ def moved(episode: Trajectory, task: Task, goal: locomotion.WalkGoal) -> Metrics
 
 
 def kept(episode: Trajectory, task: Task) -> Metrics:
-    """How far the driven joints are from where they began, at the end: the root of the mean square, rad."""
+    """Return the root mean square difference of the driven joints between start and end of the episode, rad."""
     columns = [task.model.joint(joint).qposadr[0] for joint in task.adapter.planned_joints]
     qpos = np.asarray(episode.steps.qpos)[:, columns]
     return {"posture_error_rad": float(np.sqrt(np.mean(np.square(qpos[-1] - qpos[0])))) if columns else 0.0}

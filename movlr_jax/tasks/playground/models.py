@@ -1,8 +1,8 @@
-"""Environments of MuJoCo Playground as editable models, with their own resets. Nothing is downloaded.
+"""Load environments of MuJoCo Playground as editable models with their resets. Nothing is downloaded.
 
-Playground's classes build a compiled model; what sensors can be added to is its MJCF, which MuJoCo writes out with
-everything that the class has changed since. Meshes of robots are Menagerie's: Playground clones it with git when an
-environment is first loaded, which is kept from happening here.
+Playground's classes build a compiled model. To add sensors, its MJCF is needed, which MuJoCo exports with all changes
+made by the class. Robot meshes come from MuJoCo Menagerie. Playground would clone it with git when an environment is
+first loaded; this module prevents that.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _COMPARED = ("body_mass", "body_pos", "geom_size", "jnt_range", "dof_damping", "
 
 @dataclass(frozen=True)
 class Environment:
-    """What is taken over from Playground: the model, and how an episode begins."""
+    """The parts taken from Playground: the model and the reset."""
 
     name: str
     spec: mujoco.MjSpec
@@ -40,9 +40,9 @@ class Environment:
 
 
 def load_environment(name: str, seed: int = 0) -> Environment:
-    """The environment `name`; what its reset moves by mocap, as a target, stands where `seed` puts it.
+    """Load the environment `name`. Mocap bodies, such as targets, are placed by a reset with `seed`.
 
-    Raises UserError when there is no such environment or its files cannot be had here.
+    Raises UserError if there is no such environment or its files are missing.
     """
     with contextlib.redirect_stdout(io.StringIO()):
         registry = _playground("registry")
@@ -53,7 +53,7 @@ def load_environment(name: str, seed: int = 0) -> Environment:
 
     @jax.jit
     def begin(key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-        data = env.reset(key).data  # XLA drops what these four do not need
+        data = env.reset(key).data  # XLA removes computations that these four arrays do not need
         return data.qpos, data.qvel, data.mocap_pos, data.mocap_quat
 
     def reset(number: int) -> tuple[np.ndarray, np.ndarray]:
@@ -75,13 +75,13 @@ def _playground(part: str) -> Any:
     except ImportError as error:
         missing = (error.name or "mujoco_playground").partition(".")[0]
         raise UserError(
-            f"task=playground needs the package playground, of which {missing} is missing here; "
-            "pip install playground"
+            f"task=playground needs the package playground, but {missing} is missing; "
+            "run pip install playground"
         ) from None
 
 
 def menagerie_roots() -> list[Path]:
-    """Folders that may hold robots' files: MENAGERIE_ROOT, Playground's own clone, a package of assets."""
+    """Return folders with robot files: MENAGERIE_ROOT, Playground's clone, an asset package."""
     given, roots = os.environ.get("MENAGERIE_ROOT"), []
     if given:
         roots.append(Path(given).expanduser())
@@ -97,7 +97,7 @@ def menagerie_roots() -> list[Path]:
 
 
 def _loaded(name: str, registry: Any, mjx_env: Any) -> tuple[Any, mujoco.MjSpec]:
-    """The environment and its MJCF, with the first folder of robots' files that it can be loaded from."""
+    """Return the environment and its MJCF, loaded with the first folder of robot files that works."""
     overrides = {"impl": "jax"} if "impl" in registry.get_default_config(name) else {}
     problem = ""
     with tempfile.TemporaryDirectory() as empty:
@@ -106,7 +106,7 @@ def _loaded(name: str, registry: Any, mjx_env: Any) -> tuple[Any, mujoco.MjSpec]
                 with _watched(mjx_env, root) as made, quiet():
                     env = registry.load(name, config_overrides=overrides)
                     return env, _spec_of(env, made, Path(empty))
-            except (ValueError, OSError) as error:  # MuJoCo's compiler, a file that is not there
+            except (ValueError, OSError) as error:  # error of MuJoCo's compiler, or a missing file
                 problem = problem or " ".join(str(error).split())
             except (AttributeError, KeyError, NotImplementedError, TypeError) as error:
                 raise UserError(
@@ -114,17 +114,17 @@ def _loaded(name: str, registry: Any, mjx_env: Any) -> tuple[Any, mujoco.MjSpec]
                     f"{type(error).__name__}: {' '.join(str(error).split())}"
                 ) from error
     raise UserError(
-        f"env={name} cannot be loaded: {problem}. Meshes of robots are those of MuJoCo Menagerie: set "
-        "MENAGERIE_ROOT to a clone of github.com/google-deepmind/mujoco_menagerie (environments of dm_control "
-        "need none)"
+        f"env={name} cannot be loaded: {problem}. Robot meshes come from MuJoCo Menagerie: "
+        "set MENAGERIE_ROOT to a clone of github.com/google-deepmind/mujoco_menagerie (environments of dm_control "
+        "do not need it)"
     )
 
 
 @contextlib.contextmanager
 def _watched(mjx_env: Any, root: Path) -> Iterator[list[mujoco.MjSpec]]:
-    """Playground with robots' files from `root`; yields the specs that it compiles meanwhile.
+    """Make Playground use robot files from `root`, and yield a list of the specs that it compiles.
 
-    It compares versions as texts, takes MuJoCo 3.17 for older than 3.3 and asks for a method of that time.
+    Playground compares versions as strings, treats MuJoCo 3.17 as older than 3.3, and calls a removed method.
     """
     etils_path, made = type(mjx_env.MENAGERIE_PATH), []
     kept, compile_, older = mjx_env.MENAGERIE_PATH, mujoco.MjSpec.compile, hasattr(mujoco.MjSpec, "find_body")
@@ -146,7 +146,7 @@ def _watched(mjx_env: Any, root: Path) -> Iterator[list[mujoco.MjSpec]]:
 
 
 def _spec_of(env: Any, made: list[mujoco.MjSpec], folder: Path) -> mujoco.MjSpec:
-    """The MJCF of the model of `env`. Raises UserError when it does not give that model again."""
+    """Return the MJCF of the model of `env`. Raises UserError if it does not reproduce that model."""
     assets = {name: data for name, data in env.model_assets.items() if not name.endswith(".xml")}
     if made:
         text = made[-1].to_xml()
@@ -160,6 +160,6 @@ def _spec_of(env: Any, made: list[mujoco.MjSpec], folder: Path) -> mujoco.MjSpec
         ours, theirs = getattr(again, field), getattr(env.mj_model, field)
         if ours.shape != theirs.shape or not np.allclose(ours, theirs, rtol=1e-4, atol=1e-5):
             raise UserError(
-                f"the model of env={type(env).__name__} cannot be taken over: its {field} would change"
+                f"the model of env={type(env).__name__} cannot be exported: its {field} would change"
             )
     return spec

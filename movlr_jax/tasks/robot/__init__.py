@@ -1,1 +1,1 @@
-"""Tasks of humanoid robots."""
+"""Humanoid robot tasks."""

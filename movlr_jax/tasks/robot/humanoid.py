@@ -1,6 +1,6 @@
-"""The tasks of a humanoid robot: it walks, walks with straight knees, climbs stairs, turns through a doorway.
+"""Tasks of a humanoid robot: walk, walk with straight knees, climb stairs, turn through a doorway.
 
-After MotionVL (Luo et al.). What they share is `locomotion`; what is measured beside it is here.
+After MotionVL (Luo et al.). They extend `locomotion` with additional measures.
 """
 
 from __future__ import annotations
@@ -22,27 +22,31 @@ from movlr_jax.tasks.walking.terrain import Ground, doorway, flat, landings, sta
 from movlr_jax.tasks.walking.walks import positive
 from movlr_jax.types import Array, Trajectory
 
-SETTLE_S = 1.0  # s to get up to speed, in which the velocity is not measured
-FAR = 1e3  # m, a turn there never comes
-STANCE_KNEE = 0.4  # rad, a walk that nobody asked to be straight-legged
+SETTLE_S = 1.0  # s at the start that are excluded from the velocity error
+FAR = 1e3  # m, position of a turn that is never reached
+STANCE_KNEE = 0.4  # rad, knee angle in stance of a normal walk
 _FOCUS = "whether the robot stays up and goes where it should, then trunk, knees, ankles, hips and feet"
 
 
 @dataclass(frozen=True)
 class HumanoidGoal:
-    """What a task of the robot measures beside what every walker does."""
+    """A walking goal with the additional measures of a robot task."""
 
     goal: WalkGoal
-    measure: Callable[[Readout, Task, Metrics], Metrics] = lambda read, task, metrics: {}  # from those so far
-    succeeded: Callable[[Metrics], bool] = lambda metrics: True  # beside the goal's own
+    measure: Callable[[Readout, Task, Metrics], Metrics] = (
+        lambda read, task, metrics: {}
+    )  # metrics: those so far
+    succeeded: Callable[[Metrics], bool] = lambda metrics: True  # additional condition of success
     needs: Callable[[Metrics], list[Need]] = lambda metrics: []
-    bonus: Callable[[Metrics], float] = lambda metrics: 0.0  # to the score
+    bonus: Callable[[Metrics], float] = lambda metrics: 0.0  # added to the score
 
 
 @dataclass(frozen=True)
 class Disturbances:
-    """Settings of every task of the robot. randomise: the world differs from the model, see `physics.domain`, and
-    pushes come any way. start_noise: as `locomotion` has it.
+    """Settings of all robot tasks.
+
+    randomise: use domain randomisation (see `physics.domain`) and pushes in random directions. start_noise: see
+    `locomotion`.
     """
 
     start_noise: float = 0.02  # rad
@@ -52,11 +56,11 @@ class Disturbances:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """For `locomotion`. Raises UserError."""
+        """The arguments of `locomotion`. Raises UserError."""
         if self.push_m_s < 0 or self.push_every_s <= 0:
             raise UserError(
-                f"task.settings: push_m_s={self.push_m_s:g}, push_every_s={self.push_every_s:g}: a push must "
-                "be 0 m/s or more, every so many seconds"
+                f"task.settings: push_m_s={self.push_m_s:g}, push_every_s={self.push_every_s:g}: push_m_s must "
+                "be 0 or more and push_every_s more than 0"
             )
         settings: dict[str, Any] = {"start_noise": self.start_noise}
         if self.randomise:
@@ -74,7 +78,7 @@ def humanoid_walk(
     lift_m: float = 0.08,
     world: Disturbances,
 ) -> Task:
-    """Forward over level ground. stride_frequency_hz is that of the hand-made reward alone."""
+    """Walk forward on level ground. stride_frequency_hz is used only by the hand-written reward."""
     goal = _goal(
         "humanoid_walk",
         f"the robot walks forward in a straight line at about {positive('speed_m_s', speed_m_s):g} m/s",
@@ -96,13 +100,13 @@ def humanoid_straight_leg(
     lift_m: float = 0.05,
     world: Disturbances,
 ) -> Task:
-    """Forward with knees that are bent by less than knee_deg while their foot stands."""
+    """Walk forward with knees bent by less than knee_deg in stance."""
     if not 0 < knee_deg <= 90:
-        raise UserError(f"task.settings.knee_deg={knee_deg:g}: it must be from 0 to 90 degrees")
+        raise UserError(f"task.settings.knee_deg={knee_deg:g}: it must be more than 0 and at most 90 degrees")
     goal = _goal(
         "humanoid_straight_leg",
-        f"the robot walks forward at about {positive('speed_m_s', speed_m_s):g} m/s, its knees straight while their "
-        "foot stands",
+        f"the robot walks forward at about {positive('speed_m_s', speed_m_s):g} m/s, with "
+        "straight knees in stance",
         speed_m_s,
         _gait(stride_frequency_hz, lift_m, stance_knee=0.1)
         | _destination(adapter, (speed_m_s * episode_s, 0.0, 0.0)),
@@ -114,7 +118,7 @@ def humanoid_straight_leg(
         bent = metrics.get("stance_knee_rad", 0.0)
         if bent <= most:
             return []
-        return [Need(f"knees are bent by {np.rad2deg(bent):.0f} degrees while their foot stands", "gait")]
+        return [Need(f"knees are bent by {np.rad2deg(bent):.0f} degrees in stance", "gait")]
 
     aim = HumanoidGoal(
         goal,
@@ -137,9 +141,10 @@ def humanoid_stairs(
     lift_m: float = 0.14,
     world: Disturbances,
 ) -> Task:
-    """Up flights of three steps: the steps of the first are rise_m high, of the second twice that, and so on.
+    """Climb flights of three steps. Steps of the first flight are rise_m high, those of the second twice that, etc.
 
-    levels is how many flights there are, level how many make a success. `terrain_level` counts the landings reached.
+    levels: number of flights. level: number of flights required for success. The metric `terrain_level` counts the
+    landings reached.
     """
     if rise_m <= 0 or levels < 1 or not 1 <= level <= levels:
         raise UserError(
@@ -157,15 +162,15 @@ def humanoid_stairs(
     )
 
     def measure(read: Readout, task: Task, metrics: Metrics) -> Metrics:
-        begun = float(read.pos(task.adapter.role("pelvis"))[0, 0])
-        return {"terrain_level": float(np.sum(begun + metrics["distance_m"] >= tops))}
+        start_x = float(read.pos(task.adapter.role("pelvis"))[0, 0])
+        return {"terrain_level": float(np.sum(start_x + metrics["distance_m"] >= tops))}
 
     def needs(metrics: Metrics) -> list[Need]:
         reached = int(metrics["terrain_level"])
         if reached >= level:
             return []
         return [
-            Need(f"it climbs {reached} flights of stairs, {level} were asked for", kind)
+            Need(f"it climbs {reached} flights of stairs, the target is {level}", kind)
             for kind in ("gait", "forward")
         ]
 
@@ -189,11 +194,11 @@ def humanoid_turn(
     lift_m: float = 0.08,
     world: Disturbances,
 ) -> Task:
-    """Forward, then left through a doorway whose middle is at door_x_m, door_y_m. Touching its frame is a fall."""
+    """Walk forward, then left through a doorway centred at door_x_m, door_y_m. Touching its frame is a fall."""
     if width_m < 0.7 or door_x_m < 1.0 or door_y_m < 0.5:
         raise UserError(
-            f"task.settings: width_m={width_m:g}, door_x_m={door_x_m:g}, door_y_m={door_y_m:g}: a robot needs a "
-            "doorway of 0.7 m, 1 m ahead and 0.5 m to the left, or more"
+            f"task.settings: width_m={width_m:g}, door_x_m={door_x_m:g}, door_y_m={door_y_m:g}: width_m must be at "
+            "least 0.7, door_x_m at least 1 and door_y_m at least 0.5"
         )
     goal = _goal(
         "humanoid_turn",
@@ -213,10 +218,10 @@ def humanoid_turn(
         return {"past_door_m": left - door_y_m}
 
     def needs(metrics: Metrics) -> list[Need]:
-        before = -metrics["past_door_m"]
-        if before < -PAST_M:
+        missing = -metrics["past_door_m"]
+        if missing < -PAST_M:
             return []
-        return [Need(f"it does not get through the doorway: {before:.1f} m are missing", "forward")]
+        return [Need(f"it does not get through the doorway: {missing:.1f} m are missing", "forward")]
 
     aim = HumanoidGoal(
         goal, measure, lambda m: m["past_door_m"] >= PAST_M, needs, lambda m: 2.0 * min(m["past_door_m"], 1.0)
@@ -224,7 +229,7 @@ def humanoid_turn(
     return _task(adapter, aim, doorway((door_x_m, door_y_m), width_m), episode_s, world)
 
 
-PAST_M = 0.3  # m beyond the wall's near face, a body is through
+PAST_M = 0.3  # m beyond the near face of the wall that count as through the doorway
 
 
 def _goal(name: str, description: str, speed: float, goals: Mapping[str, Array], **more: Any) -> WalkGoal:
@@ -240,7 +245,7 @@ def _goal(name: str, description: str, speed: float, goals: Mapping[str, Array],
 
 
 def _gait(stride_frequency_hz: float, lift_m: float, stance_knee: float = STANCE_KNEE) -> dict[str, Any]:
-    """What the hand-made reward goes by: strides a second, how high feet are lifted, how knees are bent in stance."""
+    """Return the gait goals of the hand-written reward: strides per second, foot lift, knee angle in stance."""
     return {
         "cadence": np.float32(positive("stride_frequency_hz", stride_frequency_hz)),
         "lift": np.float32(positive("lift_m", lift_m)),
@@ -250,16 +255,16 @@ def _gait(stride_frequency_hz: float, lift_m: float, stance_knee: float = STANCE
 
 
 def _destination(adapter: ModelAdapter, place: tuple[float, float, float]) -> dict[str, Array]:
-    """Where the pelvis is to be in the end, m: by its name a trained policy is shown the way there."""
+    """Return the goal position of the pelvis, m. Because of its name, trained policies observe the vector to it."""
     return {f"{adapter.role('pelvis')}_pos": np.array(place, np.float32)}
 
 
 def _task(
     adapter: ModelAdapter, aim: HumanoidGoal, ground: Ground, episode_s: float, world: Disturbances
 ) -> Task:
-    """The walker's task with what `aim` adds to its measures, its score and what it lacks."""
+    """Build the locomotion task with the additional measures, score and needs of `aim`."""
     for role in ("left_thigh", "right_thigh", "left_shank", "right_shank"):
-        adapter.role(role)  # raises where the legs cannot be told
+        adapter.role(role)  # raises UserError if the model does not name its legs
     task = locomotion(adapter, aim.goal, episode_s=episode_s, ground=ground, **world.settings)
     walker_measure, walker_score, walker_needs = task.measure, task.score, task.diagnose
 
@@ -280,10 +285,10 @@ def _task(
 
 
 def velocity_error(read: Readout, goal: WalkGoal) -> Metrics:
-    """Root of the mean squared difference of the centre of mass's horizontal speed [T] from what is asked for.
+    """Return the root mean square difference between the horizontal speed of the centre of mass and the goal speed.
 
-    Speeds, not velocities: where a turn is asked for the direction is the heading's business. Absent for episodes
-    that end before the robot could be up to speed.
+    It compares speeds, not velocities, since the direction is measured by the heading. Empty for episodes shorter
+    than SETTLE_S.
     """
     settled = read.time >= read.time[0] + SETTLE_S
     if not settled.any():
@@ -293,7 +298,7 @@ def velocity_error(read: Readout, goal: WalkGoal) -> Metrics:
 
 
 def stance_knee(read: Readout, task: Task) -> Metrics:
-    """Mean angle of the knees while their foot stands, rad, 0 when straight; absent while no foot stands."""
+    """Return the mean knee angle in stance, rad, 0 if straight; empty if no foot is in contact."""
     weight, angles = weight_of(task), []
     for side in ("left", "right"):
         hip, knee, ankle = (read.pos(task.roles[f"{side}_{part}"]) for part in ("thigh", "shank", "foot"))
@@ -304,7 +309,7 @@ def stance_knee(read: Readout, task: Task) -> Metrics:
 
 
 def knee_angle(hip: np.ndarray, knee: np.ndarray, ankle: np.ndarray) -> np.ndarray:
-    """[T] rad between thigh and shank, from the places [T, 3] of their ends; 0 when the leg is straight."""
+    """Return the angle [T] rad between thigh and shank, from joint positions [T, 3]; 0 if the leg is straight."""
     thigh, shank = knee - hip, ankle - knee
     along = np.sum(thigh * shank, axis=-1)
     across = np.linalg.norm(np.cross(thigh, shank), axis=-1)

@@ -1,1 +1,1 @@
-"""Tasks of walking and standing."""
+"""Walking and standing tasks."""

@@ -1,10 +1,9 @@
-"""How a body moves, whatever its task: gait, work, effort. Measures and time series of one finished episode.
+"""Gait, work and effort of one finished episode, as measures and time series, for all tasks.
 
-Gait is read from the normal forces under the touch parts left_foot and right_foot and from where the bodies of
-the roles of those names (the heels) are. A foot strike is the instant at which a foot's force passes STRIKE from
-below, after it has been below LIFT: thresholds of 20 N (3 % of a person's weight) and more are usual on force
-plates, two of them ignore a force that trembles about one, and contacts or swings shorter than BOUNCE_S are
-bounces.
+Gait is computed from the normal forces of the touch parts left_foot and right_foot and from the positions of the
+bodies with these roles (the heels). A foot strike is the time at which the force of a foot rises above STRIKE after
+it was below LIFT. Thresholds of 20 N (3 % of body weight) and more are common for force plates. Two thresholds
+ignore small fluctuations, and contacts or swings shorter than BOUNCE_S are ignored as bounces.
 """
 
 from __future__ import annotations
@@ -20,63 +19,61 @@ from movlr_jax.tasks.base import Metrics, Need, Task, joints_at_limit
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.types import Trajectory
 
-STRIKE, LIFT = 0.05, 0.025  # of the body's weight, the force at which a foot lands and leaves
+STRIKE, LIFT = 0.05, 0.025  # force thresholds of foot strike and foot lift, as shares of body weight
 BOUNCE_S = 0.06  # s
 STRIDE_S = 1.0  # s, about one stride
-SLOWEST = 0.05  # m/s, below it a body has no direction of progress
-NEAREST = 0.1  # m, below it nothing was transported
+SLOWEST = 0.05  # m/s; below it, the direction of progress is undefined
+NEAREST = 0.1  # m; below it, the cost of transport is undefined
 FEET = ("left_foot", "right_foot")
 TOES = ("left_toes", "right_toes")
 
-# What a motion should not exceed. A person who walks has symmetry above 0.9, steps 0.05 to 0.13 m wide, about 1.8
-# a second; toes pass the ground by 1 to 2 cm and rise to 5 cm and more (Winter, Biomechanics and Motor Control of
-# Human Movement). The limits are wide enough for other walkers and for gaits that are merely not human.
+# Limits beyond which a motion is criticised. Human walking has symmetry above 0.9, steps 0.05 to 0.13 m wide, and
+# about 1.8 steps per second; toes clear the ground by 1 to 2 cm and rise to 5 cm and more (Winter, Biomechanics and
+# Motor Control of Human Movement). The limits are wide enough for other walkers and non-human gaits.
 LEAST_SYMMETRY = 0.8
 LEAST_CLEARANCE_M = 0.02
 WIDEST_STEP_M = 0.25
 FASTEST_CADENCE_HZ = 3.0
 MOST_AT_LIMITS = 0.2
 MOST_EFFORT = 0.1  # muscles at 0.3 of their full activation, root mean square
-MOST_COST = 1.0  # about ten times the positive work that walking takes
+MOST_COST = 1.0  # about ten times the positive work of human walking
 
 
 @dataclass(frozen=True)
 class Foot:
-    """One foot over T instants."""
+    """One foot over T control steps."""
 
     contact: np.ndarray  # [T] bool
-    strikes: np.ndarray  # [n] indices at which it landed
+    strikes: np.ndarray  # [n] indices of foot strikes
     heel: np.ndarray | None  # [T, 3] m
-    heights: np.ndarray | None  # [T, parts] m, of the heel and, where the model has them, the toes
+    heights: np.ndarray | None  # [T, parts] m, of the heel and, if the model has them, the toes
 
 
 @dataclass(frozen=True)
 class Steps:
-    """n steps: one foot has landed, then the other."""
+    """n steps, each from a strike of one foot to the next strike of the other."""
 
-    start: np.ndarray  # [n] index at which the other foot landed
-    end: np.ndarray  # [n] index at which this one did
-    side: np.ndarray  # [n] which landed: 0 left, 1 right
+    start: np.ndarray  # [n] index of the strike of the other foot
+    end: np.ndarray  # [n] index of the strike of this foot
+    side: np.ndarray  # [n] this foot: 0 left, 1 right
 
 
 def metrics(episode: Trajectory, task: Task) -> Metrics:
-    """Measures of the gait of one episode [T, ...]; empty for what does not walk.
+    """Return the gait measures of one episode [T, ...]; empty for bodies that do not walk.
 
-    cost_of_transport, symmetry, cadence_hz, step_length_m, step_width_m, foot_clearance_m, each as the function
-    below that computes it says, and each absent where the episode has too few steps for it.
+    cost_of_transport, symmetry, cadence_hz, step_length_m, step_width_m, foot_clearance_m: see the functions below. A
+    measure is absent if the episode has too few steps for it.
     """
     if not _walks(task):
         return {}
     read = Readout(task.layout, episode.steps)
     time, com = read.time.astype(float), read.com.astype(float)
-    with np.errstate(
-        all="ignore"
-    ):  # an episode that is no motion any more has no sound numbers, and is marked
+    with np.errstate(all="ignore"):  # diverged episodes have invalid numbers and are marked elsewhere
         weight = weight_of(task)
         left, right = (_foot(read, task, side, weight) for side in (0, 1))
         work = positive_work(time, read.actuator("force"), read.actuator("velocity"))
         found = {
-            # sway is no way: a body that stands has travelled nowhere
+            # undefined for a standing body, whose sway is not a travelled distance
             "cost_of_transport": cost_of_transport(work, weight, travelled(time, com))
             if np.linalg.norm((com[-1] - com[0])[:2]) >= NEAREST
             else None,
@@ -89,7 +86,7 @@ def metrics(episode: Trajectory, task: Task) -> Metrics:
 
 
 def series(episode: Trajectory, task: Task) -> dict[str, np.ndarray]:
-    """Curves [T] of one episode [T, ...], units in their names; those of gait only for what walks."""
+    """Return curves [T] of one episode [T, ...] with units in their names; gait curves only for walkers."""
     read = Readout(task.layout, episode.steps)
     used = np.asarray(episode.steps.act if task.model.na else episode.actions, float)
     curves = {"effort": np.square(used).mean(axis=-1)}
@@ -110,7 +107,7 @@ def series(episode: Trajectory, task: Task) -> dict[str, np.ndarray]:
 
 
 def biomechanical_needs(measured: Mapping[str, float]) -> list[Need]:
-    """What is wrong with how a body moves, whatever it is for; measures that are absent are not judged."""
+    """Return the problems of a motion that do not depend on the task; absent measures are skipped."""
     needs = []
 
     def over(name: str, limit: float) -> bool:
@@ -118,40 +115,40 @@ def biomechanical_needs(measured: Mapping[str, float]) -> list[Need]:
 
     if measured.get("symmetry", 1.0) < LEAST_SYMMETRY:
         needs.append(
-            Need(f"the legs do not do the same in turn: symmetry {measured['symmetry']:.2f} of 1", "gait")
+            Need(f"the legs do not alternate symmetrically: symmetry {measured['symmetry']:.2f} of 1", "gait")
         )
     if over("cadence_hz", FASTEST_CADENCE_HZ):
         needs.append(
-            Need(f"the steps are hurried and short: {measured['cadence_hz']:.1f} of them a second", "gait")
+            Need(f"the steps are too fast and short: {measured['cadence_hz']:.1f} per second", "gait")
         )
     if measured.get("foot_clearance_m", LEAST_CLEARANCE_M) < LEAST_CLEARANCE_M:
         lifted = 100 * measured["foot_clearance_m"]
         needs.append(Need(f"the feet are hardly lifted: {lifted:.1f} cm", "gait"))
     if measured.get("step_width_m", 0.0) < 0.0:
-        needs.append(Need("the feet cross over the middle from step to step", "gait"))
+        needs.append(Need("the feet cross the midline from step to step", "gait"))
     if over("step_width_m", WIDEST_STEP_M):
         wide = 100 * measured["step_width_m"]
-        needs.append(Need(f"the feet are set {wide:.0f} cm apart sideways", "gait"))
+        needs.append(Need(f"the steps are {wide:.0f} cm wide", "gait"))
     if over("joint_limit_fraction", MOST_AT_LIMITS):
         share = 100 * measured["joint_limit_fraction"]
-        needs.append(Need(f"joints lean on the end of their range {share:.0f} % of the time", "economy"))
+        needs.append(Need(f"joints are at their limits {share:.0f} % of the time", "economy"))
     if over("effort", MOST_EFFORT) or over("cost_of_transport", MOST_COST):
         needs.append(Need("the muscles work harder than the motion needs", "economy"))
     return needs
 
 
 def weight_of(task: Task) -> float:
-    """N, of the body whose centre of mass is measured."""
+    """Return the weight in N of the body whose centre of mass is measured."""
     mass = task.model.body_subtreemass[task.model.body(task.adapter.root).id]
     return float(mass * np.linalg.norm(task.model.opt.gravity))
 
 
 def in_contact(force: np.ndarray, time: np.ndarray, weight: float) -> np.ndarray:
-    """[T] bool, when a foot with normal force [T] N stands on something."""
+    """Return whether [T] a foot with normal force [T] N is in contact."""
     crossing = np.where(force > STRIKE * weight, 1, np.where(force < LIFT * weight, -1, 0))
     latest = np.maximum.accumulate(np.where(crossing != 0, np.arange(len(force)), 0))
     contact = crossing[latest] > 0
-    for bounce in (False, True):  # a swing that is none within a contact, then a contact that is none
+    for bounce in (False, True):  # remove too short swings within a contact, then too short contacts
         edges = np.flatnonzero(np.diff(contact)) + 1
         for begin, end in itertools.pairwise(edges):
             if contact[begin] == bounce and time[end] - time[begin] < BOUNCE_S:
@@ -160,12 +157,12 @@ def in_contact(force: np.ndarray, time: np.ndarray, weight: float) -> np.ndarray
 
 
 def foot_strikes(force: np.ndarray, time: np.ndarray, weight: float) -> np.ndarray:
-    """[n] indices at which a foot with normal force [T] N lands; `weight` is the body's, N."""
+    """Return the indices [n] of the strikes of a foot with normal force [T] N; `weight` of the body in N."""
     return _rising(in_contact(force, time, weight))
 
 
 def steps_of(left: Foot, right: Foot) -> Steps:
-    """Every step: strikes of opposite feet that follow each other."""
+    """Return all steps, from consecutive strikes of opposite feet."""
     index = np.concatenate([left.strikes, right.strikes])
     side = np.repeat([0, 1], [len(left.strikes), len(right.strikes)])
     order = np.argsort(index, kind="stable")
@@ -175,7 +172,7 @@ def steps_of(left: Foot, right: Foot) -> Steps:
 
 
 def cadence(time: np.ndarray, left: Foot, right: Foot) -> float | None:
-    """Strikes of both feet a second, from the first to the last; None with fewer than three."""
+    """Return the strikes of both feet per second, from the first to the last; None with fewer than three."""
     strikes = np.sort(np.concatenate([left.strikes, right.strikes]))
     if len(strikes) < 3:
         return None
@@ -184,10 +181,11 @@ def cadence(time: np.ndarray, left: Foot, right: Foot) -> float | None:
 
 
 def progress(time: np.ndarray, com: np.ndarray, left: Foot, right: Foot) -> np.ndarray:
-    """[n, 2] where the centre of mass [T, 3] goes at each of the steps: a horizontal unit vector, or nan.
+    """Return the direction of progress [n, 2] of the centre of mass [T, 3] at each step, a unit vector or nan.
 
-    Over the strides, from a strike to the next of the same foot, that begin or end with the step: the sway of a
-    body comes round within a stride and does not turn its path. nan where it stands, or there is no such stride.
+    It is averaged over the strides (from a strike to the next one of the same foot) that start or end with the step,
+    so that sway, which is periodic in a stride, does not affect it. nan if the body stands or there is no such
+    stride.
     """
     steps, strikes = steps_of(left, right), (left.strikes, right.strikes)
     ways = np.full((len(steps.end), 2), np.nan)
@@ -205,21 +203,21 @@ def progress(time: np.ndarray, com: np.ndarray, left: Foot, right: Foot) -> np.n
 def step_size(
     time: np.ndarray, com: np.ndarray, left: Foot, right: Foot
 ) -> tuple[float, float] | tuple[None, None]:
-    """Mean length and width of the steps, m; None with fewer than two.
+    """Return mean length and width of the steps, m; None with fewer than two.
 
-    From where one heel landed to where the other lands: along the direction of progress, and across it, with the
-    left foot on the left counting as positive. A negative length is a step back, a negative width a crossing.
+    Measured from heel strike to heel strike of the other foot, along and across the direction of progress. The width
+    is positive if the left foot is on the left; it is negative if the feet cross. The length of a backward step is
+    negative.
     """
     lengths, widths, _ = _sizes(time, com, left, right)
     return (float(lengths.mean()), float(widths.mean())) if len(lengths) > 1 else (None, None)
 
 
 def symmetry(time: np.ndarray, com: np.ndarray, left: Foot, right: Foot) -> float | None:
-    """1 when left and right do the same half a cycle apart, 0 when one does nothing; None with too few steps.
+    """Return the gait symmetry: 1 if left and right alternate equally, 0 if one does nothing; None with few steps.
 
-    1 - |l - r| / (|l| + |r|), the symmetry index of Robinson et al. (1987) turned round, of three things, the
-    least: the time from the other foot's strike to its own, the share of its cycles that a foot stands, and the
-    length of the steps on either side. It needs four strikes.
+    The minimum over step time, stance share and step length of 1 - |l - r| / (|l| + |r|), one minus the symmetry
+    index of Robinson et al. (1987). It needs four strikes.
     """
     feet = (left, right)
     if sum(len(foot.strikes) for foot in feet) < 4:
@@ -237,10 +235,10 @@ def symmetry(time: np.ndarray, com: np.ndarray, left: Foot, right: Foot) -> floa
 
 
 def foot_clearance(left: Foot, right: Foot) -> float | None:
-    """Mean over swings of the highest that a swinging foot gets, m; None with fewer than two swings.
+    """Return the mean over swings of the largest foot height, m; None with fewer than two swings.
 
-    A foot is as high as the lower of its heel and toes, each over its own lowest place while the foot stood: on a
-    line through those before and after the swing, as ground may rise.
+    The height of a foot is that of the lower of heel and toes, each relative to its lowest position in stance. The
+    reference is interpolated between the stances before and after the swing, since the ground may rise.
     """
     highest = []
     for foot in (left, right):
@@ -249,7 +247,7 @@ def foot_clearance(left: Foot, right: Foot) -> float | None:
         for strike in foot.strikes:
             lifts = np.flatnonzero(foot.contact[:strike])
             if not len(lifts):
-                continue  # it began in the air
+                continue  # the episode started with this foot in the air
             lift, earlier = lifts[-1], foot.strikes[foot.strikes < strike]
             landed = earlier[-1] if len(earlier) else 0
             leaves = np.flatnonzero(~foot.contact[strike:])
@@ -261,28 +259,28 @@ def foot_clearance(left: Foot, right: Foot) -> float | None:
 
 
 def positive_work(time: np.ndarray, force: np.ndarray, velocity: np.ndarray) -> float:
-    """J done by actuators on the body: the sum of max(0, F v) dt over actuators [T, nu].
+    """Return the positive work of the actuators in J: the sum of max(0, F v) dt over actuators [T, nu].
 
-    As MuJoCo has them, forces that pull are negative and so is the velocity of what shortens: a muscle that
-    shortens under tension does positive work, one that is stretched none. Each instant stands for the time since
-    the one before it.
+    In MuJoCo's sign convention, pulling forces and shortening velocities are negative. So a muscle that shortens
+    under tension does positive work, and a stretched one does none. Each sample represents the time since the
+    previous one.
     """
     power = np.maximum(force.astype(float) * velocity, 0.0).sum(axis=-1)
     return float(power[1:] @ np.diff(time))
 
 
 def travelled(time: np.ndarray, com: np.ndarray) -> float:
-    """m over the ground: the way of the centre of mass [T, 3] in chords of STRIDE_S, so that sway does not count."""
+    """Return the horizontal path length in m of the centre of mass [T, 3], in chords of STRIDE_S to ignore sway."""
     at = np.append(np.arange(time[0], time[-1], STRIDE_S), time[-1])
     path = np.stack([np.interp(at, time, x) for x in com.T[:2]], axis=-1)
     return float(np.linalg.norm(np.diff(path, axis=0), axis=-1).sum())
 
 
 def cost_of_transport(work: float, weight: float, distance: float) -> float | None:
-    """Positive work of the actuators per weight and distance; None below NEAREST.
+    """Return the positive work of the actuators per weight and distance, dimensionless; None below NEAREST.
 
-    The specific mechanical cost of transport of Collins, Ruina, Tedrake and Wisse (Science, 2005), with the work
-    of each muscle in place of that of each joint; without a unit. It is no metabolic cost: holding still is free.
+    The specific mechanical cost of transport of Collins, Ruina, Tedrake and Wisse (Science, 2005), with the work of
+    muscles instead of joints. It is not a metabolic cost: isometric force is free.
     """
     return work / (weight * distance) if distance >= NEAREST and weight > 0 else None
 
@@ -310,7 +308,7 @@ def _rising(contact: np.ndarray) -> np.ndarray:
 def _sizes(
     time: np.ndarray, com: np.ndarray, left: Foot, right: Foot
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Lengths, widths and sides [n] of the steps made while the body goes somewhere."""
+    """Return lengths, widths and sides [n] of the steps with a direction of progress."""
     steps = steps_of(left, right)
     if left.heel is None or right.heel is None:
         return np.empty(0), np.empty(0), np.empty(0, int)

@@ -1,4 +1,4 @@
-"""Standing and walking: one scene and one measure for every walker, and what each task asks for."""
+"""Standing and walking: scene, measures and goals for all walkers."""
 
 from __future__ import annotations
 
@@ -17,32 +17,34 @@ from movlr_jax.tasks.base import Metrics, Need, Task, fill_reward
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.walking.biomechanics import biomechanical_needs
 from movlr_jax.tasks.walking.terrain import Ground, flat
-from movlr_jax.tasks.walking.walker import FEET, Walker, any_way, only_ground_contacts
+from movlr_jax.tasks.walking.walker import FEET, Walker, only_ground_contacts, random_direction
 from movlr_jax.types import Array, SimState, Step, Trajectory
 
-LEGS = ("left_leg", "right_leg")  # touch parts that legs which cross press on as well
-KNEE_M = 0.12  # m above the ground, a knee that is lower kneels
-FALLEN = 0.6  # of its starting height above the ground: below it, the pelvis or the head has fallen
-UPRIGHT = 0.8  # of the pelvis' starting height: below it, a body topples and its progress no longer counts
-SPEED_TOLERANCE = 0.1  # of the speed that is asked for: as far as the mean of a success may be off it
-_SLOWEST = 0.5  # of the speed that is asked for: below it, it is a gait that a walk lacks
-TOUCH_N = 5.0  # N on anything but the feet is a fall
+LEGS = ("left_leg", "right_leg")  # touch parts that also feel contacts between the legs
+KNEE_M = 0.12  # m above the ground; a lower knee counts as kneeling
+FALLEN = 0.6  # share of the start height; a lower pelvis or head counts as fallen
+UPRIGHT = (
+    0.8  # share of the start height; with a lower pelvis, the body topples and its progress no longer counts
+)
+SPEED_TOLERANCE = 0.1  # largest relative error of the mean speed in a success
+_SLOWEST = 0.5  # share of the goal speed; a slower body also needs gait terms
+TOUCH_N = 5.0  # N; a larger force on anything but the feet is a fall
 
 
 @dataclass(frozen=True)
 class WalkGoal:
-    """What a locomotion task asks for, beyond staying upright."""
+    """The goal of a locomotion task, in addition to staying upright."""
 
     name: str
     description: str
     focus: str
     speed: float = 0.0  # m/s
-    heading: float = 0.0  # rad, where to walk; left is positive
-    turn_s: float = 0.0  # s, when the heading is asked for
-    goals: Mapping[str, Array] = field(default_factory=dict)  # beside those that every walk has
-    reward: str = "walk"  # which hand-made reward
-    first: str = ""  # which reward to begin with; the hand-made one's own unless said
-    # share of the speed that the mean over the episode, from rest, may be off in a success; None: any will do
+    heading: float = 0.0  # rad, direction of walking; left is positive
+    turn_s: float = 0.0  # s, time from which the heading applies
+    goals: Mapping[str, Array] = field(default_factory=dict)  # additional goals
+    reward: str = "walk"  # name of the hand-written reward
+    first: str = ""  # name of the initial reward; empty: the one that belongs to `reward`
+    # largest relative error of the mean speed over the episode, from rest, in a success; None: any speed
     speed_tolerance: float | None = SPEED_TOLERANCE
     min_distance_m: float = 0.0
     max_drift_m: float = 0.3
@@ -62,11 +64,11 @@ def locomotion(
     weaken: Mapping[str, float] | None = None,
     ranges: Ranges | None = None,
 ) -> Task:
-    """A walker on a ground with a goal.
+    """Build a task for a walker on a ground. Raises UserError.
 
-    start_noise: standard deviation of the planned joints at the start, rad. push_m_s: speed given to the whole
-    body at `push_s`, forward; negative pushes back. push_every_s > 0: instead at each multiple of it, any way.
-    weaken: muscle -> the share of its force that is left. ranges: what differs from row to row in training.
+    start_noise: standard deviation of the planned joints at the start, rad. push_m_s: speed added to the whole body
+    at time `push_s`, forward (backward if negative). push_every_s > 0: push at each multiple of it instead, in
+    random directions. weaken: muscle -> remaining share of its force. ranges: domain randomisation in training.
     """
     if start_noise < 0:
         raise UserError(f"task.settings.start_noise={start_noise:g}: it must be 0 or more")
@@ -97,9 +99,9 @@ def locomotion(
     def perturb(state: SimState, interval: float) -> SimState:
         time, qpos = np.asarray(state.time), np.asarray(state.qpos)
         due = np.maximum(np.ceil(time / push_every_s - 1e-9), 1) * push_every_s if push_every_s else push_s
-        late = due - time + 1e-9  # clocks add up steps, with rounding
+        late = due - time + 1e-9  # tolerance for rounding errors of the summed time
         now = (late >= 0) & (late < interval)
-        way = any_way(qpos[now]) if push_every_s else np.asarray(adapter.forward)
+        way = random_direction(qpos[now]) if push_every_s else np.asarray(adapter.forward)
         qvel = np.array(state.qvel)
         qvel[now] += body.push(qpos[now], push_m_s * way)
         return state.replace(qvel=qvel)  # pyright: ignore[reportAttributeAccessIssue]
@@ -138,16 +140,16 @@ def locomotion(
 
 
 def _heading(rot: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """rad [...], how far a body [..., 3, 3] has turned left since its rotation `first`."""
+    """Return the angle [...] rad by which a body [..., 3, 3] has turned left since its rotation `first`."""
     turned = rot @ np.swapaxes(first, -1, -2)
     return np.arctan2(turned[..., 1, 0], turned[..., 0, 0])
 
 
 def fallen(steps: Step, first: Step, layout: Layout, adapter: ModelAdapter, ground: Ground) -> np.ndarray:
-    """[..., T] whether a body lies at each of `steps`; `first` [...] began the episode.
+    """Return whether [..., T] the body has fallen at each of `steps`; `first` [...] is the first step of the episode.
 
-    Pelvis or head below 0.6 of its starting height above the ground beneath it, or anything but feet on the
-    ground. Legs may touch each other: of them it is the knee's height that tells.
+    Fallen: pelvis or head below FALLEN of its start height above the ground, or contact with anything but the feet.
+    Legs may touch each other, so for them the height of the knees decides.
     """
     now, then = Readout(layout, steps), Readout(layout, first)
     down = np.zeros(np.shape(steps.time), bool)
@@ -167,7 +169,7 @@ def fallen(steps: Step, first: Step, layout: Layout, adapter: ModelAdapter, grou
 
 
 def measured(episode: Trajectory, task: Task, goal: WalkGoal, ground: Ground) -> Metrics:
-    """Measures of one episode [T] that ends where the body fell, if it did."""
+    """Return the measures of one episode [T], which ends when the body falls."""
     steps = episode.steps
     first = Step(**{name: np.asarray(value)[0] for name, value in vars(steps).items()})
     read, adapter = Readout(task.layout, steps), task.adapter
@@ -177,7 +179,7 @@ def measured(episode: Trajectory, task: Task, goal: WalkGoal, ground: Ground) ->
     upright = np.flatnonzero(height >= UPRIGHT * height[0])[-1]
     rot = read.rot(adapter.role("pelvis"))
     heading = np.unwrap(_heading(rot, rot[0]))[upright]
-    begun = int(np.searchsorted(time, goal.turn_s))  # progress counts once the goal's heading is asked for
+    begun = int(np.searchsorted(time, goal.turn_s))  # progress counts once the goal heading applies
     ahead = np.array([np.cos(goal.heading), np.sin(goal.heading)])
     moved = pelvis[upright, :2] - pelvis[min(begun, upright), :2]
     distance, lateral = float(moved @ ahead), float(abs(moved @ np.array([-ahead[1], ahead[0]])))
@@ -194,7 +196,7 @@ def measured(episode: Trajectory, task: Task, goal: WalkGoal, ground: Ground) ->
 
 
 def succeeded(metrics: Metrics, goal: WalkGoal) -> bool:
-    """Upright to the end and where the goal asks for."""
+    """Return whether the body stayed upright and reached the goal."""
     if metrics["fell"] or abs(metrics["heading_change_rad"] - goal.heading) > goal.max_heading_error:
         return False
     if not goal.speed:
@@ -205,12 +207,12 @@ def succeeded(metrics: Metrics, goal: WalkGoal) -> bool:
 
 
 def _off_speed(metrics: Metrics, goal: WalkGoal) -> float:
-    """How far the mean speed is from the one that is asked for, as a share of that."""
+    """Return the relative error of the mean speed."""
     return abs(metrics["mean_speed_m_s"] - goal.speed) / goal.speed
 
 
 def score(metrics: Metrics, goal: WalkGoal, episode_s: float) -> float:
-    """Orders candidates: success, then how long it stays upright, then how far it gets, straight and in heading."""
+    """Return a score: success first, then time upright, then distance, straightness and heading."""
     value = 100.0 * metrics["success"] + 10.0 * metrics.get("time_to_fall_s", episode_s) / episode_s
     value -= abs(metrics["heading_change_rad"] - goal.heading) + metrics["lateral_drift_m"]
     distance = metrics["distance_m"]
@@ -218,11 +220,10 @@ def score(metrics: Metrics, goal: WalkGoal, episode_s: float) -> float:
 
 
 def _speed_needs(metrics: Metrics, goal: WalkGoal) -> list[Need]:
-    """What is wrong with the speed; where any will do for a success, a slow one can still be better."""
+    """Return the problems of the speed. Low speeds are reported even if any speed is a success."""
     tolerance, speed = goal.speed_tolerance, metrics["mean_speed_m_s"]
     needs = [
-        Need(f"it moves at {speed:.2f} m/s, {goal.speed:g} m/s were asked for", k)
-        for k in ("forward", "gait")
+        Need(f"it moves at {speed:.2f} m/s, the target is {goal.speed:g} m/s", k) for k in ("forward", "gait")
     ]
     if tolerance is None:
         return needs[:1] if speed < (1 - SPEED_TOLERANCE) * goal.speed else []
@@ -232,7 +233,7 @@ def _speed_needs(metrics: Metrics, goal: WalkGoal) -> list[Need]:
 
 
 def diagnose(metrics: Metrics, goal: WalkGoal) -> list[Need]:
-    """What is wrong with an episode, the most general first."""
+    """Return the problems of an episode, the most general first."""
     needs = []
     if metrics["fell"]:
         when = f"the body falls after {metrics['time_to_fall_s']:.1f} s"

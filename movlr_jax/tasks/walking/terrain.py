@@ -1,4 +1,4 @@
-"""What walkers stand on: a plane, a tilted plane, rough ground, stairs, a floor with a wall. x is forward, z up."""
+"""Grounds for walkers: a plane, a slope, rough ground, stairs, a floor with a wall. x is forward, z is up."""
 
 from __future__ import annotations
 
@@ -12,22 +12,26 @@ from scipy.ndimage import gaussian_filter
 
 from movlr_jax.tasks.stage import FLOOR, add_stage
 
-GROUND = "ground"  # the geom's name; what else the ground is made of is called ground/...
-_CELL = 0.1  # m, of rough ground
-_ROUGH_X, _ROUGH_Y = (-3.0, 17.0), (-5.0, 5.0)  # m, the rough field's extent
-_SMOOTH = 1.5  # cells, the spread of a bump
-_STAIRS_X = 0.8  # m, where the first step begins
-_STEPS, _TREAD, _LANDING = 3, 0.3, 0.6  # steps of a flight, m of a step, m of the landing that ends a flight
-_FLAT = 0.6  # m around the origin where a body starts, and as much again until bumps are at full height
+GROUND = "ground"  # name of the main geom; other geoms of the ground are named ground/...
+_CELL = 0.1  # m, cell size of rough ground
+_ROUGH_X, _ROUGH_Y = (-3.0, 17.0), (-5.0, 5.0)  # m, extent of the rough field
+_SMOOTH = 1.5  # cells, standard deviation of the smoothing of bumps
+_STAIRS_X = 0.8  # m, position of the first step
+_STEPS, _TREAD, _LANDING = (
+    3,
+    0.3,
+    0.6,
+)  # steps per flight, tread depth in m, length in m of the landing after a flight
+_FLAT = 0.6  # m, radius of the flat area at the start; bumps reach full height at twice this radius
 
 
 @dataclass(frozen=True)
 class Ground:
-    """Adds itself to a spec as the geom `ground`, and knows how high it is."""
+    """A ground: `add` adds the geom `ground` to a spec, `height` gives its height."""
 
     add: Callable[[mujoco.MjSpec], mujoco.MjsGeom]
     height: Callable[[np.ndarray], np.ndarray]  # xy [..., 2] m -> z [...] m
-    slope: float = 0.0  # tan of its tilt, rising forward
+    slope: float = 0.0  # tangent of the forward inclination
 
 
 def _plane(spec: mujoco.MjSpec, **where: list[float]) -> mujoco.MjsGeom:
@@ -43,12 +47,12 @@ def _plane(spec: mujoco.MjSpec, **where: list[float]) -> mujoco.MjsGeom:
 
 
 def flat() -> Ground:
-    """The plane z = 0."""
+    """Return the plane z = 0."""
     return Ground(add=_plane, height=lambda xy: np.zeros(np.shape(xy)[:-1]))
 
 
 def slope(degrees: float) -> Ground:
-    """A plane through the origin that rises forward by `degrees`."""
+    """Return a plane through the origin that rises forward by `degrees`."""
     half = np.deg2rad(degrees) / 2
     rise = float(np.tan(2 * half))
     return Ground(
@@ -66,7 +70,7 @@ def _box(
     shade: float = 1.0,
     opacity: float = 1.0,
 ) -> None:
-    """A part of the ground between two corners [3] m."""
+    """Add a box between two corners [3] m to the ground."""
     spec.worldbody.add_geom(
         name=f"{GROUND}/{name}",
         type=mujoco.mjtGeom.mjGEOM_BOX,
@@ -77,13 +81,13 @@ def _box(
 
 
 def landings(flights: int) -> np.ndarray:
-    """[flights] m, the x at which the landing of each flight of `stairs` begins."""
+    """Return the x [flights] m at which the landing of each flight of `stairs` begins."""
     run = (_STEPS - 1) * _TREAD + _LANDING
     return _STAIRS_X + run * np.arange(flights) + (_STEPS - 1) * _TREAD
 
 
 def stairs(rise_m: float, flights: int) -> Ground:
-    """Flights of three steps, a landing after each; steps of the first are rise_m high, of the second twice that."""
+    """Return flights of three steps and a landing; steps of flight i = 1, 2, ... are i * rise_m high."""
     edges, tops, x, z = [], [], _STAIRS_X, 0.0
     for flight in range(1, flights + 1):
         for step in range(_STEPS):
@@ -108,7 +112,7 @@ def stairs(rise_m: float, flights: int) -> Ground:
 
 
 def doorway(at: tuple[float, float], width_m: float) -> Ground:
-    """The plane z = 0 with a wall along x that has a doorway whose middle is `at` [2] m."""
+    """Return the plane z = 0 with a wall along x and a doorway with its middle at `at` [2] m."""
     (x, y), half, thick, door, wall = at, width_m / 2, 0.1, 1.9, 2.2
 
     def add(spec: mujoco.MjSpec) -> mujoco.MjsGeom:
@@ -122,7 +126,7 @@ def doorway(at: tuple[float, float], width_m: float) -> Ground:
 
 
 def rough(bump_m: float, seed: int) -> Ground:
-    """Smooth random bumps from 0 to `bump_m` high, the same for the same seed; level where a body starts."""
+    """Return ground with smooth random bumps of height 0 to `bump_m`, drawn with `seed`; it is level at the start."""
     x, y = (np.arange(low, high + _CELL / 2, _CELL) for low, high in (_ROUGH_X, _ROUGH_Y))
     noise = gaussian_filter(np.random.default_rng(seed).standard_normal((len(y), len(x))), _SMOOTH)
     bumps = (noise - noise.min()) / np.ptp(noise)
@@ -137,7 +141,7 @@ def rough(bump_m: float, seed: int) -> Ground:
             nrow=len(y),
             ncol=len(x),
             size=[(x[-1] - x[0]) / 2, (y[-1] - y[0]) / 2, max(bump_m, 1e-3), 0.2],
-            # the compiler stretches what is given to [0, 1]: the level start is its lowest place
+            # the compiler rescales the heights to [0, 1]; the level start area is the lowest part
             userdata=bumps.ravel(),
         )
         return spec.worldbody.add_geom(

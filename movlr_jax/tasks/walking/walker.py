@@ -1,4 +1,4 @@
-"""A walker's body: what it collides with, how it is put on the ground, how it is pushed."""
+"""The body of a walker: its contacts, its start posture on the ground, and pushes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from movlr_jax.tasks.walking.terrain import GROUND, Ground
 
 FEET = ("left_foot", "right_foot")
 _NONE = np.zeros(3)
-# where the centre of mass stands between heel and toe joint: toes bear little, so that the way to tip forward is
-# from here to the toe joint
+# position of the centre of mass between heel (0) and toe joint (1) in stance. Toes bear little load, so the margin
+# against tipping forward is the distance from here to the toe joint.
 _STANCE = 0.35
-SINK = 1e-3  # m that the feet are in the ground at the start
+SINK = 1e-3  # m, penetration of the feet into the ground at the start
 
 
 def only_ground_contacts(spec: mujoco.MjSpec, adapter: ModelAdapter, floor: mujoco.MjsGeom) -> None:
-    """Everything touches the ground and the legs touch each other; nothing else collides.
+    """Allow contacts of all geoms with the ground and between the legs, and disable all others.
 
-    Bones of one limb overlap in every pose, and each contact that cannot matter costs time.
+    Bones of one limb overlap in every pose, and irrelevant contacts cost time.
     """
     legs = {side: _chain(spec, adapter, side) for side in ("left", "right")}
     shared = legs["left"] & legs["right"]
@@ -42,7 +42,7 @@ def only_ground_contacts(spec: mujoco.MjSpec, adapter: ModelAdapter, floor: mujo
 
 
 def _chain(spec: mujoco.MjSpec, adapter: ModelAdapter, side: str) -> set[str]:
-    """Bodies from a foot (toes included) up to the world."""
+    """Return the names of the bodies from a foot (with toes) up to the world."""
     names = set(adapter.touch.get(f"{side}_foot", ()))
     for name in tuple(names):
         body = spec.body(name)
@@ -53,13 +53,13 @@ def _chain(spec: mujoco.MjSpec, adapter: ModelAdapter, side: str) -> set[str]:
 
 
 class Walker:
-    """A walker's nominal posture, how it is put on the ground, and how it is pushed."""
+    """The nominal posture of a walker, its start states on the ground, and its pushes."""
 
     def __init__(self, model: mujoco.MjModel, adapter: ModelAdapter):
         for side in FEET:
             if side not in adapter.touch:
                 raise UserError(
-                    f"model {adapter.name!r} has no touch part {side!r}: this task needs a walker; "
+                    f"model {adapter.name!r} has no touch part {side!r}, but this task needs a walker; "
                     f"it has: {', '.join(adapter.touch) or 'none'}"
                 )
         self.model, self.adapter = model, adapter
@@ -72,7 +72,7 @@ class Walker:
         self.nominal = self._balanced(nominal_qpos(model, adapter))
 
     def start(self, rng: np.random.Generator, noise: float, ground: Ground) -> np.ndarray:
-        """[nq] the nominal posture with noise, ankles turned to the ground's slope, feet on the ground."""
+        """Return the nominal posture [nq] with noise, ankles adapted to the slope, and feet on the ground."""
         qpos = self.nominal.copy()
         for joint, sign in self._ankles(qpos):
             qpos[joint.qposadr[0]] += sign * np.arctan(ground.slope)
@@ -81,7 +81,7 @@ class Walker:
             value = qpos[joint.qposadr[0]] + noise * rng.standard_normal()
             qpos[joint.qposadr[0]] = np.clip(value, low, high)
         qpos = follow_couplings(self.model, qpos)
-        # the ground is level, or an even slope, where a body starts
+        # the ground at the start is a plane
         normal = np.array([-ground.slope, 0.0, 1.0]) / np.hypot(1.0, ground.slope)
         self._place(qpos)
         solid = self.model.geom_conaffinity.astype(bool)
@@ -89,21 +89,21 @@ class Walker:
         return self._moved(qpos, np.array([0.0, 0.0, -(height + SINK) / normal[2]]))
 
     def push(self, qpos: np.ndarray, velocity: np.ndarray) -> np.ndarray:
-        """[n, nv] what adds `velocity` [3] or [n, 3] m/s to the whole body at postures `qpos` [n, nq]."""
+        """Return the change of qvel [n, nv] that adds `velocity` [3] or [n, 3] m/s to the body at `qpos` [n, nq]."""
         qvel = np.zeros((len(qpos), self.model.nv))
         for i, (q, v) in enumerate(zip(qpos, np.broadcast_to(velocity, (len(qpos), 3)), strict=True)):
             qvel[i, self.base] = self._base_motion(q, v)
         return qvel
 
     def cameras(self, slope: float = 0.0) -> tuple[Camera, ...]:
-        """A view from the front right that follows the body, up a ground that rises by `slope` as well."""
+        """Return a camera at the front right that follows the body, also up a `slope`."""
         self._place(self.nominal)
         pelvis = self.adapter.role("pelvis")
         height = float(self._data.body(self.adapter.role("head")).xpos[2])
         return (Camera((0.0, 0.0, 0.45 * height), 1.9 * height, 130.0, -10.0, track=pelvis, rise=slope),)
 
     def _balanced(self, qpos: np.ndarray) -> np.ndarray:
-        """`qpos` leaned about the ankles until the centre of mass is where a quiet stance has it."""
+        """Lean `qpos` about the ankles until the centre of mass is at its position in quiet stance."""
         ankles, total = self._ankles(qpos), 0.0
         root = self.model.body(self.adapter.root).id
         heels, toes = (
@@ -113,7 +113,7 @@ class Walker:
         def leaned(angle: float) -> np.ndarray:
             turned = self._moved(qpos, np.zeros(3), np.array([0.0, angle, 0.0]))
             for joint, sign in ankles:
-                turned[joint.qposadr[0]] += sign * angle  # so that the feet stay level
+                turned[joint.qposadr[0]] += sign * angle  # keeps the feet level
             return follow_couplings(self.model, turned)
 
         for _ in range(5):
@@ -129,7 +129,7 @@ class Walker:
         mujoco.mj_comPos(self.model, self._data)
 
     def _base_motion(self, qpos: np.ndarray, move: np.ndarray, turn: np.ndarray = _NONE) -> np.ndarray:
-        """[base] motion of the base's dofs that moves the root by `move` [3] m and turns it by `turn` [3] rad."""
+        """Return the motion [base] of the base dofs that moves the root by `move` [3] m and `turn` [3] rad."""
         self._place(qpos)
         jacobian = np.zeros((6, self.model.nv))
         root = self.model.body(self.adapter.root).id
@@ -143,7 +143,7 @@ class Walker:
         return moved
 
     def _ankles(self, qpos: np.ndarray) -> list[tuple[mujoco._structs._MjModelJointViews, float]]:
-        """The joint of each leg that pitches the foot, and its sense: 1 where more raises the toes."""
+        """Return the joint of each leg that pitches the foot, and its sign: 1 if larger angles raise the toes."""
         self._place(qpos)
         found = []
         for side in FEET:
@@ -161,17 +161,17 @@ class Walker:
         return found
 
 
-def any_way(qpos: np.ndarray) -> np.ndarray:
-    """[n, 3] horizontal unit vectors, as good as random, that postures [n, nq] alone decide.
+def random_direction(qpos: np.ndarray) -> np.ndarray:
+    """Return pseudorandom horizontal unit vectors [n, 3] that depend only on the postures [n, nq].
 
-    No generator is asked, so that a row is pushed the same way whichever rows are beside it.
+    Without a generator, the direction of a row does not depend on the other rows of the batch.
     """
-    turn = 54321.1 * np.abs(qpos).sum(axis=-1)  # its last digits
+    turn = 54321.1 * np.abs(qpos).sum(axis=-1)  # the fraction of a turn is pseudorandom
     return np.stack([np.cos(turn), np.sin(turn), np.zeros_like(turn)], axis=-1)
 
 
 def lowest(model: mujoco.MjModel, data: mujoco.MjData, geom: int, normal: np.ndarray) -> float:
-    """m above the plane through the origin with unit `normal` [3] of the lowest point of a geom."""
+    """Return the height in m of the lowest point of a geom above the plane through 0 with unit `normal` [3]."""
     kind, size = model.geom_type[geom], model.geom_size[geom]
     at, axes = float(data.geom_xpos[geom] @ normal), normal @ data.geom_xmat[geom].reshape(3, 3)
     match kind:
@@ -187,4 +187,4 @@ def lowest(model: mujoco.MjModel, data: mujoco.MjData, geom: int, normal: np.nda
             mesh = model.geom_dataid[geom]
             first = model.mesh_vertadr[mesh]
             return at + float((model.mesh_vert[first : first + model.mesh_vertnum[mesh]] @ axes).min())
-    return at - float(np.abs(size * axes).sum())  # a box, and the bounds of whatever else
+    return at - float(np.abs(size * axes).sum())  # a box, or the bounding box of other geoms

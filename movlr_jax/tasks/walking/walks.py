@@ -1,4 +1,4 @@
-"""The standing and walking tasks by name: what each asks for, on which ground, with which hand-made reward."""
+"""The standing and walking tasks: goal, ground and hand-written reward of each."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from movlr_jax.tasks.walking.locomotion import SPEED_TOLERANCE, WalkGoal, locomo
 from movlr_jax.tasks.walking.terrain import rough, slope
 from movlr_jax.types import Array
 
-# the muscles that the injured leg lacks: both heads of the biceps femoris, both gastrocnemii, semimembranosus
-# and semitendinosus
+# muscles weakened in the injured leg: both heads of the biceps femoris, both gastrocnemii, semimembranosus and
+# semitendinosus
 INJURED = ("biceps_femoris", "gastrocnemius", "semimembranosus", "semitendinosus")
-# hand-made rewards: penalties that a planner follows, and a gait worth more than standing for a policy that learns
+# hand-written rewards: `walk` has penalties for planners; `gait` rewards walking more than standing, for learning
 HAND_MADE = ("walk", "gait")
 _GAIT = (
     "whether the body stays up and moves forward, then trunk, lift and placement of the feet, knees and hips"
@@ -26,9 +26,9 @@ _GAIT = (
 
 @dataclass(frozen=True)
 class Gait:
-    """Settings of every walk. human: which hand-made reward. start_noise: as `locomotion` has it."""
+    """Settings of all walking tasks. human: name of the hand-written reward. start_noise: see `locomotion`."""
 
-    stride_frequency_hz: float = 0.8  # of the hand-made rewards, whose clock a trained policy sees
+    stride_frequency_hz: float = 0.8  # used by the hand-written rewards; trained policies observe its phase
     human: str = "walk"
     start_noise: float = 0.01  # rad
 
@@ -41,7 +41,7 @@ def stand(
     push_m_s: float = 0.0,
     push_s: float = 2.0,
 ) -> Task:
-    """Upright to the end and within 0.3 m of where it began."""
+    """Stand upright to the end, within 0.3 m of the start."""
     goal = WalkGoal(
         name="stand",
         description="stand still and upright",
@@ -61,7 +61,7 @@ def flat_walk(
     speed_tolerance: float = SPEED_TOLERANCE,
     gait: Gait,
 ) -> Task:
-    """Forward over level ground."""
+    """Walk forward on level ground."""
     goal = _walking(
         "flat_walk",
         f"walk forward in a straight line at about {speed_m_s:g} m/s with good posture",
@@ -81,7 +81,7 @@ def slope_walk(
     slope_deg: float = 5.0,
     gait: Gait,
 ) -> Task:
-    """Forward up a tilted plane."""
+    """Walk forward up a slope."""
     if not -30 <= slope_deg <= 30:
         raise UserError(f"task.settings.slope_deg={slope_deg:g}: it must be from -30 to 30 degrees")
     goal = _walking(
@@ -106,7 +106,7 @@ def rough_walk(
     terrain_seed: int = 0,
     gait: Gait,
 ) -> Task:
-    """Forward over seeded bumps."""
+    """Walk forward over random bumps."""
     if bump_m < 0:
         raise UserError(f"task.settings.bump_m={bump_m:g}: it must be 0 or more")
     goal = _walking(
@@ -129,7 +129,7 @@ def left_turn(
     turn_s: float = 4.0,
     gait: Gait,
 ) -> Task:
-    """Forward, and from turn_s on to the left; its distance is that along the new heading after turn_s."""
+    """Walk forward and, from turn_s on, to the left. The distance is measured along the new heading after turn_s."""
     goal = _walking(
         "left_turn",
         f"walk forward, after {turn_s:g} s turn left by {turn_deg:g} degrees and walk on",
@@ -138,7 +138,7 @@ def left_turn(
         f"; after {turn_s:g} s, whether the body turns left and goes where it then faces",
         heading=float(np.deg2rad(turn_deg)),
         turn_s=turn_s,
-        speed_tolerance=None,  # the way it takes to turn is not along the new heading
+        speed_tolerance=None,  # the path of the turn is not along the new heading
         min_distance_m=1.0,
         max_drift_m=float("inf"),
         max_heading_error=float(np.deg2rad(10)),
@@ -156,9 +156,9 @@ def injured_walk(
     side: str = "right",
     gait: Gait,
 ) -> Task:
-    """Forward over level ground while hamstrings and calf of one leg keep the share `strength` of their force."""
+    """Walk forward on level ground with hamstrings and calf of one leg at the share `strength` of their force."""
     if not 0 <= strength <= 1:
-        raise UserError(f"task.settings.strength={strength:g}: the share of force left must be from 0 to 1")
+        raise UserError(f"task.settings.strength={strength:g}: the share of force must be from 0 to 1")
     if side not in ("left", "right"):
         raise UserError(f"task.settings.side={side}: it must be left or right")
     groups = [f"{group}_{side[0]}" for group in INJURED]
@@ -188,7 +188,7 @@ def ostrich_walk(
     speed_tolerance: float = SPEED_TOLERANCE,
     gait: Gait,
 ) -> Task:
-    """A large bird forward over level ground."""
+    """Walk forward on level ground with the body of an ostrich."""
     goal = _walking(
         "ostrich_walk",
         f"the ostrich walks forward at about {speed_m_s:g} m/s, its body level, its legs rather "
@@ -209,7 +209,7 @@ def _walking(
     also: str = "",
     **changes: Any,
 ) -> WalkGoal:
-    """The goal of a walk; `also` adds to what a judge looks at."""
+    """Return the goal of a walk; `also` is appended to the focus."""
     if gait.human not in HAND_MADE:
         raise UserError(unknown_name("task.settings.human", gait.human, HAND_MADE))
     speed = positive("speed_m_s", speed_m_s)
@@ -230,7 +230,7 @@ def _walking(
 
 
 def positive(name: str, value: float) -> float:
-    """`value` of task.settings.`name`, if it is more than 0. Raises UserError."""
+    """Return `value` of task.settings.`name`. Raises UserError unless it is more than 0."""
     if value <= 0:
         raise UserError(f"task.settings.{name}={value:g}: it must be more than 0")
     return value

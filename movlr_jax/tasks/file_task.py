@@ -1,4 +1,4 @@
-"""A task from a Python file of the user's: `+task=my_task.py`."""
+"""Tasks that are defined in a Python file: `+task=my_task.py`."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ from movlr_jax.tasks.base import Measures, Metrics, Task, shared_metrics
 from movlr_jax.tasks.walking import biomechanics
 from movlr_jax.types import SimState, Step, Trajectory
 
-FUNCTION = "task"  # what the file has to define
-_CTRL_DT = 0.016  # s, between the steps of the trial episode
+FUNCTION = "task"  # name of the function that the file must define
+_CTRL_DT = 0.016  # s, control step of the trial episode
 
 
-def own_task(settings: Mapping[str, Any], episode_s: float | None) -> Task:
-    """The task that the function `task` of the file `settings["file"]` returns, called with the other settings.
+def file_task(settings: Mapping[str, Any], episode_s: float | None) -> Task:
+    """Call the function `task` of the file `settings["file"]` with the other settings and return its task.
 
-    Raises UserError. The functions that the task brings with it are tried on an episode in which the model hardly
-    moves, so that their mistakes show before anything is planned; each is reported with the line it happened in.
+    The functions of the task are tried on an episode in which the model hardly moves, so that their errors show up
+    before the search. Raises UserError, with the line of the file in which an error occurred.
     """
     settings = dict(settings)
     path = settings.pop("file", None)
     if not path:
-        raise UserError("task=own needs a file: give +task=my_task.py")
+        raise UserError("task=own needs a file; set +task=my_task.py")
     file = Path(str(path))
     module = _load(file)
     make = getattr(module, FUNCTION, None)
     if not callable(make):
         raise UserError(
-            f"{file} defines no function {FUNCTION}(); it should return a Task, as `return simple_task(...)` does"
+            f"{file} defines no function {FUNCTION}(); define one that returns a Task, as `return simple_task(...)`"
         )
     given = _arguments(make, settings, file)
-    task = told(make, file)(**given)
+    task = with_source_line(make, file)(**given)
     if not isinstance(task, Task):
         raise UserError(
-            f"{FUNCTION}() of {file} returns a {type(task).__name__}, expected a Task; `return simple_task(...)`"
+            f"{FUNCTION}() of {file} returns {type(task).__name__}, expected Task; use `return simple_task(...)`"
         )
     functions = {
-        name: told(function, file)
+        name: with_source_line(function, file)
         for name in ("start", "over", "perturb", "series")
         if (function := getattr(task, name)) is not None
     }
@@ -68,7 +68,7 @@ def own_task(settings: Mapping[str, Any], episode_s: float | None) -> Task:
 
 
 def _try(task: Task) -> None:
-    """Calls what the task brings with it on a trial episode. Raises UserError for the first that fails."""
+    """Call the functions of the task on a trial episode. Raises UserError for the first that fails."""
     with quiet():
         episode = _trial(task)
         metrics = {
@@ -86,7 +86,7 @@ def _try(task: Task) -> None:
 
 
 def _trial(task: Task) -> Trajectory:
-    """An episode [T] of full length: two steps of the simulation without control, the second held to the end."""
+    """Return an episode [T] of full length: two simulation steps without control, the second repeated to the end."""
     model, data = task.model, mujoco.MjData(task.model)
     for to, (row,) in zip(
         (data.qpos, data.qvel, data.act), task.start(np.random.default_rng(0), 1), strict=True
@@ -106,8 +106,8 @@ def _trial(task: Task) -> Trajectory:
     return Trajectory(Step(time, qpos, qvel, act, sensors, actions), actions, lost, last)
 
 
-def told(function: Callable[..., Any], file: Path) -> Callable[..., Any]:
-    """`function`, whose mistakes become a sentence with the line of `file` that they come from."""
+def with_source_line(function: Callable[..., Any], file: Path) -> Callable[..., Any]:
+    """Wrap `function` so that its exceptions become a UserError with the line of `file` in which they occurred."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -119,20 +119,20 @@ def told(function: Callable[..., Any], file: Path) -> Callable[..., Any]:
 
 
 def _of_measures(function: Callable[[Metrics], Any], file: Path) -> Callable[[Metrics], Any]:
-    """`function` of measures, for which one that is missing is an error that lists what there is."""
-    return told(lambda metrics: function(Measures(metrics)), file)
+    """Wrap `function` of metrics so that a missing name is an error that lists the known names."""
+    return with_source_line(lambda metrics: function(Measures(metrics)), file)
 
 
 def _checked(measure: Callable[..., Any], file: Path) -> Callable[..., Metrics]:
-    """`measure`, whose result is numbers by name, or a sentence."""
+    """Wrap `measure` so that a result other than a dict of numbers is a UserError."""
 
     def call(*args: Any) -> Metrics:
-        metrics = told(measure, file)(*args)
+        metrics = with_source_line(measure, file)(*args)
         try:
             return {str(name): float(value) for name, value in metrics.items()}
         except (AttributeError, TypeError, ValueError):
             raise UserError(
-                f"the measure of {file} returns {metrics!r:.80}, expected a dict of names and numbers"
+                f"the measure of {file} returns {metrics!r:.80}, expected a dict from names to numbers"
             ) from None
 
     return call
@@ -140,22 +140,22 @@ def _checked(measure: Callable[..., Any], file: Path) -> Callable[..., Metrics]:
 
 def _load(file: Path) -> ModuleType:
     if not file.is_file():
-        beside = [str(p) for p in file.parent.glob("*.py")] if file.parent.is_dir() else []
-        near = near_matches(str(file), beside)
+        siblings = [str(p) for p in file.parent.glob("*.py")] if file.parent.is_dir() else []
+        near = near_matches(str(file), siblings)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise UserError(f"there is no task file {file}{hint}")
     spec = importlib.util.spec_from_file_location(f"movlr_own_{file.stem}", file)
     if spec is None or spec.loader is None:
-        raise UserError(f"{file} is no Python file; name it something.py")
+        raise UserError(f"{file} is not a Python file; its name must end in .py")
     module = importlib.util.module_from_spec(spec)
     folder, writes = str(file.resolve().parent), sys.dont_write_bytecode
-    sys.path.insert(0, folder)  # so that it may be split over files
-    sys.dont_write_bytecode = True  # leaves nothing beside it
+    sys.path.insert(0, folder)  # so that the file can import files in the same folder
+    sys.dont_write_bytecode = True  # no __pycache__ in the user's folder
     try:
         spec.loader.exec_module(module)
     except SyntaxError as error:
         where = f"line {error.lineno}: " if error.lineno else ""
-        raise UserError(f"{file} is not Python: {where}{error.msg}") from None
+        raise UserError(f"{file} is not valid Python: {where}{error.msg}") from None
     except Exception as error:
         raise UserError(_sentence(error, file)) from error
     finally:
@@ -165,7 +165,7 @@ def _load(file: Path) -> ModuleType:
 
 
 def _arguments(make: Callable[..., Any], settings: Mapping[str, Any], file: Path) -> dict[str, Any]:
-    """`settings` as arguments of `make`, of the types that it names. Raises UserError."""
+    """Convert `settings` to the arguments of `make`, with the types of its annotations. Raises UserError."""
     try:
         parameters, hints = inspect.signature(make).parameters, get_type_hints(make)
     except (NameError, TypeError, ValueError) as error:
@@ -181,18 +181,18 @@ def _arguments(make: Callable[..., Any], settings: Mapping[str, Any], file: Path
     needed = [p.name for p in parameters.values() if p.default is p.empty and p.name not in given]
     if needed:
         raise UserError(
-            f"{FUNCTION}() of {file} needs {needed[0]!r}; give task.settings.{needed[0]}=..., or a default"
+            f"{FUNCTION}() of {file} needs {needed[0]!r}; set task.settings.{needed[0]}=..., or give it a default"
         )
     return given
 
 
 def _sentence(error: Exception, file: Path) -> str:
-    """What went wrong, and the innermost line of `file` it happened in."""
-    said = " ".join(str(error).split())
-    if isinstance(error, UserError) and said.startswith(str(file)):
-        return said
+    """Return the error message with the innermost line of `file` in which it occurred."""
+    message = " ".join(str(error).split())
+    if isinstance(error, UserError) and message.startswith(str(file)):
+        return message
     frames = traceback.extract_tb(error.__traceback__)
     lines = [f.lineno for f in frames if Path(f.filename).resolve() == file.resolve()]
     where = f" line {lines[-1]}:" if lines else ""
     kind = [] if isinstance(error, UserError) else [type(error).__name__]
-    return f"{file}:{where} {': '.join(kind + [said] * bool(said))}"
+    return f"{file}:{where} {': '.join(kind + [message] * bool(message))}"
