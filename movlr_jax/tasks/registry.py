@@ -68,8 +68,8 @@ TASKS: Registry[TaskEntry] = Registry(
         "humanoid_turn": TaskEntry(humanoid_turn, ("humanoid",)),
     },
 )
-OWN = "own"  # a task from a file of the user's
-OWN_MODEL = "own"  # what `model` is for a task that brings its model
+FILE_TASK = "own"  # name of a task that is defined in a file
+BUNDLED_MODEL = "own"  # value of `model` for a task that has its own model
 
 
 def build_task(name: str, model: str, episode_s: float | None, settings: Mapping[str, Any]) -> Task:
@@ -88,27 +88,15 @@ def build_task(name: str, model: str, episode_s: float | None, settings: Mapping
         return playground(
             episode_s=episode_s, **keywords(playground, settings, "task.settings", ["episode_s"])
         )
-<<<<<<< HEAD
     entry = TASKS.get_or_raise(name)
     if model == "ms_human_700" and entry.models == HANDS:
         model = "ms_human_700_manipulation"  # the entry of MS-Human-700 that has fingers
-=======
-    if name not in TASKS:
-        raise UserError(unknown_name("task", name, TASKS))
-    if model == "ms_human_700" and MODELS_OF[name] == HANDS:
-        model = "ms_human_700_manipulation"  # the variant of MS-Human-700 with fingers
->>>>>>> eng2
     former = {RENAMED[old]: value for old, value in settings.items() if old in RENAMED}
     settings = {key: value for key, value in settings.items() if key not in RENAMED} | former
     given = keywords(entry.build, settings, "task.settings", without=["episode_s"])
     try:
-<<<<<<< HEAD
         return entry.build(model_adapter(model), episode_s=episode_s, **given)
     except ValueError as error:  # of MuJoCo's compiler
-=======
-        return TASKS[name](model_adapter(model), episode_s=episode_s, **given)
-    except ValueError as error:  # from MuJoCo's compiler
->>>>>>> eng2
         raise UserError(
             f"task {name!r} cannot be built with these settings: {' '.join(str(error).split())}"
         ) from error

@@ -11,8 +11,8 @@ import jax
 import mujoco
 import numpy as np
 import pytest
-import yaml
 
+from movlr_jax.config.compose import compose
 from movlr_jax.control.build import build_planner
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.mpc.mppi import MppiConfig
@@ -23,15 +23,14 @@ from movlr_jax.film.clips import Caption, film
 from movlr_jax.film.renderer import renderer
 from movlr_jax.models import MODELS
 from movlr_jax.physics.native import NativePhysics
-from movlr_jax.resources import resource_dir
+from movlr_jax.registry import Registry
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.tasks import TASKS, Task, build_task
-from movlr_jax.tasks.registry import MODELS_OF
 
 EPISODE_S = 0.064
-CASES = [(task, model) for task, models in MODELS_OF.items() for model in models]
+CASES = [(task, model) for task, entry in TASKS.items() for model in entry.models]
 UNITS = ("_m", "_s", "_rad", "_hz", "_m_s", "_s_per_sim_s", "_fraction")
 PLAIN = (
     "success",
@@ -56,15 +55,11 @@ def built(
     return build_task(task, model, episode_s, settings or {})
 
 
-def file_of(name: str) -> dict[str, Any]:
-    return yaml.safe_load((resource_dir("conf") / "task" / f"{name}.yaml").read_text())
-
-
-@pytest.fixture(scope="module", params=TASKS)
+@pytest.fixture(scope="module", params=list(TASKS))
 def as_set(request: pytest.FixtureRequest) -> Task:
-    """Each task as its settings file has it."""
-    values = file_of(request.param)
-    return built(request.param, values["model"], values["episode_s"], values["task"]["settings"])
+    """Each task with its default settings."""
+    config = compose([f"+task={request.param}"])
+    return built(request.param, config.model, config.episode_s, config.task.settings)
 
 
 @pytest.mark.parametrize(("name", "model"), CASES)
@@ -122,16 +117,17 @@ def test_native_physics_is_plain_mujoco_stepped_in_a_loop(as_set: Task):
         np.testing.assert_array_equal(rollout.final.act[row], data.act)
 
 
-def test_its_settings_file_says_what_the_task_takes(as_set: Task):
-    values = file_of(as_set.name)
-    assert values["task"]["name"] == as_set.name
-    assert values["model"] == as_set.adapter.name == MODELS_OF[as_set.name][0]
-    assert values["episode_s"] == as_set.episode_s > 0
+def test_its_default_settings_are_those_of_its_entry(as_set: Task):
+    config = compose([f"+task={as_set.name}"])
+    assert config.task.name == as_set.name
+    assert config.model == as_set.adapter.name == TASKS[as_set.name].models[0]
+    assert config.episode_s == as_set.episode_s > 0
 
 
 def test_the_whole_body_model_means_the_one_with_fingers_to_a_task_of_the_hand(monkeypatch):
     for task, model in (("bottle_pour", "ms_human_700_manipulation"), ("stand", "ms_human_700")):
-        monkeypatch.setitem(TASKS, task, lambda adapter, *, episode_s: adapter.name)
+        entry = replace(TASKS[task], build=lambda adapter, *, episode_s: adapter.name)
+        monkeypatch.setattr("movlr_jax.tasks.registry.TASKS", Registry("task", "nothing", {task: entry}))
         assert build_task(task, "ms_human_700", 1.0, {}) == model
 
 
