@@ -1,3 +1,92 @@
-"""Evolution of reward programs in JAX for musculoskeletal and humanoid control."""
+"""Evolution of reward programs in JAX for musculoskeletal and humanoid control.
+
+    import movlr_jax as mj
+
+    task = mj.load_task("bottle_pour")
+    result = mj.evaluate_reward("human", task)
+    run = mj.run_search(task, candidates=4, generations=3)
+
+Importing the package starts nothing: JAX and MuJoCo are loaded when something of it is first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from movlr_jax.api import (
+    RewardResult,
+    SearchCandidate,
+    SearchRun,
+    evaluate_reward,
+    load_task,
+    open_run,
+    register_critic,
+    register_judge,
+    register_method,
+    register_model,
+    register_optimizer,
+    register_proposer,
+    register_task,
+    run_search,
+)
+from movlr_jax.errors import UserError
+
+if TYPE_CHECKING:
+    from movlr_jax.language.base import Critique, Evaluation, Preference, ProposalRequest, TermAdvice
+    from movlr_jax.models import ModelAdapter
+    from movlr_jax.storage.trajectory import EpisodeRecord
+    from movlr_jax.tasks import Task, simple_task
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Critique",
+    "EpisodeRecord",
+    "Evaluation",
+    "ModelAdapter",
+    "Preference",
+    "ProposalRequest",
+    "RewardResult",
+    "SearchCandidate",
+    "SearchRun",
+    "Task",
+    "TermAdvice",
+    "UserError",
+    "evaluate_reward",
+    "load_task",
+    "open_run",
+    "register_critic",
+    "register_judge",
+    "register_method",
+    "register_model",
+    "register_optimizer",
+    "register_proposer",
+    "register_task",
+    "run_search",
+    "simple_task",
+]
+
+_LATER = {  # name -> module, imported at first use
+    **dict.fromkeys(
+        ("Critique", "Evaluation", "Preference", "ProposalRequest", "TermAdvice"), "language.base"
+    ),
+    "EpisodeRecord": "storage.trajectory",
+    "ModelAdapter": "models",
+    "Task": "tasks",
+    "simple_task": "tasks",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    from movlr_jax.commands.environment import prepare_environment
+
+    prepare_environment()
+    return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

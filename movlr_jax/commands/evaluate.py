@@ -19,8 +19,8 @@ from movlr_jax.config.schema import Config
 from movlr_jax.control.base import Optimizer
 from movlr_jax.control.build import build_optimizer, scored_at_once, trains
 from movlr_jax.errors import UserError
+from movlr_jax.evolution.evaluation import Outcome, make_probe
 from movlr_jax.evolution.evaluation import evaluate as evaluate_programs
-from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.evolution.filming import clip_of
 from movlr_jax.film.clips import Caption, film
 from movlr_jax.progress import Reporter
@@ -59,15 +59,25 @@ class EvaluationSetup:
 
     @property
     def engine(self) -> str:
-        """What episodes run in."""
+        """Name of the physics that episodes run in."""
         return self.optimizer.sim_physics.name
 
+    @property
+    def where(self) -> str:
+        """Ending of titles and file names: the physics, unless it is C MuJoCo."""
+        return "" if self.engine == "native" else f" in {self.engine}"
 
-def prepared(config: Config, reporter: Reporter, given: tuple[str, str] | None = None) -> EvaluationSetup:
-    """The bench of these settings; `given` is text and origin of a reward in place of theirs. Raises UserError."""
+
+def prepared(
+    config: Config, reporter: Reporter, given: tuple[str, str] | None = None, task: Task | None = None
+) -> EvaluationSetup:
+    """Build what an evaluation needs. Raises UserError.
+
+    given: text and origin of a reward that replaces the one of `config`; task: one that was built already.
+    """
     if said := about_tuned(config):
         reporter.say(said)
-    task = task_of(config)
+    task = task or task_of(config)
     folder = Path(config.run_dir) if config.run_dir else Path("runs") / task.name / "evaluate"
     source, origin = given or reward_source(config.reward, task)
     optimizer = build_optimizer(config.optimizer, task, config.physics, reporter.say)
@@ -94,25 +104,16 @@ def prepared(config: Config, reporter: Reporter, given: tuple[str, str] | None =
     return EvaluationSetup(config, task, optimizer, verdict, origin, folder)
 
 
-def played(
-    setup: EvaluationSetup,
-    seed: int,
-    reporter: Reporter,
-    tell: Callable[[dict[str, Any]], object] = lambda said: None,
-) -> dict[str, Any]:
-    """The metrics of one episode, and what is known of its run. Raises UserError.
-
-    The trajectory is kept in any case, a film where there can be one. tell is called with the metrics, whatever
-    becomes of the film.
-    """
-    config, task, origin = setup.config, setup.task, setup.origin
+def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[Outcome, dict[str, Any]]:
+    """Optimise control, run one episode and keep its trajectory. Return the outcome, and its record as JSON."""
+    config = setup.config
     kept = setup.folder / "training" / digest(dataclasses.replace(config, seed=seed))
-    with reporter.stage("optimise") as tick:  # a policy half trained is gone on with
-        (outcome,) = evaluate_programs(setup.optimizer, task, [setup.verdict], seed, tick, kept)
-    result = {
-        "task": task.name,
-        "model": task.adapter.name,
-        "reward": origin,
+    with reporter.stage("optimise") as tick:  # an interrupted training is continued
+        (outcome,) = evaluate_programs(setup.optimizer, setup.task, [setup.verdict], seed, tick, kept)
+    result: dict[str, Any] = {
+        "task": setup.task.name,
+        "model": setup.task.adapter.name,
+        "reward": setup.origin,
         "seed": seed,
         "optimizer": config.optimizer.name,
         "sandbox": config.sandbox,
@@ -123,22 +124,35 @@ def played(
         **outcome.metrics,
         **outcome.timing,
     }
-    where = "" if setup.engine == "native" else f" in {setup.engine}"
-    stem = f"{Path(origin).stem}_seed{seed}{where.replace(' ', '_')}"
+    if outcome.states:
+        stem = f"{Path(setup.origin).stem}_seed{seed}{setup.where.replace(' ', '_')}"
+        result["trajectory"] = str(write(setup.folder / f"{stem}.npz", outcome.states))
+        reporter.say(f"trajectory: {result['trajectory']}")
+    if outcome.reason:
+        result["reason"] = outcome.reason
+    return outcome, result
+
+
+def played(
+    setup: EvaluationSetup,
+    seed: int,
+    reporter: Reporter,
+    tell: Callable[[dict[str, Any]], object] = lambda said: None,
+) -> dict[str, Any]:
+    """Run one episode and film it, if it can be filmed. Return its record. Raises UserError.
+
+    tell is called with the record even if the film fails.
+    """
+    outcome, result = run_episode(setup, seed, reporter)
     try:
-        if outcome.states:
-            result["trajectory"] = str(write(setup.folder / f"{stem}.npz", outcome.states))
-            reporter.say(f"trajectory: {result['trajectory']}")
         if outcome.reason:
-            result["reason"] = outcome.reason
-            raise UserError(f"reward {origin}: {outcome.reason}")
-        if films_here(config, reporter):
+            raise UserError(f"reward {setup.origin}: {outcome.reason}")
+        if films_here(setup.config, reporter):
+            heading = f"{setup.task.name} · {setup.origin} reward · seed {seed}{setup.where}"
             with reporter.stage("film") as tick:
-                caption = Caption(
-                    f"{task.name} · {origin} reward · seed {seed}{where}", summary(outcome.metrics)
-                )
-                mp4 = film(clip_of(task, outcome.states or b"", caption), progress=tick)
-            result["film"] = str(write(setup.folder / f"{stem}.mp4", mp4))
+                clip = clip_of(setup.task, outcome.states or b"", Caption(heading, summary(outcome.metrics)))
+                mp4 = film(clip, progress=tick)
+            result["film"] = str(write(Path(result["trajectory"]).with_suffix(".mp4"), mp4))
             reporter.say(f"film: {result['film']}")
     finally:
         tell(result)

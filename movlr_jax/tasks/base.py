@@ -79,6 +79,7 @@ class Task:
     series: Callable[[Trajectory, Task], Mapping[str, np.ndarray]] | None = None
     roles: Mapping[str, str] = field(default_factory=dict)  # those of the adapter and of the scene (object)
     motion: Motion | None = None  # motion read from the description, if no place is to be reached
+    overrides: Sequence[str] = ()  # settings that name this task to a command, if any
     notes: Sequence[str] = field(
         default_factory=tuple
     )  # licences and other notes, shown by doctor and report

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from movlr_jax import quantities
+from movlr_jax.commands.report import main as report_command
 from movlr_jax.errors import UserError
 from movlr_jax.report import charts as report_charts
 from movlr_jax.report import data as report_data
@@ -465,7 +466,7 @@ def test_without_pygments_the_program_is_plain(tmp_path, monkeypatch):
 
 def test_main_writes_and_says_where(tmp_path, capsys):
     archive_of(tmp_path / "r", steps()).close()
-    assert report.main([str(tmp_path / "r")]) == 0
+    assert report_command([str(tmp_path / "r")]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"The report is at {tmp_path / 'r' / 'report.html'}"
     assert (tmp_path / "r" / "report.html").stat().st_size > 10_000
 
@@ -479,7 +480,7 @@ def test_main_refuses_what_is_no_run(tmp_path, capsys):
     text.mkdir()
     (text / "run.db").write_text("this is no database " * 100)
     for path in (tmp_path / "missing", tmp_path / "empty", foreign, text):
-        assert report.main([str(path)]) == 2
+        assert report_command([str(path)]) == 2
         output = capsys.readouterr()
         assert output.out == ""
         assert output.err.count("\n") == 1
@@ -489,7 +490,7 @@ def test_main_refuses_what_is_no_run(tmp_path, capsys):
 
 def test_main_refuses_a_run_that_is_in_use(tmp_path, capsys):
     with archive_of(tmp_path / "r", []):
-        assert report.main([str(tmp_path / "r")]) == 2
+        assert report_command([str(tmp_path / "r")]) == 2
     assert "another process" in capsys.readouterr().err
 
 

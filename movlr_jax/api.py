@@ -1,0 +1,513 @@
+"""The public API: tasks, rewards and searches from Python, and the registries.
+
+The functions do what the commands do, with the same settings, messages and run directories. Settings are keywords, or
+strings as on the command line: `run_search(task, "optimizer.mppi.samples=8", candidates=4)`. A mistake raises
+`UserError` with the sentence that the command would print.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from movlr_jax.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas
+
+    from movlr_jax.config.schema import Config
+    from movlr_jax.control.base import Optimizer
+    from movlr_jax.language.base import Critic, Judge, Proposer
+    from movlr_jax.models import ModelAdapter
+    from movlr_jax.report.data import Candidate
+    from movlr_jax.storage.trajectory import EpisodeRecord
+    from movlr_jax.tasks import Task
+
+_PLAIN = re.compile(r"[\w./:+-]+")
+
+
+# Tasks.
+
+
+def load_task(
+    name: str | Path,
+    *settings: str,
+    model: str | None = None,
+    episode_s: float | None = None,
+    **task_settings: Any,
+) -> Task:
+    """Build a task.
+
+    Args:
+        name: Name of a task, or path of a Python file that defines one.
+        *settings: Further settings as on the command line, as "env=CartpoleBalance" of the task "playground".
+        model: Name of a model or path of an MJCF file; None for the task's default.
+        episode_s: Length of an evaluation episode in s; None for the task's default.
+        **task_settings: Settings of the task, as `tilt_deg=30.0`; on the command line `task.settings.tilt_deg=30.0`.
+
+    Returns:
+        The task. `task.model` is the MuJoCo model, `task.goals` what rewards may aim at, `task.human_reward` a
+        hand-written reward program.
+
+    Raises:
+        UserError: For unknown names, with near matches, and values out of range.
+    """
+    _prepare()
+    from dataclasses import replace
+
+    from movlr_jax.commands.session import task_of
+    from movlr_jax.config.compose import compose
+
+    given = {"model": model, "episode_s": episode_s}
+    overrides = (
+        f"+task={Path(name).resolve() if str(name).endswith('.py') else name}",
+        *settings,
+        *_overrides({key: value for key, value in given.items() if value is not None}),
+        *_overrides({f"task.settings.{key}": value for key, value in task_settings.items()}),
+    )
+    return replace(task_of(compose(overrides)), overrides=overrides)
+
+
+# Rewards.
+
+
+@dataclass(frozen=True)
+class RewardResult:
+    """What became of one reward: the motion that it leads to and its measures.
+
+    Attributes:
+        metrics: The task's measures of the motion by name, with units in the names; `success` is 1.0 or 0.0.
+        terms: For each term of the reward, its `mean` and `weighted_mean` over the episode.
+        trajectory: The episode.
+        trajectory_file: The npz file that keeps it.
+        source: The reward program.
+    """
+
+    metrics: Mapping[str, float]
+    terms: Mapping[str, Mapping[str, float]]
+    trajectory: EpisodeRecord
+    trajectory_file: Path
+    source: str
+    task: Task = field(repr=False)
+
+    def film(self, path: str | Path | None = None) -> Path:
+        """Render the episode and return the mp4 file, by default next to the trajectory. Raises UserError."""
+        from movlr_jax.evolution.filming import clip_of
+        from movlr_jax.film.clips import Caption, film
+        from movlr_jax.quantities import summary
+        from movlr_jax.storage.archive import write_atomically
+
+        target = Path(path) if path else self.trajectory_file.with_suffix(".mp4")
+        if path or not target.exists():
+            caption = Caption(self.task.name, summary(self.metrics))
+            write_atomically(target, film(clip_of(self.task, self.trajectory_file.read_bytes(), caption)))
+        return target
+
+    def _repr_html_(self) -> str:
+        try:
+            shown = _video(self.film())
+        except UserError as error:
+            shown = html.escape(str(error))
+        return shown + _table([("measure", "value"), *((k, f"{v:.4g}") for k, v in self.metrics.items())])
+
+
+def evaluate_reward(
+    source: str | Path, task: Task | str, *settings: str, seed: int = 0, **more: Any
+) -> RewardResult:
+    """Optimise control under one reward and measure the motion.
+
+    Args:
+        source: Text of a reward program, path of a file or of a run directory, "human" or "initial".
+        task: A task, or its name.
+        *settings: Settings as on the command line, as "optimizer.mppi.samples=8".
+        seed: Seed of the start state and of the optimiser.
+        **more: Settings by keyword, as `optimizer="mppi"`, `physics="native"`, `run_dir="results"`.
+
+    Raises:
+        UserError: If the program is rejected, with the reason, and if the simulation diverges.
+    """
+    config, built = _configured(task, settings, {"seed": seed, "films": False, **more})
+    from dataclasses import replace
+
+    from movlr_jax.commands.evaluate import prepared, run_episode
+    from movlr_jax.progress import Reporter, interruptible
+    from movlr_jax.storage.trajectory import EpisodeRecord
+
+    text, given = str(source), None
+    if "\n" in text:
+        given = (text, f"given_{hashlib.sha256(text.encode()).hexdigest()[:8]}")
+    else:
+        config = replace(config, reward=text)
+    reporter = Reporter()
+    with interruptible():
+        setup = prepared(config, reporter, given, built)
+        outcome, result = run_episode(setup, seed, reporter)
+    if outcome.reason or setup.verdict.program is None:
+        raise UserError(f"reward {setup.origin}: {outcome.reason}")
+    states = Path(result["trajectory"])
+    return RewardResult(
+        metrics=dict(outcome.metrics),
+        terms={n: {k: t[k] for k in ("mean", "weighted_mean")} for n, t in outcome.terms.items()},
+        trajectory=EpisodeRecord.read(states, setup.task.model),
+        trajectory_file=states,
+        source=setup.verdict.program.source,
+        task=setup.task,
+    )
+
+
+# Searches.
+
+
+@dataclass(frozen=True)
+class SearchCandidate:
+    """One program of a search, and its motion.
+
+    Attributes:
+        name: As in the report: `g01k02` is program 2 of generation 1, both counted from 0.
+        source: The reward program.
+        parent: Name of the program that it was written from.
+        reason: Why it failed; None if it ran.
+        weights: Weight of each term.
+        metrics: The task's measures of the motion.
+        film: Its mp4 file; None without films.
+        trajectory_file: The npz file of its episode.
+    """
+
+    name: str
+    source: str
+    parent: str | None
+    reason: str | None
+    weights: Mapping[str, float]
+    metrics: Mapping[str, float]
+    film: Path | None
+    trajectory_file: Path
+    _task: Callable[[], Task] = field(repr=False)
+
+    @cached_property
+    def trajectory(self) -> EpisodeRecord:
+        """The episode. Raises UserError if the program failed."""
+        from movlr_jax.storage.trajectory import EpisodeRecord
+
+        if self.reason is not None:
+            raise UserError(f"{self.name} has no trajectory: {self.reason}")
+        return EpisodeRecord.read(self.trajectory_file, self._task().model)
+
+    def _repr_html_(self) -> str:
+        rows = [("measure", "value"), *((k, f"{v:.4g}") for k, v in self.metrics.items())]
+        return f"<b>{self.name}</b>{_video(self.film)}{_table(rows)}<pre>{html.escape(self.source)}</pre>"
+
+
+class SearchRun:
+    """The run directory of a search, finished or not.
+
+    Attributes:
+        root: The run directory.
+        finished: False after an interruption or a spent budget; `run_search(resume=run.root)` continues the search.
+    """
+
+    def __init__(self, root: str | Path, task: Task | None = None):
+        _prepare()
+        from movlr_jax.report.data import read_run
+        from movlr_jax.storage.archive import Archive
+
+        self.root = Path(root)
+        self._given = task
+        with Archive.open(self.root, write=False) as archive:
+            self._run = read_run(archive)
+        self.finished = self._run.state == "finished"
+
+    @cached_property
+    def task(self) -> Task:
+        """The task of the search, built again from the settings of the run unless it is at hand."""
+        if self._given is not None:
+            return self._given
+        from movlr_jax.commands.session import task_of
+        from movlr_jax.config.compose import compose
+
+        return task_of(compose([f"resume={self.root}"]))
+
+    @property
+    def candidates(self) -> list[SearchCandidate]:
+        """All evaluated programs, by generation."""
+        return [self._candidate(c) for c in self._run.candidates.values()]
+
+    @property
+    def best(self) -> SearchCandidate:
+        """The best program. Raises UserError before the first generation is ranked."""
+        if self._run.best is None:
+            raise UserError(f"{self.root} has no best program yet: no generation is ranked")
+        return self._candidate(self._run.best)
+
+    @property
+    def report(self) -> Path:
+        """The page report.html, written from the run directory as it is now."""
+        from movlr_jax.report.page import write_report
+        from movlr_jax.storage.archive import Archive
+
+        with Archive.open(self.root) as archive:
+            return write_report(archive)
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """Return one row per program: name, parent, reason and all metrics. Needs pandas."""
+        from movlr_jax.errors import needed
+
+        with needed("to_dataframe", "notebook"):
+            import pandas
+
+        rows = [{"parent": c.parent, "reason": c.reason, **c.metrics} for c in self.candidates]
+        return pandas.DataFrame(rows, index=pandas.Index([c.name for c in self.candidates], name="name"))
+
+    def _candidate(self, c: Candidate) -> SearchCandidate:
+        return SearchCandidate(
+            name=c.name,
+            source=c.source,
+            parent=c.parent,
+            reason=c.reason,
+            weights=c.weights,
+            metrics=c.metrics,
+            film=self.root / c.film if c.film else None,
+            trajectory_file=self.root / f"gen_{c.generation:02d}" / f"k{c.index:02d}.npz",
+            _task=lambda: self.task,
+        )
+
+    def _repr_html_(self) -> str:
+        found = self.candidates
+        shown = ("success", "distance", "object")
+        names = sorted({name for c in found for name in c.metrics if name.startswith(shown)})
+        rows = [("program", "parent", *names, "reason")]
+        for c in found:
+            values = [f"{c.metrics[n]:.4g}" if n in c.metrics else "" for n in names]
+            rows.append((c.name, c.parent or "", *values, c.reason or ""))
+        best = f"<p>best: {self.best.name}</p>{_video(self.best.film)}" if self._run.best else ""
+        return f"<p>{html.escape(str(self.root))}</p>{best}{_table(rows)}"
+
+    def __repr__(self) -> str:
+        best = self._run.best.name if self._run.best else None
+        return f"SearchRun({str(self.root)!r}: {len(self._run.candidates)} programs, best {best})"
+
+
+def run_search(
+    task: Task | str | None = None, *settings: str, resume: str | Path | None = None, **more: Any
+) -> SearchRun:
+    """Search a reward for a task.
+
+    Args:
+        task: A task, or its name. None with `resume`.
+        *settings: Settings as on the command line, as "optimizer.mppi.samples=8".
+        resume: Run directory of a search to continue.
+        **more: Settings by keyword, as `candidates=4`, `generations=3`, `method="eureka"`, `run_dir="results"`.
+
+    Returns:
+        The run. It is unfinished after Ctrl-C or a spent budget; `run_search(resume=run.root)` continues it.
+
+    Raises:
+        UserError: For settings that cannot be used, and when every program of a generation fails.
+    """
+    if task is None and resume is None:
+        raise UserError("run_search needs a task, or resume=RUN_DIR; load_task('bottle_pour') gives a task")
+    if resume is not None:
+        more = {**more, "resume": str(resume)}
+    config, built = _configured(task, settings, more)
+    from movlr_jax.commands.search import run_search as run
+    from movlr_jax.progress import interruptible
+
+    with interruptible():
+        root, _ = run(config, built)
+    return SearchRun(root, built)
+
+
+def open_run(root: str | Path) -> SearchRun:
+    """Read the run directory of a search. Raises UserError."""
+    return SearchRun(root)
+
+
+# Registries.
+
+
+def register_task(
+    name: str,
+    build: Callable[..., Task],
+    *,
+    models: Sequence[str],
+    episode_s: float = 10.0,
+    replace: bool = False,
+) -> None:
+    """Make `+task=NAME` and `load_task(name)` build a task.
+
+    Args:
+        name: Its name.
+        build: `build(adapter, *, episode_s, **settings) -> Task`. `adapter` is the ModelAdapter of the chosen model.
+            The other keyword-only arguments, with annotations and defaults, are the settings of the task.
+        models: Names of the models that it is made for, the default first.
+        episode_s: Length of an evaluation episode in s.
+        replace: Replace a task of this name.
+    """
+    _prepare()
+    from movlr_jax.tasks.registry import TASKS, TaskEntry
+
+    TASKS.register(name, TaskEntry(build, tuple(models), episode_s), replace=replace)
+
+
+def register_model(adapter: ModelAdapter, *, replace: bool = False) -> None:
+    """Make `model=NAME` find a model, by the name of its adapter."""
+    _prepare()
+    from movlr_jax.models import MODELS
+
+    MODELS.register(adapter.name, adapter, replace=replace)
+
+
+def register_proposer(name: str, make: Callable[[], Proposer], *, replace: bool = False) -> None:
+    """Make `proposer=NAME` write the programs of a search. `make` is a class or function without arguments."""
+    _prepare()
+    from movlr_jax.language.registry import PROPOSERS
+
+    PROPOSERS.register(name, make, replace=replace)
+
+
+def register_judge(name: str, make: Callable[[], Judge], *, replace: bool = False) -> None:
+    """Make `judge=NAME` compare the motions of a search. `make` is a class or function without arguments."""
+    _prepare()
+    from movlr_jax.language.registry import JUDGES
+
+    JUDGES.register(name, make, replace=replace)
+
+
+def register_critic(name: str, make: Callable[[], Critic], *, replace: bool = False) -> None:
+    """Make `critic=NAME` criticise the best motion. `make` is a class or function without arguments."""
+    _prepare()
+    from movlr_jax.language.registry import CRITICS
+
+    CRITICS.register(name, make, replace=replace)
+
+
+def register_optimizer(
+    name: str,
+    build: Callable[..., Optimizer],
+    *,
+    trains: bool = False,
+    replace: bool = False,
+    **options: Any,
+) -> None:
+    """Make `optimizer=NAME` seek control.
+
+    Args:
+        name: Its name.
+        build: `build(config, task, physics, say) -> Optimizer`: an OptimizerConfig, a Task, the name of the physics
+            (native, mjx, warp, auto), and a function that shows a sentence to the user.
+        trains: Whether it trains policies.
+        replace: Replace an optimiser of this name.
+        **options: Its own settings with their defaults: `optimizer.options.KEY=VALUE` sets `config.options[KEY]`.
+    """
+    _prepare()
+    from movlr_jax.control.build import OPTIMIZERS, OptimizerEntry
+
+    OPTIMIZERS.register(name, OptimizerEntry(build, trains=trains, options=options), replace=replace)
+
+
+def register_method(
+    name: str, *, replace: bool = False, settings: Mapping[str, Any] | None = None, **fields: Any
+) -> None:
+    """Make `method=NAME` choose how a search works.
+
+    Args:
+        name: Its name.
+        replace: Replace a method of this name.
+        settings: Settings of the search that come with it, as {"candidates": 16}.
+        **fields: Fields of `movlr_jax.config.methods.Method`, as feedback="reflection", judge="score".
+    """
+    _prepare()
+    from movlr_jax.config.methods import METHODS, Method, Recipe, check_method
+
+    try:
+        method = Method(name, **fields)
+    except TypeError as error:
+        raise UserError(f"the method {name!r} cannot be made: {error}") from None
+    check_method(method)
+    METHODS.register(name, Recipe(method, settings or {}), replace=replace)
+
+
+# What they share.
+
+
+def _prepare() -> None:
+    """Set the environment of JAX and MuJoCo, as the commands do."""
+    from movlr_jax.commands.environment import prepare_environment
+
+    late = "jax" in sys.modules
+    prepare_environment()
+    if late:  # JAX has read its environment already
+        import jax
+
+        if jax.config.jax_compilation_cache_dir is None and "JAX_COMPILATION_CACHE_DIR" in os.environ:
+            jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
+
+
+def _configured(
+    task: Task | str | None, settings: Sequence[str], more: Mapping[str, Any]
+) -> tuple[Config, Task | None]:
+    """Return the checked settings, and the task if it is built already."""
+    _prepare()
+    from dataclasses import replace
+
+    from movlr_jax.commands.environment import prepare_physics
+    from movlr_jax.config.compose import compose
+    from movlr_jax.config.schema import TaskConfig
+
+    overrides = [*settings, *_overrides(more)]
+    if task is None or isinstance(task, str):
+        config, built = compose([*([f"+task={task}"] if task else []), *overrides]), None
+    elif task.overrides:
+        config, built = compose([*task.overrides, *overrides]), task
+    else:  # made in Python: no command can name it
+        config, built = compose(["+task=own", *overrides]), task
+        config = replace(
+            config, task=TaskConfig(task.name), model=task.adapter.name, episode_s=task.episode_s
+        )
+    prepare_physics(config.physics)
+    return config, built
+
+
+def _overrides(values: Mapping[str, Any]) -> list[str]:
+    """Return settings by name as the strings that the command line takes."""
+    return [f"{name}={_text(value)}" for name, value in values.items()]
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return f"[{','.join(_text(v) for v in value)}]"
+    text = str(value)
+    if not isinstance(value, str | Path) or _PLAIN.fullmatch(text):
+        return text
+    quoted = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{quoted}'"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    """An HTML table whose first row is its head."""
+    lines = []
+    for i, row in enumerate(rows):
+        tag = "td" if i else "th"
+        cells = "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in row)
+        lines.append(f"<tr>{cells}</tr>")
+    return f"<table>{''.join(lines)}</table>"
+
+
+def _video(path: Path | None) -> str:
+    """A film as HTML that needs no file; empty without one."""
+    if path is None or not path.exists():
+        return ""
+    data = base64.b64encode(path.read_bytes()).decode()
+    return f'<video controls loop width="480" src="data:video/mp4;base64,{data}"></video>'
