@@ -10,7 +10,9 @@ from typing import Any
 
 import griffe
 
-_CODE = re.compile(r"(`+[^`]*`+)")
+_KEPT = re.compile(
+    r"(`+[^`]*`+|^ *\*{1,2}\w+:)", re.M
+)  # code, and arguments in a list of them, as `*settings:`
 _SPECIAL = re.compile(r"([\[\]*<>])")
 
 
@@ -40,6 +42,6 @@ def comment(obj: griffe.Object) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return `text` with brackets, asterisks and angle brackets escaped outside code."""
-    parts = _CODE.split(text)
+    """Return `text` with brackets, asterisks and angle brackets escaped, except in code and names of arguments."""
+    parts = _KEPT.split(text)
     return "".join(part if i % 2 else _SPECIAL.sub(r"\\\1", part) for i, part in enumerate(parts))

@@ -52,7 +52,7 @@ def documented(packages: list[str]) -> str:
     for package in packages:
         path = ROOT / package.replace(".", "/")
         for file in [path.with_suffix(".py")] if not path.is_dir() else sorted(path.rglob("*.py")):
-            if file.name not in ("__init__.py", "__main__.py") and defines_something(file):
+            if file.name not in ("__init__.py", "__main__.py") and file.exists() and defines_something(file):
                 module = ".".join(file.relative_to(ROOT).with_suffix("").parts)
                 sections.append(f"## {module.removeprefix('movlr_jax.')}\n\n::: {module}\n{OPTIONS}")
     return "\n".join(sections)
