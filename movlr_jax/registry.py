@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from importlib.metadata import entry_points
+from collections.abc import Iterator, Mapping, MutableMapping
+from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
 
 from movlr_jax.errors import UserError, unknown_name
@@ -11,7 +11,7 @@ from movlr_jax.errors import UserError, unknown_name
 T = TypeVar("T")
 
 
-class Registry(Mapping[str, T], Generic[T]):
+class Registry(MutableMapping[str, T], Generic[T]):
     """Entries of one kind by name.
 
     Args:
@@ -39,7 +39,7 @@ class Registry(Mapping[str, T], Generic[T]):
             raise UserError(unknown_name(setting or self.kind, name, list(self)))
         return self[name]
 
-    def _points(self) -> dict[str, object]:
+    def _points(self) -> dict[str, EntryPoint]:
         return {point.name: point for point in entry_points(group=self.group)}
 
     def __getitem__(self, name: str) -> T:
@@ -48,12 +48,18 @@ class Registry(Mapping[str, T], Generic[T]):
             if point is None:
                 raise KeyError(name)
             try:
-                self._entries[name] = point.load()  # type: ignore[attr-defined]
+                self._entries[name] = point.load()
             except Exception as error:  # whatever another package raises on import
                 raise UserError(
-                    f"the {self.kind} {name!r} of the entry point {point.value} cannot be loaded: {error}"  # type: ignore[attr-defined]
+                    f"the {self.kind} {name!r} of the entry point {point.value} cannot be loaded: {error}"
                 ) from error
         return self._entries[name]
+
+    def __setitem__(self, name: str, entry: T) -> None:
+        self._entries[name] = entry
+
+    def __delitem__(self, name: str) -> None:
+        del self._entries[name]
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries or name in self._points()

@@ -1,20 +1,75 @@
-"""What the README promises is what the code has."""
+"""What the README and the pages of docs/ promise is what the code has."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from movlr_jax.rewards.state import state_table
+import pytest
 
-README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+from movlr_jax.config.compose import compose
+from movlr_jax.errors import UserError
+from movlr_jax.rewards.state import state_table
+from movlr_jax.sandbox.source import parse
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TEXTS = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in PAGES}
+COMPOSED = ("search", "evaluate", "check")  # commands whose settings Hydra composes
+
+
+def commands() -> list[tuple[str, ...]]:
+    """Return the settings of every search, evaluation and check that a page shows, with placeholders filled in."""
+    found: dict[tuple[str, ...], None] = {}
+    for text in TEXTS.values():
+        for line in text.replace("\\\n", " ").splitlines():
+            for name, rest in re.findall(r"python -m movlr_jax\.(\w+)((?: +[^\s`|#]+)*)", line):
+                settings = tuple(s for s in rest.split() if re.match(r"\+?[a-z_.]+=", s))
+                if name in COMPOSED and any(s.startswith("+task=") for s in settings):
+                    found[settings] = None
+    return list(found)
 
 
 def test_the_state_table_is_that_of_the_code():
     rows = [f"| `{call}` | {shape} | {meaning} |" for call, shape, meaning in state_table()]
-    assert "\n".join(rows) in README
+    assert "\n".join(rows) in TEXTS["docs/write_a_reward.md"]
 
 
 def test_exactly_two_commands_do_all_the_set_up():
     assert README.count("pip install") == 2
     assert "pip install -e . && python -m movlr_jax.search +task=bottle_pour" in README
     assert "pip install -e '.[test]' && pytest" in README
+
+
+def test_the_readme_is_short():
+    lines = README.splitlines()
+    assert len(lines) <= 200
+    assert max(map(len, lines)) <= 118
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_links_lead_to_files(page: str):
+    folder = (ROOT / page).parent
+    for link in re.findall(r"\]\(([^)#\s]+)", TEXTS[page]):
+        if not link.startswith("http"):
+            assert (folder / link).exists(), f"{page} links to {link}, which does not exist"
+
+
+@pytest.mark.parametrize("settings", commands(), ids=" ".join)
+def test_commands_have_settings_that_exist(settings: tuple[str, ...]):
+    replaced = {"NAME=value": "", "+task=TASK": "+task=flat_walk", "model=MODEL": "model=myolegs"}
+    given = [replaced.get(s, s) for s in settings]
+    given = [re.sub(r"^seed=[\d,]+$", "seed=0", s) for s in given if not s.startswith("task.settings.NAME")]
+    try:
+        config = compose(given)
+    except UserError as error:
+        pytest.fail(str(error))
+    assert config.task.name
+
+
+@pytest.mark.parametrize("page", [page for page, text in TEXTS.items() if "\nWEIGHTS = {" in text])
+def test_reward_programs_can_be_read(page: str):
+    for block in re.findall(r"```python\n(.*?)```", TEXTS[page], re.S):
+        if "\nWEIGHTS = {" in block:
+            assert parse(block).weights

@@ -75,11 +75,11 @@ def prepared(
 
     given: text and origin of a reward that replaces the one of `config`; task: one that was built already.
     """
-    if said := about_tuned(config):
-        reporter.say(said)
     task = task or task_of(config)
     folder = Path(config.run_dir) if config.run_dir else Path("runs") / task.name / "evaluate"
     source, origin = given or reward_source(config.reward, task)
+    if said := about_tuned(config):
+        reporter.say(said)
     optimizer = build_optimizer(config.optimizer, task, config.physics, reporter.say)
     sandbox = Sandbox(
         make_probe(task, optimizer.sim_physics, config.seed),

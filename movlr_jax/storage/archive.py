@@ -295,7 +295,7 @@ class Archive:
 
     def _read(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return the rows of a query. Raises UserError if the database is broken."""
-        with _database_errors(self.root / "run.db"), _write_errors(self.root):
+        with _database_errors(self.root / "run.db"), _read_errors(self.root):
             return self._db.execute(query, values).fetchall()
 
     def _has_calls(self) -> bool:
@@ -444,6 +444,16 @@ def _write_errors(path: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         stop_if_asked()
         raise UserError(f"cannot write the record in {path}: {error}; {_advice(path)}") from error
+
+
+@contextlib.contextmanager
+def _read_errors(path: Path) -> Iterator[None]:
+    """Convert errors while reading the database to a UserError."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        stop_if_asked()
+        raise UserError(f"cannot read the record in {path}: {error}") from error
 
 
 def _advice(path: Path) -> str:

@@ -15,7 +15,7 @@ from movlr_jax.rewards.program import Scorer
 from movlr_jax.sandbox import confine
 from movlr_jax.sandbox.vet import Sandbox, Verdict
 
-SANDBOX = Path(__file__).parent.parent / "sandbox"
+FOLDER = Path(__file__).parent.parent / "sandbox"
 # known programs; more of their kind, many of them attacks or bombs; what language models like to write; ways out
 CORPORA = ["rewards", "rewards2", "habits", "escapes"]
 TASK = "+task=bottle_pour"
@@ -43,7 +43,7 @@ def test_the_corpus(name: str, capfd: pytest.CaptureFixture[str], monkeypatch: p
     make_probe = module.make_probe
     monkeypatch.setattr(Sandbox, "vet_all", recording)
     monkeypatch.setattr(module, "make_probe", probing)
-    file = SANDBOX / f"{name}.jsonl"
+    file = FOLDER / f"{name}.jsonl"
     corpus = [json.loads(line) for line in file.read_text().splitlines()]
     assert check([TASK, SANDBOX, f"reward={file}"]) == (name != "habits")
     found = lines(capfd.readouterr().out)

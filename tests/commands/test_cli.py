@@ -232,13 +232,16 @@ def test_every_command_says_it_from_a_shell_too(elsewhere: Path):
 
 
 def test_the_package_alone_names_all_its_commands(capsys: pytest.CaptureFixture[str]):
-    assert commands_there_are() == 2
+    assert commands_there_are([]) == 2
     said = capsys.readouterr().err.strip()
     assert len(said.splitlines()) == 1
     runnable = {p.stem for p in PACKAGE.glob("*.py") if '__name__ == "__main__"' in p.read_text()}
-    assert set(re.findall(r"\w+", said.partition("there are:")[2].partition("(")[0])) == runnable - {
-        "__main__"
-    }
+    named = set(re.findall(r"\w+", said.partition("there are:")[2].partition("(")[0]))
+    assert named == runnable - {"__main__"} | {"report"}
+    assert commands_there_are(["serch"]) == 2
+    assert capsys.readouterr().err.strip() == "there is no command 'serch'; did you mean 'search'?"
+    assert commands_there_are(["evaluate", "+task=bottle_por"]) == 2
+    assert "did you mean 'bottle_pour'" in capsys.readouterr().err
 
 
 def test_a_missing_model_package_is_told(elsewhere: Path):

@@ -47,7 +47,7 @@ REWARDS = [
         'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return {"a": state.pos("foott")[0]}\n',
         "line 3: there is no body 'foott'; did you mean 'foot'",
     ),
-    ('WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return 3\n', "reward returns a int, expected a dict"),
+    ('WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return 3\n', "reward returned a int, expected a dict"),
 ]  # fmt: skip
 
 

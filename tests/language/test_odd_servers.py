@@ -518,11 +518,11 @@ def test_a_correct_judgement_is_taken_in_any_dress(text: str, archive: Archive):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("The second one is better.", "it holds no JSON object; it begins 'The second one is better.'"),
+        ("The second one is better.", "it contains no JSON object; it begins 'The second one is better.'"),
         (f"So it is {json.dumps({**ANSWER, 'winner': 'the left'})} I think.", "winner: Input should be 'first'"),
-        (json.dumps(ANSWER)[:-5], "it holds no whole JSON object; it begins '{\"first_motion\""),
+        (json.dumps(ANSWER)[:-5], "it contains no complete JSON object; it begins '{\"first_motion\""),
         (json.dumps({**ANSWER, "winner": float("nan")}), "winner: Input should be"),
-        ("```python\nx = 1\n```", "it holds no JSON object"),
+        ("```python\nx = 1\n```", "it contains no JSON object"),
     ],
 )  # fmt: skip
 def test_what_is_no_judgement_says_why(text: str, sentence: str, archive: Archive):

@@ -162,7 +162,7 @@ from movlr_jax.storage import archive
 def read(path):
     db = archive._connect(path)
     print("reading", flush=True)
-    with archive._told(path):
+    with archive._read_errors(path):
         db.execute({f"{NUMBERS} SELECT count(*) FROM n"!r}).fetchall()
 sys.exit(cli.run_one(read, {str(tmp_path / "run.db")!r}))
 """

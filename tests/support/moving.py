@@ -8,9 +8,9 @@ from pathlib import Path
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "write_a_task.md").read_text(encoding="utf-8")
 
 
-def block(language: str) -> str:
-    """The first block of that language on the page."""
-    found = re.search(rf"```{language}\n(.*?)```", PAGE, re.S)
+def block(language: str, heading: str = "## A body that moves") -> str:
+    """Return the first block of that language in a section of the page."""
+    found = re.search(rf"```{language}\n(.*?)```", PAGE[PAGE.index(heading) :], re.S)
     assert found
     return found.group(1)
 

@@ -1,9 +1,8 @@
-"""A task of the user's own: the README's example word for word, and every mistake one can make with it."""
+"""A task of the user's own: the example of docs/write_a_task.md word for word, and mistakes one can make with it."""
 
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from pathlib import Path
 import mujoco
 import numpy as np
 import pytest
+from moving import PAGE, block
 
 from movlr_jax.commands.evaluate import main as evaluate
 from movlr_jax.commands.search import main as search
@@ -28,7 +28,6 @@ from movlr_jax.tasks import Task, simple_task
 from movlr_jax.tasks.base import Need
 from movlr_jax.types import Step, Trajectory
 
-README = (Path(__file__).parent.parent.parent / "README.md").read_text(encoding="utf-8")
 QUICK = [
     "candidates=2",
     "generations=1",
@@ -39,16 +38,13 @@ QUICK = [
 
 
 def example(language: str) -> str:
-    """The first block of that language in the section that the README has on own tasks."""
-    section = README[README.index("## Add your own") :]
-    found = re.search(rf"```{language}\n(.*?)```", section, re.S)
-    assert found
-    return found.group(1)
+    """Return the first block of that language in the page's section on an arm."""
+    return block(language, "## An arm that touches a ball")
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder with the README's two files in it."""
+    """An empty folder with the two files of the example in it."""
     monkeypatch.chdir(tmp_path)
     Path("arm.xml").write_text(example("xml"), encoding="utf-8")
     Path("touch_ball.py").write_text(example("python"), encoding="utf-8")
@@ -66,12 +62,12 @@ def refused(*arguments: str) -> str:
     return str(caught.value)
 
 
-# The README's example.
+# The example.
 
 
-def test_the_example_runs_as_the_readme_says(folder: Path):
+def test_the_example_runs_as_the_page_says(folder: Path):
     """In a process of its own, from the folder that the files are in."""
-    command = next(line for line in README.splitlines() if "+task=touch_ball.py" in line).split()
+    command = next(line for line in PAGE.splitlines() if "+task=touch_ball.py" in line).split()
     assert command[:3] == ["python", "-m", "movlr_jax.search"]
     done = subprocess.run(
         [sys.executable, *command[1:], *QUICK, "films=false"], capture_output=True, text=True, check=False
@@ -204,7 +200,7 @@ def test_a_file_that_is_wrong_is_told(folder: Path, text: str, sentence: str):
     assert refused("mine.py").replace(f"{folder}/", "") == sentence
 
 
-# Changes to the README's example, and what is said of them.
+# Changes to the example, and what is said of them.
 CHANGES = [
     ('"arm.xml"', '"leg.xml"', "there is no model file FOLDER/leg.xml; give its path"),
     ('"arm.xml"', '"touch_ball.py"', "FOLDER/touch_ball.py cannot be read: could not find decoder"),
@@ -238,7 +234,7 @@ def test_settings_are_those_of_the_function(folder: Path):
     assert "did you mean 'optimizer.knots'" in refused("touch_ball.py", "optimizer.knot=3")
 
 
-# Changes to functions of the README's example, and what is said of them before anything is planned.
+# Changes to functions of the example, and what is said of them before anything is planned.
 LATE = [
     ('episode.site("tip")', 'episode.site("tp")', "line 7: there is no site 'tp'; did you mean 'tip'?"),
     ('episode.site("tip")', 'episode.q("elbo")', "line 7: there is no joint 'elbo'; did you mean 'elbow'?"),
