@@ -30,14 +30,13 @@ from movlr_jax.api import (
     run_search,
 )
 from movlr_jax.errors import UserError
+from movlr_jax.version import __version__
 
 if TYPE_CHECKING:
     from movlr_jax.language.base import Critique, Evaluation, Preference, ProposalRequest, TermAdvice
     from movlr_jax.models import ModelAdapter
     from movlr_jax.storage.trajectory import EpisodeRecord
     from movlr_jax.tasks import Task, simple_task
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Critique",
@@ -52,6 +51,7 @@ __all__ = [
     "Task",
     "TermAdvice",
     "UserError",
+    "__version__",
     "evaluate_reward",
     "load_task",
     "open_run",
@@ -89,4 +89,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return list(__all__)

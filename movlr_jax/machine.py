@@ -70,7 +70,7 @@ def xla_knows(flag: str) -> bool:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python, of this package and of the packages that its results depend on."""
-    from movlr_jax import __version__
+    from movlr_jax.version import __version__
 
     found = {"movlr-jax": __version__, "python": platform.python_version()}
     for package in PACKAGES:

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from movlr_jax import __version__, quantities
+from movlr_jax import quantities
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.ranking import silence
 from movlr_jax.film.group_picture import GROUPS
@@ -27,6 +27,7 @@ from movlr_jax.report.data import FIRST, Run, key_metrics, read_run
 from movlr_jax.resources import resource_text
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.inside import inside, read_inside
+from movlr_jax.version import __version__
 
 _FILM_BYTES = (
     64 * 2**20

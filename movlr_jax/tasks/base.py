@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from string import Template
-from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
@@ -15,9 +14,6 @@ from movlr_jax.models import ModelAdapter
 from movlr_jax.physics.domain import Ranges
 from movlr_jax.rewards.state import Layout
 from movlr_jax.types import Array, SimState, Step, Trajectory
-
-if TYPE_CHECKING:
-    from movlr_jax.tasks.motion import Motion
 
 Metrics = dict[str, float]
 StartFn = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray, np.ndarray]]
@@ -48,6 +44,41 @@ class Need:
 
     problem: str
     kind: str  # kind of term: place, turn, hold, steady, economy, ...; see language.proposers.terms
+
+
+def axis_text(way: Sequence[float]) -> str:
+    """Return a direction [3] as text: "+x" for an axis, or its numbers."""
+    for i, name in enumerate("xyz"):
+        if abs(way[i]) > 1 - 1e-6:
+            return f"{'+' if way[i] > 0 else '-'}{name}"
+    return f"({', '.join(f'{c:.2g}' for c in way)})"
+
+
+@dataclass(frozen=True)
+class Motion:
+    """The motion of the body `subject` that a description asks for."""
+
+    subject: str
+    words: tuple[str, ...] = ()  # the words that were understood
+    way: tuple[float, float, float] | None = None  # unit vector of travel, world frame
+    speed: float = 0.0  # m/s, of travel
+    exact: bool = False  # whether the speed is given explicitly
+    jump: bool = False
+    turn: int = 0  # 1 left, -1 right
+    still: bool = False
+    upright: bool = True  # whether the body should keep its height
+    lacks: str = ""  # requested motions that the body cannot do
+
+    @property
+    def moves(self) -> bool:
+        return bool(self.way or self.jump or self.turn)
+
+    def text(self) -> str:
+        """Return the motion in words."""
+        parts = [f"move along {axis_text(self.way)} at about {self.speed:.2g} m/s"] if self.way else []
+        parts += ["leave the ground"] * self.jump
+        parts += [f"turn {'left' if self.turn > 0 else 'right'}"] * bool(self.turn)
+        return ", ".join([*(parts or ["stand still"]), *["upright"] * self.upright])
 
 
 @dataclass(frozen=True)

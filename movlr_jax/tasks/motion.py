@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import mujoco
 import numpy as np
 
 from movlr_jax.models.derived import travels
-from movlr_jax.tasks.base import Metrics, Need
+from movlr_jax.tasks.base import Metrics, Motion, Need, axis_text
 from movlr_jax.tasks.readout import Readout
 
 FALLEN = 0.6  # share of the start height below which an upright body counts as fallen
@@ -47,33 +47,6 @@ _SPEED = re.compile(r"(\d+(?:\.\d+)?)\s*(m/s|met(?:er|re)s?\s+(?:per|a)\s+second
 _AXIS = re.compile(
     r"([+-]?)\b([xyz])[ -](?:axis|direction)|\balong (?:the )?([+-]?)([xyz])\b|([+-])([xyz])\b"
 )
-
-
-@dataclass(frozen=True)
-class Motion:
-    """The motion of the body `subject` that a description asks for."""
-
-    subject: str
-    words: tuple[str, ...] = ()  # the words that were understood
-    way: tuple[float, float, float] | None = None  # unit vector of travel, world frame
-    speed: float = 0.0  # m/s, of travel
-    exact: bool = False  # whether the speed is given explicitly
-    jump: bool = False
-    turn: int = 0  # 1 left, -1 right
-    still: bool = False
-    upright: bool = True  # whether the body should keep its height
-    lacks: str = ""  # requested motions that the body cannot do
-
-    @property
-    def moves(self) -> bool:
-        return bool(self.way or self.jump or self.turn)
-
-    def text(self) -> str:
-        """Return the motion in words."""
-        parts = [f"move along {axis_text(self.way)} at about {self.speed:.2g} m/s"] if self.way else []
-        parts += ["leave the ground"] * self.jump
-        parts += [f"turn {'left' if self.turn > 0 else 'right'}"] * bool(self.turn)
-        return ", ".join([*(parts or ["stand still"]), *["upright"] * self.upright])
 
 
 def motion_of(
@@ -185,14 +158,6 @@ def _possible(motion: Motion, model: mujoco.MjModel) -> Motion:
         motion = replace(motion, turn=0)
     stands = motion.upright and travels(model, motion.subject, UP)
     return replace(motion, lacks=" or ".join(lacks), upright=stands)
-
-
-def axis_text(way: Sequence[float]) -> str:
-    """Return a direction [3] as text: "+x" for an axis, or its numbers."""
-    for i, name in enumerate("xyz"):
-        if abs(way[i]) > 1 - 1e-6:
-            return f"{'+' if way[i] > 0 else '-'}{name}"
-    return f"({', '.join(f'{c:.2g}' for c in way)})"
 
 
 def motion_metrics(motion: Motion, read: Readout) -> Metrics:

@@ -21,8 +21,8 @@ from movlr_jax.models.from_path import forward_of, roles_of
 from movlr_jax.models.spec import compile_spec, quiet
 from movlr_jax.rewards.state import Layout, instrument, layout_of
 from movlr_jax.sandbox.genome import Genome
-from movlr_jax.tasks.base import Camera, Measures, Metrics, Need, StartFn, Task
-from movlr_jax.tasks.motion import Motion, motion_metrics, motion_needs, motion_of, motion_score, towards
+from movlr_jax.tasks.base import Camera, Measures, Metrics, Motion, Need, StartFn, Task
+from movlr_jax.tasks.motion import motion_metrics, motion_needs, motion_of, motion_score, towards
 from movlr_jax.tasks.motion_terms import FIRST, motion_terms
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.stage import add_stage

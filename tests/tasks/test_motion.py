@@ -21,7 +21,8 @@ from movlr_jax.sandbox.genome import Genome
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.tasks import Task, simple_task
-from movlr_jax.tasks.motion import Motion, motion_metrics
+from movlr_jax.tasks.base import Motion
+from movlr_jax.tasks.motion import motion_metrics
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.types import Step
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 
-from movlr_jax.control.ppo.actions import control_ranges
+from movlr_jax.control.ranges import control_ranges
 from movlr_jax.physics.base import Physics
 from movlr_jax.types import Array, SimState, Step
 

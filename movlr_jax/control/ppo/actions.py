@@ -14,6 +14,7 @@ import numpy as np
 
 from movlr_jax.biomech.geometry import fit_geometry
 from movlr_jax.control.ppo.config import PdConfig
+from movlr_jax.control.ranges import control_ranges
 from movlr_jax.errors import UserError
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.state import Layout
@@ -218,20 +219,6 @@ def resting_controls(model: mujoco.MjModel, qpos: np.ndarray, act: np.ndarray) -
             )
             rest[i] = (held - offset) / model.actuator_gainprm[i, 0]
     return np.clip(rest, low, high)
-
-
-def control_ranges(
-    model: mujoco.MjModel, whose: str = "a trained policy acts"
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the lower and upper limits [nu] of the controls. Raises UserError if an actuator has no limits."""
-    unlimited = [model.actuator(i).name for i in np.flatnonzero(~model.actuator_ctrllimited.astype(bool))]
-    if unlimited:
-        raise UserError(
-            f"{whose} within control ranges, but these actuators have none: {', '.join(unlimited[:5])}; "
-            "set ctrlrange in the model"
-        )
-    low, high = model.actuator_ctrlrange.T
-    return low, high
 
 
 def _servo(model: mujoco.MjModel, i: int) -> bool:

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 
-from movlr_jax.control.ppo.actions import ActionSpace, control_ranges, controls
+from movlr_jax.control.ppo.actions import ActionSpace, controls
+from movlr_jax.control.ranges import control_ranges
 from movlr_jax.errors import UserError
 from movlr_jax.physics.base import Physics
 from movlr_jax.rewards.state import Layout
