@@ -41,7 +41,15 @@ if TYPE_CHECKING:
 
 LOST = -100.0  # the score of a seed whose simulation diverged: below any that the tasks give
 FIRST = 5  # trials before any is pruned
-SHOWN = ("success", "distance_m", "time_to_fall_s", "object_error_m", "diverged_fraction", "wall_s_per_sim_s")
+SHOWN = (
+    "success",
+    "distance_m",
+    "time_to_fall_s",
+    "object_position_error_m",
+    "object_orientation_error_rad",
+    "diverged_fraction",
+    "wall_s_per_sim_s",
+)
 
 
 @dataclass(frozen=True)

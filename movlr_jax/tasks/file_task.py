@@ -20,6 +20,7 @@ from movlr_jax.errors import UserError, near_matches, unknown_name
 from movlr_jax.models.spec import quiet
 from movlr_jax.settings import typed
 from movlr_jax.tasks.base import Measures, Metrics, Task, shared_metrics
+from movlr_jax.tasks.simple import FOLDER
 from movlr_jax.tasks.walking import biomechanics
 from movlr_jax.types import SimState, Step, Trajectory
 
@@ -38,18 +39,11 @@ def file_task(settings: Mapping[str, Any], episode_s: float | None) -> Task:
     if not path:
         raise UserError("task=own needs a file; set +task=my_task.py")
     file = Path(str(path))
-    module = _load(file)
-    make = getattr(module, FUNCTION, None)
-    if not callable(make):
-        raise UserError(
-            f"{file} defines no function {FUNCTION}(); define one that returns a Task, as `return simple_task(...)`"
-        )
-    given = _arguments(make, settings, file)
-    task = with_source_line(make, file)(**given)
-    if not isinstance(task, Task):
-        raise UserError(
-            f"{FUNCTION}() of {file} returns {type(task).__name__}, expected Task; use `return simple_task(...)`"
-        )
+    token = FOLDER.set(file.parent)  # paths of models are relative to it
+    try:
+        task = _made(file, settings)
+    finally:
+        FOLDER.reset(token)
     functions = {
         name: with_source_line(function, file)
         for name in ("start", "over", "perturb", "series")
@@ -64,6 +58,23 @@ def file_task(settings: Mapping[str, Any], episode_s: float | None) -> Task:
         **functions,
     )
     _try(task)
+    return task
+
+
+def _made(file: Path, settings: Mapping[str, Any]) -> Task:
+    """Run the file and its function. Raises UserError."""
+    module = _load(file)
+    make = getattr(module, FUNCTION, None)
+    if not callable(make):
+        raise UserError(
+            f"{file} defines no function {FUNCTION}(); define one that returns a Task, as `return simple_task(...)`"
+        )
+    given = _arguments(make, settings, file)
+    task = with_source_line(make, file)(**given)
+    if not isinstance(task, Task):
+        raise UserError(
+            f"{FUNCTION}() of {file} returns {type(task).__name__}, expected Task; use `return simple_task(...)`"
+        )
     return task
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,7 @@ from movlr_jax.types import Array, Trajectory
 
 HOLD_S = 0.5  # the error of a goal position is the largest one in the last HOLD_S seconds
 MUSCLE = mujoco.mjtGain.mjGAIN_MUSCLE
+FOLDER: ContextVar[Path] = ContextVar("FOLDER", default=Path())  # of the task file that is being read
 
 
 def simple_task(
@@ -57,7 +58,8 @@ def simple_task(
 ) -> Task:
     """Build a task for `model` and a motion given by `description` and `goals`. Raises UserError.
 
-    model: path of an MJCF file (relative to the file of the caller), a name of `movlr_jax.models`, or an MjSpec.
+    model: path of an MJCF file (relative to the task file, or to the working directory
+    outside of one), a name of `movlr_jax.models`, or an MjSpec.
     scene(spec) can add to the model.
     goals: name -> numbers, or the name of a body or site, whose position at the start is used. A goal named
     `<body or site>_pos` is a target position of that body or site, in m. It is measured (`object_position_error_m`),
@@ -75,7 +77,7 @@ def simple_task(
         raise UserError(
             f"name={name!r}: a task name is also a folder name; use only letters, digits, _, - and ."
         )
-    folder = Path(sys._getframe(1).f_globals.get("__file__", "")).parent
+    folder = FOLDER.get()
     spec, known = _spec_of(model, folder)
     name_all(spec)
     if scene:

@@ -347,7 +347,13 @@ def test_four_candidates_together_are_each_alone_bit_by_bit(tiny, kind: str):
         if kind == "controls"
         else PostureSpace(MuscleConfig(kind), tiny.model, tiny.layout, PLANNED, [PLANNED], 0.5)  # pyright: ignore
     )
-    planner = planner_of(space, tiny.model, tiny.layout, tiny.goals, MppiConfig(samples=8, adapt=0.2))
+    planner = planner_of(
+        space,
+        tiny.model,
+        tiny.layout,
+        tiny.goals,
+        MppiConfig(samples=8, adapt=0.2, temperature=0.1, sigma_min=0.05),
+    )
     start, four = tiny.states(2, seed=1), programs()
     together = act(planner, four, start)
     assert together.actions.shape == (4, 7, tiny.model.nu)

@@ -26,7 +26,13 @@ def task() -> Task:
 
 def strikes(values: list[float], dt: float = 0.1) -> list[int]:
     """Of a foot of a body of 100 N: it lands above 5 N and leaves below 2.5 N."""
-    return biomechanics.foot_strikes(np.array(values), dt * np.arange(len(values)), 100.0).tolist()
+    contact = biomechanics.in_contact(np.array(values), dt * np.arange(len(values)), 100.0)
+    return begins(contact)
+
+
+def begins(contact: np.ndarray) -> list[int]:
+    """Where a contact begins after there was none."""
+    return [i for i in range(1, len(contact)) if contact[i] and not contact[i - 1]]
 
 
 def test_a_strike_is_where_the_force_begins():
@@ -60,7 +66,7 @@ def test_a_foot_that_is_dropped_strikes_when_physics_says(task: Task):
         mujoco.mj_step(model, data)
         time.append(data.time)
         force.append(data.sensordata[task.layout.touch["left_foot"][0]])
-    (strike,) = biomechanics.foot_strikes(np.array(force), np.array(time), 0.5 * 9.81)
+    (strike,) = begins(biomechanics.in_contact(np.array(force), np.array(time), 0.5 * 9.81))
     assert time[strike] == pytest.approx(np.sqrt(2 * 0.1 / 9.81), abs=0.003)
 
 

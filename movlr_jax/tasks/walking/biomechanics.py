@@ -156,11 +156,6 @@ def in_contact(force: np.ndarray, time: np.ndarray, weight: float) -> np.ndarray
     return contact
 
 
-def foot_strikes(force: np.ndarray, time: np.ndarray, weight: float) -> np.ndarray:
-    """Return the indices [n] of the strikes of a foot with normal force [T] N; `weight` of the body in N."""
-    return _rising(in_contact(force, time, weight))
-
-
 def steps_of(left: Foot, right: Foot) -> Steps:
     """Return all steps, from consecutive strikes of opposite feet."""
     index = np.concatenate([left.strikes, right.strikes])

@@ -1,0 +1,321 @@
+"""The public API, as a script or a notebook uses it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import mujoco
+import numpy as np
+import pytest
+from cli_cases import SUPPORT
+
+import movlr_jax as mj
+from movlr_jax.api import _text
+from movlr_jax.config.compose import compose
+from movlr_jax.language.registry import JUDGES
+from movlr_jax.registry import Registry
+
+QUICK = ("optimizer.mppi.samples=2", "optimizer.horizon_s=0.032")
+LEG = SUPPORT / "tiny_task.py"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def leg() -> mj.Task:
+    return mj.load_task(LEG, episode_s=0.064)
+
+
+def small(**more) -> dict:
+    return {"candidates": 2, "generations": 1, "films": False, **more}
+
+
+# Importing.
+
+
+def test_importing_starts_nothing():
+    code = "import os, sys; before = dict(os.environ); import movlr_jax as mj\n" \
+        "assert 'jax' not in sys.modules and 'mujoco' not in sys.modules and dict(os.environ) == before\n" \
+        "assert set(mj.__all__) <= set(dir(mj)); mj.load_task; mj.Task\nassert 'mujoco' in sys.modules"  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_public_name_exists_and_says_what_it_is():
+    for name in mj.__all__:
+        assert name == "__version__" or getattr(mj, name).__doc__, name
+    with pytest.raises(AttributeError, match="no attribute 'serch'"):
+        mj.serch  # noqa: B018
+
+
+# Tasks.
+
+
+def test_a_task_by_name_has_the_settings_of_the_command():
+    task = mj.load_task("bottle_pour", model="myoarm_r", episode_s=1, tilt_deg=30.0)
+    assert isinstance(task.model, mujoco.MjModel)
+    assert (task.name, task.adapter.name, task.episode_s) == ("bottle_pour", "myoarm_r", 1.0)
+    config = compose(task.overrides)
+    assert config.task.settings["tilt_deg"] == 30.0
+    assert config.task.settings["bottle_kg"] == compose(["+task=bottle_pour"]).task.settings["bottle_kg"]
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: mj.load_task("bottle_por"), "did you mean 'bottle_pour'"),
+        (lambda: mj.load_task("bottle_pour", tilt=3), "did you mean 'task.settings.tilt_deg'"),
+        (lambda: mj.load_task("bottle_pour", model="myoarm"), "there is no model 'myoarm'; did you mean"),
+        (lambda: mj.run_search(), "run_search needs a task, or resume=RUN_DIR"),
+        (lambda: mj.run_search("bottle_pour", candidates=0), "candidates=0: it must be 1 or more"),
+        (lambda: mj.run_search("bottle_pour", judge="x"), "there is no judge 'x'; there are: auto, metrics"),
+        (lambda: mj.open_run("nowhere"), "there is no run directory nowhere"),
+        (lambda: mj.evaluate_reward("nope.py", "bottle_pour"), "there is no reward 'nope.py'"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_the_sentence_of_the_command(call, sentence: str):
+    with pytest.raises(mj.UserError, match=re.escape(sentence)):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "null"), (True, "true"), (3, "3"), (0.5, "0.5"), ("eureka", "eureka"), ("a b's", "'a b\\'s'"),
+     ((1, "x"), "[1,x]"), (Path("/a/b.py"), "/a/b.py"), ("", "''")],
+)  # fmt: skip
+def test_values_become_settings(value, text: str):
+    assert _text(value) == text
+    if isinstance(value, str) and value:
+        assert compose(["+task=bottle_pour", f"run_dir={text}"]).run_dir == value
+
+
+# Rewards.
+
+
+def test_a_reward_as_text_is_measured_and_its_motion_kept(leg: mj.Task):
+    source = (
+        'WEIGHTS = {"up": 1.0}\n\n\ndef reward(state, action):\n    return {"up": state.pos("torso")[2]}\n'
+    )
+    source = source.replace("torso", next(leg.model.body(i).name for i in range(1, leg.model.nbody)))
+    result = mj.evaluate_reward(source, leg, *QUICK, seed=3)
+    assert result.source == source
+    assert set(result.terms) == {"up"}
+    assert result.terms["up"]["mean"] == pytest.approx(result.terms["up"]["weighted_mean"])
+    assert {"success", "effort"} <= set(result.metrics)
+    with np.load(result.trajectory_file) as kept:
+        assert {"time", "qpos", "qvel", "act", "ctrl", "touch", "touch_names"} <= set(kept)
+        np.testing.assert_array_equal(kept["qpos"], result.trajectory.qpos)
+    assert len(result.trajectory.time) == 4  # 0.064 s of steps of 0.016 s
+    again = mj.evaluate_reward(source, leg, *QUICK, seed=3, run_dir="elsewhere")
+    np.testing.assert_array_equal(again.trajectory.qpos, result.trajectory.qpos)
+
+
+def test_a_trajectory_as_a_data_frame_has_the_names_of_the_model(leg: mj.Task):
+    trajectory = mj.evaluate_reward("human", leg, *QUICK).trajectory
+    frame = trajectory.to_dataframe()
+    model = leg.model
+    assert len(frame) == len(trajectory.time)
+    np.testing.assert_array_equal(frame.index, trajectory.time)
+    for j in range(model.njnt):
+        joint = model.joint(j)
+        np.testing.assert_array_equal(frame[f"q.{joint.name}"], trajectory.qpos[:, joint.qposadr[0]])
+        np.testing.assert_array_equal(frame[f"qd.{joint.name}"], trajectory.qvel[:, joint.dofadr[0]])
+    for i in range(model.nu):
+        np.testing.assert_array_equal(frame[f"ctrl.{model.actuator(i).name}"], trajectory.ctrl[:, i])
+        np.testing.assert_array_equal(frame[f"act.{model.actuator(i).name}"], trajectory.act[:, i])
+    assert [f"touch.{name}" for name in trajectory.touch_names] == [
+        n for n in frame if n.startswith("touch.")
+    ]
+
+
+def test_free_joints_have_a_column_for_each_number():
+    spec = mujoco.MjSpec.from_string(
+        '<mujoco><worldbody><body name="b" pos="0 0 1"><freejoint name="root"/><geom size=".1"/>'
+        '<body name="c"><joint name="j" type="ball"/><geom size=".1" pos="1 0 0"/></body></body></worldbody></mujoco>'
+    )
+    model = spec.compile()
+    rng = np.random.default_rng(0)
+    empty = np.zeros((3, 0))
+    record = mj.EpisodeRecord(
+        np.arange(3.0), rng.normal(size=(3, 11)), rng.normal(size=(3, 9)), empty, empty, empty, (), model
+    )
+    frame = record.to_dataframe()
+    assert list(frame) == [
+        *(f"q.root_{x}" for x in ("x", "y", "z", "qw", "qx", "qy", "qz")),
+        *(f"qd.root_{x}" for x in ("vx", "vy", "vz", "wx", "wy", "wz")),
+        *(f"q.j_{x}" for x in ("qw", "qx", "qy", "qz")), *(f"qd.j_{x}" for x in ("wx", "wy", "wz")),
+    ]  # fmt: skip
+    np.testing.assert_array_equal(frame["q.j_qz"], record.qpos[:, 10])
+    np.testing.assert_array_equal(frame["qd.j_wz"], record.qvel[:, 8])
+
+
+def test_a_rejected_program_is_an_error_that_says_why(leg: mj.Task):
+    with pytest.raises(mj.UserError, match="import"):
+        mj.evaluate_reward("import os\nWEIGHTS = {}\n", leg, *QUICK)
+
+
+def test_a_result_shows_its_film_and_its_measures(leg: mj.Task):
+    result = mj.evaluate_reward("human", leg, *QUICK)
+    page = result._repr_html_()
+    assert "success" in page
+    film = result.film()
+    assert film.suffix == ".mp4"
+    assert film.stat().st_size > 1000
+    assert "data:video/mp4;base64," in page
+
+
+# Searches.
+
+
+def test_a_search_leaves_what_the_command_leaves(leg: mj.Task, folder: Path):
+    run = mj.run_search(leg, *QUICK, **small(run_dir="mine"))
+    assert run.finished
+    assert run.root == Path("mine")
+    assert (run.root / "best.py").read_text() == run.best.source
+    assert [c.name for c in run.candidates] == ["g00k00", "g00k01"]
+    assert run.report.name == "report.html"
+    frame = run.to_dataframe()
+    assert list(frame.index) == ["g00k00", "g00k01"]
+    assert frame.loc[run.best.name, "effort"] == run.best.metrics["effort"]
+    np.testing.assert_array_equal(run.best.trajectory.qpos, mj.open_run("mine").best.trajectory.qpos)
+    assert run.best.name in run._repr_html_()
+    assert "g00k01" in repr(run) or "g00k00" in repr(run)
+    longer = mj.run_search(resume="mine", generations=2)
+    assert len(longer.candidates) == 4
+    assert mj.evaluate_reward("mine", leg, *QUICK).source == longer.best.source
+
+
+def test_a_task_made_in_python_is_searched_and_continued(folder: Path):
+    xml = '<mujoco><worldbody><body name="arm"><joint name="j" axis="0 1 0" range="-1 1" limited="true"/>' \
+        '<geom type="capsule" fromto="0 0 0 .3 0 0" size=".02"/><site name="tip" pos=".3 0 0"/></body></worldbody>' \
+        '<actuator><motor joint="j" gear="5" ctrlrange="-1 1"/></actuator></mujoco>'  # fmt: skip
+    task = mj.simple_task(
+        name="point", model=mujoco.MjSpec.from_string(xml), description="point there",
+        goals={"tip_pos": [0.2, 0.0, 0.2]}, episode_s=0.064,
+    )  # fmt: skip
+    run = mj.run_search(task, *QUICK, **small())
+    assert run.root.parent == Path("runs/point")
+    assert run.best.trajectory.model is task.model
+    assert len(mj.run_search(task, *QUICK, **small(generations=2), resume=run.root).candidates) == 4
+
+
+# Registries.
+
+
+class Contrary:
+    """A judge of three lines."""
+
+    name = "contrary"
+
+    def compare(self, task, a, b):
+        return mj.Preference("first" if a.name > b.name else "second", "the later one")
+
+
+def test_a_judge_of_three_lines_judges_and_is_gated(leg: mj.Task, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(JUDGES, "_entries", dict(JUDGES._entries))
+    mj.register_judge("contrary", Contrary)
+    run = mj.run_search(leg, *QUICK, **small(judge="contrary"))
+    assert run.best.name == "g00k01"
+    monkeypatch.setattr(
+        "movlr_jax.evolution.gates.fault", lambda e: "it fell" if e.name == "g00k01" else None
+    )
+    gated = mj.run_search(leg, *QUICK, **small(judge="contrary", seed=1))
+    assert gated.best.name == "g00k00"
+    assert "it fell" in gated.report.read_text()
+    free = mj.run_search(leg, *QUICK, **small(judge="contrary", seed=1, gates=False))
+    assert free.best.name == "g00k01"
+
+
+def test_registered_parts_are_settings_like_any_other(leg: mj.Task, monkeypatch: pytest.MonkeyPatch):
+    from movlr_jax.config.methods import METHODS
+    from movlr_jax.control.build import OPTIMIZERS
+    from movlr_jax.language.registry import CRITICS, PROPOSERS
+    from movlr_jax.tasks.registry import TASKS
+
+    for registry in (METHODS, OPTIMIZERS, CRITICS, PROPOSERS, TASKS):
+        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+    asked: list[int] = []
+    good = leg.human_reward
+
+    class Copies:
+        name = "copies"
+
+        def propose(self, request: mj.ProposalRequest, n: int) -> list[str]:
+            asked.append(n)
+            return [good] * n
+
+    class Silent:
+        name = "silent"
+
+        def criticise(self, task, best):
+            return mj.Critique(success=False, problems=["none that I know"], author="silent")
+
+    mj.register_proposer("copies", Copies)
+    mj.register_critic("silent", Silent)
+    mj.register_method(
+        "bold", feedback="reflection", judge="score", start="nothing", settings={"candidates": 3}
+    )
+    run = mj.run_search(
+        leg, *QUICK, method="bold", proposer="copies", critic="silent", generations=1, films=False
+    )
+    assert asked == [3]
+    assert [c.source for c in run.candidates] == [good] * 3
+    assert "none that I know" in run.report.read_text()
+
+    built: list[dict] = []
+
+    def build(config, task, physics, say):
+        built.append(dict(config.options))
+        from dataclasses import replace
+
+        from movlr_jax.control.build import build_planner
+
+        return build_planner(replace(config, name="mppi", horizon_s=0.032), task, physics, say)
+
+    mj.register_optimizer("slow", build, depth=3)
+    mj.evaluate_reward("human", leg, optimizer="slow")
+    mj.evaluate_reward("human", leg, "optimizer.options.depth=5", optimizer="slow")
+    assert built == [{"depth": 3}, {"depth": 5}]
+
+    def hop(adapter: mj.ModelAdapter, *, episode_s: float, height_m: float = 0.2) -> mj.Task:
+        from dataclasses import replace
+
+        return replace(leg, name="hop", episode_s=episode_s, description=f"hop {height_m:g} m high")
+
+    mj.register_task("hop", hop, models=["tiny_muscle"], episode_s=0.064)
+    assert mj.load_task("hop", height_m=0.3).description == "hop 0.3 m high"
+    assert mj.load_task("hop").episode_s == 0.064
+    with pytest.raises(mj.UserError, match=r"task\.settings\.height_m=.*is not a number"):
+        mj.load_task("hop", height_m="high")
+    with pytest.raises(mj.UserError, match="there is a task 'hop' already"):
+        mj.register_task("hop", hop, models=["tiny_muscle"])
+    with pytest.raises(mj.UserError, match="the method 'odd' cannot be made"):
+        mj.register_method("odd", colour="red")
+
+
+def test_other_packages_bring_entries(monkeypatch: pytest.MonkeyPatch):
+    points = [
+        EntryPoint("theirs", "json:loads", "movlr_jax.judges"),
+        EntryPoint("broken", "json:nothing_of_this_name", "movlr_jax.judges"),
+    ]
+    monkeypatch.setattr(
+        "movlr_jax.registry.entry_points", lambda group: [p for p in points if p.group == group]
+    )
+    registry: Registry = Registry("judge", "movlr_jax.judges", {"mine": 1})
+    import json
+
+    assert list(registry) == ["mine", "theirs", "broken"]
+    assert registry["theirs"] is json.loads
+    assert len(Registry("critic", "movlr_jax.critics")) == 0
+    with pytest.raises(mj.UserError, match="the judge 'broken' of the entry point json:nothing_of_this_name"):
+        registry["broken"]
+    with pytest.raises(mj.UserError, match="there is no judge 'their'; did you mean 'theirs'"):
+        registry.get_or_raise("their")
