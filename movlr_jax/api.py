@@ -267,6 +267,8 @@ class SearchRun:
         return pandas.DataFrame(rows, index=pandas.Index([c.name for c in self.candidates], name="name"))
 
     def _candidate(self, c: Candidate) -> SearchCandidate:
+        from movlr_jax.storage.layout import candidate_path
+
         return SearchCandidate(
             name=c.name,
             source=c.source,
@@ -275,7 +277,7 @@ class SearchRun:
             weights=c.weights,
             metrics=c.metrics,
             film=self.root / c.film if c.film else None,
-            trajectory_file=self.root / f"gen_{c.generation:02d}" / f"k{c.index:02d}.npz",
+            trajectory_file=self.root / candidate_path(c.generation, c.index, ".npz"),
             _task=lambda: self.task,
         )
 

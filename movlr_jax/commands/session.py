@@ -22,6 +22,7 @@ from movlr_jax.machine import hardware, versions
 from movlr_jax.progress import Reporter
 from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.storage.archive import Archive
+from movlr_jax.storage.layout import candidate_path
 from movlr_jax.tasks import Task, build_task
 
 
@@ -55,7 +56,7 @@ def build_context(
     """Everything a search is made of, built once. Raises UserError."""
 
     def seen(e: Evaluation) -> Clip:
-        states = archive.read(f"gen_{e.generation:02d}/k{e.candidate:02d}.npz")
+        states = archive.read(candidate_path(e.generation, e.candidate, ".npz"))
         return clip_of(task, states, Caption(""))
 
     films = films_here(config, reporter)

@@ -8,6 +8,7 @@ from movlr_jax.film.clips import Caption, Clip, film, side_by_side, title
 from movlr_jax.language.base import Evaluation
 from movlr_jax.quantities import summary
 from movlr_jax.storage.arrays import read_arrays
+from movlr_jax.storage.layout import candidate_path
 from movlr_jax.tasks import Task
 
 
@@ -15,18 +16,18 @@ def make_film(context: SearchContext, candidate: Evaluation) -> Evaluation:
     """Films a candidate once; a candidate without states, or a machine without a renderer, has no film."""
     if not context.films or candidate.failed or candidate.film:
         return candidate
-    stem = f"gen_{candidate.generation:02d}/k{candidate.candidate:02d}"
+    film_path = candidate_path(candidate.generation, candidate.candidate, ".mp4")
     with timed(context, "film"), context.reporter.stage(f"film {candidate.name}") as tick:
-        context.archive.put(f"{stem}.mp4", film(clip(context, candidate), progress=tick))
+        context.archive.put(film_path, film(clip(context, candidate), progress=tick))
     data = context.archive.get("evaluated", candidate.generation, candidate.candidate) or {}
-    data["film"] = f"{stem}.mp4"
+    data["film"] = film_path
     context.archive.record("evaluated", data, candidate.generation, candidate.candidate)
     return evaluation_of(data, context.archive.root)
 
 
 def clip(context: SearchContext, candidate: Evaluation, label: str = "") -> Clip:
     """What films need of a candidate's episode."""
-    states = context.archive.read(f"gen_{candidate.generation:02d}/k{candidate.candidate:02d}.npz")
+    states = context.archive.read(candidate_path(candidate.generation, candidate.candidate, ".npz"))
     heading = title(context.task.name, candidate.generation, candidate.candidate)
     if label:  # beside another film there is less room
         heading = f"{label}: {context.task.name} {candidate.name}"

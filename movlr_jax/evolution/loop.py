@@ -21,11 +21,11 @@ from movlr_jax.language.base import (
     Evaluation,
     ProposalRequest,
     TermAdvice,
-    candidate_name,
 )
 from movlr_jax.language.settings import NO_PROGRAM
 from movlr_jax.quantities import summary
 from movlr_jax.sandbox.vet import Verdict
+from movlr_jax.storage.layout import candidate_name, candidate_path, generation_folder
 
 
 def evolve(context: SearchContext) -> Evaluation:
@@ -115,14 +115,14 @@ def optimise(
     with timed(context, "optimise"), context.reporter.stage("optimise", _rate(optimizer)) as tick:
         batch = with_variants(verdicts, context.config.inner_weights, context.config.seed, g)
         outcomes = evaluation.evaluate(
-            optimizer, context.task, batch, context.config.seed, tick, archive.root / f"gen_{g:02d}"
+            optimizer, context.task, batch, context.config.seed, tick, archive.root / generation_folder(g)
         )
     evaluations = []
     for k, source in enumerate(sources):
         verdicts[k], outcome, inner = adopt(context.task, batch, outcomes, k, len(sources))
         adopted = verdicts[k].program
         source = adopted.source if inner and adopted else source
-        stem = f"gen_{g:02d}/k{k:02d}"
+        stem = candidate_path(g, k)
         program = verdicts[k].program
         data = {
             "name": candidate_name(g, k),

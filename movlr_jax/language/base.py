@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from movlr_jax.storage.layout import candidate_name
 from movlr_jax.tasks.base import Task
 
 
@@ -31,11 +32,6 @@ class Evaluation:
     @property
     def failed(self) -> bool:
         return self.reason is not None
-
-
-def candidate_name(generation: int, candidate: int) -> str:
-    """`g01k03`: how a candidate is called in every log, report and caption."""
-    return f"g{generation:02d}k{candidate:02d}"
 
 
 @dataclass(frozen=True)

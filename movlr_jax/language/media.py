@@ -15,6 +15,7 @@ from movlr_jax.language.base import Evaluation
 from movlr_jax.language.clients.call import Media
 from movlr_jax.language.settings import ModelConfig
 from movlr_jax.storage.archive import Archive
+from movlr_jax.storage.layout import candidate_path
 from movlr_jax.tasks import Task
 
 _JPEG_QUALITY = 88
@@ -35,7 +36,7 @@ class MotionMedia:
 
     def see(self, candidate: Evaluation) -> list[Media]:
         """Return one video or several pictures. Raises UserError if nothing can be rendered."""
-        stem = f"gen_{candidate.generation:02d}/k{candidate.candidate:02d}_seen"
+        stem = candidate_path(candidate.generation, candidate.candidate, "_seen")
         shown = self._shown(self.clip(candidate))
         if self.mode == "video":
             path = f"{stem}.mp4"

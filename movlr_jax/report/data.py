@@ -10,6 +10,7 @@ from typing import Any
 
 from movlr_jax.errors import printable
 from movlr_jax.storage.archive import Archive
+from movlr_jax.storage.layout import candidate_name
 
 FIRST = "g00k00"  # the first program of every run
 
@@ -228,7 +229,7 @@ def numbers(values: Any) -> list[float]:
 def _candidate(generation: int, index: int, data: Mapping[str, Any]) -> Candidate:
     return Candidate(
         # built from the key of the event, not from its data, since the name is used in links
-        name=f"g{generation:02d}k{index:02d}",
+        name=candidate_name(generation, index),
         generation=generation,
         index=index,
         source=str(data.get("source") or ""),

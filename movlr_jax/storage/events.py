@@ -9,6 +9,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
 
 from movlr_jax.errors import shortened
+from movlr_jax.storage.layout import candidate_name
 
 _DEEPEST = 30  # nesting of lists and mappings
 _LARGEST = 99_999  # largest number of a generation or a candidate
@@ -283,7 +284,7 @@ def _lacking(kind: str, generation: int, candidate: int, data: Mapping[str, Any]
     if kind == "evaluated":
         if missing := {"reason", "film", "parent"} - set(data):
             return f"it has no {min(missing)}"
-        name = f"g{generation:02d}k{candidate:02d}"
+        name = candidate_name(generation, candidate)
         if (data["name"], data["generation"], data["candidate"]) != (name, generation, candidate):
             return "its data belong to another candidate"
     if kind == "proposed" and len(data["sources"]) != len(data["parents"]):
@@ -309,7 +310,7 @@ def _place(kind: Any, generation: Any, candidate: Any) -> str:
         return shortened(kind)
     if not isinstance(candidate, int) or candidate < 0:
         return f"{shortened(kind)} of generation {generation}"
-    return f"{shortened(kind)} of g{generation:02d}k{candidate:02d}"
+    return f"{shortened(kind)} of {candidate_name(generation, candidate)}"
 
 
 def _members(value: Any) -> Iterable[Any]:

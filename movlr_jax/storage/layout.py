@@ -1,0 +1,26 @@
+"""Names and paths of a run directory, said once.
+
+runs/<task>/<time>/
+  config.yaml  run.db  best.py  report.html
+  gen_00/      k00.py  k00.json  k00.npz  k00.mp4 ...
+"""
+
+from __future__ import annotations
+
+
+def candidate_name(generation: int, candidate: int) -> str:
+    """Return the name of a candidate in every log, report and caption, as `g01k03`."""
+    return f"g{generation:02d}k{candidate:02d}"
+
+
+def generation_folder(generation: int) -> str:
+    """Return the folder of a generation, relative to the run directory."""
+    return f"gen_{generation:02d}"
+
+
+def candidate_path(generation: int, candidate: int, ending: str = "") -> str:
+    """Return the path of a file of a candidate, relative to the run directory, as `gen_01/k03.npz`.
+
+    ending: what follows the number, as `.py` (program), `.json` (record), `.npz` (trajectory), `.mp4` (film).
+    """
+    return f"{generation_folder(generation)}/k{candidate:02d}{ending}"
