@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,9 @@ def run(script: str, *arguments: str) -> dict:
 
 
 def test_candidate_throughput_says_what_it_measured(tmp_path: Path):
+    begun = time.monotonic()
     result = run("candidate_throughput.py", "--model", "tiny_muscle", "--inline", "0", "--out", str(tmp_path))
+    elapsed = time.monotonic() - begun
     assert all(key in result for key in KEYS)
     assert (result["physics"], result["model"], result["k"], result["generations"]) == (
         "native",
@@ -48,7 +51,8 @@ def test_candidate_throughput_says_what_it_measured(tmp_path: Path):
         3,
     )
     assert (result["physics_traces"], result["planner_traces"], result["reward_traces"]) == (1, 1, 3)
-    assert result["candidates_per_min"] == pytest.approx(60 * 6 / result["seconds"], rel=0.01)
+    assert 0 < result["seconds"] < elapsed
+    assert result["candidates_per_min"] > 60 * 6 / elapsed  # two candidates in each of three generations
     kept = json.loads((tmp_path / "candidate_throughput_native_tiny_muscle.json").read_text())
     assert kept == result
     assert (tmp_path / "candidate_throughput_native_tiny_muscle.png").stat().st_size > 1000

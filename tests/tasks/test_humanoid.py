@@ -57,12 +57,14 @@ def test_it_is_a_plausible_robot():
 def test_its_sensors_say_what_they_should(walk):
     """Standing still: the feet carry the weight, the inertial unit feels gravity and nothing else."""
     data = stood(walk, 2.0)
-    names = {walk.model.sensor(i).name: i for i in range(walk.model.nsensor)}
     feet = sum(data.sensordata[walk.layout.touch[f][0]] for f in ("left_foot", "right_foot"))
     mass = walk.model.body_subtreemass[walk.model.body("pelvis").id]
     assert feet == pytest.approx(9.81 * mass, rel=1e-3)
     sensed = {name: data.sensordata[s] for name, s in walk.layout.sensors.items()}
-    assert set(sensed) <= set(names)
+    assert set(sensed) == {
+        f"imu_{what}" for what in ("acceleration", "gyro", "velocity", "orientation", "up")
+    }
+    np.testing.assert_allclose(sensed["imu_up"], [0, 0, 1], atol=0.01)
     np.testing.assert_allclose(sensed["imu_acceleration"], [0, 0, 9.81], atol=0.1)
     np.testing.assert_allclose(sensed["imu_gyro"], 0, atol=1e-3)
     np.testing.assert_allclose(sensed["imu_velocity"], 0, atol=1e-3)
