@@ -1,0 +1,81 @@
+"""Every default is said once; what was tuned for a task and model is shown and can be left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cli_cases import QUICK, TASK
+from hydra.core.config_store import ConfigStore
+from omegaconf import OmegaConf
+
+from movlr_jax.commands.search import main as search
+from movlr_jax.config.compose import compose
+from movlr_jax.config.defaults import store_defaults
+from movlr_jax.config.help import comments, help_text
+from movlr_jax.config.schema import Config
+from movlr_jax.resources import resource_dir
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
+FILES = sorted(
+    p for group in ("optimizer", "llm", "vlm", "task") for p in (resource_dir("conf") / group).glob("*.yaml")
+)
+
+
+def leaves(values: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(values, dict):
+        return {prefix[:-1]: values}
+    return {k: v for name, value in values.items() for k, v in leaves(value, f"{prefix}{name}.").items()}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_a_file_of_conf_holds_no_copy_of_a_default(file: Path):
+    """What it sets differs from the node that it starts from, or is not in it."""
+    store_defaults()
+    values = yaml.safe_load(file.read_text())
+    starts_from = [d for d in values.pop("defaults", []) if isinstance(d, str) and d.endswith("_schema")]
+    nodes = [ConfigStore.instance().load(f"{file.parent.name}/{name}.yaml").node for name in starts_from]
+    known = leaves(OmegaConf.to_container(nodes[0])) if nodes else {}
+    if file.parent.name != "task" or nodes:
+        assert known, "the node holds the defaults"
+    assert [name for name, value in leaves(values).items() if name in known and known[name] == value] == []
+
+
+def test_tuned_settings_are_known_by_name_and_can_be_left_out():
+    tuned, plain = compose([TASK]), compose([TASK, "tuned=false"])
+    assert tuned.tuned_settings == {"optimizer.mppi.sigma": 0.05, "optimizer.mppi.sigma_min": 0.05}
+    assert (tuned.optimizer.mppi.sigma, plain.optimizer.mppi.sigma) == (0.05, 0.1)
+    assert plain.tuned_settings == {}
+    mine = compose([TASK, "optimizer.mppi.sigma=0.3"])
+    assert mine.optimizer.mppi.sigma == 0.3
+    assert "optimizer.mppi.sigma" not in mine.tuned_settings
+
+
+def test_a_search_says_what_was_tuned(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    assert search([*QUICK, f"run_dir={tmp_path / 'run'}"]) == 0
+    said = "optimizer.mppi.sigma=0.05, optimizer.mppi.sigma_min=0.05 (tuned=false leaves them out)"
+    assert f"tuned for this task and model: {said}" in capfd.readouterr().err
+    kept = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert kept["tuned"] is True
+    assert kept["tuned_settings"] == {"optimizer.mppi.sigma": 0.05, "optimizer.mppi.sigma_min": 0.05}
+    assert "Tuned for this task and model" in (tmp_path / "run" / "report.html").read_text()
+    assert search([*QUICK, "tuned=false", f"run_dir={tmp_path / 'plain'}"]) == 0
+    assert "tuned for" not in capfd.readouterr().err
+    assert "Tuned for this task" not in (tmp_path / "plain" / "report.html").read_text()
+
+
+def test_help_has_every_setting_with_its_default_and_its_comment():
+    text = help_text()
+    for line in (
+        "candidates: 4",
+        "tuned: true",
+        "sandbox: confined",
+        "samples: 32",
+        "temperature: 0.02",
+        "judge: auto",
+    ):
+        assert line in text
+    assert "true: settings tuned for this task on this model apply" in comments(Config)["tuned"]
+    assert "K, programs per generation" in text
