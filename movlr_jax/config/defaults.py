@@ -25,9 +25,17 @@ from movlr_jax.tasks.registry import TASKS
 # groups of their own, and what nobody sets
 _ELSEWHERE = ("task", "model", "episode_s", "optimizer", "llm", "vlm", "tuned_settings")
 
+_stored: list[
+    tuple[str, Any]
+] = []  # the entries of the registries when the nodes were last put into the store
+
 
 def store_defaults() -> None:
     """Put a node for the root, and one for each option of each group, into Hydra's store."""
+    entries = [*OPTIMIZERS.items(), *METHODS.items(), *TASKS.items()]
+    if entries == _stored:
+        return
+    _stored[:] = entries
     store = ConfigStore.instance().store
     store(name="schema", node=_only(_defaults(Config), without=_ELSEWHERE) | {"method": _plain(Method())})
     planners = _plain(OptimizerConfig())
