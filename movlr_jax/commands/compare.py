@@ -2,8 +2,8 @@
 
 Every method gets the same simulated seconds (`sim_s=`; default: candidates x generations x episode_s), and the same
 max_calls and max_cost_usd. Each method keeps its own number of candidates, unless candidates=... sets one for all,
-and runs as many generations as the seconds allow. The results are a table and a plot. `resume=FOLDER` continues a comparison that was interrupted or that ran
-out of budget (in that case, also give a larger max_calls= or max_cost_usd=).
+and runs as many generations as the seconds allow. The results are a table and a plot. `resume=FOLDER` continues a
+comparison that was interrupted or that ran out of budget (then also give a larger max_calls= or max_cost_usd=).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def compare(arguments: Sequence[str]) -> int:
 
 
 def with_resumed(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments, with resume=FOLDER also those that FOLDER was started with. Raises UserError."""
+    """Return the arguments; with resume=FOLDER, also those it was started with. Raises UserError."""
     given = {_name(argument): argument.partition("=")[2] for argument in arguments}
     if "resume" not in given:
         return list(arguments)

@@ -119,8 +119,8 @@ def _show_model(setting: str, console: Console) -> int:
     key, _, name = setting.partition("=")
     if key != "model" or not name:
         raise UserError(
-            f"doctor takes model=NAME, or llm=... vlm=..., or judge vlm=..., not {setting!r}; without arguments it shows "
-            "what works here"
+            f"doctor takes model=NAME, or llm=... vlm=..., or judge vlm=..., not {setting!r}; without arguments it "
+            "shows what works here"
         )
     adapter = model_adapter(name)
     console.print(model_card(adapter))

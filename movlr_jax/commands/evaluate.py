@@ -101,8 +101,8 @@ def prepared(
     notes = list(verdict.notes)
     if trains(config.optimizer) and not config.optimizer.ppo.env_steps:
         notes.append(
-            f"nothing is trained (optimizer.ppo.env_steps=0): the policy {config.optimizer.ppo.init} runs unchanged and "
-            "the reward only scores it; give optimizer.ppo.env_steps=1000000 to train it under this reward"
+            f"nothing is trained (optimizer.ppo.env_steps=0): the policy {config.optimizer.ppo.init} runs unchanged "
+            "and the reward only scores it; give optimizer.ppo.env_steps=1000000 to train it under this reward"
         )
     for note in notes:
         reporter.say(f"note: {note}")

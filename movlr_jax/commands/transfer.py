@@ -2,7 +2,7 @@
 
 Evaluates a reward that was found for the task `from`. reward is a file, a run directory, `human` or `initial` (those
 of the task `from`). to can name several tasks: to=T2,T3. Settings are name=value for all tasks, to.name=value for the
-targets only (a value with commas is a sweep, as in to.optimizer=ppo,dynsyn) and from.name=value for the origin only.
+targets (a value with commas is a sweep, as in to.optimizer=ppo,dynsyn) and from.name=value for the origin.
 beside=human, or a file or run directory, also evaluates a reward made for the target. seeds=0,1,2 repeats every row.
 engines=mjx,warp evaluates a policy (optimizer=ppo or dynsyn, trained in physics=...) in these engines as well as in
 C MuJoCo; `to` is then optional. A run_dir with a saved training continues it.
@@ -241,8 +241,8 @@ def elsewhere(setup: EvaluationSetup, engine: str, reporter: Reporter) -> Evalua
     optimizer = setup.optimizer
     if not trains(setup.config.optimizer):
         raise UserError(
-            f"engines={engine}: optimizer={optimizer.name} has no policy to validate in another engine; give optimizer=ppo "
-            "or optimizer=dynsyn"
+            f"engines={engine}: optimizer={optimizer.name} has no policy to run in another engine; give "
+            "optimizer=ppo or optimizer=dynsyn"
         )
     from movlr_jax.control.ppo.trainer import Ppo  # imported here because it needs an optional extra
 

@@ -1,8 +1,8 @@
 """`python -m movlr_jax.tune +task=T space=planner trials=40 seeds=0,1,2`: tune settings and weights.
 
 Runs an Optuna study (TPE, median pruning after each seed) over `evaluate`. space= names the ranges:
-conf/space/NAME.yaml or your own YAML file, several with commas. The first trial uses the current settings. The study is
-saved in `run_dir`/study.db (default run_dir: runs/TASK/tune/MODEL); the same command continues it. The last line of
+conf/space/NAME.yaml or your own YAML file, several with commas. The first trial uses the current settings. The study
+is saved in `run_dir`/study.db (default run_dir: runs/TASK/tune/MODEL); the same command continues it. The last line of
 stdout is one JSON object.
 """
 

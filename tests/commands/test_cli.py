@@ -202,7 +202,7 @@ def test_a_setting_that_the_task_refuses_leaves_no_run(
 
 def test_evaluate_does_not_resume(mistake: Mistake):
     assert mistake(evaluate, *QUICK, "resume=run") == (
-        "resume goes on with a search; to evaluate its best program give reward=run"
+        "resume continues a search; to evaluate its best program, give reward=run"
     )
 
 
