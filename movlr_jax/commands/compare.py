@@ -1,6 +1,6 @@
-"""`python -m movlr_jax.compare +task=T methods=[movlr,eureka,human]`: compare methods under one budget.
+"""`python -m movlr_jax.compare +task=T methods=[movlr,eureka,human]`: compare methods.
 
-Every method gets the same simulated seconds (`sim_s=`; default: candidates x generations x episode_s), and the same
+Every method gets the same budget: simulated seconds (`sim_s=`; default: candidates x generations x episode_s), and the same
 max_calls and max_cost_usd. Each method keeps its own number of candidates, unless candidates=... sets one for all,
 and runs as many generations as the seconds allow. The results are a table and a plot. `resume=FOLDER` continues a
 comparison that was interrupted or that ran out of budget (then also give a larger max_calls= or max_cost_usd=).

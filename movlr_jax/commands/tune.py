@@ -2,8 +2,8 @@
 
 Runs an Optuna study (TPE, median pruning after each seed) over `evaluate`. space= names the ranges:
 conf/space/NAME.yaml or your own YAML file, several with commas. The first trial uses the current settings. The study
-is saved in `run_dir`/study.db (default run_dir: runs/TASK/tune/MODEL); the same command continues it. The last line of
-stdout is one JSON object.
+is saved in `run_dir`/study.db (default run_dir: runs/TASK/tune/MODEL); the same command continues it. The last line
+of stdout is one JSON object.
 """
 
 from __future__ import annotations
