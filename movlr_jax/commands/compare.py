@@ -1,6 +1,6 @@
 """`python -m movlr_jax.compare +task=T methods=[movlr,eureka,human]`: compare methods.
 
-Every method gets the same budget: simulated seconds (`sim_s=`; default: candidates x generations x episode_s), and the same
+Every method gets the same budget: simulated seconds (`sim_s=`; default: candidates x generations x episode_s),
 max_calls and max_cost_usd. Each method keeps its own number of candidates, unless candidates=... sets one for all,
 and runs as many generations as the seconds allow. The results are a table and a plot. `resume=FOLDER` continues a
 comparison that was interrupted or that ran out of budget (then also give a larger max_calls= or max_cost_usd=).
@@ -104,7 +104,8 @@ def with_resumed(arguments: Sequence[str]) -> list[str]:
     for name in given:
         if name not in ("resume", "trust", *_RESETTABLE):
             raise UserError(
-                f"{name} cannot be changed when a comparison is resumed, only {', '.join(_RESETTABLE)}; start a new one"
+                f"{name} cannot be changed when a comparison is resumed, only {', '.join(_RESETTABLE)}; "
+                "start a new one"
             )
     try:
         begun_with = read_yaml(text.decode("utf-8"))

@@ -90,7 +90,7 @@ METHODS: Registry[Recipe] = Registry(
             ),
             # the hand-written reward of the task, without proposals
             Recipe(_HUMAN, {"candidates": 1, "generations": 1}),
-            # RL-Base of MotionVL's comparison: the hand-written reward, trained as long as the winners of the other methods
+            # RL-Base of MotionVL's comparison: the hand-written reward, trained as long as the winners of the others
             Recipe(replace(_HUMAN, name="rl_base", full=3.33), {"candidates": 1, "generations": 1}),
         )
     },

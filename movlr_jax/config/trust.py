@@ -56,8 +56,8 @@ def about_task_file(config: Config, archive: Archive) -> str | None:
     now = task_file(config)
     if now is None or not config.resume:
         return None
-    same = now == archive.get(EVENT)
-    return f"running the task file {now['path']}, {'unchanged since the run began' if same else 'because of trust=true'}"
+    why = "unchanged since the run began" if now == archive.get(EVENT) else "because of trust=true"
+    return f"running the task file {now['path']}, {why}"
 
 
 def _recorded(run: Path) -> Mapping[str, Any] | None:
