@@ -22,7 +22,7 @@ _UNUSED = {  # Hydra settings without effect here, and what to use instead
     "hydra.run.": "give run_dir=..., the folder of the results",
     "hydra.sweep.": "give run_dir=..., in which each job has a numbered folder",
     "hydra.job.chdir": "commands run in the current folder; change to another folder first",
-    "hydra": "movlr-jax uses Hydra only to compose settings, and -m runs one job after another",
+    "hydra": "Hydra only composes settings here, and -m runs one job after another",
 }
 RESETTABLE = ("generations", "films", "max_calls", "max_cost_usd")  # may change when a run is resumed
 

@@ -28,7 +28,7 @@ IGNORED = [
     ),
     (
         "hydra/launcher=basic",
-        "hydra/launcher is not used: movlr-jax uses Hydra only to compose settings, and -m runs one job after another",
+        "hydra/launcher is not used: Hydra only composes settings here, and -m runs one job after another",
     ),
     ("~llm", f"~llm: {REMOVED} llm=scripted"),
     ("~optimizer.knots", f"~optimizer.knots: {REMOVED} optimizer.knots=..."),

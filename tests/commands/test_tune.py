@@ -22,7 +22,7 @@ TASK = f"+task={SUPPORT / 'tiny_task.py'}"
     [
         ("optimizer.mppi.sigma: 3", "low"),
         ("optimizer.mppi.sigma: {low: 3, high: 1}", "less than"),
-        ("optimizer.mppi.sigma: {low: 0, high: 1, log: true}", "over 0"),
+        ("optimizer.mppi.sigma: {low: 0, high: 1, log: true}", "more than 0"),
         ("optimizer.mppi.sigma: {lo: 0, high: 1}", "low"),
         ("optimizer.mppi.sigma: {low: 0, high: 1, choices: [1]}", "not both"),
         ("episode_s: {low: 1, high: 2}", "cannot be tuned"),
