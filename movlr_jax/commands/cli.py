@@ -59,7 +59,9 @@ def run(command: Callable[[Any], int], argv: Sequence[str] | None = None) -> int
     return status
 
 
-def run_own(command: Callable[[list[str]], int], about: str | None, argv: Sequence[str] | None = None) -> int:
+def run_with_arguments(
+    command: Callable[[list[str]], int], about: str | None, argv: Sequence[str] | None = None
+) -> int:
     """Run a `command` that parses its arguments itself; --help prints `about`. Return the exit status."""
     arguments = _arguments(argv, lambda: about)
     return 0 if arguments is None else run_one(command, arguments)

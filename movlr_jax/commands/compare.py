@@ -29,7 +29,7 @@ from movlr_jax.config.methods import METHODS
 from movlr_jax.config.schema import Config, check
 from movlr_jax.config.trust import check_task_file
 from movlr_jax.errors import UserError, shortened
-from movlr_jax.evolution.final_training import EVENT as FULL
+from movlr_jax.evolution.final_training import EVENT as FINAL_TRAINING
 from movlr_jax.settings import CONFIG_BYTES, read_yaml
 from movlr_jax.storage.archive import Archive, new_run_dir, write_atomically
 from movlr_jax.storage.inside import inside, read_inside
@@ -60,7 +60,7 @@ class MethodRow:
 
 
 def main(argv: list[str] | None = None) -> int:
-    return cli.run_own(compare, __doc__, argv)
+    return cli.run_with_arguments(compare, __doc__, argv)
 
 
 def compare(arguments: Sequence[str]) -> int:
@@ -70,8 +70,8 @@ def compare(arguments: Sequence[str]) -> int:
     methods, sim_s, overrides = read_arguments(arguments)
     if "resume" in given:
         folder = Path(given["resume"])
-        begun = [inside(folder, method) for method in methods]
-        check_task_file(compose(overrides), folder, [run for run in begun if run.is_dir()])
+        started = [inside(folder, method) for method in methods]
+        check_task_file(compose(overrides), folder, [run for run in started if run.is_dir()])
     configs = plan(methods, sim_s, overrides)
     task = task_of(configs[0])
     root = Path(str(configs[0].run_dir)).parent
@@ -108,15 +108,15 @@ def with_resumed(arguments: Sequence[str]) -> list[str]:
                 "start a new one"
             )
     try:
-        begun_with = read_yaml(text.decode("utf-8"))
+        recorded = read_yaml(text.decode("utf-8"))
     except ValueError as error:
         raise UserError(
             f"{folder / _ARGUMENTS} is broken: {error}; the comparison cannot be resumed"
         ) from None
-    if not isinstance(begun_with, list) or not all(isinstance(a, str) for a in begun_with):
-        raise UserError(f"{folder / _ARGUMENTS} is {shortened(begun_with)}, expected a list of settings")
+    if not isinstance(recorded, list) or not all(isinstance(a, str) for a in recorded):
+        raise UserError(f"{folder / _ARGUMENTS} is {shortened(recorded)}, expected a list of settings")
     kept = [
-        argument for argument in begun_with if _name(argument) not in (*given, "run_dir", "resume", "trust")
+        argument for argument in recorded if _name(argument) not in (*given, "run_dir", "resume", "trust")
     ]
     new = [argument for argument in arguments if _name(argument) != "resume"]
     return [*kept, *new, f"run_dir={folder}"]
@@ -172,9 +172,9 @@ def plan(methods: Sequence[str], sim_s: float | None, overrides: Sequence[str]) 
         k = min(config.candidates, affordable)
         n = max(1, affordable // k) if METHODS[method].proposes else 1
         run = root / method
-        begun = str(run) if inside(run, "config.yaml").exists() else None
+        resume = str(run) if inside(run, "config.yaml").exists() else None
         configs.append(
-            check(dataclasses.replace(config, candidates=k, generations=n, run_dir=str(run), resume=begun))
+            check(dataclasses.replace(config, candidates=k, generations=n, run_dir=str(run), resume=resume))
         )
     return configs
 
@@ -191,7 +191,7 @@ def read_row(run: Path, config: Config, task: Task, reason: str | None) -> Metho
         calls, cost = archive.spent()
         about, timings = archive.get("run") or {}, archive.events("timing")
         finished = archive.get("finished") is not None
-        full = archive.get(FULL)
+        full = archive.get(FINAL_TRAINING)
     known = {data["name"]: data for data in evaluated}
     episode = config.episode_s or task.episode_s
     course = []

@@ -61,14 +61,14 @@ def _ready(client: ModelClient, status: int) -> tuple[str, int]:
     from movlr_jax.language.clients.answers import Ready
     from movlr_jax.language.clients.call import Message, Question
 
-    begun = time.monotonic()
+    started = time.monotonic()
     try:
         (answer,) = client.ask([Question("check", [Message("user", [prompts.fill("ready")])], Ready)])
     except UserError as error:
         return f"does not work: {str(error).removesuffix(client.go_on_later)}", 1
     if answer.value is None:
         return f"answers, but not in the requested format: {answer.problem}", 1
-    return f"answered in {time.monotonic() - begun:.1f} s", status
+    return f"answered in {time.monotonic() - started:.1f} s", status
 
 
 @dataclass(frozen=True)

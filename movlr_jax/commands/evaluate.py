@@ -40,7 +40,7 @@ def evaluate(config: Config) -> int:
             f"resume continues a search; to evaluate its best program, give reward={config.resume}"
         )
     reporter = Reporter()
-    played(
+    run_and_film(
         prepared(config, reporter),
         config.seed,
         reporter,
@@ -138,7 +138,7 @@ def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[
     return outcome, result
 
 
-def played(
+def run_and_film(
     setup: EvaluationSetup,
     seed: int,
     reporter: Reporter,

@@ -16,7 +16,7 @@ from movlr_jax.control.build import build_optimizer, trains
 from movlr_jax.errors import BudgetSpent, UserError
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.filming import film_best_and_first
-from movlr_jax.evolution.final_training import train_in_full, wants_full
+from movlr_jax.evolution.final_training import has_final_training, run_final_training
 from movlr_jax.evolution.loop import evolve
 from movlr_jax.evolution.ranking import silence
 from movlr_jax.film.group_picture import GROUPS, picture
@@ -46,7 +46,7 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
     Raises:
         UserError: For settings that cannot be used, and when every program of a generation fails.
     """
-    reporter, begun = Reporter(), time.monotonic()
+    reporter, started = Reporter(), time.monotonic()
     _check_before_building(config)
     task = task or task_of(config)
     optimizer = build_optimizer(config.optimizer, task, config.physics, reporter.say)
@@ -71,9 +71,9 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
                 archive.put(GROUPS, picture(task, optimizer.notes["groups"]))
             archive.record("run", describe(context))
         best = evolve(context)
-        if wants_full(context):
-            train_in_full(context, best)
-        _record_end(context, best, begun)
+        if has_final_training(context):
+            run_final_training(context, best)
+        _record_end(context, best, started)
         return archive.root, 0
     except BudgetSpent as spent:
         reporter.say(
@@ -103,7 +103,7 @@ def _check_before_building(config: Config) -> None:
         )
 
 
-def _record_end(context: SearchContext, best: Evaluation, begun: float) -> None:
+def _record_end(context: SearchContext, best: Evaluation, started: float) -> None:
     """Film the best next to the first candidate, record that the search is finished, and report both."""
     archive, reporter = context.archive, context.reporter
     side_by_side = film_best_and_first(context, best)
@@ -114,7 +114,7 @@ def _record_end(context: SearchContext, best: Evaluation, begun: float) -> None:
         {
             "best": best.name,
             "generations": context.config.generations,
-            "wall_s": before.get("wall_s", 0.0) + time.monotonic() - begun,
+            "wall_s": before.get("wall_s", 0.0) + time.monotonic() - started,
             "side_by_side": side_by_side,
             "interrupted": False,
             "judge_silence": silent,

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from movlr_jax.commands import cli
-from movlr_jax.commands.evaluate import EvaluationSetup, digest, played, prepared, reward_source
+from movlr_jax.commands.evaluate import EvaluationSetup, digest, prepared, reward_source, run_and_film
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose, expand
 from movlr_jax.config.schema import Config
@@ -200,20 +200,20 @@ def run_row(
     try:
         source = reward_source(str(request.beside), task_of(config)) if row.role == "beside" else given
         setup = prepared(replace(config, run_dir=str(root / folder)), reporter, source)
-        yield filled(row, [measured(setup, seed, reporter) for seed in request.seeds])
+        yield with_results(row, [seed_result(setup, seed, reporter) for seed in request.seeds])
     except UserError as error:
         yield replace(row, reason=str(error))
         return
     for name in request.engines if row.role == "from" else ():
         there = replace(row, role="engine", engine=name)
         try:
-            other = elsewhere(setup, name, reporter)
-            yield filled(there, [measured(other, seed, reporter) for seed in request.seeds])
+            other = in_engine(setup, name, reporter)
+            yield with_results(there, [seed_result(other, seed, reporter) for seed in request.seeds])
         except UserError as error:
             yield replace(there, reason=str(error))
 
 
-def measured(setup: EvaluationSetup, seed: int, reporter: Reporter) -> Mapping[str, Any]:
+def seed_result(setup: EvaluationSetup, seed: int, reporter: Reporter) -> Mapping[str, Any]:
     """Return the result of one seed. A result that an interrupted run saved is reused. Raises UserError."""
     program = setup.verdict.program
     key = json.dumps([program and program.source, setup.engine, digest(replace(setup.config, seed=seed))])
@@ -221,19 +221,19 @@ def measured(setup: EvaluationSetup, seed: int, reporter: Reporter) -> Mapping[s
     if path.is_file():
         reporter.say(f"  seed {seed}: reusing the saved result")
         return json.loads(path.read_text(encoding="utf-8"))
-    result = played(setup, seed, reporter)
+    result = run_and_film(setup, seed, reporter)
     write_atomically(path, json.dumps(result).encode())
     return result
 
 
-def filled(row: TransferRow, results: Sequence[Mapping[str, Any]]) -> TransferRow:
+def with_results(row: TransferRow, results: Sequence[Mapping[str, Any]]) -> TransferRow:
     """Return the row with the metrics and films of its episodes."""
     numbers = [{name: x for name, x in r.items() if isinstance(x, float | int)} for r in results]
     films = [r["film"] for r in results if "film" in r]
     return replace(row, metrics=means(results), each=numbers, films=films)
 
 
-def elsewhere(setup: EvaluationSetup, engine: str, reporter: Reporter) -> EvaluationSetup:
+def in_engine(setup: EvaluationSetup, engine: str, reporter: Reporter) -> EvaluationSetup:
     """Return a setup that runs the same policy in another engine. Raises UserError if the optimizer has no policy.
 
     The finished training is loaded from the folder of `setup`; nothing is trained again.

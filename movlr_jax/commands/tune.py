@@ -67,7 +67,7 @@ class StudySettings:
 
 def main(argv: list[str] | None = None) -> int:
     """Start or continue the study. Return the exit status."""
-    return cli.run_own(lambda arguments: tune(read_plan(arguments)), __doc__, argv)
+    return cli.run_with_arguments(lambda arguments: tune(read_plan(arguments)), __doc__, argv)
 
 
 def read_plan(arguments: Sequence[str]) -> StudySettings:
@@ -205,7 +205,7 @@ def _trial(
     weighted = dataclasses.replace(verdict, program=dataclasses.replace(program, weights=weights))
     trial_task = task_of(config) if any(name.startswith(TASK) for name in values) else task
     optimizer = build_optimizer(config.optimizer, trial_task, config.physics)
-    scores, begun = [], time.monotonic()
+    scores, started = [], time.monotonic()
     for i, seed in enumerate(plan.seeds):
         (outcome,) = evaluate(optimizer, trial_task, [weighted], seed)
         score = score_of(task, outcome)
@@ -218,9 +218,9 @@ def _trial(
             + ", ".join(f"{name} {shown[name]:.3g}" for name in SHOWN if name in shown)
         )
         if i + 1 < len(plan.seeds) and trial.should_prune():
-            trial.set_user_attr("wall_s", round(time.monotonic() - begun, 1))
+            trial.set_user_attr("wall_s", round(time.monotonic() - started, 1))
             raise optuna.TrialPruned
-    trial.set_user_attr("wall_s", round(time.monotonic() - begun, 1))
+    trial.set_user_attr("wall_s", round(time.monotonic() - started, 1))
     return sum(scores) / len(scores)
 
 

@@ -76,7 +76,7 @@ METHODS: Registry[Recipe] = Registry(
             Recipe(Method("harmon", frames=4)),
             # one model sees the film and writes the next program in a single call; it is also the judge
             Recipe(Method("vlm_only", feedback="none", watches=True)),
-            # descriptors of regions with confidences, statistics of the terms, weights from 0 to 1; films are compared.
+            # descriptors of regions with confidences, statistics of the terms, weights from 0 to 1; judged by films.
             # full: 300 updates per candidate, 1000 for the winner
             Recipe(_MOTIONVL, {"candidates": 10, "generations": 5}),
             # RL-LLM of MotionVL's comparison: no films, the task score selects

@@ -67,9 +67,9 @@ def once(
 @contextlib.contextmanager
 def timed(context: SearchContext, stage: str) -> Iterator[None]:
     """Add the wall time of a block to the timing of the generation."""
-    begun = time.monotonic()
+    started = time.monotonic()
     yield
-    context.seconds[stage] = context.seconds.get(stage, 0.0) + time.monotonic() - begun
+    context.seconds[stage] = context.seconds.get(stage, 0.0) + time.monotonic() - started
 
 
 def evaluation_of(data: dict[str, Any], root: Path) -> Evaluation:

@@ -77,12 +77,12 @@ def evaluate(
     programs = [v.program or accepted[0] for v in verdicts]
     k, ctrl_dt = len(programs), optimizer.sim_physics.ctrl_dt
     steps = round(task.episode_s / ctrl_dt)
-    begun, before = time.monotonic(), optimizer.steps_done
+    started, before = time.monotonic(), optimizer.steps_done
     qpos, qvel, act = (np.repeat(x, k, axis=0) for x in task.start(np.random.default_rng(seed), 1))
     start, key = optimizer.sim_physics.start(qpos, qvel, act), jax.random.key(seed)
     controllers = optimizer.optimise(programs, key, progress, folder)
     trajectory = controllers.rollout(start, steps=steps, key=key)
-    wall, steps = time.monotonic() - begun, trajectory.actions.shape[1]
+    wall, steps = time.monotonic() - started, trajectory.actions.shape[1]
     timing = {
         "wall_s_per_sim_s": wall / (steps * ctrl_dt),
         "physics_steps_per_s": (optimizer.steps_done - before) / wall,

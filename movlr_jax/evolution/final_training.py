@@ -18,12 +18,12 @@ from movlr_jax.quantities import summary
 EVENT, STEM = "full", "full"  # event kind in run.db; stem of full.json, full.npz and full.mp4
 
 
-def wants_full(context: SearchContext) -> bool:
+def has_final_training(context: SearchContext) -> bool:
     """Whether the method has a final training and the optimizer trains a policy."""
     return context.config.method.full > 1 and trains(context.config.optimizer)
 
 
-def train_in_full(context: SearchContext, best: Evaluation) -> dict[str, Any]:
+def run_final_training(context: SearchContext, best: Evaluation) -> dict[str, Any]:
     """Train `best` for `method.full` times the steps of a candidate. Return its metrics and curves.
 
     The result is recorded once. Checkpoints are in the folder full/ of the run; a resumed run continues from them.

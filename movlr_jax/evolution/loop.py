@@ -203,5 +203,5 @@ def not_finite(term: Mapping[str, Any]) -> str:
 
 def _rate(optimizer: Optimizer) -> Callable[[], str]:
     """Return a function that formats the physics steps per second since this call."""
-    begun, before = time.monotonic(), optimizer.steps_done
-    return lambda: f"{(optimizer.steps_done - before) / (time.monotonic() - begun):,.0f} steps/s"
+    started, before = time.monotonic(), optimizer.steps_done
+    return lambda: f"{(optimizer.steps_done - before) / (time.monotonic() - started):,.0f} steps/s"
