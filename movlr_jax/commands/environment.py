@@ -24,9 +24,8 @@ def prepare_environment() -> None:
         os.environ["XLA_FLAGS"] = f"{flags} --{FUSION_FLAG}=false".strip()
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ and os.environ.get(CACHE_SWITCH) != "off":
         os.environ["JAX_COMPILATION_CACHE_DIR"] = str(compile_cache())
-        os.environ.setdefault(
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "2"
-        )  # cache physics but not rewards
+        # s, long enough to cache physics but not rewards
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "2")
 
 
 def prepare_physics(physics: str) -> None:

@@ -28,18 +28,16 @@ class Method:
     name: str = "movlr"
     # critique of the film, reflection on numbers, descriptors of regions with statistics, statistics only, or none
     feedback: str = "critique"
-    parent: str = (
-        "best"  # program that is edited next: best (so far), or latest (best of the latest generation)
-    )
+    # program that is edited next: best (so far), or latest (best of the latest generation)
+    parent: str = "best"
     judge: str = "vlm"  # vlm: the judge of the setting vlm; score: the task score, whatever vlm is
     # first program: initial (of the task), nothing (all are written), human (the hand-written one, never edited), or
     # canonical (the hand-written one, as the start of the edits)
     start: str = "initial"
     temperature: float = 1.0  # of the model that writes programs
-    frames: int = 0  # number of frames to show instead of the film; 0: as vlm.media says
-    every_s: float = (
-        0.0  # s, descriptors: time between frames shown instead of the film; 0: as vlm.media says
-    )
+    frames: int = 0  # number of frames to show instead of the film; 0: as set in vlm.media
+    # s, descriptors: time between frames shown instead of the film; 0: as set in vlm.media
+    every_s: float = 0.0
     watches: bool = False  # true: the vision model also writes the programs
     full: float = 1.0  # final training of the winner, in multiples of a candidate's steps; 1: none
 

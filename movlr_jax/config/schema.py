@@ -37,13 +37,12 @@ class Config:
     seed: int = 0
     # true: use the settings tuned for this task and model, if any; explicit settings override them
     tuned: bool = True
-    tuned_settings: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # the tuned settings in use; set when composing
+    # the tuned settings in use; set when composing
+    tuned_settings: Mapping[str, Any] = field(default_factory=dict)
     run_dir: str | None = None  # folder of the results; null: runs/<task>/<time>
     resume: str | None = None  # run directory of a search to continue
     trust: bool = False  # with resume: run the Python file of its task even if it changed since the run began
-    physics: str = "auto"  # of plans and training: auto, native, mjx, warp; episodes run in C MuJoCo
+    physics: str = "auto"  # runs plans and training: auto, native, mjx, warp; episodes run in C MuJoCo
     method: Method = field(default_factory=Method)
     llm: ModelConfig = field(default_factory=lambda: ModelConfig("scripted"))
     vlm: ModelConfig = field(default_factory=lambda: ModelConfig("metrics"))
@@ -51,16 +50,15 @@ class Config:
     judge: str = "auto"  # compares films; auto: from vlm and method, else a registered judge
     critic: str = "auto"  # criticises the best; auto: from vlm and method, else a registered critic
     ranking: str = "active"  # active, round_robin, knockout, paper
-    comparisons: int | None = (
-        None  # maximum judge calls per generation with ranking=active; null: 4 per program
-    )
+    # maximum judge calls per generation with ranking=active; null: 4 per program
+    comparisons: int | None = None
     gates: bool = True  # true: a fall, a dropped object or a diverged simulation overrules the judge
     retries: int = 3  # how often a model may correct a rejected program; it gets the reason each time
     inner_weights: int = 0  # weight variants of each program in the same batch
-    max_calls: int | None = (
-        None  # of language and vision models; the search stops at the limit and can be resumed
-    )
-    max_cost_usd: float | None = None  # of language and vision models; the search stops as with max_calls
+    # calls of language and vision models; the search stops at the limit and can be resumed
+    max_calls: int | None = None
+    # cost of language and vision models; the search stops at the limit and can be resumed
+    max_cost_usd: float | None = None
     sandbox: str = "confined"  # confined (the kernel restricts generated programs) or process (weaker)
     films: bool = True
     reward: str = "human"  # for evaluate: a file, human, initial, or a run directory
@@ -120,10 +118,8 @@ def _check_comparisons(config: Config, given: int) -> None:
     """Raise UserError if ranking a generation needs more calls, which would otherwise fail after the simulation."""
     if given < 2:
         raise UserError(f"comparisons={given}: one pair in both orders needs 2")
-    k, more = (
-        config.candidates,
-        config.generations > 1,
-    )  # the best so far is compared with each later generation
+    # the best so far is compared with each later generation
+    k, more = config.candidates, config.generations > 1
     least = calls_needed(config.ranking, k + more)
     if given < least:
         ranked = f"{k + more} programs{f' ({k} candidates and the best so far)' if more else ''}"

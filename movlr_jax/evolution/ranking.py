@@ -42,9 +42,8 @@ class Ranking:
     p_best: np.ndarray  # [n] probability that each is the best
     flip_rate: float  # share of pairs with different winners in the two orders
     comparisons: Sequence[Comparison]
-    winner: int | None = (
-        None  # set by knockout, by paper, and if nothing was answered; overrides the strengths
-    )
+    # set by knockout, by paper, and if nothing was answered; overrides the strengths
+    winner: int | None = None
     unranked: frozenset[int] = frozenset()  # items without an answered comparison
 
     @property
