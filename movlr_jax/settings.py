@@ -1,4 +1,4 @@
-"""What a person set, into typed values; every mistake becomes a sentence that names the setting."""
+"""Convert settings to typed values. Every error is one sentence that names the setting."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ import yaml
 
 from movlr_jax.errors import UserError, shortened, unknown_name
 
-_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+_WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
 
 
-CONFIG_BYTES = 2**20  # more than settings ever take
+CONFIG_BYTES = 2**20  # size limit of a settings file
 _TOO_LARGE = 2**63
-_DEEPEST = 30  # groups and lists of settings inside each other
+_DEEPEST = 30  # limit of nested groups and lists
 
 
-RENAMED = {"cadence_hz": "stride_frequency_hz"}  # former names of settings of the package's tasks
+RENAMED = {"cadence_hz": "stride_frequency_hz"}  # former names of settings of built-in tasks
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """YAML without aliases, which let a short text stand for a huge one, nor what no setting holds."""
+    """A YAML loader that rejects aliases (a short text can expand to a huge one), NUL and deep nesting."""
 
     _depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event: Any = self.peek_event()
         if isinstance(event, yaml.AliasEvent):
-            raise ValueError(f"it uses the alias *{event.anchor}, and settings have none")
+            raise ValueError(f"it uses the alias *{event.anchor}, which settings do not support")
         if "\0" in (getattr(event, "value", None) or ""):
-            raise ValueError("it holds a NUL character")
+            raise ValueError("it contains a NUL character")
         if self._depth > _DEEPEST:
-            raise ValueError(f"it nests deeper than {_DEEPEST}")
+            raise ValueError(f"it is nested deeper than {_DEEPEST} levels")
         self._depth += 1
         try:
             return super().compose_node(parent, index)
@@ -46,7 +46,7 @@ class _PlainLoader(yaml.SafeLoader):
 
 
 def read_yaml(text: str) -> Any:
-    """The values of a YAML text from whoever. Raises ValueError, which says what is wrong on one line."""
+    """Parse an untrusted YAML text. Raises ValueError with a message of one line."""
     try:
         return yaml.load(text, _PlainLoader)
     except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
@@ -54,7 +54,7 @@ def read_yaml(text: str) -> Any:
 
 
 def from_mapping(kind: type, values: Any, where: str = "") -> Any:
-    """A frozen dataclass from nested mappings; `where` is the dotted name of the group, empty at the top.
+    """Build a frozen dataclass from nested mappings. `where` is the dotted name of the group, empty at the top.
 
     Raises UserError for unknown names, missing ones and wrong types.
     """
@@ -73,9 +73,9 @@ def from_mapping(kind: type, values: Any, where: str = "") -> Any:
 def keywords(
     function: Callable[..., Any], values: Any, where: str, without: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """`values` as keyword-only arguments of `function`, all but those `without`. Raises UserError.
+    """Convert `values` to keyword-only arguments of `function`, except those in `without`. Raises UserError.
 
-    An argument that is a dataclass is made of the values that its fields name: settings that functions share.
+    An argument that is a dataclass takes the values of its fields, so that functions can share settings.
     """
     parameters, hints = inspect.signature(function).parameters.values(), get_type_hints(function)
     kinds = {p.name: hints[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in without}
@@ -102,7 +102,7 @@ def default_settings(function: Callable[..., Any], without: Sequence[str] = ()) 
 
 
 def typed(hint: Any, value: Any, name: str) -> Any:
-    """`value` as what the annotation `hint` asks for. Raises UserError that calls it `name`."""
+    """Convert `value` to the type of the annotation `hint`. Raises UserError, in which the setting is `name`."""
     if isinstance(hint, types.UnionType):  # X | None
         if value is None:
             return None
@@ -126,7 +126,7 @@ def typed(hint: Any, value: Any, name: str) -> Any:
             raise UserError(f"{name}={value} is not a finite number")
         return float(value)
     if hint is str and number:
-        return str(value)  # run_dir=2026 is a name
+        return str(value)  # run_dir=2026 is a folder name
     if hint in _WORDS and type(value) is not hint:
         raise UserError(f"{name}={shortened(value)} is not {_WORDS[hint]}")
     if get_origin(hint) is Mapping and not isinstance(value, Mapping):

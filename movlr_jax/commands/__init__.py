@@ -1,1 +1,1 @@
-"""The bodies of the commands: settings from the command line, the environment, progress."""
+"""Implementations of the commands: settings from the command line, environment variables, progress."""

@@ -1,7 +1,7 @@
-"""`python -m movlr_jax.check +task=T reward=FILE_OR_DIR_OR_JSONL`: vets reward programs, and does nothing else.
+"""`python -m movlr_jax.check +task=T reward=FILE_OR_DIR_OR_JSONL`: only vet reward programs.
 
-One line of JSON a program on stdout: name, verdict, stage, message, seconds, notes. Exit status 1 when any was
-rejected. In a .jsonl file each line is an object with `name` and the program as `code`.
+Prints one JSON object per program on stdout: name, verdict, stage, message, seconds, notes. The exit status is 1 if
+any program was rejected. In a .jsonl file, each line is an object with `name` and the program text as `code`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REJECTED = 1  # exit status
 
 
 def check(config: Config) -> int:
-    """Vets every program that `reward` names. Returns 0, or 1 when any was rejected. Raises UserError."""
+    """Vet every program that `reward` names. Return 0, or 1 if any was rejected. Raises UserError."""
     reporter, task, o = Reporter(), task_of(config), config.optimizer
     found = programs(config.reward, task)
     physics = NativePhysics(task.model, task.layout, sim_dt=o.sim_dt, ctrl_dt=o.ctrl_dt)
@@ -55,7 +55,7 @@ def check(config: Config) -> int:
 
 
 def programs(reward: str, task: Task) -> list[tuple[str, str]]:
-    """(name, source) of every program that a setting names. Raises UserError."""
+    """Return (name, source) of every program that the setting `reward` names. Raises UserError."""
     known = {"human": task.human_reward, "initial": task.initial_reward}
     if reward in known:
         return [(reward, known[reward])]
@@ -76,7 +76,7 @@ def programs(reward: str, task: Task) -> list[tuple[str, str]]:
         raise UserError(f"cannot read the reward {reward!r}: {error}") from None
     if not found:
         raise UserError(
-            f"{reward} holds no reward program: a folder has .py files, a .jsonl file one object a line"
+            f"{reward} has no reward program: expected .py files in a folder, or one object per line of a .jsonl file"
         )
     return found
 

@@ -1,4 +1,4 @@
-"""What the commands share: settings through Hydra, and mistakes answered with a sentence and exit status 2."""
+"""Code shared by the commands: settings through Hydra, and user errors as one sentence with exit status 2."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from movlr_jax.commands.environment import prepare_environment, prepare_physics
 from movlr_jax.errors import UserError
 
 _FLAGS = ("-m", "--multirun")
-INTERRUPTED = 130  # exit status, as a shell gives it after Ctrl-C
+INTERRUPTED = 130  # exit status, the same as a shell reports after Ctrl-C
 
 
 def entry_point(module: str) -> Callable[..., int]:
-    """Return the `main` of a command, which sets the environment before it imports `module` and, with it, JAX."""
+    """Return the `main` of a command. It sets the environment before it imports `module`, which imports JAX."""
 
     def main(argv: Sequence[str] | None = None) -> int:
         prepare_environment()
@@ -27,10 +27,10 @@ def entry_point(module: str) -> Callable[..., int]:
 
 
 def run(command: Callable[[Any], int], argv: Sequence[str] | None = None) -> int:
-    """Composes the settings of each job in `argv` and runs `command` on them. Returns the exit status.
+    """Compose the settings of each job in `argv` and run `command` on each. Return the exit status.
 
-    `command` takes a `config.Config`. A value with commas sweeps, one job after another, as Hydra's -m does;
-    a job that ends in a mistake of the user's does not keep the others from running.
+    `command` takes a `config.Config`. A value with commas is a sweep: the jobs run one after another, as with
+    Hydra's -m. If one job fails with a user error, the others still run.
     """
     from movlr_jax.config.compose import compose, expand
     from movlr_jax.config.help import help_text
@@ -51,7 +51,7 @@ def run(command: Callable[[Any], int], argv: Sequence[str] | None = None) -> int
     for number, (job, config) in enumerate(zip(jobs, configs, strict=True)):
         if len(jobs) > 1:
             print(f"job {number + 1} of {len(jobs)}: {' '.join(job)}", file=sys.stderr)
-            if config.run_dir:  # each job its own folder, numbered as Hydra numbers them
+            if config.run_dir:  # one folder per job, numbered as by Hydra
                 config = dataclasses.replace(config, run_dir=str(Path(config.run_dir) / str(number)))
         status = max(status, run_one(command, config))
         if status == INTERRUPTED:
@@ -59,14 +59,16 @@ def run(command: Callable[[Any], int], argv: Sequence[str] | None = None) -> int
     return status
 
 
-def run_own(command: Callable[[list[str]], int], about: str | None, argv: Sequence[str] | None = None) -> int:
-    """Runs a `command` that reads its arguments itself; --help prints what it is `about`. Returns the exit status."""
+def run_with_arguments(
+    command: Callable[[list[str]], int], about: str | None, argv: Sequence[str] | None = None
+) -> int:
+    """Run a `command` that parses its arguments itself; --help prints `about`. Return the exit status."""
     arguments = _arguments(argv, lambda: about)
     return 0 if arguments is None else run_one(command, arguments)
 
 
 def _arguments(argv: Sequence[str] | None, about: Callable[[], str | None]) -> list[str] | None:
-    """`argv`, or those of the process; None where they ask for help, which is then printed."""
+    """Return `argv`, or the arguments of the process. If they include --help, print the help and return None."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not any(a in ("-h", "--help") for a in arguments):
         return arguments
@@ -75,9 +77,9 @@ def _arguments(argv: Sequence[str] | None, about: Callable[[], str | None]) -> l
 
 
 def run_one(
-    command: Callable[[Any], int], given: Any, tell: Callable[[str], object] = lambda text: None
+    command: Callable[[Any], int], given: Any, on_error: Callable[[str], object] = lambda text: None
 ) -> int:
-    """Runs `command` on what it is given; a user's mistake is printed, and told. Returns the exit status."""
+    """Run `command(given)`. Print a user error and pass its text to `on_error`. Return the exit status."""
     from movlr_jax.progress import interruptible
 
     try:
@@ -85,7 +87,7 @@ def run_one(
             return command(given)
     except UserError as error:
         print(error, file=sys.stderr)
-        tell(str(error))
+        on_error(str(error))
         return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -1,9 +1,9 @@
-"""`python -m movlr_jax.compare +task=T methods=[movlr,eureka,human]`: methods under one budget, one table, one plot.
+"""`python -m movlr_jax.compare +task=T methods=[movlr,eureka,human]`: compare methods.
 
-Every method gets the same simulated seconds (`sim_s=`, K x N x episode_s of the settings unless said), and the
-same max_calls and max_cost_usd. Each keeps its own K, unless candidates=... sets one for all, and as many
-generations as the seconds allow. `resume=FOLDER` goes on with a comparison that was interrupted, or whose budget was
-spent (then with a larger max_calls= or max_cost_usd= beside it).
+Every method gets the same budget: simulated seconds (`sim_s=`; default: candidates x generations x episode_s),
+max_calls and max_cost_usd. Each method keeps its own number of candidates, unless candidates=... sets one for all,
+and runs as many generations as the seconds allow. The results are a table and a plot. `resume=FOLDER` continues a
+comparison that was interrupted or that ran out of budget (then also give a larger max_calls= or max_cost_usd=).
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from movlr_jax.config.methods import METHODS
 from movlr_jax.config.schema import Config, check
 from movlr_jax.config.trust import check_task_file
 from movlr_jax.errors import UserError, shortened
-from movlr_jax.evolution.final_training import EVENT as FULL
+from movlr_jax.evolution.final_training import EVENT as FINAL_TRAINING
 from movlr_jax.settings import CONFIG_BYTES, read_yaml
 from movlr_jax.storage.archive import Archive, new_run_dir, write_atomically
 from movlr_jax.storage.inside import inside, read_inside
 from movlr_jax.tasks import Task
 
-_ARGUMENTS = "compare.yaml"  # in the folder of a comparison: what it was begun with
+_ARGUMENTS = "compare.yaml"  # in the folder of a comparison: the arguments it was started with
 _RESETTABLE = ("films", "max_calls", "max_cost_usd")
 
 
 @dataclass(frozen=True)
 class MethodRow:
-    """What one method came to."""
+    """Result of one method."""
 
     method: str
-    reason: str | None  # why it came to nothing
+    reason: str | None  # why there is no result
     models: str = ""
     best: str = ""
-    score: float = math.nan  # the task's, higher is better
+    score: float = math.nan  # task score, higher is better
     success: float = math.nan
     programs: int = 0
     failed: int = 0
@@ -56,22 +56,22 @@ class MethodRow:
     cost_usd: float = 0.0
     wall_s: float = 0.0
     finished: bool = False
-    course: Sequence[tuple[float, float]] = ()  # (simulated s so far, best score so far) by generation
+    course: Sequence[tuple[float, float]] = ()  # per generation: (simulated s so far, best score so far)
 
 
 def main(argv: list[str] | None = None) -> int:
-    return cli.run_own(compare, __doc__, argv)
+    return cli.run_with_arguments(compare, __doc__, argv)
 
 
 def compare(arguments: Sequence[str]) -> int:
-    """Runs the methods one after another. Returns 0, or the worst exit status of a search. Raises UserError."""
+    """Run the methods one after another. Return 0, or the highest exit status of a search. Raises UserError."""
     given = {_name(argument): argument.partition("=")[2] for argument in arguments}
     arguments = with_resumed(arguments)
     methods, sim_s, overrides = read_arguments(arguments)
     if "resume" in given:
         folder = Path(given["resume"])
-        begun = [inside(folder, method) for method in methods]
-        check_task_file(compose(overrides), folder, [run for run in begun if run.is_dir()])
+        started = [inside(folder, method) for method in methods]
+        check_task_file(compose(overrides), folder, [run for run in started if run.is_dir()])
     configs = plan(methods, sim_s, overrides)
     task = task_of(configs[0])
     root = Path(str(configs[0].run_dir)).parent
@@ -79,43 +79,44 @@ def compare(arguments: Sequence[str]) -> int:
     write_atomically(root / _ARGUMENTS, yaml.safe_dump(kept).encode())
     rows, status = [], 0
     for config in configs:
-        said: list[str] = []
-        ended = 0 if is_finished(config) else cli.run_one(search, config, said.append)
+        errors: list[str] = []
+        ended = 0 if is_finished(config) else cli.run_one(search, config, errors.append)
         status = max(status, ended)
-        rows.append(read_row(Path(str(config.run_dir)), config, task, "; ".join(said) or None))
+        rows.append(read_row(Path(str(config.run_dir)), config, task, "; ".join(errors) or None))
         if ended == cli.INTERRUPTED:
             break
     write(root, rows)
     show(rows, task, root)
     if len(rows) < len(configs) or not all(row.finished for row in rows):
-        print(f"not all of it is done; continue with resume={root}", file=sys.stderr)
+        print(f"the comparison is not complete; continue with resume={root}", file=sys.stderr)
     return status
 
 
 def with_resumed(arguments: Sequence[str]) -> list[str]:
-    """The arguments; those of the comparison in FOLDER for resume=FOLDER, and what is set anew. Raises UserError."""
+    """Return the arguments; with resume=FOLDER, also those it was started with. Raises UserError."""
     given = {_name(argument): argument.partition("=")[2] for argument in arguments}
     if "resume" not in given:
         return list(arguments)
     folder = Path(given["resume"])
     text = read_inside(folder, _ARGUMENTS, CONFIG_BYTES)
     if text is None:
-        raise UserError(f"{folder} is no comparison: it has no {_ARGUMENTS}")
+        raise UserError(f"{folder} is not the folder of a comparison: it has no {_ARGUMENTS}")
     for name in given:
         if name not in ("resume", "trust", *_RESETTABLE):
             raise UserError(
-                f"{name} cannot be set when a comparison is resumed, only {', '.join(_RESETTABLE)}; start a new one"
+                f"{name} cannot be changed when a comparison is resumed, only {', '.join(_RESETTABLE)}; "
+                "start a new one"
             )
     try:
-        begun_with = read_yaml(text.decode("utf-8"))
+        recorded = read_yaml(text.decode("utf-8"))
     except ValueError as error:
         raise UserError(
             f"{folder / _ARGUMENTS} is broken: {error}; the comparison cannot be resumed"
         ) from None
-    if not isinstance(begun_with, list) or not all(isinstance(a, str) for a in begun_with):
-        raise UserError(f"{folder / _ARGUMENTS} is {shortened(begun_with)}, expected a list of settings")
+    if not isinstance(recorded, list) or not all(isinstance(a, str) for a in recorded):
+        raise UserError(f"{folder / _ARGUMENTS} is {shortened(recorded)}, expected a list of settings")
     kept = [
-        argument for argument in begun_with if _name(argument) not in (*given, "run_dir", "resume", "trust")
+        argument for argument in recorded if _name(argument) not in (*given, "run_dir", "resume", "trust")
     ]
     new = [argument for argument in arguments if _name(argument) != "resume"]
     return [*kept, *new, f"run_dir={folder}"]
@@ -126,7 +127,7 @@ def _name(argument: str) -> str:
 
 
 def is_finished(config: Config) -> bool:
-    """Whether a search has nothing left to do."""
+    """Whether a search has finished all its generations."""
     if not config.resume:
         return False
     with Archive.open(Path(config.resume), write=False) as archive:
@@ -134,7 +135,7 @@ def is_finished(config: Config) -> bool:
 
 
 def read_arguments(arguments: Sequence[str]) -> tuple[list[str], float | None, list[str]]:
-    """Methods, simulated seconds, and the settings of all searches. Raises UserError."""
+    """Return the methods, the simulated seconds and the settings of all searches. Raises UserError."""
     methods, sim_s, overrides = ["movlr", "eureka", "harmon", "human"], None, []
     for argument in arguments:
         name, _, value = argument.lstrip("+").partition("=")
@@ -152,12 +153,12 @@ def read_arguments(arguments: Sequence[str]) -> tuple[list[str], float | None, l
     for method in methods:
         METHODS.get_or_raise(method)
     if not methods:
-        raise UserError("methods=[] names no method; give methods=[movlr,human] or others")
+        raise UserError("methods=[] names no method; give a list, as in methods=[movlr,human]")
     return methods, sim_s, overrides
 
 
 def plan(methods: Sequence[str], sim_s: float | None, overrides: Sequence[str]) -> list[Config]:
-    """One search for each method, all of them under the same simulated seconds. Raises UserError."""
+    """Return the settings of one search per method, all with the same simulated seconds. Raises UserError."""
     base = compose(list(overrides))
     episode = base.episode_s or task_of(base).episode_s
     seconds = sim_s or base.candidates * base.generations * episode
@@ -171,15 +172,15 @@ def plan(methods: Sequence[str], sim_s: float | None, overrides: Sequence[str]) 
         k = min(config.candidates, affordable)
         n = max(1, affordable // k) if METHODS[method].proposes else 1
         run = root / method
-        begun = str(run) if inside(run, "config.yaml").exists() else None
+        resume = str(run) if inside(run, "config.yaml").exists() else None
         configs.append(
-            check(dataclasses.replace(config, candidates=k, generations=n, run_dir=str(run), resume=begun))
+            check(dataclasses.replace(config, candidates=k, generations=n, run_dir=str(run), resume=resume))
         )
     return configs
 
 
 def read_row(run: Path, config: Config, task: Task, reason: str | None) -> MethodRow:
-    """What a finished, or broken, search left behind."""
+    """Read the result of a search, finished or not, from its run directory."""
     try:
         archive = Archive.open(run, write=False, whole=True)
     except UserError as error:
@@ -190,7 +191,7 @@ def read_row(run: Path, config: Config, task: Task, reason: str | None) -> Metho
         calls, cost = archive.spent()
         about, timings = archive.get("run") or {}, archive.events("timing")
         finished = archive.get("finished") is not None
-        full = archive.get(FULL)
+        full = archive.get(FINAL_TRAINING)
     known = {data["name"]: data for data in evaluated}
     episode = config.episode_s or task.episode_s
     course = []
@@ -199,7 +200,7 @@ def read_row(run: Path, config: Config, task: Task, reason: str | None) -> Metho
         course.append((seconds, _score(task, known[event.data["best"]])))
     best = known.get(ranked[-1].data["best"]) if ranked else None
     if best and full and full["name"] == best["name"]:
-        best = {**best, "metrics": full["metrics"]}  # what its full training came to
+        best = {**best, "metrics": full["metrics"]}  # result of the final training
     return MethodRow(
         method=config.method.name,
         reason=reason if best is None else None,
@@ -223,7 +224,7 @@ def _score(task: Task, data: dict[str, Any]) -> float:
 
 
 def write(root: Path, rows: Sequence[MethodRow]) -> None:
-    """compare.csv and compare.png."""
+    """Write compare.csv and compare.png."""
     text = io.StringIO()
     names = [f.name for f in dataclasses.fields(MethodRow) if f.name != "course"]
     writer = csv.DictWriter(text, names)
@@ -250,7 +251,7 @@ def _plot(rows: Sequence[MethodRow]) -> bytes:
 
 
 def show(rows: Sequence[MethodRow], task: Task, root: Path) -> None:
-    """The table, where the files are, and everything as JSON on the last line."""
+    """Print the table and the paths of the files, then all rows as JSON on the last line."""
     from rich.console import Console
     from rich.table import Table
 
@@ -258,7 +259,7 @@ def show(rows: Sequence[MethodRow], task: Task, root: Path) -> None:
     headings = ("method", "score", "success", "programs", "failed", "sim s", "calls", "USD", "wall s")
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "method" else "right")
-    notes: dict[str, list[str]] = {}  # what is said of methods below the table
+    notes: dict[str, list[str]] = {}  # reasons and models, printed below the table
     for row in sorted(rows, key=lambda r: -r.score if math.isfinite(r.score) else math.inf):
         notes.setdefault(row.reason or row.models, []).append(row.method)
         if row.reason:

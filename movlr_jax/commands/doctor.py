@@ -1,6 +1,7 @@
-"""`python -m movlr_jax.doctor`: what works here. Every look is guarded: what is broken is a row, not an end.
+"""`python -m movlr_jax.doctor`: show what works on this machine. A check that fails is a row of the table.
 
-`model=NAME` shows one model instead. Imports are made late, for what is broken must not keep this from starting.
+`model=NAME` shows one model instead. Packages are imported inside the checks, so that the command also starts when
+one of them is broken.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from movlr_jax.models import ModelAdapter
 
-# import name -> distribution, of what the search of bottle_pour cannot do without
+# import name -> distribution of the packages that a search on bottle_pour needs
 NEEDED = {
     "mujoco": "mujoco",
     "jax": "jax",
@@ -46,14 +47,14 @@ NEEDED = {
     "jinja2": "jinja2",
 }
 OPTIONAL = ("mujoco-mjx", "warp-lang", "google-genai", "openai", "genai-prices")
-NEEDED_MODEL = "myoarm_r"  # of bottle_pour
+NEEDED_MODEL = "myoarm_r"  # the default model of bottle_pour
 KEYS = ("GEMINI_API_KEY", "OPENAI_API_KEY")
 GIB = 2**30
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at. ok: True works, False is needed and does not work, None is neither."""
+    """Result of one check. ok: True if it works, False if it is needed and does not work, else None."""
 
     name: str
     ok: bool | None
@@ -61,22 +62,22 @@ class Check:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Prints the table. Returns 0, or 1 when something that bottle_pour's search needs is missing.
+    """Print the table. Return 0, or 1 if something that a search on bottle_pour needs is missing.
 
-    With `model=NAME` prints all about one model, and returns 2 where it does not exist or cannot be had.
+    With `model=NAME`, print the details of one model, and return 2 if it does not exist or is not available.
     """
     from rich.console import Console
 
     parser = argparse.ArgumentParser(
         prog="python -m movlr_jax.doctor",
-        description="What works here: versions, GPU, renderer, models, keys. With model=NAME: all about one model.",
+        description="Show what works here: versions, GPU, renderer, models, keys. With model=NAME: one model.",
     )
     parser.add_argument(
         "settings",
         nargs="*",
         metavar="model=NAME",
-        help="a model's name, or the path of an MJCF file; llm=... vlm=...: one cheap call to each; "
-        "judge vlm=...: known pairs of motions through the judge",
+        help="name of a model, or path of an MJCF file; llm=... vlm=...: make one cheap call to each; "
+        "judge vlm=...: test the judge on pairs of motions with a known winner",
     )
     settings = parser.parse_args(argv).settings
     console = Console()
@@ -85,22 +86,22 @@ def main(argv: list[str] | None = None) -> int:
     if settings:
         return run_one(lambda setting: _show_model(setting, console), " ".join(settings))
     rows: list[Check] = []
-    with console.status("looking") as status:
+    with console.status("checking") as status:
         for name, look in LOOKS.items():
-            status.update(f"looking at {name}")
+            status.update(f"checking {name}")
             rows += _guarded(name, look)
     console.print(table(rows))
     missing = [row.name for row in rows if row.ok is False]
     if missing:
         console.print(
-            f"The search of bottle_pour needs what does not work here: {', '.join(missing)}.", style="red"
+            f"A search on bottle_pour needs these, which do not work here: {', '.join(missing)}.", style="red"
         )
     console.print(physics_choice(), highlight=False, markup=False)
     return 1 if missing else 0
 
 
 def _ask_models(settings: list[str], console: Console) -> int:
-    """Calls to the models that `settings` name. Returns 0, or 1 where one does not answer. Raises UserError."""
+    """Test the language models that `settings` name. Return 0, or 1 if one does not answer. Raises UserError."""
     from movlr_jax.commands import doctor_models
 
     if settings[0] == "judge":
@@ -109,7 +110,7 @@ def _ask_models(settings: list[str], console: Console) -> int:
 
 
 def _show_model(setting: str, console: Console) -> int:
-    """Prints all about the model that `setting` (model=NAME) names. Raises UserError."""
+    """Print the details of the model that `setting` (model=NAME) names. Raises UserError."""
     from movlr_jax.commands.doctor_physics import physics_card
     from movlr_jax.errors import UserError
     from movlr_jax.models import model_adapter
@@ -118,8 +119,8 @@ def _show_model(setting: str, console: Console) -> int:
     key, _, name = setting.partition("=")
     if key != "model" or not name:
         raise UserError(
-            f"doctor takes model=NAME, or llm=... vlm=..., or judge vlm=..., not {setting!r}; alone it shows what "
-            "works here"
+            f"doctor takes model=NAME, or llm=... vlm=..., or judge vlm=..., not {setting!r}; without arguments it "
+            "shows what works here"
         )
     adapter = model_adapter(name)
     console.print(model_card(adapter))
@@ -128,7 +129,7 @@ def _show_model(setting: str, console: Console) -> int:
 
 
 def table(rows: list[Check]) -> Table:
-    """The rows as a table of rich."""
+    """Return the rows as a rich table."""
     from rich.table import Table
     from rich.text import Text
 
@@ -137,19 +138,19 @@ def table(rows: list[Check]) -> Table:
     for heading in ("", "works", "detail"):
         result.add_column(heading, overflow="fold")
     for row in rows:
-        # as Text: square brackets in an error are not markup
+        # Text, because rich would read square brackets in an error as markup
         result.add_row(Text(row.name), marks[row.ok], Text(row.detail))
     return result
 
 
 def packages() -> list[Check]:
-    """Python and the packages; the needed ones are imported, for an installed one may be broken."""
+    """Check Python and the packages. Import those that are needed: an installed one may be broken."""
     rows = [Check("python", True, f"{platform.python_version()}, {platform.platform()}")]
     for module, distribution in NEEDED.items():
         try:
             importlib.import_module(module)
             rows.append(Check(distribution, True, metadata.version(distribution)))
-        except Exception as error:  # whatever a broken package does on import
+        except Exception as error:  # a broken package may raise anything on import
             absent = isinstance(error, ModuleNotFoundError) and error.name == module
             why = f"not installed; pip install {distribution}" if absent else sentence(error)
             rows.append(Check(distribution, False, why))
@@ -162,7 +163,7 @@ def packages() -> list[Check]:
 
 
 def machine() -> list[Check]:
-    """Cores that this process may use, memory, and room on the disk of the current folder."""
+    """Check the cores of this process, the memory, and the free disk space of the current folder."""
     n = cores()
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / GIB
     disk = shutil.disk_usage(Path.cwd())
@@ -174,7 +175,7 @@ def machine() -> list[Check]:
 
 
 def devices() -> list[Check]:
-    """What JAX computes on."""
+    """Check the devices of JAX."""
     found = _jax_devices()
     names = ", ".join(f"{d.platform}:{d.id} {d.device_kind}" for d in found)
     gpu = any(d.platform == "gpu" for d in found)
@@ -182,7 +183,7 @@ def devices() -> list[Check]:
 
 
 def films() -> list[Check]:
-    """Whether pictures can be drawn, and encoded."""
+    """Check that frames can be rendered and encoded."""
     from movlr_jax.film.renderer import renderer
 
     backend = renderer()
@@ -196,19 +197,19 @@ def films() -> list[Check]:
 
 
 def models() -> list[Check]:
-    """Every model this package knows: the needed one loaded and compiled, of the others whether they are here."""
+    """Check every built-in model: compile the needed one, and look for the files of the others."""
     from movlr_jax.models import MODELS
 
     return [row for name in MODELS for row in _guarded(f"model {name}", functools.partial(_model, name))]
 
 
 def keys() -> list[Check]:
-    """Which keys of language and vision models are set. Never what they are."""
+    """Check which keys of language and vision models are set. The keys themselves are never shown."""
     return [Check(name, True if os.environ.get(name) else None, _yes_no(name)) for name in KEYS]
 
 
 def sandbox() -> list[Check]:
-    """Whether the kernel can hold generated programs, tried out in a child."""
+    """Check in a child process that the kernel can confine generated programs."""
     from movlr_jax.sandbox import confine
 
     lacks = confine.missing() or confine.trial()
@@ -219,26 +220,26 @@ def sandbox() -> list[Check]:
 
 
 def physics_choice() -> str:
-    """One sentence: which physics `physics=auto` takes here, and why."""
+    """Return one sentence: which physics `physics=auto` picks here, and why."""
     try:
         from movlr_jax.physics.choose import choose
 
         name, why = choose("auto")
-    except Exception:  # JAX or MuJoCo is broken, and a row says so
-        return "physics=auto picks native here: JAX or MuJoCo do not work."
+    except Exception:  # JAX or MuJoCo is broken; the table already says so
+        return "physics=auto picks native here: JAX or MuJoCo does not work."
     return f"physics=auto picks {name} here: {why}."
 
 
 def compiling() -> list[Check]:
-    """XLA's flags, and where compiled physics is kept."""
+    """Check the XLA flags and the cache of compiled physics."""
     flags = os.environ.get("XLA_FLAGS", "")
-    kept = os.environ.get("JAX_COMPILATION_CACHE_DIR")
-    where = kept or f"nothing is kept ({CACHE_SWITCH}=off)"
-    return [Check("XLA_FLAGS", True, flags or "none"), Check("compiled physics", bool(kept) or None, where)]
+    cache = os.environ.get("JAX_COMPILATION_CACHE_DIR")
+    where = cache or f"nothing is cached ({CACHE_SWITCH}=off)"
+    return [Check("XLA_FLAGS", True, flags or "none"), Check("compiled physics", bool(cache) or None, where)]
 
 
 def sentence(error: BaseException) -> str:
-    """An error on one line."""
+    """Return an error on one line, at most 300 characters."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__
 
@@ -257,7 +258,7 @@ _NEEDED_LOOKS = ("packages", "JAX devices", "ffmpeg", "models", f"model {NEEDED_
 
 
 def _guarded(name: str, look: Callable[[], list[Check]]) -> list[Check]:
-    """What `look` found, or a row that says how it failed."""
+    """Return the rows of `look`, or one row with its error."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -287,12 +288,12 @@ def _model(name: str) -> list[Check]:
     except UserError as error:
         return [Check(f"model {name}", None, str(error))]
     if here is None:
-        return [Check(f"model {name}", None, f"not here yet, the first use downloads it; {about}")]
+        return [Check(f"model {name}", None, f"not downloaded yet, the first use downloads it; {about}")]
     return [Check(f"model {name}", True, about)]
 
 
 def _size(adapter: ModelAdapter) -> str:
-    """Joints and muscles of a model, which it must be loaded and compiled for."""
+    """Load and compile a model, and return its numbers of joints and muscles."""
     import mujoco
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""`doctor llm=... vlm=...`, one cheap call to each model; `doctor judge vlm=...`, known pairs through the judge."""
+"""`doctor llm=... vlm=...`: one cheap call to each model. `doctor judge vlm=...`: test the judge on known pairs."""
 
 from __future__ import annotations
 
@@ -29,26 +29,29 @@ if TYPE_CHECKING:
 
     from movlr_jax.language.clients.client import ModelClient
 
-_TASK = "flat_walk"  # of the known pairs, unless another with a body that walks is given
-_SECONDS, _STEP = 2.0, 0.02
-_PATIENCE_S = 30.0  # with a test call
+_TASK = "flat_walk"  # task of the known pairs, unless the user names another one with a walking body
+_SECONDS, _STEP = 2.0, 0.02  # s, length of the clips and time between their frames
+_PATIENCE_S = 30.0  # longest timeout of a test call
 
 
 def check_models(arguments: Sequence[str], console: Console) -> int:
-    """One cheap call to every model that is configured. Returns 0, or 1 when one does not answer."""
+    """Make one cheap call to every configured model. Return 0, or 1 if one does not answer."""
     config = compose(_with_default(arguments, "bottle_pour"))
     status = 0
     for where, model in (("llm", config.llm), ("vlm", config.vlm)):
         if model.embedded:
-            console.print(f"{where}: {model.name}, embedded: no language or vision model, no key")
+            console.print(f"{where}: {model.name}, embedded: needs no language or vision model and no key")
             continue
         quick = dataclasses.replace(model, timeout_s=min(model.timeout_s, _PATIENCE_S), attempts=2)
-        with _desk(model if model.name in ("manual", "replay") else quick, where) as (client, archive):
-            said, status = _ready(client, status)
+        with _temporary_client(model if model.name in ("manual", "replay") else quick, where) as (
+            client,
+            archive,
+        ):
+            result, status = _ready(client, status)
             calls, cost = archive.spent()
         price = _usd(client, cost, 6)
         console.print(
-            f"{where}: {client.name}: {said}; {calls} call(s), {price}", markup=False, soft_wrap=True
+            f"{where}: {client.name}: {result}; {calls} call(s), {price}", markup=False, soft_wrap=True
         )
     return status
 
@@ -58,19 +61,19 @@ def _ready(client: ModelClient, status: int) -> tuple[str, int]:
     from movlr_jax.language.clients.answers import Ready
     from movlr_jax.language.clients.call import Message, Question
 
-    begun = time.monotonic()
+    started = time.monotonic()
     try:
         (answer,) = client.ask([Question("check", [Message("user", [prompts.fill("ready")])], Ready)])
     except UserError as error:
         return f"does not work: {str(error).removesuffix(client.go_on_later)}", 1
     if answer.value is None:
-        return f"answers, but not as asked: {answer.problem}", 1
-    return f"answered in {time.monotonic() - begun:.1f} s", status
+        return f"answers, but not in the requested format: {answer.problem}", 1
+    return f"answered in {time.monotonic() - started:.1f} s", status
 
 
 @dataclass(frozen=True)
 class KnownPair:
-    """Two motions of which it is known which one is better; b None: both are the same."""
+    """Two motions with a known winner. `bad` is None if both are the same motion."""
 
     name: str
     description: str
@@ -79,42 +82,44 @@ class KnownPair:
 
 
 def check_judge(arguments: Sequence[str], console: Console) -> int:
-    """Known pairs, in both orders, through the configured judge: accuracy, flip rate, cost. Returns 0."""
+    """Show known pairs to the configured judge in both orders; print accuracy, flip rate and cost. Return 0."""
     config = compose(_with_default(arguments, _TASK))
     if config.vlm.embedded:
         raise UserError(
-            "vlm=metrics reads numbers and watches nothing; give vlm=gemini or vlm=openai_compatible"
+            "vlm=metrics compares numbers and sees no films; give vlm=gemini or vlm=openai_compatible"
         )
     task = build_task(config.task.name, config.model, config.episode_s, config.task.settings)
     pairs = known_pairs(task)
-    told, comparisons = [], []
-    with _desk(config.vlm, "vlm") as (client, archive):
+    results, comparisons = [], []
+    with _temporary_client(config.vlm, "vlm") as (client, archive):
         for n, pair in enumerate(pairs):
             judged = judge_pair(client, archive, config.vlm, task, pair)
             for order, (expected, preference) in enumerate(judged):
-                told.append((pair.name, order, expected, preference))
+                results.append((pair.name, order, expected, preference))
                 a, b = (2 * n, 2 * n + 1) if order == 0 else (2 * n + 1, 2 * n)
                 comparisons.append(Comparison(a, b, preference))
         calls, cost = archive.spent()
-    _print(console, client.name, told)
-    right, flips = sum(_right(*t[2:]) for t in told), flip_rate(comparisons)
-    first = sum(preference.winner == "first" for *_, preference in told)
+    _print(console, client.name, results)
+    right, flips = sum(_right(*t[2:]) for t in results), flip_rate(comparisons)
+    first = sum(preference.winner == "first" for *_, preference in results)
     console.print(
-        f"accuracy {right} of {len(told)}, flip rate {100 * flips:.0f} %, first shown preferred {first} of "
-        f"{len(told)}, {calls} calls, {_usd(client, cost, 4)}",
+        f"accuracy {right} of {len(results)}, flip rate {100 * flips:.0f} %, first shown preferred {first} of "
+        f"{len(results)}, {calls} calls, {_usd(client, cost, 4)}",
         soft_wrap=True,
     )
-    silent = sum(not preference.answered for *_, preference in told)
+    silent = sum(not preference.answered for *_, preference in results)
     if silent:
-        console.print(f"{silent} of {len(told)} comparisons were not answered", style="red", soft_wrap=True)
+        console.print(
+            f"{silent} of {len(results)} comparisons were not answered", style="red", soft_wrap=True
+        )
     at_most = config.comparisons or 4 * (config.candidates + 1)
     price = _usd(client, at_most * cost / max(calls, 1), 2)
     console.print(
-        f"a generation of {config.candidates} programs asks it at most {at_most} times, about {price}",
+        f"a generation of {config.candidates} programs makes at most {at_most} calls to it, about {price}",
         soft_wrap=True,
     )
-    if right <= len(told) // 2:
-        console.print("it is right no more often than chance: its choices are worth nothing", style="red")
+    if right <= len(results) // 2:
+        console.print("its accuracy is no better than chance: do not use it as a judge", style="red")
     return 0
 
 
@@ -129,7 +134,7 @@ def _right(expected: str, preference: Preference) -> bool:
 def judge_pair(
     client: ModelClient, archive: Archive, model: Any, task: Task, pair: KnownPair
 ) -> list[tuple[str, Preference]]:
-    """(what is right, what the judge says) for both orders; in the second the good one is shown last."""
+    """Return (expected winner, preference) for both orders; in the second order the good motion is shown last."""
     from movlr_jax.language.judges.vlm import ModelJudge
     from movlr_jax.language.media import MotionMedia
 
@@ -138,17 +143,17 @@ def judge_pair(
     a, b = (Evaluation(generation, k, "") for k in range(2))
     clips = {a.name: pair.good, b.name: pair.bad or pair.good}
     judge = ModelJudge(client, MotionMedia(model, archive, lambda e: clips[e.name]))
-    told = dataclasses.replace(task, description=pair.description, focus="", episode_s=_SECONDS)
-    # the same film twice is the same question in both orders: the second is another sample of it
-    said = judge.compare_all(told, [(a, b), (b, a)], [0, 0 if pair.bad else 1])
+    pair_task = dataclasses.replace(task, description=pair.description, focus="", episode_s=_SECONDS)
+    # with one film shown twice, both orders are the same question, so the second order needs another sample number
+    preferences = judge.compare_all(pair_task, [(a, b), (b, a)], [0, 0 if pair.bad else 1])
     expected = ("first", "second") if pair.bad else ("tie", "tie")
-    return list(zip(expected, said, strict=True))
+    return list(zip(expected, preferences, strict=True))
 
 
 def known_pairs(task: Task) -> list[KnownPair]:
-    """Standing and fallen, forward and reversed, and one motion twice. Raises UserError without a walker."""
+    """Return the pairs: standing, fallen; forward, reversed; one motion twice. Raises UserError without a pelvis."""
     if "pelvis" not in task.roles:
-        raise UserError(f"task {task.name} has no body that stands; give doctor judge +task={_TASK}, or none")
+        raise UserError(f"task {task.name} has no standing body; give +task={_TASK}, or no task")
     qpos = task.start(np.random.default_rng(0), 1)[0][0]
     forward = np.array(task.adapter.forward, float)
     still = _clip(task, qpos, lambda t: (np.zeros(3), np.zeros(3)))
@@ -175,7 +180,10 @@ def _clip(
     velocity: Callable[[float], tuple[np.ndarray, np.ndarray]],
     legs: bool = False,
 ) -> Clip:
-    """The start posture carried along: `velocity` gives the pelvis' linear and angular velocity at a time."""
+    """Move the start posture kinematically.
+
+    `velocity(t)` returns the linear (m/s) and the angular (rad/s) velocity of the pelvis.
+    """
     model, data = task.model, mujoco.MjData(task.model)
     body = model.body(task.roles["pelvis"]).id
     q, times, postures = np.array(qpos, float), np.arange(0.0, _SECONDS, _STEP), []
@@ -195,7 +203,7 @@ def _clip(
 
 
 def _swing(model: mujoco.MjModel, qpos: np.ndarray, t: float) -> None:
-    """Legs that step, where the model calls its hips so."""
+    """Swing the legs, in models whose hip joints are named hip_flexion*."""
     for j in range(model.njnt):
         name = model.joint(j).name
         if name.startswith("hip_flexion"):
@@ -210,14 +218,14 @@ def _height(task: Task, qpos: np.ndarray) -> float:
     return data.xpos[task.model.body(task.roles["pelvis"]).id][2]
 
 
-def _print(console: Console, name: str, told: Sequence[tuple[str, int, str, Preference]]) -> None:
+def _print(console: Console, name: str, results: Sequence[tuple[str, int, str, Preference]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(title=f"known pairs, judged by {name}", title_justify="left")
-    for heading in ("pair", "shown first", "right", "said", "reason"):
+    for heading in ("pair", "shown first", "expected", "answer", "reason"):
         table.add_column(heading, overflow="fold")
-    for pair, order, expected, preference in told:
+    for pair, order, expected, preference in results:
         first = pair.split(", ")[order] if ", " in pair else pair
         mark = "green" if _right(expected, preference) else "bold red"
         table.add_row(pair, first, expected, Text(preference.winner, mark), Text(preference.reason))
@@ -225,8 +233,8 @@ def _print(console: Console, name: str, told: Sequence[tuple[str, int, str, Pref
 
 
 @contextlib.contextmanager
-def _desk(model: Any, where: str) -> Iterator[tuple[ModelClient, Archive]]:
-    """A model to be asked, with a record of its own that is thrown away."""
+def _temporary_client(model: Any, where: str) -> Iterator[tuple[ModelClient, Archive]]:
+    """Open a model client with a temporary archive."""
     from movlr_jax.language.clients.client import Budget
     from movlr_jax.language.clients.opening import recorded_model
 

@@ -1,4 +1,4 @@
-"""What physics=mjx would change in a model, for a person: a part of `doctor model=NAME`."""
+"""Show what physics=mjx changes in a model: a part of `doctor model=NAME`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from movlr_jax.errors import UserError
 from movlr_jax.models import ModelAdapter
 from movlr_jax.tasks import Task, build_task
 
-_SCENES = ("flat_walk", "bottle_pour", "ostrich_walk")  # what a model's contacts are looked at in
-_STEP = 0.008  # s, as plans are rolled out
+_SCENES = ("flat_walk", "bottle_pour", "ostrich_walk")  # tasks whose scenes the contacts are counted in
+_STEP = 0.008  # s, the time step of plans
 
 
 def physics_card(adapter: ModelAdapter) -> Table:
-    """One row per change, or why the model cannot be had under MJX; episodes run on the model as it is."""
+    """Return one row per change, or the reason why MJX cannot use the model. Episodes use the unmodified model."""
     table = Table(title="physics=mjx, plans only", title_justify="left", show_header=False)
     table.add_column(overflow="fold")
     for line in _lines(adapter):
@@ -25,7 +25,7 @@ def physics_card(adapter: ModelAdapter) -> Table:
 def _lines(adapter: ModelAdapter) -> list[str]:
     task = _scene(adapter)
     if task is None:
-        return ["no task of this package has a scene for this model"]
+        return ["no built-in task has a scene for this model"]
     try:
         from movlr_jax.physics.mjx import MjxPhysics
     except ImportError:
@@ -36,9 +36,9 @@ def _lines(adapter: ModelAdapter) -> list[str]:
         return [str(error)]
     size = physics.simulator(1).template._impl
     return [
-        *(physics.changes or ("nothing is changed",)),
+        *(physics.changes or ("no changes",)),
         f"in the scene of {task.name}: {size.ncon} contacts, {size.nefc} constraint rows per simulation",
-        "physics=warp takes the model as it is",
+        "physics=warp uses the unmodified model",
     ]
 
 

@@ -1,6 +1,6 @@
-"""`python -m movlr_jax.evaluate +task=T reward=FILE|human|initial|RUN_DIR`: one reward, its motion and its numbers.
+"""`python -m movlr_jax.evaluate +task=T reward=FILE|human|initial|RUN_DIR`: evaluate one reward and film the motion.
 
-The last line of stdout is one JSON object: the metrics, by their fixed names.
+The last line of stdout is one JSON object with the metrics.
 """
 
 from __future__ import annotations
@@ -30,41 +30,44 @@ from movlr_jax.storage.archive import write_atomically as write
 from movlr_jax.storage.inside import read_inside
 from movlr_jax.tasks import Task
 
-_PROGRAM_BYTES = 2**20  # of a run's best.py, more than any program has
+_PROGRAM_BYTES = 2**20  # size limit of best.py, larger than any program
 
 
 def evaluate(config: Config) -> int:
-    """Optimises control under one reward, films it, prints its metrics. Raises UserError."""
+    """Optimise control under one reward, film the motion, print the metrics. Raises UserError."""
     if config.resume:
         raise UserError(
-            f"resume goes on with a search; to evaluate its best program give reward={config.resume}"
+            f"resume continues a search; to evaluate its best program, give reward={config.resume}"
         )
     reporter = Reporter()
-    played(
-        prepared(config, reporter), config.seed, reporter, lambda said: print(json.dumps(said), flush=True)
+    run_and_film(
+        prepared(config, reporter),
+        config.seed,
+        reporter,
+        lambda record: print(json.dumps(record), flush=True),
     )
     return 0
 
 
 @dataclass(frozen=True)
 class EvaluationSetup:
-    """One reward with everything that it is evaluated with, built once."""
+    """A vetted reward, and the task and optimizer that evaluate it."""
 
     config: Config
     task: Task
     optimizer: Optimizer
     verdict: Verdict
-    origin: str  # of the reward
-    folder: Path  # of films, and of what a training keeps
+    origin: str  # of the reward: its file, or `human` or `initial`
+    folder: Path  # for films, trajectories and training checkpoints
 
     @property
     def engine(self) -> str:
-        """Name of the physics that episodes run in."""
+        """Name of the physics that runs the episodes."""
         return self.optimizer.sim_physics.name
 
     @property
     def where(self) -> str:
-        """Ending of titles and file names: the physics, unless it is C MuJoCo."""
+        """Suffix of titles and file names that names the physics; empty for C MuJoCo."""
         return "" if self.engine == "native" else f" in {self.engine}"
 
 
@@ -73,13 +76,15 @@ def prepared(
 ) -> EvaluationSetup:
     """Build what an evaluation needs. Raises UserError.
 
-    given: text and origin of a reward that replaces the one of `config`; task: one that was built already.
+    Args:
+        given: Source and origin of a reward that replaces the one in `config`.
+        task: The task, if it is built already.
     """
     task = task or task_of(config)
     folder = Path(config.run_dir) if config.run_dir else Path("runs") / task.name / "evaluate"
     source, origin = given or reward_source(config.reward, task)
-    if said := about_tuned(config):
-        reporter.say(said)
+    if sentence := about_tuned(config):
+        reporter.say(sentence)
     optimizer = build_optimizer(config.optimizer, task, config.physics, reporter.say)
     sandbox = Sandbox(
         make_probe(task, optimizer.sim_physics, config.seed),
@@ -96,8 +101,8 @@ def prepared(
     notes = list(verdict.notes)
     if trains(config.optimizer) and not config.optimizer.ppo.env_steps:
         notes.append(
-            f"nothing is trained (optimizer.ppo.env_steps=0): the policy {config.optimizer.ppo.init} acts as it is, "
-            "and the reward only measures it; optimizer.ppo.env_steps=1000000 trains it on under this reward"
+            f"nothing is trained (optimizer.ppo.env_steps=0): the policy {config.optimizer.ppo.init} runs unchanged "
+            "and the reward only scores it; give optimizer.ppo.env_steps=1000000 to train it under this reward"
         )
     for note in notes:
         reporter.say(f"note: {note}")
@@ -105,7 +110,7 @@ def prepared(
 
 
 def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[Outcome, dict[str, Any]]:
-    """Optimise control, run one episode and keep its trajectory. Return the outcome, and its record as JSON."""
+    """Optimise control, run one episode and save its trajectory. Return the outcome and its JSON record."""
     config = setup.config
     kept = setup.folder / "training" / digest(dataclasses.replace(config, seed=seed))
     with reporter.stage("optimise") as tick:  # an interrupted training is continued
@@ -133,15 +138,15 @@ def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[
     return outcome, result
 
 
-def played(
+def run_and_film(
     setup: EvaluationSetup,
     seed: int,
     reporter: Reporter,
-    tell: Callable[[dict[str, Any]], object] = lambda said: None,
+    on_result: Callable[[dict[str, Any]], object] = lambda record: None,
 ) -> dict[str, Any]:
-    """Run one episode and film it, if it can be filmed. Return its record. Raises UserError.
+    """Run one episode, film it if films are available, and return its JSON record. Raises UserError.
 
-    tell is called with the record even if the film fails.
+    `on_result` is called with the record even if the film fails.
     """
     outcome, result = run_episode(setup, seed, reporter)
     try:
@@ -155,18 +160,18 @@ def played(
             result["film"] = str(write(Path(result["trajectory"]).with_suffix(".mp4"), mp4))
             reporter.say(f"film: {result['film']}")
     finally:
-        tell(result)
+        on_result(result)
     return result
 
 
 def digest(config: Config) -> str:
-    """A name for these settings: two that differ in anything but where results go have two."""
-    told = dataclasses.replace(config, run_dir=None, films=False, reward="")
-    return hashlib.sha256(repr(told).encode()).hexdigest()[:12]
+    """Return a hash of the settings, without those that do not affect the result (run_dir, films, reward)."""
+    relevant = dataclasses.replace(config, run_dir=None, films=False, reward="")
+    return hashlib.sha256(repr(relevant).encode()).hexdigest()[:12]
 
 
 def reward_source(reward: str, task: Task) -> tuple[str, str]:
-    """The text of a reward and where it is from: human, initial, a file, or the best of a run directory."""
+    """Return the source of a reward and its origin: human, initial, a file, or the best.py of a run directory."""
     known = {"human": task.human_reward, "initial": task.initial_reward}
     if reward in known:
         return known[reward], reward
@@ -177,7 +182,7 @@ def reward_source(reward: str, task: Task) -> tuple[str, str]:
         data = read_inside(path, "best.py", _PROGRAM_BYTES)
         if data is None:
             raise UserError(
-                f"{reward} has no best.py; it is no run directory, or no generation of it is done"
+                f"{reward} has no best.py: it is not a run directory, or no generation has finished"
             )
         return data.decode("utf-8"), str(path / "best.py")
     except FileNotFoundError:

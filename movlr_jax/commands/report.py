@@ -13,7 +13,7 @@ from movlr_jax.storage.archive import Archive
 
 
 def main(argv: list[str] | None = None) -> int:
-    """`python -m movlr_jax.report RUN_DIR`; 0, or 2 when there is nothing to report on."""
+    """`python -m movlr_jax.report RUN_DIR`. Return 0, or 2 if there is nothing to report."""
     parser = argparse.ArgumentParser(
         prog="python -m movlr_jax.report", description="(Re)write report.html of a run, finished or not."
     )

@@ -1,4 +1,4 @@
-"""`python -m movlr_jax.search +task=NAME`: evolves a reward program for a task."""
+"""`python -m movlr_jax.search +task=NAME`: evolve a reward program for a task."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from movlr_jax.control.build import build_optimizer, trains
 from movlr_jax.errors import BudgetSpent, UserError
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.filming import film_best_and_first
-from movlr_jax.evolution.final_training import train_in_full, wants_full
+from movlr_jax.evolution.final_training import has_final_training, run_final_training
 from movlr_jax.evolution.loop import evolve
 from movlr_jax.evolution.ranking import silence
 from movlr_jax.film.group_picture import GROUPS, picture
@@ -29,7 +29,7 @@ from movlr_jax.tasks import Task
 
 
 def search(config: Config) -> int:
-    """Run the command. Returns 0, or 130 if it was interrupted. Raises UserError."""
+    """Run the search command. Return 0, or 130 if it was interrupted. Raises UserError."""
     return run_search(config)[1]
 
 
@@ -38,7 +38,7 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
 
     Args:
         config: All settings.
-        task: The task, if it was built already; else the one that the settings name.
+        task: The task, if it is built already; by default the one that the settings name.
 
     Returns:
         The run directory, and 0, or 130 if the search was interrupted.
@@ -46,7 +46,7 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
     Raises:
         UserError: For settings that cannot be used, and when every program of a generation fails.
     """
-    reporter, begun = Reporter(), time.monotonic()
+    reporter, started = Reporter(), time.monotonic()
     _check_before_building(config)
     task = task or task_of(config)
     optimizer = build_optimizer(config.optimizer, task, config.physics, reporter.say)
@@ -71,17 +71,17 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
                 archive.put(GROUPS, picture(task, optimizer.notes["groups"]))
             archive.record("run", describe(context))
         best = evolve(context)
-        if wants_full(context):
-            train_in_full(context, best)
-        _record_end(context, best, begun)
+        if has_final_training(context):
+            run_final_training(context, best)
+        _record_end(context, best, started)
         return archive.root, 0
     except BudgetSpent as spent:
         reporter.say(
-            f"{spent}. Finished work is kept; continue with resume={archive.root} and a larger budget"
+            f"{spent}. Finished work is saved; continue with resume={archive.root} and a larger budget"
         )
         return archive.root, 0
     except KeyboardInterrupt:
-        reporter.say(f"interrupted; finished work is kept. Continue with resume={archive.root}")
+        reporter.say(f"interrupted; finished work is saved. Continue with resume={archive.root}")
         return archive.root, cli.INTERRUPTED
     finally:
         with archive:
@@ -93,18 +93,18 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
 
 
 def _check_before_building(config: Config) -> None:
-    """Raise UserError for what would fail only after the physics is built."""
+    """Check settings that would otherwise fail only after the physics is built. Raises UserError."""
     if config.resume:
         Archive.open(Path(config.resume), write=False, whole=True).close()
     if trains(config.optimizer) and config.optimizer.ppo.env_steps == 0:
         raise UserError(
-            "optimizer.ppo.env_steps=0 trains nothing, and every program would be evaluated with the same policy; "
-            "set the control steps of each training, as optimizer.ppo.env_steps=400000"
+            "optimizer.ppo.env_steps=0 trains nothing, so every program would be evaluated with the same policy; "
+            "set the control steps of each training, as in optimizer.ppo.env_steps=400000"
         )
 
 
-def _record_end(context: SearchContext, best: Evaluation, begun: float) -> None:
-    """Film the best next to the first, record that the search is finished, and report both."""
+def _record_end(context: SearchContext, best: Evaluation, started: float) -> None:
+    """Film the best next to the first candidate, record that the search is finished, and report both."""
     archive, reporter = context.archive, context.reporter
     side_by_side = film_best_and_first(context, best)
     before = archive.get("finished") or {}
@@ -114,7 +114,7 @@ def _record_end(context: SearchContext, best: Evaluation, begun: float) -> None:
         {
             "best": best.name,
             "generations": context.config.generations,
-            "wall_s": before.get("wall_s", 0.0) + time.monotonic() - begun,
+            "wall_s": before.get("wall_s", 0.0) + time.monotonic() - started,
             "side_by_side": side_by_side,
             "interrupted": False,
             "judge_silence": silent,

@@ -1,4 +1,4 @@
-"""From settings to a search's parts: task, planner, language parts, sandbox; and what the record says of them."""
+"""Build the parts of a search from the settings, and describe them for the record."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from movlr_jax.tasks import Task, build_task
 
 
 def task_of(config: Config) -> Task:
-    """The task that the settings name. Raises UserError."""
+    """Build the task that the settings name. Raises UserError."""
     return build_task(config.task.name, config.model, config.episode_s, config.task.settings)
 
 
 def about_tuned(config: Config) -> str | None:
-    """A sentence on the settings that were tuned for this task on this model; None where there are none."""
+    """Return a sentence about the settings tuned for this task and model, or None without such settings."""
     if not config.tuned_settings:
         return None
     settings = ", ".join(f"{name}={value}" for name, value in config.tuned_settings.items())
-    return f"tuned for this task and model: {settings} (tuned=false leaves them out)"
+    return f"tuned for this task and model: {settings} (tuned=false ignores them)"
 
 
 def films_here(config: Config, reporter: Reporter) -> bool:
-    """Whether films are wanted and can be drawn here; says why not."""
+    """Whether films are enabled and can be rendered on this machine. Reports why not."""
     if not config.films:
         return False
     backend = renderer()
@@ -53,14 +53,14 @@ def films_here(config: Config, reporter: Reporter) -> bool:
 def build_context(
     config: Config, task: Task, optimizer: Optimizer, archive: Archive, reporter: Reporter
 ) -> SearchContext:
-    """Everything a search is made of, built once. Raises UserError."""
+    """Build all parts of a search. Raises UserError."""
 
-    def seen(e: Evaluation) -> Clip:
+    def candidate_clip(e: Evaluation) -> Clip:
         states = archive.read(candidate_path(e.generation, e.candidate, ".npz"))
         return clip_of(task, states, Caption(""))
 
     films = films_here(config, reporter)
-    parts = build_parts(config, archive, seen, films, reporter.say)
+    parts = build_parts(config, archive, candidate_clip, films, reporter.say)
     probe = make_probe(task, optimizer.sim_physics, config.seed)
     return SearchContext(
         config=config,
@@ -79,7 +79,7 @@ def build_context(
 
 
 def describe(context: SearchContext) -> dict[str, Any]:
-    """What was used, for the record and the report."""
+    """Describe the settings, parts, versions and hardware of a search, for the record and the report."""
     config, task = context.config, context.task
     return {
         "task": task.name,
@@ -92,7 +92,7 @@ def describe(context: SearchContext) -> dict[str, Any]:
         "tuned_settings": dict(config.tuned_settings),
         "backends": {
             "physics": f"{context.optimizer.physics.name} for plans or training, native (C MuJoCo) for episodes",
-            "optimizer": _told(config.optimizer.name, context.optimizer.notes),
+            "optimizer": _optimizer_line(config.optimizer.name, context.optimizer.notes),
             "proposer": context.proposer.name,
             "judge": context.judge.name,
             "critic": context.critic.name,
@@ -107,23 +107,23 @@ def describe(context: SearchContext) -> dict[str, Any]:
     }
 
 
-def _told(name: str, notes: Mapping[str, Any]) -> str:
-    """The optimiser and, after a colon, what it commands and sees."""
+def _optimizer_line(name: str, notes: Mapping[str, Any]) -> str:
+    """Return the name of the optimizer and, after a colon, its action and observation spaces."""
     groups = len(set(notes.get("groups", {}).values()))
-    said = [f"{key} {value}" for key, value in notes.items() if key not in ("action", "groups")]
-    said = [*([notes["action"]] if notes else []), *([f"{groups} groups"] if groups else []), *said]
-    return f"{name}: {', '.join(said)}" if said else name
+    details = [f"{key} {value}" for key, value in notes.items() if key not in ("action", "groups")]
+    details = [*([notes["action"]] if notes else []), *([f"{groups} groups"] if groups else []), *details]
+    return f"{name}: {', '.join(details)}" if details else name
 
 
 def flat(values: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested settings as dotted names."""
+    """Return nested settings as a flat dict with dotted names."""
     if not isinstance(values, dict):
         return {prefix.rstrip("."): values}
     return {k: v for name, value in values.items() for k, v in flat(value, f"{prefix}{name}.").items()}
 
 
 def same_search(config: Config, recorded: dict[str, Any], archive: Archive) -> None:
-    """Raises UserError when a run is resumed with settings that would make it another run, or undo part of it."""
+    """Raise UserError if a run is resumed with other settings, or with fewer generations than it has finished."""
     ours = flat(dataclasses.asdict(dataclasses.replace(config, tuned_settings={})))
     free = ("run_dir", "resume", "reward", "trust", *RESETTABLE)
     changed = [
@@ -133,13 +133,13 @@ def same_search(config: Config, recorded: dict[str, Any], archive: Archive) -> N
     ]
     if changed:
         raise UserError(
-            f"{archive.root} was made with other settings: {'; '.join(changed)}; "
-            f"resume={archive.root} alone goes on with those it has"
+            f"{archive.root} was created with other settings: {'; '.join(changed)}; "
+            f"give only resume={archive.root} to continue with the recorded settings"
         )
     done = len(archive.events("criticised"))
     if config.generations < done:
         raise UserError(
-            f"generations={config.generations}: {archive.root} has {done} generations already; give {done} or more"
+            f"generations={config.generations}: {archive.root} already has {done} generations; give {done} or more"
         )
 
 

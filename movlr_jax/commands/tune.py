@@ -1,8 +1,9 @@
-"""`python -m movlr_jax.tune +task=T space=planner trials=40 seeds=0,1,2`: settings and weights that succeed.
+"""`python -m movlr_jax.tune +task=T space=planner trials=40 seeds=0,1,2`: tune settings and weights.
 
-An Optuna study (TPE, median pruning after each seed) over `evaluate`: what may vary is in conf/space/NAME.yaml or a
-file of yours, several with commas. The first trial is what is set now. A study is kept in `run_dir`/study.db
-(runs/TASK/tune/MODEL unless said): the same command goes on with it. The last line of stdout is one JSON object.
+Runs an Optuna study (TPE, median pruning after each seed) over `evaluate`. space= names the ranges:
+conf/space/NAME.yaml or your own YAML file, several with commas. The first trial uses the current settings. The study
+is saved in `run_dir`/study.db (default run_dir: runs/TASK/tune/MODEL); the same command continues it. The last line
+of stdout is one JSON object.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ from movlr_jax.tasks import Task
 if TYPE_CHECKING:
     import optuna
 
-LOST = -100.0  # the score of a seed whose simulation diverged: below any that the tasks give
-FIRST = 5  # trials before any is pruned
+LOST = -100.0  # score of a seed whose simulation diverged: lower than any score of a task
+FIRST = 5  # trials that are never pruned
 SHOWN = (
     "success",
     "distance_m",
@@ -54,7 +55,7 @@ SHOWN = (
 
 @dataclass(frozen=True)
 class StudySettings:
-    """What a study does."""
+    """Settings of a study."""
 
     config: Config
     overrides: Sequence[str]  # what the user set, for every trial
@@ -65,35 +66,39 @@ class StudySettings:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Goes on with the study, or begins it. Returns the exit status."""
-    return cli.run_own(lambda arguments: tune(read_plan(arguments)), __doc__, argv)
+    """Start or continue the study. Return the exit status."""
+    return cli.run_with_arguments(lambda arguments: tune(read_plan(arguments)), __doc__, argv)
 
 
 def read_plan(arguments: Sequence[str]) -> StudySettings:
-    """Raises UserError."""
-    own, overrides = {"space": "planner", "trials": "40", "seeds": "0,1,2"}, []
+    """Parse the arguments. Raises UserError."""
+    given, overrides = {"space": "planner", "trials": "40", "seeds": "0,1,2"}, []
     for argument in arguments:
         name, _, value = argument.lstrip("+").partition("=")
-        if name in own:
-            own[name] = value.strip("[]")
+        if name in given:
+            given[name] = value.strip("[]")
         elif name in ("seed", "resume"):
-            raise UserError(f"tune takes seeds=0,1,2 and goes on with its run_dir, not {name}=")
+            raise UserError(
+                f"tune takes seeds=0,1,2 and continues the study in its run_dir; {name}= is not supported"
+            )
         else:
             overrides.append(argument)
     try:
-        trials, seeds = int(own["trials"]), [int(seed) for seed in own["seeds"].split(",") if seed]
+        trials, seeds = int(given["trials"]), [int(seed) for seed in given["seeds"].split(",") if seed]
     except ValueError as error:
-        raise UserError(f"trials and seeds must be whole numbers: {error}") from None
+        raise UserError(f"trials and seeds must be integers: {error}") from None
     if trials < 1 or not seeds or min(seeds) < 0:
-        raise UserError(f"trials={trials} seeds={own['seeds']}: give 1 trial or more, and seeds of 0 or more")
+        raise UserError(
+            f"trials={trials} seeds={given['seeds']}: expected at least 1 trial and seeds of 0 or more"
+        )
     config = compose(overrides)
     root = Path(config.run_dir) if config.run_dir else Path("runs") / config.task.name / "tune" / config.model
-    space = read_space([name.strip() for name in own["space"].split(",") if name.strip()])
+    space = read_space([name.strip() for name in given["space"].split(",") if name.strip()])
     return StudySettings(config, tuple(overrides), space, trials, tuple(seeds), root)
 
 
 def tune(plan: StudySettings) -> int:
-    """Runs the trials that are left, writes the best. Raises UserError."""
+    """Run the remaining trials and write the best one. Raises UserError."""
     with needed("tune", "tune"):
         import optuna
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -108,7 +113,7 @@ def tune(plan: StudySettings) -> int:
         study.enqueue_trial(defaults)
     left = plan.trials - len(_ended(study))
     if left <= 0:
-        reporter.say(f"{plan.root} has its {plan.trials} trials; give trials=... for more")
+        reporter.say(f"{plan.root} already has {plan.trials} trials; give a larger trials=... to run more")
 
     def objective(trial: optuna.Trial) -> float:
         values = {name: allowed.suggest(trial, name) for name, allowed in plan.space.items()}
@@ -123,7 +128,7 @@ def tune(plan: StudySettings) -> int:
 
 
 def _defaults(config: Config, weights: Mapping[str, float], space: Mapping[str, Range]) -> dict[str, Any]:
-    """What is set now of all that may vary, for the first trial. Raises UserError for what does not exist."""
+    """Return the current values of all tuned settings, for the first trial. Raises UserError for unknown names."""
     known = {f"{WEIGHTS}{name}": value for name, value in weights.items()}
     known |= {f"{OPTIMIZER}{n}": v for n, v in flat(dataclasses.asdict(config.optimizer)).items()}
     known |= {f"{TASK}{name}": value for name, value in config.task.settings.items()}
@@ -137,7 +142,7 @@ def _defaults(config: Config, weights: Mapping[str, float], space: Mapping[str, 
 
 
 def _study(plan: StudySettings, origin: str) -> optuna.Study:
-    """The study of `plan.root`; a trial that a crash left open counts as failed. Raises UserError."""
+    """Open or create the study of `plan.root`. A trial left running by a crash counts as failed. Raises UserError."""
     import optuna
 
     path = plan.root / "study.db"
@@ -151,18 +156,18 @@ def _study(plan: StudySettings, origin: str) -> optuna.Study:
         study = optuna.create_study(
             storage=f"sqlite:///{path}", study_name="tune", direction="maximize", load_if_exists=True
         )
-    except Exception as error:  # SQLAlchemy's many ways to say that a file is no study
+    except Exception as error:  # SQLAlchemy raises many types for a file that is not a study
         first = str(error).strip().splitlines()[0]
-        raise UserError(f"{path} is no study that can be read: {first}; give another run_dir=") from None
+        raise UserError(f"{path} cannot be read as an Optuna study: {first}; give another run_dir=") from None
     recorded = study.user_attrs.get("made_with")
     if recorded is None:
         study.set_user_attr("made_with", made_with)
     elif recorded != json.loads(json.dumps(made_with)):
         changed = [name for name, value in made_with.items() if recorded.get(name) != value]
-        raise UserError(f"{path} was made with other {', '.join(changed)}; give another run_dir=")
+        raise UserError(f"{path} was created with other {', '.join(changed)}; give another run_dir=")
     for trial in study.get_trials(states=(optuna.trial.TrialState.RUNNING,)):
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
-    # a study that goes on must not draw again what it drew before
+    # a new seed, so that a continued study does not repeat its earlier samples
     study.sampler = optuna.samplers.TPESampler(
         seed=plan.config.seed + 1000 * len(study.trials), multivariate=True
     )
@@ -185,10 +190,10 @@ def _trial(
     trial: optuna.Trial,
     reporter: Reporter,
 ) -> float:
-    """The mean score of the seeds; pruned once it lags behind the median of those before it.
+    """Return the mean score over the seeds. Raises TrialPruned if it falls behind the median of the earlier trials.
 
-    `task` says what an episode is worth, also where the trial acts under other settings of it: a slower speed may be
-    asked for, and makes no goal easier.
+    `task` scores the episodes even if the trial changes settings of the task, so that a lower target speed does not
+    make the goal easier.
     """
     import optuna
 
@@ -198,11 +203,11 @@ def _trial(
     weights = _weights(program.weights, values)
     config = compose([*plan.overrides, *settings])
     weighted = dataclasses.replace(verdict, program=dataclasses.replace(program, weights=weights))
-    acted = task_of(config) if any(name.startswith(TASK) for name in values) else task
-    optimizer = build_optimizer(config.optimizer, acted, config.physics)
-    scores, begun = [], time.monotonic()
+    trial_task = task_of(config) if any(name.startswith(TASK) for name in values) else task
+    optimizer = build_optimizer(config.optimizer, trial_task, config.physics)
+    scores, started = [], time.monotonic()
     for i, seed in enumerate(plan.seeds):
-        (outcome,) = evaluate(optimizer, acted, [weighted], seed)
+        (outcome,) = evaluate(optimizer, trial_task, [weighted], seed)
         score = score_of(task, outcome)
         scores.append(score if math.isfinite(score) else LOST)
         shown = {**outcome.metrics, **outcome.timing}
@@ -213,19 +218,19 @@ def _trial(
             + ", ".join(f"{name} {shown[name]:.3g}" for name in SHOWN if name in shown)
         )
         if i + 1 < len(plan.seeds) and trial.should_prune():
-            trial.set_user_attr("wall_s", round(time.monotonic() - begun, 1))
+            trial.set_user_attr("wall_s", round(time.monotonic() - started, 1))
             raise optuna.TrialPruned
-    trial.set_user_attr("wall_s", round(time.monotonic() - begun, 1))
+    trial.set_user_attr("wall_s", round(time.monotonic() - started, 1))
     return sum(scores) / len(scores)
 
 
 def _weights(weights: Mapping[str, float], values: Mapping[str, Any]) -> dict[str, float]:
-    """`weights` with those that `values` names."""
+    """Return `weights` with the tuned weights in `values` applied."""
     return {name: values.get(f"{WEIGHTS}{name}", weight) for name, weight in weights.items()}
 
 
 def _write(plan: StudySettings, study: optuna.Study, program: RewardProgram) -> dict[str, Any]:
-    """trials.csv, best.yaml (settings, as conf/tuned_for holds them) and best.py; what the last line says."""
+    """Write trials.csv, best.yaml (settings, in the format of conf/tuned_for) and best.py. Return the JSON result."""
     ended = _ended(study)
     rows = io.StringIO()
     table = csv.writer(rows)
@@ -259,7 +264,7 @@ def _write(plan: StudySettings, study: optuna.Study, program: RewardProgram) -> 
 
 
 def _tuned_yaml(values: Mapping[str, Any]) -> str:
-    """The settings among `values`, which are no weights, as a file of conf/tuned_for."""
+    """Return the settings in `values`, without weights, as the text of a file for conf/tuned_for."""
     import yaml
 
     nested: dict[str, Any] = {}

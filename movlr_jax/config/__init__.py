@@ -1,1 +1,1 @@
-"""Settings: the schema, which is the only place of defaults, and the methods as data."""
+"""Settings: the schema, which holds the defaults, and the methods as data."""

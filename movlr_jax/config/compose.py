@@ -1,4 +1,4 @@
-"""From what a person types to checked settings, with Hydra."""
+"""Compose checked settings from command-line overrides, with Hydra."""
 
 from __future__ import annotations
 
@@ -16,27 +16,25 @@ from movlr_jax.settings import RENAMED
 from movlr_jax.tasks.registry import TASKS
 
 _GROUPS = ("task", "optimizer", "method", "llm", "vlm")
-_SHORTHANDS = ("env", "file")  # of a task's own settings, where they have arrived when all is composed
+_SHORTHANDS = ("env", "file")  # top-level shorthands for settings of a task; composing copies them there
 _REMOVABLE = {"llm": "scripted", "vlm": "metrics", "optimizer": "mppi", "method": "movlr"}
-_UNUSED = {  # of Hydra's own settings, and what to give instead
+_UNUSED = {  # Hydra settings without effect here, and what to use instead
     "hydra.run.": "give run_dir=..., the folder of the results",
     "hydra.sweep.": "give run_dir=..., in which each job has a numbered folder",
-    "hydra.job.chdir": "commands stay in the folder they are started in; change to another first",
-    "hydra": "Hydra only composes the settings here, and -m runs one job after another",
+    "hydra.job.chdir": "commands run in the current folder; change to another folder first",
+    "hydra": "Hydra only composes settings here, and -m runs one job after another",
 }
 RESETTABLE = ("generations", "films", "max_calls", "max_cost_usd")  # may change when a run is resumed
 
 
 def expand(overrides: Sequence[str]) -> list[list[str]]:
-    """Every combination of the values that sweep, in the order of Hydra's basic sweeper. Raises UserError."""
+    """Return every combination of the sweep values, in the order of Hydra's basic sweeper. Raises UserError."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
     for flag in overrides:
         if flag.startswith("-"):
-            raise UserError(
-                f"there is no option {flag!r}; settings are given as name=value, --help lists them"
-            )
+            raise UserError(f"there is no option {flag!r}; give settings as name=value, --help lists them")
     try:
         parsed = OverridesParser.create().parse_overrides(list(overrides))
         choices = [
@@ -53,7 +51,7 @@ def expand(overrides: Sequence[str]) -> list[list[str]]:
 
 
 def compose(overrides: Sequence[str]) -> Any:
-    """The checked `Config` of one job. Raises UserError with near matches."""
+    """Return the checked `Config` of one job. Raises UserError with near matches."""
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
@@ -79,7 +77,7 @@ def compose(overrides: Sequence[str]) -> Any:
     with initialize_config_dir(str(folder), version_base="1.3"):
         try:
             plain = composed = hydra_compose("config", overrides=list(overrides))
-            if tuned := _tuned(composed, folder):  # beneath what the user sets
+            if tuned := _tuned(composed, folder):  # the settings of the user override the tuned ones
                 composed = hydra_compose("config", overrides=[*overrides, tuned])
             values = OmegaConf.to_container(composed, resolve=True, throw_on_missing=False)
         except (HydraException, OmegaConfBaseException, ValueError) as error:
@@ -91,18 +89,18 @@ def compose(overrides: Sequence[str]) -> Any:
     missing = [name for name, value in values.items() if value == "???"]
     if "task" in missing:
         raise UserError(
-            f"no task is named; give +task=NAME, or +task=FILE.py for your own. There are: {_tasks(folder)}"
+            f"no task is set; give +task=NAME, or +task=FILE.py for your own. Available: {_tasks(folder)}"
         )
-    if "+task=own" in overrides:  # a run is resumed from anywhere
+    if "+task=own" in overrides:  # absolute, because a run may be resumed from another folder
         settings = values["task"]["settings"]
         settings["file"] = settings["file"] and str(Path(str(settings["file"])).expanduser().resolve())
     return check(from_mapping(Config, values))
 
 
 def _tuned(composed: Any, folder: Path) -> str | None:
-    """The override that brings the settings tuned for this task on this model, where there are any.
+    """Return the override that adds the settings tuned for this task and model, or None without such settings.
 
-    Those of mpc2 are called after the model, those of ppo MODEL_ppo, of mpc2 around a policy MODEL_prior.
+    The option is MODEL for mpc2, MODEL_prior for mpc2 around a policy, and MODEL_ppo for ppo.
     """
     from omegaconf import OmegaConf
 
@@ -125,9 +123,9 @@ def _tuned(composed: Any, folder: Path) -> str | None:
 
 
 def _resumed(overrides: Sequence[str]) -> dict[str, Any] | None:
-    """The settings that a run was made with, where `resume=RUN_DIR` comes without a task; else None.
+    """Return the recorded settings of a run if `resume=RUN_DIR` is given without a task, else None.
 
-    What does not make it another run may be set anew beside it.
+    The settings in `RESETTABLE` may be changed.
     """
     from movlr_jax.settings import CONFIG_BYTES, read_yaml
     from movlr_jax.storage.inside import read_inside
@@ -143,9 +141,9 @@ def _resumed(overrides: Sequence[str]) -> dict[str, Any] | None:
     for name in given:
         if name not in ("resume", "trust", *RESETTABLE):
             raise UserError(
-                f"{name} cannot be set when a run is resumed, only {', '.join(RESETTABLE)}; start a new run for it"
+                f"{name} cannot be changed when a run is resumed, only {', '.join(RESETTABLE)}; start a new run"
             )
-    new: dict[str, Any] = {"trust": False}  # whatever the run says of it
+    new: dict[str, Any] = {"trust": False}  # never taken from the run
     for name, value in given.items():
         try:
             new[name] = value if name == "resume" else read_yaml(value)
@@ -158,9 +156,9 @@ def _resumed(overrides: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _with_task(overrides: Sequence[str], folder: Path) -> list[str]:
-    """`task=NAME` and `+task=NAME` mean the same; a task that does not exist is named with what is like it.
+    """Treat `task=NAME` as `+task=NAME` and `+task=FILE.py` as the task of a file; check the names of groups.
 
-    `+task=FILE.py` is a task of the user's own, whose settings nobody knows beforehand.
+    The settings of a file task are not known in advance, so overrides may add them. Raises UserError.
     """
     result: list[str] = []
     for override in overrides:
@@ -176,14 +174,14 @@ def _with_task(overrides: Sequence[str], folder: Path) -> list[str]:
     for group, only in (("file", "own"), ("env", "playground")):
         given = next((o for o in result if o.lstrip("+").startswith(f"{group}=")), None)
         if given and f"+task={only}" not in result:
-            raise UserError(f"{given.lstrip('+')} is of +task={only} alone")
+            raise UserError(f"{given.lstrip('+')} works only with +task={only}")
     if "+task=own" not in result:
         return [_current(override) for override in result]
     return [f"++{o.lstrip('+')}" if o.lstrip("+").startswith("task.settings.") else o for o in result]
 
 
 def _current(override: str) -> str:
-    """An override under the name that its setting has now."""
+    """Return an override with the former name of a setting replaced by the current one."""
     name, sign, value = override.partition("=")
     group, _, last = name.rpartition(".")
     known = group.endswith("task.settings") and last in RENAMED
@@ -191,7 +189,7 @@ def _current(override: str) -> str:
 
 
 def _refuse_unused(overrides: Sequence[str]) -> None:
-    """Raises UserError for what Hydra would take, and what nothing would come of here."""
+    """Raise UserError for overrides that Hydra would accept but that have no effect here."""
     for override in overrides:
         name, _, value = override.lstrip("+~").partition("=")
         if override.startswith("~"):
@@ -200,12 +198,12 @@ def _refuse_unused(overrides: Sequence[str]) -> None:
                 f"~{name}: settings cannot be removed; give another value, as in {name}={example}"
             )
         if name.partition(".")[0].partition("/")[0] == "hydra":
-            instead = next((said for start, said in _UNUSED.items() if name.startswith(start)), "")
+            instead = next((hint for start, hint in _UNUSED.items() if name.startswith(start)), "")
             raise UserError(f"{name} is not used: {instead}")
 
 
 def _sentence(error: Exception, overrides: Sequence[str]) -> str:
-    """Hydra's error as one sentence, with the settings that are most like an unknown one."""
+    """Return an error of Hydra as one sentence. For an unknown setting, it names the closest ones."""
     text = str(error)
     unknown = re.search(r"Could not override '([^']*)'", text) or re.search(
         r"Key '([^']*)' is not in struct", text
@@ -216,7 +214,7 @@ def _sentence(error: Exception, overrides: Sequence[str]) -> str:
 
 
 def _settings(overrides: Sequence[str]) -> list[str]:
-    """The dotted names of all settings under the groups that `overrides` choose. Hydra is initialised."""
+    """Return the dotted names of all settings with the groups that `overrides` choose. Hydra must be initialised."""
     from hydra import compose as hydra_compose
 
     chosen = [o for o in overrides if o.lstrip("+").partition("=")[0] in _GROUPS]
@@ -224,7 +222,7 @@ def _settings(overrides: Sequence[str]) -> list[str]:
 
 
 def _differences(plain: Any, tuned: Any) -> dict[str, Any]:
-    """Dotted names and values of the settings that differ in `tuned`, as plain Python values."""
+    """Return dotted names and plain Python values of the settings that differ in `tuned`."""
     from omegaconf import OmegaConf
 
     before, after = _leaves(plain), _leaves(tuned)
@@ -233,7 +231,7 @@ def _differences(plain: Any, tuned: Any) -> dict[str, Any]:
 
 
 def _leaves(node: Any, prefix: str = "") -> dict[str, Any]:
-    """The settings below `node` by dotted name."""
+    """Return the settings below `node` by dotted name."""
     from omegaconf import OmegaConf
 
     found: dict[str, Any] = {}
@@ -244,18 +242,18 @@ def _leaves(node: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def _options(folder: Path, group: str) -> list[str]:
-    """The names that `group` can be set to: files of conf/, and what is registered."""
+    """Return the options of `group`: the files in conf/ and the registered names."""
     registered = {"task": TASKS, "method": METHODS, "optimizer": OPTIMIZERS}.get(group, ())
     return sorted({path.stem for path in (folder / group).glob("*.yaml")} | set(registered))
 
 
 def options(group: str) -> list[str]:
-    """The names that `group` (task, optimizer, method, llm, vlm) can be set to."""
+    """Return the options of `group` (task, optimizer, method, llm, vlm)."""
     return [name for name in _options(resource_dir("conf"), group) if name != "own"]
 
 
 def _tasks(folder: Path) -> str:
-    """Names of all tasks but `own`, which a file's path stands for."""
+    """Return the names of all tasks except `own`, which users select by the path of a file."""
     return ", ".join(name for name in _options(folder, "task") if name != "own")
 
 

@@ -1,7 +1,7 @@
-"""The defaults of all settings as nodes for Hydra.
+"""Defaults of all settings as Hydra nodes.
 
-Every number comes from a dataclass or a signature. The files of conf/ start from these nodes and hold only what they
-choose otherwise.
+Every default comes from a dataclass or a signature. The files in conf/ extend these nodes and hold only the values
+that differ.
 """
 
 from __future__ import annotations
@@ -22,16 +22,14 @@ from movlr_jax.resources import resource_dir
 from movlr_jax.settings import default_settings
 from movlr_jax.tasks.registry import TASKS
 
-# groups of their own, and what nobody sets
+# separate groups, and fields that users do not set
 _ELSEWHERE = ("task", "model", "episode_s", "optimizer", "llm", "vlm", "tuned_settings")
 
-_stored: list[
-    tuple[str, Any]
-] = []  # the entries of the registries when the nodes were last put into the store
+_stored: list[tuple[str, Any]] = []  # the registries' entries when the nodes were last stored
 
 
 def store_defaults() -> None:
-    """Put a node for the root, and one for each option of each group, into Hydra's store."""
+    """Store a node for the root and one for each option of each group in Hydra's config store."""
     entries = [*OPTIMIZERS.items(), *METHODS.items(), *TASKS.items()]
     if entries == _stored:
         return
@@ -58,12 +56,12 @@ def store_defaults() -> None:
 
 
 def _option(group: str, name: str) -> str:
-    """The name of a node: that of its option, or with _schema where conf/ has a file, which starts from it."""
+    """Return the name of a node: the option, with _schema appended if a file in conf/ extends the node."""
     return f"{name}_schema" if (resource_dir("conf") / group / f"{name}.yaml").is_file() else name
 
 
 def _defaults(kind: type) -> dict[str, Any]:
-    """The fields of a dataclass that have a default, with it."""
+    """Return the fields of a dataclass that have a default, with the defaults."""
     found = {}
     for field in dataclasses.fields(kind):
         if field.default is not dataclasses.MISSING:
@@ -74,7 +72,7 @@ def _defaults(kind: type) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Dataclasses, mappings and tuples as the dictionaries and lists that Hydra knows."""
+    """Convert dataclasses, mappings and tuples to the dictionaries and lists that Hydra supports."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = dataclasses.asdict(value)
     if isinstance(value, Mapping):

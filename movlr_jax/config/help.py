@@ -1,4 +1,4 @@
-"""The text of --help: all settings with their defaults, and the comments next to them in the source."""
+"""Text of --help: all settings with their defaults and the comments of their fields in the source."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ _GROUPS = (
     ("Tasks (+task=NAME, or +task=FILE.py for your own)", "task"),
     ("Optimizers (optimizer=NAME)", "optimizer"),
     ("Methods (method=NAME)", "method"),
-    ("Who writes programs (llm=NAME)", "llm"),
-    ("Who compares and criticises (vlm=NAME)", "vlm"),
+    ("Language models, which write programs (llm=NAME)", "llm"),
+    ("Vision-language models, which compare and criticise (vlm=NAME)", "vlm"),
 )
 _ELSEWHERE = ("task", "model", "episode_s", "optimizer", "llm", "vlm", "method", "tuned_settings")
 
 
 def help_text() -> str:
-    """All settings with their defaults."""
+    """Return the text of --help."""
     groups = [f"{title}: {', '.join(options(group))}" for title, group in _GROUPS]
     config = dataclasses.replace(compose(["+task=bottle_pour", "tuned=false"]), tuned=True)
     return "\n".join(
         (
-            "Settings are given as name=value, as in candidates=8 or optimizer.mppi.samples=64; a value with",
-            "commas runs once for each.",
+            "Give settings as name=value, as in candidates=8 or optimizer.mppi.samples=64; a value with",
+            "commas is a sweep: one run per value.",
             *groups,
             "",
-            "model=NAME or FILE.xml, episode_s=SECONDS: the task's own unless set",
+            "model=NAME or FILE.xml, episode_s=SECONDS: default from the task",
             *_lines(config, [f.name for f in dataclasses.fields(Config) if f.name not in _ELSEWHERE]),
             "method:",
             *_lines(config.method, [f.name for f in dataclasses.fields(Method)], "  "),
-            f"optimizer ({config.optimizer.name}; others have other defaults):",
+            f"optimizer ({config.optimizer.name}; other optimizers have other defaults):",
             *_lines(config.optimizer, OPTIMIZERS[config.optimizer.name].settings, "  "),
         )
     )
 
 
 def _lines(values: Any, names: Any, indent: str = "") -> list[str]:
-    """One line for each setting: name, value and what its source says of it."""
+    """Return one line per setting: name, value and the comment in the source."""
     about, lines = comments(type(values)), []
     for name in names:
         value = getattr(values, name)
@@ -60,14 +60,14 @@ def _lines(values: Any, names: Any, indent: str = "") -> list[str]:
 
 
 def comments(kind: type) -> dict[str, str]:
-    """The comment at the end of each field's line, or on the lines before it, by the field's name."""
+    """Return the comment of each field by name: at the end of its line, or on the lines before it."""
     found, before = {}, []
     for line in inspect.getsource(kind).splitlines():
         field = re.match(r"    (\w+): [^#]*(?:#\s*(.*))?$", line)
         if line.strip().startswith("#"):
             before.append(line.strip(" #"))
             continue
-        if field and (said := field.group(2) or " ".join(before)):
-            found[field.group(1)] = said
+        if field and (comment := field.group(2) or " ".join(before)):
+            found[field.group(1)] = comment
         before = []
     return found

@@ -1,7 +1,7 @@
-"""The algorithms as data: what feedback is made, whose program is edited, who judges, at which temperature.
+"""The algorithms as data: the feedback, the parent, the judge and the temperature of each method.
 
 MoVLR (arXiv 2512.23077), Eureka (ICLR 2024), HARMON (CoRL 2024), MotionVL, the VLM-only ablation and the
-hand-made baseline are the same loop (`evolution.evolve`) with other parts.
+hand-written baseline are the same loop (`evolution.loop.evolve`) with different parts.
 """
 
 from __future__ import annotations
@@ -23,33 +23,35 @@ RANKINGS = ("active", "round_robin", "knockout", "paper")
 
 @dataclass(frozen=True)
 class Method:
-    """One algorithm. K and N are the settings `candidates` and `generations`, which each method sets too."""
+    """One algorithm. K and N are the settings `candidates` and `generations`; a method can set them too."""
 
     name: str = "movlr"
-    # critique of the film, reflection on numbers, descriptors of regions beside statistics, statistics alone, or none
+    # critique of the film, reflection on numbers, descriptors of regions with statistics, statistics only, or none
     feedback: str = "critique"
-    parent: str = "best"  # best so far, or the best of the latest generation
-    judge: str = "vlm"  # vlm: who the setting says; score: the task's score, whatever it says
-    # the first program: the task's initial one, nothing (all are written), the human one which nobody edits, or the
-    # human one as the canonical reward that edits begin from
+    # program that is edited next: best (so far), or latest (best of the latest generation)
+    parent: str = "best"
+    judge: str = "vlm"  # vlm: the judge of the setting vlm; score: the task score, whatever vlm is
+    # first program: initial (of the task), nothing (all are written), human (the hand-written one, never edited), or
+    # canonical (the hand-written one, as the start of the edits)
     start: str = "initial"
-    temperature: float = 1.0  # of the writer
-    frames: int = 0  # pictures in place of the film; 0: as vlm.media says
-    every_s: float = 0.0  # descriptors: pictures at this distance in place of the film; 0: as vlm.media says
-    watches: bool = False  # the writer itself sees the motion: vlm writes too
-    full: float = 1.0  # how many times as long the winner is trained in the end; 1: it is not trained again
+    temperature: float = 1.0  # of the model that writes programs
+    frames: int = 0  # number of frames to show instead of the film; 0: as set in vlm.media
+    # s, descriptors: time between frames shown instead of the film; 0: as set in vlm.media
+    every_s: float = 0.0
+    watches: bool = False  # true: the vision model also writes the programs
+    full: float = 1.0  # final training of the winner, in multiples of a candidate's steps; 1: none
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A method by name, and the settings of the search that it comes with, as `candidates` and `generations`."""
+    """A method and the search settings that it changes, such as `candidates` and `generations`."""
 
     method: Method
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def proposes(self) -> bool:
-        """False for a baseline that evaluates the hand-written reward alone."""
+        """False for a baseline that only evaluates the hand-written reward."""
         return self.method.start != "human"
 
 
@@ -61,32 +63,32 @@ METHODS: Registry[Recipe] = Registry(
     {
         recipe.method.name: recipe
         for recipe in (
-            # films judged pairwise, the best criticised, its program edited
+            # films are compared pairwise, the best is criticised, its program is edited
             Recipe(Method("movlr")),
-            # no film: programs from nothing, then from the best of the latest generation and its numbers
+            # no films: programs from scratch, then from the best of the latest generation and its numbers
             Recipe(
                 Method("eureka", feedback="reflection", parent="latest", judge="score", start="nothing"),
                 {"candidates": 16, "generations": 5},
             ),
-            # four pictures in place of the film
+            # four frames instead of the film
             Recipe(Method("harmon", frames=4)),
-            # one model watches and writes the next program in a single call, and selects
+            # one model sees the film and writes the next program in a single call; it is also the judge
             Recipe(Method("vlm_only", feedback="none", watches=True)),
-            # descriptors of regions with confidences, statistics of the terms, weights from 0 to 1; films select.
-            # full: 300 updates for each candidate, 1000 for the winner
+            # descriptors of regions with confidences, statistics of the terms, weights from 0 to 1; judged by films.
+            # full: 300 updates per candidate, 1000 for the winner
             Recipe(_MOTIONVL, {"candidates": 10, "generations": 5}),
-            # RL-LLM of MotionVL's comparison: nobody watches, the task's score selects
+            # RL-LLM of MotionVL's comparison: no films, the task score selects
             Recipe(
                 replace(_MOTIONVL, name="rl_llm", feedback="statistics", judge="score", start="canonical"),
                 {"candidates": 10, "generations": 5},
             ),
-            # RL-LLM+VLM of MotionVL's comparison: the whole method, from the hand-written reward on
+            # RL-LLM+VLM of MotionVL's comparison: the whole method, starting from the hand-written reward
             Recipe(
                 replace(_MOTIONVL, name="rl_llm_vlm", start="canonical"), {"candidates": 10, "generations": 5}
             ),
-            # the hand-written reward of the task: nothing is proposed
+            # the hand-written reward of the task, without proposals
             Recipe(_HUMAN, {"candidates": 1, "generations": 1}),
-            # RL-Base of MotionVL's comparison: the hand-written reward, trained as long as the others' winners
+            # RL-Base of MotionVL's comparison: the hand-written reward, trained as long as the winners of the others
             Recipe(replace(_HUMAN, name="rl_base", full=3.33), {"candidates": 1, "generations": 1}),
         )
     },
@@ -94,7 +96,7 @@ METHODS: Registry[Recipe] = Registry(
 
 
 def check_method(method: Method) -> None:
-    """Raises UserError."""
+    """Check the choices and ranges of a method. Raises UserError."""
     for name, choices in (
         ("feedback", FEEDBACK),
         ("parent", PARENTS),
@@ -104,9 +106,7 @@ def check_method(method: Method) -> None:
         if getattr(method, name) not in choices:
             raise UserError(unknown_name(f"method.{name}", getattr(method, name), choices))
     if method.full < 1:
-        raise UserError(
-            f"method.full={method.full:g}: the winner is trained as long as candidates are, 1, or longer"
-        )
+        raise UserError(f"method.full={method.full:g}: it must be 1 (no final training) or more")
     for name in ("temperature", "frames", "every_s"):
         if getattr(method, name) < 0:
             raise UserError(f"method.{name}={getattr(method, name):g}: it must be 0 or more")
@@ -115,7 +115,7 @@ def check_method(method: Method) -> None:
 def parent_of(
     method: Method, best: Evaluation, ranked: Sequence[str], latest: Sequence[Evaluation]
 ) -> Evaluation:
-    """Whose program is edited next. `ranked` are the names of the last ranking, the strongest first."""
+    """Return the candidate whose program is edited next. `ranked` are the last ranking's names, best first."""
     if method.parent == "best":
         return best
     ran = {e.name: e for e in latest if not e.failed}
@@ -123,7 +123,7 @@ def parent_of(
 
 
 def calls_needed(scheme: str, m: int) -> int:
-    """The least number of calls that ranks m items which meet now."""
+    """Return the minimum number of judge calls to rank m items."""
     return {"active": 2 * (m - 1), "round_robin": m * (m - 1), "knockout": 2 * (m - 1), "paper": m - 1}[
         scheme
     ]

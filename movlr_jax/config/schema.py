@@ -1,4 +1,4 @@
-"""Typed settings. Hydra's DictConfig ends here: inside the package a setting is a field."""
+"""Typed settings. Hydra's DictConfig is converted here; the package reads settings as fields."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SANDBOXES = ("confined", "process")
 
 @dataclass(frozen=True)
 class TaskConfig:
-    """Which task, and its own settings."""
+    """The task and its settings."""
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -30,40 +30,42 @@ class Config:
 
     task: TaskConfig
     model: str  # name of a model, or the path of an MJCF file
-    episode_s: float | None  # s, length of an evaluation episode; None: as the task's file says
+    episode_s: float | None  # s, length of an evaluation episode; None: from the file of the task
     optimizer: OptimizerConfig
     candidates: int = 4  # K, programs per generation
     generations: int = 3  # N
     seed: int = 0
-    # true: settings tuned for this task on this model apply, where there are any; those given override them
+    # true: use the settings tuned for this task and model, if any; explicit settings override them
     tuned: bool = True
-    tuned_settings: Mapping[str, Any] = field(default_factory=dict)  # those that apply; found when composing
+    # the tuned settings in use; set when composing
+    tuned_settings: Mapping[str, Any] = field(default_factory=dict)
     run_dir: str | None = None  # folder of the results; null: runs/<task>/<time>
     resume: str | None = None  # run directory of a search to continue
     trust: bool = False  # with resume: run the Python file of its task even if it changed since the run began
-    physics: str = "auto"  # where plans are rolled out: auto, native, mjx, warp; episodes run in C MuJoCo
+    physics: str = "auto"  # runs plans and training: auto, native, mjx, warp; episodes run in C MuJoCo
     method: Method = field(default_factory=Method)
     llm: ModelConfig = field(default_factory=lambda: ModelConfig("scripted"))
     vlm: ModelConfig = field(default_factory=lambda: ModelConfig("metrics"))
-    proposer: str = "auto"  # who writes programs; auto: as llm and method say, else a registered proposer
-    judge: str = "auto"  # who compares films; auto: as vlm and method say, else a registered judge
-    critic: str = "auto"  # who criticises the best; auto: as vlm and method say, else a registered critic
+    proposer: str = "auto"  # writes programs; auto: from llm and method, else a registered proposer
+    judge: str = "auto"  # compares films; auto: from vlm and method, else a registered judge
+    critic: str = "auto"  # criticises the best; auto: from vlm and method, else a registered critic
     ranking: str = "active"  # active, round_robin, knockout, paper
-    comparisons: int | None = (
-        None  # calls of the judge per generation, of ranking=active; null: 4 per program
-    )
-    gates: bool = True  # a fall or a lost simulation overrules a judge
-    retries: int = 3  # of a broken program, each with its reason
-    inner_weights: int = 0  # variants of each program's weights in the same batch
-    max_calls: int | None = None  # of language and vision models; a spent budget ends the search, resumably
+    # maximum judge calls per generation with ranking=active; null: 4 per program
+    comparisons: int | None = None
+    gates: bool = True  # true: a fall, a dropped object or a diverged simulation overrules the judge
+    retries: int = 3  # how often a model may correct a rejected program; it gets the reason each time
+    inner_weights: int = 0  # weight variants of each program in the same batch
+    # calls of language and vision models; the search stops at the limit and can be resumed
+    max_calls: int | None = None
+    # cost of language and vision models; the search stops at the limit and can be resumed
     max_cost_usd: float | None = None
-    sandbox: str = "confined"  # confined (the kernel holds generated programs) or process (weaker)
+    sandbox: str = "confined"  # confined (the kernel restricts generated programs) or process (weaker)
     films: bool = True
-    reward: str = "human"  # of evaluate: a file, human, initial, or a run directory
+    reward: str = "human"  # for evaluate: a file, human, initial, or a run directory
 
 
 def check(config: Config) -> Config:
-    """Ranges and choices that types do not tell. Raises UserError; returns `config`."""
+    """Check ranges and choices that types do not express. Return `config`. Raises UserError."""
     o = config.optimizer
     check_optimizer(o)
     for name, value in (
@@ -113,14 +115,15 @@ def check(config: Config) -> Config:
 
 
 def _check_comparisons(config: Config, given: int) -> None:
-    """Raises UserError where a generation would take more calls to rank: the search would end after its physics."""
+    """Raise UserError if ranking a generation needs more calls, which would otherwise fail after the simulation."""
     if given < 2:
-        raise UserError(f"comparisons={given}: one pair in both orders takes 2")
-    k, more = config.candidates, config.generations > 1  # the best so far meets each later generation
+        raise UserError(f"comparisons={given}: one pair in both orders needs 2")
+    # the best so far is compared with each later generation
+    k, more = config.candidates, config.generations > 1
     least = calls_needed(config.ranking, k + more)
     if given < least:
         ranked = f"{k + more} programs{f' ({k} candidates and the best so far)' if more else ''}"
         raise UserError(
-            f"comparisons={given}: ranking={config.ranking} of {ranked} takes {least} comparisons or more; give "
+            f"comparisons={given}: ranking={config.ranking} of {ranked} needs at least {least} comparisons; give "
             f"comparisons={least} or leave it out"
         )

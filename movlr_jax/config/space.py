@@ -1,4 +1,4 @@
-"""What `tune` may vary: settings of the optimizer and the task, weights of the reward, each with its range."""
+"""Search spaces of `tune`: ranges of optimizer settings, task settings and reward weights."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from movlr_jax.settings import from_mapping
 if TYPE_CHECKING:
     import optuna
 
-WEIGHTS = "weights."  # what begins so is a weight of the reward program
+WEIGHTS = "weights."  # prefix of the weights of the reward program
 OPTIMIZER, TASK = "optimizer.", "task.settings."
 
 
 @dataclass(frozen=True)
 class Range:
-    """Values of one setting: from low to high, or one of choices."""
+    """Allowed values of one setting: from low to high, or one of choices."""
 
     low: float | None = None
     high: float | None = None
-    log: bool = False  # by factors
+    log: bool = False  # sample on a logarithmic scale
     choices: Sequence[str | float] = ()
 
     @property
@@ -43,7 +43,7 @@ class Range:
         return trial.suggest_float(name, self.low, self.high, log=self.log)
 
     def nearest(self, value: Any) -> Any:
-        """`value` where the range holds it, else its nearest end."""
+        """Return `value` clipped to the range, or the first choice if `value` is not among the choices."""
         if self.choices:
             return value if value in self.choices else self.choices[0]
         assert self.low is not None
@@ -52,7 +52,7 @@ class Range:
 
 
 def read_space(names: Sequence[str]) -> dict[str, Range]:
-    """The ranges of all spaces `names`: of conf/space, or files of the user's. Raises UserError."""
+    """Return the ranges of the spaces `names`: options of conf/space, or paths of files. Raises UserError."""
     found: dict[str, Range] = {}
     for name in names:
         found |= _read(name)
@@ -72,15 +72,15 @@ def _read(name: str) -> dict[str, Range]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UserError(f"space={name} cannot be read: {' '.join(str(error).split())}") from None
     if not isinstance(values, Mapping):
-        raise UserError(f"space={name} must hold lines of NAME: {{low: ..., high: ...}}")
+        raise UserError(f"space={name} must contain lines of the form NAME: {{low: ..., high: ...}}")
     return {str(setting): _range(str(setting), value) for setting, value in values.items()}
 
 
 def _range(setting: str, value: Any) -> Range:
     if not setting.startswith((WEIGHTS, OPTIMIZER, TASK)):
         raise UserError(
-            f"{setting} cannot be tuned: a space holds optimizer.*, task.settings.* and weights.*; give others "
-            "beside it"
+            f"{setting} cannot be tuned: a space contains optimizer.*, task.settings.* and weights.*; give other "
+            "settings as name=value"
         )
     if not isinstance(value, Mapping):
         raise UserError(f"{setting}: {value!r}: it must be {{low: ..., high: ...}} or {{choices: [...]}}")
@@ -92,6 +92,8 @@ def _range(setting: str, value: Any) -> Range:
         if low is None or high is None:
             raise UserError(f"{setting}: it needs low and high, or choices")
         if low >= high or (found.log and low <= 0):
-            raise UserError(f"{setting}: low={low:g} must be less than high={high:g}, and over 0 where log")
-        found = Range(low, high, found.log)  # whole numbers stay what they are
+            raise UserError(
+                f"{setting}: low={low:g} must be less than high={high:g}, and more than 0 with log: true"
+            )
+        found = Range(low, high, found.log)  # keep integers, which from_mapping converts to floats
     return found

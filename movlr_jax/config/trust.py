@@ -1,4 +1,4 @@
-"""Whether the Python file of a task that a run names may be run: a run directory may come from somebody else."""
+"""Decide whether a resumed run may execute the Python file of its task: a run directory may come from others."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from movlr_jax.errors import UserError
 from movlr_jax.storage.archive import Archive
 from movlr_jax.tasks.registry import FILE_TASK
 
-EVENT = "task_file"  # of run.db
+EVENT = "task_file"  # event kind in run.db
 
 
 def task_file(config: Config) -> dict[str, str] | None:
-    """Path and hash of the file that the task comes from; None without one. Raises UserError."""
+    """Return the path and the hash of the file of the task, or None for a built-in task. Raises UserError."""
     named = config.task.settings.get("file") if config.task.name == FILE_TASK else None
     file = Path(str(named))
     if not named or not file.is_file():
@@ -28,9 +28,9 @@ def task_file(config: Config) -> dict[str, str] | None:
 
 
 def check_task_file(config: Config, folder: Path, runs: Sequence[Path]) -> None:
-    """Raises UserError where `folder` would run another task file than its `runs` began with, and nobody trusts it.
+    """Raise UserError if `folder` would run another task file than its `runs` began with, unless `trust` is set.
 
-    What such a file imports is not looked at.
+    Modules that the file imports are not checked.
     """
     now = task_file(config)
     if now is None or config.trust:
@@ -39,7 +39,7 @@ def check_task_file(config: Config, folder: Path, runs: Sequence[Path]) -> None:
     if Path(now["path"]).resolve().is_relative_to(folder.resolve()):
         why = "it lies inside the run directory"
     elif recorded is None:
-        why = "the run does not record which file it began with, as runs of earlier versions do not"
+        why = "the run has no record of its file (runs of earlier versions have none)"
     elif now["path"] != recorded["path"]:
         why = f"the run began with {recorded['path']}"
     elif now["sha256"] != recorded["sha256"]:
@@ -47,17 +47,17 @@ def check_task_file(config: Config, folder: Path, runs: Sequence[Path]) -> None:
     else:
         return
     raise UserError(
-        f"resume={folder} would run the Python file {now['path']}: {why}; read it, and give trust=true if it may run"
+        f"resume={folder} would run the Python file {now['path']}: {why}; read it, and give trust=true to run it"
     )
 
 
 def about_task_file(config: Config, archive: Archive) -> str | None:
-    """A sentence on the file that a resumed run runs; None where it runs none."""
+    """Return a sentence about the task file of a resumed run, or None without one."""
     now = task_file(config)
     if now is None or not config.resume:
         return None
-    same = now == archive.get(EVENT)
-    return f"runs the task file {now['path']}, {'unchanged since the run began' if same else 'as you say'}"
+    why = "unchanged since the run began" if now == archive.get(EVENT) else "because of trust=true"
+    return f"running the task file {now['path']}, {why}"
 
 
 def _recorded(run: Path) -> Mapping[str, Any] | None:

@@ -1,1 +1,1 @@
-"""The search: its loop, evaluation of candidates, ranking and selection."""
+"""The search: the loop, the evaluation of candidates, ranking and selection."""

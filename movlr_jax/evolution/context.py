@@ -1,4 +1,4 @@
-"""What a search is made of, and how its stages are recorded: a stage that is in the record is never done again."""
+"""Parts of a search, and the record of its stages: a recorded stage never runs again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class SearchContext:
-    """What a search is made of, each built once."""
+    """Parts of a search. Each is built once."""
 
     config: Config
     task: Task
@@ -35,27 +35,27 @@ class SearchContext:
     archive: Archive
     reporter: Reporter
     films: bool
-    models_used: str  # language and vision models, or that there are none
-    clients: Sequence[ModelClient] = ()  # where models are spoken to
-    verdicts: dict[str, Verdict] = field(default_factory=dict)  # of the generation at hand, by source
-    seconds: dict[str, float] = field(default_factory=dict)  # of the generation at hand, by stage
+    models_used: str  # names of the language and vision models, or that none is used
+    clients: Sequence[ModelClient] = ()  # clients of the models, closed at the end
+    verdicts: dict[str, Verdict] = field(default_factory=dict)  # of the current generation, by source
+    seconds: dict[str, float] = field(default_factory=dict)  # of the current generation, by stage
 
     def close(self) -> None:
-        """Ends the sandbox and the connections to models."""
+        """Close the sandbox and the model clients."""
         self.sandbox.close()
         for client in self.clients:
             client.close()
 
     @property
     def note(self) -> str:
-        """What every film says of who wrote and who judged."""
+        """Names of the proposer and the judge, for the caption of every film."""
         return ", ".join(name.split(" (")[0] for name in (self.proposer.name, self.judge.name))
 
 
 def once(
     context: SearchContext, kind: str, g: int, stage: str, work: Callable[[], dict[str, Any]]
 ) -> dict[str, Any]:
-    """The recorded result of a stage, or that of `work`, recorded."""
+    """Return the recorded result of a stage. If there is none, run `work` and record its result."""
     data = context.archive.get(kind, g)
     if data is None:
         with timed(context, stage):
@@ -66,14 +66,14 @@ def once(
 
 @contextlib.contextmanager
 def timed(context: SearchContext, stage: str) -> Iterator[None]:
-    """Adds the seconds of a block to the generation's timing."""
-    begun = time.monotonic()
+    """Add the wall time of a block to the timing of the generation."""
+    started = time.monotonic()
     yield
-    context.seconds[stage] = context.seconds.get(stage, 0.0) + time.monotonic() - begun
+    context.seconds[stage] = context.seconds.get(stage, 0.0) + time.monotonic() - started
 
 
 def evaluation_of(data: dict[str, Any], root: Path) -> Evaluation:
-    """A recorded candidate of the run in `root`."""
+    """Build the `Evaluation` of a recorded candidate of the run in `root`."""
     return Evaluation(
         generation=data["generation"],
         candidate=data["candidate"],

@@ -1,6 +1,6 @@
-"""Evaluates reward programs: control under all K at once, metrics, and what a film needs.
+"""Evaluate reward programs: optimise control under all K at once, compute metrics and keep the states for films.
 
-Never drops a candidate: K programs or reasons in, exactly K evaluations out, in order.
+No candidate is dropped: K verdicts in, exactly K outcomes out, in the same order.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.walking import biomechanics
 from movlr_jax.types import Progress, Step, Trajectory
 
-_CURVE_POINTS = 200  # of an episode of ten seconds, enough to tell the phases of a step
+_CURVE_POINTS = 200  # enough to show the phases of a step in an episode of 10 s
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One candidate after its episode: numbers for the record, and the states for a film."""
+    """Result of one candidate: metrics and curves for the record, and states for a film."""
 
     reason: str | None
     stage: str | None
     metrics: Mapping[str, float]
     terms: Mapping[str, Mapping[str, Any]]
-    series: Mapping[str, Sequence[float | None]]  # curves of the motion; None where there is no number
-    curve_time: Sequence[float]  # s, of the curves of terms and series
+    series: Mapping[str, Sequence[float | None]]  # curves of the motion; None for a non-finite value
+    curve_time: Sequence[float]  # s, time axis of the curves in `terms` and `series`
     timing: Mapping[str, float]
-    # npz of time [T], qpos, qvel, act, ctrl, touch [T, parts] N and touch_names [parts]: for films and other analyses
+    # npz with time [T] s, qpos, qvel, act, ctrl [T, ...], touch [T, parts] N and touch_names [parts]
     states: bytes | None
-    learning: Mapping[str, Any] = field(default_factory=dict)  # curves of its training, if it was trained
+    learning: Mapping[str, Any] = field(default_factory=dict)  # training curves, if a policy was trained
 
 
 def evaluate(
@@ -55,12 +55,21 @@ def evaluate(
     progress: Progress | None = None,
     folder: Path | None = None,
 ) -> list[Outcome]:
-    """One episode per verdict, all in one batch under common random numbers.
+    """Run one episode per verdict, all in one batch with common random numbers.
 
-    folder: where an optimiser that trains keeps what it has learned, if anywhere.
+    The batch always has K rows, so that a rejected program causes no recompilation: its row runs an accepted program,
+    and the result of that row is discarded.
 
-    The batch always has K rows, so that nothing compiles anew when a program was rejected: such a slot runs
-    along with a program that was not, and its rollout is thrown away.
+    Args:
+        optimizer: Optimises control under all programs.
+        task: The task of the episodes.
+        verdicts: K accepted or rejected programs.
+        seed: Seed of the start state and of all noise.
+        progress: Called during the optimisation.
+        folder: Where an optimizer that trains saves its checkpoints; None saves nothing.
+
+    Returns:
+        K outcomes. Those of rejected programs have a reason and no metrics.
     """
     accepted = [v.program for v in verdicts if v.program]
     if not accepted:
@@ -68,12 +77,12 @@ def evaluate(
     programs = [v.program or accepted[0] for v in verdicts]
     k, ctrl_dt = len(programs), optimizer.sim_physics.ctrl_dt
     steps = round(task.episode_s / ctrl_dt)
-    begun, before = time.monotonic(), optimizer.steps_done
+    started, before = time.monotonic(), optimizer.steps_done
     qpos, qvel, act = (np.repeat(x, k, axis=0) for x in task.start(np.random.default_rng(seed), 1))
     start, key = optimizer.sim_physics.start(qpos, qvel, act), jax.random.key(seed)
     controllers = optimizer.optimise(programs, key, progress, folder)
     trajectory = controllers.rollout(start, steps=steps, key=key)
-    wall, steps = time.monotonic() - begun, trajectory.actions.shape[1]
+    wall, steps = time.monotonic() - started, trajectory.actions.shape[1]
     timing = {
         "wall_s_per_sim_s": wall / (steps * ctrl_dt),
         "physics_steps_per_s": (optimizer.steps_done - before) / wall,
@@ -106,7 +115,7 @@ def evaluate(
 
 
 def episode_ends(trajectory: Trajectory, first: Step, task: Task) -> np.ndarray:
-    """[B] how many control steps of each row count: all, or up to the one that ended it (a fall)."""
+    """Return [B] the number of control steps that count in each row: all, or up to the one that ended it (a fall)."""
     rows, steps = np.shape(trajectory.actions)[:2]
     if task.over is None:
         return np.full(rows, steps)
@@ -131,9 +140,9 @@ def _outcome(
     series = biomechanics.series(episode, task) | dict(task.series(episode, task) if task.series else {})
     reason = None
     if bool(episode.diverged):
-        reason = "the simulation diverged under this program; ask for less violent motion"
+        reason = "the simulation diverged under this program; reward less violent motion"
     elif not all(math.isfinite(v) for v in metrics.values()):
-        reason = "the episode has measures that are not finite"
+        reason = "the metrics of the episode are not finite"
     picked = np.linspace(0, len(episode.actions) - 1, min(_CURVE_POINTS, len(episode.actions))).astype(int)
     time_s = np.asarray(episode.steps.time, float)
     return Outcome(
@@ -152,7 +161,10 @@ def _outcome(
 
 
 def _term(values: np.ndarray, weight: float, replaced: Sequence[int], picked: np.ndarray) -> dict[str, Any]:
-    """Statistics of one term over an episode [T]; the curve is weighted. replaced: in the episode, in its plans."""
+    """Return statistics of one term over an episode, values [T]. The curve is weighted.
+
+    `replaced` counts the non-finite values in the episode and in its plans.
+    """
     mean = float(values.mean())
     return {
         "mean": mean,
@@ -164,7 +176,7 @@ def _term(values: np.ndarray, weight: float, replaced: Sequence[int], picked: np
 
 
 def _curve(values: np.ndarray) -> list[float | None]:
-    """Values as they are recorded: six digits; JSON has no word for what is not finite."""
+    """Round values to six digits; non-finite values become None, because JSON cannot store them."""
     return [float(f"{v:.6g}") if math.isfinite(v) else None for v in values.tolist()]
 
 
@@ -190,7 +202,7 @@ def _states(episode: Trajectory, task: Task) -> bytes:
 
 
 def make_probe(task: Task, physics: Physics, seed: int, rows: int = 8, steps: int = 12) -> Probe:
-    """States for vetting: the task's starts, and where random controls lead from there."""
+    """Return states for vetting: rollouts of random constant controls from start states of the task."""
     rng = np.random.default_rng(seed)
     start = physics.start(*task.start(rng, rows))
     low, high = np.where(

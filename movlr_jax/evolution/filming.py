@@ -1,4 +1,4 @@
-"""Films of a search: every candidate once, and the best beside the first."""
+"""Films of a search: one of every candidate, and one of the best next to the first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from movlr_jax.tasks import Task
 
 
 def make_film(context: SearchContext, candidate: Evaluation) -> Evaluation:
-    """Films a candidate once; a candidate without states, or a machine without a renderer, has no film."""
+    """Film a candidate if it has no film yet. A failed candidate, or a search without films, gets none."""
     if not context.films or candidate.failed or candidate.film:
         return candidate
     film_path = candidate_path(candidate.generation, candidate.candidate, ".mp4")
@@ -26,16 +26,16 @@ def make_film(context: SearchContext, candidate: Evaluation) -> Evaluation:
 
 
 def clip(context: SearchContext, candidate: Evaluation, label: str = "") -> Clip:
-    """What films need of a candidate's episode."""
+    """Return the clip of a candidate's episode."""
     states = context.archive.read(candidate_path(candidate.generation, candidate.candidate, ".npz"))
     heading = title(context.task.name, candidate.generation, candidate.candidate)
-    if label:  # beside another film there is less room
+    if label:  # a shorter title, because two films share the width
         heading = f"{label}: {context.task.name} {candidate.name}"
     return clip_of(context.task, states, Caption(heading, summary(candidate.metrics), context.note))
 
 
 def clip_of(task: Task, states: bytes, caption: Caption) -> Clip:
-    """An episode, as `evaluation` stored it, ready to be filmed. Raises UserError where it is of another model."""
+    """Return the clip of a stored episode. Raises UserError if the arrays do not fit the model."""
     model = task.model
     try:
         arrays = read_arrays(states)
@@ -47,19 +47,19 @@ def clip_of(task: Task, states: bytes, caption: Caption) -> Clip:
                 )
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(
-            f"no film: the trajectory cannot be read ({error}); resume with films=false"
+            f"cannot film: the trajectory cannot be read ({error}); resume with films=false"
         ) from None
     return Clip(task, arrays["qpos"], arrays["time"], caption, act=arrays["act"])
 
 
 def film_best_and_first(context: SearchContext, best: Evaluation) -> str | None:
-    """The best beside the first candidate that ran; the path within the run, or None without films."""
+    """Film the best next to the first candidate that ran. Return the path in the run directory, or None."""
     events = context.archive.events("evaluated")
     ran = [evaluation_of(e.data, context.archive.root) for e in events if not e.data["reason"]]
     if not context.films or not ran:
         return None
     path = "side_by_side.mp4"
-    with context.reporter.stage("film best beside first") as tick:
+    with context.reporter.stage("film best and first") as tick:
         clips = [clip(context, ran[0], "first"), clip(context, best, "best")]
         context.archive.put(path, side_by_side(clips, progress=tick))
     return path

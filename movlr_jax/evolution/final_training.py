@@ -1,4 +1,4 @@
-"""Short, then full training (MotionVL): the winner of a search is trained again, for longer."""
+"""Final training (MotionVL): candidates are trained briefly, and the winner is trained again for longer."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from movlr_jax.film.clips import Caption, film
 from movlr_jax.language.base import Evaluation
 from movlr_jax.quantities import summary
 
-EVENT, STEM = "full", "full"  # in run.db; of full.json, full.npz and full.mp4
+EVENT, STEM = "full", "full"  # event kind in run.db; stem of full.json, full.npz and full.mp4
 
 
-def wants_full(context: SearchContext) -> bool:
-    """Whether the method asks for it and there is anything to train: a planner learns nothing."""
+def has_final_training(context: SearchContext) -> bool:
+    """Whether the method has a final training and the optimizer trains a policy."""
     return context.config.method.full > 1 and trains(context.config.optimizer)
 
 
-def train_in_full(context: SearchContext, best: Evaluation) -> dict[str, Any]:
-    """`best` trained `method.full` times as long as candidates are; its metrics and curves, recorded once.
+def run_final_training(context: SearchContext, best: Evaluation) -> dict[str, Any]:
+    """Train `best` for `method.full` times the steps of a candidate. Return its metrics and curves.
 
-    The training is kept in the run's folder full/, and goes on there when the run is resumed.
+    The result is recorded once. Checkpoints are in the folder full/ of the run; a resumed run continues from them.
     """
     known = context.archive.get(EVENT)
     if known and known["name"] == best.name:
@@ -37,7 +37,7 @@ def train_in_full(context: SearchContext, best: Evaluation) -> dict[str, Any]:
     optimizer = build_optimizer(
         replace(config.optimizer, ppo=longer), context.task, config.physics, context.reporter.say
     )
-    with context.reporter.stage(f"train {best.name} in full") as tick:
+    with context.reporter.stage(f"final training of {best.name}") as tick:
         (outcome,) = evaluate(
             optimizer, context.task, [vet(context, best.source)], config.seed, tick, archive.root / STEM
         )
@@ -47,7 +47,7 @@ def train_in_full(context: SearchContext, best: Evaluation) -> dict[str, Any]:
         archive.put(f"{STEM}.npz", outcome.states)
         if context.films:
             caption = Caption(
-                f"{context.task.name} · {best.name} trained in full", summary(outcome.metrics), context.note
+                f"{context.task.name} · {best.name}, final training", summary(outcome.metrics), context.note
             )
             archive.put(f"{STEM}.mp4", film(clip_of(context.task, outcome.states, caption)))
             data["film"] = f"{STEM}.mp4"

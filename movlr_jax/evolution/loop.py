@@ -1,4 +1,4 @@
-"""The loop: propose, vet, optimise, film, rank, criticise; every stage recorded, any of them resumable."""
+"""The search loop: propose, vet, optimise, film, rank, criticise. Every stage is recorded and can be resumed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from movlr_jax.storage.layout import candidate_name, candidate_path, generation_
 
 
 def evolve(context: SearchContext) -> Evaluation:
-    """Runs, or goes on with, a search. Returns the best candidate. Raises UserError when all of them fail."""
+    """Run or continue a search. Return the best candidate. Raises UserError if all candidates fail."""
     best: Evaluation | None = None
     parent: Evaluation | None = None
     critique: Critique | None = None
@@ -58,12 +58,12 @@ def propose(
     critique: Critique | None,
     history: list[Evaluation],
 ) -> tuple[list[str], list[str | None]]:
-    """K sources and the names of their parents; generation 0 begins with the program that the method begins with."""
+    """Return K sources and the names of their parents. Generation 0 includes the start program of the method."""
 
     def work() -> dict[str, Any]:
         k, task, start = context.config.candidates, context.task, context.config.method.start
         if start == "canonical":
-            task = replace(task, initial_reward=task.human_reward)  # what the first edits are made of
+            task = replace(task, initial_reward=task.human_reward)  # the first edits start from it
         given = [] if start == "nothing" else [task.human_reward if start == "human" else task.initial_reward]
         given = given if g == 0 else []
         seed, vetted = context.config.seed, lambda source: vet(context, source).message
@@ -85,21 +85,23 @@ def propose(
 
 
 def vet(context: SearchContext, source: str) -> Verdict:
-    """Whether a program can be used; asked once of each."""
+    """Vet a program. Each program is vetted once per generation."""
     if source not in context.verdicts:
         no_program = source.startswith(NO_PROGRAM)
-        said = f"no program was written: {source.removeprefix(NO_PROGRAM).strip()}"
-        verdict = Verdict("propose", said, 0.0) if no_program else context.sandbox.vet(source)
+        message = f"no program was written: {source.removeprefix(NO_PROGRAM).strip()}"
+        verdict = Verdict("propose", message, 0.0) if no_program else context.sandbox.vet(source)
         context.verdicts[source] = verdict
         if verdict.program:
-            context.optimizer.scorer.prepare([verdict.program])  # while the next one is being written
+            context.optimizer.scorer.prepare(
+                [verdict.program]
+            )  # compiles while the next program is being written
     return context.verdicts[source]
 
 
 def optimise(
     context: SearchContext, g: int, sources: list[str], parents: list[str | None]
 ) -> list[Evaluation]:
-    """Vets the programs, then controls under all of them at once; K evaluations, failures among them."""
+    """Vet the programs, then optimise control under all of them at once. Return K evaluations, including failures."""
     archive = context.archive
     if all(archive.get("evaluated", g, k) for k in range(len(sources))):
         return [
@@ -155,7 +157,7 @@ def optimise(
         for name, term in outcome.terms.items():
             if where := not_finite(term):
                 context.reporter.say(
-                    f"  {candidate_name(g, k)}: term {name!r} was not finite {where}; replaced"
+                    f"  {candidate_name(g, k)}: term {name!r} was not finite {where}; the values were replaced"
                 )
         archive.record("evaluated", data, g, k)
         evaluations.append(evaluation_of(data, archive.root))
@@ -163,7 +165,7 @@ def optimise(
 
 
 def criticise(context: SearchContext, g: int, best: Evaluation) -> Critique:
-    """What the critic says of the best so far."""
+    """Return the critique of the best candidate, with its non-finite terms added to the problems."""
 
     def work() -> dict[str, Any]:
         c = context.critic.criticise(context.task, best)
@@ -181,9 +183,9 @@ def criticise(context: SearchContext, g: int, best: Evaluation) -> Critique:
 
 
 def broken_terms(best: Evaluation) -> list[str]:
-    """What the guard replaced under the best program, in words for the next proposal."""
+    """Return one sentence per term with non-finite values, as feedback for the next proposal."""
     return [
-        f"term {name!r} was not finite {where}, where it counted as its worst value; bound what goes into its "
+        f"term {name!r} was not finite {where} and counted as its worst value there; bound the arguments of its "
         "divisions, logs, roots and exponentials"
         for name, term in best.terms.items()
         if (where := not_finite(term))
@@ -191,7 +193,7 @@ def broken_terms(best: Evaluation) -> list[str]:
 
 
 def not_finite(term: Mapping[str, Any]) -> str:
-    """Where the guard replaced values of a term; empty where it had nothing to do."""
+    """Return where values of a term were not finite and were replaced, or an empty string."""
     found = (
         (term.get("nonfinite"), "steps of the episode"),
         (term.get("nonfinite_planned"), "steps of its plans"),
@@ -200,6 +202,6 @@ def not_finite(term: Mapping[str, Any]) -> str:
 
 
 def _rate(optimizer: Optimizer) -> Callable[[], str]:
-    """Physics steps per second since now, as text."""
-    begun, before = time.monotonic(), optimizer.steps_done
-    return lambda: f"{(optimizer.steps_done - before) / (time.monotonic() - begun):,.0f} steps/s"
+    """Return a function that formats the physics steps per second since this call."""
+    started, before = time.monotonic(), optimizer.steps_done
+    return lambda: f"{(optimizer.steps_done - before) / (time.monotonic() - started):,.0f} steps/s"

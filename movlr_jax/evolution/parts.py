@@ -39,9 +39,9 @@ class Parts:
 def build_parts(
     config: Config, archive: Archive, clip: Callable[[Evaluation], Clip], films: bool, say: Say
 ) -> Parts:
-    """Build proposer, judge and critic. Raises UserError without packages, keys or films.
+    """Build proposer, judge and critic. Raises UserError if packages, keys or films are missing.
 
-    Those that `proposer`, `judge` and `critic` name replace what the method and the models would be.
+    The settings `proposer`, `judge` and `critic` replace the parts that the method and the models would give.
     """
     parts = _parts(config, archive, clip, films, say)
     for role, registry in (("proposer", PROPOSERS), ("judge", JUDGES), ("critic", CRITICS)):
@@ -54,7 +54,7 @@ def build_parts(
 def _parts(
     config: Config, archive: Archive, clip: Callable[[Evaluation], Clip], films: bool, say: Say
 ) -> Parts:
-    """Build proposer, judge and critic with one shared budget. Raises UserError without packages, keys or films."""
+    """Build the parts that the method and the models give, with one shared budget. Raises UserError."""
     method = config.method
     llm, llm_source = recorded_model(config.llm, "llm")
     vlm, vlm_source = recorded_model(config.vlm, "vlm")
@@ -102,7 +102,7 @@ _SEEING = ("critique", "descriptors")
 
 
 def _embedded(config: Config, say: Say) -> Parts:
-    """Return the parts that need no model. The scripted proposer uses only advice on terms, for every method."""
+    """Return the parts that need no model. The scripted proposer reads only the advice on terms, in every method."""
     critics: dict[str, Critic] = {
         "reflection": ReflectionCritic(),
         **dict.fromkeys(("descriptors", "statistics"), DescriptorCritic(None, None)),
@@ -112,7 +112,7 @@ def _embedded(config: Config, say: Say) -> Parts:
 
 
 def _critic(config: Config, see: ModelClient | None, media: MotionMedia | None) -> Critic | None:
-    """Return the critic of the method's feedback, or None if the embedded critic applies."""
+    """Return the critic for the feedback of the method, or None to use the embedded critic."""
     from movlr_jax.language.judges import vlm as watchers
 
     feedback = config.method.feedback

@@ -1,9 +1,9 @@
-"""Who is best, from pairwise preferences: Bradley-Terry strengths with uncertainty, pairs chosen actively.
+"""Rank candidates from pairwise preferences: Bradley-Terry strengths with uncertainty, pairs chosen actively.
 
-Every pair is shown in both orders; a judge that answers by position contradicts itself and each order counts
-half a win each (two answers that agree, or a tie, count accordingly). A comparison that was not answered does not
-count. Bradley and Terry (1952); the MAP fit with a Gaussian prior and its Laplace covariance keep strengths finite
-when somebody never loses.
+Every pair is shown in both orders. Each answer adds one win to its winner, or half a win to both for a tie; so the
+two answers of a judge that only follows the position cancel out. A comparison without an answer does not count.
+Bradley and Terry (1952); the MAP fit with a Gaussian prior and its Laplace covariance keep the strengths finite for a
+candidate that never loses.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from movlr_jax.config.methods import RANKINGS, calls_needed
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.language.base import Preference
 
-Ask = Callable[[Sequence[tuple[int, int]]], Sequence[Preference]]  # of pairs (first shown, second shown)
+Ask = Callable[[Sequence[tuple[int, int]]], Sequence[Preference]]  # takes pairs (first shown, second shown)
 _PRIOR_VARIANCE = 4.0
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One call of the judge: items by index, and what it said."""
+    """One call of the judge: the indices of both items, and the answer."""
 
     first: int
     second: int
@@ -40,16 +40,15 @@ class Ranking:
     strengths: np.ndarray  # [n]
     deviation: np.ndarray  # [n] posterior standard deviation
     p_best: np.ndarray  # [n] probability that each is the best
-    flip_rate: float  # share of pairs whose two orders disagree on the winner
+    flip_rate: float  # share of pairs with different winners in the two orders
     comparisons: Sequence[Comparison]
-    winner: int | None = (
-        None  # of knockout and paper, which name one whatever the strengths say; of no answers at all
-    )
-    unranked: frozenset[int] = frozenset()  # those that no answered comparison has met
+    # set by knockout, by paper, and if nothing was answered; overrides the strengths
+    winner: int | None = None
+    unranked: frozenset[int] = frozenset()  # items without an answered comparison
 
     @property
     def order(self) -> list[int]:
-        """Indices from best to worst, those unranked last; ties keep the earlier first."""
+        """Indices from best to worst. Unranked items are last; among equal strengths the earlier item is first."""
         return sorted(
             range(len(self.strengths)),
             key=lambda i: (i != self.winner, i in self.unranked, -round(float(self.strengths[i]), 9), i),
@@ -57,7 +56,7 @@ class Ranking:
 
 
 def fit(n: int, wins: np.ndarray, variance: float = _PRIOR_VARIANCE) -> tuple[np.ndarray, np.ndarray]:
-    """MAP strengths [n] and covariance [n, n] from wins [n, n]: wins[i, j] times i beat j (halves allowed).
+    """Return MAP strengths [n] and covariance [n, n] from wins [n, n]: i beat j wins[i, j] times (halves allowed).
 
     P(i beats j) = 1 / (1 + exp(s_j - s_i)); Newton's method on the log posterior.
     """
@@ -77,14 +76,14 @@ def fit(n: int, wins: np.ndarray, variance: float = _PRIOR_VARIANCE) -> tuple[np
 
 
 def probability_best(strengths: np.ndarray, covariance: np.ndarray, draws: int = 4096) -> np.ndarray:
-    """[n] how often each is the strongest under the posterior; a fixed sample, so always the same answer."""
+    """Return the posterior probability [n] that each is the strongest. Uses fixed samples, so it is deterministic."""
     samples = strengths + _normal(draws, len(strengths)) @ np.linalg.cholesky(covariance).T
     return np.bincount(samples.argmax(1), minlength=len(strengths)) / draws
 
 
 @cache
 def _normal(draws: int, n: int) -> np.ndarray:
-    """[draws, n] of the standard normal distribution, the same each time."""
+    """Return fixed samples [draws, n] of the standard normal distribution."""
     return np.random.default_rng(0).standard_normal((draws, n))
 
 
@@ -100,30 +99,30 @@ def _wins(n: int, comparisons: Sequence[Comparison]) -> np.ndarray:
 
 
 def decided(comparison: Comparison) -> bool:
-    """Whether a comparison has an outcome, be it a tie."""
+    """Whether a comparison has a result; a tie is a result."""
     return comparison.preference.winner != "none"
 
 
 def unanswered(recorded: Sequence[Mapping[str, Any]]) -> int:
-    """How many comparisons of a record the judge gave no answer to, whether or not a gate decided them."""
+    """Count the recorded comparisons that the judge did not answer, including those that a gate decided."""
     return sum(c.get("answered") is False for c in recorded)
 
 
 def silence(rankings: Sequence[Mapping[str, Any]]) -> str | None:
-    """What a run's rankings, as recorded, say of a judge that did not answer; None: it always did."""
+    """Return a warning if the recorded rankings of a run have unanswered comparisons, else None."""
     recorded = [list(ranking.get("comparisons") or []) for ranking in rankings]
     silent, asked = sum(map(unanswered, recorded)), sum(map(len, recorded))
     if not silent:
         return None
     unranked = sum(bool(cs) and r.get("flip_rate") is None for cs, r in zip(recorded, rankings, strict=True))
-    said = f"the judge did not answer {silent} of {asked} comparisons"
+    count = f"the judge did not answer {silent} of {asked} comparisons"
     if not unranked:
-        return f"{said}; these count for nothing"
-    kept = "the first program that ran" if unranked == len(rankings) else "the best of before"
-    return f"{said}, so {unranked} of {len(rankings)} generations are not ranked: {kept} was kept, nobody chose it"
+        return f"{count}; these are ignored"
+    kept = "the first program that ran" if unranked == len(rankings) else "the previous best"
+    return f"{count}, so {unranked} of {len(rankings)} generations are not ranked; {kept} was kept by default"
 
 
-def _asked(ask: Ask, pairs: Sequence[tuple[int, int]]) -> list[Comparison]:
+def _compare(ask: Ask, pairs: Sequence[tuple[int, int]]) -> list[Comparison]:
     return [Comparison(i, j, p) for (i, j), p in zip(pairs, ask(pairs), strict=True)]
 
 
@@ -132,7 +131,7 @@ def _both_orders(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def flip_rate(comparisons: Sequence[Comparison]) -> float:
-    """Share of the pairs shown in both orders, and answered, whose answers name different winners."""
+    """Return the share of pairs, among those answered in both orders, whose two answers name different winners."""
     pairs: dict[frozenset[int], list[int | None]] = {}
     for c in filter(decided, comparisons):
         winner = {"first": c.first, "second": c.second, "tie": None}[c.preference.winner]
@@ -150,14 +149,29 @@ def rank(
     known: Sequence[Comparison] = (),
     entrants: Sequence[int] | None = None,
 ) -> Ranking:
-    """Ranks n items. `known` are comparisons made before, which count; `entrants` who meets now (all, if None).
+    """Rank n items from their comparisons.
 
-    active: each entrant that was never compared meets the leader, then the leader the likeliest challenger among
-    all items, until one is the best with probability `enough` or `budget` calls (4 an entrant if None) are spent.
-    round_robin: every pair of entrants. knockout: winners of pairs meet until one is left. These show both orders.
-    paper: each newcomer is shown once before whoever stands, as MoVLR does. Where not one comparison is answered,
-    nothing more is asked and the first entrant stays the best. Raises UserError when `budget` is less than a scheme
-    needs.
+    Schemes:
+        active: Each entrant without a comparison meets the leader. Then the leader meets the most likely challenger
+            among all items, until one is the best with probability `enough` or the budget is spent.
+        round_robin: Every pair of entrants meets.
+        knockout: The winners of pairs meet until one is left.
+        paper: Each new entrant is shown once, before the current winner, as in MoVLR.
+
+    All schemes but paper show every pair in both orders. If no comparison is answered, the first entrant is the
+    winner, and active makes no further calls.
+
+    Args:
+        n: Number of items.
+        ask: Calls the judge.
+        scheme: One of the schemes above.
+        budget: Maximum number of calls of active; None: 4 per entrant.
+        enough: Probability at which active stops.
+        known: Earlier comparisons, which count too.
+        entrants: Indices of the items to compare now; None: all.
+
+    Raises:
+        UserError: For an unknown scheme, or if `budget` is less than the scheme needs.
     """
     if scheme not in RANKINGS:
         raise UserError(unknown_name("ranking", scheme, RANKINGS))
@@ -167,12 +181,12 @@ def rank(
     m = len(entrants)
     if budget is not None and budget < calls_needed(scheme, m):
         raise UserError(
-            f"ranking={scheme} of {m} programs takes {calls_needed(scheme, m)} comparisons or more; "
+            f"ranking={scheme} of {m} programs needs at least {calls_needed(scheme, m)} comparisons; "
             f"comparisons={budget} is too few"
         )
     winner, comparisons = None, []
     if scheme == "round_robin":
-        comparisons = _asked(ask, _both_orders(list(combinations(entrants, 2))))
+        comparisons = _compare(ask, _both_orders(list(combinations(entrants, 2))))
     elif scheme == "knockout":
         winner, comparisons = _knockout(entrants, ask)
     elif scheme == "paper":
@@ -199,7 +213,7 @@ def _active(
     for challenger in entrants:
         if challenger in played or challenger == leader:
             continue
-        comparisons += _asked(ask, _both_orders([(leader, challenger)]))
+        comparisons += _compare(ask, _both_orders([(leader, challenger)]))
         wins = _wins(n, [*known, *comparisons])
         leader = _leader(n, wins) if wins.any() else leader
     while len(comparisons) + 2 <= budget and (not comparisons or any(map(decided, comparisons))):
@@ -213,19 +227,19 @@ def _active(
             [c.first + c.second - leader for c in [*known, *comparisons] if leader in (c.first, c.second)],
             minlength=n,
         )
-        # The likeliest challenger, each further meeting making it less so, answered or not.
-        doubt = np.where(np.arange(n) == leader, -1.0, (p_best + 1e-6) / (1 + met))
-        comparisons += _asked(ask, _both_orders([(leader, int(np.argmax(doubt)))]))
+        # The most likely challenger. Each comparison with the leader, answered or not, lowers its priority.
+        priority = np.where(np.arange(n) == leader, -1.0, (p_best + 1e-6) / (1 + met))
+        comparisons += _compare(ask, _both_orders([(leader, int(np.argmax(priority)))]))
     return comparisons
 
 
 def _leader(n: int, wins: np.ndarray) -> int:
-    """The strongest of those that were ever compared."""
+    """Return the strongest of the items that were compared."""
     return int(np.argmax(np.where(_played(wins), fit(n, wins)[0], -np.inf)))
 
 
 def _played(wins: np.ndarray) -> np.ndarray:
-    """[n] whether each was ever compared."""
+    """Return [n] whether each item was compared."""
     return np.any(wins + wins.T, axis=1)
 
 
@@ -233,18 +247,18 @@ def _paper(entrants: Sequence[int], ask: Ask) -> tuple[int, list[Comparison]]:
     comparisons: list[Comparison] = []
     winner = entrants[0]
     for newcomer in entrants[1:]:
-        comparisons += _asked(ask, [(newcomer, winner)])
+        comparisons += _compare(ask, [(newcomer, winner)])
         winner = newcomer if comparisons[-1].preference.winner == "first" else winner
     return winner, comparisons
 
 
 def _knockout(entrants: Sequence[int], ask: Ask) -> tuple[int, list[Comparison]]:
-    """Who is left, and all comparisons; of a pair that ties the earlier stays, an odd one out waits a round."""
+    """Return the winner and all comparisons. The earlier item wins a tie; an odd item skips the round."""
     comparisons: list[Comparison] = []
     left = list(entrants)
     while len(left) > 1:
         pairs = [(left[i], left[i + 1]) for i in range(0, len(left) - 1, 2)]
-        met = _asked(ask, _both_orders(pairs))
+        met = _compare(ask, _both_orders(pairs))
         wins = _wins(max(left) + 1, met)
         comparisons += met
         left = [j if wins[j, i] > wins[i, j] else i for i, j in pairs] + left[2 * len(pairs) :]

@@ -1,4 +1,4 @@
-"""Who is the best so far: every comparison of a run counts, in whichever generation it was made."""
+"""Select the best candidate so far from all comparisons of a run."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def choose(
     history: Sequence[Evaluation],
     best: Evaluation | None,
 ) -> Evaluation:
-    """Ranks all of `history` after the generation `latest` met the best so far; the winner is the best now."""
+    """Compare the generation `latest` with the best so far, rank all of `history`, and return the new best."""
     items = [e for e in history if not e.failed]
     if not items:
         reasons = "; ".join(f"{e.name}: {e.reason}" for e in latest)
-        raise UserError(f"every program of generation {g} failed, there is nothing to go on from. {reasons}")
+        raise UserError(f"every program of generation {g} failed, so the search cannot continue. {reasons}")
     names = [e.name for e in items]
     entrants = [names.index(e.name) for e in ([best] if best else []) + list(latest) if not e.failed]
 
@@ -49,72 +49,71 @@ def choose(
         return _record(names, result)
 
     data = once(context, "ranked", g, "rank", work)
-    if strange := sorted({*data["names"]} ^ {*names}):
+    if differing := sorted({*data["names"]} ^ {*names}):
         raise UserError(
-            f"{context.archive.root}: the ranking of generation {g} and its programs do not agree on {strange[0]}; "
+            f"{context.archive.root}: the ranking of generation {g} and its programs disagree on {differing[0]}; "
             "the run cannot be continued"
         )
-    context.reporter.say(f"  rank: {_said(data, context.judge.name, bool(best))}")
+    context.reporter.say(f"  rank: {_ranking_line(data, context.judge.name, bool(best))}")
     if isinstance(context.judge, MetricsJudge) and (hint := no_gradient(items, data["comparisons"])):
         context.reporter.say(f"  rank: {hint}")
     return items[names.index(data["best"])]
 
 
-def _said(data: Mapping[str, Any], judge: str, kept: bool) -> str:
-    """A ranking in one line; what nobody answered is no result, and is said first."""
+def _ranking_line(data: Mapping[str, Any], judge: str, kept: bool) -> str:
+    """Return a ranking in one line. Unanswered comparisons are reported first."""
     asked, silent = len(data["comparisons"]), unanswered(data["comparisons"])
     overruled = sum("overruled" in c for c in data["comparisons"])
     name = data["best"]
-    told = f"WARNING: {silent} of {asked} comparisons were not answered by {judge}; " if silent else ""
+    warning = f"WARNING: {silent} of {asked} comparisons were not answered by {judge}; " if silent else ""
     if data["flip_rate"] is None:
-        because = "it was the best before" if kept else "it is the first that ran"
-        return f"{told}this generation is not ranked, and {name} is kept only because {because}"
+        because = "it was the previous best" if kept else "it is the first that ran"
+        return f"{warning}this generation is not ranked, and {name} is kept only because {because}"
     p_best = data["p_best"][data["names"].index(name)]
-    shown = "as no answer contradicts it" if p_best is None else f"with P = {p_best:.2f}"
+    confidence = "because no answer contradicts it" if p_best is None else f"with P = {p_best:.2f}"
     return (
-        f"{told}{name} is the best {shown}; {asked} comparisons, "
+        f"{warning}{name} is the best {confidence}; {asked} comparisons, "
         f"flip rate {100 * data['flip_rate']:.0f} %, {overruled} overruled by gates"
     )
 
 
 def no_gradient(items: Sequence[Evaluation], comparisons: Sequence[Mapping[str, str]]) -> str:
-    """What to do where the task's score tells no candidate from another and none succeeds; else empty."""
+    """Return a hint if all candidates tie in the score of the task and none succeeds, else an empty string."""
     tied = comparisons and all(c["winner"] == "tie" for c in comparisons)
     if not tied or any(e.metrics.get("success", 0.0) for e in items):
         return ""
-    own = [name for name in items[0].metrics if name not in ("success", *SHARED)]
-    wanted = (
-        f"m[{own[0]!r}], with a minus where less is better"
-        if own
-        else "... of something that `measure` returns"
+    task_metrics = [name for name in items[0].metrics if name not in ("success", *SHARED)]
+    example = (
+        f"m[{task_metrics[0]!r}], negated if less is better"
+        if task_metrics
+        else "... with a metric that `measure` returns"
     )
     return (
-        "all programs fail alike and the task's score tells none from another, so their order means nothing; "
-        f"give simple_task a score that grows as the goal gets nearer, as score=lambda m: {wanted}"
+        "all programs fail with the same score, so their order means nothing; "
+        f"give simple_task a score that grows as the goal gets nearer, as in score=lambda m: {example}"
     )
 
 
 def compare_all(
     context: SearchContext, pairs: Sequence[tuple[Evaluation, Evaluation]], samples: Sequence[int]
 ) -> list[Preference]:
-    """The judge's answers, overruled where the task's numbers know better; a model is asked all at once.
+    """Return the answers of the judge, corrected by the gates. A batch judge gets all pairs at once.
 
-    samples: how often each pair was shown before, so that it is asked anew.
+    samples: how often each pair was shown before, so that the judge is asked again instead of reusing its answer.
     """
     judge = context.judge
     if isinstance(judge, BatchJudge):
-        said = judge.compare_all(context.task, pairs, samples)
+        answers = judge.compare_all(context.task, pairs, samples)
     else:
-        said = [judge.compare(context.task, a, b) for a, b in pairs]
-    if not context.config.gates or isinstance(
-        judge, MetricsJudge
-    ):  # which reads the same numbers as the gates
-        return said
-    return [gated(preference, a, b) for preference, (a, b) in zip(said, pairs, strict=True)]
+        answers = [judge.compare(context.task, a, b) for a, b in pairs]
+    # the metrics judge reads the same metrics as the gates
+    if not context.config.gates or isinstance(judge, MetricsJudge):
+        return answers
+    return [gated(preference, a, b) for preference, (a, b) in zip(answers, pairs, strict=True)]
 
 
 def earlier(context: SearchContext, g: int, names: Sequence[str]) -> list[Comparison]:
-    """All comparisons of the generations before g, by index in `names`."""
+    """Return all comparisons of the generations before g, with indices into `names`."""
     at = {name: i for i, name in enumerate(names)}
     return [
         Comparison(
@@ -129,25 +128,25 @@ def earlier(context: SearchContext, g: int, names: Sequence[str]) -> list[Compar
 
 
 def ranked(context: SearchContext, g: int) -> list[str]:
-    """Names of all that generation g ranked, the strongest first."""
+    """Return the names in the ranking of generation g, from strongest to weakest."""
     data = context.archive.get("ranked", g) or {"names": [], "strengths": []}
     known = [(-math.inf if s is None else s, i) for i, s in enumerate(data["strengths"])]
-    return [data["names"][i] for _, i in sorted(known, key=lambda one: (-round(one[0], 9), one[1]))]
+    return [data["names"][i] for _, i in sorted(known, key=lambda pair: (-round(pair[0], 9), pair[1]))]
 
 
 def _record(names: Sequence[str], result: Ranking) -> dict[str, Any]:
-    """What is kept of a ranking; null: strengths of programs, and flips of pairs, that no answer speaks of."""
+    """Return the JSON record of a ranking. Values without an answered comparison are null."""
 
     def known(values: np.ndarray) -> list[float | None]:
         return [None if i in result.unranked else float(v) for i, v in enumerate(values)]
 
-    nothing = result.comparisons and not any(map(decided, result.comparisons))
+    unanswered_all = result.comparisons and not any(map(decided, result.comparisons))
     return {
         "names": list(names),
         "strengths": known(result.strengths),
         "deviation": known(result.deviation),
         "p_best": known(result.p_best),
-        "flip_rate": None if nothing else result.flip_rate,
+        "flip_rate": None if unanswered_all else result.flip_rate,
         "best": names[result.order[0]],
         "comparisons": [
             {

@@ -1,4 +1,4 @@
-"""Weight tuning as data: variants of a program's weights ride in the same batch, for weights compile nothing."""
+"""Weight variants: each program also runs with varied weights in the same batch. Weights need no compilation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SPREAD = 0.4  # standard deviation of the logarithm of a weight
 
 
 def with_variants(verdicts: Sequence[Verdict], n: int, seed: int, generation: int) -> list[Verdict]:
-    """The K verdicts, then n more rows of K: each program again with its weights varied around what was written."""
+    """Return the K verdicts, followed by n x K variants: each program n times with weights varied around its own."""
     rows = list(verdicts)
     for i in range(n):
         for k, verdict in enumerate(verdicts):
@@ -43,9 +43,9 @@ def _varied(verdict: Verdict, rng: np.random.Generator) -> Verdict:
 def adopt(
     task: Task, batch: Sequence[Verdict], outcomes: Sequence[Outcome], k: int, count: int
 ) -> tuple[Verdict, Outcome, dict[str, Any] | None]:
-    """The verdict and outcome of candidate k with the best of its weights, and what all of them came to.
+    """Return the verdict and outcome of candidate k with its best weights, and the scores of all its variants.
 
-    The last is None without variants, and where the program itself was rejected.
+    The scores are None without variants, or if the program was rejected.
     """
     rows = range(k, len(batch), count)
     program = batch[k].program
@@ -62,7 +62,7 @@ def adopt(
 
 
 def score_of(task: Task, outcome: Outcome) -> float:
-    """The task's score of one outcome, -inf where the simulation was lost."""
+    """Return the task score of one outcome, -inf if it failed or the simulation diverged."""
     if outcome.reason or outcome.metrics.get("diverged_fraction", 0.0) > 0:
         return -math.inf
     score = task.score(dict(outcome.metrics))

@@ -110,7 +110,7 @@ def test_help_names_tasks_and_settings(capsys: pytest.CaptureFixture[str]):
 # What is refused before anything happens.
 
 REFUSED = [
-    ([], "no task is named; give +task=NAME, or +task=FILE.py for your own. There are: bottle_pour, cube_rotate, "),
+    ([], "no task is set; give +task=NAME, or +task=FILE.py for your own. Available: bottle_pour, cube_rotate, "),
     (["+task=bottle_por"], "there is no task 'bottle_por'; did you mean 'bottle_pour'?"),
     (["task=flat_wlak"], "there is no task 'flat_wlak'; did you mean 'flat_walk'"),
     ([TASK, "task.settings.lift=1"], "'task.settings.lift'; did you mean 'task.settings.lift_m'?"),
@@ -129,15 +129,15 @@ REFUSED = [
     ([TASK, "optimizer.synergy=1"], "optimizer.synergy=1: a correlation of noise must be less than 1"),
     ([TASK, "optimizer.sim_dt=0"], "optimizer.sim_dt=0: it must be more than 0"),
     ([TASK, "episode_s=0.001"], "episode_s=0.001 is shorter than one control step of 0.016 s"),
-    ([TASK, "candidates=2.5"], "candidates=2.5 is not a whole number"),
-    ([TASK, "candidates=many"], "candidates='many' is not a whole number"),
-    ([TASK, "candidates=true"], "candidates=True is not a whole number"),
-    ([TASK, "candidates=null"], "candidates=None is not a whole number"),
-    ([TASK, "candidates="], "candidates='' is not a whole number"),
+    ([TASK, "candidates=2.5"], "candidates=2.5 is not an integer"),
+    ([TASK, "candidates=many"], "candidates='many' is not an integer"),
+    ([TASK, "candidates=true"], "candidates=True is not an integer"),
+    ([TASK, "candidates=null"], "candidates=None is not an integer"),
+    ([TASK, "candidates="], "candidates='' is not an integer"),
     ([TASK, "episode_s=long"], "episode_s='long' is not a number"),
     ([TASK, "episode_s=nan"], "episode_s=nan is not a finite number"),
     ([TASK, "films=maybe"], "films='maybe' is not true or false"),
-    ([TASK, "run_dir=[a,b]"], "run_dir=['a', 'b'] is not a text"),
+    ([TASK, "run_dir=[a,b]"], "run_dir=['a', 'b'] is not a string"),
     ([TASK, "optimizer.mppi=5"], "optimizer.mppi is 5, expected a group of settings"),
     ([TASK, "optimizer.muscle.law=cubic"], "'cubic'; there are: linear, product"),
     ([TASK, "physics=gpu"], "there is no physics 'gpu'; there are: auto, native, mjx, warp"),
@@ -153,14 +153,14 @@ REFUSED = [
     ([TASK, "candidates='4"], "write name=value"),
     ([TASK, "=4"], "cannot read the settings"),
     ([TASK, "candidates=${nope}"], "Interpolation key 'nope' not found"),
-    ([TASK, "--config-name=x"], "there is no option '--config-name=x'; settings are given as name=value"),
+    ([TASK, "--config-name=x"], "there is no option '--config-name=x'; give settings as name=value"),
     ([TASK, "resume=nowhere", "seed=3", "run_dir=x"], "there is no run directory nowhere"),
     (["resume=nowhere"], "nowhere is not a run directory of movlr-jax: it has no config.yaml"),
     ([TASK, "seed=0,-1"], "seed=-1: it must be 0 or more"),  # no job of a sweep starts when one is wrong
     ([TASK, "optimizer=ppo", "optimizer.ppo.envs=0"], "optimizer.ppo.envs=0: it must be 1 or more"),
     ([TASK, "optimizer=ppo", "optimizer.ppo.minibatches=5"], "minibatches=5 does not divide the 256 pieces"),
     ([TASK, "optimizer=ppo", "optimizer.ppo.observe=[qvle]"], "optimizer.ppo.observe 'qvle'; did you mean 'qvel'"),
-    ([TASK, "optimizer=ppo", "optimizer.ppo.hidden=[8,x]"], "optimizer.ppo.hidden[1]='x' is not a whole number"),
+    ([TASK, "optimizer=ppo", "optimizer.ppo.hidden=[8,x]"], "optimizer.ppo.hidden[1]='x' is not an integer"),
     ([TASK, "optimizer=dynsyn", "optimizer.ppo.action=torque"], "there is no optimizer.ppo.action 'torque'"),
     ([TASK, "model=myoarm"], "there is no model 'myoarm'; did you mean 'myoarm_r'?"),
 ]  # fmt: skip
@@ -202,7 +202,7 @@ def test_a_setting_that_the_task_refuses_leaves_no_run(
 
 def test_evaluate_does_not_resume(mistake: Mistake):
     assert mistake(evaluate, *QUICK, "resume=run") == (
-        "resume goes on with a search; to evaluate its best program give reward=run"
+        "resume continues a search; to evaluate its best program, give reward=run"
     )
 
 

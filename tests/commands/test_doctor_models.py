@@ -30,7 +30,7 @@ def test_one_cheap_call_to_each(capsys: pytest.CaptureFixture[str]):
         assert main(["vlm=gemini", f"vlm.base_url={vlm.url}"]) == 0
         assert len(vlm.requests) == 1
     said = capsys.readouterr().out
-    assert "llm: scripted, embedded: no language or vision model" in said
+    assert "llm: scripted, embedded: needs no language or vision model" in said
     assert "vlm: gemini gemini-3.8-flash: answered in" in said
 
 
@@ -69,8 +69,8 @@ def test_a_judge_that_always_says_first_is_found_out(capsys: pytest.CaptureFixtu
         assert len(vlm.requests) == 6
     said = capsys.readouterr().out
     assert "accuracy 2 of 6, flip rate 100 %, first shown preferred 6 of 6, 6 calls, 0." in said
-    assert "a generation of 4 programs asks it at most 20 times, about 0." in said
-    assert "right no more often than chance" in said
+    assert "a generation of 4 programs makes at most 20 calls to it, about 0." in said
+    assert "its accuracy is no better than chance" in said
 
 
 def test_silence_is_no_tie(capsys: pytest.CaptureFixture[str]):
@@ -90,6 +90,6 @@ def test_silence_is_no_tie(capsys: pytest.CaptureFixture[str]):
         assert ("6 of 6 comparisons were not answered" in said) == (accuracy == 0)
 
 
-def test_the_metrics_judge_watches_nothing(capsys: pytest.CaptureFixture[str]):
+def test_the_metrics_judge_sees_no_films(capsys: pytest.CaptureFixture[str]):
     assert main(["judge"]) == 2
-    assert "vlm=metrics reads numbers and watches nothing" in capsys.readouterr().err
+    assert "vlm=metrics compares numbers and sees no films" in capsys.readouterr().err

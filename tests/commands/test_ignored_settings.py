@@ -24,17 +24,17 @@ IGNORED = [
     ("hydra.sweep.subdir=x", f"hydra.sweep.subdir {SWEEP}"),
     (
         "hydra.job.chdir=true",
-        "hydra.job.chdir is not used: commands stay in the folder they are started in; change to another first",
+        "hydra.job.chdir is not used: commands run in the current folder; change to another folder first",
     ),
     (
         "hydra/launcher=basic",
-        "hydra/launcher is not used: Hydra only composes the settings here, and -m runs one job after another",
+        "hydra/launcher is not used: Hydra only composes settings here, and -m runs one job after another",
     ),
     ("~llm", f"~llm: {REMOVED} llm=scripted"),
     ("~optimizer.knots", f"~optimizer.knots: {REMOVED} optimizer.knots=..."),
     ("~vlm=metrics", f"~vlm: {REMOVED} vlm=metrics"),
-    ("+env=CartpoleBalance", "env=CartpoleBalance is of +task=playground alone"),
-    ("+file=x.py", "file=x.py is of +task=own alone"),
+    ("+env=CartpoleBalance", "env=CartpoleBalance works only with +task=playground"),
+    ("+file=x.py", "file=x.py works only with +task=own"),
 ]
 
 

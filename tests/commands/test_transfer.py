@@ -9,7 +9,7 @@ import pytest
 from cli_cases import SUPPORT
 
 from movlr_jax.commands.evaluate import main as evaluate
-from movlr_jax.commands.transfer import main, means, read_arguments, rows_of
+from movlr_jax.commands.transfer import TransferRow, main, means, read_arguments, rows_of, show
 from movlr_jax.errors import UserError
 
 TINY = str(SUPPORT / "tiny_task.py")
@@ -142,3 +142,12 @@ def test_a_planner_has_no_policy_to_validate(tmp_path, capsys):
     rows = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     assert rows[0]["metrics"]
     assert "trains nothing" in rows[1]["reason"]
+
+
+def test_every_cell_of_the_table_stands_under_its_heading(capsys: pytest.CaptureFixture[str]):
+    show([TransferRow("engine", "stand", "myolegs", "ppo", "mjx", "human", {"success": 1.0}, paper="2.4 m")])
+    table = capsys.readouterr().err.splitlines()
+    heads = next(line for line in table if "engine" in line and "task" in line)
+    cells = next(line for line in table if "stand" in line)
+    for head, cell in (("task", "stand"), ("engine", "mjx"), ("reward", "human"), ("paper", "2.4 m")):
+        assert heads.index(head) == cells.index(cell)

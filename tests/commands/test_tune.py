@@ -22,11 +22,11 @@ TASK = f"+task={SUPPORT / 'tiny_task.py'}"
     [
         ("optimizer.mppi.sigma: 3", "low"),
         ("optimizer.mppi.sigma: {low: 3, high: 1}", "less than"),
-        ("optimizer.mppi.sigma: {low: 0, high: 1, log: true}", "over 0"),
+        ("optimizer.mppi.sigma: {low: 0, high: 1, log: true}", "more than 0"),
         ("optimizer.mppi.sigma: {lo: 0, high: 1}", "low"),
         ("optimizer.mppi.sigma: {low: 0, high: 1, choices: [1]}", "not both"),
         ("episode_s: {low: 1, high: 2}", "cannot be tuned"),
-        ("[1, 2]", "must hold lines"),
+        ("[1, 2]", "must contain lines"),
         ("a: [", "cannot be read"),
     ],
 )
@@ -84,7 +84,7 @@ def test_a_study_begins_with_what_is_set_goes_on_and_keeps_its_best(tmp_path: Pa
     ("argument", "said"),
     [
         ("trials=0", "trials=0"),
-        ("seeds=x", "whole numbers"),
+        ("seeds=x", "integers"),
         ("seed=1", "seeds="),
         ("space=nothing", "space"),
     ],

@@ -7,8 +7,8 @@ import pytest
 from movlr_jax.evolution.gates import gated
 from movlr_jax.language.base import Evaluation, Preference
 
-FAULTS = {"it fell": {"fell": 1.0}, "it dropped what it held": {"dropped": 1.0},
-          "its simulation was lost": {"diverged_fraction": 0.5}}  # fmt: skip
+FAULTS = {"it fell": {"fell": 1.0}, "it dropped the object": {"dropped": 1.0},
+          "the simulation diverged": {"diverged_fraction": 0.5}}  # fmt: skip
 
 
 def candidate(k: int, **metrics: float) -> Evaluation:
@@ -20,7 +20,7 @@ def candidate(k: int, **metrics: float) -> Evaluation:
 def test_who_has_a_fault_does_not_win_and_the_disagreement_is_kept(why: str, said):
     result = gated(Preference(said, "more natural"), candidate(0, **FAULTS[why]), candidate(1))
     assert (result.winner, result.reason) == ("second", f"g00k00: {why}")
-    assert result.overruled == f"the judge said {said}: more natural"
+    assert result.overruled == f"the judge answered {said}: more natural"
     other = gated(
         Preference({"first": "second"}.get(said, said), ""), candidate(1), candidate(0, **FAULTS[why])
     )

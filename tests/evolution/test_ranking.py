@@ -216,7 +216,7 @@ def test_every_pair_is_shown_in_both_orders(scheme: str):
     ("scheme", "calls"), [("knockout", 10), ("paper", 5), ("round_robin", 30), ("active", 10)]
 )
 def test_a_budget_that_is_too_small_is_told(scheme: str, calls: int):
-    with pytest.raises(UserError, match=f"ranking={scheme} of 6 programs takes {calls} comparisons or more"):
+    with pytest.raises(UserError, match=f"ranking={scheme} of 6 programs needs at least {calls} comparisons"):
         rank(6, Judge(np.arange(6)), scheme, calls - 1)
 
 
@@ -366,6 +366,6 @@ def test_a_budget_that_no_generation_could_keep_is_told_before_anything_runs(
         compose([*settings, f"comparisons={least - 1}"])
     ranked = "4 programs (3 candidates and the best so far)" if generations > 1 else "3 programs"
     assert str(told.value) == (
-        f"comparisons={least - 1}: ranking={scheme} of {ranked} takes {least} comparisons or more; give "
+        f"comparisons={least - 1}: ranking={scheme} of {ranked} needs at least {least} comparisons; give "
         f"comparisons={least} or leave it out"
     )

@@ -64,7 +64,7 @@ def test_a_reward_that_cannot_be_read_is_told(mistake: Mistake, elsewhere: Path)
     assert "cannot read the reward 'mine.py': 'utf-8' codec" in mistake(evaluate, *LEG, "reward=mine.py")
     Path("empty").mkdir()
     said = mistake(evaluate, *LEG, "reward=empty")
-    assert said == "empty has no best.py; it is no run directory, or no generation of it is done"
+    assert said == "empty has no best.py: it is not a run directory, or no generation has finished"
     assert "there is no reward 'humn'" in mistake(evaluate, *LEG, "reward=humn")
 
 
@@ -242,19 +242,21 @@ def test_only_what_does_not_make_it_another_run_may_change(mistake: Mistake, fin
     run = copy_of(finished)
     said = mistake(search, f"resume={run}", "seed=1")
     assert (
-        said == "seed cannot be set when a run is resumed, only generations, films, max_calls, max_cost_usd; "
-        "start a new run for it"
+        said
+        == "seed cannot be changed when a run is resumed, only generations, films, max_calls, max_cost_usd; "
+        "start a new run"
     )
     said = mistake(search, *LEG, "seed=1", f"resume={run}")
     assert said == (
-        f"{run} was made with other settings: seed was 0, is 1; resume={run} alone goes on with those it has"
+        f"{run} was created with other settings: seed was 0, is 1; "
+        f"give only resume={run} to continue with the recorded settings"
     )
     assert search([f"resume={run}", "generations=3"]) == 0
     assert len(results(run)) == 3
     assert results(run)[:2] == results(finished)
     best = (run / "best.py").read_text()
     said = mistake(search, f"resume={run}", "generations=1")
-    assert said == f"generations=1: {run} has 3 generations already; give 3 or more"
+    assert said == f"generations=1: {run} already has 3 generations; give 3 or more"
     assert (run / "best.py").read_text() == best
     assert yaml.safe_load((run / "config.yaml").read_text())["generations"] == 2, "as it was begun"
 

@@ -394,7 +394,7 @@ def test_compare_runs_methods_under_one_budget_and_can_be_resumed(
     assert (root / "compare.png").stat().st_size > 0
     assert len((root / "compare.csv").read_text().splitlines()) == 4
     assert compare.main([f"resume={root}", "candidates=3"]) == 2
-    assert "candidates cannot be set when a comparison is resumed" in capsys.readouterr().err
+    assert "candidates cannot be changed when a comparison is resumed" in capsys.readouterr().err
     assert compare.main([*TASK, "methods=[movlr,eurika]"]) == 2
     assert "did you mean 'eureka'" in capsys.readouterr().err
 

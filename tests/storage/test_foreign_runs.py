@@ -362,7 +362,7 @@ def test_a_task_file_that_is_another_asks_first(mistake: Mistake, own: tuple[Pat
         because = "it has changed since the run began"
     elif why == "no hash":
         sql(made, "DELETE FROM events WHERE kind = 'task_file'")
-        because = "the run does not record which file it began with, as runs of earlier versions do not"
+        because = "the run has no record of its file (runs of earlier versions have none)"
     else:
         theirs = (made if why == "in the run" else file.parent) / "theirs.py"
         theirs.write_text(file.read_text())
