@@ -244,6 +244,23 @@ def test_the_package_alone_names_all_its_commands(capsys: pytest.CaptureFixture[
     assert "did you mean 'bottle_pour'" in capsys.readouterr().err
 
 
+def test_a_search_without_models_needs_none_of_their_packages(elsewhere: Path):
+    missing = (
+        "pydantic",
+        "openai",
+        "google.genai",
+        "httpx2",
+        "genai_prices",
+        "optuna",
+        "brax",
+        "pandas",
+        "mujoco.mjx",
+    )
+    script = f"import sys; sys.modules.update(dict.fromkeys({missing!r}))\nfrom movlr_jax.search import main\nsys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", script, *QUICK], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_missing_model_package_is_told(elsewhere: Path):
     script = "import sys; sys.modules['myo_sim'] = None; from movlr_jax.commands.search import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", script, *QUICK], capture_output=True, text=True)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from movlr_jax.errors import UserError
-from movlr_jax.language.clients.call import ModelBackend, Question
-from movlr_jax.language.clients.client import Budget, ModelClient
 from movlr_jax.language.settings import ModelConfig
 from movlr_jax.settings import from_mapping
 from movlr_jax.storage.archive import Archive
+
+if TYPE_CHECKING:  # they need packages that a search without models does without
+    from movlr_jax.language.clients.call import ModelBackend, Question
+    from movlr_jax.language.clients.client import Budget, ModelClient
 
 Say = Callable[[str], None]
 
@@ -26,6 +28,7 @@ def open_client(
     source: the run directory whose recorded answers are replayed, or None. Raises UserError if a package or key is
     missing, or if the model has no known price and max_cost_usd is set.
     """
+    from movlr_jax.language.clients.client import ModelClient
     from movlr_jax.language.clients.prices import price_of
 
     price = price_of(model)
