@@ -256,7 +256,10 @@ def test_a_search_without_models_needs_none_of_their_packages(elsewhere: Path):
         "pandas",
         "mujoco.mjx",
     )
-    script = f"import sys; sys.modules.update(dict.fromkeys({missing!r}))\nfrom movlr_jax.search import main\nsys.exit(main())"
+    script = (
+        f"import sys; sys.modules.update(dict.fromkeys({missing!r}))\n"
+        "from movlr_jax.search import main\nsys.exit(main())"
+    )
     done = subprocess.run([sys.executable, "-c", script, *QUICK], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
