@@ -141,7 +141,7 @@ def test_a_planner_has_no_policy_to_validate(tmp_path, capsys):
     assert status == 1
     rows = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     assert rows[0]["metrics"]
-    assert "trains nothing" in rows[1]["reason"]
+    assert "has no policy to run in another engine" in rows[1]["reason"]
 
 
 def test_every_cell_of_the_table_stands_under_its_heading(capsys: pytest.CaptureFixture[str]):

@@ -55,7 +55,7 @@ def test_tuned_settings_are_known_by_name_and_can_be_left_out():
 
 def test_a_search_says_what_was_tuned(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     assert search([*QUICK, f"run_dir={tmp_path / 'run'}"]) == 0
-    said = "optimizer.mppi.sigma=0.05, optimizer.mppi.sigma_min=0.05 (tuned=false leaves them out)"
+    said = "optimizer.mppi.sigma=0.05, optimizer.mppi.sigma_min=0.05 (tuned=false ignores them)"
     assert f"tuned for this task and model: {said}" in capfd.readouterr().err
     kept = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
     assert kept["tuned"] is True
@@ -77,5 +77,5 @@ def test_help_has_every_setting_with_its_default_and_its_comment():
         "judge: auto",
     ):
         assert line in text
-    assert "true: settings tuned for this task on this model apply" in comments(Config)["tuned"]
+    assert "true: use the settings tuned for this task and model" in comments(Config)["tuned"]
     assert "K, programs per generation" in text

@@ -410,7 +410,7 @@ def test_a_trajectory_that_cannot_be_read_is_told(mistake: Mistake, run: Path, h
     said = mistake(search, f"resume={run}", "films=true", alone=False)
     if "no films: " in said:
         pytest.skip("nothing draws here")
-    assert said.startswith("no film: the trajectory cannot be read (")
+    assert said.startswith("cannot film: the trajectory cannot be read (")
 
 
 def npz(arrays: dict[str, Any]) -> bytes:
