@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from movlr_jax.commands.environment import prepare_physics
 from movlr_jax.config.compose import RESETTABLE
 from movlr_jax.config.schema import Config
 from movlr_jax.control.base import Optimizer
@@ -27,7 +28,8 @@ from movlr_jax.tasks import Task, build_task
 
 
 def task_of(config: Config) -> Task:
-    """Build the task that the settings name. Raises UserError."""
+    """Set what the physics needs, then build the task that the settings name. Raises UserError."""
+    prepare_physics(config.physics)
     return build_task(config.task.name, config.model, config.episode_s, config.task.settings)
 
 

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from movlr_jax.commands import cli
+from movlr_jax.commands.environment import prepare_physics
 from movlr_jax.commands.evaluate import EvaluationSetup, digest, prepared, reward_source, run_and_film
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose, expand
@@ -102,6 +103,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         with interruptible():
             request = read_arguments(arguments)
+            for engine in request.engines:  # before the policy is trained in another one
+                prepare_physics(engine)
             plan = rows_of(request)
             root = Path(plan[0][1].run_dir or new_run_dir(Path("runs"), "transfer"))
             text, origin = reward_source(request.reward, task_of(plan[0][1]))

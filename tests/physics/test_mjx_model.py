@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from importlib.metadata import version
 
 import jax
 import mujoco
 import numpy as np
+import pytest
+from cli_cases import SUPPORT
 from mujoco import mjx
 from mujoco.mjx._src import collision_driver
 
 from movlr_jax.commands.environment import prepare_environment, prepare_physics
+from movlr_jax.commands.session import task_of
+from movlr_jax.commands.transfer import main as transfer
+from movlr_jax.config.compose import compose
 from movlr_jax.machine import xla_knows
 from movlr_jax.physics.memory import row_bytes
 from movlr_jax.physics.mjx_model import (
@@ -39,6 +45,8 @@ MIXED = """
   </worldbody>
 </mujoco>
 """
+
+LEG = SUPPORT / "tiny_task.py"
 
 
 def pairs(model: mujoco.MjModel) -> set[tuple[int, int]]:
@@ -149,6 +157,20 @@ def test_commands_set_what_mjx_needs_where_the_user_has_not(monkeypatch, tmp_pat
     prepare_environment()
     assert "JAX_COMPILATION_CACHE_DIR" not in own
     assert own["XLA_FLAGS"] == "--xla_cpu_use_fusion_emitters=true"
+
+
+@pytest.mark.parametrize("physics", ["native", "mjx"])
+def test_every_command_that_builds_a_task_sets_what_its_physics_needs(monkeypatch, physics):
+    monkeypatch.delenv("PJRT_NPROC")
+    task_of(compose([f"+task={LEG}", f"physics={physics}"]))
+    assert ("PJRT_NPROC" in os.environ) == (physics == "mjx")
+
+
+def test_a_transfer_sets_what_its_engines_need(monkeypatch, capsys):
+    monkeypatch.delenv("PJRT_NPROC")
+    assert transfer(["reward=nowhere.py", f"from={LEG}", "engines=mjx"]) == 2
+    assert "there is no reward 'nowhere.py'" in capsys.readouterr().err
+    assert int(os.environ["PJRT_NPROC"]) >= 16
 
 
 def test_xla_is_asked_once_whether_it_knows_a_flag(monkeypatch, tmp_path):
