@@ -89,7 +89,7 @@ def compose(overrides: Sequence[str]) -> Any:
     missing = [name for name, value in values.items() if value == "???"]
     if "task" in missing:
         raise UserError(
-            f"no task is set; give +task=NAME, or +task=FILE.py for your own. Available: {_tasks(folder)}"
+            f"no task is set; give +task=NAME, or +task=FILE.py for your own. Available: {', '.join(options('task'))}"
         )
     if "+task=own" in overrides:  # absolute, because a run may be resumed from another folder
         settings = values["task"]["settings"]
@@ -248,13 +248,8 @@ def _options(folder: Path, group: str) -> list[str]:
 
 
 def options(group: str) -> list[str]:
-    """Return the options of `group` (task, optimizer, method, llm, vlm)."""
+    """Return what users can set `group` (task, optimizer, method, llm, vlm) to. A file task is set by its path."""
     return [name for name in _options(resource_dir("conf"), group) if name != "own"]
-
-
-def _tasks(folder: Path) -> str:
-    """Return the names of all tasks except `own`, which users select by the path of a file."""
-    return ", ".join(name for name in _options(folder, "task") if name != "own")
 
 
 def _first_line(error: Exception) -> str:

@@ -35,7 +35,8 @@ def store_defaults() -> None:
         return
     _stored[:] = entries
     store = ConfigStore.instance().store
-    store(name="schema", node=_only(_defaults(Config), without=_ELSEWHERE) | {"method": _plain(Method())})
+    root = {name: value for name, value in _defaults(Config).items() if name not in _ELSEWHERE}
+    store(name="schema", node=root | {"method": _plain(Method())})
     planners = _plain(OptimizerConfig())
     for name, entry in OPTIMIZERS.items():
         node = {"name": name, **_only(planners, entry.settings)}
@@ -80,7 +81,5 @@ def _plain(value: Any) -> Any:
     return [_plain(v) for v in value] if isinstance(value, tuple | list) else value
 
 
-def _only(
-    values: Mapping[str, Any], names: Sequence[str] = (), without: Sequence[str] = ()
-) -> dict[str, Any]:
-    return {n: v for n, v in values.items() if n not in without and (n in names or bool(without))}
+def _only(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name in names}
