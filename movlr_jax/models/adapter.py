@@ -11,6 +11,8 @@ import jax
 import mujoco
 import numpy as np
 
+from movlr_jax.biomech.coordinates import Coordinates
+from movlr_jax.biomech.opensim import Coordinate
 from movlr_jax.errors import UserError
 from movlr_jax.types import Array
 
@@ -42,6 +44,8 @@ class ModelAdapter:
     forward: tuple[float, float, float] = (1.0, 0.0, 0.0)  # facing direction in that posture, world frame
     # m, from palm_site to the object that the posture grasps
     grasp_offset: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    # coordinates of OpenSim whose name, sign or zero differ from those of their joints
+    opensim: Sequence[Coordinate] = ()
     source: str = ""
     licence: str = ""
     # returns the location of the files, None if `load` would download them; raises UserError like `load`
@@ -55,6 +59,18 @@ class ModelAdapter:
                 f"it has the roles: {', '.join(self.roles) or 'none'}. Choose another model=..."
             )
         return self.roles[name]
+
+
+def coordinates_of(model: mujoco.MjModel, adapter: ModelAdapter | None) -> Coordinates:
+    """Return the coordinates of OpenSim that the joints of `model` are. Without an adapter they keep their names."""
+    if adapter is None:
+        return Coordinates(model)
+    free = [
+        model.joint(j).name
+        for j in np.flatnonzero(model.jnt_type == mujoco.mjtJoint.mjJNT_FREE)
+        if model.body(model.jnt_bodyid[j]).name == adapter.root and "pelvis" in adapter.roles
+    ]
+    return Coordinates(model, adapter.opensim, pelvis=free[0] if free else None)
 
 
 def follow_couplings(model: mujoco.MjModel, qpos: Array) -> Any:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import mujoco
 
+from movlr_jax.biomech.opensim import Coordinate
 from movlr_jax.errors import UserError
 from movlr_jax.models import human
 from movlr_jax.models.adapter import ModelAdapter
@@ -104,6 +105,10 @@ _BACK_GROUPS = {
     ),
 }
 
+# In the file, the height of the pelvis counts from 0.95 m. Its other joints, and those of the legs, are OpenSim's.
+_OPENSIM = (Coordinate("pelvis_ty", "pelvis_ty", offset=0.95),)
+_ELBOWS = tuple(Coordinate(f"elbow_flex_{side}", f"elbow_flexion_{side}") for side in "rl")
+
 ADAPTERS = (
     ModelAdapter(
         name="ms_human_700_legs",
@@ -114,6 +119,7 @@ ADAPTERS = (
         roles=_ROLES,
         touch=_TOUCH,
         muscle_groups=human.LEG_MUSCLES,
+        opensim=_OPENSIM,
         source=_SOURCE + "MS-Human-700-Locomotion",
         licence="Apache-2.0",
         files=files,
@@ -134,6 +140,7 @@ ADAPTERS = (
             **human.arm_muscles(human.BOTH),
         },
         posture=ARM_POSTURE,
+        opensim=(*_OPENSIM, *_ELBOWS),
         source=_SOURCE + "MS-Human-700",
         licence="Apache-2.0",
         files=files,

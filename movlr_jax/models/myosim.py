@@ -8,6 +8,7 @@ from typing import Any
 
 import mujoco
 
+from movlr_jax.biomech.opensim import Coordinate
 from movlr_jax.models import human
 from movlr_jax.models.adapter import ModelAdapter
 from movlr_jax.models.spec import bare_bones, face_forward, missing_package, package_folder, quiet, strip
@@ -120,6 +121,16 @@ LEGS_TOUCH = {
 LEGS26_JOINTS = tuple(
     j for j in human.LEG_JOINTS if not j.startswith("subtalar")
 )  # it has no subtalar joints
+# Knees flex and toes extend in the other direction than in Rajagopal's model, as in gait2392. The axes of the left
+# hip are those of the right one, not their mirror image.
+LEGS26_OPENSIM = tuple(
+    Coordinate(joint, joint, sign=-1.0)
+    for joint in (
+        *(f"{joint}_{side}" for side in "rl" for joint in ("knee_angle", "mtp_angle")),
+        "hip_adduction_l",
+        "hip_rotation_l",
+    )
+)
 LEGS26_MUSCLES = human.muscle_groups(
     {
         "biceps_femoris": ("bifemsh",),  # the long head is part of the hamstrings
@@ -206,6 +217,7 @@ ADAPTERS = (
         roles=LEGS_ROLES,
         touch=LEGS_TOUCH,
         muscle_groups=LEGS26_MUSCLES,
+        opensim=LEGS26_OPENSIM,
     ),
     _adapter(
         "myotorso",
