@@ -43,6 +43,8 @@ def load_task(
     *settings: str,
     model: str | None = None,
     episode_s: float | None = None,
+    reference: str | Path | None = None,
+    reference_by: str = "time",
     **task_settings: Any,
 ) -> Task:
     """Build a task.
@@ -52,6 +54,8 @@ def load_task(
         *settings: Further settings as on the command line, as "env=CartpoleBalance" of the task "playground".
         model: Name of a model or path of an MJCF file; None for the task's default.
         episode_s: Length of an evaluation episode in s; None for the task's default.
+        reference: A .mot or .sto file of a recorded motion, which rewards read as `state.reference(joint)`.
+        reference_by: `time`, or `phase` if the file is one stride.
         **task_settings: Settings of the task, as `tilt_deg=30.0`; on the command line `task.settings.tilt_deg=30.0`.
 
     Returns:
@@ -68,6 +72,8 @@ def load_task(
     from movlr_jax.config.compose import compose
 
     given = {"model": model, "episode_s": episode_s}
+    if reference is not None:
+        given |= {"reference": Path(reference).resolve(), "reference_by": reference_by}
     overrides = (
         f"+task={Path(name).resolve() if str(name).endswith('.py') else name}",
         *settings,
@@ -476,6 +482,10 @@ def _configured(
             config, task=TaskConfig(task.name), model=task.adapter.name, episode_s=task.episode_s
         )
     prepare_physics(config.physics)
+    if built is not None and config.reference and not built.reference:
+        from movlr_jax.tasks.reference import with_reference
+
+        built = with_reference(built, config.reference, config.reference_by)
     return config, built
 
 

@@ -32,11 +32,20 @@ class _Scalar:
     v: int  # address in qvel
     turns: bool
 
+    @property
+    def joint(self) -> str:
+        return self.coordinate.joint
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.coordinate.name,)
+
 
 @dataclass(frozen=True)
 class _Pose:
     """A free joint, or a ball joint, which has no position."""
 
+    joint: str
     names: tuple[str, ...]  # three angles, then three positions of a free joint
     q: int
     v: int
@@ -71,7 +80,7 @@ class Coordinates:
                 parts = (*TURNS, *MOVES) if kind == _FREE else TURNS
                 start = q + 3 if kind == _FREE else q
                 zero = _rotation(model.qpos0[start : start + 4])
-                self._joints.append(_Pose(tuple(f"{prefix}_{part}" for part in parts), q, v, zero))
+                self._joints.append(_Pose(name, tuple(f"{prefix}_{part}" for part in parts), q, v, zero))
             else:
                 coordinate = mapped.get(name, Coordinate(name, name))
                 self._joints.append(_Scalar(coordinate, q, v, turns=kind != _SLIDE))
@@ -92,11 +101,9 @@ class Coordinates:
         return found
 
     @property
-    def of_joints(self) -> dict[str, Coordinate]:
-        """Hinges and slides by name -> their coordinates."""
-        return {
-            joint.coordinate.joint: joint.coordinate for joint in self._joints if isinstance(joint, _Scalar)
-        }
+    def of_joints(self) -> dict[str, tuple[str, ...]]:
+        """Joint -> its coordinates."""
+        return {joint.joint: joint.names for joint in self._joints}
 
     def values(self, qpos: np.ndarray) -> dict[str, np.ndarray]:
         """Return coordinate -> [T] rad or m for qpos [T, nq]. Angles of a pose do not jump by 360 degrees."""

@@ -27,12 +27,14 @@ from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.layout import candidate_path
 from movlr_jax.tasks import Task, build_task
+from movlr_jax.tasks.reference import with_reference
 
 
 def task_of(config: Config) -> Task:
     """Set what the physics needs, then build the task that the settings name. Raises UserError."""
     prepare_physics(config.physics)
-    return build_task(config.task.name, config.model, config.episode_s, config.task.settings)
+    task = build_task(config.task.name, config.model, config.episode_s, config.task.settings)
+    return with_reference(task, config.reference, config.reference_by) if config.reference else task
 
 
 def to_yaml(config: Config) -> str:

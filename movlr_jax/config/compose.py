@@ -91,7 +91,9 @@ def compose(overrides: Sequence[str]) -> Any:
         raise UserError(
             f"no task is set; give +task=NAME, or +task=FILE.py for your own. Available: {', '.join(options('task'))}"
         )
-    if "+task=own" in overrides:  # absolute, because a run may be resumed from another folder
+    if values.get("reference"):  # absolute, because a run may be resumed from another folder
+        values["reference"] = str(Path(str(values["reference"])).expanduser().resolve())
+    if "+task=own" in overrides:  # absolute for the same reason
         settings = values["task"]["settings"]
         settings["file"] = settings["file"] and str(Path(str(settings["file"])).expanduser().resolve())
     return check(from_mapping(Config, values))

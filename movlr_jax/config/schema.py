@@ -12,6 +12,7 @@ from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.language.registry import AUTO, CRITICS, JUDGES, PROPOSERS
 from movlr_jax.language.settings import WATCHERS, WRITERS, ModelConfig, check_model
 from movlr_jax.physics.choose import PHYSICS
+from movlr_jax.tasks.reference import BY
 
 SANDBOXES = ("confined", "process")
 
@@ -37,6 +38,11 @@ class Config:
     seed: int = 0
     # true: use the settings tuned for this task and model, if any; explicit settings override them
     tuned: bool = True
+    # .mot or .sto file of a recorded motion, which rewards read as state.reference(joint)
+    reference: str | None = None
+    reference_by: str = (
+        "time"  # time: from the start of the episode; phase: the file is one stride at the goal's cadence
+    )
     # the tuned settings in use; set when composing
     tuned_settings: Mapping[str, Any] = field(default_factory=dict)
     run_dir: str | None = None  # folder of the results; null: runs/<task>/<time>
@@ -92,6 +98,7 @@ def check(config: Config) -> Config:
         ("physics", config.physics, PHYSICS),
         ("ranking", config.ranking, RANKINGS),
         ("sandbox", config.sandbox, SANDBOXES),
+        ("reference_by", config.reference_by, BY),
     ):
         if value not in choices:
             raise UserError(unknown_name(name, value, choices))

@@ -70,7 +70,7 @@ def build_planner(
             physics, replace(task, model=model), sim_dt=config.plan_dt, ctrl_dt=config.ctrl_dt, say=say
         ),
         NativePhysics(model, layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt),
-        Scorer(layout, task.goals),
+        Scorer(layout, task.data),
         EpisodeRules(task.over, task.perturb),
         say,
     )

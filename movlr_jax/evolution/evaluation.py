@@ -211,7 +211,7 @@ def make_probe(task: Task, physics: Physics, seed: int, rows: int = 8, steps: in
     controls = rng.uniform(low, high, (rows, task.model.nu)).astype(np.float32)
     rollout = physics.rollout(start, _hold, controls, steps=steps, key=jax.random.key(seed))
     states, actions, initial = jax.tree.map(np.asarray, (rollout.steps, rollout.actions, start.step))
-    return Probe(task.layout, {k: np.asarray(v) for k, v in task.goals.items()}, states, actions, initial)
+    return Probe(task.layout, {k: np.asarray(v) for k, v in task.data.items()}, states, actions, initial)
 
 
 def _hold(params: Any, view: Any, key: jax.Array) -> jax.Array:

@@ -55,7 +55,11 @@ def system(task: Task) -> str:
     return fill(
         "system",
         example=EXAMPLE,
-        state_table=state_table(),
+        state_table=[
+            row
+            for row in state_table()
+            if task.layout.references or not row[0].startswith("state.reference(")
+        ],
         builtins=facade.BUILTINS,
         modules=facade.offered(),
         attributes=facade.ATTRIBUTES.items(),
@@ -93,6 +97,8 @@ def names(task: Task) -> str:
         sites=_listed(layout.sites),
         sensors=_listed(layout.sensors),
         goals=goals,
+        references=_listed(layout.references),
+        reference_by=layout.reference_by,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -24,6 +24,8 @@ A = TypeVar("A", bound=Array)
 _PREFIX = "movlr/"  # of the names of sensors added here; the model's own sensors keep their names
 _LOWEST = 0.01  # m, lower bound of the height of the centre of mass
 _TURN = 1.5  # s, duration of a turn
+_REFERENCE = "reference/"  # of the names of a recorded motion in the data of a task
+REFERENCE_RATE = f"{_REFERENCE}rate"  # [] samples per s of a motion that is read by time
 _JOINT_SIZES = {0: (7, 6), 1: (4, 3), 2: (1, 1), 3: (1, 1)}  # mjtJoint -> (nq, nv)
 
 
@@ -41,6 +43,16 @@ class Layout:
     blocks: Mapping[str, int]  # block -> its first address
     goals: Mapping[str, tuple[int, ...]]  # name -> shape
     sizes: Mapping[str, int]  # nq, nv, na, nu, nsensordata
+    references: Mapping[str, tuple[int, ...]] = field(
+        default_factory=dict
+    )  # joint -> shape of its recorded motion
+    reference_by: str = "time"  # or `phase`
+
+    @property
+    def data(self) -> dict[str, tuple[int, ...]]:
+        """Name -> shape of everything that a reward gets besides steps: the goals and the recorded motion."""
+        references = {reference_name(joint): shape for joint, shape in self.references.items()}
+        return {**self.goals, **references, **({REFERENCE_RATE: ()} if references else {})}
 
     def block(self, sensors: Array, name: str, count: int, width: int = 1) -> Array:
         """Return the slice [..., count * width] of the sensor vector."""
@@ -53,6 +65,11 @@ class Layout:
     def velocities(self, sensors: Array) -> Array:
         """Actuator velocities [..., nu] m/s, positive when lengthening."""
         return self.block(sensors, "velocity", len(self.muscles))
+
+
+def reference_name(joint: str) -> str:
+    """Return the name of the recorded motion of a joint in the data of a task."""
+    return f"{_REFERENCE}{joint}"
 
 
 def instrument(
@@ -315,6 +332,31 @@ class Fields(Generic[A]):
         """depends on the goal | a target of the task"""
         self._find("goal", name, self._layout.goals)
         return self._given(self._goals[name])
+
+    def reference(self, joint: str) -> A:
+        """as state.q(joint) | position of a joint in the recorded motion, at this time or phase of the stride"""
+        if REFERENCE_RATE not in self._goals:
+            raise self._error(
+                f"{self._what}.reference: this task has no recorded motion; leave it out, or give reference=FILE.mot"
+            )
+        self._find("joint in the recorded motion", joint, self._layout.references)
+        samples = jnp.asarray(
+            self._goals[reference_name(joint)]
+        )  # [S]; of ball and free joints [S, 4], [S, 7]
+        last = samples.shape[0] - 1
+        if self._layout.reference_by == "phase":
+            strides = self.goal("cadence") * self.time
+            at = (strides - jnp.floor(strides)) * last
+        else:
+            at = jnp.clip(self.time * self._goals[REFERENCE_RATE], 0.0, last)
+        row = jnp.clip(jnp.floor(at), 0, last - 1).astype(jnp.int32)
+        before, after = samples.at[row].get(mode="clip"), samples.at[row + 1].get(mode="clip")
+        share = at - row
+        if samples.ndim == 1:
+            return self._given(before + share * (after - before))
+        value = before + share[..., None] * (after - before)
+        quat = value[..., -4:] / jnp.linalg.norm(value[..., -4:], axis=-1, keepdims=True)
+        return self._given(jnp.concatenate([value[..., :-4], quat], axis=-1))
 
     def __getattr__(self, name: str) -> A:
         if name.startswith("__"):

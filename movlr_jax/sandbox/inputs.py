@@ -1,4 +1,5 @@
-"""The inputs of a traced reward as a flat list: a step, the action, the start of the episode, the goals by name."""
+"""The inputs of a traced reward as a flat list: a step, the action, the start of the episode, the data of the
+task (goals, recorded motion) by name."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ FIELDS = ("time", *_SIZES)
 def inputs(layout: Layout) -> list[jax.core.ShapedArray]:
     """Return the shapes and types of the flat list, in order."""
     step = [(), *((layout.sizes[size],) for size in _SIZES.values())]
-    goals = [layout.goals[name] for name in sorted(layout.goals)]
-    shapes = [*step, (layout.sizes["nu"],), *step, *goals]
+    data = layout.data
+    shapes = [*step, (layout.sizes["nu"],), *step, *(data[name] for name in sorted(data))]
     return [jax.core.ShapedArray(tuple(shape), jnp.dtype("float32")) for shape in shapes]
 
 
@@ -29,7 +30,7 @@ def pack(layout: Layout, values: Sequence[Any]) -> tuple[Step, Any, Step, dict[s
     step, initial = (
         Step(**dict(zip(FIELDS, v, strict=True))) for v in (values[:n], values[n + 1 : 2 * n + 1])
     )
-    return step, values[n], initial, dict(zip(sorted(layout.goals), values[2 * n + 1 :], strict=True))
+    return step, values[n], initial, dict(zip(sorted(layout.data), values[2 * n + 1 :], strict=True))
 
 
 def flat(step: Step, action: Array, initial: Step, goals: Mapping[str, Array]) -> list[Any]:

@@ -108,12 +108,19 @@ class Task:
     ranges: Ranges | None = None
     # (episode [T, ...], task) -> additional curves [T] for the report, with units in their names
     series: Callable[[Trajectory, Task], Mapping[str, np.ndarray]] | None = None
+    # recorded motion, by the names of `Layout.data`; `tasks.reference` makes it
+    reference: Mapping[str, Array] = field(default_factory=dict)
     roles: Mapping[str, str] = field(default_factory=dict)  # those of the adapter and of the scene (object)
     motion: Motion | None = None  # motion read from the description, if no place is to be reached
     overrides: Sequence[str] = ()  # settings that name this task to a command, if any
     notes: Sequence[str] = field(
         default_factory=tuple
     )  # licences and other notes, shown by doctor and report
+
+    @property
+    def data(self) -> dict[str, Array]:
+        """Everything that a reward gets besides steps, by the names of `Layout.data`."""
+        return {**self.goals, **self.reference}
 
 
 def fill_reward(text: str, roles: Mapping[str, str]) -> str:

@@ -106,7 +106,7 @@ def test_names_are_opensims():
     angular = whole.angular
     assert angular["pelvis_tilt"]
     assert not angular["pelvis_tx"]
-    assert walker("humanoid")[2].of_joints["left_hip_yaw"].name == "hip_rotation_l"
+    assert walker("humanoid")[2].of_joints["left_hip_yaw"] == ("hip_rotation_l",)
 
 
 def test_knees_that_flex_with_a_negative_angle_are_turned_round():

@@ -107,6 +107,7 @@ ELSEWHERE = {
     "state.goal_heading",
     "state.prev_action",
     "state.goal(name)",
+    "state.reference(joint)",
     "state.initial",
 }
 

@@ -70,7 +70,7 @@ def build_ppo(
         config.ppo,
         train,
         sim,
-        Scorer(task.layout, task.goals),
+        Scorer(task.layout, task.data),
         observation(config.ppo, task, starts[0][0]),
         space,
         starts,

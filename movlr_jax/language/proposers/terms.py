@@ -21,6 +21,7 @@ def library(task: Task) -> dict[str, Term]:
     terms += gait_terms(task)
     if not terms:
         terms += plain_terms(task)
+    terms += _reference_terms(task)
     if len(task.layout.activations) and (task.layout.activations >= 0).all():
         terms.append(Term("effort", "economy", 1.0, "-jnp.mean(jnp.square(state.muscles))"))
     terms.append(Term("smooth", "economy", 1.0, "-jnp.mean(jnp.square(action - state.prev_action))"))
@@ -47,6 +48,16 @@ def reading(task: Task) -> str:
     if joints := named_joints(task):
         return f"{who} tries angles and speeds of the joints named in the description: {', '.join(joints)}"
     return f"{unknown} and tries what the model can do, at random; {otherwise}"
+
+
+def _reference_terms(task: Task) -> list[Term]:
+    """Return the terms that compare the motion with a recorded one; none without one."""
+    joints = [joint for joint, shape in task.layout.references.items() if len(shape) == 1]
+    planned = [joint for joint in joints if joint in task.adapter.planned_joints] or joints
+    if not planned:
+        return []
+    near = "shaping.gaussian(state.q(j) - state.reference(j), 0.3)"
+    return [Term("recorded", "gait", 20.0, f"sum({near} for j in {tuple_of(planned)}) / {len(planned)}")]
 
 
 def _object_terms(thing: str, task: Task) -> list[Term]:

@@ -1,0 +1,157 @@
+"""A recorded motion for rewards, from a .mot or .sto file of OpenSim: `state.reference(joint)`."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import mujoco
+import numpy as np
+
+from movlr_jax.biomech.coordinates import Coordinates
+from movlr_jax.biomech.opensim import Table, coordinates_in, read_storage
+from movlr_jax.errors import UserError, near_matches, unknown_name
+from movlr_jax.models import coordinates_of
+from movlr_jax.rewards.state import REFERENCE_RATE, reference_name
+from movlr_jax.tasks.base import Task
+
+BY = ("time", "phase")
+_SAMPLES = 4000  # at most; a reward reads single samples, so more would only cost memory
+_UNEVEN = 1e-3  # of the interval between rows
+_RADIANS = 4 * np.pi  # larger angles are in degrees although the header says radians
+_BEYOND = 0.2  # rad outside of the range of a joint
+_NAMED = 6  # columns in a message
+
+
+def with_reference(task: Task, file: str | Path, by: str = "time") -> Task:
+    """Return `task` with a recorded motion that its rewards read as `state.reference(joint)`.
+
+    Args:
+        task: Any task.
+        file: A .mot or .sto file. Its coordinates are mapped to the joints of the model as in an export.
+        by: With `time`, the first row of the file is the start of an episode, and the last row holds after the end.
+            With `phase`, the file is one stride, from contact of the right foot to its next, which repeats at the
+            goal `cadence` of the task.
+
+    Raises:
+        UserError: If the file cannot be read or no column is a coordinate of the model, with near matches.
+    """
+    if by not in BY:
+        raise UserError(unknown_name("reference_by", by, BY))
+    if by == "phase" and "cadence" not in task.goals:
+        raise UserError(
+            f"reference_by=phase needs a task with the goal 'cadence', which {task.name} lacks; use reference_by=time"
+        )
+    path, coordinates = Path(file), coordinates_of(task.model, task.adapter)
+    table = read_storage(path)
+    found = coordinates_in(table.columns)
+    unknown = [name for name in found if name not in coordinates.angular]
+    if len(unknown) == len(found):
+        raise UserError(
+            f"{path} has no coordinate of the model {task.adapter.name}: {_with_near(unknown, coordinates)}"
+        )
+    table = _in_si(table, coordinates, path)
+    table, other_signs = _as_rajagopal(table)
+    values, rate = _resampled(table, task.episode_s if by == "time" else np.inf)
+    qpos = coordinates.qpos(values).astype(np.float32)
+    layout, reference = task.layout, {REFERENCE_RATE: np.asarray(rate, np.float32)}
+    shapes = {}
+    for joint, names in coordinates.of_joints.items():
+        if joint in layout.joints and set(names) <= set(values):
+            samples = qpos[:, layout.joints[joint][0]]
+            samples = samples[:, 0] if samples.shape[1] == 1 else _continuous(samples)
+            _check_range(task.model, joint, samples, path)
+            reference[reference_name(joint)], shapes[joint] = samples, samples.shape
+    notes = [f"recorded motion {path.name}, by {by}: {', '.join(shapes)}"]
+    if other_signs:
+        notes.append("knees and toes have the signs of gait2392 in it and are turned round")
+    if unknown:
+        notes.append(f"not in the model and left out: {_with_near(unknown, coordinates)}")
+    return dataclasses.replace(
+        task,
+        layout=dataclasses.replace(layout, references=shapes, reference_by=by),
+        reference=reference,
+        notes=(*task.notes, "; ".join(notes)),
+    )
+
+
+def _check_range(model: mujoco.MjModel, joint: str, samples: np.ndarray, path: Path) -> None:
+    """Raise UserError if a hinge is outside of its range most of the time, as if it had another sign or zero."""
+    info = model.joint(joint)
+    if info.type[0] != mujoco.mjtJoint.mjJNT_HINGE or not model.jnt_limited[info.id]:
+        return
+    low, high = info.range
+    if np.mean((samples < low - _BEYOND) | (samples > high + _BEYOND)) > 0.5:
+        found, range_ = (
+            " to ".join(f"{np.rad2deg(v):.0f}" for v in ends)
+            for ends in ((min(samples), max(samples)), (low, high))
+        )
+        raise UserError(
+            f"{path}: {joint} is outside of its range most of the time: {found} degrees, expected {range_}; change "
+            "its sign or zero, or leave the column out"
+        )
+
+
+def _in_si(table: Table, coordinates: Coordinates, path: Path) -> Table:
+    """Return the table with only coordinates of the model, in rad and m. Raises UserError."""
+    found, columns = coordinates_in(table.columns), {}
+    for name, angular in coordinates.angular.items():
+        if name not in found:
+            continue
+        column = table.columns[found[name]]
+        if not np.isfinite(column).all():
+            raise UserError(f"{path}: the column {found[name]!r} has values that are not finite numbers")
+        if angular and not table.in_degrees and np.abs(column).max() > _RADIANS:
+            raise UserError(
+                f"{path}: {name} reaches {np.abs(column).max():.3g} rad; if angles are in degrees, write "
+                "inDegrees=yes into its header"
+            )
+        columns[name] = np.deg2rad(column) if angular and table.in_degrees else column
+    return Table(table.time, columns)
+
+
+def _as_rajagopal(table: Table) -> tuple[Table, bool]:
+    """Return the table with the signs of Rajagopal's model, and whether it had those of gait2392.
+
+    There, knees flex with negative angles, which no knee reaches in Rajagopal's.
+    """
+    knees = np.array([v for name, v in table.columns.items() if name in ("knee_angle_r", "knee_angle_l")])
+    if not knees.size or knees.min() > -_BEYOND or knees.max() > _BEYOND:
+        return table, False
+    turned = ("knee_angle_", "mtp_angle_")
+    return Table(table.time, {n: -v if n.startswith(turned) else v for n, v in table.columns.items()}), True
+
+
+def _resampled(table: Table, longest_s: float) -> tuple[dict[str, np.ndarray], float]:
+    """Return the columns at even intervals from the first row on, at most `longest_s`, and the samples per s.
+
+    The rows are kept as they are if they are at even intervals already, so that nothing is interpolated twice.
+    """
+    time = table.time - table.time[0]
+    if len(time) == 1:  # a posture
+        return {name: np.repeat(column, 2) for name, column in table.columns.items()}, 1.0
+    steps = np.diff(time)
+    step, even = float(np.median(steps)), np.ptp(steps) < _UNEVEN * np.median(steps)
+    if even and len(time) <= _SAMPLES:
+        return dict(table.columns), (len(time) - 1) / float(time[-1])
+    end = min(float(time[-1]), longest_s)
+    count = int(np.clip(np.ceil(end / (step if even else steps.min())) + 1, 2, _SAMPLES))
+    grid = np.linspace(0.0, end, count)
+    return {n: np.interp(grid, time, column) for n, column in table.columns.items()}, (count - 1) / end
+
+
+def _continuous(poses: np.ndarray) -> np.ndarray:
+    """Return poses [S, 7] or quaternions [S, 4] whose quaternions do not change their sign, to be interpolated."""
+    quats = poses[:, -4:]
+    turned = np.cumprod(np.append(1.0, np.where((quats[1:] * quats[:-1]).sum(axis=1) < 0, -1.0, 1.0)))
+    return np.concatenate([poses[:, :-4], quats * turned[:, None]], axis=1).astype(np.float32)
+
+
+def _with_near(names: list[str], coordinates: Coordinates) -> str:
+    """Return the names as text, each with the coordinates of the model that are most similar to it."""
+    shown = []
+    for name in names[:_NAMED]:
+        near = near_matches(name, coordinates.names, limit=2)
+        shown.append(f"{name!r}" + (f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""))
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(shown) + more
