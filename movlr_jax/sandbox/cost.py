@@ -41,7 +41,7 @@ _SORTED_S = {  # s per number and per doubling of their count
 }
 # The cost of these depends on their outputs, not on their inputs.
 _READ_PARTS = ("slice", "dynamic_slice", "gather", "split")
-_PASSES = 8  # over a loop's body, to find the values that differ between states
+_PASSES = 3  # over a loop's body, to find the values that differ between states
 
 
 @dataclass(frozen=True)
