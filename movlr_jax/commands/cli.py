@@ -13,7 +13,9 @@ from movlr_jax.commands.environment import prepare_environment, prepare_physics
 from movlr_jax.errors import UserError
 
 _FLAGS = ("-m", "--multirun")
-INTERRUPTED = 130  # exit status, the same as a shell reports after Ctrl-C
+# Exit statuses besides 0, 1 and 2.
+UNJUDGED = 3  # the judge answered no comparison of the search
+INTERRUPTED = 130  # the same as a shell reports after Ctrl-C
 
 
 def entry_point(module: str) -> Callable[..., int]:

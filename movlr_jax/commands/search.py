@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 from movlr_jax.commands import cli
 from movlr_jax.commands.session import about_tuned, build_context, describe, same_search, task_of, to_yaml
@@ -15,7 +16,7 @@ from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.filming import film_best_and_first
 from movlr_jax.evolution.final_training import has_final_training, run_final_training
 from movlr_jax.evolution.loop import evolve
-from movlr_jax.evolution.ranking import silence
+from movlr_jax.evolution.ranking import nothing_answered, silence
 from movlr_jax.film.group_picture import GROUPS, picture
 from movlr_jax.language.base import Evaluation
 from movlr_jax.progress import Reporter
@@ -26,7 +27,7 @@ from movlr_jax.tasks import Task
 
 
 def search(config: Config) -> int:
-    """Run the search command. Return 0, or 130 if it was interrupted. Raises UserError."""
+    """Run the search command. Return its exit status. Raises UserError."""
     return run_search(config)[1]
 
 
@@ -38,7 +39,8 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
         task: The task, if it is built already; by default the one that the settings name.
 
     Returns:
-        The run directory, and 0, or 130 if the search was interrupted.
+        The run directory, and the exit status: 0, 3 if the judge answered no comparison, or 130 if the search was
+        interrupted.
 
     Raises:
         UserError: For settings that cannot be used, and when every program of a generation fails.
@@ -70,8 +72,9 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
         best = evolve(context)
         if has_final_training(context):
             run_final_training(context, best)
-        _record_end(context, best, started)
-        return archive.root, 0
+        rankings = [event.data for event in archive.events("ranked")]
+        _record_end(context, best, rankings, started)
+        return archive.root, cli.UNJUDGED if nothing_answered(rankings) else 0
     except BudgetSpent as spent:
         reporter.say(
             f"{spent}. Finished work is saved; continue with resume={archive.root} and a larger budget"
@@ -100,12 +103,14 @@ def _check_before_building(config: Config) -> None:
         )
 
 
-def _record_end(context: SearchContext, best: Evaluation, started: float) -> None:
+def _record_end(
+    context: SearchContext, best: Evaluation, rankings: list[dict[str, Any]], started: float
+) -> None:
     """Film the best next to the first candidate, record that the search is finished, and report both."""
     archive, reporter = context.archive, context.reporter
     side_by_side = film_best_and_first(context, best)
     before = archive.get("finished") or {}
-    silent = silence([event.data for event in archive.events("ranked")])
+    silent = silence(rankings)
     archive.record(
         "finished",
         {

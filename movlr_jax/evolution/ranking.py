@@ -108,6 +108,12 @@ def unanswered(recorded: Sequence[Mapping[str, Any]]) -> int:
     return sum(c.get("answered") is False for c in recorded)
 
 
+def nothing_answered(rankings: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the recorded rankings of a run have comparisons, none of which the judge answered."""
+    recorded = [c for ranking in rankings for c in ranking.get("comparisons") or []]
+    return 0 < len(recorded) == unanswered(recorded)
+
+
 def silence(rankings: Sequence[Mapping[str, Any]]) -> str | None:
     """Return a warning if the recorded rankings of a run have unanswered comparisons, else None."""
     recorded = [list(ranking.get("comparisons") or []) for ranking in rankings]

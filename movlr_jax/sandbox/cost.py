@@ -18,8 +18,9 @@ from movlr_jax.sandbox.graph import Atom, Equation, Graph
 # Limits for scoring, s on one core: for a batch, and per state; the larger total applies.
 BATCH_S, STATE_S = 2.0, 1e-4
 STATE_BYTES = CHUNK_BYTES // FEWEST
-_TURN_S, _OPERATION_S = 2e-7, 5e-8  # s, overhead per loop iteration and per operation in it
-_COPY_S = 1e-9  # s per number that a loop carries from one iteration to the next
+_TURN_S, _OPERATION_S = 1e-7, 5e-8  # s, overhead per loop iteration and per operation in it
+# s per number that a loop carries from one iteration to the next, and if there are few, which stay in the cache
+_COPY_S, _FEW_COPY_S, _FEW = 1e-9, 2e-10, 16
 # Seconds per number. Measured: add, mul, select, slice 2 ns; exp, log, tanh, sqrt, pow, rem, gather, scatter 4 to 10;
 # asin, acos, atan2, log1p, expm1, cosh, argmax 12 to 26; softplus, sinh, asinh, acosh, atanh 31 to 49; sort of 512
 # numbers 163, cumsum of 512 numbers 55, and both grow with the logarithm of their count.
@@ -40,6 +41,7 @@ _SORTED_S = {  # s per number and per doubling of their count
 }
 # The cost of these depends on their outputs, not on their inputs.
 _READ_PARTS = ("slice", "dynamic_slice", "gather", "split")
+_PASSES = 3  # over a loop's body, to find the values that differ between states
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,15 @@ class Measured:
     largest: int = 0
 
 
-def measure(graph: Graph, inputs: Sequence[Shape], outside: int = 0) -> Measured:
-    """Return the cost of one run of `graph`. The caller keeps the first `outside` inputs alive."""
+def measure(
+    graph: Graph, inputs: Sequence[Shape], outside: int = 0, differ: Sequence[bool] | None = None
+) -> Measured:
+    """Return the cost of one run of `graph`. The caller keeps the first `outside` inputs alive.
+
+    `differ` says which inputs differ between states, by default all. vmap computes what does not, such as a loop
+    counter, once for all states.
+    """
+    differs = _differing(graph, [True] * len(inputs) if differ is None else differ)
     shapes = [*inputs, *(Shape(c.shape, c.dtype) for c in graph.consts)]
     free = set(range(outside)) | set(range(len(inputs), len(shapes)))  # constants are the same for all states
     last = {a: len(graph.equations) for a in graph.out if isinstance(a, int)}
@@ -71,7 +80,10 @@ def measure(graph: Graph, inputs: Sequence[Shape], outside: int = 0) -> Measured
         new = range(len(shapes), len(shapes) + len(equation.results))
         shapes += equation.results
         live += sum(_bytes(s) for s in equation.results)
-        cost = _equation(equation, given)
+        cost = _equation(equation, given, [_differs(a, differs) for a in equation.operands])
+        if not any(differs[v] for v in new):
+            fused = not equation.graphs and _number_s(equation.primitive, given) == _CHEAP_S
+            cost = Cost((0.0 if fused else cost.call_s) + cost.state_s, 0.0, cost.state_bytes)
         call_s, state_s = call_s + cost.call_s, state_s + cost.state_s
         if live + cost.state_bytes > peak:
             peak, largest = live + cost.state_bytes, equation.line
@@ -100,10 +112,36 @@ def refusal(measured: Measured, states: int) -> str | None:
     return None
 
 
-def _equation(equation: Equation, given: list[Shape]) -> Cost:
+def _differing(graph: Graph, inputs: Sequence[bool]) -> list[bool]:
+    """Return for each value of `graph` whether it may differ between states."""
+    differs = [*inputs, *(False for _ in graph.consts)]
+    for equation in graph.equations:
+        given = [_differs(a, differs) for a in equation.operands]
+        if equation.primitive == "scan":
+            differs += _through_loop(equation, given)[1]
+        else:
+            differs += [any(given)] * len(equation.results)
+    return differs
+
+
+def _through_loop(equation: Equation, given: list[bool]) -> tuple[list[bool], list[bool]]:
+    """Return for each input of a loop's body, and for each result of the loop, whether it may differ."""
+    first, (body,) = equation.params["num_consts"], equation.graphs
+    end = first + equation.params["num_carry"]
+    for _ in range(_PASSES):
+        values = _differing(body, given)
+        out = [_differs(a, values) for a in body.out]
+        carried = [before or after for before, after in zip(given[first:end], out, strict=False)]
+        if carried == given[first:end]:
+            return given, out
+        given = [*given[:first], *carried, *given[end:]]
+    return [True] * len(given), [True] * len(equation.results)
+
+
+def _equation(equation: Equation, given: list[Shape], differ: list[bool]) -> Cost:
     """Return the cost of one operation; its bytes do not include its inputs and outputs."""
     if equation.primitive == "cond":  # vmap over states computes all branches
-        inner = [measure(g, given[1:], len(given) - 1).cost for g in equation.graphs]
+        inner = [measure(g, given[1:], len(given) - 1, differ[1:]).cost for g in equation.graphs]
         calls, states = sum(c.call_s for c in inner), sum(c.state_s for c in inner)
         return Cost(calls, states, max(c.state_bytes for c in inner))
     if equation.primitive == "scan":
@@ -111,12 +149,14 @@ def _equation(equation: Equation, given: list[Shape]) -> Cost:
         first, length = p["num_consts"], p["length"]
         carried = given[first : first + p["num_carry"]]
         parts = [Shape(s.shape[1:], s.dtype) for s in given[first + p["num_carry"] :]]
-        inner = measure(body, [*given[:first], *carried, *parts], first).cost
+        differ, out = _through_loop(equation, differ)
+        inner = measure(body, [*given[:first], *carried, *parts], first, differ).cost
         stacked = [Shape(s.shape[1:], s.dtype) for s in equation.results[p["num_carry"] :]]
-        copied = sum(prod(s.shape) for s in (*carried, *parts, *stacked))
+        moved = zip((*carried, *parts, *stacked), (*differ[first:], *out[p["num_carry"] :]), strict=True)
+        copied = sum(prod(s.shape) for s, differs in moved if differs)
         return Cost(
             _OPERATION_S + length * (_TURN_S + inner.call_s),
-            length * (inner.state_s + copied * _COPY_S),
+            length * (inner.state_s + copied * (_COPY_S if copied > _FEW else _FEW_COPY_S)),
             inner.state_bytes,
         )
     return Cost(_OPERATION_S, _numbers(equation, given) * _number_s(equation.primitive, given))
@@ -143,6 +183,10 @@ def _number_s(primitive: str, given: list[Shape]) -> float:
 
 def _shape(atom: Atom, shapes: list[Shape]) -> Shape:
     return shapes[atom] if isinstance(atom, int) else Shape(atom.shape, atom.dtype)
+
+
+def _differs(atom: Atom, differs: Sequence[bool]) -> bool:
+    return isinstance(atom, int) and differs[atom]
 
 
 def _bytes(shape: Shape) -> int:

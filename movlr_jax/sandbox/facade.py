@@ -24,9 +24,9 @@ from movlr_jax.rewards import shaping
 from movlr_jax.rewards.state import STATE_CALLS
 
 BUILTINS = [
-    "abs", "all", "any", "bool", "dict", "divmod", "enumerate", "filter", "float", "int", "isinstance", "len",
-    "list", "map", "max", "min", "pow", "range", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "zip",
-    "True", "False", "None",
+    "abs", "all", "any", "bool", "callable", "dict", "divmod", "enumerate", "filter", "float", "int", "isinstance",
+    "iter", "len", "list", "map", "max", "min", "next", "pow", "range", "reversed", "round", "set", "slice", "sorted",
+    "str", "sum", "tuple", "zip", "True", "False", "None",
 ]  # fmt: skip
 JNP = [
     "abs", "absolute", "acos", "acosh", "add", "all", "allclose", "amax", "amin", "any", "append",
@@ -126,7 +126,7 @@ ATTRIBUTES = {
         "trace", "transpose", "var",
     ],
     "`x.at[i]`": ["add", "apply", "divide", "get", "max", "min", "mul", "multiply", "power", "set", "subtract"],
-    "a dict": ["copy", "get", "items", "keys", "pop", "setdefault", "update", "values"],
+    "a dict": ["copy", "fromkeys", "get", "items", "keys", "pop", "setdefault", "update", "values"],
     "a list": ["append", "clear", "copy", "count", "extend", "index", "insert", "pop", "remove", "reverse", "sort"],
     "a text": [
         "count", "endswith", "join", "removeprefix", "removesuffix", "replace", "split", "startswith", "strip",
@@ -163,7 +163,7 @@ def facade() -> dict[str, Any]:
             if inner is not None or hasattr(places.get(path), name):
                 setattr(modules[path], name, inner or getattr(places[path], name))
     modules["jax"].jit = _no_jit
-    vars(modules["jax.numpy"]).update(empty=jnp.zeros, empty_like=jnp.zeros_like)  # deterministic
+    vars(modules["jax.numpy"]).update(clip=_clip, empty=jnp.zeros, empty_like=jnp.zeros_like)  # deterministic
     modules["typing"].__dict__.update(dict.fromkeys(HINTS, _Hint))
     return {
         "__builtins__": {name: getattr(builtins, name) for name in BUILTINS}
@@ -201,6 +201,11 @@ class Members(collections.abc.Set):
 def _no_jit(function: Any = None, **_: Any) -> Any:
     """Replace `jax.jit`: the whole reward is compiled, so its parts need not be."""
     return function or _no_jit
+
+
+def _clip(arr: Any, min: Any = None, max: Any = None, *, a_min: Any = None, a_max: Any = None) -> jax.Array:
+    """Return jnp.clip, which takes the limits under NumPy's names too."""
+    return jnp.clip(arr, a_min if min is None else min, a_max if max is None else max)
 
 
 def _range(*bounds: int) -> range:

@@ -308,7 +308,7 @@ def _check_depth(tree: ast.AST) -> None:
 
 def _check_top_level(node: ast.stmt) -> None:
     text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    allowed = (ast.FunctionDef, ast.Assign, ast.Pass, ast.Import, ast.ImportFrom)
+    allowed = (ast.FunctionDef, ast.Assign, ast.AugAssign, ast.Pass, ast.Import, ast.ImportFrom)
     if not isinstance(node, allowed) and not text:
         raise ProgramError(
             f"line {node.lineno}: `{_written(node)}`: only functions, constants and WEIGHTS are allowed at top level"

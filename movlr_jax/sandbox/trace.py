@@ -203,6 +203,8 @@ def explain(error: Exception) -> str:
     if isinstance(error, ProgramError):
         text = str(error)
         return text if re.match(r"line \d", text) or "line " in text[:60] else where + text
+    if isinstance(error, SyntaxError):  # found by the compiler, not by the parser
+        return f"line {error.lineno}: the program is not Python: {error.msg}"
     if isinstance(error, jax.errors.TracerBoolConversionError):
         return where + (
             "a Python `if`, `and`, `or`, `not` or `while` uses a value that is only known at run time; "

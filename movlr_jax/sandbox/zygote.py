@@ -144,6 +144,8 @@ def _child(
         ]  # not visible to the program, which ran in another child
     try:
         paths = [] if traces or not confined else confine.worker_paths()
+        if not confined:
+            confine.hide_processes()
         confine.weak(limits, zygote)
         if confined:
             confine.confine_tracer() if traces else confine.confine_worker(paths)

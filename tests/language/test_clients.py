@@ -107,6 +107,19 @@ def test_every_failure_is_said_and_asked_again(kind: str, fault: str, archive: A
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_only_a_bad_answer_is_asked_again_under_a_new_key(kind: str, archive: Archive):
+    """A server may answer each key once: a lost answer is wanted again, a bad one is not."""
+    with FakeServer(kind, script=["503", "schema", "cut", "503", "truncated", "", ""]) as server:
+        asking = Asking(server, archive, attempts=6)
+        assert asking.ask([question()])[0].value.ready
+        assert asking.ask([question("more")])[0].value.ready
+        keys = [r["asked"].seed for r in server.requests]
+        first, again, last, more = dict.fromkeys(keys)
+        assert keys == [first] * 2 + [again] * 3 + [last, more]
+        asking.client.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_retry_after_is_honoured_and_a_long_one_ends_the_search(kind: str, archive: Archive):
     with FakeServer(kind, script=["429", "", "429"], retry_after="0.6") as server:
         asking = Asking(server, archive)

@@ -293,14 +293,15 @@ def test_a_judge_that_never_answers_is_said_loudly(
         vlm.write = lambda asked, content: "the left one" if asked.wants == "winner" else content
         run = tmp_path / "run"
         urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}", "vlm.attempts=2", "gates=false"]
-        assert main([*TASK, *MODELS, *urls, f"run_dir={run}"]) == 0
+        assert main([*TASK, *MODELS, *urls, f"run_dir={run}"]) == 3
         judged = [r for r in vlm.requests if r["asked"].wants == "winner"]
     with Archive.open(run, write=False) as archive:
         rankings = [event.data for event in archive.events("ranked")]
         finished, evaluated = archive.get("finished"), archive.events("evaluated")
         page = render(read_run(archive))
     asked = sum(len(ranking["comparisons"]) for ranking in rankings)
-    assert len({r["id"] for r in judged}) * 2 == len(judged), "each is asked twice, and then given up"
+    questions = Counter(json.dumps(r["body"], sort_keys=True) for r in judged)
+    assert set(questions.values()) == {2}, "each is asked twice, and then given up"
     first = next(e.data["name"] for e in evaluated if e.data["reason"] is None)
     for ranking in rankings:
         assert {c["winner"] for c in ranking["comparisons"]} == {"none"}
@@ -323,6 +324,23 @@ def test_a_judge_that_never_answers_is_said_loudly(
     assert "not ranked" in page
     assert "flip rate" not in page
     assert ">tie<" not in page
+
+
+def test_a_search_without_a_single_answer_of_its_judge_has_a_status_of_its_own(shared: None, tmp_path: Path):
+    llm, vlm = servers()
+    run = tmp_path / "run"
+    with llm, vlm:
+        vlm.write = lambda asked, content: "the left one" if asked.wants == "winner" else content
+        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}", "vlm.attempts=1", "gates=false"]
+        assert main([*TASK, *MODELS, *urls, f"run_dir={run}"]) == 3
+        assert (run / "best.py").exists()
+        assert (run / "report.html").exists()
+        made = len(vlm.requests)
+        assert main([f"resume={run}"]) == 3, "the same search, the same result"
+        assert len(vlm.requests) == made
+        vlm.write = None
+        assert main([f"resume={run}", "generations=3"]) == 0
+        assert len(vlm.requests) > made
 
 
 def test_a_spent_budget_ends_cleanly_and_is_resumable(

@@ -126,6 +126,24 @@ def weak(probe: Probe) -> Iterator[Sandbox]:
     sandbox.close()
 
 
+@pytest.fixture(scope="module", params=["process", "confined"])
+def impatient(request: pytest.FixtureRequest, probe: Probe) -> Iterator[Sandbox]:
+    sandbox = Sandbox(probe, name=request.param, deadline_s=1.5)
+    sandbox.start()
+    yield sandbox
+    sandbox.close()
+
+
+BOMBS = [json.loads(line) for line in (Path(__file__).parent / "bombs.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("entry", BOMBS, ids=lambda entry: entry["name"])
+def test_a_bomb_of_permitted_parts_is_refused_in_time(impatient: Sandbox, entry: dict[str, str]):
+    """What they are made of is permitted, so their text passes; a sentence comes back, without control codes."""
+    message = contained(impatient, entry["code"])
+    assert message.isprintable()
+
+
 @pytest.mark.parametrize("entry", ESCAPES, ids=lambda entry: entry["name"])
 def test_a_way_out_is_refused_by_its_text(weak: Sandbox, entry: dict[str, str]):
     verdict = weak.vet(entry["code"])

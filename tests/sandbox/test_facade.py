@@ -96,6 +96,14 @@ def value(expression: str, before: str = "") -> Any:
         ("isinstance('a', (int, (str, float)))", True),
         ("(isinstance({1}, set), isinstance(1.0, int | float), isinstance('a', str))", (True, True, True)),
         ("7 % 3 * 2 ** 3 << 1", 16),
+        (
+            "float(jnp.clip(3.0, a_min=0.0, a_max=2.0) + jnp.clip(arr=-1.0, min=0.5) + jnp.clip(9.0, 0.0, 1))",
+            3.5,
+        ),
+        (
+            "(next(iter([3])), [0, 1, 2][slice(1)], callable(len), dict.fromkeys('ab', 1))",
+            (3, [0], True, {"a": 1, "b": 1}),
+        ),
         ("float('0.5') + float(1)", 1.5),
         ("(round(2.567, 1), round(2.4))", (2.6, 2)),
         ("sorted({'b': 1, 'a': 2}.items())", [("a", 2), ("b", 1)]),

@@ -179,6 +179,7 @@ def test_an_import_of_what_is_in_scope_gives_it_a_name(line: str, body: str):
         (program(before="for i in range(10**12): pass"), 4, "`for i in .*only functions, constants and WEIGHTS"),
         (program(before="sum([1])"), 4, r"`sum\(\[1\]\)`: only functions"),
         (program(before="if True: pass"), 4, "only functions, constants"),
+        (program(before="WEIGHTS |= {}"), 4, "WEIGHTS is set once at top level"),
         # the signature
         (program().replace("state, action", "s, a"), 5, r"take exactly \(state, action\), but it takes \(s, a\)"),
         (program().replace("state, action", "state"), 5, r"it takes \(state\)"),

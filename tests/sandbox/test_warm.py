@@ -127,7 +127,7 @@ def test_programs_survive_one_that_takes_the_warm_process_down(weak: Sandbox):
 
 @pytest.mark.parametrize(
     "found",
-    ["dict(os.environ)", "open('/proc/self/environ').read()", "open(f'/proc/{os.getppid()}/environ').read()"],
+    ["dict(os.environ)", "open('/proc/self/environ').read()"],
 )
 def test_the_weaker_sandbox_has_no_environment_worth_reading(weak: Sandbox, found: str):
     verdict = weak.vet(attack(f"assert False, 'found ' + str({found})"))
@@ -136,6 +136,74 @@ def test_the_weaker_sandbox_has_no_environment_worth_reading(weak: Sandbox, foun
     assert SECRET not in verdict.message
     if "dict" in found:
         assert "found {}" in verdict.message
+
+
+# which of the processes above it have a file in /proc that a process can open
+CLIMB = """
+import os
+def opened(name):
+    pid, found = os.getppid(), []
+    while pid > 1:
+        try:
+            open(f"/proc/{pid}/{name}", "rb").close()
+            found.append(pid)
+        except OSError:
+            pass
+        with open(f"/proc/{pid}/stat") as file:
+            pid = int(file.read().rpartition(")")[2].split()[1])
+    return found
+"""
+ASKER = """
+import pickle, sys
+from movlr_jax.sandbox.vet import Sandbox
+probe, source = pickle.load(sys.stdin.buffer)
+box = Sandbox(probe, name="process", check_text=False)
+print(box.vet(source).message)
+box.close()
+"""
+HIDDEN = """
+import ctypes, os, sys
+from movlr_jax.sandbox import confine
+if os.getuid() == 0 and sys.argv[1] == "user":
+    os.setuid(65534)
+    ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # as a user's process that was not root before
+asker = os.getpid()
+if os.fork() == 0:
+    before = opened("environ"), opened("mem")
+    if sys.argv[1] == "container":
+        confine._NEW_USER_NAMESPACE = 0
+    confine.hide_processes()
+    confine.weak(confine.Limits(5, confine.GIB), asker)
+    print(asker in before[0], asker in before[1], opened("environ"), opened("mem"), flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has /proc")
+def test_the_weaker_sandbox_reads_no_key_out_of_the_processes_above_it(probe: Probe):
+    source = CLIMB + attack("assert False, 'opened ' + str(opened('environ'))")
+    done = subprocess.run(
+        [sys.executable, "-c", ASKER],
+        input=pickle.dumps((probe, source)),
+        capture_output=True,
+        env={**os.environ, "OPENAI_API_KEY": SECRET},
+        timeout=120,
+        check=False,
+    )
+    assert b"opened []" in done.stdout, (done.stdout, done.stderr)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has /proc")
+@pytest.mark.parametrize("who", ["user", "root", "container"])
+def test_other_processes_are_hidden_from_users_and_from_root(who: str):
+    """In a container that forbids namespaces, only from root."""
+    if who != "user" and os.getuid():
+        pytest.skip("it is not root")
+    done = subprocess.run(
+        [sys.executable, "-c", CLIMB + HIDDEN, who], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout == "True True [] []\n", (done.stdout, done.stderr)
 
 
 LIMITED = """

@@ -113,7 +113,10 @@ class ModelBackend(Protocol):
         ...
 
     async def send(self, question: Question, key: str) -> Reply:
-        """Send the question once. Raises Transient, BadAnswer or UserError (invalid API key, unknown model)."""
+        """Send the question once. Raises Transient, BadAnswer or UserError (invalid API key, unknown model).
+
+        A server may answer calls with the same `key` only once.
+        """
         ...
 
     async def close(self) -> None: ...

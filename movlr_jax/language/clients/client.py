@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -139,12 +140,14 @@ class ModelClient:
 
     async def _fetch(self, question: Question, key: str) -> Answer:
         """Send the question until a valid answer arrives or no attempt is left."""
-        problem, bad = "", False
+        problem, bad, idempotency_key = "", False, key
         for attempt in range(1, self.config.attempts + 1):
             try:
-                return Answer(await self._attempt(question, key, attempt))
+                return Answer(await self._attempt(question, key, idempotency_key, attempt))
             except BadAnswer as error:
                 problem, bad, wait = plain(error), True, 0.0
+                # under the same key, a server may send the same answer again
+                idempotency_key = hashlib.sha256(idempotency_key.encode()).hexdigest()
             except Transient as error:
                 problem, bad = plain(error), False
                 wait = self.config.backoff_s * 2 ** (attempt - 1)
@@ -172,7 +175,7 @@ class ModelClient:
         self.budget.ledger.log_call(key, "refused", self._entry(question, error=problem, sent=False))
         return Answer(problem=problem)
 
-    async def _attempt(self, question: Question, key: str, attempt: int) -> Any:
+    async def _attempt(self, question: Question, key: str, idempotency_key: str, attempt: int) -> Any:
         """Send one call. It is logged in every case."""
         most = self.price.most(question, self.config.max_tokens)
         self.budget.check(most)
@@ -182,7 +185,7 @@ class ModelClient:
         try:
             try:
                 async with asyncio.timeout(self.config.timeout_s):
-                    reply = clean(await self.backend.send(question, key))
+                    reply = clean(await self.backend.send(question, idempotency_key))
             except TimeoutError:
                 raise Transient(f"no answer within {self.config.timeout_s:g} s") from None
             value = read(question.schema, reply)
