@@ -16,6 +16,19 @@ from movlr_jax.types import Array
 
 
 @dataclass(frozen=True)
+class JointAngle:
+    """A clinical joint angle: `sign` times the angle of `joint`, plus `zero_deg`."""
+
+    joint: str
+    sign: float = 1.0
+    zero_deg: float = 0.0
+
+    def degrees(self, q: np.ndarray) -> np.ndarray:
+        """Return the clinical angle in degrees of the joint angle `q` in rad."""
+        return self.sign * np.degrees(q) + self.zero_deg
+
+
+@dataclass(frozen=True)
 class ModelAdapter:
     """A musculoskeletal or robot model and the names in it that tasks use.
 
@@ -38,6 +51,8 @@ class ModelAdapter:
     kept_joints: Sequence[str] = ()  # joints that muscles hold at the start posture; plans do not move them
     synergies: Sequence[Sequence[str]] = ()  # groups of planned joints that move together in natural motion
     muscle_groups: Mapping[str, Sequence[str]] = field(default_factory=dict)  # name -> actuators
+    # hip_flexion, knee_flexion and ankle_dorsiflexion -> (left, right), 0 in upright stance with straight legs
+    clinical_angles: Mapping[str, tuple[JointAngle, JointAngle]] = field(default_factory=dict)
     posture: Mapping[str, float] = field(default_factory=dict)  # joint -> rad or m, the start posture
     forward: tuple[float, float, float] = (1.0, 0.0, 0.0)  # facing direction in that posture, world frame
     # m, from palm_site to the object that the posture grasps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mujoco
 
-from movlr_jax.models.adapter import ModelAdapter
+from movlr_jax.models.adapter import JointAngle, ModelAdapter
 from movlr_jax.models.spec import read_spec, strip
 from movlr_jax.resources import resource_dir
 
@@ -38,6 +38,14 @@ ADAPTERS = (
             **{body: (body,) for body in ("pelvis", "torso", "head")},
         },
         sites=("imu", "head", *(f"{s}_{end}" for s in _SIDES for end in ("heel", "toe"))),
+        clinical_angles={
+            angle: (JointAngle(f"left_{joint}"), JointAngle(f"right_{joint}"))
+            for angle, joint in (
+                ("hip_flexion", "hip_pitch"),
+                ("knee_flexion", "knee"),
+                ("ankle_dorsiflexion", "ankle_pitch"),
+            )
+        },
         posture={f"{s}_{joint}": angle for s in _SIDES for joint, angle in _STAND.items()},
         source="assets/models/humanoid.xml, a robot of 1.6 m and 55 kg made for this package",
         licence="Apache-2.0",

@@ -108,6 +108,8 @@ class Task:
     ranges: Ranges | None = None
     # (episode [T, ...], task) -> additional curves [T] for the report, with units in their names
     series: Callable[[Trajectory, Task], Mapping[str, np.ndarray]] | None = None
+    # episode [T, ...], task -> name -> sentence of each degenerate pattern, which no judge can prefer
+    faults: Callable[[Trajectory, Task], Mapping[str, str]] | None = None
     roles: Mapping[str, str] = field(default_factory=dict)  # those of the adapter and of the scene (object)
     motion: Motion | None = None  # motion read from the description, if no place is to be reached
     overrides: Sequence[str] = ()  # settings that name this task to a command, if any
