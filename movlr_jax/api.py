@@ -157,7 +157,7 @@ def evaluate_reward(
     return RewardResult(
         metrics=dict(outcome.metrics),
         terms={n: {k: t[k] for k in ("mean", "weighted_mean")} for n, t in outcome.terms.items()},
-        trajectory=EpisodeRecord.read(states, setup.task.model),
+        trajectory=EpisodeRecord.read(states, setup.task.model, setup.task.adapter),
         trajectory_file=states,
         source=setup.verdict.program.source,
         task=setup.task,
@@ -199,7 +199,8 @@ class SearchCandidate:
 
         if self.reason is not None:
             raise UserError(f"{self.name} has no trajectory: {self.reason}")
-        return EpisodeRecord.read(self.trajectory_file, self._task().model)
+        task = self._task()
+        return EpisodeRecord.read(self.trajectory_file, task.model, task.adapter)
 
     def _repr_html_(self) -> str:
         rows = [("measure", "value"), *((k, f"{v:.4g}") for k, v in self.metrics.items())]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from movlr_jax.commands import cli
-from movlr_jax.commands.session import about_tuned, films_here, task_of
+from movlr_jax.commands.session import about_tuned, films_here, task_of, to_yaml
 from movlr_jax.config.schema import Config
 from movlr_jax.control.base import Optimizer
 from movlr_jax.control.build import build_optimizer, scored_at_once, trains
@@ -132,6 +132,7 @@ def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[
     if outcome.states:
         stem = f"{Path(setup.origin).stem}_seed{seed}{setup.where.replace(' ', '_')}"
         result["trajectory"] = str(write(setup.folder / f"{stem}.npz", outcome.states))
+        write(setup.folder / f"{stem}.yaml", to_yaml(config).encode())  # export builds the task from it
         reporter.say(f"trajectory: {result['trajectory']}")
     if outcome.reason:
         result["reason"] = outcome.reason

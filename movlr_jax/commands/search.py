@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from pathlib import Path
 
-import yaml
-
 from movlr_jax.commands import cli
-from movlr_jax.commands.session import about_tuned, build_context, describe, same_search, task_of
+from movlr_jax.commands.session import about_tuned, build_context, describe, same_search, task_of, to_yaml
 from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import EVENT, about_task_file, task_file
 from movlr_jax.control.build import build_optimizer, trains
@@ -136,10 +133,6 @@ def open_archive(config: Config, task: str) -> Archive:
     if made_from := task_file(config):
         archive.record(EVENT, made_from)
     return archive
-
-
-def to_yaml(config: Config) -> str:
-    return yaml.safe_dump(dataclasses.asdict(config), sort_keys=False)
 
 
 def main(argv: list[str] | None = None) -> int:

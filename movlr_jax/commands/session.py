@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import yaml
+
 from movlr_jax.commands.environment import prepare_physics
 from movlr_jax.config.compose import RESETTABLE
 from movlr_jax.config.schema import Config
@@ -31,6 +33,11 @@ def task_of(config: Config) -> Task:
     """Set what the physics needs, then build the task that the settings name. Raises UserError."""
     prepare_physics(config.physics)
     return build_task(config.task.name, config.model, config.episode_s, config.task.settings)
+
+
+def to_yaml(config: Config) -> str:
+    """Return the text of a file from which the settings can be read again."""
+    return yaml.safe_dump(dataclasses.asdict(config), sort_keys=False)
 
 
 def about_tuned(config: Config) -> str | None:

@@ -11,21 +11,10 @@ import jax
 import mujoco
 import numpy as np
 
+from movlr_jax.biomech.coordinates import Coordinates
+from movlr_jax.biomech.opensim import Coordinate
 from movlr_jax.errors import UserError
 from movlr_jax.types import Array
-
-
-@dataclass(frozen=True)
-class JointAngle:
-    """A clinical joint angle: `sign` times the angle of `joint`, plus `zero_deg`."""
-
-    joint: str
-    sign: float = 1.0
-    zero_deg: float = 0.0
-
-    def degrees(self, q: np.ndarray) -> np.ndarray:
-        """Return the clinical angle in degrees of the joint angle `q` in rad."""
-        return self.sign * np.degrees(q) + self.zero_deg
 
 
 @dataclass(frozen=True)
@@ -51,12 +40,12 @@ class ModelAdapter:
     kept_joints: Sequence[str] = ()  # joints that muscles hold at the start posture; plans do not move them
     synergies: Sequence[Sequence[str]] = ()  # groups of planned joints that move together in natural motion
     muscle_groups: Mapping[str, Sequence[str]] = field(default_factory=dict)  # name -> actuators
-    # hip_flexion, knee_flexion and ankle_dorsiflexion -> (left, right), 0 in upright stance with straight legs
-    clinical_angles: Mapping[str, tuple[JointAngle, JointAngle]] = field(default_factory=dict)
     posture: Mapping[str, float] = field(default_factory=dict)  # joint -> rad or m, the start posture
     forward: tuple[float, float, float] = (1.0, 0.0, 0.0)  # facing direction in that posture, world frame
     # m, from palm_site to the object that the posture grasps
     grasp_offset: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    # coordinates of OpenSim whose name, sign or zero differ from those of their joints
+    opensim: Sequence[Coordinate] = ()
     source: str = ""
     licence: str = ""
     # returns the location of the files, None if `load` would download them; raises UserError like `load`
@@ -70,6 +59,18 @@ class ModelAdapter:
                 f"it has the roles: {', '.join(self.roles) or 'none'}. Choose another model=..."
             )
         return self.roles[name]
+
+
+def coordinates_of(model: mujoco.MjModel, adapter: ModelAdapter | None) -> Coordinates:
+    """Return the coordinates of OpenSim that the joints of `model` are. Without an adapter they keep their names."""
+    if adapter is None:
+        return Coordinates(model)
+    free = [
+        model.joint(j).name
+        for j in np.flatnonzero(model.jnt_type == mujoco.mjtJoint.mjJNT_FREE)
+        if model.body(model.jnt_bodyid[j]).name == adapter.root and "pelvis" in adapter.roles
+    ]
+    return Coordinates(model, adapter.opensim, pelvis=free[0] if free else None)
 
 
 def follow_couplings(model: mujoco.MjModel, qpos: Array) -> Any:

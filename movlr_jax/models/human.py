@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from movlr_jax.models.adapter import JointAngle
-
 SIDES = {"left": "l", "right": "r"}
 
 LEG_JOINTS = tuple(
@@ -21,15 +19,6 @@ LEG_JOINTS = tuple(
         "mtp_angle",
     )
 )
-
-LEG_ANGLES = {
-    angle: (JointAngle(f"{joint}_l"), JointAngle(f"{joint}_r"))
-    for angle, joint in (
-        ("hip_flexion", "hip_flexion"),
-        ("knee_flexion", "knee_angle"),
-        ("ankle_dorsiflexion", "ankle_angle"),
-    )
-}
 
 LEG_PAIRS = tuple((joint, f"{joint[:-2]}_l") for joint in LEG_JOINTS if joint.endswith("_r"))
 

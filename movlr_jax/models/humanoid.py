@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import mujoco
 
-from movlr_jax.models.adapter import JointAngle, ModelAdapter
+from movlr_jax.biomech.opensim import Coordinate
+from movlr_jax.models.adapter import ModelAdapter
 from movlr_jax.models.spec import read_spec, strip
 from movlr_jax.resources import resource_dir
 
@@ -12,6 +13,20 @@ FILE = resource_dir("assets") / "models" / "humanoid.xml"
 _LEG = ("hip_yaw", "hip_roll", "hip_pitch", "knee", "ankle_pitch", "ankle_roll")
 _STAND = {"hip_pitch": 0.23, "knee": 0.5, "ankle_pitch": 0.27}  # rad, targets of the servos at rest
 _SIDES = ("left", "right")
+# The hips turn in the order rotation, adduction, flexion; in OpenSim the order is flexion, adduction, rotation. So
+# these angles are OpenSim's while two of the three are small.
+_OPENSIM = tuple(
+    Coordinate(f"{coordinate}_{side[0]}", f"{side}_{joint}", sign=sign if side == "left" else 1.0)
+    for side in _SIDES
+    for joint, coordinate, sign in (
+        ("hip_pitch", "hip_flexion", 1.0),
+        ("hip_roll", "hip_adduction", -1.0),
+        ("hip_yaw", "hip_rotation", -1.0),
+        ("knee", "knee_angle", 1.0),
+        ("ankle_pitch", "ankle_angle", 1.0),
+        ("ankle_roll", "subtalar_angle", -1.0),
+    )
+)
 
 
 def _load() -> mujoco.MjSpec:
@@ -38,15 +53,8 @@ ADAPTERS = (
             **{body: (body,) for body in ("pelvis", "torso", "head")},
         },
         sites=("imu", "head", *(f"{s}_{end}" for s in _SIDES for end in ("heel", "toe"))),
-        clinical_angles={
-            angle: (JointAngle(f"left_{joint}"), JointAngle(f"right_{joint}"))
-            for angle, joint in (
-                ("hip_flexion", "hip_pitch"),
-                ("knee_flexion", "knee"),
-                ("ankle_dorsiflexion", "ankle_pitch"),
-            )
-        },
         posture={f"{s}_{joint}": angle for s in _SIDES for joint, angle in _STAND.items()},
+        opensim=_OPENSIM,
         source="assets/models/humanoid.xml, a robot of 1.6 m and 55 kg made for this package",
         licence="Apache-2.0",
         files=lambda: FILE,

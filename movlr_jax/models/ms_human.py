@@ -11,6 +11,7 @@ from pathlib import Path
 
 import mujoco
 
+from movlr_jax.biomech.opensim import Coordinate
 from movlr_jax.errors import UserError
 from movlr_jax.models import human
 from movlr_jax.models.adapter import ModelAdapter
@@ -104,6 +105,10 @@ _BACK_GROUPS = {
     ),
 }
 
+# In the file, the height of the pelvis counts from 0.95 m. Its other joints, and those of the legs, are OpenSim's.
+_OPENSIM = (Coordinate("pelvis_ty", "pelvis_ty", offset=0.95),)
+_ELBOWS = tuple(Coordinate(f"elbow_flex_{side}", f"elbow_flexion_{side}") for side in "rl")
+
 ADAPTERS = (
     ModelAdapter(
         name="ms_human_700_legs",
@@ -111,10 +116,10 @@ ADAPTERS = (
         root="pelvis",
         planned_joints=human.LEG_JOINTS,
         synergies=human.LEG_PAIRS,
-        clinical_angles=human.LEG_ANGLES,
         roles=_ROLES,
         touch=_TOUCH,
         muscle_groups=human.LEG_MUSCLES,
+        opensim=_OPENSIM,
         source=_SOURCE + "MS-Human-700-Locomotion",
         licence="Apache-2.0",
         files=files,
@@ -126,7 +131,6 @@ ADAPTERS = (
         planned_joints=(*human.LEG_JOINTS, *SPINE_JOINTS, *human.arm_joints("elbow_flexion")),
         kept_joints=human.wrist_joints(),
         synergies=human.LEG_PAIRS,
-        clinical_angles=human.LEG_ANGLES,
         roles={**_ROLES, **_ARM_ROLES},
         touch=_TOUCH,
         muscle_groups={
@@ -136,6 +140,7 @@ ADAPTERS = (
             **human.arm_muscles(human.BOTH),
         },
         posture=ARM_POSTURE,
+        opensim=(*_OPENSIM, *_ELBOWS),
         source=_SOURCE + "MS-Human-700",
         licence="Apache-2.0",
         files=files,

@@ -101,7 +101,6 @@ ADAPTERS = (
         planned_joints=(*human.LEG_JOINTS, *human.LUMBAR_JOINTS, *ARM_JOINTS),
         kept_joints=HAND_JOINTS,
         synergies=human.LEG_PAIRS,
-        clinical_angles=human.LEG_ANGLES,
         roles={"pelvis": "pelvis", "trunk": "torso", "head": "head", **human.LEG_ROLES, **ARM_ROLES},
         touch={
             **human.FEET,

@@ -8,8 +8,9 @@ from typing import Any
 
 import mujoco
 
+from movlr_jax.biomech.opensim import Coordinate
 from movlr_jax.models import human
-from movlr_jax.models.adapter import JointAngle, ModelAdapter
+from movlr_jax.models.adapter import ModelAdapter
 from movlr_jax.models.spec import bare_bones, face_forward, missing_package, package_folder, quiet, strip
 
 ARM_JOINTS = (
@@ -120,10 +121,16 @@ LEGS_TOUCH = {
 LEGS26_JOINTS = tuple(
     j for j in human.LEG_JOINTS if not j.startswith("subtalar")
 )  # it has no subtalar joints
-LEGS26_KNEES = (
-    JointAngle("knee_angle_l", -1.0),
-    JointAngle("knee_angle_r", -1.0),
-)  # flexion is negative here
+# Knees flex and toes extend in the other direction than in Rajagopal's model, as in gait2392. The axes of the left
+# hip are those of the right one, not their mirror image.
+LEGS26_OPENSIM = tuple(
+    Coordinate(joint, joint, sign=-1.0)
+    for joint in (
+        *(f"{joint}_{side}" for side in "rl" for joint in ("knee_angle", "mtp_angle")),
+        "hip_adduction_l",
+        "hip_rotation_l",
+    )
+)
 LEGS26_MUSCLES = human.muscle_groups(
     {
         "biceps_femoris": ("bifemsh",),  # the long head is part of the hamstrings
@@ -199,7 +206,6 @@ ADAPTERS = (
         load_legs,
         planned_joints=human.LEG_JOINTS,
         synergies=human.LEG_PAIRS,
-        clinical_angles=human.LEG_ANGLES,
         roles=LEGS_ROLES,
         touch=LEGS_TOUCH,
         muscle_groups=human.LEG_MUSCLES,
@@ -210,8 +216,8 @@ ADAPTERS = (
         planned_joints=LEGS26_JOINTS,
         roles=LEGS_ROLES,
         touch=LEGS_TOUCH,
-        clinical_angles={**human.LEG_ANGLES, "knee_flexion": LEGS26_KNEES},
         muscle_groups=LEGS26_MUSCLES,
+        opensim=LEGS26_OPENSIM,
     ),
     _adapter(
         "myotorso",

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 import mujoco
 import numpy as np
 
+from movlr_jax.biomech.opensim import Table, muscle_path, state_path
 from movlr_jax.errors import UserError, needed
+from movlr_jax.models import ModelAdapter, coordinates_of
 from movlr_jax.storage.arrays import read_arrays
+from movlr_jax.storage.tables import ending, write_table
 
 if TYPE_CHECKING:
     import pandas
@@ -38,6 +41,7 @@ class EpisodeRecord:
         touch: [T, parts] N, normal force on each of `touch_names`.
         touch_names: Names of the parts whose contacts are measured.
         model: The model that moved, which names the columns of `to_dataframe`.
+        adapter: What maps its joints to the coordinates of OpenSim; None if they keep their names.
     """
 
     time: np.ndarray
@@ -48,9 +52,12 @@ class EpisodeRecord:
     touch: np.ndarray
     touch_names: tuple[str, ...]
     model: mujoco.MjModel
+    adapter: ModelAdapter | None = None
 
     @classmethod
-    def read(cls, states: bytes | Path, model: mujoco.MjModel) -> EpisodeRecord:
+    def read(
+        cls, states: bytes | Path, model: mujoco.MjModel, adapter: ModelAdapter | None = None
+    ) -> EpisodeRecord:
         """Read an npz file, or its bytes. Raises UserError if it is not the record of an episode of `model`."""
         try:
             arrays = read_arrays(states.read_bytes() if isinstance(states, Path) else states)
@@ -63,7 +70,7 @@ class EpisodeRecord:
             raise UserError(
                 f"the trajectory has qpos {values['qpos'].shape}, expected [T, {model.nq}]: it is of another model"
             )
-        return cls(**values, touch_names=names, model=model)
+        return cls(**values, touch_names=names, model=model, adapter=adapter)
 
     def to_dataframe(self) -> pandas.DataFrame:
         """Return a DataFrame of T rows, indexed by time in s. Needs pandas.
@@ -92,3 +99,82 @@ class EpisodeRecord:
             columns[f"ctrl.{actuator.name or i}"] = self.ctrl[:, i]
         columns |= {f"touch.{name}": self.touch[:, i] for i, name in enumerate(self.touch_names)}
         return pandas.DataFrame(columns, index=pandas.Index(self.time, name="time"))
+
+    def export(self, path: str | Path) -> list[Path]:
+        """Write the episode for other programs, in the format that the ending of `path` names.
+
+        `.mot` has the coordinates of OpenSim, angles in degrees. `.sto` has the states of OpenSim (values, speeds,
+        activations) in rad and m, and a second file, NAME_forces.sto, the forces. `.csv` and `.parquet` (extra
+        `parquet`) have states, controls and forces in one table, in SI units.
+
+        Returns:
+            The files.
+
+        Raises:
+            UserError: For other endings, if a package is missing, and if a file cannot be written.
+        """
+        path = Path(path)
+        kind = ending(path)
+        if kind == "mot":
+            return [write_table(path, self.motion())]
+        if kind == "sto":
+            forces = path.with_name(f"{path.stem}_forces.sto")
+            return [write_table(path, self.states()), write_table(forces, self.forces())]
+        columns = {**self.states().columns, **self.controls(), **self.forces().columns}
+        return [write_table(path, Table(self._seconds, columns))]
+
+    def motion(self) -> Table:
+        """Return the coordinates of OpenSim, angles in degrees."""
+        coordinates = coordinates_of(self.model, self.adapter)
+        angular = coordinates.angular
+        values = coordinates.values(self.qpos)
+        columns = {name: np.rad2deg(v) if angular[name] else v for name, v in values.items()}
+        return Table(self._seconds, columns, in_degrees=True, name="Coordinates")
+
+    def states(self) -> Table:
+        """Return values and speeds of the coordinates and activations, named as states of OpenSim, in SI units."""
+        coordinates, columns = coordinates_of(self.model, self.adapter), {}
+        for quantity, values in (
+            ("value", coordinates.values(self.qpos)),
+            ("speed", coordinates.speeds(self.qpos, self.qvel)),
+        ):
+            columns |= {state_path(name, quantity): column for name, column in values.items()}
+        for i in np.flatnonzero(self.model.actuator_actnum):
+            name = self.model.actuator(i).name or str(i)
+            columns[muscle_path(name, "activation")] = self.act[:, self.model.actuator_actadr[i]].astype(
+                float
+            )
+        return Table(self._seconds, columns, name="states")
+
+    def controls(self) -> dict[str, np.ndarray]:
+        """Return actuator -> control [T], named as a control of OpenSim, as `/forceset/soleus_r`."""
+        names = [self.model.actuator(i).name or str(i) for i in range(self.model.nu)]
+        return {muscle_path(name): self.ctrl[:, i].astype(float) for i, name in enumerate(names)}
+
+    def forces(self) -> Table:
+        """Return tensions of muscles, as `/forceset/soleus_r|tendon_force`, and contact forces on parts, in N.
+
+        Forces of other actuators are `/forceset/NAME|actuation`. C MuJoCo computes tensions from the states.
+        """
+        model, data = self.model, mujoco.MjData(self.model)
+        found = np.zeros((len(self.time), model.nu))
+        for row, qpos, qvel, act, ctrl in zip(found, self.qpos, self.qvel, self.act, self.ctrl, strict=True):
+            data.qpos[:], data.qvel[:], data.act[:], data.ctrl[:] = qpos, qvel, act, ctrl
+            mujoco.mj_fwdPosition(model, data)
+            mujoco.mj_fwdVelocity(model, data)
+            mujoco.mj_fwdActuation(model, data)
+            row[:] = data.actuator_force
+        columns = {}
+        for i in range(model.nu):
+            muscle = model.actuator_gaintype[i] == mujoco.mjtGain.mjGAIN_MUSCLE
+            path = muscle_path(model.actuator(i).name or str(i))
+            columns[f"{path}|{'tendon_force' if muscle else 'actuation'}"] = found[:, i] * (
+                -1 if muscle else 1
+            )
+        for i, name in enumerate(self.touch_names):
+            columns[f"/contact/{name}|normal_force"] = self.touch[:, i].astype(float)
+        return Table(self._seconds, columns, name="forces")
+
+    @property
+    def _seconds(self) -> np.ndarray:
+        return self.time.astype(float)

@@ -15,8 +15,7 @@ import pytest
 
 from movlr_jax.commands.evaluate import main as evaluate
 from movlr_jax.commands.search import main as search
-from movlr_jax.commands.search import to_yaml
-from movlr_jax.commands.session import build_context, describe, task_of
+from movlr_jax.commands.session import build_context, describe, task_of, to_yaml
 from movlr_jax.config.compose import compose
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.evolution.loop import evolve

@@ -7,7 +7,7 @@ with these roles (the heels), and from the joints that the model's adapter names
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import mujoco
 import numpy as np
@@ -15,7 +15,9 @@ import numpy as np
 from movlr_jax.biomech.gait import events
 from movlr_jax.biomech.gait.analysis import SIDES, GaitRecording, analyse
 from movlr_jax.biomech.gait.events import Foot
-from movlr_jax.biomech.gait.reference import MUSCLES
+from movlr_jax.biomech.gait.reference import ANGLES, MUSCLES
+from movlr_jax.biomech.opensim import Coordinate
+from movlr_jax.models import ModelAdapter
 from movlr_jax.tasks.base import Metrics, Need, Task, joints_at_limit
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.walking.walker import lowest
@@ -50,6 +52,7 @@ def recording(episode: Trajectory, task: Task) -> GaitRecording | None:
         for roles in (FEET, TOES)
     )
     left, right = (Foot.of(force[i], time, weight, heels[i], toes[i]) for i in (0, 1))
+    coordinates = leg_coordinates(adapter, task.layout.joints)
     return GaitRecording(
         time=time,
         com=read.com.astype(float),
@@ -58,8 +61,8 @@ def recording(episode: Trajectory, task: Task) -> GaitRecording | None:
         weight=weight,
         leg_length=leg_length(task),
         angles={
-            name: np.stack([joint.degrees(read.q(joint.joint).astype(float)) for joint in joints])
-            for name, joints in adapter.clinical_angles.items()
+            name: np.degrees([c.sign * read.q(c.joint).astype(float) + c.offset for c in pair])
+            for name, pair in coordinates.items()
         },
         activity={
             group: np.stack(
@@ -69,10 +72,24 @@ def recording(episode: Trajectory, task: Task) -> GaitRecording | None:
                 ]
             )
             for group in MUSCLES
-            if adapter.clinical_angles and {f"{group}_l", f"{group}_r"} <= adapter.muscle_groups.keys()
+            if coordinates and {f"{group}_l", f"{group}_r"} <= adapter.muscle_groups.keys()
         },
         facing=_facing(read.rot(task.roles["pelvis"])) if "pelvis" in task.roles else None,
     )
+
+
+def leg_coordinates(
+    adapter: ModelAdapter, joints: Container[str]
+) -> dict[str, tuple[Coordinate, Coordinate]]:
+    """Return the coordinates (left, right) of each of ANGLES; empty if the model's joints are not a person's legs."""
+    known = {c.name: c for c in adapter.opensim}
+    found = {
+        angle: tuple(
+            known.get(f"{name}_{side}", Coordinate(f"{name}_{side}", f"{name}_{side}")) for side in "lr"
+        )
+        for angle, name in zip(ANGLES, ("hip_flexion", "knee_angle", "ankle_angle"), strict=True)
+    }
+    return found if all(c.joint in joints for pair in found.values() for c in pair) else {}
 
 
 def metrics(episode: Trajectory, task: Task, sides: Sequence[str] = SIDES) -> Metrics:

@@ -78,8 +78,6 @@ def locomotion(
     if start_noise < 0:
         raise UserError(f"task.settings.start_noise={start_noise:g}: it must be 0 or more")
     ground = ground or flat()
-    if goal.walk and not adapter.clinical_angles:
-        goal = replace(goal, walk=goal.walk.without_angles())
     spec = adapter.load()
     floor = ground.add(spec)
     only_ground_contacts(spec, adapter, floor)
@@ -96,6 +94,8 @@ def locomotion(
     instrument(spec, root=adapter.root, touch=adapter.touch, sites=adapter.sites)
     model = compile_spec(spec)
     layout = layout_of(model, goals)
+    if goal.walk and not biomechanics.leg_coordinates(adapter, layout.joints):
+        goal = replace(goal, walk=goal.walk.without_angles())
     body = Walker(model, adapter)
 
     def start(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

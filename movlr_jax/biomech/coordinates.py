@@ -1,0 +1,166 @@
+"""The positions of a MuJoCo model as coordinates of OpenSim, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from movlr_jax.biomech.opensim import (
+    MOVES,
+    TO_OPENSIM,
+    TURNS,
+    Coordinate,
+    rotations_of,
+    turning_axes,
+    turns_of,
+)
+
+_FREE, _BALL, _SLIDE = (int(getattr(mujoco.mjtJoint, f"mjJNT_{n}")) for n in ("FREE", "BALL", "SLIDE"))
+PELVIS = "pelvis"
+
+
+@dataclass(frozen=True)
+class _Scalar:
+    """A hinge or a slide."""
+
+    coordinate: Coordinate
+    q: int  # address in qpos
+    v: int  # address in qvel
+    turns: bool
+
+
+@dataclass(frozen=True)
+class _Pose:
+    """A free joint, or a ball joint, which has no position."""
+
+    names: tuple[str, ...]  # three angles, then three positions of a free joint
+    q: int
+    v: int
+    zero: Rotation  # the orientation at which the angles are zero
+
+    @property
+    def free(self) -> bool:
+        return len(self.names) > len(TURNS)
+
+
+class Coordinates:
+    """The coordinates of a model, in the order of its joints.
+
+    A free joint has `NAME_tilt`, `NAME_list`, `NAME_rotation`, `NAME_tx`, `NAME_ty` and `NAME_tz` in OpenSim's axes;
+    its angles are zero at qpos0. A ball joint has the three angles.
+
+    Args:
+        model: The compiled model.
+        table: Coordinates whose name, sign or zero differ from those of their joints.
+        pelvis: Name of the free joint whose coordinates begin with `pelvis`; other free joints have their own names.
+    """
+
+    def __init__(self, model: mujoco.MjModel, table: Sequence[Coordinate] = (), pelvis: str | None = None):
+        mapped = {c.joint: c for c in table}
+        self._base = model.qpos0.copy()
+        self._joints: list[_Scalar | _Pose] = []
+        for j in range(model.njnt):
+            name, kind = model.joint(j).name or f"joint{j}", int(model.jnt_type[j])
+            q, v = int(model.jnt_qposadr[j]), int(model.jnt_dofadr[j])
+            if kind in (_FREE, _BALL):
+                prefix = PELVIS if name == pelvis else name
+                parts = (*TURNS, *MOVES) if kind == _FREE else TURNS
+                start = q + 3 if kind == _FREE else q
+                zero = _rotation(model.qpos0[start : start + 4])
+                self._joints.append(_Pose(tuple(f"{prefix}_{part}" for part in parts), q, v, zero))
+            else:
+                coordinate = mapped.get(name, Coordinate(name, name))
+                self._joints.append(_Scalar(coordinate, q, v, turns=kind != _SLIDE))
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.angular)
+
+    @property
+    def angular(self) -> dict[str, bool]:
+        """Coordinate -> whether it is an angle. The others are positions in m."""
+        found = {}
+        for joint in self._joints:
+            if isinstance(joint, _Scalar):
+                found[joint.coordinate.name] = joint.turns
+            else:
+                found |= {name: i < len(TURNS) for i, name in enumerate(joint.names)}
+        return found
+
+    @property
+    def of_joints(self) -> dict[str, Coordinate]:
+        """Hinges and slides by name -> their coordinates."""
+        return {
+            joint.coordinate.joint: joint.coordinate for joint in self._joints if isinstance(joint, _Scalar)
+        }
+
+    def values(self, qpos: np.ndarray) -> dict[str, np.ndarray]:
+        """Return coordinate -> [T] rad or m for qpos [T, nq]. Angles of a pose do not jump by 360 degrees."""
+        qpos, found = np.asarray(qpos, float), {}
+        for joint in self._joints:
+            if isinstance(joint, _Scalar):
+                c = joint.coordinate
+                found[c.name] = c.sign * qpos[:, joint.q] + c.offset
+                continue
+            turns = np.unwrap(self._turns(joint, qpos), axis=0)
+            moves = qpos[:, joint.q : joint.q + 3] @ TO_OPENSIM.T
+            both = np.concatenate([turns, moves], axis=1)
+            found |= {name: both[:, i] for i, name in enumerate(joint.names)}
+        return found
+
+    def speeds(self, qpos: np.ndarray, qvel: np.ndarray) -> dict[str, np.ndarray]:
+        """Return coordinate -> [T] rad/s or m/s for qpos [T, nq] and qvel [T, nv]."""
+        qpos, qvel, found = np.asarray(qpos, float), np.asarray(qvel, float), {}
+        for joint in self._joints:
+            if isinstance(joint, _Scalar):
+                found[joint.coordinate.name] = joint.coordinate.sign * qvel[:, joint.v]
+                continue
+            v = joint.v + 3 if joint.free else joint.v
+            turned = _rotation(self._quat(joint, qpos)).as_matrix()
+            spin = np.einsum(
+                "ij,tjk,tk->ti", TO_OPENSIM, turned, qvel[:, v : v + 3]
+            )  # MuJoCo's is in the body
+            axes = np.linalg.pinv(turning_axes(self._turns(joint, qpos)))
+            moves = qvel[:, joint.v : joint.v + 3] @ TO_OPENSIM.T
+            both = np.concatenate([np.einsum("tij,tj->ti", axes, spin), moves], axis=1)
+            found |= {name: both[:, i] for i, name in enumerate(joint.names)}
+        return found
+
+    def qpos(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return qpos [T, nq] of coordinates -> [T] rad or m. Coordinates that are missing are those of qpos0."""
+        length = len(next(iter(values.values())))
+        qpos = np.repeat(self._base[None], length, axis=0)
+        rest = {name: column[0] for name, column in self.values(self._base[None]).items()}
+        for joint in self._joints:
+            if isinstance(joint, _Scalar):
+                c = joint.coordinate
+                if c.name in values:
+                    qpos[:, joint.q] = (values[c.name] - c.offset) / c.sign
+                continue
+            if not any(name in values for name in joint.names):
+                continue
+            both = np.stack([np.broadcast_to(values.get(n, rest[n]), length) for n in joint.names], axis=1)
+            turned = TO_OPENSIM.T @ rotations_of(both[:, :3]) @ TO_OPENSIM
+            quat = (Rotation.from_matrix(turned) * joint.zero).as_quat()[:, [3, 0, 1, 2]]
+            start = joint.q + 3 if joint.free else joint.q
+            qpos[:, start : start + 4] = quat * np.where(quat[:, :1] < 0, -1.0, 1.0)
+            if joint.free:
+                qpos[:, joint.q : joint.q + 3] = both[:, 3:] @ TO_OPENSIM
+        return qpos
+
+    def _quat(self, joint: _Pose, qpos: np.ndarray) -> np.ndarray:
+        start = joint.q + 3 if joint.free else joint.q
+        return qpos[:, start : start + 4]
+
+    def _turns(self, joint: _Pose, qpos: np.ndarray) -> np.ndarray:
+        turned = (_rotation(self._quat(joint, qpos)) * joint.zero.inv()).as_matrix()
+        return turns_of(TO_OPENSIM @ turned @ TO_OPENSIM.T)
+
+
+def _rotation(quat: np.ndarray) -> Rotation:
+    """Return the rotation of a quaternion [..., 4] (w, x, y, z)."""
+    return Rotation.from_quat(quat[..., [1, 2, 3, 0]])
