@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -83,6 +84,33 @@ class GaitAnalysis:
         """Return the measures of the leg `side` (left or right); empty without a complete stride."""
         leg = self.legs[SIDES.index(side)]
         return leg.against(self.human) if leg else {}
+
+    def record(self) -> dict[str, Any]:
+        """Return the analysis as plain numbers, for the record of a run and for charts.
+
+        speed_m_s, speed_class, measures, and legs: side -> strides, measures, angles (angle -> mean and sd [51] deg),
+        force (mean [51] in body weights) and activity (muscle group -> mean activation [51]).
+        """
+        legs = {}
+        for side, leg in zip(SIDES, self.legs, strict=True):
+            if leg is None:
+                continue
+            legs[side] = {
+                "strides": len(leg.stance),
+                "measures": {name: _short(value) for name, value in leg.against(self.human).items()},
+                "angles": {
+                    name: {"mean": _short(curves.mean(axis=0)), "sd": _short(curves.std(axis=0))}
+                    for name, curves in leg.angles.items()
+                },
+                "force": _short(leg.force.mean(axis=0)),
+                "activity": {name: _short(curves.mean(axis=0)) for name, curves in leg.activity.items()},
+            }
+        return {
+            "speed_m_s": _short(self.speed_m_s),
+            "speed_class": self.human.speed_class,
+            "measures": {name: _short(value) for name, value in self.measures().items()},
+            "legs": legs,
+        }
 
     def measures(self, sides: Sequence[str] = SIDES) -> dict[str, float]:
         """Return the measures of the walk; those of a leg are of the one of `sides` that is farther from people.
@@ -161,6 +189,13 @@ def _leg(recording: GaitRecording, side: int, strides: list[tuple[int, int]]) ->
         if knee is None
         else np.array([knee[side, lift : b + 1].max() for (_, b), lift in zip(strides, lifts, strict=True)]),
     )
+
+
+def _short(values: Any) -> Any:
+    """Return numbers with four significant digits, as a list if there are several."""
+    if np.ndim(values):
+        return [_short(v) for v in values]
+    return float(f"{float(values):.4g}")
 
 
 def correlation(x: np.ndarray, y: np.ndarray) -> float:

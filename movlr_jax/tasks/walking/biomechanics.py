@@ -83,10 +83,12 @@ def leg_coordinates(
 ) -> dict[str, tuple[Coordinate, Coordinate]]:
     """Return the coordinates (left, right) of each of ANGLES; empty if the model's joints are not a person's legs."""
     known = {c.name: c for c in adapter.opensim}
+
+    def of(name: str) -> Coordinate:
+        return known.get(name, Coordinate(name, name))
+
     found = {
-        angle: tuple(
-            known.get(f"{name}_{side}", Coordinate(f"{name}_{side}", f"{name}_{side}")) for side in "lr"
-        )
+        angle: (of(f"{name}_l"), of(f"{name}_r"))
         for angle, name in zip(ANGLES, ("hip_flexion", "knee_angle", "ankle_angle"), strict=True)
     }
     return found if all(c.joint in joints for pair in found.values() for c in pair) else {}
