@@ -17,7 +17,7 @@ from movlr_jax.biomech.gait.events import Foot
 
 STILL = 0.1  # m/s; a slower body stands
 FEW = 4  # strikes of both feet; with fewer, a fall is not the end of a walk
-QUICK = 0.6  # m/s at the end of a fall; a faster body was thrown forward
+QUICK = 0.6  # m/s until the end of a fall; a faster body was thrown forward
 SPIN_DEG, SPIN_RATE = 150.0, 40.0  # more turning than was asked for, in degrees and degrees per second
 SIDEWAYS = 0.7  # share of the speed across the direction in which the body faces
 TOGETHER = 0.12  # share of the stride between strikes of both feet that are one hop
@@ -52,10 +52,8 @@ def _faults(
     speed = float(np.linalg.norm(moved)) / seconds
     strikes = sum(len(foot.strikes) for foot in made.feet)
     if fell and strikes < FEW:
-        last = int(np.searchsorted(time, time[-1] - 0.25))
-        end = float(np.linalg.norm((com[-1] - com[last])[:2]) / max(time[-1] - time[last], 1e-6))
-        if end > QUICK:
-            yield "lunge_and_fall", f"it lunges and falls after {seconds:.1f} s, at {end:.1f} m/s"
+        if speed > QUICK:
+            yield "lunge_and_fall", f"it lunges and falls after {seconds:.1f} s, at {speed:.1f} m/s"
         else:
             yield "slow_fall", f"it sinks to the ground within {seconds:.1f} s without a step"
         return
