@@ -7,7 +7,18 @@ from collections.abc import Sequence
 
 from movlr_jax.errors import unknown_name
 
-COMMANDS = ("search", "evaluate", "check", "report", "compare", "transfer", "tune", "export", "doctor")
+COMMANDS = (
+    "search",
+    "evaluate",
+    "check",
+    "report",
+    "gait",
+    "compare",
+    "transfer",
+    "tune",
+    "export",
+    "doctor",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

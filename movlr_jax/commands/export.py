@@ -13,157 +13,44 @@ runs the Python file of a recorded task. Prints the path of each file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
 
 from movlr_jax.commands import cli
-from movlr_jax.commands.session import task_of
-from movlr_jax.config.compose import compose
-from movlr_jax.config.schema import Config, check
+from movlr_jax.commands.episodes import EpisodeRequest, episodes, read_request, task_of_request
 from movlr_jax.errors import UserError, unknown_name
-from movlr_jax.report.data import read_run
-from movlr_jax.settings import CONFIG_BYTES, from_mapping, read_yaml
-from movlr_jax.storage.archive import Archive
-from movlr_jax.storage.inside import inside, read_inside
-from movlr_jax.storage.layout import candidate_path
 from movlr_jax.storage.tables import FORMATS
 from movlr_jax.storage.trajectory import EpisodeRecord
-from movlr_jax.tasks.registry import FILE_TASK
-
-BEST, ALL = "best", "all"
-
-
-@dataclass(frozen=True)
-class ExportRequest:
-    """The parsed arguments."""
-
-    source: Path  # a run directory or a trajectory
-    formats: Sequence[str] = ("mot",)
-    out: Path | None = None
-    candidate: str = BEST
-    trust: bool = False
-    settings: Sequence[str] = ()  # of the task, if they were not recorded
 
 
 def main(argv: list[str] | None = None) -> int:
-    return cli.run_with_arguments(lambda arguments: export(read_request(arguments)), __doc__, argv)
+    return cli.run_with_arguments(_run, __doc__, argv)
 
 
-def read_request(arguments: Sequence[str]) -> ExportRequest:
-    """Parse the arguments. Raises UserError."""
-    given, sources, settings = {"format": "mot", "out": "", "candidate": BEST, "trust": "false"}, [], []
-    for argument in arguments:
-        name, sign, value = argument.partition("=")
-        if sign and name in given:
-            given[name] = value
-        elif argument.startswith("-"):
-            raise UserError(
-                f"there is no option {argument!r}; give settings as name=value, --help lists them"
-            )
-        elif sign and not Path(argument).exists():
-            settings.append(argument)
-        else:
-            sources.append(argument)
-    if len(sources) != 1:
-        raise UserError(
-            f"export takes one run directory or trajectory, not {len(sources)}; "
-            "as in python -m movlr_jax.export runs/flat_walk/TIME format=mot"
-        )
-    formats = [name.strip() for name in given["format"].strip("[]").split(",") if name.strip()]
+def _run(arguments: list[str]) -> int:
+    request, given = read_request(
+        "export", "export runs/flat_walk/TIME format=mot", arguments, {"format": "mot"}
+    )
+    return export(request, formats_of(given["format"]))
+
+
+def formats_of(given: str) -> list[str]:
+    """Return the formats of the option `format`. Raises UserError."""
+    formats = [name.strip() for name in given.strip("[]").split(",") if name.strip()]
     for name in formats or [""]:
         if name not in FORMATS:
             raise UserError(unknown_name("format", name, FORMATS))
-    if given["trust"] not in ("true", "false"):
-        raise UserError(f"trust={given['trust']}: it must be true or false")
-    return ExportRequest(
-        source=Path(sources[0]),
-        formats=formats,
-        out=Path(given["out"]) if given["out"] else None,
-        candidate=given["candidate"],
-        trust=given["trust"] == "true",
-        settings=settings,
-    )
+    return formats
 
 
-def export(request: ExportRequest) -> int:
+def export(request: EpisodeRequest, formats: Sequence[str]) -> int:
     """Write the files and print their paths. Raises UserError."""
-    source = request.source
-    if not source.exists():
-        raise UserError(f"there is no run directory or trajectory {source}")
-    if source.is_file() and request.candidate != BEST:
-        raise UserError("candidate= chooses an episode of a run directory; a trajectory has only one")
-    task = task_of(_settings(request))
-    for name, states, folder in list(_episodes(request)):
+    task = task_of_request(request)
+    for name, states, folder in list(episodes(request, "export")):
         try:
             record = EpisodeRecord.read(states, task.model, task.adapter)
         except UserError as error:
             raise UserError(f"{name}: {error}") from None
-        for kind in request.formats:
+        for kind in formats:
             for path in record.export((request.out or folder) / f"{name}.{kind}"):
                 print(path, flush=True)
     return 0
-
-
-def _episodes(request: ExportRequest) -> Iterator[tuple[str, bytes | Path, Path]]:
-    """Yield name, npz file or its bytes, and default folder of each episode. Raises UserError."""
-    source = request.source
-    if source.is_file():
-        run = _run_of(source)
-        name = f"{source.parent.name.replace('gen_', 'g')}{source.stem}" if run else source.stem
-        yield name, source, inside(run, "export") if run else source.parent
-        return
-    with Archive.open(source, write=False) as archive:
-        run = read_run(archive)
-        if request.candidate == BEST and run.best is None:
-            raise UserError(f"{source} has no best program yet: no generation is ranked; give candidate=all")
-        ran = {name: c for name, c in run.candidates.items() if not c.failed}
-        wanted = [run.best.name] if request.candidate == BEST and run.best else [request.candidate]
-        for name in ran if request.candidate == ALL else wanted:
-            if name in run.candidates and name not in ran:
-                raise UserError(f"{name} has no trajectory: {run.candidates[name].reason}")
-            if name not in ran:
-                raise UserError(unknown_name("candidate", name, [BEST, ALL, *ran]))
-            c = ran[name]
-            states = archive.read(candidate_path(c.generation, c.index, ".npz"))
-            yield name, states, inside(source, "export")
-
-
-def _settings(request: ExportRequest) -> Config:
-    """Return the settings given, else those recorded for the episode. Raises UserError."""
-    if request.settings:
-        return compose(request.settings)
-    run = request.source if request.source.is_dir() else _run_of(request.source)
-    if run:
-        return compose([f"resume={run}", *(["trust=true"] if request.trust else [])])
-    return _recorded(request.source, request.trust)
-
-
-def _run_of(trajectory: Path) -> Path | None:
-    """Return the run directory of the trajectory of a candidate, as RUN/gen_00/k00.npz, else None."""
-    run = trajectory.resolve().parent.parent
-    return (
-        run
-        if trajectory.resolve().parent.name.startswith("gen_") and (run / "config.yaml").exists()
-        else None
-    )
-
-
-def _recorded(trajectory: Path, trust: bool) -> Config:
-    """Return the settings that `evaluate` kept next to a trajectory. Raises UserError."""
-    path = trajectory.with_suffix(".yaml")
-    data = read_inside(path.parent, path.name, CONFIG_BYTES)
-    if data is None:
-        raise UserError(
-            f"the task of {trajectory} is not known: there is no {path.name} next to it; give +task=NAME, model=..."
-        )
-    try:
-        config = check(from_mapping(Config, read_yaml(data.decode("utf-8"))))
-    except (ValueError, UserError) as error:
-        raise UserError(f"{path} cannot be read: {error}; give +task=NAME, model=...") from None
-    if config.task.name == FILE_TASK and not trust:
-        raise UserError(
-            f"{path} would run the Python file {config.task.settings.get('file')}; read it, and give trust=true, or "
-            "+task=FILE.py"
-        )
-    return config

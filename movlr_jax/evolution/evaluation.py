@@ -135,7 +135,6 @@ def _outcome(
     metrics = {
         **task.measure(episode, task),
         **shared_metrics(episode, task, ctrl_dt),
-        **biomechanics.metrics(episode, task),
     }
     series = biomechanics.series(episode, task) | dict(task.series(episode, task) if task.series else {})
     reason = None

@@ -31,7 +31,7 @@ _VARIABLES = {
     PAPER: "--card",
 }
 _VARIABLES |= {colour: f"--c{i}" for i, colour in enumerate(SERIES)}
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "movlr",  # makes the output reproducible
     "text.parse_math": False,  # term names may contain $
@@ -69,8 +69,8 @@ def measure_chart(
     span = max((dot.index for dot in dots), default=0) or 1
     x = {dot.name: dot.generation + 0.4 * (dot.index / span - 0.5) for dot in dots}
     line = [(x[d.name] if d.generation == g else g, d.value) for g, d in best if math.isfinite(d.value)]
-    with rc_context(_STYLE):
-        figure, ax = _axes(4.6, 2.9)
+    with rc_context(STYLE):
+        figure, ax = axes_of(4.6, 2.9)
         floor = ax.get_xaxis_transform()
         for dot in dots:
             if math.isfinite(dot.value) and not dot.failed:
@@ -84,7 +84,7 @@ def measure_chart(
         ax.set_xlabel("generation")
         ax.set_ylabel(unit)
         ax.margins(y=0.1)
-        return _svg(figure, key, f"{label} of every program over generations", dots)
+        return svg(figure, key, f"{label} of every program over generations", dots)
 
 
 def weight_heatmap(key: str, rows: Sequence[tuple[str, Mapping[str, float]]]) -> Markup:
@@ -95,7 +95,7 @@ def weight_heatmap(key: str, rows: Sequence[tuple[str, Mapping[str, float]]]) ->
     crowded = 0.085 * longest > cell
     side, head, foot = 1.1, 0.25 + (0.05 * longest if crowded else 0.0), 0.27 * len(rows)
     width, height = side + cell * len(terms) + (0.06 * longest if crowded else 0.05), head + foot
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         figure = Figure(figsize=(width, height))
         ax = figure.add_axes((side / width, 0.0, cell * len(terms) / width, foot / height))
         for y, (_, shares) in enumerate(rows):
@@ -108,7 +108,7 @@ def weight_heatmap(key: str, rows: Sequence[tuple[str, Mapping[str, float]]]) ->
         ax.set_xticks([x + 0.5 for x in range(len(terms))], [t[:40] for t in terms], **turned)
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
-        return _svg(figure, key, "share of each term's weight after each generation", scale=1.45)
+        return svg(figure, key, "share of each term's weight after each generation", scale=1.45)
 
 
 def _cell(ax: Axes, x: int, y: int, share: float | None) -> None:
@@ -125,8 +125,8 @@ def curve_chart(
     key: str, time: Sequence[float], curves: Mapping[str, Sequence[float]], x: str = "time (s)"
 ) -> Markup:
     """Draw the weighted value of each term against time, or against `x`; line i has colour i of SERIES."""
-    with rc_context(_STYLE):
-        figure, ax = _axes(10.2, 3.3)
+    with rc_context(STYLE):
+        figure, ax = axes_of(10.2, 3.3)
         for i, values in enumerate(curves.values()):
             n = min(len(time), len(values))
             dashes = DASHES[(i // len(SERIES)) % len(DASHES)]
@@ -135,7 +135,7 @@ def curve_chart(
         ax.margins(x=0.01)
         ax.set_xlabel(x)
         ax.set_ylabel("weight × term")
-        return _svg(figure, key, f"weighted value of each term against {x.split(' (')[0]}")
+        return svg(figure, key, f"weighted value of each term against {x.split(' (')[0]}")
 
 
 def motion_chart(
@@ -148,8 +148,8 @@ def motion_chart(
     x: str = "time (s)",
 ) -> Markup:
     """Draw curves of one motion against time, line i in colour i, and `reference` (time, curve) as a dotted line."""
-    with rc_context(_STYLE):
-        figure, ax = _axes(3.45, 1.75)
+    with rc_context(STYLE):
+        figure, ax = axes_of(3.45, 1.75)
         if reference:
             n = min(map(len, reference))
             ax.plot(reference[0][:n], reference[1][:n], color=MUTED, linewidth=1.1, linestyle=(0, (1.2, 1.6)))
@@ -166,7 +166,7 @@ def motion_chart(
         ax.yaxis.set_major_locator(MaxNLocator(nbins=4))
         ax.set_xlabel(x)
         ax.set_ylabel(unit)
-        return _svg(figure, key, label)
+        return svg(figure, key, label)
 
 
 def sparkline(label: str, lines: Sequence[tuple[int, Sequence[float]]]) -> Markup:
@@ -198,7 +198,7 @@ def lineage_chart(key: str, dots: Sequence[Dot], ancestry: Sequence[str]) -> Mar
     place = {dot.name: (dot.generation, dot.index) for dot in dots}
     columns, rows = max(x for x, _ in place.values()) + 1, max(y for _, y in place.values()) + 1
     width, height = min(max(10.4 / columns, 1.0), 2.0) * columns, 0.4 + 0.34 * rows
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         figure = Figure(figsize=(width, height))
         ax = figure.add_axes((0.0, 0.0, 1.0, 1 - 0.3 / height))
         for dot in dots:
@@ -226,7 +226,7 @@ def lineage_chart(key: str, dots: Sequence[Dot], ancestry: Sequence[str]) -> Mar
             ax.text(x, 1.02, f"g{x:02d}", ha="center", color=MUTED, transform=ax.get_xaxis_transform())
         ax.set(xlim=(-0.15, columns - 0.5), ylim=(rows - 0.4, -0.6))
         ax.set_axis_off()
-        return _svg(figure, key, "lineage of the programs", dots, scale=1.35)
+        return svg(figure, key, "lineage of the programs", dots, scale=1.35)
 
 
 def _edge(ax: Axes, start: tuple[int, int], end: tuple[int, int], chosen: bool) -> None:
@@ -236,7 +236,7 @@ def _edge(ax: Axes, start: tuple[int, int], end: tuple[int, int], chosen: bool) 
     ax.add_patch(PathPatch(path, fill=False, zorder=1.2 if chosen else 1, **look))
 
 
-def _axes(width: float, height: float) -> tuple[Figure, Axes]:
+def axes_of(width: float, height: float) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(width, height), layout="constrained")
     ax = figure.add_subplot()
     ax.grid(axis="y", color=GRID, linewidth=0.7)
@@ -251,7 +251,7 @@ def _mark(ax: Axes, x: float, y: float, dot: Dot, **look) -> None:
     marks[0].set_url(f"@{dot.name}")
 
 
-def _svg(figure: Figure, key: str, label: str, dots: Sequence[Dot] = (), scale: float = 1.4) -> Markup:
+def svg(figure: Figure, key: str, label: str, dots: Sequence[Dot] = (), scale: float = 1.4) -> Markup:
     """Return the figure as an <svg> element without fixed colours or external references; ids start with `key`-."""
     buffer = io.StringIO()
     with warnings.catch_warnings():

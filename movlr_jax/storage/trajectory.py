@@ -12,8 +12,10 @@ import numpy as np
 from movlr_jax.biomech.opensim import Table, muscle_path, state_path
 from movlr_jax.errors import UserError, needed
 from movlr_jax.models import ModelAdapter, coordinates_of
+from movlr_jax.rewards.state import Layout
 from movlr_jax.storage.arrays import read_arrays
 from movlr_jax.storage.tables import ending, write_table
+from movlr_jax.types import SimState, Step, Trajectory
 
 if TYPE_CHECKING:
     import pandas
@@ -71,6 +73,27 @@ class EpisodeRecord:
                 f"the trajectory has qpos {values['qpos'].shape}, expected [T, {model.nq}]: it is of another model"
             )
         return cls(**values, touch_names=names, model=model, adapter=adapter)
+
+    def replayed(self, layout: Layout) -> Trajectory:
+        """Return the episode with the sensor values of `layout`, from MuJoCo's forward dynamics at each step.
+
+        Contact forces are the recorded ones.
+        """
+        data = mujoco.MjData(self.model)
+        sensors = np.zeros((len(self.time), self.model.nsensordata), np.float32)
+        for t in range(len(self.time)):
+            data.time, data.qpos[:], data.qvel[:] = self.time[t], self.qpos[t], self.qvel[t]
+            data.act[:], data.ctrl[:] = self.act[t], self.ctrl[t][: self.model.nu]
+            mujoco.mj_forward(self.model, data)
+            sensors[t] = data.sensordata
+        for i, part in enumerate(self.touch_names):
+            if part in layout.touch:
+                addresses = list(layout.touch[part])
+                sensors[:, addresses] = 0.0
+                sensors[:, addresses[0]] = self.touch[:, i]
+        steps = Step(self.time, self.qpos, self.qvel, self.act, sensors, self.ctrl)
+        last = SimState(**{name: value[-1] for name, value in vars(steps).items()}, diverged=np.False_)
+        return Trajectory(steps=steps, actions=self.ctrl, diverged=np.False_, final=last)
 
     def to_dataframe(self) -> pandas.DataFrame:
         """Return a DataFrame of T rows, indexed by time in s. Needs pandas.

@@ -110,6 +110,8 @@ class Task:
     series: Callable[[Trajectory, Task], Mapping[str, np.ndarray]] | None = None
     # recorded motion, by the names of `Layout.data`; `tasks.reference` makes it
     reference: Mapping[str, Array] = field(default_factory=dict)
+    # episode [T, ...], task -> name -> sentence of each degenerate pattern, which no judge can prefer
+    faults: Callable[[Trajectory, Task], Mapping[str, str]] | None = None
     roles: Mapping[str, str] = field(default_factory=dict)  # those of the adapter and of the scene (object)
     motion: Motion | None = None  # motion read from the description, if no place is to be reached
     overrides: Sequence[str] = ()  # settings that name this task to a command, if any

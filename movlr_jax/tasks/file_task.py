@@ -21,7 +21,6 @@ from movlr_jax.models.spec import quiet
 from movlr_jax.settings import typed
 from movlr_jax.tasks.base import Measures, Metrics, Task, shared_metrics
 from movlr_jax.tasks.simple import FOLDER
-from movlr_jax.tasks.walking import biomechanics
 from movlr_jax.types import SimState, Step, Trajectory
 
 FUNCTION = "task"  # name of the function that the file must define
@@ -82,11 +81,7 @@ def _try(task: Task) -> None:
     """Call the functions of the task on a trial episode. Raises UserError for the first that fails."""
     with quiet():
         episode = _trial(task)
-        metrics = {
-            **task.measure(episode, task),
-            **shared_metrics(episode, task, _CTRL_DT),
-            **biomechanics.metrics(episode, task),
-        }
+        metrics = task.measure(episode, task) | shared_metrics(episode, task, _CTRL_DT)
         task.score(metrics)
         task.diagnose(metrics)
         if task.series:

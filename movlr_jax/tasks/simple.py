@@ -27,6 +27,7 @@ from movlr_jax.tasks.motion_terms import FIRST, motion_terms
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.stage import add_stage
 from movlr_jax.tasks.view import camera_for
+from movlr_jax.tasks.walking import biomechanics
 from movlr_jax.types import Array, Trajectory
 
 HOLD_S = 0.5  # the error of a goal position is the largest one in the last HOLD_S seconds
@@ -111,7 +112,9 @@ def simple_task(
 
     def measured(episode: Trajectory, task: Task) -> Metrics:
         read = Readout(task.layout, episode.steps, task.goals)
-        metrics = {} if not reached else {"object_position_error_m": _worst_error(read, reached, targets)}
+        metrics = biomechanics.metrics(episode, task)
+        if reached:
+            metrics["object_position_error_m"] = _worst_error(read, reached, targets)
         if motion and (motion.moves or motion.still):
             metrics |= motion_metrics(motion, read)
         if measure:

@@ -6,17 +6,19 @@ After MotionVL (Luo et al.). They extend `locomotion` with additional measures.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from movlr_jax.biomech.gait.criteria import GaitCriteria
+from movlr_jax.biomech.gait.events import in_contact
 from movlr_jax.errors import UserError
 from movlr_jax.models import ModelAdapter
 from movlr_jax.physics.domain import Ranges
 from movlr_jax.tasks.base import Camera, Metrics, Need, Task
 from movlr_jax.tasks.readout import Readout
-from movlr_jax.tasks.walking.biomechanics import in_contact, weight_of
+from movlr_jax.tasks.walking.biomechanics import weight_of
 from movlr_jax.tasks.walking.locomotion import SPEED_TOLERANCE, WalkGoal, locomotion
 from movlr_jax.tasks.walking.terrain import Ground, doorway, flat, landings, stairs
 from movlr_jax.tasks.walking.walks import positive
@@ -46,13 +48,14 @@ class Disturbances:
     """Settings of all robot tasks.
 
     randomise: use domain randomisation (see `physics.domain`) and pushes in random directions. start_noise: see
-    `locomotion`.
+    `locomotion`. walk: what counts as walking; a robot need not move its joints as people do.
     """
 
     start_noise: float = 0.02  # rad
     randomise: bool = False
     push_m_s: float = 0.5
     push_every_s: float = 8.0
+    walk: GaitCriteria = field(default_factory=lambda: GaitCriteria(gait_r=None, knee_swing_deg=None))
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -265,7 +268,8 @@ def _task(
     """Build the locomotion task with the additional measures, score and needs of `aim`."""
     for role in ("left_thigh", "right_thigh", "left_shank", "right_shank"):
         adapter.role(role)  # raises UserError if the model does not name its legs
-    task = locomotion(adapter, aim.goal, episode_s=episode_s, ground=ground, **world.settings)
+    goal = replace(aim.goal, walk=world.walk)
+    task = locomotion(adapter, goal, episode_s=episode_s, ground=ground, **world.settings)
     walker_measure, walker_score, walker_needs = task.measure, task.score, task.diagnose
 
     def measure(episode: Trajectory, task: Task) -> Metrics:

@@ -1,87 +1,126 @@
 """Gait, work and effort of one finished episode, as measures and time series, for all tasks.
 
-Gait is computed from the normal forces of the touch parts left_foot and right_foot and from the positions of the
-bodies with these roles (the heels). A foot strike is the time at which the force of a foot rises above STRIKE after
-it was below LIFT. Thresholds of 20 N (3 % of body weight) and more are common for force plates. Two thresholds
-ignore small fluctuations, and contacts or swings shorter than BOUNCE_S are ignored as bounces.
+Gait is computed from the normal forces of the touch parts left_foot and right_foot, from the positions of the bodies
+with these roles (the heels), and from the joints that the model's adapter names as clinical angles.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
 
+import mujoco
 import numpy as np
 
+from movlr_jax.biomech.gait import events
+from movlr_jax.biomech.gait.analysis import SIDES, GaitRecording, analyse
+from movlr_jax.biomech.gait.events import Foot
+from movlr_jax.biomech.gait.reference import ANGLES, MUSCLES
+from movlr_jax.biomech.opensim import Coordinate
+from movlr_jax.models import ModelAdapter
 from movlr_jax.tasks.base import Metrics, Need, Task, joints_at_limit
 from movlr_jax.tasks.readout import Readout
+from movlr_jax.tasks.walking.walker import lowest
 from movlr_jax.types import Trajectory
 
-STRIKE, LIFT = 0.05, 0.025  # force thresholds of foot strike and foot lift, as shares of body weight
-BOUNCE_S = 0.06  # s
 STRIDE_S = 1.0  # s, about one stride
-SLOWEST = 0.05  # m/s; below it, the direction of progress is undefined
 NEAREST = 0.1  # m; below it, the cost of transport is undefined
 FEET = ("left_foot", "right_foot")
 TOES = ("left_toes", "right_toes")
 
 # Limits beyond which a motion is criticised. Human walking has symmetry above 0.9, steps 0.05 to 0.13 m wide, and
-# about 1.8 steps per second; toes clear the ground by 1 to 2 cm and rise to 5 cm and more (Winter, Biomechanics and
+# about 110 steps per minute; toes clear the ground by 1 to 2 cm and rise to 5 cm and more (Winter, Biomechanics and
 # Motor Control of Human Movement). The limits are wide enough for other walkers and non-human gaits.
 LEAST_SYMMETRY = 0.8
 LEAST_CLEARANCE_M = 0.02
 WIDEST_STEP_M = 0.25
-FASTEST_CADENCE_HZ = 3.0
+FASTEST_CADENCE = 180.0  # steps/min
 MOST_AT_LIMITS = 0.2
 MOST_EFFORT = 0.1  # muscles at 0.3 of their full activation, root mean square
 MOST_COST = 1.0  # about ten times the positive work of human walking
 
 
-@dataclass(frozen=True)
-class Foot:
-    """One foot over T control steps."""
+def recording(episode: Trajectory, task: Task) -> GaitRecording | None:
+    """Return what gait analysis needs of an episode [T, ...]; None for bodies that do not walk."""
+    if not all(foot in task.layout.touch for foot in FEET):
+        return None
+    read, adapter, weight = Readout(task.layout, episode.steps), task.adapter, weight_of(task)
+    time = read.time.astype(float)
+    force = np.stack([read.touch(foot).astype(float) for foot in FEET])
+    heels, toes = (
+        [read.pos(task.roles[role]) if role in task.roles else None for role in roles]
+        for roles in (FEET, TOES)
+    )
+    left, right = (Foot.of(force[i], time, weight, heels[i], toes[i]) for i in (0, 1))
+    coordinates = leg_coordinates(adapter, task.layout.joints)
+    return GaitRecording(
+        time=time,
+        com=read.com.astype(float),
+        feet=(left, right),
+        force=force,
+        weight=weight,
+        leg_length=leg_length(task),
+        angles={
+            name: np.degrees([c.sign * read.q(c.joint).astype(float) + c.offset for c in pair])
+            for name, pair in coordinates.items()
+        },
+        activity={
+            group: np.stack(
+                [
+                    np.mean([read.activation(m) for m in adapter.muscle_groups[f"{group}_{side}"]], axis=0)
+                    for side in "lr"
+                ]
+            )
+            for group in MUSCLES
+            if coordinates and {f"{group}_l", f"{group}_r"} <= adapter.muscle_groups.keys()
+        },
+        facing=_facing(read.rot(task.roles["pelvis"])) if "pelvis" in task.roles else None,
+    )
 
-    contact: np.ndarray  # [T] bool
-    strikes: np.ndarray  # [n] indices of foot strikes
-    heel: np.ndarray | None  # [T, 3] m
-    heights: np.ndarray | None  # [T, parts] m, of the heel and, if the model has them, the toes
+
+def leg_coordinates(
+    adapter: ModelAdapter, joints: Container[str]
+) -> dict[str, tuple[Coordinate, Coordinate]]:
+    """Return the coordinates (left, right) of each of ANGLES; empty if the model's joints are not a person's legs."""
+    known = {c.name: c for c in adapter.opensim}
+
+    def of(name: str) -> Coordinate:
+        return known.get(name, Coordinate(name, name))
+
+    found = {
+        angle: (of(f"{name}_l"), of(f"{name}_r"))
+        for angle, name in zip(ANGLES, ("hip_flexion", "knee_angle", "ankle_angle"), strict=True)
+    }
+    return found if all(c.joint in joints for pair in found.values() for c in pair) else {}
 
 
-@dataclass(frozen=True)
-class Steps:
-    """n steps, each from a strike of one foot to the next strike of the other."""
-
-    start: np.ndarray  # [n] index of the strike of the other foot
-    end: np.ndarray  # [n] index of the strike of this foot
-    side: np.ndarray  # [n] this foot: 0 left, 1 right
-
-
-def metrics(episode: Trajectory, task: Task) -> Metrics:
+def metrics(episode: Trajectory, task: Task, sides: Sequence[str] = SIDES) -> Metrics:
     """Return the gait measures of one episode [T, ...]; empty for bodies that do not walk.
 
-    cost_of_transport, symmetry, cadence_hz, step_length_m, step_width_m, foot_clearance_m: see the functions below. A
-    measure is absent if the episode has too few steps for it.
+    cost_of_transport, symmetry and foot_clearance_m: see the functions of these names. cadence_steps_min,
+    step_length_m and step_width_m are of the whole episode if it has no complete stride after the start; else they
+    and the others are those of `GaitAnalysis.measures`. A measure is absent if the episode has too few steps for it.
     """
-    if not _walks(task):
-        return {}
-    read = Readout(task.layout, episode.steps)
-    time, com = read.time.astype(float), read.com.astype(float)
     with np.errstate(all="ignore"):  # diverged episodes have invalid numbers and are marked elsewhere
-        weight = weight_of(task)
-        left, right = (_foot(read, task, side, weight) for side in (0, 1))
+        made = recording(episode, task)
+        if made is None:
+            return {}
+        read, time, com = Readout(task.layout, episode.steps), made.time, made.com
         work = positive_work(time, read.actuator("force"), read.actuator("velocity"))
         found = {
             # undefined for a standing body, whose sway is not a travelled distance
-            "cost_of_transport": cost_of_transport(work, weight, travelled(time, com))
+            "cost_of_transport": cost_of_transport(work, made.weight, travelled(time, com))
             if np.linalg.norm((com[-1] - com[0])[:2]) >= NEAREST
             else None,
-            "symmetry": symmetry(time, com, left, right),
-            "cadence_hz": cadence(time, left, right),
-            "foot_clearance_m": foot_clearance(left, right),
+            "symmetry": events.symmetry(time, com, *made.feet),
+            "cadence_steps_min": events.cadence(time, *made.feet),
+            "foot_clearance_m": events.foot_clearance(*made.feet),
         }
-        found["step_length_m"], found["step_width_m"] = step_size(time, com, left, right)
+        found["step_length_m"], found["step_width_m"] = events.step_size(time, com, *made.feet)
+        if "trunk" in task.roles:
+            found["trunk_tilt_deg"] = trunk_tilt(read.rot(task.roles["trunk"]))
+        if analysis := analyse(made):
+            found |= analysis.measures(sides)
     return {name: float(value) for name, value in found.items() if value is not None and math.isfinite(value)}
 
 
@@ -92,7 +131,7 @@ def series(episode: Trajectory, task: Task) -> dict[str, np.ndarray]:
     curves = {"effort": np.square(used).mean(axis=-1)}
     if task.model.jnt_limited.any():
         curves["joint_limit_fraction"] = joints_at_limit(task.model, np.asarray(episode.steps.qpos))
-    if not _walks(task):
+    if not all(foot in task.layout.touch for foot in FEET):
         return curves
     curves["speed_m_s"] = np.linalg.norm(read.com_vel[:, :2], axis=-1)
     trunk = next((role for role in ("pelvis", "trunk") if role in task.roles), None)
@@ -117,9 +156,9 @@ def biomechanical_needs(measured: Mapping[str, float]) -> list[Need]:
         needs.append(
             Need(f"the legs do not alternate symmetrically: symmetry {measured['symmetry']:.2f} of 1", "gait")
         )
-    if over("cadence_hz", FASTEST_CADENCE_HZ):
+    if over("cadence_steps_min", FASTEST_CADENCE):
         needs.append(
-            Need(f"the steps are too fast and short: {measured['cadence_hz']:.1f} per second", "gait")
+            Need(f"the steps are too fast and short: {measured['cadence_steps_min']:.0f} per minute", "gait")
         )
     if measured.get("foot_clearance_m", LEAST_CLEARANCE_M) < LEAST_CLEARANCE_M:
         lifted = 100 * measured["foot_clearance_m"]
@@ -137,120 +176,30 @@ def biomechanical_needs(measured: Mapping[str, float]) -> list[Need]:
     return needs
 
 
+def trunk_tilt(rot: np.ndarray) -> float:
+    """Return the mean angle in deg between the vertical axis of a body, rot [T, 3, 3], and the one at the start."""
+    up = (rot @ rot[0].T)[:, 2, 2]
+    return float(np.degrees(np.arccos(np.clip(up, -1.0, 1.0))).mean())
+
+
 def weight_of(task: Task) -> float:
     """Return the weight in N of the body whose centre of mass is measured."""
     mass = task.model.body_subtreemass[task.model.body(task.adapter.root).id]
     return float(mass * np.linalg.norm(task.model.opt.gravity))
 
 
-def in_contact(force: np.ndarray, time: np.ndarray, weight: float) -> np.ndarray:
-    """Return whether [T] a foot with normal force [T] N is in contact."""
-    crossing = np.where(force > STRIKE * weight, 1, np.where(force < LIFT * weight, -1, 0))
-    latest = np.maximum.accumulate(np.where(crossing != 0, np.arange(len(force)), 0))
-    contact = crossing[latest] > 0
-    for bounce in (False, True):  # remove too short swings within a contact, then too short contacts
-        edges = np.flatnonzero(np.diff(contact)) + 1
-        for begin, end in itertools.pairwise(edges):
-            if contact[begin] == bounce and time[end] - time[begin] < BOUNCE_S:
-                contact[begin:end] = not bounce
-    return contact
-
-
-def steps_of(left: Foot, right: Foot) -> Steps:
-    """Return all steps, from consecutive strikes of opposite feet."""
-    index = np.concatenate([left.strikes, right.strikes])
-    side = np.repeat([0, 1], [len(left.strikes), len(right.strikes)])
-    order = np.argsort(index, kind="stable")
-    index, side = index[order], side[order]
-    other = side[1:] != side[:-1]
-    return Steps(start=index[:-1][other], end=index[1:][other], side=side[1:][other])
-
-
-def cadence(time: np.ndarray, left: Foot, right: Foot) -> float | None:
-    """Return the strikes of both feet per second, from the first to the last; None with fewer than three."""
-    strikes = np.sort(np.concatenate([left.strikes, right.strikes]))
-    if len(strikes) < 3:
+def leg_length(task: Task) -> float | None:
+    """Return the height in m of the left hip above the sole, with straight legs; None if the model has no thighs."""
+    if "left_thigh" not in task.roles:
         return None
-    seconds = float(time[strikes[-1]] - time[strikes[0]])
-    return (len(strikes) - 1) / seconds if seconds > 0 else None
-
-
-def progress(time: np.ndarray, com: np.ndarray, left: Foot, right: Foot) -> np.ndarray:
-    """Return the direction of progress [n, 2] of the centre of mass [T, 3] at each step, a unit vector or nan.
-
-    It is averaged over the strides (from a strike to the next one of the same foot) that start or end with the step,
-    so that sway, which is periodic in a stride, does not affect it. nan if the body stands or there is no such
-    stride.
-    """
-    steps, strikes = steps_of(left, right), (left.strikes, right.strikes)
-    ways = np.full((len(steps.end), 2), np.nan)
-    for i, (start, end, side) in enumerate(zip(steps.start, steps.end, steps.side, strict=True)):
-        later, earlier = strikes[1 - side], strikes[side]
-        strides = [(start, at) for at in later[later > start][:1]]
-        strides += [(at, end) for at in earlier[earlier < end][-1:]]
-        way = sum((com[b, :2] - com[a, :2] for a, b in strides), np.zeros(2))
-        length, seconds = np.linalg.norm(way), sum(time[b] - time[a] for a, b in strides)
-        if length > SLOWEST * seconds:
-            ways[i] = way / length
-    return ways
-
-
-def step_size(
-    time: np.ndarray, com: np.ndarray, left: Foot, right: Foot
-) -> tuple[float, float] | tuple[None, None]:
-    """Return mean length and width of the steps, m; None with fewer than two.
-
-    Measured from heel strike to heel strike of the other foot, along and across the direction of progress. The width
-    is positive if the left foot is on the left; it is negative if the feet cross. The length of a backward step is
-    negative.
-    """
-    lengths, widths, _ = _sizes(time, com, left, right)
-    return (float(lengths.mean()), float(widths.mean())) if len(lengths) > 1 else (None, None)
-
-
-def symmetry(time: np.ndarray, com: np.ndarray, left: Foot, right: Foot) -> float | None:
-    """Return the gait symmetry: 1 if left and right alternate equally, 0 if one does nothing; None with few steps.
-
-    The minimum over step time, stance share and step length of 1 - |l - r| / (|l| + |r|), one minus the symmetry
-    index of Robinson et al. (1987). It needs four strikes.
-    """
-    feet = (left, right)
-    if sum(len(foot.strikes) for foot in feet) < 4:
-        return None
-    if min(len(foot.strikes) for foot in feet) < 2:
-        return 0.0
-    steps = steps_of(left, right)
-    took = time[steps.end] - time[steps.start]
-    stands = [foot.contact[foot.strikes[0] : foot.strikes[-1]].mean() for foot in feet]
-    indices = [_alike(*stands), _alike(*_by_side(took, steps.side))]
-    lengths, _, side = _sizes(time, com, left, right)
-    if len(set(side)) == 2:
-        indices.append(_alike(*_by_side(lengths, side)))
-    return min(indices)
-
-
-def foot_clearance(left: Foot, right: Foot) -> float | None:
-    """Return the mean over swings of the largest foot height, m; None with fewer than two swings.
-
-    The height of a foot is that of the lower of heel and toes, each relative to its lowest position in stance. The
-    reference is interpolated between the stances before and after the swing, since the ground may rise.
-    """
-    highest = []
-    for foot in (left, right):
-        if foot.heights is None:
-            continue
-        for strike in foot.strikes:
-            lifts = np.flatnonzero(foot.contact[:strike])
-            if not len(lifts):
-                continue  # the episode started with this foot in the air
-            lift, earlier = lifts[-1], foot.strikes[foot.strikes < strike]
-            landed = earlier[-1] if len(earlier) else 0
-            leaves = np.flatnonzero(~foot.contact[strike:])
-            after = foot.heights[strike : strike + leaves[0] if len(leaves) else None]
-            before, swing = foot.heights[landed : lift + 1], foot.heights[lift : strike + 1]
-            level = np.linspace(before.min(axis=0), after.min(axis=0), len(swing))
-            highest.append((swing - level).min(axis=-1).max())
-    return float(np.mean(highest)) if len(highest) > 1 else None
+    model, data = task.model, mujoco.MjData(task.model)
+    mujoco.mj_kinematics(model, data)
+    sole = [
+        lowest(model, data, int(geom), np.array([0.0, 0.0, 1.0]))
+        for body in task.adapter.touch["left_foot"]
+        for geom in np.flatnonzero((model.geom_bodyid == model.body(body).id) & (model.geom_contype != 0))
+    ]
+    return float(data.body(task.roles["left_thigh"]).xpos[2] - min(sole)) if sole else None
 
 
 def positive_work(time: np.ndarray, force: np.ndarray, velocity: np.ndarray) -> float:
@@ -280,47 +229,7 @@ def cost_of_transport(work: float, weight: float, distance: float) -> float | No
     return work / (weight * distance) if distance >= NEAREST and weight > 0 else None
 
 
-def _walks(task: Task) -> bool:
-    return all(foot in task.layout.touch for foot in FEET)
-
-
-def _foot(read: Readout, task: Task, side: int, weight: float) -> Foot:
-    contact = in_contact(read.touch(FEET[side]), read.time.astype(float), weight)
-    parts = [task.roles[role] for role in (FEET[side], TOES[side]) if role in task.roles]
-    has_heel = FEET[side] in task.roles
-    return Foot(
-        contact=contact,
-        strikes=_rising(contact),
-        heel=read.pos(task.roles[FEET[side]]) if has_heel else None,
-        heights=np.stack([read.pos(body)[:, 2] for body in parts], axis=-1) if has_heel else None,
-    )
-
-
-def _rising(contact: np.ndarray) -> np.ndarray:
-    return np.flatnonzero(contact[1:] & ~contact[:-1]) + 1
-
-
-def _sizes(
-    time: np.ndarray, com: np.ndarray, left: Foot, right: Foot
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return lengths, widths and sides [n] of the steps with a direction of progress."""
-    steps = steps_of(left, right)
-    if left.heel is None or right.heel is None:
-        return np.empty(0), np.empty(0), np.empty(0, int)
-    heels = np.stack([left.heel, right.heel])
-    reach = (heels[steps.side, steps.end] - heels[1 - steps.side, steps.start])[:, :2]
-    ahead = progress(time, com, left, right)
-    known = np.isfinite(ahead).all(axis=-1)
-    leftward = np.stack([-ahead[:, 1], ahead[:, 0]], axis=-1)
-    lengths = (reach * ahead).sum(axis=-1)
-    widths = (reach * leftward).sum(axis=-1) * np.where(steps.side == 0, 1.0, -1.0)
-    return lengths[known], widths[known], steps.side[known]
-
-
-def _by_side(values: np.ndarray, side: np.ndarray) -> tuple[float, float]:
-    return float(values[side == 0].mean()), float(values[side == 1].mean())
-
-
-def _alike(left: float, right: float) -> float:
-    whole = abs(left) + abs(right)
-    return 1.0 - abs(left - right) / whole if whole > 0 else 1.0
+def _facing(rot: np.ndarray) -> np.ndarray:
+    """Return the horizontal direction [T, 2] in which a body faces that faced +x at the start, from rot [T, 3, 3]."""
+    ahead = (rot @ rot[0].T)[:, :2, 0]
+    return ahead / np.maximum(np.linalg.norm(ahead, axis=-1, keepdims=True), 1e-9)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from movlr_jax.biomech.gait import degenerate
+from movlr_jax.biomech.gait.analysis import SIDES
+from movlr_jax.biomech.gait.criteria import GaitCriteria
 from movlr_jax.errors import UserError
 from movlr_jax.models import ModelAdapter
 from movlr_jax.models.spec import compile_spec
@@ -15,7 +18,8 @@ from movlr_jax.resources import resource_text
 from movlr_jax.rewards.state import Layout, instrument, layout_of
 from movlr_jax.tasks.base import Metrics, Need, Task, fill_reward
 from movlr_jax.tasks.readout import Readout
-from movlr_jax.tasks.walking.biomechanics import biomechanical_needs
+from movlr_jax.tasks.walking import biomechanics
+from movlr_jax.tasks.walking.biomechanics import recording
 from movlr_jax.tasks.walking.terrain import Ground, flat
 from movlr_jax.tasks.walking.walker import FEET, Walker, only_ground_contacts, random_direction
 from movlr_jax.types import Array, SimState, Step, Trajectory
@@ -49,6 +53,7 @@ class WalkGoal:
     min_distance_m: float = 0.0
     max_drift_m: float = 0.3
     max_heading_error: float = 0.5  # rad
+    walk: GaitCriteria | None = None  # what counts as walking; None: no limits, for standing
 
 
 def locomotion(
@@ -89,6 +94,8 @@ def locomotion(
     instrument(spec, root=adapter.root, touch=adapter.touch, sites=adapter.sites)
     model = compile_spec(spec)
     layout = layout_of(model, goals)
+    if goal.walk and not biomechanics.leg_coordinates(adapter, layout.joints):
+        goal = replace(goal, walk=goal.walk.without_angles())
     body = Walker(model, adapter)
 
     def start(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -112,6 +119,13 @@ def locomotion(
     def measure(episode: Trajectory, task: Task) -> Metrics:
         return measured(episode, task, goal, ground)
 
+    def faults(episode: Trajectory, task: Task) -> dict[str, str]:
+        made = recording(episode, task) if goal.walk else None
+        if made is None or goal.walk is None:
+            return {}
+        fell = bool(over(episode.steps, _first(episode.steps))[-1])
+        return degenerate.faults(made, goal.walk, fell=fell, turn=goal.heading)
+
     roles = {**adapter.roles, "joints": '", "'.join(adapter.planned_joints)}
     human = resource_text("assets", "rewards", f"{goal.reward}_human.py")
     initial = resource_text("assets", "rewards", f"{goal.first or goal.reward}_initial.py")
@@ -134,6 +148,7 @@ def locomotion(
         roles=adapter.roles,
         notes=(f"{adapter.name}: {adapter.source}; {adapter.licence}",),
         over=over,
+        faults=faults,
         perturb=perturb if push_m_s else None,
         ranges=ranges,
     )
@@ -168,10 +183,14 @@ def fallen(steps: Step, first: Step, layout: Layout, adapter: ModelAdapter, grou
     return down
 
 
+def _first(steps: Step) -> Step:
+    return Step(**{name: np.asarray(value)[0] for name, value in vars(steps).items()})
+
+
 def measured(episode: Trajectory, task: Task, goal: WalkGoal, ground: Ground) -> Metrics:
     """Return the measures of one episode [T], which ends when the body falls."""
     steps = episode.steps
-    first = Step(**{name: np.asarray(value)[0] for name, value in vars(steps).items()})
+    first = _first(steps)
     read, adapter = Readout(task.layout, steps), task.adapter
     time, pelvis = read.time, read.pos(adapter.role("pelvis"))
     fell = bool(fallen(steps, first, task.layout, adapter, ground)[-1])
@@ -183,7 +202,7 @@ def measured(episode: Trajectory, task: Task, goal: WalkGoal, ground: Ground) ->
     ahead = np.array([np.cos(goal.heading), np.sin(goal.heading)])
     moved = pelvis[upright, :2] - pelvis[min(begun, upright), :2]
     distance, lateral = float(moved @ ahead), float(abs(moved @ np.array([-ahead[1], ahead[0]])))
-    metrics = {
+    metrics = biomechanics.metrics(episode, task, goal.walk.sides if goal.walk else SIDES) | {
         "fell": float(fell),
         "distance_m": distance,
         "lateral_drift_m": lateral,
@@ -196,7 +215,9 @@ def measured(episode: Trajectory, task: Task, goal: WalkGoal, ground: Ground) ->
 
 
 def succeeded(metrics: Metrics, goal: WalkGoal) -> bool:
-    """Return whether the body stayed upright and reached the goal."""
+    """Return whether the body stayed upright, reached the goal and, if it is to walk, walked."""
+    if goal.walk and goal.walk.shortfalls(metrics):
+        return False
     if metrics["fell"] or abs(metrics["heading_change_rad"] - goal.heading) > goal.max_heading_error:
         return False
     if not goal.speed:
@@ -212,11 +233,14 @@ def _off_speed(metrics: Metrics, goal: WalkGoal) -> float:
 
 
 def score(metrics: Metrics, goal: WalkGoal, episode_s: float) -> float:
-    """Return a score: success first, then time upright, then distance, straightness and heading."""
-    value = 100.0 * metrics["success"] + 10.0 * metrics.get("time_to_fall_s", episode_s) / episode_s
+    """Return a score: success first, then time upright, then gait, then distance, straightness and heading."""
+    value = 200.0 * metrics["success"] + 100.0 * metrics.get("time_to_fall_s", episode_s) / episode_s
     value -= abs(metrics["heading_change_rad"] - goal.heading) + metrics["lateral_drift_m"]
     distance = metrics["distance_m"]
-    return value + 2.0 * min(distance, goal.speed * episode_s) if goal.speed else value - abs(distance)
+    if not goal.speed:
+        return value - abs(distance)
+    quality = goal.walk.quality(metrics) if goal.walk else 1.0
+    return value + 50.0 * quality + 20.0 * min(distance / (goal.speed * episode_s), 1.0)
 
 
 def _speed_needs(metrics: Metrics, goal: WalkGoal) -> list[Need]:
@@ -248,4 +272,6 @@ def diagnose(metrics: Metrics, goal: WalkGoal) -> list[Need]:
         needs.append(Need(f"it faces {np.rad2deg(abs(off)):.0f} degrees too far {side}", "straight"))
     if not goal.speed and abs(metrics["distance_m"]) > goal.max_drift_m:
         needs.append(Need(f"it moves {metrics['distance_m']:.2f} m instead of standing still", "steady"))
-    return needs + biomechanical_needs(metrics)
+    if goal.walk and not metrics["fell"]:
+        needs += [Need(words, "gait") for words in goal.walk.shortfalls(metrics).values()]
+    return needs + biomechanics.biomechanical_needs(metrics)

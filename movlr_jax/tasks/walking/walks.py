@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from movlr_jax.biomech.gait.criteria import GaitCriteria
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.models import ModelAdapter
 from movlr_jax.tasks.base import Task
@@ -26,11 +27,31 @@ _GAIT = (
 
 @dataclass(frozen=True)
 class Gait:
-    """Settings of all walking tasks. human: name of the hand-written reward. start_noise: see `locomotion`."""
+    """Settings of all walking tasks.
+
+    human: name of the hand-written reward. start_noise: see `locomotion`. walk: what counts as walking.
+    """
 
     stride_frequency_hz: float = 0.8  # used by the hand-written rewards; trained policies observe its phase
     human: str = "walk"
     start_noise: float = 0.01  # rad
+    walk: GaitCriteria = field(default_factory=GaitCriteria)
+
+
+@dataclass(frozen=True)
+class InjuredGait(Gait):
+    """A gait whose legs may differ; an injured leg is not compared with people's."""
+
+    walk: GaitCriteria = field(default_factory=lambda: GaitCriteria(symmetry=None))
+
+
+@dataclass(frozen=True)
+class BirdGait(Gait):
+    """The gait of a bird: there is no human reference for it, and its trunk stays level."""
+
+    walk: GaitCriteria = field(
+        default_factory=lambda: GaitCriteria(gait_r=None, knee_swing_deg=None, trunk_tilt_deg=15.0)
+    )
 
 
 def stand(
@@ -154,7 +175,7 @@ def injured_walk(
     speed_tolerance: float = SPEED_TOLERANCE,
     strength: float = 0.0,
     side: str = "right",
-    gait: Gait,
+    gait: InjuredGait,
 ) -> Task:
     """Walk forward on level ground with hamstrings and calf of one leg at the share `strength` of their force."""
     if not 0 <= strength <= 1:
@@ -168,6 +189,9 @@ def injured_walk(
             f"model {adapter.name!r} has no muscle group {missing[0]!r}, which this task weakens; "
             f"it has: {', '.join(adapter.muscle_groups) or 'none'}"
         )
+    if gait.walk.legs == "both":
+        healthy = "left" if side == "right" else "right"
+        gait = replace(gait, walk=replace(gait.walk, legs=healthy))
     goal = _walking(
         "injured_walk",
         f"walk forward in a straight line at about {speed_m_s:g} m/s although hamstrings and calf of the "
@@ -186,7 +210,7 @@ def ostrich_walk(
     episode_s: float,
     speed_m_s: float = 1.0,
     speed_tolerance: float = SPEED_TOLERANCE,
-    gait: Gait,
+    gait: BirdGait,
 ) -> Task:
     """Walk forward on level ground with the body of an ostrich."""
     goal = _walking(
@@ -225,6 +249,7 @@ def _walking(
         goals=goals,
         reward=gait.human,
         first="walk",
+        walk=gait.walk,
         **changes,
     )
 

@@ -1,0 +1,1 @@
+"""Gait analysis: strides, joint angles over the cycle, comparison with people, criteria of a walk."""

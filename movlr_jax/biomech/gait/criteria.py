@@ -1,0 +1,86 @@
+"""What makes a motion a walk, and how close a motion is to one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from movlr_jax.errors import UserError, unknown_name
+
+LEGS = {"both": ("left", "right"), "left": ("left",), "right": ("right",)}
+
+
+@dataclass(frozen=True)
+class GaitCriteria:
+    """Limits of a walk; null means that a limit does not apply."""
+
+    gait_r: float | None = 0.7  # at least; correlation of joint angles over the cycle with people's
+    knee_swing_deg: float | None = 30.0  # at least; largest knee flexion in swing, 60 in people
+    symmetry: float | None = 0.8  # at least; 1 for equal legs
+    clearance_m: float | None = 0.01  # at least; height of the feet in swing
+    stance_percent: tuple[float, float] | None = (50.0, 70.0)  # of the cycle in contact, 60 in people
+    single_support_percent: float | None = 20.0  # at least; of the cycle on each leg alone, 40 in people
+    alternation: float | None = 0.9  # at least; share of foot strikes that follow one of the other foot
+    trunk_tilt_deg: float | None = None  # at most; mean angle between the trunk and its start orientation
+    legs: str = "both"  # whose joint angles and stance count: both, left or right
+
+    def __post_init__(self) -> None:
+        if self.legs not in LEGS:
+            raise UserError(unknown_name("task.settings.walk.legs", self.legs, LEGS))
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        return LEGS[self.legs]
+
+    def without_angles(self) -> GaitCriteria:
+        """Return the criteria for a model whose joints cannot be compared with people's."""
+        return replace(self, gait_r=None, knee_swing_deg=None)
+
+    def shortfalls(self, measured: Mapping[str, float]) -> dict[str, str]:
+        """Return criterion -> what is wrong in words, for each that `measured` does not meet.
+
+        A measure that is missing, because the motion has too few strides, is not met.
+        """
+        return {name: words for name, words, reached in self._checked(measured) if reached < 1}
+
+    def quality(self, measured: Mapping[str, float]) -> float:
+        """Return the mean over the criteria of how far each is met, 0 to 1; 1 for a walk."""
+        reached = [part for _, _, part in self._checked(measured)]
+        return sum(reached) / len(reached) if reached else 1.0
+
+    def _checked(self, measured: Mapping[str, float]) -> list[tuple[str, str, float]]:
+        """Return name, words and the part that is reached (1: met) of each criterion."""
+        found = []
+
+        def least(name: str, limit: float | None, words: str) -> None:
+            if limit is not None and limit > 0:
+                value = measured.get(name)
+                part = 0.0 if value is None else min(max(value / limit, 0.0), 1.0)
+                found.append((name, _TOO_SHORT if value is None else words.format(value), part))
+
+        least("gait_r", self.gait_r, "joint angles follow people's with r = {:.2f}")
+        least(
+            "knee_swing_deg", self.knee_swing_deg, "knees stay locked: {:.0f} degrees in swing, people 45-60"
+        )
+        least("symmetry", self.symmetry, "legs do not alternate symmetrically: symmetry {:.2f} of 1")
+        least("foot_clearance_m", self.clearance_m, "feet drag: {:.3f} m above the ground in swing")
+        least(
+            "single_support_percent",
+            self.single_support_percent,
+            "{:.0f} % of the cycle on one leg, people 40",
+        )
+        least("alternation", self.alternation, "{:.2f} of the foot strikes alternate")
+        if self.stance_percent is not None:
+            low, high = self.stance_percent
+            value = measured.get("stance_percent")
+            off = 100.0 if value is None else max(low - value, value - high, 0.0)
+            words = _TOO_SHORT if value is None else f"each foot stands {value:.0f} % of the cycle, people 60"
+            found.append(("stance_percent", words, max(0.0, 1.0 - off / 20.0)))
+        if self.trunk_tilt_deg is not None:
+            value = measured.get("trunk_tilt_deg", 90.0)
+            part = min(1.0, self.trunk_tilt_deg / max(value, 1e-6))
+            found.append(("trunk_tilt_deg", f"the trunk tilts by {value:.0f} degrees", part))
+        return found
+
+
+_TOO_SHORT = "too few complete strides to judge the gait"

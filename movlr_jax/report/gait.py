@@ -1,0 +1,152 @@
+"""Charts and tables of a gait analysis: joint angles, force and muscle phases over the cycle, next to people's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from movlr_jax.biomech.gait.analysis import SIDES, active
+from movlr_jax.biomech.gait.reference import ANGLES, PERCENT, HumanGait, human_gait
+from movlr_jax.report.charts import MUTED, SERIES, STYLE, axes_of, svg
+
+# rows of the table: measure -> value of people at their preferred speed, if there is one
+PEOPLE = {
+    "gait_r": "1",
+    "gait_rmse_deg": "0",
+    "gait_within_sd": "0.68",
+    "knee_swing_deg": "60",
+    "stance_percent": "60",
+    "double_support_percent": "20",
+    "single_support_percent": "40",
+    "cadence_steps_min": "109",
+    "step_length_m": "0.66-0.70",
+    "walk_ratio_m_min": "0.0065",
+    "force_r": "1",
+    "force_peak_1_bw": "1.05",
+    "force_peak_2_bw": "1.14",
+    "muscle_overlap": "1",
+}
+LABELS = {
+    "gait_r": "r of joint angles with people's",
+    "gait_rmse_deg": "distance of joint angles from people's (deg)",
+    "gait_within_sd": "share of the cycle within one SD",
+    "knee_swing_deg": "knee flexion in swing (deg)",
+    "stance_percent": "stance (% of cycle)",
+    "double_support_percent": "double support (% of cycle)",
+    "single_support_percent": "single support (% of cycle)",
+    "cadence_steps_min": "cadence (steps/min)",
+    "step_length_m": "step length (m)",
+    "walk_ratio_m_min": "walk ratio (m/(steps/min))",
+    "force_r": "r of vertical force with people's",
+    "force_peak_1_bw": "first force peak (body weights)",
+    "force_peak_2_bw": "second force peak (body weights)",
+    "muscle_overlap": "overlap of muscle phases with people's",
+}
+
+
+@dataclass(frozen=True)
+class _Look:
+    """Colours of people and of the two legs."""
+
+    people: str
+    legs: Sequence[str]
+
+
+_PAGE = _Look(MUTED, SERIES)  # follows the colours of the page
+_FILE = _Look("0.55", ("C0", "C3"))
+
+
+def charts(key: str, record: Mapping[str, Any]) -> list[tuple[str, Markup]]:
+    """Return title and SVG of each chart of a record of `GaitAnalysis.record`; ids start with `key`."""
+    found = []
+    for name, rows, draw in _panels(record, _PAGE):
+        with rc_context(STYLE):
+            figure, ax = axes_of(4.2, 2.3 if rows == 1 else 0.6 + 0.36 * rows)
+            draw(ax)
+            ax.set_xlim(0, 100)
+            ax.set_xlabel("gait cycle (%)")
+            found.append((name, svg(figure, f"{key}-{len(found)}", f"{name} over the gait cycle")))
+    return found
+
+
+def picture(record: Mapping[str, Any], title: str) -> Figure:
+    """Return one figure with all charts, for a file."""
+    drawn = list(_panels(record, _FILE))
+    heights = [1.0 if rows == 1 else 0.2 * rows for _, rows, _ in drawn]
+    figure = Figure(figsize=(4.5, 1.7 * sum(heights) + 0.8), layout="constrained")
+    axes = figure.subplots(len(drawn), 1, sharex=True, height_ratios=heights, squeeze=False)[:, 0]
+    for ax, (name, rows, draw) in zip(axes, drawn, strict=True):
+        draw(ax)
+        if rows == 1:
+            ax.set_ylabel(name.replace(" (", "\n("), fontsize=9)
+    axes[0].legend(fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+    axes[-1].set_xlabel("gait cycle (%), from foot strike")
+    axes[-1].set_xlim(0, 100)
+    figure.suptitle(title, fontsize=10)
+    return figure
+
+
+def _panels(record: Mapping[str, Any], look: _Look) -> Iterator[tuple[str, int, Callable[[Any], None]]]:
+    """Yield name, number of rows and the function that draws on an axis, of each chart."""
+    human = human_gait(record["speed_class"])
+    legs = {side: record["legs"][side] for side in SIDES if side in record["legs"]}
+    for angle in ANGLES:
+        if all(angle in leg["angles"] for leg in legs.values()):
+            yield f"{angle.replace('_', ' ')} (deg)", 1, partial(_angle, human, legs, look, angle)
+    yield "vertical force (body weights)", 1, partial(_force, human, legs, look)
+    muscles = [m for m in human.active if all(m in leg["activity"] for leg in legs.values())]
+    if muscles:
+        yield "active muscles", len(muscles), partial(_muscles, human, legs, look, muscles)
+
+
+def _angle(human: HumanGait, legs: Mapping[str, Any], look: _Look, angle: str, ax: Any) -> None:
+    low, high = human.low[angle], human.high[angle]
+    ax.fill_between(PERCENT, low, high, color=look.people, alpha=0.3, linewidth=0, label="people, mean ± SD")
+    for colour, (side, leg) in zip(look.legs, legs.items(), strict=False):
+        mean, sd = (np.asarray(leg["angles"][angle][kind]) for kind in ("mean", "sd"))
+        ax.fill_between(PERCENT, mean - sd, mean + sd, color=colour, alpha=0.2, linewidth=0)
+        ax.plot(PERCENT, mean, color=colour, linewidth=1.6, label=side)
+
+
+def _force(human: HumanGait, legs: Mapping[str, Any], look: _Look, ax: Any) -> None:
+    ax.plot(PERCENT, human.force, color=look.people, linewidth=4, alpha=0.3)
+    for colour, leg in zip(look.legs, legs.values(), strict=False):
+        ax.plot(PERCENT, leg["force"], color=colour, linewidth=1.6)
+
+
+def _muscles(human: HumanGait, legs: Mapping[str, Any], look: _Look, muscles: Sequence[str], ax: Any) -> None:
+    for row, muscle in enumerate(muscles):
+        _bars(ax, human.active[muscle], row + 0.05, 0.9, color=look.people, alpha=0.3)
+        for i, leg in enumerate(legs.values()):
+            on = active(np.asarray(leg["activity"][muscle]))
+            _bars(ax, on, row + 0.2 + 0.32 * i, 0.26, color=look.legs[i])
+    ax.set_yticks([row + 0.5 for row in range(len(muscles))], [m.replace("_", " ") for m in muscles])
+    ax.set_ylim(len(muscles), 0)
+    ax.grid(visible=False)
+
+
+def table(record: Mapping[str, Any]) -> list[tuple[str, Sequence[float | None], str]]:
+    """Return label, value of each leg (one of the walk, if legs do not differ) and people's value of each measure."""
+    rows = []
+    for name, people in PEOPLE.items():
+        legs = [record["legs"].get(side, {}).get("measures", {}).get(name) for side in SIDES]
+        if any(value is not None for value in legs):
+            rows.append((LABELS[name], legs, people))
+        elif name in record["measures"]:
+            rows.append((LABELS[name], [record["measures"][name]], people))
+    return rows
+
+
+def _bars(ax: Any, on: np.ndarray, bottom: float, height: float, **look: Any) -> None:
+    """Draw a bar wherever `on` [51] is true."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], on, [False]]).astype(int)))
+    step = PERCENT[1]
+    spans = [(max(0.0, step * (a - 0.5)), min(100.0, step * (b - 0.5))) for a, b in edges.reshape(-1, 2)]
+    ax.broken_barh([(a, b - a) for a, b in spans], (bottom, height), linewidth=0, **look)
