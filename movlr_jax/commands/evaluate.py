@@ -19,10 +19,11 @@ from movlr_jax.config.schema import Config
 from movlr_jax.control.base import Optimizer
 from movlr_jax.control.build import build_optimizer, scored_at_once, trains
 from movlr_jax.errors import UserError
-from movlr_jax.evolution.evaluation import Outcome, make_probe
 from movlr_jax.evolution.evaluation import evaluate as evaluate_programs
+from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.evolution.filming import clip_of
 from movlr_jax.film.clips import Caption, film
+from movlr_jax.language.base import Evaluation
 from movlr_jax.progress import Reporter
 from movlr_jax.quantities import summary
 from movlr_jax.sandbox.vet import Sandbox, Verdict
@@ -109,8 +110,8 @@ def prepared(
     return EvaluationSetup(config, task, optimizer, verdict, origin, folder)
 
 
-def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[Outcome, dict[str, Any]]:
-    """Optimise control, run one episode and save its trajectory. Return the outcome and its JSON record."""
+def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[Evaluation, dict[str, Any]]:
+    """Optimise control, run one episode and save its trajectory. Return its evaluation and a JSON record."""
     config = setup.config
     kept = setup.folder / "training" / digest(dataclasses.replace(config, seed=seed))
     with reporter.stage("optimise") as tick:  # an interrupted training is continued

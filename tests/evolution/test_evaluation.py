@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from made_gait import DT, Gait, replaced, walk, walker_of_boxes
 
-from movlr_jax.evolution import evaluation
+from movlr_jax.evolution.evaluation import measure
 from movlr_jax.evolution.ranking import rank
 from movlr_jax.language.base import Evaluation
 from movlr_jax.language.judges.metrics import MetricsJudge
@@ -23,14 +23,10 @@ def task() -> Task:
     return walker_of_boxes()
 
 
-def outcome(task: Task, made: Trajectory) -> evaluation.Outcome:
+def outcome(task: Task, made: Trajectory) -> Evaluation:
     program = RewardProgram("", "", {"a": 2.0}, lambda state, action: {}, "")
     terms = {"a": np.full(len(made.actions), 0.5, np.float32)}
-    return evaluation._outcome(task, program, made, terms, ({"a": 0}, {"a": 0}), {}, DT)
-
-
-def entry(result: evaluation.Outcome) -> Evaluation:
-    return Evaluation(0, 0, "", result.reason, metrics=result.metrics)
+    return measure(task, program, made, terms, ({"a": 0}, {"a": 0}), DT)
 
 
 def poor(task: Task) -> Task:
@@ -42,8 +38,8 @@ def poor(task: Task) -> Task:
 def test_a_perfect_episode_that_diverged_is_the_last(task: Task, scheme: str, place: int):
     """Its numbers are those of a simulation that was set back: however good, any that ran is before it."""
     made = walk(task, Gait(seconds=2.0))
-    ran = [entry(outcome(poor(task), made)), entry(outcome(poor(task), made))]
-    lost = entry(outcome(task, replace(made, diverged=np.True_)))
+    ran = [outcome(poor(task), made), outcome(poor(task), made)]
+    lost = outcome(task, replace(made, diverged=np.True_))
     entrants = [*ran[:place], lost, *ran[place:]]
     judge = MetricsJudge()
     result = rank(3, lambda pairs: [judge.compare(task, entrants[i], entrants[j]) for i, j in pairs], scheme)
