@@ -182,9 +182,8 @@ def posture(
 
     def command(a: jax.Array, view: Step, sim_dt: float, ctrl_dt: float) -> jax.Array:
         z = jnp.clip(z0.at[commanded].add(beta * a), actuation.lower, actuation.upper)
-        target = {"posture": z}
-        if space.config.law != "torque":
-            target |= {"length": geometry.lengths(z), "moment": geometry.moments(z)}
+        known = {"posture": z, "length": geometry.lengths(z), "moment": geometry.moments(z)}
+        target = {name: known[name] for name in actuation.law.target}
         arms = geometry.moments(view.qpos[actuation.qpos])
         params: dict[str, Any] = {"hold": hold, "moment": arms, "stiffness": stiffness}
         if keeping is not None:
