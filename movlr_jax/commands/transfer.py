@@ -27,7 +27,7 @@ import numpy as np
 
 from movlr_jax.commands import cli
 from movlr_jax.commands.environment import prepare_physics
-from movlr_jax.commands.evaluate import EvaluationSetup, digest, prepared, reward_source, run_and_film
+from movlr_jax.commands.evaluate import EvaluationSetup, prepared, reward_source, run_and_film
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose, expand
 from movlr_jax.config.schema import Config
@@ -219,7 +219,7 @@ def run_row(
 def seed_result(setup: EvaluationSetup, seed: int, reporter: Reporter) -> Mapping[str, Any]:
     """Return the result of one seed. A result that an interrupted run saved is reused. Raises UserError."""
     program = setup.verdict.program
-    key = json.dumps([program and program.source, setup.engine, digest(replace(setup.config, seed=seed))])
+    key = json.dumps([program and program.source, setup.engine, setup.digest(seed)])
     path = setup.folder / f"seed{seed}_{hashlib.sha256(key.encode()).hexdigest()[:12]}.json"
     if path.is_file():
         reporter.say(f"  seed {seed}: reusing the saved result")
