@@ -247,7 +247,7 @@ def _goal(name: str, description: str, speed: float, goals: Mapping[str, Array],
 def _gait(stride_frequency_hz: float, lift_m: float, stance_knee: float = STANCE_KNEE) -> dict[str, Any]:
     """Return the gait goals of the hand-written reward: strides per second, foot lift, knee angle in stance."""
     return {
-        "cadence": np.float32(positive("stride_frequency_hz", stride_frequency_hz)),
+        "stride_frequency": np.float32(positive("stride_frequency_hz", stride_frequency_hz)),
         "lift": np.float32(positive("lift_m", lift_m)),
         "stance_knee": np.float32(stance_knee),
         "turn_pos": np.array([FAR, 0.0, 0.0], np.float32),

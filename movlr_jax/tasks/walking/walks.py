@@ -28,7 +28,8 @@ _GAIT = (
 class Gait:
     """Settings of all walking tasks. human: name of the hand-written reward. start_noise: see `locomotion`."""
 
-    stride_frequency_hz: float = 0.8  # used by the hand-written rewards; trained policies observe its phase
+    # strides (two steps) per second, read by the hand-written rewards; trained policies observe its phase
+    stride_frequency_hz: float = 0.8
     human: str = "walk"
     start_noise: float = 0.01  # rad
 
@@ -216,7 +217,7 @@ def _walking(
     if changes["speed_tolerance"] is not None:
         positive("speed_tolerance", changes["speed_tolerance"])
     frequency = positive("stride_frequency_hz", gait.stride_frequency_hz)
-    goals: dict[str, Array] = {"cadence": np.asarray(frequency, np.float32)}
+    goals: dict[str, Array] = {"stride_frequency": np.asarray(frequency, np.float32)}
     return WalkGoal(
         name,
         description,
