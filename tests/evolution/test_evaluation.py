@@ -1,4 +1,4 @@
-"""What an evaluation makes of an episode: whatever diverged or is no number is the worst."""
+"""Evaluations of finished episodes: one that diverged, or has non-finite metrics, ranks last."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_measures_that_are_not_finite_are_a_failure(task: Task):
     assert all(np.isfinite(v) for v in result.metrics.values())
 
 
-def test_an_outcome_carries_the_series_beside_the_terms(task: Task):
+def test_an_evaluation_has_the_series_and_the_terms(task: Task):
     own: Callable = lambda episode, task: {"error_m": np.linspace(0.0, 1.0, len(episode.actions))}  # noqa: E731
     result = outcome(replace(task, series=own), walk(task))
     points = len(result.curve_time)
