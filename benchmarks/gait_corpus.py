@@ -1,8 +1,8 @@
 """Make the corpus of walks and degenerate gaits in tests/data/gait_corpus.npz, on which the gate is measured.
 
-Most motions are guided: joint torques make the legs follow a pattern (people's curves, or a distortion of them), soft
-forces guide the pelvis, and C MuJoCo computes contacts and forces. The others are of trained policies and of falls without
-guidance. `python benchmarks/gait_corpus.py [POLICY_EPISODE.npz ...]`; episodes of policies are named TASK-MODEL-LABEL.npz.
+Most motions are guided: springs make the legs follow a pattern (people's curves, or a distortion of them), soft forces
+guide the pelvis, and C MuJoCo computes contacts and forces. The others are of trained policies, and falls without
+guidance. `python benchmarks/gait_corpus.py [EPISODE.npz ...]`; episodes of policies are named TASK-MODEL-LABEL-KEY.npz.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Guide:
         """Return time [T], qpos [T, nq], force of the feet [T, 2] and whether the body fell."""
         m, d, task = self.model, self.data, self.task
         mujoco.mj_resetData(m, d)
-        qpos, qvel, act = task.start(np.random.default_rng(1), 1)
+        qpos, qvel, _ = task.start(np.random.default_rng(1), 1)
         d.qpos[:], d.qvel[:], d.act[:] = qpos[0], qvel[0], 0.0
         mujoco.mj_forward(m, d)
         start, home = d.xpos[self.pelvis].copy(), d.xmat[self.pelvis].reshape(3, 3).copy()
@@ -179,7 +179,7 @@ class Guide:
         return float(np.mean(pace[np.arange(59), low[:-1]]))
 
     def _heights(self, pattern: Pattern, rest: np.ndarray) -> np.ndarray:
-        """Return the height [60] of the pelvis over a stride at which the lower foot is on the ground, less that now."""
+        """Return the height [60] m of the pelvis over a stride with the lower foot on the ground, less that now."""
         flat = self._posed(
             replace(pattern, scale=dict.fromkeys(ANGLES, 0.0), shift={}, frozen={}, lean=0.0), rest, 0.0
         )
@@ -295,7 +295,7 @@ def main(episodes: list[str]) -> None:
             force = file["touch"][keep][:, [names.index(foot) for foot in FEET]]
             _store(stored, path.stem, file["time"][keep], file["qpos"][keep], force, False)
     OUT.parent.mkdir(exist_ok=True)
-    np.savez_compressed(OUT, **stored)
+    np.savez_compressed(OUT, allow_pickle=False, **stored)
     print(OUT, OUT.stat().st_size)
 
 
@@ -305,7 +305,7 @@ def _store(
     stored[f"{key}/time"] = time.astype(np.float32)
     stored[f"{key}/qpos"] = np.round(qpos / UNIT).astype(np.int16)
     stored[f"{key}/force"] = np.round(force).astype(np.int16)
-    stored[f"{key}/fell"] = np.bool_(fell)
+    stored[f"{key}/fell"] = np.asarray(fell)
 
 
 if __name__ == "__main__":

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
     from movlr_jax.config.schema import Config
     from movlr_jax.control.base import Optimizer
-    from movlr_jax.language.base import Critic, Judge, Proposer
+    from movlr_jax.language.base import Critic, Evaluation, Judge, Proposer
     from movlr_jax.models import ModelAdapter
-    from movlr_jax.report.data import Candidate
     from movlr_jax.storage.trajectory import EpisodeRecord
     from movlr_jax.tasks import Task
 
@@ -273,7 +272,7 @@ class SearchRun:
         rows = [{"parent": c.parent, "reason": c.reason, **c.metrics} for c in self.candidates]
         return pandas.DataFrame(rows, index=pandas.Index([c.name for c in self.candidates], name="name"))
 
-    def _candidate(self, c: Candidate) -> SearchCandidate:
+    def _candidate(self, c: Evaluation) -> SearchCandidate:
         from movlr_jax.storage.layout import candidate_path
 
         return SearchCandidate(
@@ -284,7 +283,7 @@ class SearchRun:
             weights=c.weights,
             metrics=c.metrics,
             film=self.root / c.film if c.film else None,
-            trajectory_file=self.root / candidate_path(c.generation, c.index, ".npz"),
+            trajectory_file=self.root / candidate_path(c.generation, c.candidate, ".npz"),
             _task=lambda: self.task,
         )
 

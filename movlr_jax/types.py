@@ -70,13 +70,13 @@ class Trajectory:
     actions: Array  # [B, T, nu] control held over each control step
     diverged: Array  # [B] bool
     final: SimState  # [B, ...]
-    extras: Any = None  # [B, T, ...] what the policy returned beside its controls
+    extras: Any = None  # [B, T, ...] what the policy returned in addition to its controls
 
 
 class Policy(Protocol):
     """A pure JAX function of one simulation: what to excite, given what is seen.
 
-    Returns controls [nu], or those and a tree of arrays to be kept beside them (`Trajectory.extras`).
+    Returns controls [nu], or those and a tree of arrays to keep with them (`Trajectory.extras`).
     """
 
     def __call__(self, params: Any, view: Step, key: jax.Array) -> Any: ...

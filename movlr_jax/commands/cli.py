@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,43 @@ def _arguments(argv: Sequence[str] | None, about: Callable[[], str | None]) -> l
         return arguments
     print(about())
     return None
+
+
+def split_arguments(
+    arguments: Sequence[str], own: Mapping[str, str], refused: Mapping[str, str]
+) -> tuple[dict[str, str], list[str]]:
+    """Separate a command's own arguments from the settings. Raises UserError.
+
+    own: name -> default of each argument of the command. refused: settings it does not take -> what to give instead.
+    """
+    given, settings = dict(own), []
+    for argument in arguments:
+        name, sign, value = argument.lstrip("+").partition("=")
+        if not sign:
+            raise UserError(f"cannot read {argument!r}; give settings as name=value, or see --help")
+        if name in refused:
+            raise UserError(f"{name}= is not supported here: {refused[name]}")
+        if name in own:
+            given[name] = value
+        else:
+            settings.append(argument)
+    return given, settings
+
+
+def listed(value: str) -> list[str]:
+    """Return the words of a list: `a,b` or `[a,b]`."""
+    return [word.strip() for word in value.strip("[]").split(",") if word.strip()]
+
+
+def seeds_of(value: str) -> list[int]:
+    """Return the seeds in a list. Raises UserError."""
+    try:
+        seeds = [int(word) for word in listed(value)]
+    except ValueError:
+        seeds = []
+    if not seeds or min(seeds) < 0:
+        raise UserError(f"seeds={value!r}: expected integers of 0 or more, as in seeds=0,1,2")
+    return seeds
 
 
 def run_one(

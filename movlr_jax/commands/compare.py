@@ -136,20 +136,13 @@ def is_finished(config: Config) -> bool:
 
 def read_arguments(arguments: Sequence[str]) -> tuple[list[str], float | None, list[str]]:
     """Return the methods, the simulated seconds and the settings of all searches. Raises UserError."""
-    methods, sim_s, overrides = ["movlr", "eureka", "harmon", "human"], None, []
-    for argument in arguments:
-        name, _, value = argument.lstrip("+").partition("=")
-        if name == "methods":
-            methods = [m.strip() for m in value.strip("[]").split(",") if m.strip()]
-        elif name == "sim_s":
-            try:
-                sim_s = float(value)
-            except ValueError:
-                raise UserError(f"sim_s={value!r} is not a number of seconds") from None
-        elif name == "method":
-            raise UserError("compare takes methods=[...], not method=")
-        else:
-            overrides.append(argument)
+    own = {"methods": "movlr,eureka,harmon,human", "sim_s": ""}
+    given, overrides = cli.split_arguments(arguments, own, {"method": "compare takes methods=[...]"})
+    methods = cli.listed(given["methods"])
+    try:
+        sim_s = float(given["sim_s"]) if given["sim_s"] else None
+    except ValueError:
+        raise UserError(f"sim_s={given['sim_s']!r} is not a number of seconds") from None
     for method in methods:
         METHODS.get_or_raise(method)
     if not methods:

@@ -52,7 +52,8 @@ def read_request(
             sources.append(argument)
     if len(sources) != 1:
         raise UserError(
-            f"{command} takes one run directory or trajectory, not {len(sources)}; as in python -m movlr_jax.{example}"
+            f"{command} takes one run directory or trajectory, not {len(sources)}; as in "
+            f"python -m movlr_jax.{example}"
         )
     if given["trust"] not in ("true", "false"):
         raise UserError(f"trust={given['trust']}: it must be true or false")

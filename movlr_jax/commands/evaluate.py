@@ -13,16 +13,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import mujoco
+import numpy as np
+
 from movlr_jax.commands import cli
 from movlr_jax.commands.session import about_tuned, films_here, task_of, to_yaml
 from movlr_jax.config.schema import Config
+from movlr_jax.config.trust import task_file
 from movlr_jax.control.base import Optimizer
 from movlr_jax.control.build import build_optimizer, scored_at_once, trains
 from movlr_jax.errors import UserError
-from movlr_jax.evolution.evaluation import Outcome, make_probe
 from movlr_jax.evolution.evaluation import evaluate as evaluate_programs
+from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.evolution.filming import clip_of
 from movlr_jax.film.clips import Caption, film
+from movlr_jax.language.base import Evaluation
 from movlr_jax.progress import Reporter
 from movlr_jax.quantities import summary
 from movlr_jax.sandbox.vet import Sandbox, Verdict
@@ -70,6 +75,21 @@ class EvaluationSetup:
         """Suffix of titles and file names that names the physics; empty for C MuJoCo."""
         return "" if self.engine == "native" else f" in {self.engine}"
 
+    def digest(self, seed: int) -> str:
+        """Return a hash of task and settings, without settings that do not affect the result, and the reward."""
+        relevant = dataclasses.replace(self.config, seed=seed, run_dir=None, films=False, reward="")
+        given = repr((relevant, task_file(relevant))).encode() + fingerprint(self.task)
+        return hashlib.sha256(given).hexdigest()[:12]
+
+
+def fingerprint(task: Task) -> bytes:
+    """Return the model, the goals and the first start states of a task, which distinguish tasks of one name."""
+    model = np.empty(mujoco.mj_sizeModel(task.model), np.uint8)
+    mujoco.mj_saveModel(task.model, None, model)
+    goals = [(name, np.asarray(goal).tolist()) for name, goal in task.goals.items()]
+    starts = [array.tolist() for array in task.start(np.random.default_rng(0), 2)]
+    return model.tobytes() + repr((task.name, task.description, task.episode_s, goals, starts)).encode()
+
 
 def prepared(
     config: Config, reporter: Reporter, given: tuple[str, str] | None = None, task: Task | None = None
@@ -109,10 +129,10 @@ def prepared(
     return EvaluationSetup(config, task, optimizer, verdict, origin, folder)
 
 
-def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[Outcome, dict[str, Any]]:
-    """Optimise control, run one episode and save its trajectory. Return the outcome and its JSON record."""
+def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[Evaluation, dict[str, Any]]:
+    """Optimise control, run one episode and save its trajectory. Return its evaluation and a JSON record."""
     config = setup.config
-    kept = setup.folder / "training" / digest(dataclasses.replace(config, seed=seed))
+    kept = setup.folder / "training" / setup.digest(seed)
     with reporter.stage("optimise") as tick:  # an interrupted training is continued
         (outcome,) = evaluate_programs(setup.optimizer, setup.task, [setup.verdict], seed, tick, kept)
     result: dict[str, Any] = {
@@ -163,12 +183,6 @@ def run_and_film(
     finally:
         on_result(result)
     return result
-
-
-def digest(config: Config) -> str:
-    """Return a hash of the settings, without those that do not affect the result (run_dir, films, reward)."""
-    relevant = dataclasses.replace(config, run_dir=None, films=False, reward="")
-    return hashlib.sha256(repr(relevant).encode()).hexdigest()[:12]
 
 
 def reward_source(reward: str, task: Task) -> tuple[str, str]:

@@ -27,7 +27,7 @@ import numpy as np
 
 from movlr_jax.commands import cli
 from movlr_jax.commands.environment import prepare_physics
-from movlr_jax.commands.evaluate import EvaluationSetup, digest, prepared, reward_source, run_and_film
+from movlr_jax.commands.evaluate import EvaluationSetup, prepared, reward_source, run_and_film
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose, expand
 from movlr_jax.config.schema import Config
@@ -35,7 +35,7 @@ from movlr_jax.control.build import trains
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.machine import hardware, versions
 from movlr_jax.physics.choose import planning_physics
-from movlr_jax.progress import Reporter, interruptible
+from movlr_jax.progress import Reporter
 from movlr_jax.quantities import summary
 from movlr_jax.storage.archive import new_run_dir, write_atomically
 
@@ -94,32 +94,24 @@ class TransferRow:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run every row. Return 0, 1 if a row has no result, 2 for a user error, 130 if interrupted."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    if any(a in ("-h", "--help") for a in arguments):
-        print(__doc__)
-        return 0
-    rows: list[TransferRow] = []
+    return cli.run_with_arguments(transfer, __doc__, argv)
+
+
+def transfer(arguments: Sequence[str]) -> int:
+    """Run every row. Return 0, or 1 if a row has no result. Raises UserError."""
+    request, rows = read_arguments(arguments), []
+    for engine in request.engines:  # before the policy is trained in another one
+        prepare_physics(engine)
+    plan = rows_of(request)
+    root = Path(plan[0][1].run_dir or new_run_dir(Path("runs"), "transfer"))
+    text, origin = reward_source(request.reward, task_of(plan[0][1]))
     try:
-        with interruptible():
-            request = read_arguments(arguments)
-            for engine in request.engines:  # before the policy is trained in another one
-                prepare_physics(engine)
-            plan = rows_of(request)
-            root = Path(plan[0][1].run_dir or new_run_dir(Path("runs"), "transfer"))
-            text, origin = reward_source(request.reward, task_of(plan[0][1]))
-            for row, config in plan:
-                for result in run_row(row, config, request, (text, origin), root):
-                    rows.append(result)
-                    write(root, rows)
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        for row, config in plan:
+            for result in run_row(row, config, request, (text, origin), root):
+                rows.append(result)
+                write(root, rows)
+    finally:
         show(rows)
-        return cli.INTERRUPTED
-    show(rows)
     print(f"table: {root / 'transfer.csv'}", file=sys.stderr)
     print(json.dumps([asdict(row) for row in rows]), flush=True)
     return int(any(row.reason for row in rows))
@@ -127,38 +119,32 @@ def main(argv: list[str] | None = None) -> int:
 
 def read_arguments(arguments: Sequence[str]) -> Request:
     """Parse the arguments. Raises UserError."""
-    known: dict[str, str] = {}
-    shared, here, there = [], [], []
-    for argument in arguments:
-        name, sign, value = argument.lstrip("+").partition("=")
-        if not sign:
-            raise UserError(f"cannot read {argument!r}; give settings as name=value, or see --help")
-        if name in ("reward", "from", "to", "beside", "seeds", "engines"):
-            known[name] = value
-        elif name in ("task", "seed", "resume"):
-            raise UserError(f"transfer takes from=, to= and seeds=, not {name}=")
-        elif name.startswith("from."):
-            here.append(argument.lstrip("+").removeprefix("from."))
-        elif name.startswith("to."):
-            there.append(argument.lstrip("+").removeprefix("to."))
-        else:
-            shared.append(argument)
-    engines, targets = (
-        [word.strip() for word in known.get(name, "").strip("[]").split(",") if word.strip()]
-        for name in ("engines", "to")
-    )
+    own = dict.fromkeys(("reward", "from", "to", "beside", "engines"), "") | {"seeds": "0"}
+    instead = "transfer takes from=, to= and seeds="
+    known, settings = cli.split_arguments(arguments, own, dict.fromkeys(("task", "seed", "resume"), instead))
+    sides: dict[str, list[str]] = {"": [], "from": [], "to": []}
+    for setting in settings:
+        side, dot, rest = setting.lstrip("+").partition(".")
+        mine = dot and side in sides
+        sides[side if mine else ""].append(rest if mine else setting)
+    engines, targets = cli.listed(known["engines"]), cli.listed(known["to"])
     for name in ("reward", "from", *(() if engines else ("to",))):
-        if not known.get(name):
+        if not known[name]:
             raise UserError(f"{name} is not set; transfer reward=FILE from=TASK to=TASK needs all three")
     for engine in engines:
         if engine not in ENGINES:
             raise UserError(unknown_name("engine", engine, ENGINES))
-    try:
-        seeds = [int(seed) for seed in known.get("seeds", "0").strip("[]").split(",")]
-    except ValueError:
-        raise UserError(f"seeds={known['seeds']!r}: expected integers, as in seeds=0,1,2") from None
-    beside = known.get("beside")
-    return Request(known["reward"], known["from"], targets, shared, here, there, beside, seeds, engines)
+    return Request(
+        reward=known["reward"],
+        origin=known["from"],
+        targets=targets,
+        shared=sides[""],
+        here=sides["from"],
+        there=sides["to"],
+        beside=known["beside"] or None,
+        seeds=cli.seeds_of(known["seeds"]),
+        engines=engines,
+    )
 
 
 def rows_of(request: Request) -> list[tuple[TransferRow, Config]]:
@@ -219,7 +205,7 @@ def run_row(
 def seed_result(setup: EvaluationSetup, seed: int, reporter: Reporter) -> Mapping[str, Any]:
     """Return the result of one seed. A result that an interrupted run saved is reused. Raises UserError."""
     program = setup.verdict.program
-    key = json.dumps([program and program.source, setup.engine, digest(replace(setup.config, seed=seed))])
+    key = json.dumps([program and program.source, setup.engine, setup.digest(seed)])
     path = setup.folder / f"seed{seed}_{hashlib.sha256(key.encode()).hexdigest()[:12]}.json"
     if path.is_file():
         reporter.say(f"  seed {seed}: reusing the saved result")

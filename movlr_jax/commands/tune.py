@@ -72,29 +72,15 @@ def main(argv: list[str] | None = None) -> int:
 
 def read_plan(arguments: Sequence[str]) -> StudySettings:
     """Parse the arguments. Raises UserError."""
-    given, overrides = {"space": "planner", "trials": "40", "seeds": "0,1,2"}, []
-    for argument in arguments:
-        name, _, value = argument.lstrip("+").partition("=")
-        if name in given:
-            given[name] = value.strip("[]")
-        elif name in ("seed", "resume"):
-            raise UserError(
-                f"tune takes seeds=0,1,2 and continues the study in its run_dir; {name}= is not supported"
-            )
-        else:
-            overrides.append(argument)
-    try:
-        trials, seeds = int(given["trials"]), [int(seed) for seed in given["seeds"].split(",") if seed]
-    except ValueError as error:
-        raise UserError(f"trials and seeds must be integers: {error}") from None
-    if trials < 1 or not seeds or min(seeds) < 0:
-        raise UserError(
-            f"trials={trials} seeds={given['seeds']}: expected at least 1 trial and seeds of 0 or more"
-        )
+    own = {"space": "planner", "trials": "40", "seeds": "0,1,2"}
+    instead = "tune takes seeds=0,1,2 and continues the study in its run_dir"
+    given, overrides = cli.split_arguments(arguments, own, {"seed": instead, "resume": instead})
+    if not given["trials"].isdecimal() or not (trials := int(given["trials"])):
+        raise UserError(f"trials={given['trials']}: expected an integer of 1 or more")
     config = compose(overrides)
     root = Path(config.run_dir) if config.run_dir else Path("runs") / config.task.name / "tune" / config.model
-    space = read_space([name.strip() for name in given["space"].split(",") if name.strip()])
-    return StudySettings(config, tuple(overrides), space, trials, tuple(seeds), root)
+    space, seeds = read_space(cli.listed(given["space"])), tuple(cli.seeds_of(given["seeds"]))
+    return StudySettings(config, tuple(overrides), space, trials, seeds, root)
 
 
 def tune(plan: StudySettings) -> int:

@@ -22,8 +22,8 @@ from movlr_jax.resources import resource_dir
 from movlr_jax.settings import default_settings
 from movlr_jax.tasks.registry import TASKS
 
-# separate groups, and fields that users do not set
-_ELSEWHERE = ("task", "model", "episode_s", "optimizer", "llm", "vlm", "tuned_settings")
+# fields of Config that are groups of their own, or that users do not set
+ELSEWHERE = ("task", "model", "episode_s", "optimizer", "llm", "vlm", "tuned_settings")
 
 _stored: list[tuple[str, Any]] = []  # the registries' entries when the nodes were last stored
 
@@ -35,7 +35,7 @@ def store_defaults() -> None:
         return
     _stored[:] = entries
     store = ConfigStore.instance().store
-    root = {name: value for name, value in _defaults(Config).items() if name not in _ELSEWHERE}
+    root = {name: value for name, value in _defaults(Config).items() if name not in ELSEWHERE}
     store(name="schema", node=root | {"method": _plain(Method())})
     planners = _plain(OptimizerConfig())
     for name, entry in OPTIMIZERS.items():

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
-import re
+import io
+import tokenize
 from typing import Any
 
 from movlr_jax.config.compose import compose, options
+from movlr_jax.config.defaults import ELSEWHERE
 from movlr_jax.config.methods import Method
 from movlr_jax.config.schema import Config
 from movlr_jax.control.build import OPTIMIZERS
@@ -19,7 +22,6 @@ _GROUPS = (
     ("Language models, which write programs (llm=NAME)", "llm"),
     ("Vision-language models, which compare and criticise (vlm=NAME)", "vlm"),
 )
-_ELSEWHERE = ("task", "model", "episode_s", "optimizer", "llm", "vlm", "method", "tuned_settings")
 
 
 def help_text() -> str:
@@ -33,7 +35,9 @@ def help_text() -> str:
             *groups,
             "",
             "model=NAME or FILE.xml, episode_s=SECONDS: default from the task",
-            *_lines(config, [f.name for f in dataclasses.fields(Config) if f.name not in _ELSEWHERE]),
+            *_lines(
+                config, [f.name for f in dataclasses.fields(Config) if f.name not in (*ELSEWHERE, "method")]
+            ),
             "method:",
             *_lines(config.method, [f.name for f in dataclasses.fields(Method)], "  "),
             f"optimizer ({config.optimizer.name}; other optimizers have other defaults):",
@@ -60,14 +64,18 @@ def _lines(values: Any, names: Any, indent: str = "") -> list[str]:
 
 
 def comments(kind: type) -> dict[str, str]:
-    """Return the comment of each field by name: at the end of its line, or on the lines before it."""
-    found, before = {}, []
-    for line in inspect.getsource(kind).splitlines():
-        field = re.match(r"    (\w+): [^#]*(?:#\s*(.*))?$", line)
-        if line.strip().startswith("#"):
-            before.append(line.strip(" #"))
-            continue
-        if field and (comment := field.group(2) or " ".join(before)):
-            found[field.group(1)] = comment
-        before = []
+    """Return the comment of each field by name: at the end of its lines, or else on the lines before it."""
+    source, found = inspect.getsource(kind), {}
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    at = {t.start[0]: t for t in tokens if t.type == tokenize.COMMENT}  # by line
+    alone = {row for row, token in at.items() if token.line.strip().startswith("#")}
+    (tree,) = ast.parse(source).body
+    for field in (node for node in ast.walk(tree) if isinstance(node, ast.AnnAssign)):
+        rows = [row for row in range(field.lineno, (field.end_lineno or 0) + 1) if row in at]
+        row = field.lineno - 1
+        while row in alone and not (rows and rows[-1] >= field.lineno):
+            rows.insert(0, row)
+            row -= 1
+        if rows:
+            found[ast.unparse(field.target)] = " ".join(at[row].string.strip(" #") for row in rows)
     return found

@@ -8,15 +8,13 @@ from typing import Any
 
 from movlr_jax.control.base import Optimizer
 from movlr_jax.control.config import OptimizerConfig
-from movlr_jax.control.episode import EpisodeRules
 from movlr_jax.control.mpc.knots import ControlSpace
 from movlr_jax.control.mpc.mpc2 import posture_space
-from movlr_jax.control.mpc.planner import Planner, PlannerConfig, plan_steps
+from movlr_jax.control.mpc.planner import Planner, plan_steps
 from movlr_jax.errors import UserError, needed, unknown_name
 from movlr_jax.physics.choose import planning_physics
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.registry import Registry
-from movlr_jax.rewards.program import Scorer
 from movlr_jax.tasks import Task
 
 
@@ -48,7 +46,7 @@ def build_planner(
     `physics` (native, mjx, warp, auto) rolls out the plans. Episodes always run in C MuJoCo on the unmodified model,
     so that motions planned in another engine or with fewer contacts are evaluated in the reference physics.
     """
-    model, layout, notes = task.model, task.layout, {}
+    model, notes = task.model, {}
     if config.name == "mpc2" and config.prior.policy:
         with needed("optimizer.prior.policy", "ppo"):
             from movlr_jax.control.ppo.build import prior_space
@@ -62,18 +60,10 @@ def build_planner(
         space = ControlSpace(model, config.knots, config.horizon_s)
     else:
         raise UserError(unknown_name("optimizer", config.name, ("mpc2", "mppi")))
-    planner = Planner(
-        config.name,
-        PlannerConfig(config.mppi, config.horizon_s, config.replan_every),
-        space,
-        planning_physics(
-            physics, replace(task, model=model), sim_dt=config.plan_dt, ctrl_dt=config.ctrl_dt, say=say
-        ),
-        NativePhysics(model, layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt),
-        Scorer(layout, task.data),
-        EpisodeRules(task.over, task.perturb),
-        say,
-    )
+    task = replace(task, model=model)
+    plan = planning_physics(physics, task, sim_dt=config.plan_dt, ctrl_dt=config.ctrl_dt, say=say)
+    sim = NativePhysics(model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
+    planner = Planner(config, task, space, plan, sim, say)
     planner.notes = notes
     return planner
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from movlr_jax.control.mpc.mppi import MppiConfig
-from movlr_jax.control.muscle_controllers.actuation import MUSCLE_LAWS, MuscleConfig
+from movlr_jax.control.muscle_controllers.actuation import LAWS, MuscleConfig
 from movlr_jax.control.ppo.config import ACTS, GroupsConfig, PdConfig, PpoConfig, PriorConfig, check_shape
 from movlr_jax.errors import UserError, unknown_name
 
@@ -74,8 +74,8 @@ def check_optimizer(o: OptimizerConfig) -> None:
         raise UserError(f"optimizer.mppi.smooth={mppi.smooth:g}: a correlation of noise must be less than 1")
     if mppi.adapt > 1:
         raise UserError(f"optimizer.mppi.adapt={mppi.adapt:g}: a share must be 1 or less")
-    if muscle.law not in MUSCLE_LAWS:
-        raise UserError(unknown_name("optimizer.muscle.law", muscle.law, MUSCLE_LAWS))
+    if muscle.law not in LAWS:
+        raise UserError(unknown_name("optimizer.muscle.law", muscle.law, LAWS))
     check_ppo(o)
 
 

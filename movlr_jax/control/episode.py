@@ -10,48 +10,37 @@ import jax
 import numpy as np
 
 from movlr_jax.physics.base import Physics
-from movlr_jax.types import Array, Policy, Progress, SimState, Step, Trajectory
+from movlr_jax.tasks import Task
+from movlr_jax.types import Array, Policy, Progress, SimState, Trajectory
 
 
 @dataclass(frozen=True)
-class EpisodeRules:
-    """Termination and perturbation rules of a task.
+class Loop:
+    """K controllers in closed loop: a policy, and new parameters for it every `every` control steps."""
 
-    over: whether the task has ended the episode at each step, for example because of a fall.
-    perturb: (state, s) -> state, applies the perturbations of an interval of that length.
-    """
-
-    over: Callable[[Step, Step], np.ndarray] | None = None
-    perturb: Callable[[SimState, float], SimState] | None = None
+    physics: Physics
+    policy: Policy
+    params: Callable[[SimState, Sequence[jax.Array]], Any]  # (state, two keys) -> parameters of the policy
+    every: int  # control steps
+    candidates: int
 
 
 def play(
-    physics: Physics,
-    policy: Policy,
-    rules: EpisodeRules,
-    start: SimState,
-    params: Callable[[SimState, Sequence[jax.Array]], Any],
-    *,
-    steps: int,
-    every: int,
-    candidates: int,
-    key: jax.Array,
-    progress: Progress | None = None,
+    loop: Loop, task: Task, start: SimState, *, steps: int, key: jax.Array, progress: Progress | None = None
 ) -> Trajectory:
-    """Run K x E rows for `steps` control steps under `policy`; candidate k owns rows k*E:(k+1)*E.
+    """Run K x E rows for `steps` control steps; candidate k owns rows k*E:(k+1)*E.
 
-    `params(state, two keys)` gives new policy parameters every `every` steps. The run stops early once the episodes
-    of all rows are over.
+    Applies the perturbations of the task, and stops early once it has ended the episodes of all rows.
     """
-    state, initial = start, start.step
+    state, initial, every = start, start.step, loop.every
     segments, over, diverged = [], np.zeros(len(start.time), bool), np.asarray(start.diverged)
     for t in range(0, steps, every):
         key, *params_keys, act_key = jax.random.split(key, 4)
-        if rules.perturb:
-            state = rules.perturb(state, every * physics.ctrl_dt)
-        now = params(state, params_keys)
-        segment = physics.rollout(
-            state, policy, now, steps=min(every, steps - t), key=act_key, candidates=candidates
+        if task.perturb:
+            state = task.perturb(state, every * loop.physics.ctrl_dt)
+        now, count = loop.params(state, params_keys), min(every, steps - t)
+        segment = loop.physics.rollout(
+            state, loop.policy, now, steps=count, key=act_key, candidates=loop.candidates
         )
         segments.append(segment)
         state = segment.final
@@ -59,8 +48,8 @@ def play(
             progress(min(t + every, steps), steps)
         # divergence after the end of an episode does not count
         diverged = np.where(over, diverged, state.diverged)
-        if rules.over is not None:
-            over |= rules.over(segment.steps, initial).any(axis=1) | diverged
+        if task.over is not None:
+            over |= task.over(segment.steps, initial).any(axis=1) | diverged
             if over.all():
                 break
     return concatenate(segments).replace(diverged=diverged)  # pyright: ignore[reportAttributeAccessIssue]

@@ -6,12 +6,11 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from movlr_jax.config.schema import Config
 from movlr_jax.control.base import Optimizer
-from movlr_jax.language.base import Critic, Evaluation, Judge, Proposer
+from movlr_jax.language.base import Critic, Judge, Proposer
 from movlr_jax.progress import Reporter
 from movlr_jax.sandbox.vet import Sandbox, Verdict
 from movlr_jax.storage.archive import Archive
@@ -70,18 +69,3 @@ def timed(context: SearchContext, stage: str) -> Iterator[None]:
     started = time.monotonic()
     yield
     context.seconds[stage] = context.seconds.get(stage, 0.0) + time.monotonic() - started
-
-
-def evaluation_of(data: dict[str, Any], root: Path) -> Evaluation:
-    """Build the `Evaluation` of a recorded candidate of the run in `root`."""
-    return Evaluation(
-        generation=data["generation"],
-        candidate=data["candidate"],
-        source=data["source"],
-        reason=data["reason"],
-        weights=data["weights"],
-        metrics=data["metrics"],
-        terms=data["terms"],
-        film=root / data["film"] if data["film"] else None,
-        parent=data["parent"],
-    )

@@ -1,6 +1,6 @@
 """Evaluate reward programs: optimise control under all K at once, compute metrics and keep the states for films.
 
-No candidate is dropped: K verdicts in, exactly K outcomes out, in the same order.
+No candidate is dropped: K verdicts in, exactly K evaluations out, in the same order.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import io
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from movlr_jax.control.base import Optimizer
 from movlr_jax.control.episode import by_candidate
+from movlr_jax.language.base import Evaluation
 from movlr_jax.physics.base import Physics
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox.probe import Probe
@@ -31,22 +32,6 @@ from movlr_jax.types import Progress, Step, Trajectory
 _CURVE_POINTS = 200  # enough to show the phases of a step in an episode of 10 s
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """Result of one candidate: metrics and curves for the record, and states for a film."""
-
-    reason: str | None
-    stage: str | None
-    metrics: Mapping[str, float]
-    terms: Mapping[str, Mapping[str, Any]]
-    series: Mapping[str, Sequence[float | None]]  # curves of the motion; None for a non-finite value
-    curve_time: Sequence[float]  # s, time axis of the curves in `terms` and `series`
-    timing: Mapping[str, float]
-    # npz with time [T] s, qpos, qvel, act, ctrl [T, ...], touch [T, parts] N and touch_names [parts]
-    states: bytes | None
-    learning: Mapping[str, Any] = field(default_factory=dict)  # training curves, if a policy was trained
-
-
 def evaluate(
     optimizer: Optimizer,
     task: Task,
@@ -54,7 +39,7 @@ def evaluate(
     seed: int,
     progress: Progress | None = None,
     folder: Path | None = None,
-) -> list[Outcome]:
+) -> list[Evaluation]:
     """Run one episode per verdict, all in one batch with common random numbers.
 
     The batch always has K rows, so that a rejected program causes no recompilation: its row runs an accepted program,
@@ -69,11 +54,11 @@ def evaluate(
         folder: Where an optimizer that trains saves its checkpoints; None saves nothing.
 
     Returns:
-        K outcomes. Those of rejected programs have a reason and no metrics.
+        K evaluations, numbered by row. Those of rejected programs have a reason and no metrics.
     """
     accepted = [v.program for v in verdicts if v.program]
     if not accepted:
-        return [_failed(v) for v in verdicts]
+        return [_failed(row, v) for row, v in enumerate(verdicts)]
     programs = [v.program or accepted[0] for v in verdicts]
     k, ctrl_dt = len(programs), optimizer.sim_physics.ctrl_dt
     steps = round(task.episode_s / ctrl_dt)
@@ -92,12 +77,11 @@ def evaluate(
     )
     scores = optimizer.scorer(programs, states, actions, initial)
     ends, planned = episode_ends(trajectory, start.step, task), controllers.nonfinite
-    outcomes = []
+    evaluations = []
     for i, verdict in enumerate(verdicts):
-        if verdict.program and (late := optimizer.scorer.late.get(verdict.program.structure)):
-            verdict = Verdict("run", late, verdict.seconds)
-        if verdict.program is None:
-            outcomes.append(_failed(verdict))
+        late = verdict.program and optimizer.scorer.late.get(verdict.program.structure)
+        if verdict.program is None or late:
+            evaluations.append(_failed(i, replace(verdict, stage="run", message=late) if late else verdict))
             continue
         episode = Trajectory(
             steps=jax.tree.map(lambda x, i=i: np.asarray(x)[i, : ends[i]], trajectory.steps),
@@ -107,11 +91,10 @@ def evaluate(
         )
         terms = {name: values[0, : ends[i]] for name, values in scores.terms[i].items()}
         replaced = (scores.nonfinite[i], planned[i] if planned else {})
-        outcome = _outcome(task, verdict.program, episode, terms, replaced, timing, ctrl_dt)
-        outcomes.append(
-            replace(outcome, learning=controllers.learning[i]) if controllers.learning else outcome
-        )
-    return outcomes
+        measured = measure(task, verdict.program, episode, terms, replaced, ctrl_dt)
+        learning = controllers.learning[i] if controllers.learning else {}
+        evaluations.append(replace(measured, candidate=i, timing=timing, learning=learning))
+    return evaluations
 
 
 def episode_ends(trajectory: Trajectory, first: Step, task: Task) -> np.ndarray:
@@ -123,15 +106,18 @@ def episode_ends(trajectory: Trajectory, first: Step, task: Task) -> np.ndarray:
     return np.where(over.any(axis=1), over.argmax(axis=1) + 1, steps)
 
 
-def _outcome(
+def measure(
     task: Task,
     program: RewardProgram,
     episode: Trajectory,
     terms: Mapping[str, np.ndarray],
     replaced: tuple[Mapping[str, int], Mapping[str, int]],
-    timing: Mapping[str, float],
     ctrl_dt: float,
-) -> Outcome:
+) -> Evaluation:
+    """Return the evaluation of a finished episode under a program, numbered 0.
+
+    terms: Values [T] of each term. replaced: Counts of non-finite values per term, in the episode and in its plans.
+    """
     metrics = {
         **task.measure(episode, task),
         **shared_metrics(episode, task, ctrl_dt),
@@ -144,7 +130,11 @@ def _outcome(
         reason = "the metrics of the episode are not finite"
     picked = np.linspace(0, len(episode.actions) - 1, min(_CURVE_POINTS, len(episode.actions))).astype(int)
     time_s = np.asarray(episode.steps.time, float)
-    return Outcome(
+    return Evaluation(
+        generation=0,
+        candidate=0,
+        source=program.source,
+        weights=dict(program.weights),
         reason=reason,
         stage="run" if reason else None,
         metrics={name: float(f"{value:.9g}") for name, value in metrics.items() if math.isfinite(value)},
@@ -154,7 +144,6 @@ def _outcome(
         },
         series={name: _curve(values[picked]) for name, values in series.items()},
         curve_time=[round(t, 4) for t in time_s[picked].tolist()],
-        timing=timing,
         states=_states(episode, task),
     )
 
@@ -179,11 +168,13 @@ def _curve(values: np.ndarray) -> list[float | None]:
     return [float(f"{v:.6g}") if math.isfinite(v) else None for v in values.tolist()]
 
 
-def _failed(verdict: Verdict) -> Outcome:
-    return Outcome(verdict.message, verdict.stage, {}, {}, {}, (), {}, None)
+def _failed(row: int, verdict: Verdict) -> Evaluation:
+    source, weights = (verdict.program.source, verdict.program.weights) if verdict.program else ("", {})
+    return Evaluation(0, row, source, verdict.message, verdict.stage, dict(weights))
 
 
 def _states(episode: Trajectory, task: Task) -> bytes:
+    """Return an npz with time [T] s, qpos, qvel, act, ctrl [T, ...], touch [T, parts] N and touch_names [parts]."""
     buffer, s, read = io.BytesIO(), episode.steps, Readout(task.layout, episode.steps)
     parts = sorted(task.layout.touch)
     touch = np.stack([read.touch(part) for part in parts], axis=-1) if parts else np.zeros((len(s.time), 0))

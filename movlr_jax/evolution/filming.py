@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from movlr_jax.errors import UserError
-from movlr_jax.evolution.context import SearchContext, evaluation_of, timed
+from movlr_jax.evolution.context import SearchContext, timed
 from movlr_jax.film.clips import Caption, Clip, film, side_by_side, title
 from movlr_jax.language.base import Evaluation
 from movlr_jax.quantities import summary
@@ -22,7 +24,7 @@ def make_film(context: SearchContext, candidate: Evaluation) -> Evaluation:
     data = context.archive.get("evaluated", candidate.generation, candidate.candidate) or {}
     data["film"] = film_path
     context.archive.record("evaluated", data, candidate.generation, candidate.candidate)
-    return evaluation_of(data, context.archive.root)
+    return replace(candidate, film=context.archive.root / film_path)
 
 
 def clip(context: SearchContext, candidate: Evaluation, label: str = "") -> Clip:
@@ -55,7 +57,7 @@ def clip_of(task: Task, states: bytes, caption: Caption) -> Clip:
 def film_best_and_first(context: SearchContext, best: Evaluation) -> str | None:
     """Film the best next to the first candidate that ran. Return the path in the run directory, or None."""
     events = context.archive.events("evaluated")
-    ran = [evaluation_of(e.data, context.archive.root) for e in events if not e.data["reason"]]
+    ran = [Evaluation.read(e.generation, e.candidate, e.data) for e in events if not e.data["reason"]]
     if not context.films or not ran:
         return None
     path = "side_by_side.mp4"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from movlr_jax.control.build import build_optimizer, trains
@@ -41,8 +41,8 @@ def run_final_training(context: SearchContext, best: Evaluation) -> dict[str, An
         (outcome,) = evaluate(
             optimizer, context.task, [vet(context, best.source)], config.seed, tick, archive.root / STEM
         )
-    data = {"env_steps": longer.env_steps, "film": None, "name": best.name}
-    data |= {k: v for k, v in asdict(outcome).items() if k != "states"}
+    outcome = replace(outcome, generation=best.generation, candidate=best.candidate, parent=best.parent)
+    data = {**outcome.record(), "env_steps": longer.env_steps}
     if outcome.states:
         archive.put(f"{STEM}.npz", outcome.states)
         if context.films:

@@ -10,8 +10,8 @@ from typing import Any
 
 from movlr_jax.config.methods import parent_of
 from movlr_jax.control.base import Optimizer
-from movlr_jax.evolution import evaluation
-from movlr_jax.evolution.context import SearchContext, evaluation_of, once, timed
+from movlr_jax.evolution.context import SearchContext, once, timed
+from movlr_jax.evolution.evaluation import evaluate
 from movlr_jax.evolution.filming import make_film
 from movlr_jax.evolution.selection import choose, ranked
 from movlr_jax.evolution.weight_variants import adopt, with_variants
@@ -103,10 +103,9 @@ def optimise(
 ) -> list[Evaluation]:
     """Vet the programs, then optimise control under all of them at once. Return K evaluations, including failures."""
     archive = context.archive
-    if all(archive.get("evaluated", g, k) for k in range(len(sources))):
-        return [
-            evaluation_of(archive.get("evaluated", g, k) or {}, archive.root) for k in range(len(sources))
-        ]
+    recorded = [archive.get("evaluated", g, k) for k in range(len(sources))]
+    if all(recorded):
+        return [Evaluation.read(g, k, data or {}, archive.root) for k, data in enumerate(recorded)]
     with timed(context, "vet"), context.reporter.stage("vet") as tick:
         new = [
             s for s in dict.fromkeys(sources) if s not in context.verdicts and not s.startswith(NO_PROGRAM)
@@ -116,51 +115,31 @@ def optimise(
     optimizer = context.optimizer
     with timed(context, "optimise"), context.reporter.stage("optimise", _rate(optimizer)) as tick:
         batch = with_variants(verdicts, context.config.inner_weights, context.config.seed, g)
-        outcomes = evaluation.evaluate(
+        rows = evaluate(
             optimizer, context.task, batch, context.config.seed, tick, archive.root / generation_folder(g)
         )
     evaluations = []
     for k, source in enumerate(sources):
-        verdicts[k], outcome, inner = adopt(context.task, batch, outcomes, k, len(sources))
-        adopted = verdicts[k].program
-        source = adopted.source if inner and adopted else source
-        stem = candidate_path(g, k)
-        program = verdicts[k].program
-        data = {
-            "name": candidate_name(g, k),
-            "generation": g,
-            "candidate": k,
-            "parent": parents[k],
-            "reason": outcome.reason,
-            "stage": outcome.stage,
-            "weights": dict(program.weights) if program else {},
-            "metrics": dict(outcome.metrics),
-            "terms": dict(outcome.terms),
-            "series": dict(outcome.series),
-            "curve_time": list(outcome.curve_time),
-            "film": None,
-            "source": source,
-            "timing": dict(outcome.timing),
-            **({"learning": dict(outcome.learning)} if outcome.learning else {}),
-            **({"inner": inner} if inner else {}),
-        }
+        adopted, variants = adopt(context.task, rows, k, len(sources))
+        source = adopted.source or source  # a program that was rejected has only its text
+        candidate = replace(adopted, generation=g, candidate=k, source=source, parent=parents[k])
         for note in verdicts[k].notes:
-            context.reporter.say(f"  {candidate_name(g, k)}: {note}")
-        archive.put(f"{stem}.py", source.encode())
-        archive.put(
-            f"{stem}.json", json.dumps({k: v for k, v in data.items() if k != "source"}, indent=1).encode()
-        )
-        if outcome.states:
-            archive.put(f"{stem}.npz", outcome.states)
-        if outcome.reason:
-            context.reporter.say(f"  {candidate_name(g, k)} failed: {outcome.reason}")
-        for name, term in outcome.terms.items():
+            context.reporter.say(f"  {candidate.name}: {note}")
+        if candidate.failed:
+            context.reporter.say(f"  {candidate.name} failed: {candidate.reason}")
+        for name, term in candidate.terms.items():
             if where := not_finite(term):
                 context.reporter.say(
-                    f"  {candidate_name(g, k)}: term {name!r} was not finite {where}; the values were replaced"
+                    f"  {candidate.name}: term {name!r} was not finite {where}; the values were replaced"
                 )
+        data = {**candidate.record(), **({"inner": variants} if variants else {})}
+        described = {name: value for name, value in data.items() if name != "source"}
+        archive.put(candidate_path(g, k, ".py"), source.encode())
+        archive.put(candidate_path(g, k, ".json"), json.dumps(described, indent=1).encode())
+        if candidate.states:
+            archive.put(candidate_path(g, k, ".npz"), candidate.states)
         archive.record("evaluated", data, g, k)
-        evaluations.append(evaluation_of(data, archive.root))
+        evaluations.append(replace(candidate, states=None))
     return evaluations
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from movlr_jax.evolution.evaluation import Outcome
+from movlr_jax.language.base import Evaluation
 from movlr_jax.sandbox.source import with_weights
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.tasks import Task
@@ -41,29 +41,28 @@ def _varied(verdict: Verdict, rng: np.random.Generator) -> Verdict:
 
 
 def adopt(
-    task: Task, batch: Sequence[Verdict], outcomes: Sequence[Outcome], k: int, count: int
-) -> tuple[Verdict, Outcome, dict[str, Any] | None]:
-    """Return the verdict and outcome of candidate k with its best weights, and the scores of all its variants.
+    task: Task, rows: Sequence[Evaluation], k: int, count: int
+) -> tuple[Evaluation, dict[str, Any] | None]:
+    """Return the evaluation of candidate k with its best weights, and the scores of all its variants.
 
+    rows: Evaluations of the batch that `with_variants` made of `count` programs.
     The scores are None without variants, or if the program was rejected.
     """
-    rows = range(k, len(batch), count)
-    program = batch[k].program
-    if len(rows) == 1 or program is None:
-        return batch[k], outcomes[k], None
-    scores = [score_of(task, outcomes[row]) for row in rows]
-    best = rows[int(np.argmax(scores))]
+    variants = rows[k::count]
+    if len(variants) == 1 or not variants[0].weights:
+        return variants[0], None
+    scores = [score_of(task, variant) for variant in variants]
+    best = int(np.argmax(scores))
     tried = [
-        {"weights": dict(p.weights), "score": score if math.isfinite(score) else None}
-        for row, score in zip(rows, scores, strict=True)
-        if (p := batch[row].program)
+        {"weights": variant.weights, "score": score if math.isfinite(score) else None}
+        for variant, score in zip(variants, scores, strict=True)
     ]
-    return batch[best], outcomes[best], {"adopted": (best - k) // count, "tried": tried}
+    return variants[best], {"adopted": best, "tried": tried}
 
 
-def score_of(task: Task, outcome: Outcome) -> float:
-    """Return the task score of one outcome, -inf if it failed or the simulation diverged."""
-    if outcome.reason or outcome.metrics.get("diverged_fraction", 0.0) > 0:
+def score_of(task: Task, evaluation: Evaluation) -> float:
+    """Return the task score of one episode, -inf if it failed or the simulation diverged."""
+    if evaluation.failed or evaluation.metrics.get("diverged_fraction", 0.0) > 0:
         return -math.inf
-    score = task.score(dict(outcome.metrics))
+    score = task.score(dict(evaluation.metrics))
     return score if math.isfinite(score) else -math.inf

@@ -1,29 +1,36 @@
-"""Records of a search, and the protocols of those who write, judge and criticise."""
+"""The record of a candidate, and the protocols of those who write, judge and criticise."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from movlr_jax.storage.events import numbers
 from movlr_jax.storage.layout import candidate_name
 from movlr_jax.tasks.base import Task
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One candidate after its turn: what it was, what it did, or why it could do nothing."""
+    """One candidate: its program and the motion it led to, or why it failed. Written to and read from `run.db`."""
 
     generation: int
     candidate: int
     source: str
-    reason: str | None = None  # why it failed; None when it ran
+    reason: str | None = None  # why it failed; None if it ran
+    stage: str | None = None  # stage at which it failed
     weights: Mapping[str, float] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
     terms: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # term -> mean, curve, nonfinite
+    series: Mapping[str, Sequence[float | None]] = field(default_factory=dict)  # curves of the motion
+    curve_time: Sequence[float] = ()  # s, time axis of the curves in `terms` and `series`
+    timing: Mapping[str, float] = field(default_factory=dict)
+    learning: Mapping[str, Any] = field(default_factory=dict)  # training curves, if a policy was trained
     film: Path | None = None
     parent: str | None = None  # name of the candidate it was written from
+    states: bytes | None = field(default=None, repr=False)  # the episode as npz, until it is in its file
 
     @property
     def name(self) -> str:
@@ -32,6 +39,46 @@ class Evaluation:
     @property
     def failed(self) -> bool:
         return self.reason is not None
+
+    def record(self) -> dict[str, Any]:
+        """Return the data of the event that records a candidate without a film."""
+        data = asdict(self)
+        del data["states"]
+        return {"name": self.name, **data, "film": None}
+
+    @classmethod
+    def read(
+        cls, generation: int, candidate: int, data: Mapping[str, Any], root: Path = Path()
+    ) -> Evaluation:
+        """Build the evaluation that `data` records. `data` fits the schema, but any field may be missing or null.
+
+        root: folder that the path of the film is relative to. Null numbers become NaN.
+        """
+
+        def named(key: str) -> Mapping[str, Any]:
+            return data.get(key) or {}
+
+        return cls(
+            # from the key of the event, not from its data: the name is used in links
+            generation=generation,
+            candidate=candidate,
+            source=data.get("source") or "",
+            reason=data.get("reason"),
+            stage=data.get("stage"),
+            weights=_floats(named("weights")),
+            metrics=_floats(named("metrics")),
+            terms={name: term or {} for name, term in named("terms").items()},
+            series={name: numbers(values) for name, values in named("series").items()},
+            curve_time=numbers(data.get("curve_time")),
+            timing=_floats(named("timing")),
+            learning=named("learning"),
+            film=root / data["film"] if data.get("film") else None,
+            parent=data.get("parent"),
+        )
+
+
+def _floats(values: Mapping[str, Any]) -> dict[str, float]:
+    return dict(zip(values, numbers(list(values.values())), strict=True))
 
 
 @dataclass(frozen=True)

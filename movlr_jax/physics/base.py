@@ -31,14 +31,7 @@ class Physics(Protocol):
         ...
 
     def rollout(
-        self,
-        start: SimState,
-        policy: Policy,
-        params: Any,
-        *,
-        steps: int,
-        key: jax.Array,
-        candidates: int = 1,
+        self, start: SimState, policy: Policy, params: Any, *, steps: int, key: jax.Array, candidates: int = 1
     ) -> Trajectory:
         """T = `steps` control steps of every row of `start` [B] under `policy` with `params` [B or K, ...].
 

@@ -111,14 +111,7 @@ class MjxPhysics:
         return self._programs.run("start", self._rows(begin), given, len(qpos))
 
     def rollout(
-        self,
-        start: SimState,
-        policy: Policy,
-        params: Any,
-        *,
-        steps: int,
-        key: jax.Array,
-        candidates: int = 1,
+        self, start: SimState, policy: Policy, params: Any, *, steps: int, key: jax.Array, candidates: int = 1
     ) -> Trajectory:
         # the result stays on the device, or distributed over all devices
         rows = len(start.time)

@@ -6,6 +6,7 @@ Only the planner's copy is changed: evaluation episodes run in C MuJoCo on the u
 from __future__ import annotations
 
 import copy
+import importlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from typing import Any
 import mujoco
 import numpy as np
 from mujoco import mjx
-from mujoco.mjx._src import collision_driver
 
 from movlr_jax.models.spec import quiet
 from movlr_jax.types import Array
@@ -37,6 +37,14 @@ class ContactCounts:
     pairs: int = 0  # pairs of geoms that pass the broad phase
 
 
+def _collisions() -> Any:
+    """Return the module of MJX that lists pairs of geoms and their collision functions.
+
+    It is private, but MJX has no public list of the collisions that it supports.
+    """
+    return importlib.import_module("mujoco.mjx._src.collision_driver")
+
+
 def fit_for_jax(model: mujoco.MjModel) -> tuple[mujoco.MjModel, tuple[str, ...]]:
     """Return a copy of `model` that suits MJX's JAX implementation, and one sentence per change."""
     model = copy.copy(model)
@@ -48,8 +56,8 @@ def _capsules(model: mujoco.MjModel) -> str:
     """Replace round geoms with collisions that MJX does not support by capsules of the same length."""
     wrong = {
         int(g)
-        for a, b, _ in collision_driver.geom_pairs(model)
-        if not collision_driver.has_collision_fn(*sorted((model.geom_type[a], model.geom_type[b])))
+        for a, b, _ in _collisions().geom_pairs(model)
+        if not _collisions().has_collision_fn(*sorted((model.geom_type[a], model.geom_type[b])))
         for g in (a, b)
         if model.geom_type[g] in _ROUND
     }
@@ -81,8 +89,8 @@ def _needed_pairs(model: mujoco.MjModel) -> str:
     The remaining pairs are written as collision masks: each hub (the ground, a table) has one bit in contype, which
     its partners have in conaffinity.
     """
-    pairs = [(a, b) for a, b, pair in collision_driver.geom_pairs(model) if pair == -1]
-    kept = [p for p in pairs if collision_driver.has_collision_fn(*sorted(model.geom_type[list(p)]))]
+    pairs = [(a, b) for a, b, pair in _collisions().geom_pairs(model) if pair == -1]
+    kept = [p for p in pairs if _collisions().has_collision_fn(*sorted(model.geom_type[list(p)]))]
     dropped = sorted(set(pairs) - set(kept))
     if not dropped:
         return ""
@@ -116,7 +124,7 @@ def _masks(model: mujoco.MjModel, pairs: Iterable[tuple[int, int]]) -> bool:
 def _margins(model: mujoco.MjModel) -> str:
     """Set the margins of meshes and height fields, and of geoms that collide with them, to zero."""
     changed: set[int] = set()
-    for a, b, pair in collision_driver.geom_pairs(model):
+    for a, b, pair in _collisions().geom_pairs(model):
         if not {int(model.geom_type[a]), int(model.geom_type[b])} & _SOLID:
             continue
         if pair != -1 and (model.pair_margin[pair] or model.pair_gap[pair]):
@@ -138,7 +146,7 @@ def _cone(model: mujoco.MjModel) -> str:
     if model.opt.cone != mujoco.mjtCone.mjCONE_ELLIPTIC:
         return ""
     dims = {int(max(model.geom_condim[a], model.geom_condim[b])) if p == -1 else int(model.pair_dim[p])
-            for a, b, p in collision_driver.geom_pairs(model)}  # fmt: skip
+            for a, b, p in _collisions().geom_pairs(model)}  # fmt: skip
     if 1 not in dims:
         return ""
     model.opt.cone = mujoco.mjtCone.mjCONE_PYRAMIDAL
@@ -161,7 +169,7 @@ def limit_contacts(model: mujoco.MjModel, put: mjx.Model) -> tuple[mjx.Model, st
 
     MJX has solver rows for every possible contact, but most of them are not active.
     """
-    count = len(collision_driver.make_condim(model, impl=mjx.Impl.JAX))
+    count = len(_collisions().make_condim(model, impl=mjx.Impl.JAX))
     if count <= _POINTS:
         return put, ""
     name = b"max_contact_points\x00"
@@ -180,7 +188,7 @@ def probe_contacts(model: mujoco.MjModel, start: Sequence[Array] | None) -> Cont
     The probe runs without control from the start states.
     """
     data, most = mujoco.MjData(model), ContactCounts()
-    pairs = np.array([pair[:2] for pair in collision_driver.geom_pairs(model)], int).reshape(-1, 2)
+    pairs = np.array([pair[:2] for pair in _collisions().geom_pairs(model)], int).reshape(-1, 2)
     for q in np.asarray(start[0])[:4] if start is not None else model.qpos0[None]:
         mujoco.mj_resetData(model, data)
         data.qpos[:] = q

@@ -88,14 +88,7 @@ class NativePhysics:
         )
 
     def rollout(
-        self,
-        start: SimState,
-        policy: Policy,
-        params: Any,
-        *,
-        steps: int,
-        key: jax.Array,
-        candidates: int = 1,
+        self, start: SimState, policy: Policy, params: Any, *, steps: int, key: jax.Array, candidates: int = 1
     ) -> Trajectory:
         # a row that diverges continues from the state to which MuJoCo reset it
         m, substeps = self.model, self.substeps

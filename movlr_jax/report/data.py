@@ -4,40 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from movlr_jax.errors import printable
+from movlr_jax.language.base import Evaluation
 from movlr_jax.storage.archive import Archive
-from movlr_jax.storage.layout import candidate_name
 
 FIRST = "g00k00"  # the first program of every run
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One evaluated program. All fields are present and have the right type."""
-
-    name: str
-    generation: int
-    index: int
-    source: str
-    parent: str | None
-    reason: str | None  # why it failed; None if it ran
-    stage: str | None  # stage at which it failed
-    weights: Mapping[str, float]
-    metrics: Mapping[str, float]
-    timing: Mapping[str, float]
-    terms: Mapping[str, Mapping[str, Any]]
-    series: Mapping[str, Sequence[float]]  # curves of the motion, with units in their names
-    curve_time: Sequence[float]  # s, of the curves of terms and series
-    film: str | None  # path inside the run directory
-    learning: Mapping[str, Any] = field(default_factory=dict)  # learning curves, if it was trained
-
-    @property
-    def failed(self) -> bool:
-        return self.reason is not None
 
 
 @dataclass(frozen=True)
@@ -49,7 +24,7 @@ class Generation:
     ranked: Mapping[str, Any] | None = None
     criticised: Mapping[str, Any] | None = None
     timing: Mapping[str, Any] | None = None
-    candidates: Sequence[Candidate] = ()
+    candidates: Sequence[Evaluation] = ()
 
     @property
     def best(self) -> str | None:
@@ -81,26 +56,32 @@ class Run:
     about: Mapping[str, Any] = field(default_factory=dict)  # the "run" event
     generations: Sequence[Generation] = ()
     finished: Mapping[str, Any] | None = None
-    full: Candidate | None = None  # the best program after its final training
+    full: Evaluation | None = None  # the best program after its final training
     calls: Sequence[ModelCalls] = ()
     unreadable: Sequence[str] = ()  # a message for each event or call that cannot be read
 
     @property
-    def candidates(self) -> dict[str, Candidate]:
+    def candidates(self) -> dict[str, Evaluation]:
         """All evaluated programs by name, ordered by generation and index."""
         return {c.name: c for generation in self.generations for c in generation.candidates}
 
     @property
-    def best(self) -> Candidate | None:
+    def best(self) -> Evaluation | None:
         """The best program so far, by the ranking; None before the first ranking."""
         names = [(self.finished or {}).get("best"), *(g.best for g in reversed(self.generations))]
         return next((self.candidates[name] for name in names if name in self.candidates), None)
 
     @property
-    def stages(self) -> list[tuple[int, Candidate]]:
+    def stages(self) -> list[tuple[int, Evaluation]]:
         """(generation, best program after it) of every ranked generation."""
         known = self.candidates
         return [(g.index, known[g.best]) for g in self.generations if g.best in known]
+
+    @property
+    def side_by_side(self) -> Path | None:
+        """Path inside the run directory of the film of the best next to the first program."""
+        path = (self.finished or {}).get("side_by_side")
+        return Path(path) if path else None
 
     @property
     def state(self) -> str:
@@ -124,7 +105,7 @@ def read_run(archive: Archive) -> Run:
     finished: Mapping[str, Any] | None = None
     full: Mapping[str, Any] = {}
     parts: dict[int, dict[str, Any]] = {}
-    evaluated: dict[int, list[Candidate]] = {}
+    evaluated: dict[int, list[Evaluation]] = {}
     events, faults = archive.readable_events()
     calls, lost = archive.readable_calls()
     for event in events:
@@ -137,7 +118,7 @@ def read_run(archive: Archive) -> Run:
             full = data
         elif event.kind == "evaluated":
             evaluated.setdefault(event.generation, []).append(
-                _candidate(event.generation, event.candidate, data)
+                Evaluation.read(event.generation, event.candidate, data)
             )
         elif event.kind in ("proposed", "ranked", "criticised", "timing") and event.generation >= 0:
             parts.setdefault(event.generation, {})[event.kind] = data
@@ -146,12 +127,16 @@ def read_run(archive: Archive) -> Run:
         for index in sorted(parts.keys() | evaluated.keys())
     ]
     winner = next((c for g in generations for c in g.candidates if c.name == full.get("name")), None)
+    final = None
+    if winner:  # the same program after its final training
+        trained = Evaluation.read(winner.generation, winner.candidate, full)
+        final = replace(trained, source=winner.source, parent=winner.parent, weights=winner.weights)
     return Run(
         root=archive.root,
         about=about,
         generations=generations,
         finished=finished,
-        full=_retrained(winner, full) if winner else None,
+        full=final,
         calls=_calls(calls),
         unreadable=_few([_clean(sentence) for sentence in (*faults, *lost)]),
     )
@@ -160,12 +145,6 @@ def read_run(archive: Archive) -> Run:
 def _few(sentences: Sequence[str], most: int = 20) -> list[str]:
     more = [f"and {len(sentences) - most} more"] if len(sentences) > most else []
     return [*sentences[:most], *more]
-
-
-def _retrained(winner: Candidate, data: Mapping[str, Any]) -> Candidate:
-    """Return the same program after its final training."""
-    program = {"source": winner.source, "parent": winner.parent, "weights": winner.weights}
-    return _candidate(winner.generation, winner.index, {**data, **program})
 
 
 def _calls(attempts: Sequence[Mapping[str, Any]]) -> list[ModelCalls]:
@@ -220,43 +199,8 @@ def weight_shares(weights: Mapping[str, float]) -> dict[str, float]:
     return {k: abs(w) / total if total and math.isfinite(w) else 0.0 for k, w in weights.items()}
 
 
-def numbers(values: Any) -> list[float]:
-    """Convert a JSON list to floats; other values become NaN."""
-    values = values if isinstance(values, list) else []
-    return [float(v) if isinstance(v, int | float) else math.nan for v in values]
-
-
-def _candidate(generation: int, index: int, data: Mapping[str, Any]) -> Candidate:
-    return Candidate(
-        # built from the key of the event, not from its data, since the name is used in links
-        name=candidate_name(generation, index),
-        generation=generation,
-        index=index,
-        source=str(data.get("source") or ""),
-        parent=_text(data.get("parent")),
-        reason=_text(data.get("reason")),
-        stage=_text(data.get("stage")),
-        weights=_floats(data.get("weights")),
-        metrics=_floats(data.get("metrics")),
-        timing=_floats(data.get("timing")),
-        terms={name: _mapping(term) for name, term in _mapping(data.get("terms")).items()},
-        series={name: numbers(values) for name, values in _mapping(data.get("series")).items()},
-        curve_time=numbers(data.get("curve_time")),
-        film=_text(data.get("film")),
-        learning=_mapping(data.get("learning")),
-    )
-
-
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
-
-
-def _floats(value: Any) -> dict[str, float]:
-    return dict(zip(_mapping(value), numbers(list(_mapping(value).values())), strict=True))
 
 
 def _clean(value: Any) -> Any:

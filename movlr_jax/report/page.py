@@ -38,7 +38,7 @@ _FILM_BYTES = (
 class Film:
     """A film of the run directory, embedded in the page (`data`) or linked (`link`); missing if both are None."""
 
-    path: str
+    path: Path
     data: Markup | None = None
     link: str | None = None
 
@@ -91,10 +91,10 @@ def render(run: Run) -> str:
     )
 
 
-def embed_films(run: Run) -> dict[str, Film]:
+def embed_films(run: Run) -> dict[Path, Film]:
     """Return all films of the run by path. The most important ones are embedded first."""
     leading = [
-        (run.finished or {}).get("side_by_side"),
+        run.side_by_side,
         run.best and run.best.film,
         run.full and run.full.film,
     ]
@@ -102,15 +102,15 @@ def embed_films(run: Run) -> dict[str, Film]:
     leading += [stage.film for _, stage in reversed(run.stages)]
     rest = [c.film for generation in reversed(run.generations) for c in generation.candidates]
     films, left = {}, _FILM_BYTES
-    for path in dict.fromkeys(p for p in [*leading, *rest] if isinstance(p, str) and p):
-        size = _size(run.root, path)
+    for path in dict.fromkeys(p for p in [*leading, *rest] if p):
+        size = _size(run.root, str(path))
         if size is None:
             films[path] = Film(path)
         elif size > left:
-            films[path] = Film(path, link=quote(path))
+            films[path] = Film(path, link=quote(str(path)))
         else:
             left -= size
-            films[path] = Film(path, data=_embedded(run.root, path, "video/mp4"))
+            films[path] = Film(path, data=_embedded(run.root, str(path), "video/mp4"))
     return films
 
 

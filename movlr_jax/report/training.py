@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from movlr_jax import quantities
+from movlr_jax.language.base import Evaluation
 from movlr_jax.quantities import summary
 from movlr_jax.report import charts as report_charts
-from movlr_jax.report.data import FIRST, Candidate, Run, numbers
+from movlr_jax.report.data import FIRST, Run
+from movlr_jax.storage.events import numbers
 
 _LEARNED = {  # learning curve -> title
     "return": "return per episode",
@@ -47,7 +49,7 @@ def _steps(learning: Mapping[str, Any]) -> int:
     return len(numbers(learning.get("env_steps")))
 
 
-def _training(key: str, trained: Candidate, reference: Candidate | None, other: str) -> dict[str, Any]:
+def _training(key: str, trained: Evaluation, reference: Evaluation | None, other: str) -> dict[str, Any]:
     """Return the charts of one training: a line per term, and other curves. `other` names the dotted reference."""
     learning, steps = trained.learning, numbers(trained.learning.get("env_steps"))
     curves = learning.get("terms") or {}

@@ -5,26 +5,28 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
 from movlr_jax import quantities
 from movlr_jax.evolution.ranking import unanswered
+from movlr_jax.language.base import Evaluation
 from movlr_jax.report import charts as report_charts
 from movlr_jax.report import text as report_text
-from movlr_jax.report.data import FIRST, Candidate, Generation, Run, direction, numbers, weight_shares
+from movlr_jax.report.data import FIRST, Generation, Run, direction, weight_shares
+from movlr_jax.storage.events import numbers
 
 _STAGES = ("propose", "vet", "optimise", "film", "rank", "criticise")  # the stages of a generation
 _ABOUT = ("task", "description", "model", "method", "seed", "hardware", "goals")
 
 
-def hero(run: Run, films: Collection[str]) -> list[tuple[str, str]]:
+def hero(run: Run, films: Collection[Path]) -> list[tuple[str, Path]]:
     """Return (caption, path) of the films at the top: the side-by-side film, or those of first and best program."""
     best = run.best
-    side_by_side = str((run.finished or {}).get("side_by_side"))
-    if side_by_side in films:
-        return [(f"First program {FIRST} and the best{f', {best.name}' if best else ''}", side_by_side)]
+    if run.side_by_side and run.side_by_side in films:
+        return [(f"First program {FIRST} and the best{f', {best.name}' if best else ''}", run.side_by_side)]
     captions = {FIRST: f"First program, {FIRST}"}
     if best:
         title = "First program and best" if best.name == FIRST else "Best"
@@ -97,7 +99,7 @@ def program(run: Run) -> dict[str, Any] | None:
     }
 
 
-def _term(best: Candidate, i: int, name: str) -> dict[str, Any]:
+def _term(best: Evaluation, i: int, name: str) -> dict[str, Any]:
     term = best.terms.get(name, {})
     curve = numbers(term.get("curve"))
     return {
@@ -135,7 +137,7 @@ def _measure(run: Run, i: int, name: str) -> tuple[str, int, Markup]:
     return name, direction(name), chart
 
 
-def _curves(best: Candidate) -> Markup | None:
+def _curves(best: Evaluation) -> Markup | None:
     curves = {name: numbers(best.terms.get(name, {}).get("curve")) for name in best.weights}
     if len(best.curve_time) < 2 or not any(curves.values()):
         return None
@@ -169,19 +171,20 @@ def motion(run: Run) -> list[dict[str, Any]]:
     return shown
 
 
-def _panels(c: Candidate) -> dict[str, dict[str, list[float]]]:
+def _panels(c: Evaluation) -> dict[str, dict[str, list[float]]]:
     """Group curves by chart: name without side -> side ("left", "right" or "") -> curve. Fractions are in %."""
     panels: dict[str, dict[str, list[float]]] = {}
     for name, values in c.series.items():
         side = next((side for side in ("left", "right") if name.startswith(f"{side}_")), "")
         name = name.removeprefix(f"{side}_") if side else name
         scale = 100.0 if quantities.unit(name) == "%" else 1.0
-        if any(math.isfinite(v) for v in values):
-            panels.setdefault(name, {})[side] = [scale * v for v in values]
+        curve = [scale * v for v in numbers(values)]
+        if any(map(math.isfinite, curve)):
+            panels.setdefault(name, {})[side] = curve
     return {name: dict(sorted(lines.items())) for name, lines in panels.items()}
 
 
-def _sparklines(c: Candidate | None) -> list[dict[str, Any]]:
+def _sparklines(c: Evaluation | None) -> list[dict[str, Any]]:
     """Return the same curves of any program as sparklines, with title, minimum and maximum."""
     shown = []
     for name, lines in (_panels(c) if c else {}).items():
@@ -192,7 +195,7 @@ def _sparklines(c: Candidate | None) -> list[dict[str, Any]]:
     return shown
 
 
-def _dot(c: Candidate, metric: str | None = None) -> report_charts.Dot:
+def _dot(c: Evaluation, metric: str | None = None) -> report_charts.Dot:
     value = c.metrics.get(metric, math.nan) if metric else math.nan
     if c.failed:
         tip = f"{c.name} failed: {c.reason}"[:200]
@@ -200,7 +203,7 @@ def _dot(c: Candidate, metric: str | None = None) -> report_charts.Dot:
         tip = f"{c.name}: {quantities.quantity(value, metric)}"
     else:
         tip = f"{c.name}, parent {c.parent}" if c.parent else c.name
-    return report_charts.Dot(c.name, c.generation, c.index, tip, c.failed, c.parent, value)
+    return report_charts.Dot(c.name, c.generation, c.candidate, tip, c.failed, c.parent, value)
 
 
 def generation(run: Run, g: Generation) -> dict[str, Any]:
@@ -268,7 +271,7 @@ def _row(
         "p_best": _number(p_best),
         "best": name == g.best,
         "sparklines": _sparklines(c) if new else [],
-        "note": notes.get(c.index) if c and new else None,
+        "note": notes.get(c.candidate) if c and new else None,
     }
 
 

@@ -257,12 +257,12 @@ class Fields(Generic[A]):
 
     @property
     def gait_phase(self) -> A:
-        """[2] 1, from 0 to 1 | phase of the left and right stride at the goal's cadence; below 0.5 the foot swings"""
-        if "cadence" not in self._layout.goals:
+        """[2] 1, from 0 to 1 | phase of the left and right stride at stride_frequency; the foot swings below 0.5"""
+        if "stride_frequency" not in self._layout.goals:
             raise self._error(
-                f"{self._what}.gait_phase: this task has no goal 'cadence'; compute phases from {self._what}.time"
+                f"{self._what}.gait_phase: this task has no goal 'stride_frequency'; use phases of {self._what}.time"
             )
-        strides = (self.goal("cadence") * self.time)[..., None] + jnp.array([0.0, 0.5])
+        strides = (self.goal("stride_frequency") * self.time)[..., None] + jnp.array([0.0, 0.5])
         return self._given(strides - jnp.floor(strides))
 
     @property

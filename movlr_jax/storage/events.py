@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections.abc import Iterable, Mapping
 from types import NoneType, UnionType
 from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
@@ -227,6 +228,12 @@ def loaded(text: Any) -> tuple[Any, str]:
     for _ in range(_DEEPEST):
         level = [x for value in level for x in _members(value)]
     return data, f"it has more than {_DEEPEST} levels of nested lists" if level else ""
+
+
+def numbers(values: Any) -> list[float]:
+    """Convert a JSON list to floats; other values become NaN."""
+    values = values if isinstance(values, list) else []
+    return [float(v) if isinstance(v, int | float) else math.nan for v in values]
 
 
 def fault(value: Any, hint: Any, where: str = "") -> str:

@@ -21,7 +21,7 @@ from movlr_jax.models.from_path import forward_of, roles_of
 from movlr_jax.models.spec import compile_spec, quiet
 from movlr_jax.rewards.state import Layout, instrument, layout_of
 from movlr_jax.sandbox.genome import Genome
-from movlr_jax.tasks.base import Camera, Measures, Metrics, Motion, Need, StartFn, Task
+from movlr_jax.tasks.base import Measures, Metrics, Motion, Need, StartFn, Task
 from movlr_jax.tasks.motion import motion_metrics, motion_needs, motion_of, motion_score, towards
 from movlr_jax.tasks.motion_terms import FIRST, motion_terms
 from movlr_jax.tasks.readout import Readout
@@ -40,21 +40,17 @@ def simple_task(
     name: str,
     model: str | Path | mujoco.MjSpec,
     description: str,
-    focus: str = "",
     goals: Mapping[str, Any] | None = None,
     start: str | Mapping[str, float] | StartFn | None = None,
     start_noise: float = 0.01,
     measure: Callable[[Readout], Mapping[str, float]] | None = None,
     success: Callable[[Metrics], bool] | None = None,
     score: Callable[[Metrics], float] | None = None,
-    diagnose: Callable[[Metrics], list[Need]] | None = None,
     tolerance_m: float = 0.05,
     reward: str | None = None,
     human_reward: str | None = None,
-    camera: Camera | None = None,
     scene: Callable[[mujoco.MjSpec], None] | None = None,
     roles: Mapping[str, str] | None = None,
-    notes: tuple[str, ...] = (),
     episode_s: float = 3.0,
 ) -> Task:
     """Build a task for `model` and a motion given by `description` and `goals`. Raises UserError.
@@ -73,6 +69,7 @@ def simple_task(
     score(metrics) orders candidates, higher is better. Default: `default_score`.
     reward, human_reward: texts or paths of the initial and the hand-written program. Without human_reward, the
     initial program is used in its place.
+    Set the other fields of the task with dataclasses.replace(task, cameras=..., focus=..., diagnose=...).
     """
     if not re.fullmatch(r"[\w.-]+", name):
         raise UserError(
@@ -128,7 +125,7 @@ def simple_task(
     return Task(
         name=name,
         description=description.strip().rstrip("."),
-        focus=focus or "whether the motion does the task, and how calmly",
+        focus="whether the motion does the task, and how calmly",
         adapter=adapter,
         model=compiled,
         layout=layout,
@@ -137,16 +134,12 @@ def simple_task(
         start=begin,
         measure=measured,
         score=score or partial(default_score, motion),
-        cameras=(
-            camera
-            or camera_for(compiled, placed[1].qpos, adapter.root, [targets[g] for g in reached.values()]),
-        ),
+        cameras=(camera_for(compiled, placed[1].qpos, adapter.root, [targets[g] for g in reached.values()]),),
         initial_reward=first,
         human_reward=human or first,
-        diagnose=diagnose or partial(default_diagnosis, tolerance_m, motion),
+        diagnose=partial(default_diagnosis, tolerance_m, motion),
         motion=motion,
         roles=roles,
-        notes=notes,
     )
 
 

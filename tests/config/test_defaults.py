@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -79,3 +80,24 @@ def test_help_has_every_setting_with_its_default_and_its_comment():
         assert line in text
     assert "true: use the settings tuned for this task and model" in comments(Config)["tuned"]
     assert "K, programs per generation" in text
+
+
+@dataclass
+class Commented:
+    plain: int = 1  # at the end
+    # before
+    # the field
+    below: int = 2
+    wrapped: tuple[str, ...] = (
+        "a",
+        "b",
+    )  # after its last line
+    none: int = 3
+
+
+def test_a_comment_belongs_to_its_field_wherever_the_formatter_put_it():
+    assert comments(Commented) == {
+        "plain": "at the end",
+        "below": "before the field",
+        "wrapped": "after its last line",
+    }

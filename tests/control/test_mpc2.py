@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import jax
 import mujoco
 import numpy as np
 import pytest
+from tiny_task import task as tiny_task
 
+from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.mpc.knots import ControlSpace
 from movlr_jax.control.mpc.mpc2 import MuscleConfig, PostureSpace, synergy_mixing
 from movlr_jax.control.mpc.mppi import MppiConfig
-from movlr_jax.control.mpc.planner import Planner, PlannerConfig, PlanSpace
+from movlr_jax.control.mpc.planner import Planner, PlanSpace
 from movlr_jax.errors import UserError
 from movlr_jax.models import follow_couplings, model_adapter
 from movlr_jax.models.spec import compile_spec
 from movlr_jax.physics.native import NativePhysics
-from movlr_jax.rewards.program import RewardProgram, Scorer
+from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.rewards.state import instrument, layout_of
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
@@ -314,12 +317,11 @@ def planner_of(
     space: PlanSpace, model: mujoco.MjModel, layout, goals, mppi: MppiConfig, horizon_s: float = 0.06
 ) -> Planner:
     return Planner(
-        "test",
-        PlannerConfig(mppi, horizon_s, replan_every=2),
+        OptimizerConfig(horizon_s=horizon_s, mppi=mppi),
+        replace(tiny_task(), layout=layout, goals=goals),
         space,
         NativePhysics(model, layout, sim_dt=0.005, ctrl_dt=0.01, coarse=True, threads=2),
         NativePhysics(model, layout, sim_dt=0.002, ctrl_dt=0.01, threads=2),
-        Scorer(layout, goals),
     )
 
 
@@ -419,8 +421,9 @@ def test_what_is_replaced_in_plans_is_counted(tiny):
         '    return {"a": jnp.log(-1.0 - state.time), "b": state.q("knee")}\n'
     )
     space = PostureSpace(MuscleConfig(), tiny.model, tiny.layout, PLANNED)
-    config = PlannerConfig(MppiConfig(samples=5), horizon_s=0.04, replan_every=2)
-    planner = Planner("mpc2", config, space, tiny.physics, tiny.physics, Scorer(tiny.layout, tiny.goals))
+    config = OptimizerConfig(horizon_s=0.04, mppi=MppiConfig(samples=5))
+    task = replace(tiny_task(), layout=tiny.layout, goals=tiny.goals)
+    planner = Planner(config, task, space, tiny.physics, tiny.physics)
     controllers = planner.optimise(programs([REWARDS[0], broken]), jax.random.key(0))
     assert controllers.nonfinite == [{"a": 0}, {"a": 0, "b": 0}]
     start = tiny.physics.start(*(np.repeat(x, 2, axis=0) for x in tiny.states(1)))

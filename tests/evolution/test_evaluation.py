@@ -1,4 +1,4 @@
-"""What an evaluation makes of an episode: whatever diverged or is no number is the worst."""
+"""Evaluations of finished episodes: one that diverged, or has non-finite metrics, ranks last."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from made_gait import DT, Gait, replaced, walk, walker_of_boxes
 
-from movlr_jax.evolution import evaluation
+from movlr_jax.evolution.evaluation import measure
 from movlr_jax.evolution.ranking import rank
 from movlr_jax.language.base import Evaluation
 from movlr_jax.language.judges.metrics import MetricsJudge
@@ -23,14 +23,10 @@ def task() -> Task:
     return walker_of_boxes()
 
 
-def outcome(task: Task, made: Trajectory) -> evaluation.Outcome:
+def outcome(task: Task, made: Trajectory) -> Evaluation:
     program = RewardProgram("", "", {"a": 2.0}, lambda state, action: {}, "")
     terms = {"a": np.full(len(made.actions), 0.5, np.float32)}
-    return evaluation._outcome(task, program, made, terms, ({"a": 0}, {"a": 0}), {}, DT)
-
-
-def entry(result: evaluation.Outcome) -> Evaluation:
-    return Evaluation(0, 0, "", result.reason, metrics=result.metrics)
+    return measure(task, program, made, terms, ({"a": 0}, {"a": 0}), DT)
 
 
 def poor(task: Task) -> Task:
@@ -42,8 +38,8 @@ def poor(task: Task) -> Task:
 def test_a_perfect_episode_that_diverged_is_the_last(task: Task, scheme: str, place: int):
     """Its numbers are those of a simulation that was set back: however good, any that ran is before it."""
     made = walk(task, Gait(seconds=2.0))
-    ran = [entry(outcome(poor(task), made)), entry(outcome(poor(task), made))]
-    lost = entry(outcome(task, replace(made, diverged=np.True_)))
+    ran = [outcome(poor(task), made), outcome(poor(task), made)]
+    lost = outcome(task, replace(made, diverged=np.True_))
     entrants = [*ran[:place], lost, *ran[place:]]
     judge = MetricsJudge()
     result = rank(3, lambda pairs: [judge.compare(task, entrants[i], entrants[j]) for i, j in pairs], scheme)
@@ -81,7 +77,7 @@ def test_measures_that_are_not_finite_are_a_failure(task: Task):
     assert all(np.isfinite(v) for v in result.metrics.values())
 
 
-def test_an_outcome_carries_the_series_beside_the_terms(task: Task):
+def test_an_evaluation_has_the_series_and_the_terms(task: Task):
     own: Callable = lambda episode, task: {"error_m": np.linspace(0.0, 1.0, len(episode.actions))}  # noqa: E731
     result = outcome(replace(task, series=own), walk(task))
     points = len(result.curve_time)

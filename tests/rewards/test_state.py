@@ -141,7 +141,7 @@ def test_a_measure_can_read_all_that_rewards_can(tiny, scene):
     now, _, _ = scene
     goals = {
         **tiny.goals,
-        "cadence": np.float32(0.8),
+        "stride_frequency": np.float32(0.8),
         "turn_time": np.float32(0.0),
         "heading": np.float32(1.0),
     }
@@ -149,7 +149,7 @@ def test_a_measure_can_read_all_that_rewards_can(tiny, scene):
     assert set(STATE_CALLS) <= set(dir(episode))
     assert episode.gait_phase.shape == (ROWS, 2)
     assert episode.goal_heading.shape == episode.time.shape == (ROWS,)
-    np.testing.assert_array_equal(episode.goal("cadence"), np.float32(0.8))
+    np.testing.assert_array_equal(episode.goal("stride_frequency"), np.float32(0.8))
     np.testing.assert_array_equal(episode.prev_action, now.prev_action)
     np.testing.assert_array_equal(episode.initial.pos("foot"), episode.pos("foot")[0])
     assert isinstance(episode.initial.q("knee"), np.ndarray)
@@ -174,13 +174,13 @@ def test_time_counts_from_the_start_of_the_episode(tiny, scene):
 def test_gait_phases_by_hand(tiny, scene):
     """0.8 strides a second: after 0.5 s the left one is at 0.4, after 1 s at 0.8; the right one half a stride off."""
     now, _, start = scene
-    goals = {**tiny.goals, "cadence": np.float32(0.8)}
+    goals = {**tiny.goals, "stride_frequency": np.float32(0.8)}
     layout = layout_of(tiny.model, goals)
     at = now.replace(time=np.resize([0.5, 1.0, 1.25], ROWS))
     phases = read(layout, goals, at, start.step, lambda s: s.gait_phase)
     expected = np.resize([[0.4, 0.9], [0.8, 0.3], [0.0, 0.5]], (ROWS, 2))
     np.testing.assert_allclose(np.abs((phases - expected + 0.5) % 1 - 0.5), 0.0, atol=1e-6)
-    with pytest.raises(ProgramError, match="this task has no goal 'cadence'"):
+    with pytest.raises(ProgramError, match="this task has no goal 'stride_frequency'"):
         read(tiny.layout, tiny.goals, now, start.step, lambda s: s.gait_phase)
 
 

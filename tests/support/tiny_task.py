@@ -11,7 +11,6 @@ def task(forward_m: float = 0.25) -> Task:
         name="tiny_kick",
         model="tiny_muscle",
         description="bring the foot to the mark in front of the leg",
-        focus="the distance of the foot from the mark",
         goals={"foot_pos": [forward_m, 0.0, 0.25]},
         episode_s=0.1,
     )

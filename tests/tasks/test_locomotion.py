@@ -348,7 +348,7 @@ def test_terms_that_are_worth_staying_up_for_worked_by_hand(walk):
         sensors[1:, list(layout.touch[f"{side}_foot"])] = 0.0
         sensors[1:, layout.touch[f"{side}_foot"][0]] = force
     time = (
-        0.25 / float(walk.goals["cadence"]) * np.array([0.0, 1.0, 3.0])
+        0.25 / float(walk.goals["stride_frequency"]) * np.array([0.0, 1.0, 3.0])
     )  # at the last, the right foot is to swing
     steps = steps.replace(sensors=sensors, time=time)
     first = jax.tree.map(lambda x: np.asarray(x)[:1], steps)

@@ -45,7 +45,7 @@ def faults(made: GaitRecording, criteria: GaitCriteria, *, fell: bool, turn: flo
 def _faults(
     made: GaitRecording, criteria: GaitCriteria, fell: bool, turn: float
 ) -> Iterator[tuple[str, str]]:
-    time, com, seconds = made.time, made.com, float(made.time[-1] - made.time[0])
+    com, seconds = made.com, float(made.time[-1] - made.time[0])
     if seconds <= 0:
         return
     moved = (com[-1] - com[0])[:2]

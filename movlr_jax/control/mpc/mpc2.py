@@ -115,13 +115,14 @@ class PostureSpace:
             hold, qpos, targets = jnp.asarray(hold), jnp.asarray(qpos, jnp.float32), self._targets_on_device
         n, now = plans.shape[1], qpos
         length, moment = physics.kinematics(targets(qpos, plans))
-        target = {"length": length.astype(np.float32)}
-        if self.config.law == "product":
-            target["moment"] = moment[:, :, self._dofs].astype(np.float32)
-        if self.config.law != "linear":
-            target["posture"] = plans.reshape(length.shape[0], -1).astype(np.float32)
+        known = {
+            "length": lambda: length,
+            "moment": lambda: moment[:, :, self._dofs],
+            "posture": lambda: plans.reshape(length.shape[0], -1),
+        }
+        target = {name: known[name]().astype(np.float32) for name in self.actuation.law.target}
         params: dict[str, Any] = {"target": target, "hold": hold.repeat(n, axis=0)}
-        if self.config.law == "torque":
+        if self.actuation.law.arms:
             params["moment"] = self._moments(physics, now).repeat(n, axis=0)
         if self.knots > 1:
             rows = len(qpos) * n

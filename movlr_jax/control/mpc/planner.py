@@ -17,11 +17,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from movlr_jax.control.episode import EpisodeRules, by_candidate, play
+from movlr_jax.control.config import OptimizerConfig
+from movlr_jax.control.episode import Loop, by_candidate, play
 from movlr_jax.control.mpc import mppi
-from movlr_jax.control.mpc.mppi import MppiConfig
 from movlr_jax.physics.base import Physics
 from movlr_jax.rewards.program import RewardProgram, Scorer
+from movlr_jax.tasks import Task
 from movlr_jax.types import Array, Policy, Progress, SimState, Step, Trajectory
 
 
@@ -37,32 +38,20 @@ class PlanSpace(Protocol):
     def params(self, physics: Physics, state: SimState, plans: Array) -> Any: ...
 
 
-@dataclass(frozen=True)
-class PlannerConfig:
-    """Horizon and replanning interval of the planner."""
-
-    mppi: MppiConfig
-    horizon_s: float = 0.4
-    replan_every: int = 2  # control steps
-
-
 class Planner:
     """Plans with `physics` and acts in `sim_physics`. Owns everything that is compiled once."""
 
     def __init__(
         self,
-        name: str,
-        config: PlannerConfig,
+        config: OptimizerConfig,
+        task: Task,
         space: PlanSpace,
         physics: Physics,
         sim_physics: Physics,
-        scorer: Scorer,
-        rules: EpisodeRules | None = None,
         say: Callable[[str], object] = lambda text: None,
     ):
-        self.name, self.config, self.space, self.scorer = name, config, space, scorer
-        self.physics, self.sim_physics = physics, sim_physics
-        self.rules = rules or EpisodeRules()
+        self.name, self.config, self.task, self.space = config.name, config, task, space
+        self.physics, self.sim_physics, self.scorer = physics, sim_physics, Scorer(task.layout, task.data)
         self.notes: Mapping[str, Any] = {}
         self._say, self._split = say, 1
         self.horizon = plan_steps(config.horizon_s, physics.ctrl_dt)
@@ -159,18 +148,8 @@ class PlannedControllers:
             known = p.shift(plan)
             return p.space.params(p.sim_physics, state, np.asarray(plan.mean)[:, None])
 
-        return play(
-            p.sim_physics,
-            p.sim_policy,
-            p.rules,
-            start,
-            replanned,
-            steps=steps,
-            every=p.config.replan_every,
-            candidates=len(self.programs),
-            key=key,
-            progress=self.progress,
-        )
+        loop = Loop(p.sim_physics, p.sim_policy, replanned, p.config.replan_every, len(self.programs))
+        return play(loop, p.task, start, steps=steps, key=key, progress=self.progress)
 
     def replan(
         self,

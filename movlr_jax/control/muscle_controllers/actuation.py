@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +15,6 @@ from movlr_jax.biomech.muscles import MuscleParams, bias, excitation_for, gain, 
 from movlr_jax.control.muscle_controllers.torque import resolve
 from movlr_jax.rewards.state import Layout
 from movlr_jax.types import Array, Step
-
-MUSCLE_LAWS = ("linear", "product", "torque")
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ class MuscleConfig:
     (`biomech.static_optimisation`). Without it, an arm sags until the length errors balance its weight.
     """
 
-    law: Literal["linear", "product", "torque"] = "linear"
+    law: str = "linear"  # a name of LAWS
     kp: float = 5.0  # linear: 1; torque: 1/rad
     kd: float = 0.2  # linear: s; torque: s/rad
     product_gain: float = 1e4  # product: N/m per m, their k
@@ -60,7 +58,7 @@ class Actuation:
 
     def __init__(self, config: MuscleConfig, model: mujoco.MjModel, layout: Layout, planned: Sequence[str]):
         joints = [model.joint(name) for name in planned]
-        self.config = config
+        self.config, self.law = config, LAWS[config.law]
         self.muscles = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), muscle_params(model))
         self.qpos = np.array([j.qposadr[0] for j in joints])
         self.dofs = np.array([j.dofadr[0] for j in joints])
@@ -68,43 +66,63 @@ class Actuation:
         self._layout = layout
 
     def __call__(self, params: Any, target: Any, view: Step, sim_dt: float, ctrl_dt: float) -> jax.Array:
-        """Return excitations [nu] for `target` (see `posture_pull`). `params` holds data of the current posture.
+        """Return excitations [nu] for `target` (see `MuscleLaw`). `params` holds data of the current posture.
 
-        a* = (F - bias) / gain with gain <= -1. The excitation inverts one step of the activation dynamics. Lengths
-        were measured one sim_dt ago and are extrapolated with their velocity.
+        The excitation inverts one step of the activation dynamics. Lengths were measured one sim_dt ago and are
+        extrapolated with their velocity.
         """
-        p, config = self.muscles, self.config
-        velocity = self._layout.velocities(view.sensors)
+        p, velocity = self.muscles, self._layout.velocities(view.sensors)
         length = self._layout.lengths(view.sensors) + sim_dt * velocity
-        passive = bias(p, length)
         pull = jnp.minimum(gain(p, length, velocity), -1.0)
-        q = view.qpos[self.qpos]
-        if config.law == "torque":
-            activation = torque_activation(config, p, params, target, pull, q, view.qvel[self.dofs])
-            if "kept" in params:
-                activation = keeping_activation(
-                    config, p, params, target, pull, activation, view, self.qpos, self.dofs
-                )
-        else:
-            held = gain(p, length, jnp.zeros_like(length)) * params["hold"] + passive
-            force = jnp.minimum(0.0, held + posture_pull(config, p, target, length, velocity, q))
-            activation = jnp.clip((force - passive) / pull, 0.0, 1.0)
+        now = Muscles(length, velocity, bias(p, length), pull, view)
+        activation = self.law.activation(self, params, target, now)
         return excitation_for(p, view.act[jnp.asarray(self._layout.activations)], activation, ctrl_dt)
 
 
-def posture_pull(
-    config: MuscleConfig, p: MuscleParams, target: Any, length: Array, velocity: Array, q: Array
-) -> jax.Array:
-    """Return target muscle forces [nu] N, without those that hold the posture; negative forces pull.
+class Muscles(NamedTuple):
+    """Muscles of one simulation at present."""
 
-    target["length"] [nu] m are the lengths at the target; `product` also needs target["moment"] [nu, nz] m and
-    target["posture"] [nz] rad. q [nz] rad is the current posture.
+    length: Array  # [nu] m
+    velocity: Array  # [nu] m/s
+    passive: Array  # [nu] N
+    pull: Array  # [nu] N per activation, at most -1
+    view: Step
+
+
+Force = Callable[[Actuation, Any, Muscles], Array]
+
+
+def tracking(force: Force) -> Callable[[Actuation, Any, Any, Muscles], jax.Array]:
+    """Return the activations of a law of muscle forces F [nu] N, to which those that hold the posture are added.
+
+    a = (F - passive) / pull; negative forces pull.
     """
-    stretch = target["length"] - length
-    if config.law == "product":
-        effort = jnp.abs(target["moment"]) @ jnp.abs(target["posture"] - q)
-        return config.product_gain * effort * stretch
-    return jnp.asarray(p.peak_force * (config.kp * stretch - config.kd * velocity) / p.optimal_length)
+
+    def activation(actuation: Actuation, params: Any, target: Any, now: Muscles) -> jax.Array:
+        still = gain(actuation.muscles, now.length, jnp.zeros_like(now.length))
+        total = jnp.minimum(0.0, still * params["hold"] + now.passive + force(actuation, target, now))
+        return jnp.clip((total - now.passive) / now.pull, 0.0, 1.0)
+
+    return activation
+
+
+def linear_force(actuation: Actuation, target: Any, now: Muscles) -> Array:
+    p, config = actuation.muscles, actuation.config
+    stretch = target["length"] - now.length
+    return jnp.asarray(p.peak_force * (config.kp * stretch - config.kd * now.velocity) / p.optimal_length)
+
+
+def product_force(actuation: Actuation, target: Any, now: Muscles) -> Array:
+    effort = jnp.abs(target["moment"]) @ jnp.abs(target["posture"] - now.view.qpos[actuation.qpos])
+    return actuation.config.product_gain * effort * (target["length"] - now.length)
+
+
+def resolved(actuation: Actuation, params: Any, target: Any, now: Muscles) -> jax.Array:
+    """Return the activations [nu] of joint torques, also about the joints of params["kept"]."""
+    a, view = actuation, now.view
+    q, qd = view.qpos[a.qpos], view.qvel[a.dofs]
+    activation = torque_activation(a.config, a.muscles, params, target, now.pull, q, qd)
+    return keeping_activation(a, params, target, now, activation) if "kept" in params else activation
 
 
 def torque_activation(
@@ -124,26 +142,41 @@ def torque_activation(
 
 
 def keeping_activation(
-    config: MuscleConfig,
-    p: MuscleParams,
-    params: Any,
-    target: Any,
-    pull: Array,
-    activation: jax.Array,
-    view: Step,
-    qpos: np.ndarray,
-    dofs: np.ndarray,
+    actuation: Actuation, params: Any, target: Any, now: Muscles, activation: jax.Array
 ) -> jax.Array:
     """Replace the `activation` [nu] of muscles that cross the joints of params["kept"], to hold these too.
 
-    qpos, dofs [nz]: addresses of the planned joints, which these muscles may also cross.
+    These muscles may also cross planned joints.
     """
-    kept = params["kept"]
+    kept, view, config = params["kept"], now.view, actuation.config
     of = kept.muscles
     moment = jnp.concatenate([params["moment"], kept.moment], axis=1)[of]
-    q, qd = view.qpos[np.append(qpos, kept.qpos)], view.qvel[np.append(dofs, kept.dofs)]
+    q = view.qpos[np.append(actuation.qpos, kept.qpos)]
+    qd = view.qvel[np.append(actuation.dofs, kept.dofs)]
     stiffness = jnp.append(params["stiffness"], jnp.full(len(kept.at), config.held))
     mine = {"moment": moment, "hold": params["hold"][of], "stiffness": stiffness}
     whole = {"posture": jnp.append(target["posture"], kept.at)}
-    held = torque_activation(config, jax.tree.map(lambda x: x[of], p), mine, whole, pull[of], q, qd)
+    muscles = jax.tree.map(lambda x: x[of], actuation.muscles)
+    held = torque_activation(config, muscles, mine, whole, now.pull[of], q, qd)
     return activation.at[of].set(held)
+
+
+@dataclass(frozen=True)
+class MuscleLaw:
+    """How a target becomes activations, and what this reads.
+
+    activation: (actuation, params, target, muscles) -> activations [nu].
+    target: the fields of a target: length [nu] m, posture [nz] rad and moment [nu, nz] m, the moment arms there.
+    arms: whether it reads params["moment"] [nu, nz] m, the moment arms at the start of the plan.
+    """
+
+    activation: Callable[[Actuation, Any, Any, Muscles], jax.Array]
+    target: tuple[str, ...]
+    arms: bool = False
+
+
+LAWS = {
+    "linear": MuscleLaw(tracking(linear_force), ("length",)),
+    "product": MuscleLaw(tracking(product_force), ("length", "moment", "posture")),
+    "torque": MuscleLaw(resolved, ("posture",), arms=True),
+}

@@ -49,8 +49,8 @@ def observation(
 
     qpos, qvel, act, prev_action; touch: forces in body weights; goal: the goals of the task and, for each
     `<thing>_pos`, the vector from the thing to it. If the task has a heading, the horizontal position of a floating
-    base is omitted, since the task is the same anywhere on the ground. If it has a cadence (strides per second), goal
-    includes sine and cosine of the gait phase. more: further observations by name.
+    base is omitted, since the task is the same anywhere on the ground. If it has a stride frequency, goal includes
+    sine and cosine of the gait phase. more: further observations by name.
     """
     kept = np.setdiff1d(np.arange(model.nq), travel(model) if "heading" in goals else [])
     weight = max(float(model.body_mass.sum()) * float(np.linalg.norm(model.opt.gravity)), 1.0)
@@ -68,9 +68,9 @@ def observation(
     ]
 
     def clock(time: Array) -> list[jax.Array]:
-        if "cadence" not in aims:
+        if "stride_frequency" not in aims:
             return []
-        phase = 2 * jnp.pi * aims["cadence"] * time
+        phase = 2 * jnp.pi * aims["stride_frequency"] * time
         return [jnp.stack([jnp.sin(phase), jnp.cos(phase)])]
 
     def observe(view: Step) -> jax.Array:
@@ -182,9 +182,8 @@ def posture(
 
     def command(a: jax.Array, view: Step, sim_dt: float, ctrl_dt: float) -> jax.Array:
         z = jnp.clip(z0.at[commanded].add(beta * a), actuation.lower, actuation.upper)
-        target = {"posture": z}
-        if space.config.law != "torque":
-            target |= {"length": geometry.lengths(z), "moment": geometry.moments(z)}
+        known = {"posture": z, "length": geometry.lengths(z), "moment": geometry.moments(z)}
+        target = {name: known[name] for name in actuation.law.target}
         arms = geometry.moments(view.qpos[actuation.qpos])
         params: dict[str, Any] = {"hold": hold, "moment": arms, "stiffness": stiffness}
         if keeping is not None:

@@ -12,7 +12,6 @@ import mujoco
 import numpy as np
 
 from movlr_jax.control.config import OptimizerConfig
-from movlr_jax.control.episode import EpisodeRules
 from movlr_jax.control.mpc.mpc2 import posture_space
 from movlr_jax.control.mpc.prior import PriorSpace
 from movlr_jax.control.ppo import actions as spaces
@@ -22,16 +21,16 @@ from movlr_jax.control.ppo.dynsyn import find_groups, grouped
 from movlr_jax.control.ppo.observations import gait_view, joint_view
 from movlr_jax.control.ppo.policy_file import load_policy, policy_settings
 from movlr_jax.control.ppo.teaching import Teacher
-from movlr_jax.control.ppo.trainer import Ppo
+from movlr_jax.control.ppo.trainer import Agent, Ppo
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.physics.choose import choose, planning_physics
 from movlr_jax.physics.domain import draw
 from movlr_jax.physics.native import NativePhysics
-from movlr_jax.rewards.program import Scorer
 from movlr_jax.tasks import Task
 from movlr_jax.types import Step
 
 _TEACHER = "optimizer.ppo.teacher"
+_SEED = 0  # of the start states and the domain randomisation, the same for all searches
 _DAMPED = 0.2  # s, ratio of damping to stiffness of the assisting springs
 
 
@@ -40,7 +39,6 @@ def build_ppo(
     task: Task,
     physics: str = "native",
     say: Callable[[str], object] = lambda text: None,
-    seed: int = 0,
 ) -> Ppo:
     """Return PPO for `task`, trained in `physics`. Raises UserError.
 
@@ -48,12 +46,12 @@ def build_ppo(
     (`task.ranges`) are evaluated in the reference physics.
     """
     config = replace(config, ppo=shaped(config.ppo, task))
-    starts = task.start(np.random.default_rng(seed), config.ppo.starts)
+    starts = task.start(np.random.default_rng(_SEED), config.ppo.starts)
     space = action_space(config, task, starts)
     sim = NativePhysics(space.model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
     steps: dict[str, Any] = {"sim_dt": config.sim_dt, "ctrl_dt": config.ctrl_dt}
     train = sim
-    domain = draw(task.ranges, config.ppo.envs, seed) if task.ranges else None
+    domain = draw(task.ranges, config.ppo.envs, _SEED) if task.ranges else None
     if config.ppo.train_dt:
         steps["sim_dt"] = config.ppo.train_dt
     model = space.model
@@ -65,21 +63,9 @@ def build_ppo(
     elif domain is not None or config.ppo.train_dt or config.ppo.assist:
         coarse = config.ppo.train_dt > 0
         train = NativePhysics(model, task.layout, **steps, domain=domain, coarse=coarse)
-    return Ppo(
-        config.name,
-        config.ppo,
-        train,
-        sim,
-        Scorer(task.layout, task.data),
-        observation(config.ppo, task, starts[0][0]),
-        space,
-        starts,
-        episode_s=task.episode_s,
-        rules=EpisodeRules(task.over, task.perturb),
-        teacher=_teacher(config.ppo, task, sim.start(*starts).step, space.size),
-        seed=seed,
-        say=say,
-    )
+    observe = observation(config.ppo, task, starts[0][0])
+    teacher = _teacher(config.ppo, task, sim.start(*starts).step, space.size)
+    return Ppo(config, task, Agent(observe, space, starts, teacher), train, sim, say)
 
 
 def observation(config: PpoConfig, task: Task, qpos: np.ndarray) -> spaces.Observe:

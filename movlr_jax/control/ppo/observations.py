@@ -46,10 +46,10 @@ def gait_view(task: Task, qpos: np.ndarray) -> Observe:
     straight walk, m; load on each foot in body weights; goal speed, m/s; sine and cosine of the gait phase. Raises
     UserError.
     """
-    if "heading" not in task.goals or "cadence" not in task.goals:
+    if "heading" not in task.goals or "stride_frequency" not in task.goals:
         raise UserError(
-            f"optimizer.ppo.observe: `gait` needs a walking task, but {task.name} has no heading or no cadence; "
-            "use qpos, qvel and goal instead"
+            f"optimizer.ppo.observe: `gait` needs a walking task, but {task.name} has no heading or no "
+            "stride_frequency; use qpos, qvel and goal instead"
         )
     model, layout, adapter = task.model, task.layout, task.adapter
     goals = {name: jnp.asarray(value, jnp.float32) for name, value in task.goals.items()}
@@ -70,7 +70,7 @@ def gait_view(task: Task, qpos: np.ndarray) -> Observe:
             [jnp.stack([cos, sin, zero]), jnp.stack([-sin, cos, zero]), jnp.stack([zero, zero, one])]
         )
         facing, at = ahead @ state.rot(pelvis) @ began.T, state.pos(pelvis)
-        phase = 2 * jnp.pi * goals["cadence"] * view.time
+        phase = 2 * jnp.pi * goals["stride_frequency"] * view.time
         seen = [
             at[2] - jnp.min(jnp.stack([state.pos(foot)[2] for foot in feet])) - height,
             facing[:, 0],

@@ -23,16 +23,17 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from movlr_jax.control.episode import EpisodeRules, by_candidate, play
+from movlr_jax.control.config import OptimizerConfig
+from movlr_jax.control.episode import Loop, by_candidate, play
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.actions import ActionSpace, Observe
-from movlr_jax.control.ppo.config import PpoConfig
 from movlr_jax.control.ppo.policy_file import blind, load_policy, save_policy
 from movlr_jax.control.ppo.teaching import ROUNDS, Teacher, imitate
 from movlr_jax.control.ppo.training import CurveRecorder, Training
 from movlr_jax.control.ppo.update import Batch, Learner
 from movlr_jax.physics.base import Physics
 from movlr_jax.rewards.program import RewardProgram, Scorer
+from movlr_jax.tasks import Task
 from movlr_jax.types import Array, Progress, SimState, Step, Trajectory
 
 _TABLE = 4096  # episodes of one simulation before its start states repeat
@@ -62,37 +63,36 @@ class Segment:
     ended: np.ndarray  # [B]
 
 
+@dataclass(frozen=True)
+class Agent:
+    """What a policy sees and commands, and how it begins."""
+
+    observe: Observe
+    space: ActionSpace
+    starts: tuple[np.ndarray, np.ndarray, np.ndarray]  # qpos [S, nq], qvel [S, nv], act [S, na]
+    teacher: Teacher | None = None  # policy that the first policy imitates
+
+
 class Ppo:
     """Trains one policy per program. Built once; new rewards do not recompile it."""
 
     def __init__(
         self,
-        name: str,
-        config: PpoConfig,
+        config: OptimizerConfig,
+        task: Task,
+        agent: Agent,
         physics: Physics,
         sim_physics: Physics,
-        scorer: Scorer,
-        observe: Observe,
-        space: ActionSpace,
-        starts: tuple[np.ndarray, np.ndarray, np.ndarray],
-        *,
-        episode_s: float,
-        rules: EpisodeRules | None = None,
-        teacher: Teacher | None = None,
-        seed: int = 0,
         say: Callable[[str], object] = lambda text: None,
     ):
-        """Train policies in `physics` and evaluate them in `sim_physics`, which may be the same.
-
-        starts: start states qpos [S, nq], qvel [S, nv], act [S, na], drawn with `seed`.
-        teacher: policy that the first policy imitates."""
-        self.name, self.config, self.scorer, self.space = name, config, scorer, space
-        self.say = say
-        self.physics, self.sim_physics, self.rules = physics, sim_physics, rules or EpisodeRules()
-        self.limit = max(1, round(episode_s / physics.ctrl_dt))  # control steps of an episode
-        self.pool = jax.tree.map(np.asarray, physics.start(*starts))
+        """Train policies in `physics` and evaluate them in `sim_physics`, which may be the same."""
+        self.name, self.task, self.say = config.name, task, say
+        self.config, observe, space = config.ppo, agent.observe, agent.space
+        self.physics, self.sim_physics, self.scorer = physics, sim_physics, Scorer(task.layout, task.data)
+        self.limit = max(1, round(task.episode_s / physics.ctrl_dt))  # control steps of an episode
+        self.pool = jax.tree.map(np.asarray, physics.start(*agent.starts))
         # index of the start state of each episode of each simulation, the same for all candidates
-        self.order = np.random.default_rng(seed).integers(len(starts[0]), size=(config.envs, _TABLE))
+        self.order = np.random.default_rng(0).integers(len(agent.starts[0]), size=(self.config.envs, _TABLE))
         view = jax.tree.map(lambda x: jnp.asarray(x[0]), self.pool.step)
         self.observations = observe(view).shape[0]
         self.notes: Mapping[str, Any] = {
@@ -100,14 +100,14 @@ class Ppo:
             "observations": self.observations,
             "actions": space.size,
         }
-        self.network = learning.networks(config, self.observations, space.size)
-        self.see, self.teacher = observe, teacher
+        self.network = learning.networks(self.config, self.observations, space.size)
+        self.see, self.space, self.teacher = observe, space, agent.teacher
         self.explore = self._policy(physics, sample=True)
-        self.exploit = self._policy(sim_physics, sample=config.acts == "sample")
+        self.exploit = self._policy(sim_physics, sample=self.config.acts == "sample")
         self.traces: Counter[str] = Counter()
-        self._init = jax.jit(lambda key: learning.init(config, self.network, self.observations, key))
+        self._init = jax.jit(lambda key: learning.init(self.config, self.network, self.observations, key))
         self._observe, self._seen = jax.jit(jax.vmap(observe)), jax.jit(jax.vmap(learning.seen))
-        self._update = jax.jit(self._all_updates(learning.updater(config, self.network)))
+        self._update = jax.jit(self._all_updates(learning.updater(self.config, self.network)))
 
     @property
     def steps_done(self) -> int:
@@ -227,13 +227,13 @@ class Ppo:
     ) -> tuple[Segment, Fleet]:
         """Run one segment under K policies (default: exploring ones), then restart the rows whose episodes ended."""
         state, steps = fleet.state, self.config.unroll
-        if self.rules.perturb:
-            state = self.rules.perturb(state, steps * self.physics.ctrl_dt)
+        if self.task.perturb:
+            state = self.task.perturb(state, steps * self.physics.ctrl_dt)
         done = self.physics.rollout(state, policy or self.explore, params, steps=steps, key=key, candidates=k)
         done = jax.tree.map(np.asarray, self.physics.collect(done))
         over = np.zeros(done.actions.shape[:2], bool)
-        if self.rules.over is not None:
-            over = np.asarray(self.rules.over(done.steps, fleet.initial))
+        if self.task.over is not None:
+            over = np.asarray(self.task.over(done.steps, fleet.initial))
         late = fleet.age[:, None] + np.arange(1, steps + 1) >= self.limit
         ends, diverged = over | late, done.diverged
         last = np.where(ends.any(axis=1), ends.argmax(axis=1), steps - 1)
@@ -349,17 +349,10 @@ class TrainedControllers:
     def rollout(self, start: SimState, *, steps: int, key: jax.Array) -> Trajectory:
         """Run K x E rows for `steps` control steps; candidate k owns rows k*E:(k+1)*E."""
         params = (self.learners.normalizer, self.learners.params.policy)
-        return play(
-            self.ppo.sim_physics,
-            self.ppo.exploit,
-            self.ppo.rules,
-            start,
-            lambda state, keys: params,
-            steps=steps,
-            every=_EVERY,
-            candidates=len(self.learning),
-            key=key,
+        loop = Loop(
+            self.ppo.sim_physics, self.ppo.exploit, lambda state, keys: params, _EVERY, len(self.learning)
         )
+        return play(loop, self.ppo.task, start, steps=steps, key=key)
 
 
 def _choose(rows: np.ndarray, new: Array, old: Array) -> np.ndarray:

@@ -71,7 +71,7 @@ def gait_terms(task: Task) -> list[Term]:
                 f'jnp.minimum(state.com_vel[:2] @ {ahead}, jnp.linalg.norm(state.goal("velocity")))',
             ),
         ]
-        if "cadence" in task.goals:
+        if "stride_frequency" in task.goals:
             matched = f"1.0 - 0.5 * sum(jnp.abs({swinging} + {loaded} - 1.0) {legs})"
             terms += [Term("swing", "gait", 50.0, f"-({swing})"), Term("stance", "gait", 50.0, matched)]
         terms.append(

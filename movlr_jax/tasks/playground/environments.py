@@ -148,19 +148,19 @@ def playground(
         name=env,
         model=taken.spec,
         description=description or aim.description,
-        focus=_FOCUS if moves else "",
         goals=goals,
         start=partial(_reset, taken) if start == "reset" or (start == "auto" and not moves) else None,
         start_noise=start_noise,
         score=partial(locomotion.score, goal=goal, episode_s=episode_s) if moves else None,
-        diagnose=partial(locomotion.diagnose, goal=goal) if moves else None,
         tolerance_m=aim.tolerance_m,
         scene=partial(_add_sites, aim),
-        notes=(f"{env}: MuJoCo Playground, Apache-2.0; robot meshes under the licences of MuJoCo Menagerie",),
         episode_s=episode_s,
     )
+    licence = f"{env}: MuJoCo Playground, Apache-2.0; robot meshes under the licences of MuJoCo Menagerie"
+    task = replace(task, notes=(licence,))
     if moves:
-        task = replace(task, measure=partial(moved, goal=goal))
+        needs = partial(locomotion.diagnose, goal=goal)
+        task = replace(task, focus=_FOCUS, measure=partial(moved, goal=goal), diagnose=needs)
     elif not aim.goals:
         task = replace(task, measure=kept)
     return _with_rewards(task, env, moves)

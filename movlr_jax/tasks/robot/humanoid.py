@@ -44,13 +44,15 @@ class HumanoidGoal:
 
 
 @dataclass(frozen=True)
-class Disturbances:
+class World:
     """Settings of all robot tasks.
 
-    randomise: use domain randomisation (see `physics.domain`) and pushes in random directions. start_noise: see
-    `locomotion`. walk: what counts as walking; a robot need not move its joints as people do.
+    stride_frequency_hz: strides per second, used only by the hand-written reward. randomise: use domain randomisation
+    (see `physics.domain`) and pushes in random directions. start_noise: see `locomotion`. walk: what counts as
+    walking; a robot need not move its joints as people do.
     """
 
+    stride_frequency_hz: float = 1.25
     start_noise: float = 0.02  # rad
     randomise: bool = False
     push_m_s: float = 0.5
@@ -77,16 +79,15 @@ def humanoid_walk(
     episode_s: float,
     speed_m_s: float = 1.0,
     speed_tolerance: float = SPEED_TOLERANCE,
-    stride_frequency_hz: float = 1.25,
     lift_m: float = 0.08,
-    world: Disturbances,
+    world: World,
 ) -> Task:
-    """Walk forward on level ground. stride_frequency_hz is used only by the hand-written reward."""
+    """Walk forward on level ground."""
     goal = _goal(
         "humanoid_walk",
         f"the robot walks forward in a straight line at about {positive('speed_m_s', speed_m_s):g} m/s",
         speed_m_s,
-        _gait(stride_frequency_hz, lift_m) | _destination(adapter, (speed_m_s * episode_s, 0.0, 0.0)),
+        _gait(world, lift_m) | _destination(adapter, (speed_m_s * episode_s, 0.0, 0.0)),
         speed_tolerance=speed_tolerance,
     )
     return _task(adapter, HumanoidGoal(goal), flat(), episode_s, world)
@@ -99,9 +100,8 @@ def humanoid_straight_leg(
     speed_m_s: float = 0.6,
     speed_tolerance: float = SPEED_TOLERANCE,
     knee_deg: float = 15.0,
-    stride_frequency_hz: float = 1.25,
     lift_m: float = 0.05,
-    world: Disturbances,
+    world: World,
 ) -> Task:
     """Walk forward with knees bent by less than knee_deg in stance."""
     if not 0 < knee_deg <= 90:
@@ -111,8 +111,7 @@ def humanoid_straight_leg(
         f"the robot walks forward at about {positive('speed_m_s', speed_m_s):g} m/s, with "
         "straight knees in stance",
         speed_m_s,
-        _gait(stride_frequency_hz, lift_m, stance_knee=0.1)
-        | _destination(adapter, (speed_m_s * episode_s, 0.0, 0.0)),
+        _gait(world, lift_m, stance_knee=0.1) | _destination(adapter, (speed_m_s * episode_s, 0.0, 0.0)),
         speed_tolerance=speed_tolerance,
     )
     most = np.deg2rad(knee_deg)
@@ -140,9 +139,8 @@ def humanoid_stairs(
     rise_m: float = 0.02,
     levels: int = 6,
     level: int = 2,
-    stride_frequency_hz: float = 1.25,
     lift_m: float = 0.14,
-    world: Disturbances,
+    world: World,
 ) -> Task:
     """Climb flights of three steps. Steps of the first flight are rise_m high, those of the second twice that, etc.
 
@@ -159,7 +157,7 @@ def humanoid_stairs(
         "humanoid_stairs",
         f"the robot climbs stairs straight ahead at about {positive('speed_m_s', speed_m_s):g} m/s",
         speed_m_s,
-        _gait(stride_frequency_hz, lift_m)
+        _gait(world, lift_m)
         | _destination(adapter, (tops[-1], 0.0, float(ground.height(np.array([tops[-1], 0.0]))))),
         speed_tolerance=None,
     )
@@ -193,9 +191,8 @@ def humanoid_turn(
     door_x_m: float = 2.0,
     door_y_m: float = 1.2,
     width_m: float = 1.1,
-    stride_frequency_hz: float = 1.25,
     lift_m: float = 0.08,
-    world: Disturbances,
+    world: World,
 ) -> Task:
     """Walk forward, then left through a doorway centred at door_x_m, door_y_m. Touching its frame is a fall."""
     if width_m < 0.7 or door_x_m < 1.0 or door_y_m < 0.5:
@@ -208,7 +205,7 @@ def humanoid_turn(
         f"the robot walks forward, turns left and walks through the doorway at about "
         f"{positive('speed_m_s', speed_m_s):g} m/s",
         speed_m_s,
-        _gait(stride_frequency_hz, lift_m)
+        _gait(world, lift_m)
         | {"turn_pos": np.array([door_x_m, door_y_m, 0.0], np.float32)}
         | _destination(adapter, (door_x_m, door_y_m + 1.0, 0.0)),
         heading=float(np.pi / 2),
@@ -247,10 +244,10 @@ def _goal(name: str, description: str, speed: float, goals: Mapping[str, Array],
     )
 
 
-def _gait(stride_frequency_hz: float, lift_m: float, stance_knee: float = STANCE_KNEE) -> dict[str, Any]:
+def _gait(world: World, lift_m: float, stance_knee: float = STANCE_KNEE) -> dict[str, Any]:
     """Return the gait goals of the hand-written reward: strides per second, foot lift, knee angle in stance."""
     return {
-        "cadence": np.float32(positive("stride_frequency_hz", stride_frequency_hz)),
+        "stride_frequency": np.float32(positive("stride_frequency_hz", world.stride_frequency_hz)),
         "lift": np.float32(positive("lift_m", lift_m)),
         "stance_knee": np.float32(stance_knee),
         "turn_pos": np.array([FAR, 0.0, 0.0], np.float32),
@@ -262,9 +259,7 @@ def _destination(adapter: ModelAdapter, place: tuple[float, float, float]) -> di
     return {f"{adapter.role('pelvis')}_pos": np.array(place, np.float32)}
 
 
-def _task(
-    adapter: ModelAdapter, aim: HumanoidGoal, ground: Ground, episode_s: float, world: Disturbances
-) -> Task:
+def _task(adapter: ModelAdapter, aim: HumanoidGoal, ground: Ground, episode_s: float, world: World) -> Task:
     """Build the locomotion task with the additional measures, score and needs of `aim`."""
     for role in ("left_thigh", "right_thigh", "left_shank", "right_shank"):
         adapter.role(role)  # raises UserError if the model does not name its legs

@@ -13,7 +13,6 @@ from movlr_jax.models import ModelAdapter
 from movlr_jax.tasks.base import Task
 from movlr_jax.tasks.walking.locomotion import SPEED_TOLERANCE, WalkGoal, locomotion
 from movlr_jax.tasks.walking.terrain import rough, slope
-from movlr_jax.types import Array
 
 # muscles weakened in the injured leg: both heads of the biceps femoris, both gastrocnemii, semimembranosus and
 # semitendinosus
@@ -32,21 +31,30 @@ class Gait:
     human: name of the hand-written reward. start_noise: see `locomotion`. walk: what counts as walking.
     """
 
-    stride_frequency_hz: float = 0.8  # used by the hand-written rewards; trained policies observe its phase
+    # strides (two steps) per second, read by the hand-written rewards; trained policies observe its phase
+    stride_frequency_hz: float = 0.8
     human: str = "walk"
     start_noise: float = 0.01  # rad
     walk: GaitCriteria = field(default_factory=GaitCriteria)
 
 
 @dataclass(frozen=True)
-class InjuredGait(Gait):
+class Steady(Gait):
+    """Settings of the walks in a straight line."""
+
+    speed_m_s: float = 1.0
+    speed_tolerance: float = SPEED_TOLERANCE
+
+
+@dataclass(frozen=True)
+class Injured(Steady):
     """A gait whose legs may differ; an injured leg is not compared with people's."""
 
     walk: GaitCriteria = field(default_factory=lambda: GaitCriteria(symmetry=None))
 
 
 @dataclass(frozen=True)
-class BirdGait(Gait):
+class Bird(Steady):
     """The gait of a bird: there is no human reference for it, and its trunk stays level."""
 
     walk: GaitCriteria = field(
@@ -74,70 +82,31 @@ def stand(
     )
 
 
-def flat_walk(
-    adapter: ModelAdapter,
-    *,
-    episode_s: float,
-    speed_m_s: float = 1.0,
-    speed_tolerance: float = SPEED_TOLERANCE,
-    gait: Gait,
-) -> Task:
+def flat_walk(adapter: ModelAdapter, *, episode_s: float, gait: Steady) -> Task:
     """Walk forward on level ground."""
-    goal = _walking(
-        "flat_walk",
-        f"walk forward in a straight line at about {speed_m_s:g} m/s with good posture",
-        speed_m_s,
-        gait,
-        speed_tolerance=speed_tolerance,
+    goal = _straight(
+        "flat_walk", f"walk forward in a straight line at {_about(gait)} with good posture", gait
     )
     return locomotion(adapter, goal, episode_s=episode_s, start_noise=gait.start_noise)
 
 
-def slope_walk(
-    adapter: ModelAdapter,
-    *,
-    episode_s: float,
-    speed_m_s: float = 1.0,
-    speed_tolerance: float = SPEED_TOLERANCE,
-    slope_deg: float = 5.0,
-    gait: Gait,
-) -> Task:
+def slope_walk(adapter: ModelAdapter, *, episode_s: float, slope_deg: float = 5.0, gait: Steady) -> Task:
     """Walk forward up a slope."""
     if not -30 <= slope_deg <= 30:
         raise UserError(f"task.settings.slope_deg={slope_deg:g}: it must be from -30 to 30 degrees")
-    goal = _walking(
-        "slope_walk",
-        f"walk straight up a slope of {slope_deg:g} degrees at about {speed_m_s:g} m/s with good posture",
-        speed_m_s,
-        gait,
-        speed_tolerance=speed_tolerance,
-    )
-    return locomotion(
-        adapter, goal, episode_s=episode_s, ground=slope(slope_deg), start_noise=gait.start_noise
-    )
+    description = f"walk straight up a slope of {slope_deg:g} degrees at {_about(gait)} with good posture"
+    goal, ground = _straight("slope_walk", description, gait), slope(slope_deg)
+    return locomotion(adapter, goal, episode_s=episode_s, ground=ground, start_noise=gait.start_noise)
 
 
 def rough_walk(
-    adapter: ModelAdapter,
-    *,
-    episode_s: float,
-    speed_m_s: float = 1.0,
-    speed_tolerance: float = SPEED_TOLERANCE,
-    bump_m: float = 0.03,
-    terrain_seed: int = 0,
-    gait: Gait,
+    adapter: ModelAdapter, *, episode_s: float, bump_m: float = 0.03, terrain_seed: int = 0, gait: Steady
 ) -> Task:
     """Walk forward over random bumps."""
     if bump_m < 0:
         raise UserError(f"task.settings.bump_m={bump_m:g}: it must be 0 or more")
-    goal = _walking(
-        "rough_walk",
-        f"walk forward in a straight line over rough ground at about {speed_m_s:g} m/s with good posture",
-        speed_m_s,
-        gait,
-        speed_tolerance=speed_tolerance,
-    )
-    ground = rough(bump_m, terrain_seed)
+    description = f"walk forward in a straight line over rough ground at {_about(gait)} with good posture"
+    goal, ground = _straight("rough_walk", description, gait), rough(bump_m, terrain_seed)
     return locomotion(adapter, goal, episode_s=episode_s, ground=ground, start_noise=gait.start_noise)
 
 
@@ -150,7 +119,10 @@ def left_turn(
     turn_s: float = 4.0,
     gait: Gait,
 ) -> Task:
-    """Walk forward and, from turn_s on, to the left. The distance is measured along the new heading after turn_s."""
+    """Walk forward and, from turn_s on, to the left. The distance is measured along the new heading after turn_s.
+
+    Success bounds the heading at the end and the distance, at least 1 m, but not the speed: a slow turn counts.
+    """
     goal = _walking(
         "left_turn",
         f"walk forward, after {turn_s:g} s turn left by {turn_deg:g} degrees and walk on",
@@ -168,14 +140,7 @@ def left_turn(
 
 
 def injured_walk(
-    adapter: ModelAdapter,
-    *,
-    episode_s: float,
-    speed_m_s: float = 1.0,
-    speed_tolerance: float = SPEED_TOLERANCE,
-    strength: float = 0.0,
-    side: str = "right",
-    gait: InjuredGait,
+    adapter: ModelAdapter, *, episode_s: float, strength: float = 0.0, side: str = "right", gait: Injured
 ) -> Task:
     """Walk forward on level ground with hamstrings and calf of one leg at the share `strength` of their force."""
     if not 0 <= strength <= 1:
@@ -192,61 +157,45 @@ def injured_walk(
     if gait.walk.legs == "both":
         healthy = "left" if side == "right" else "right"
         gait = replace(gait, walk=replace(gait.walk, legs=healthy))
-    goal = _walking(
-        "injured_walk",
-        f"walk forward in a straight line at about {speed_m_s:g} m/s although hamstrings and calf of the "
-        f"{side} leg {'do not work' if strength == 0 else 'are weak'}",
-        speed_m_s,
-        gait,
-        speed_tolerance=speed_tolerance,
+    description = (
+        f"walk forward in a straight line at {_about(gait)} although hamstrings and calf of the "
+        f"{side} leg {'do not work' if strength == 0 else 'are weak'}"
     )
+    goal = _straight("injured_walk", description, gait)
     weaken = {muscle: strength for group in groups for muscle in adapter.muscle_groups[group]}
     return locomotion(adapter, goal, episode_s=episode_s, start_noise=gait.start_noise, weaken=weaken)
 
 
-def ostrich_walk(
-    adapter: ModelAdapter,
-    *,
-    episode_s: float,
-    speed_m_s: float = 1.0,
-    speed_tolerance: float = SPEED_TOLERANCE,
-    gait: BirdGait,
-) -> Task:
+def ostrich_walk(adapter: ModelAdapter, *, episode_s: float, gait: Bird) -> Task:
     """Walk forward on level ground with the body of an ostrich."""
-    goal = _walking(
-        "ostrich_walk",
-        f"the ostrich walks forward at about {speed_m_s:g} m/s, its body level, its legs rather "
-        "straight, its head steady",
-        speed_m_s,
-        gait,
-        "; the neck and head",
-        speed_tolerance=speed_tolerance,
-    )
+    posture = "its body level, its legs rather straight, its head steady"
+    description = f"the ostrich walks forward at {_about(gait)}, {posture}"
+    goal = _straight("ostrich_walk", description, gait, "; the neck and head")
     return locomotion(adapter, goal, episode_s=episode_s, start_noise=gait.start_noise)
 
 
+def _about(gait: Steady) -> str:
+    return f"about {gait.speed_m_s:g} m/s"
+
+
+def _straight(name: str, description: str, gait: Steady, also: str = "") -> WalkGoal:
+    tolerance = positive("speed_tolerance", gait.speed_tolerance)
+    return _walking(name, description, gait.speed_m_s, gait, also, speed_tolerance=tolerance)
+
+
 def _walking(
-    name: str,
-    description: str,
-    speed_m_s: float,
-    gait: Gait,
-    also: str = "",
-    **changes: Any,
+    name: str, description: str, speed_m_s: float, gait: Gait, also: str = "", **changes: Any
 ) -> WalkGoal:
     """Return the goal of a walk; `also` is appended to the focus."""
     if gait.human not in HAND_MADE:
         raise UserError(unknown_name("task.settings.human", gait.human, HAND_MADE))
-    speed = positive("speed_m_s", speed_m_s)
-    if changes["speed_tolerance"] is not None:
-        positive("speed_tolerance", changes["speed_tolerance"])
     frequency = positive("stride_frequency_hz", gait.stride_frequency_hz)
-    goals: dict[str, Array] = {"cadence": np.asarray(frequency, np.float32)}
     return WalkGoal(
         name,
         description,
         focus=_GAIT + also,
-        speed=speed,
-        goals=goals,
+        speed=positive("speed_m_s", speed_m_s),
+        goals={"stride_frequency": np.asarray(frequency, np.float32)},
         reward=gait.human,
         first="walk",
         walk=gait.walk,

@@ -1,0 +1,44 @@
+"""What tells one evaluation from another in the same folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_cases import SUPPORT
+from tiny_task import task as tiny_task
+
+from movlr_jax.commands.evaluate import EvaluationSetup
+from movlr_jax.config.compose import compose
+from movlr_jax.tasks import Task
+
+LEG = SUPPORT / "tiny_task.py"
+
+
+def digest(task: Task, *more: str, file: Path = LEG, seed: int = 0) -> str:
+    unused: Any = None
+    config = compose([f"+task={file}", *more])
+    return EvaluationSetup(config, task, unused, unused, "human", Path()).digest(seed)
+
+
+@pytest.fixture(scope="module")
+def leg() -> Task:
+    return tiny_task()
+
+
+def test_a_training_is_found_again_by_the_same_task_only(leg: Task):
+    first = digest(leg)
+    assert first == digest(tiny_task()) == digest(leg, "run_dir=elsewhere", "films=false")
+    heavy = tiny_task()
+    heavy.model.body_mass[-1] *= 1.1
+    others = (digest(tiny_task(0.2)), digest(heavy), digest(leg, seed=1), digest(leg, "episode_s=0.2"))
+    assert len({first, *others}) == 5
+
+
+def test_a_changed_task_file_is_another_task(leg: Task, tmp_path: Path):
+    file = tmp_path / "mine.py"
+    file.write_text(LEG.read_text())
+    before = digest(leg, file=file)
+    file.write_text(LEG.read_text() + "\n# a fall ends the episode\n")
+    assert digest(leg, file=file) != before
