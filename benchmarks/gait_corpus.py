@@ -1,8 +1,9 @@
 """Make the corpus of walks and degenerate gaits in tests/data/gait_corpus.npz, on which the gate is measured.
 
-Most motions are guided: springs make the legs follow a pattern (people's curves, or a distortion of them), soft forces
-guide the pelvis, and C MuJoCo computes contacts and forces. The others are of trained policies, and falls without
-guidance. `python benchmarks/gait_corpus.py [EPISODE.npz ...]`; episodes of policies are named TASK-MODEL-LABEL-KEY.npz.
+Most motions are guided: springs make the legs follow a pattern (people's curves, or a distortion of them), soft
+forces guide the pelvis, and C MuJoCo computes contacts and forces. The others are of trained policies, and falls
+without guidance. `python benchmarks/gait_corpus.py [EPISODE.npz ...]`: episodes of policies, named
+TASK-MODEL-LABEL-KEY.npz.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """`python -m movlr_jax.gait RUN_DIR_OR_TRAJECTORY`: compare how a body walks with people.
 
 RUN_DIR is a run directory: its best program is analysed, candidate=g01k02 another one, candidate=all every one.
-TRAJECTORY is an npz file of a run or of `evaluate`. Prints a table for people on stderr and one JSON object per episode
-on stdout: measures, what is missing for a walk, and faults (locked knees, shuffling, ...). Writes the curves over the gait
-cycle, with people's behind them, as NAME_gait.png to out=DIR: by default the folder of the trajectory, or RUN_DIR/gait.
+TRAJECTORY is an npz file of a run or of `evaluate`. Prints a table on stderr and a JSON object per episode on stdout:
+metrics, faults (locked knees, shuffling, ...) and curves. Draws the curves over the gait cycle, with people's behind
+them, as NAME_gait.png in out=DIR: by default the folder of the trajectory, or RUN_DIR/gait.
 The task comes from the settings next to the trajectory; +task=NAME model=... names it if there are none. trust=true
 runs the Python file of a recorded task.
 """
@@ -81,17 +81,12 @@ def text(name: str, found: dict[str, Any]) -> list[str]:
     lines += [f"  fault: {sentence} ({fault})" for fault, sentence in found["faults"].items()]
     if not curves:
         return [*lines, f"  {NO_STRIDES}"]
-    lines.append(
-        f"  {curves['speed_m_s']:.2f} m/s, compared with people who walk at a {_plain(curves['speed_class'])} speed"
-    )
+    speed = curves["speed_class"].replace("_", " ")
+    lines.append(f"  {curves['speed_m_s']:.2f} m/s, compared with people at a {speed} speed")
     lines.append(f"  {'':44}{'left':>9}{'right':>9}{'people':>12}")
     for label, values, people in table(curves):
         lines.append(f"  {label:44}{_cells(values)}{people:>12}")
     return lines
-
-
-def _plain(speed_class: str) -> str:
-    return speed_class.replace("_", " ")
 
 
 def _cells(values: Sequence[float | None]) -> str:

@@ -118,10 +118,7 @@ def measure(
 
     terms: Values [T] of each term. replaced: Counts of non-finite values per term, in the episode and in its plans.
     """
-    metrics = {
-        **task.measure(episode, task),
-        **shared_metrics(episode, task, ctrl_dt),
-    }
+    metrics = task.measure(episode, task) | shared_metrics(episode, task, ctrl_dt)
     series = biomechanics.series(episode, task) | dict(task.series(episode, task) if task.series else {})
     reason = None
     if bool(episode.diverged):
@@ -144,6 +141,8 @@ def measure(
         },
         series={name: _curve(values[picked]) for name, values in series.items()},
         curve_time=[round(t, 4) for t in time_s[picked].tolist()],
+        faults=dict(task.faults(episode, task)) if task.faults and not reason else {},
+        gait={} if reason else biomechanics.gait(episode, task),
         states=_states(episode, task),
     )
 

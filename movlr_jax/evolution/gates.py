@@ -1,4 +1,4 @@
-"""Gates: metrics that overrule a judge. They are falls, dropped objects and diverged simulations."""
+"""Gates: what overrules a judge. They are diverged simulations, falls, dropped objects and degenerate motions."""
 
 from __future__ import annotations
 
@@ -7,23 +7,28 @@ from dataclasses import replace
 from movlr_jax.language.base import Evaluation, Preference
 
 
-def fault(candidate: Evaluation) -> str | None:
-    """Return the reason why a motion cannot win a comparison, or None."""
+def fault(candidate: Evaluation) -> tuple[int, str]:
+    """Return how grave the fault of a motion is and what it is; 0 and an empty string for a sound motion.
+
+    A motion that ends early (3: diverged, 2: a fall or a dropped object) is graver than a degenerate one (1).
+    """
     if candidate.failed or candidate.metrics.get("diverged_fraction", 0.0) > 0:
-        return "the simulation diverged"
+        return 3, "the simulation diverged"
     if candidate.metrics.get("fell", 0.0) > 0:
-        return "it fell"
+        return 2, "it fell"
     if candidate.metrics.get("dropped", 0.0) > 0:
-        return "it dropped the object"
-    return None
+        return 2, "it dropped the object"
+    if candidate.faults:
+        return 1, next(iter(candidate.faults.values()))
+    return 0, ""
 
 
 def gated(preference: Preference, a: Evaluation, b: Evaluation) -> Preference:
-    """Return the preference, corrected if exactly one of the two candidates has a fault. `a` was shown first."""
-    faults = fault(a), fault(b)
-    if (faults[0] is None) == (faults[1] is None):
+    """Return the preference, corrected if it is not for the candidate with the lesser fault. `a` was shown first."""
+    (grave_a, why_a), (grave_b, why_b) = fault(a), fault(b)
+    if grave_a == grave_b:
         return preference
-    winner, loser, why = ("second", a, faults[0]) if faults[0] else ("first", b, faults[1])
+    winner, loser, why = ("second", a, why_a) if grave_a > grave_b else ("first", b, why_b)
     if preference.winner == winner:
         return preference
     answer = f"answered {preference.winner}" if preference.answered else "did not answer"

@@ -144,13 +144,13 @@ def optimise(
 
 
 def criticise(context: SearchContext, g: int, best: Evaluation) -> Critique:
-    """Return the critique of the best candidate, with its non-finite terms added to the problems."""
+    """Return the critique of the best candidate; its faults and its non-finite terms are added to the problems."""
 
     def work() -> dict[str, Any]:
         c = context.critic.criticise(context.task, best)
         return {
-            "success": c.success,
-            "problems": [*c.problems, *broken_terms(best)],
+            "success": c.success and not best.faults,
+            "problems": list(dict.fromkeys([*best.faults.values(), *c.problems, *broken_terms(best)])),
             "advice": [vars(a) for a in c.advice],
             "author": c.author,
             **({"said": c.said} if c.said else {}),

@@ -28,6 +28,10 @@ class Evaluation:
     curve_time: Sequence[float] = ()  # s, time axis of the curves in `terms` and `series`
     timing: Mapping[str, float] = field(default_factory=dict)
     learning: Mapping[str, Any] = field(default_factory=dict)  # training curves, if a policy was trained
+    faults: Mapping[str, str] = field(
+        default_factory=dict
+    )  # degenerate pattern -> sentence; see `Task.faults`
+    gait: Mapping[str, Any] = field(default_factory=dict)  # `GaitAnalysis.record`; empty if it does not walk
     film: Path | None = None
     parent: str | None = None  # name of the candidate it was written from
     states: bytes | None = field(default=None, repr=False)  # the episode as npz, until it is in its file
@@ -72,6 +76,8 @@ class Evaluation:
             curve_time=numbers(data.get("curve_time")),
             timing=_floats(named("timing")),
             learning=named("learning"),
+            faults=named("faults"),
+            gait=named("gait"),
             film=root / data["film"] if data.get("film") else None,
             parent=data.get("parent"),
         )

@@ -13,7 +13,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from movlr_jax.biomech.gait.analysis import SIDES, active
-from movlr_jax.biomech.gait.reference import ANGLES, PERCENT, HumanGait, human_gait
+from movlr_jax.biomech.gait.reference import ANGLES, PERCENT, HumanGait, human_gait, speed_classes
 from movlr_jax.report.charts import MUTED, SERIES, STYLE, axes_of, svg
 
 # rows of the table: measure -> value of people at their preferred speed, if there is one
@@ -63,6 +63,19 @@ _PAGE = _Look(MUTED, SERIES)  # follows the colours of the page
 _FILE = _Look("0.55", ("C0", "C3"))
 
 
+def readable(record: Mapping[str, Any]) -> bool:
+    """Return whether a record that fits the schema can be drawn: every curve has a value at each of PERCENT."""
+    legs = list((record.get("legs") or {}).values())
+    if record.get("speed_class") not in speed_classes() or not legs or not all(legs):
+        return False
+    curves = [leg.get("force") for leg in legs]
+    curves += [c for leg in legs for c in (leg.get("activity") or {}).values()]
+    curves += [
+        (a or {}).get(k) for leg in legs for a in (leg.get("angles") or {}).values() for k in ("mean", "sd")
+    ]
+    return all(c is not None and len(c) == len(PERCENT) and None not in c for c in curves)
+
+
 def charts(key: str, record: Mapping[str, Any]) -> list[tuple[str, Markup]]:
     """Return title and SVG of each chart of a record of `GaitAnalysis.record`; ids start with `key`."""
     found = []
@@ -98,10 +111,10 @@ def _panels(record: Mapping[str, Any], look: _Look) -> Iterator[tuple[str, int, 
     human = human_gait(record["speed_class"])
     legs = {side: record["legs"][side] for side in SIDES if side in record["legs"]}
     for angle in ANGLES:
-        if all(angle in leg["angles"] for leg in legs.values()):
+        if all(angle in (leg.get("angles") or {}) for leg in legs.values()):
             yield f"{angle.replace('_', ' ')} (deg)", 1, partial(_angle, human, legs, look, angle)
     yield "vertical force (body weights)", 1, partial(_force, human, legs, look)
-    muscles = [m for m in human.active if all(m in leg["activity"] for leg in legs.values())]
+    muscles = [m for m in human.active if all(m in (leg.get("activity") or {}) for leg in legs.values())]
     if muscles:
         yield "active muscles", len(muscles), partial(_muscles, human, legs, look, muscles)
 
@@ -136,11 +149,11 @@ def table(record: Mapping[str, Any]) -> list[tuple[str, Sequence[float | None], 
     """Return label, value of each leg (one of the walk, if legs do not differ) and people's value of each measure."""
     rows = []
     for name, people in PEOPLE.items():
-        legs = [record["legs"].get(side, {}).get("measures", {}).get(name) for side in SIDES]
+        legs = [((record["legs"].get(side) or {}).get("measures") or {}).get(name) for side in SIDES]
         if any(value is not None for value in legs):
             rows.append((LABELS[name], legs, people))
-        elif name in record["measures"]:
-            rows.append((LABELS[name], [record["measures"][name]], people))
+        elif (value := (record.get("measures") or {}).get(name)) is not None:
+            rows.append((LABELS[name], [value], people))
     return rows
 
 

@@ -82,6 +82,7 @@ def render(run: Run) -> str:
         program=report_views.program(run),
         charts=report_views.charts(run, metrics),
         motion=report_views.motion(run),
+        gait=report_views.gait(run),
         learning=report_training.trainings(run),
         groups=embed_groups(run),
         metrics=metrics,

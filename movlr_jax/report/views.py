@@ -14,6 +14,7 @@ from movlr_jax import quantities
 from movlr_jax.evolution.ranking import unanswered
 from movlr_jax.language.base import Evaluation
 from movlr_jax.report import charts as report_charts
+from movlr_jax.report import gait as report_gait
 from movlr_jax.report import text as report_text
 from movlr_jax.report.data import FIRST, Generation, Run, direction, weight_shares
 from movlr_jax.storage.events import numbers
@@ -169,6 +170,22 @@ def motion(run: Run) -> list[dict[str, Any]]:
             {"title": title, "chart": chart, "paired": len(lines) > 1, "compared": other is not None}
         )
     return shown
+
+
+def gait(run: Run) -> dict[str, Any] | None:
+    """Return charts, table and faults of the gait of the best program; None if it does not walk."""
+    best = run.best
+    if best is None or not (best.gait or best.faults):
+        return None
+    drawn = report_gait.readable(best.gait)
+    return {
+        "name": best.name,
+        "faults": list(best.faults.values()),
+        "speed": best.gait.get("speed_m_s"),
+        "speed_class": str(best.gait.get("speed_class", "")).replace("_", " "),
+        "charts": report_gait.charts("gait", best.gait) if drawn else [],
+        "table": report_gait.table(best.gait) if drawn else [],
+    }
 
 
 def _panels(c: Evaluation) -> dict[str, dict[str, list[float]]]:

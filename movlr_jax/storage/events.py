@@ -67,6 +67,28 @@ class Learning(TypedDict, total=False):
     terms: dict[str, list[float | None]]
 
 
+class GaitCurve(TypedDict, total=False):
+    mean: list[float | None]
+    sd: list[float | None]
+
+
+class GaitLeg(TypedDict, total=False):
+    strides: float
+    measures: dict[str, float]
+    angles: dict[str, GaitCurve]
+    force: list[float | None]
+    activity: dict[str, list[float | None]]
+
+
+class Gait(TypedDict, total=False):
+    """The gait of an episode: `GaitAnalysis.record`."""
+
+    speed_m_s: float
+    speed_class: str
+    measures: dict[str, float]
+    legs: dict[str, GaitLeg]
+
+
 class Measured(TypedDict, total=False):
     """The results of an episode."""
 
@@ -80,6 +102,8 @@ class Measured(TypedDict, total=False):
     film: str | None
     timing: dict[str, float]
     learning: Learning
+    faults: dict[str, str]
+    gait: Gait
 
 
 class Evaluated(Measured, total=False):

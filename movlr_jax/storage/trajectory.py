@@ -92,8 +92,10 @@ class EpisodeRecord:
                 sensors[:, addresses] = 0.0
                 sensors[:, addresses[0]] = self.touch[:, i]
         steps = Step(self.time, self.qpos, self.qvel, self.act, sensors, self.ctrl)
-        last = SimState(**{name: value[-1] for name, value in vars(steps).items()}, diverged=np.False_)
-        return Trajectory(steps=steps, actions=self.ctrl, diverged=np.False_, final=last)
+        last = SimState(
+            **{name: value[-1] for name, value in vars(steps).items()}, diverged=np.zeros((), bool)
+        )
+        return Trajectory(steps=steps, actions=self.ctrl, diverged=last.diverged, final=last)
 
     def to_dataframe(self) -> pandas.DataFrame:
         """Return a DataFrame of T rows, indexed by time in s. Needs pandas.

@@ -82,6 +82,7 @@ class ModelCritic:
             task=prompts.task_text(task),
             shown=prompts.shown(self.media, task, 1, len(seen)),
             terms=terms,
+            faults=list(best.faults.values()),
         )
         messages = [Message("system", [prompts.fill("critique_system")]), Message("user", [*seen, text])]
         # no sample number: if a generation finds no better motion, the recorded critique is reused

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Mapping, Sequence
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -122,6 +123,14 @@ def metrics(episode: Trajectory, task: Task, sides: Sequence[str] = SIDES) -> Me
         if analysis := analyse(made):
             found |= analysis.measures(sides)
     return {name: float(value) for name, value in found.items() if value is not None and math.isfinite(value)}
+
+
+def gait(episode: Trajectory, task: Task) -> dict[str, Any]:
+    """Return the record of the gait analysis of an episode; empty without a complete stride after the start."""
+    with np.errstate(all="ignore"):
+        made = recording(episode, task)
+        analysis = analyse(made) if made else None
+        return analysis.record() if analysis and np.isfinite(analysis.speed_m_s) else {}
 
 
 def series(episode: Trajectory, task: Task) -> dict[str, np.ndarray]:
