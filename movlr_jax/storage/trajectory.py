@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,16 +76,18 @@ class EpisodeRecord:
         return cls(**values, touch_names=names, model=model, adapter=adapter)
 
     def replayed(self, layout: Layout) -> Trajectory:
-        """Return the episode with the sensor values of `layout`, from MuJoCo's forward dynamics at each step.
+        """Return the episode with the sensor values of `layout`, computed from the recorded states.
 
-        Contact forces are the recorded ones.
+        Contact forces are the recorded ones. Sensors of accelerations do not include the effect of contacts.
         """
-        data = mujoco.MjData(self.model)
+        model = copy.copy(self.model)
+        model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONSTRAINT
+        data = mujoco.MjData(model)
         sensors = np.zeros((len(self.time), self.model.nsensordata), np.float32)
         for t in range(len(self.time)):
             data.time, data.qpos[:], data.qvel[:] = self.time[t], self.qpos[t], self.qvel[t]
             data.act[:], data.ctrl[:] = self.act[t], self.ctrl[t][: self.model.nu]
-            mujoco.mj_forward(self.model, data)
+            mujoco.mj_forward(model, data)
             sensors[t] = data.sensordata
         for i, part in enumerate(self.touch_names):
             if part in layout.touch:

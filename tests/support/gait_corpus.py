@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from movlr_jax.biomech.gait import degenerate
 from movlr_jax.biomech.gait.analysis import GaitRecording
+from movlr_jax.biomech.gait.criteria import GaitCriteria
 from movlr_jax.storage.trajectory import EpisodeRecord
-from movlr_jax.tasks import Task
+from movlr_jax.tasks import Task, build_task
 from movlr_jax.tasks.walking.biomechanics import recording
 from movlr_jax.tasks.walking.walker import FEET
 
 FILE = Path(__file__).parents[1] / "data" / "gait_corpus.npz"
+QUARTER_TURN = 1.5708  # rad, of the stored left_turn
 UNIT = 2e-4  # m and rad, resolution of the stored postures
 
 
@@ -58,3 +62,16 @@ def recorded(stored: Stored, task: Task) -> GaitRecording:
     made = recording(record.replayed(task.layout), task)
     assert made is not None
     return made
+
+
+@functools.cache
+def _task(model: str) -> Task:
+    """Return a walking task: the ground and the weak muscles of another make no difference to a stored motion."""
+    return build_task("humanoid_walk" if model == "humanoid" else "flat_walk", model, 10.0, {})
+
+
+def faults_of(stored: Stored) -> dict[str, str]:
+    """Return what the gate says of a motion."""
+    turn = QUARTER_TURN if stored.task == "left_turn" else 0.0
+    made = recorded(stored, _task(stored.model))
+    return degenerate.faults(made, GaitCriteria(), fell=stored.fell, turn=turn)

@@ -140,7 +140,11 @@ def analyse(recording: GaitRecording) -> GaitAnalysis | None:
     if not counted:
         return None
     begin, end = min(a for a, _ in counted), max(b for _, b in counted)
-    time, contact = recording.time, np.stack([foot.contact[begin:end] for foot in recording.feet])
+    time, contact = recording.time, np.stack([foot.contact for foot in recording.feet])
+    # of each leg over its own strides, so that every part of the cycle counts equally
+    spans = [(side, slice(own[0][0], own[-1][1])) for side, own in enumerate(strides) if own]
+    double = [float(contact[:, span].all(axis=0).mean()) for _, span in spans]
+    single = [float((contact[side, span] & ~contact[1 - side, span]).mean()) for side, span in spans]
     seconds = float(time[end] - time[begin])
     speed = float(np.linalg.norm((recording.com[end] - recording.com[begin])[:2])) / seconds
     human = human_gait(class_of_speed(speed, recording.leg_length or 0.9))
@@ -150,8 +154,8 @@ def analyse(recording: GaitRecording) -> GaitAnalysis | None:
     walk = {
         "gait_strides": float(min(len(leg) for leg in strides)),
         "gait_speed_m_s": speed,
-        "double_support_percent": 100.0 * float(contact.all(axis=0).mean()),
-        "single_support_percent": 100.0 * float((contact & ~contact[::-1]).mean(axis=1).min()),
+        "double_support_percent": 100.0 * float(np.mean(double)),
+        "single_support_percent": 100.0 * min(single),
         "alternation": float(np.mean(sides[1:] != sides[:-1])) if len(sides) > 1 else 0.0,
     }
     cadence = events.cadence(time, left, right)

@@ -1,0 +1,283 @@
+"""Gait analysis of walks made of numbers, and of postures set by hand in each model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import mujoco
+import numpy as np
+import pytest
+from made_walk import LEG_M, WEIGHT, made_walk
+
+from movlr_jax.biomech.gait import degenerate
+from movlr_jax.biomech.gait.analysis import GaitAnalysis, active, analyse, correlation, overlap
+from movlr_jax.biomech.gait.criteria import GaitCriteria
+from movlr_jax.biomech.gait.events import Foot, in_contact
+from movlr_jax.biomech.gait.reference import ANGLES, PERCENT, class_of_speed, human_gait
+from movlr_jax.errors import UserError
+from movlr_jax.models import follow_couplings, model_adapter
+from movlr_jax.models.spec import compile_spec
+from movlr_jax.tasks.walking.biomechanics import leg_coordinates
+
+
+def analysed(**changes: float) -> GaitAnalysis:
+    analysis = analyse(made_walk(**changes))
+    assert analysis is not None
+    return analysis
+
+
+# The reference.
+
+
+def test_the_reference_has_the_values_of_its_sources():
+    free = human_gait("free")
+    knee, hip, ankle = (free.mean(a) for a in ("knee_flexion", "hip_flexion", "ankle_dorsiflexion"))
+    assert 58 <= knee.max() <= 61  # Schwartz et al. (2008): 59 at free speed
+    assert PERCENT[knee.argmax()] == 72
+    assert hip[0] == pytest.approx(35.9, abs=0.5)
+    assert hip.min() == pytest.approx(-5.8, abs=0.5)
+    assert ankle.min() < -15
+    assert [round(human_gait(c).mean("knee_flexion").max()) for c in ("very_slow", "slow")] == [45, 55]
+    assert free.force[7] == pytest.approx(1.05)  # 14 % of the cycle
+    assert free.force[15] == pytest.approx(0.80)  # 30 %
+    assert free.force[24] == pytest.approx(1.14)  # 48 %
+    assert PERCENT[free.active["soleus"]].tolist() == list(range(8, 51, 2))
+
+
+@pytest.mark.parametrize(
+    ("speed", "expected"),
+    [(0.5, "very_slow"), (0.9, "slow"), (1.24, "free"), (1.7, "fast"), (3.0, "fast")],
+)
+def test_the_class_of_a_speed_is_that_of_its_froude_number(speed: float, expected: str):
+    assert class_of_speed(speed, LEG_M) == expected
+
+
+# A walk that follows people.
+
+
+def test_a_walk_that_follows_people_scores_one():
+    found = analysed().measures()
+    assert found["gait_r"] == pytest.approx(1.0, abs=1e-3)
+    assert found["gait_rmse_deg"] < 0.5
+    assert found["gait_within_sd"] == 1.0
+    assert found["knee_swing_deg"] == pytest.approx(human_gait("free").mean("knee_flexion").max(), abs=0.5)
+    assert found["stance_percent"] == pytest.approx(62, abs=1.5)
+    assert found["double_support_percent"] == pytest.approx(24, abs=1.5)
+    assert found["single_support_percent"] == pytest.approx(38, abs=1.5)
+    assert found["alternation"] == 1.0
+    assert found["cadence_steps_min"] == pytest.approx(2 * 60 / 1.1, rel=1e-2)
+    assert found["step_length_m"] == pytest.approx(1.2 * 0.55, rel=2e-2)
+    assert found["walk_ratio_m_min"] == pytest.approx(0.66 / (120 / 1.1), rel=2e-2)
+    assert found["muscle_overlap"] > 0.9
+    assert found["force_r"] > 0.9
+    assert found["force_peak_1_bw"] == pytest.approx(1.05, abs=0.01)
+    assert found["force_peak_2_bw"] == pytest.approx(1.14, abs=0.01)
+
+
+@pytest.mark.parametrize("factor", [0.3, 0.8, 1.7])
+def test_a_scaled_copy_keeps_its_correlation_and_has_the_error_that_arithmetic_says(factor: float):
+    found, human = analysed(scale=factor).measures(), human_gait("free")
+    assert found["gait_r"] == pytest.approx(1.0, abs=1e-3)
+    rms = np.mean([np.sqrt(np.mean(human.mean(a) ** 2)) for a in ANGLES])
+    assert found["gait_rmse_deg"] == pytest.approx(abs(1 - factor) * rms, rel=0.03)
+
+
+def test_a_constant_offset_changes_the_error_and_not_the_correlation():
+    found = analysed(offset_deg=9.0).measures()
+    assert found["gait_r"] == pytest.approx(1.0, abs=1e-3)
+    assert found["gait_rmse_deg"] == pytest.approx(9.0, abs=0.2)
+    assert found["gait_within_sd"] < 0.3
+
+
+@pytest.mark.parametrize("percent", [4, 10, 24])
+def test_a_shifted_copy_has_the_correlation_of_the_shifted_curves(percent: int):
+    human = human_gait("free")
+    rolled = [np.interp((PERCENT - percent) % 100, PERCENT, human.mean(a)) for a in ANGLES]
+    expected = np.mean([np.corrcoef(r, human.mean(a))[0, 1] for r, a in zip(rolled, ANGLES, strict=True)])
+    assert analysed(shift_percent=percent).measures()["gait_r"] == pytest.approx(expected, abs=0.01)
+
+
+def test_a_walk_is_compared_with_people_of_its_own_speed():
+    slow = analysed(speed=0.5, speed_class="very_slow", stride_s=1.5)
+    assert slow.human.speed_class == "very_slow"
+    assert slow.measures()["gait_r"] == pytest.approx(1.0, abs=1e-3)
+
+
+def test_the_first_two_strides_do_not_count():
+    made = made_walk()
+    angles = {a: values.copy() for a, values in made.angles.items()}
+    for values in angles.values():
+        values[:, : round(1.9 / 0.01)] = 200.0
+    found = analyse(replace(made, angles=angles))
+    assert found is not None
+    assert found.measures()["gait_r"] == pytest.approx(1.0, abs=1e-3)
+
+
+@pytest.mark.parametrize("seconds", [0.05, 1.0, 2.0])
+def test_a_motion_without_enough_strides_has_no_analysis(seconds: float):
+    assert analyse(made_walk(seconds=seconds)) is None
+
+
+def test_measures_are_those_of_the_worse_leg_or_of_the_legs_that_are_asked_for():
+    made = made_walk()
+    angles = {a: values.copy() for a, values in made.angles.items()}
+    angles["knee_flexion"][1] = 3.0  # the right knee is locked
+    found = analyse(replace(made, angles=angles))
+    assert found is not None
+    assert found.measures()["knee_swing_deg"] == pytest.approx(3.0)
+    assert found.measures()["gait_r"] == pytest.approx(2 / 3, abs=1e-3)  # a constant curve has r = 0
+    assert found.measures(["left"])["gait_r"] == pytest.approx(1.0, abs=1e-3)
+
+
+def test_the_record_is_what_was_measured_rounded():
+    analysis = analysed()
+    record = analysis.record()
+    assert record["legs"]["left"]["strides"] == len(analysis.legs[0].stance) if analysis.legs[0] else False
+    assert record["measures"]["knee_swing_deg"] == pytest.approx(
+        analysis.measures()["knee_swing_deg"], rel=1e-3
+    )
+    knee = record["legs"]["right"]["angles"]["knee_flexion"]["mean"]
+    np.testing.assert_allclose(knee, human_gait("free").mean("knee_flexion"), atol=1.0)
+
+
+def test_correlation_and_overlap_by_hand():
+    assert correlation(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 6.0])) == pytest.approx(1.0)
+    assert correlation(np.array([1.0, 2.0, 3.0]), np.array([3.0, 2.0, 1.0])) == pytest.approx(-1.0)
+    assert correlation(np.ones(3), np.array([1.0, 2.0, 3.0])) == 0.0
+    assert overlap(np.array([1, 1, 0, 0], bool), np.array([0, 1, 1, 0], bool)) == pytest.approx(1 / 3)
+    assert active(np.array([0.0, 0.05, 0.2, 1.0])).tolist() == [False, False, True, True]
+    assert not active(np.full(4, 0.01)).any()
+
+
+# Foot contacts.
+
+
+def test_strikes_of_a_made_force_are_where_it_rises():
+    time = 0.01 * np.arange(300)
+    force = np.where((time % 1.0 > 0.305) & (time % 1.0 < 0.895), 1.2 * WEIGHT, 0.0)
+    foot = Foot.of(force, time, WEIGHT)
+    assert time[foot.strikes] == pytest.approx([0.31, 1.31, 2.31])
+    assert [time[foot.lift(a, b)] for a, b in foot.strides] == pytest.approx([0.9, 1.9])
+    force[40:43] = 0.0  # a bounce of 0.03 s
+    assert Foot.of(force, time, WEIGHT).strikes.tolist() == foot.strikes.tolist()
+    assert in_contact(force, time, WEIGHT)[41]
+
+
+# Signs and zeros of each model.
+
+WALKERS = ("myolegs", "myolegs26", "ms_human_700_legs", "musclemimic_fullbody", "humanoid")
+
+
+@pytest.mark.parametrize("name", WALKERS)
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_posture_set_by_hand_reads_as_it_looks(name: str, side: str):
+    adapter = model_adapter(name)
+    model = compile_spec(adapter.load())
+    data, i = mujoco.MjData(model), ("left", "right").index(side)
+    joints = {model.joint(j).name for j in range(model.njnt)}
+    pairs = leg_coordinates(adapter, joints)
+    thigh, shank, foot, toes = (adapter.role(f"{side}_{part}") for part in ("thigh", "shank", "foot", "toes"))
+
+    def posed(angle: str, degrees: float) -> dict[str, np.ndarray]:
+        """Positions of the leg's bodies with one angle set so that it must read `degrees`."""
+        c = pairs[angle][i]
+        qpos = model.qpos0.copy()
+        qpos[model.joint(c.joint).qposadr[0]] = (math.radians(degrees) - c.offset) / c.sign
+        data.qpos[:] = follow_couplings(model, qpos)
+        mujoco.mj_kinematics(model, data)
+        return {body: data.body(body).xpos.copy() for body in (thigh, shank, foot, toes)}
+
+    def between(x: np.ndarray, y: np.ndarray) -> float:
+        cosine = x @ y / np.linalg.norm(x) / np.linalg.norm(y)
+        return math.degrees(math.acos(np.clip(cosine, -1.0, 1.0)))
+
+    straight, bent = posed("knee_flexion", 0.0), posed("knee_flexion", 60.0)
+    turned = between(straight[foot] - straight[shank], bent[foot] - bent[shank])
+    assert turned == pytest.approx(60.0, abs=6.0)  # the knees of some models also glide
+    assert bent[foot][0] < straight[foot][0] - 0.2  # a flexed knee takes the foot behind
+    raised = posed("hip_flexion", 30.0)
+    assert between(straight[shank] - straight[thigh], raised[shank] - raised[thigh]) == pytest.approx(
+        30.0, abs=1.0
+    )
+    assert raised[shank][0] > straight[shank][0] + 0.1  # a flexed hip takes the knee forward
+    lifted = posed("ankle_dorsiflexion", 15.0)
+    assert lifted[toes][2] > straight[toes][2] + 0.01  # dorsiflexion raises the toes
+
+
+# What counts as a walk.
+
+PEOPLE = {
+    "gait_r": 0.97,
+    "knee_swing_deg": 60.0,
+    "symmetry": 0.95,
+    "foot_clearance_m": 0.03,
+    "single_support_percent": 39.0,
+    "alternation": 1.0,
+    "stance_percent": 61.0,
+}
+
+
+def test_people_walk():
+    assert GaitCriteria().shortfalls(PEOPLE) == {}
+    assert GaitCriteria().quality(PEOPLE) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("gait_r", 0.3, "0.30"),
+        ("knee_swing_deg", 4.6, "knees stay locked: 5 degrees in swing, people 45-60"),
+        ("symmetry", 0.5, "0.50"),
+        ("foot_clearance_m", 0.004, "0.004 m"),
+        ("single_support_percent", 5.0, "5 %"),
+        ("alternation", 0.2, "0.20"),
+        ("stance_percent", 80.0, "80 %"),
+        ("stance_percent", 40.0, "40 %"),
+    ],
+)
+def test_each_criterion_is_missed_in_words_and_lowers_the_quality(name: str, value: float, words: str):
+    missed = GaitCriteria().shortfalls(PEOPLE | {name: value})
+    assert list(missed) == [name]
+    assert words in missed[name]
+    assert 0.7 < GaitCriteria().quality(PEOPLE | {name: value}) < 1.0
+
+
+def test_a_motion_without_strides_meets_nothing():
+    assert len(GaitCriteria().shortfalls({})) == 7
+    assert GaitCriteria().quality({}) == 0.0
+
+
+def test_a_criterion_that_is_off_does_not_count():
+    assert GaitCriteria(knee_swing_deg=None).shortfalls(PEOPLE | {"knee_swing_deg": 0.0}) == {}
+    angles = {"gait_r", "knee_swing_deg"}
+    assert (
+        GaitCriteria().without_angles().shortfalls({k: v for k, v in PEOPLE.items() if k not in angles}) == {}
+    )
+    with pytest.raises(UserError, match="rigth"):
+        GaitCriteria(legs="rigth")
+
+
+# What is no walk at all.
+
+
+def test_a_walk_of_people_has_no_fault():
+    assert degenerate.faults(made_walk(), GaitCriteria(), fell=False) == {}
+
+
+def test_locked_knees_are_told_with_their_number():
+    made = made_walk()
+    locked = replace(
+        made, angles=made.angles | {"knee_flexion": np.full_like(made.angles["knee_flexion"], 5.0)}
+    )
+    found = degenerate.faults(locked, GaitCriteria(), fell=False)
+    assert found == {"locked_knees": "knees stay locked: 5 degrees in swing (left), people 45-60"}
+    assert degenerate.faults(locked, GaitCriteria(knee_swing_deg=None), fell=False) == {}
+
+
+def test_a_turn_that_was_asked_for_is_no_spin():
+    made = made_walk(seconds=4.0)
+    way = np.linspace(0.0, math.radians(350.0), len(made.time))
+    turning = replace(made, facing=np.stack([np.cos(way), np.sin(way)], axis=-1))
+    assert list(degenerate.faults(turning, GaitCriteria(), fell=False)) == ["spin"]
+    assert "spin" not in degenerate.faults(turning, GaitCriteria(), fell=False, turn=math.radians(350.0))
