@@ -26,7 +26,8 @@ from movlr_jax.tasks.walking.walker import FEET
 
 OUT = Path(__file__).parents[1] / "tests" / "data" / "gait_corpus.npz"
 STEP = 0.02  # s between stored postures
-UNIT = 2e-4  # m and rad, resolution of the stored postures
+SECONDS = 6.0  # of the episodes of policies
+UNIT = 4e-4  # m and rad, resolution of the stored postures
 LAG_S = 1 / 30  # damping over stiffness of the joints
 RAMP_S = 0.5  # s in which the pattern grows from the start posture
 MODELS = {
@@ -291,7 +292,7 @@ def main(episodes: list[str]) -> None:
             _store(stored, key, time, qpos, force, fell)
     for path in map(Path, episodes):
         with np.load(path) as file:
-            keep = slice(0, None, 2)
+            keep = slice(0, round(SECONDS / np.diff(file["time"]).mean()), 2)
             names = list(file["touch_names"])
             force = file["touch"][keep][:, [names.index(foot) for foot in FEET]]
             _store(stored, path.stem, file["time"][keep], file["qpos"][keep], force, False)
@@ -304,6 +305,7 @@ def _store(
     stored: dict[str, np.ndarray], key: str, time: np.ndarray, qpos: np.ndarray, force: np.ndarray, fell: bool
 ) -> None:
     stored[f"{key}/time"] = time.astype(np.float32)
+    assert np.abs(qpos).max() < UNIT * np.iinfo(np.int16).max
     stored[f"{key}/qpos"] = np.round(qpos / UNIT).astype(np.int16)
     stored[f"{key}/force"] = np.round(force).astype(np.int16)
     stored[f"{key}/fell"] = np.asarray(fell)

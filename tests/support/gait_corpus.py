@@ -19,7 +19,7 @@ from movlr_jax.tasks.walking.walker import FEET
 
 FILE = Path(__file__).parents[1] / "data" / "gait_corpus.npz"
 QUARTER_TURN = 1.5708  # rad, of the stored left_turn
-UNIT = 2e-4  # m and rad, resolution of the stored postures
+UNIT = 4e-4  # m and rad, resolution of the stored postures
 
 
 @dataclass(frozen=True)
