@@ -489,8 +489,14 @@ def _configured(
 
 
 def _overrides(values: Mapping[str, Any]) -> list[str]:
-    """Return settings by name as the strings that the command line takes."""
-    return [f"{name}={_text(value)}" for name, value in values.items()]
+    """Return settings by name as the strings that the command line takes; a mapping holds the settings of a group."""
+    found = []
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found += _overrides({f"{name}.{key}": v for key, v in value.items()})
+        else:
+            found.append(f"{name}={_text(value)}")
+    return found
 
 
 def _text(value: Any) -> str:

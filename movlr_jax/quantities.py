@@ -13,6 +13,10 @@ _UNITS = {
     "hz": "Hz",
     "n": "N",
     "fraction": "%",
+    "percent": "% of the cycle",
+    "deg": "deg",
+    "steps_min": "steps/min",
+    "bw": "body weights",
 }  # longest first
 _YES_NO = ("success", "fell", "dropped")
 

@@ -40,9 +40,8 @@ class Config:
     tuned: bool = True
     # .mot or .sto file of a recorded motion, which rewards read as state.reference(joint)
     reference: str | None = None
-    reference_by: str = (
-        "time"  # time: from the start of the episode; phase: the file is one stride at the goal's cadence
-    )
+    # time: from the start of the episode; phase: the file is one stride, repeated at the goal's stride frequency
+    reference_by: str = "time"
     # the tuned settings in use; set when composing
     tuned_settings: Mapping[str, Any] = field(default_factory=dict)
     run_dir: str | None = None  # folder of the results; null: runs/<task>/<time>

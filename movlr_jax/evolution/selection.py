@@ -106,8 +106,7 @@ def compare_all(
         answers = judge.compare_all(context.task, pairs, samples)
     else:
         answers = [judge.compare(context.task, a, b) for a, b in pairs]
-    # the metrics judge reads the same metrics as the gates
-    if not context.config.gates or isinstance(judge, MetricsJudge):
+    if not context.config.gates:
         return answers
     return [gated(preference, a, b) for preference, (a, b) in zip(answers, pairs, strict=True)]
 

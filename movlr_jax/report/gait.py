@@ -27,7 +27,7 @@ PEOPLE = {
     "single_support_percent": "40",
     "cadence_steps_min": "109",
     "step_length_m": "0.66-0.70",
-    "walk_ratio_m_min": "0.0065",
+    "walk_ratio": "0.0065",
     "force_r": "1",
     "force_peak_1_bw": "1.05",
     "force_peak_2_bw": "1.14",
@@ -43,7 +43,7 @@ LABELS = {
     "single_support_percent": "single support (% of cycle)",
     "cadence_steps_min": "cadence (steps/min)",
     "step_length_m": "step length (m)",
-    "walk_ratio_m_min": "walk ratio (m/(steps/min))",
+    "walk_ratio": "walk ratio (m/(steps/min))",
     "force_r": "r of vertical force with people's",
     "force_peak_1_bw": "first force peak (body weights)",
     "force_peak_2_bw": "second force peak (body weights)",
@@ -102,7 +102,7 @@ def picture(record: Mapping[str, Any], title: str) -> Figure:
     axes[0].legend(fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
     axes[-1].set_xlabel("gait cycle (%), from foot strike")
     axes[-1].set_xlim(0, 100)
-    figure.suptitle(title, fontsize=10)
+    figure.suptitle(title, fontsize=9, wrap=True)
     return figure
 
 

@@ -345,7 +345,7 @@ class Fields(Generic[A]):
         )  # [S]; of ball and free joints [S, 4], [S, 7]
         last = samples.shape[0] - 1
         if self._layout.reference_by == "phase":
-            strides = self.goal("cadence") * self.time
+            strides = self.goal("stride_frequency") * self.time
             at = (strides - jnp.floor(strides)) * last
         else:
             at = jnp.clip(self.time * self._goals[REFERENCE_RATE], 0.0, last)

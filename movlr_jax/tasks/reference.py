@@ -31,16 +31,17 @@ def with_reference(task: Task, file: str | Path, by: str = "time") -> Task:
         file: A .mot or .sto file. Its coordinates are mapped to the joints of the model as in an export.
         by: With `time`, the first row of the file is the start of an episode, and the last row holds after the end.
             With `phase`, the file is one stride, from contact of the right foot to its next, which repeats at the
-            goal `cadence` of the task.
+            goal `stride_frequency` of the task.
 
     Raises:
         UserError: If the file cannot be read or no column is a coordinate of the model, with near matches.
     """
     if by not in BY:
         raise UserError(unknown_name("reference_by", by, BY))
-    if by == "phase" and "cadence" not in task.goals:
+    if by == "phase" and "stride_frequency" not in task.goals:
         raise UserError(
-            f"reference_by=phase needs a task with the goal 'cadence', which {task.name} lacks; use reference_by=time"
+            f"reference_by=phase needs a task with the goal 'stride_frequency', which {task.name} lacks; "
+            "use reference_by=time"
         )
     path, coordinates = Path(file), coordinates_of(task.model, task.adapter)
     table = read_storage(path)

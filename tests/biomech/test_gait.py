@@ -68,7 +68,7 @@ def test_a_walk_that_follows_people_scores_one():
     assert found["alternation"] == 1.0
     assert found["cadence_steps_min"] == pytest.approx(2 * 60 / 1.1, rel=1e-2)
     assert found["step_length_m"] == pytest.approx(1.2 * 0.55, rel=2e-2)
-    assert found["walk_ratio_m_min"] == pytest.approx(0.66 / (120 / 1.1), rel=2e-2)
+    assert found["walk_ratio"] == pytest.approx(0.66 / (120 / 1.1), rel=2e-2)
     assert found["muscle_overlap"] > 0.9
     assert found["force_r"] > 0.9
     assert found["force_peak_1_bw"] == pytest.approx(1.05, abs=0.01)

@@ -86,7 +86,8 @@ def test_a_diverging_simulation_is_told(mistake: Mistake, capfd: pytest.CaptureF
     assert json.loads(captured.out.strip().splitlines()[-1])["diverged_fraction"] == 1.0
     assert "WARNING" not in captured.err
     assert sorted(path.name for path in Path().iterdir()) == ["run", "runs"]
-    assert [path.name for path in Path("runs").rglob("*.*")] == ["human_seed0.npz"], "the trajectory alone"
+    left = sorted(path.name for path in Path("runs").rglob("*.*"))
+    assert left == ["human_seed0.npz", "human_seed0.yaml"], "the trajectory and its settings, no film"
 
 
 # Places that cannot be written.

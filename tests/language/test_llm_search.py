@@ -338,9 +338,6 @@ def test_a_search_without_a_single_answer_of_its_judge_has_a_status_of_its_own(s
         made = len(vlm.requests)
         assert main([f"resume={run}"]) == 3, "the same search, the same result"
         assert len(vlm.requests) == made
-        vlm.write = None
-        assert main([f"resume={run}", "generations=3"]) == 0
-        assert len(vlm.requests) > made
 
 
 def test_a_spent_budget_ends_cleanly_and_is_resumable(

@@ -516,7 +516,11 @@ def test_an_unwritable_run_is_a_sentence(tmp_path):
         ("physics_steps_per_s", 9123.4, "9,123"),
         ("cost_of_transport", math.nan, "not finite"),
         ("left_foot_force_n", 702.4, "702 N"),
-        ("cadence_hz", 1.8, "1.8 Hz"),
+        ("push_hz", 1.8, "1.8 Hz"),
+        ("cadence_steps_min", 108.0, "108 steps/min"),
+        ("knee_swing_deg", 61.2, "61.2 deg"),
+        ("stance_percent", 61.0, "61 % of the cycle"),
+        ("force_peak_1_bw", 1.05, "1.05 body weights"),
         ("distance_m", None, "–"),
     ],
 )

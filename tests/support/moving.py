@@ -1,9 +1,12 @@
-"""Two small bodies that move freely: the leg of docs/write_a_task.md, and four legs under a ball."""
+"""Bodies that move freely: the leg of docs/write_a_task.md, four legs under a ball, and bodies that slide."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from pathlib import Path
+
+from movlr_jax.biomech.gait.criteria import GaitCriteria
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "write_a_task.md").read_text(encoding="utf-8")
 
@@ -31,3 +34,7 @@ CRAWLER = f"""<mujoco><option timestep="0.004"/><default><joint damping="0.5" ar
 </body></worldbody><actuator>
 {"".join(f'<motor joint="{j}{i}" gear="25" ctrlrange="-1 1"/>' for i in range(4) for j in ("hip", "knee"))}
 </actuator></mujoco>"""
+
+
+# settings of a walking task in which any motion counts as walking
+ANY_MOTION = {f.name: None for f in fields(GaitCriteria) if f.name != "legs"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 import pytest
+from moving import ANY_MOTION
 from test_locomotion import base_move, episode_of
 
 from movlr_jax.errors import UserError
@@ -21,7 +22,9 @@ ROBOT = MODELS["humanoid"]
 
 
 def built(name: str, **settings):
-    return build_task(f"humanoid_{name}", "humanoid", 10.0, {"start_noise": 0.0, **settings})
+    return build_task(
+        f"humanoid_{name}", "humanoid", 10.0, {"start_noise": 0.0, "walk": ANY_MOTION, **settings}
+    )
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import jax
 import mujoco
 import numpy as np
 import pytest
+from moving import ANY_MOTION
 
 from movlr_jax.errors import UserError
 from movlr_jax.language.proposers.terms import library
@@ -28,7 +29,7 @@ def built(name: str, model: str = "myolegs", **settings):
 
 @pytest.fixture(scope="module")
 def walk():
-    return built("flat_walk", start_noise=0.0)
+    return built("flat_walk", start_noise=0.0, walk=ANY_MOTION)
 
 
 def base_move(task, qpos, *, ahead=0.0, left=0.0, up=0.0, yaw=0.0):
@@ -172,6 +173,19 @@ def test_success_needs_speed_and_a_straight_line(walk):
         assert walk.measure(episode_of(walk, path), walk)["success"] == 0
 
 
+def test_a_body_that_slides_goes_the_way_and_does_not_walk():
+    task = built("flat_walk", start_noise=0.0)
+    qpos, *_ = task.start(np.random.default_rng(0), 1)
+    path = [base_move(task, qpos[0], ahead=a) for a in np.linspace(0, 4, 41)]
+    episode = episode_of(task, path)
+    metrics = task.measure(episode, task)
+    assert metrics["distance_m"] == pytest.approx(4.0, abs=1e-3)
+    assert metrics["success"] == 0
+    assert any("too few complete strides" in need.problem for need in task.diagnose(metrics))
+    assert task.faults is not None
+    assert "shuffle" in task.faults(episode, task)
+
+
 def test_success_asks_for_the_speed_that_was_asked_for(walk):
     """At 1 m/s within a tenth, whether too slow or too fast; the search is told which."""
     qpos, *_ = walk.start(np.random.default_rng(0), 1)
@@ -182,7 +196,7 @@ def test_success_asks_for_the_speed_that_was_asked_for(walk):
         assert metrics["success"] == success
         told = [need for need in walk.diagnose(metrics) if "m/s, the target is" in need.problem]
         assert [need.kind for need in told] == ([] if success else ["forward"])
-    loose = build_task("flat_walk", "myolegs", 2.0, {"speed_tolerance": 0.4})
+    loose = build_task("flat_walk", "myolegs", 2.0, {"speed_tolerance": 0.4, "walk": ANY_MOTION})
     slow = [base_move(loose, qpos[0], ahead=a) for a in np.linspace(0, 1.34, 21)]
     assert loose.measure(episode_of(loose, slow), loose)["success"] == 1
     with pytest.raises(UserError, match=r"task\.settings\.speed_tolerance=0: it must be more than 0"):
@@ -247,7 +261,7 @@ def test_a_climber_keeps_its_height():
 
 
 def test_a_turn_is_measured_along_the_new_heading():
-    task = built("left_turn", start_noise=0.0, turn_s=1.0)
+    task = built("left_turn", start_noise=0.0, turn_s=1.0, walk=ANY_MOTION)
     qpos, *_ = task.start(np.random.default_rng(0), 1)
     ahead = [base_move(task, qpos[0], ahead=0.1 * i) for i in range(10)]
     turn = [base_move(task, qpos[0], ahead=0.9, yaw=np.pi / 2, left=0.15 * i) for i in range(11)]

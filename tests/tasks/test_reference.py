@@ -93,7 +93,7 @@ def test_by_phase_the_file_is_one_stride_that_repeats(ramp: Path):
     """At 0.5 strides per s the stride takes 2 s, whatever the times in the file; here they are 4 s long."""
     columns = {"hip": np.array([10.0, 20.0, 10.0]), "knee": np.array([0.0, 90.0, 0.0])}
     stride = made(ramp, columns, np.array([0.0, 2.0, 4.0]))
-    task = with_reference(leg(goals={"cadence": 0.5}), stride, by="phase")
+    task = with_reference(leg(goals={"stride_frequency": 0.5}), stride, by="phase")
     terms = read(task, READS, [0.0, 0.5, 1.0, 1.75, 2.5, 21.0])
     np.testing.assert_allclose(np.rad2deg(terms["hip"]), [10.0, 15.0, 20.0, 12.5, 15.0, 20.0], rtol=1e-5)
     np.testing.assert_allclose(np.rad2deg(terms["knee"]), [0.0, 45.0, 90.0, 22.5, 45.0, 90.0], atol=1e-3)
@@ -231,7 +231,12 @@ def test_columns_that_the_model_lacks_are_noted(tmp_path: Path):
             "time",
             "knee is outside of its range .* -60 to -5 degrees, expected 0 to",
         ),
-        ({"hip": [0.0, 1.0]}, True, "phase", "needs a task with the goal 'cadence', which leg lacks"),
+        (
+            {"hip": [0.0, 1.0]},
+            True,
+            "phase",
+            "needs a task with the goal 'stride_frequency', which leg lacks",
+        ),
         ({"hip": [0.0, 1.0]}, True, "fase", "there is no reference_by 'fase'; did you mean 'phase'"),
     ],
 )
@@ -288,7 +293,7 @@ def test_the_prompt_says_that_there_is_a_motion(ramp: Path):
     text = prompts.system(with_reference(leg(), ramp))
     assert "| `state.reference(joint)` |" in text
     assert "in a recorded motion at the same time of the episode. It has these joints: `hip`, `knee`." in text
-    by_phase = with_reference(leg(goals={"cadence": 1.0}), ramp, by="phase")
+    by_phase = with_reference(leg(goals={"stride_frequency": 1.0}), ramp, by="phase")
     assert "at the same phase of the stride. It has these joints: `hip`, `knee`." in prompts.system(by_phase)
     assert "state.reference" not in prompts.system(leg())
 

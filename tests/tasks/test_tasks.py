@@ -31,7 +31,7 @@ from movlr_jax.tasks import TASKS, Task, build_task
 
 EPISODE_S = 0.064
 CASES = [(task, model) for task, entry in TASKS.items() for model in entry.models]
-UNITS = ("_m", "_s", "_rad", "_hz", "_m_s", "_s_per_sim_s", "_fraction")
+UNITS = ("_m", "_s", "_rad", "_hz", "_m_s", "_s_per_sim_s", "_fraction", "_deg")
 PLAIN = (
     "success",
     "fell",

@@ -1,6 +1,7 @@
 """Gait analysis of one episode: curves over the cycle of each leg, and measures next to people's.
 
-Only complete strides after the first two of each leg count, so that the start does not.
+Curves, phases and speed are those of the complete strides after the first two of each leg, so that the start does not
+count. Cadence, sizes of the steps and alternation are those of the whole episode.
 """
 
 from __future__ import annotations
@@ -118,7 +119,8 @@ class GaitAnalysis:
         gait_r (mean over hip, knee and ankle of Pearson's r between the mean curve and people's), gait_rmse_deg,
         gait_within_sd (share of the cycle within one standard deviation), knee_swing_deg (largest knee flexion in
         swing), stance_percent, force_r, force_peak_1_bw, force_peak_2_bw, muscle_overlap (Jaccard index of the
-        phases of activity), cadence_steps_min, step_length_m, walk_ratio_m_min, double_support_percent,
+        phases of activity), cadence_steps_min, step_length_m, step_width_m, walk_ratio
+        (step length over cadence, m/(steps/min)), gait_speed_m_s, double_support_percent,
         single_support_percent, alternation, gait_strides.
         """
         found = dict(self.walk)
@@ -165,7 +167,7 @@ def analyse(recording: GaitRecording) -> GaitAnalysis | None:
     if length is not None and width is not None:
         walk |= {"step_length_m": length, "step_width_m": width}
         if cadence:
-            walk["walk_ratio_m_min"] = length / cadence
+            walk["walk_ratio"] = length / cadence
     return GaitAnalysis((legs[0], legs[1]), human, speed, walk)
 
 

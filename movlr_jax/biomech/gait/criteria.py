@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from movlr_jax.errors import UserError, unknown_name
 
-LEGS = {"both": ("left", "right"), "left": ("left",), "right": ("right",)}
+LEGS = {"both": ("left", "right"), "healthy": ("left", "right"), "left": ("left",), "right": ("right",)}
 
 
 @dataclass(frozen=True)
@@ -22,11 +24,16 @@ class GaitCriteria:
     single_support_percent: float | None = 20.0  # at least; of the cycle on each leg alone, 40 in people
     alternation: float | None = 0.9  # at least; share of foot strikes that follow one of the other foot
     trunk_tilt_deg: float | None = None  # at most; mean angle between the trunk and its start orientation
-    legs: str = "both"  # whose joint angles and stance count: both, left or right
+    legs: str = "both"  # whose joint angles and stance count: both, left, right, or healthy if one is injured
 
     def __post_init__(self) -> None:
         if self.legs not in LEGS:
             raise UserError(unknown_name("task.settings.walk.legs", self.legs, LEGS))
+        for name, value in vars(self).items():
+            if isinstance(value, float) and value <= 0:
+                raise UserError(
+                    f"task.settings.walk.{name}={value:g}: it must be more than 0, or null for no limit"
+                )
 
     @property
     def sides(self) -> tuple[str, ...]:
@@ -53,9 +60,9 @@ class GaitCriteria:
         found = []
 
         def least(name: str, limit: float | None, words: str) -> None:
-            if limit is not None and limit > 0:
+            if limit is not None:
                 value = measured.get(name)
-                part = 0.0 if value is None else min(max(value / limit, 0.0), 1.0)
+                part = 0.0 if value is None else float(np.clip(value / limit, 0.0, 1.0))
                 found.append((name, _TOO_SHORT if value is None else words.format(value), part))
 
         least("gait_r", self.gait_r, "joint angles follow people's with r = {:.2f}")
@@ -77,9 +84,10 @@ class GaitCriteria:
             words = _TOO_SHORT if value is None else f"each foot stands {value:.0f} % of the cycle, people 60"
             found.append(("stance_percent", words, max(0.0, 1.0 - off / 20.0)))
         if self.trunk_tilt_deg is not None:
-            value = measured.get("trunk_tilt_deg", 90.0)
-            part = min(1.0, self.trunk_tilt_deg / max(value, 1e-6))
-            found.append(("trunk_tilt_deg", f"the trunk tilts by {value:.0f} degrees", part))
+            value = measured.get("trunk_tilt_deg")
+            part = 0.0 if value is None else min(1.0, self.trunk_tilt_deg / max(value, 1e-6))
+            words = "the model has no trunk" if value is None else f"the trunk tilts by {value:.0f} degrees"
+            found.append(("trunk_tilt_deg", words, part))
         return found
 
 

@@ -50,7 +50,7 @@ class Steady(Gait):
 class Injured(Steady):
     """A gait whose legs may differ; an injured leg is not compared with people's."""
 
-    walk: GaitCriteria = field(default_factory=lambda: GaitCriteria(symmetry=None))
+    walk: GaitCriteria = field(default_factory=lambda: GaitCriteria(symmetry=None, legs="healthy"))
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def injured_walk(
             f"model {adapter.name!r} has no muscle group {missing[0]!r}, which this task weakens; "
             f"it has: {', '.join(adapter.muscle_groups) or 'none'}"
         )
-    if gait.walk.legs == "both":
+    if gait.walk.legs == "healthy":
         healthy = "left" if side == "right" else "right"
         gait = replace(gait, walk=replace(gait.walk, legs=healthy))
     description = (
