@@ -97,7 +97,7 @@ def episodes(request: EpisodeRequest, kind: str) -> Iterator[tuple[str, bytes | 
             if name not in ran:
                 raise UserError(unknown_name("candidate", name, [BEST, ALL, *ran]))
             c = ran[name]
-            states = archive.read(candidate_path(c.generation, c.index, ".npz"))
+            states = archive.read(candidate_path(c.generation, c.candidate, ".npz"))
             yield name, states, inside(source, kind)
 
 

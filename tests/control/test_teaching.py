@@ -71,6 +71,7 @@ def test_a_policy_that_sees_less_learns_to_act_like_its_teacher(tmp_path: Path):
     assert learned < 0.2 * before, (learned, before)
 
 
+@pytest.mark.slow
 def test_a_training_that_goes_on_is_not_taught_again(tmp_path: Path):
     teacher = build(replace(SMALL, observe=("qpos", "qvel")))
     path, said = tmp_path / "teacher.npz", []

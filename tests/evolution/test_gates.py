@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from movlr_jax.evolution.gates import gated
@@ -35,3 +37,17 @@ def test_between_equals_and_where_they_agree_the_judge_has_the_last_word(metrics
     assert gated(preference, candidate(0, **metrics), candidate(1, **metrics)) is preference
     right = Preference("second", "it stands")
     assert gated(right, candidate(0, fell=1.0), candidate(1)) is right
+
+
+def walker(k: int, **faults: str) -> Evaluation:
+    return Evaluation(0, k, "", metrics={"fell": 0.0}, faults=faults)
+
+
+def test_a_degenerate_walk_does_not_win_against_a_walk_and_a_fall_not_against_either():
+    said = Preference("first", "it is faster")
+    locked = walker(0, locked_knees="knees stay locked: 5 degrees in swing, people 45-60")
+    result = gated(said, locked, walker(1))
+    assert (result.winner, result.reason) == ("second", f"g00k00: {locked.faults['locked_knees']}")
+    assert gated(said, candidate(0, fell=1.0), replace(locked, candidate=1)).winner == "second"
+    assert gated(said, locked, walker(1, drag="it drags the left foot")) is said
+    assert gated(said, locked, candidate(1, diverged_fraction=0.5)) is said

@@ -159,6 +159,7 @@ def ended_calls(run: Path) -> list[dict]:
     return []
 
 
+@pytest.mark.slow
 def test_killed_in_a_call_a_rollout_and_a_write_it_ends_as_if_nothing_had_happened(tmp_path: Path):
     moments = ("call", "optimise", "write")
     said = killed_search(3, moments, (0.0, 0.5), 0, tmp_path)

@@ -192,6 +192,7 @@ def test_a_plan_made_in_parts_is_the_plan(planners, monkeypatch):
     np.testing.assert_array_equal(replan(planner, rewards(0)), whole)
 
 
+@pytest.mark.slow
 def test_eight_devices_compute_what_one_does(mjx_run, tmp_path: Path):
     code = """
 import sys, jax, numpy as np

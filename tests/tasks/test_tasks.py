@@ -30,7 +30,14 @@ from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.tasks import TASKS, Task, build_task
 
 EPISODE_S = 0.064
-CASES = [(task, model) for task, entry in TASKS.items() for model in entry.models]
+# every task on its default model and flat_walk on every model; the other pairs are slow
+CASES = [
+    pytest.param(
+        task, model, marks=() if model == entry.models[0] or task == "flat_walk" else pytest.mark.slow
+    )
+    for task, entry in TASKS.items()
+    for model in entry.models
+]
 UNITS = ("_m", "_s", "_rad", "_hz", "_m_s", "_s_per_sim_s", "_fraction", "_deg")
 PLAIN = (
     "success",

@@ -1,0 +1,60 @@
+"""The gait section of a report: curves of a walk, its faults, and records that cannot be drawn."""
+
+from __future__ import annotations
+
+import pytest
+from made_walk import made_walk
+
+from movlr_jax.biomech.gait.analysis import analyse
+from movlr_jax.report.gait import charts, picture, readable, table
+
+
+@pytest.fixture(scope="module")
+def record() -> dict:
+    analysis = analyse(made_walk())
+    assert analysis is not None
+    return analysis.record()
+
+
+def test_every_chart_is_drawn_with_the_colours_of_the_page(record: dict):
+    drawn = dict(charts("gait", record))
+    assert list(drawn) == [
+        "hip flexion (deg)",
+        "knee flexion (deg)",
+        "ankle dorsiflexion (deg)",
+        "vertical force (body weights)",
+        "active muscles",
+    ]
+    for svg in drawn.values():
+        assert svg.startswith("<svg")
+        assert "var(--c0)" in svg
+        assert "var(--c1)" in svg
+    assert "tibialis anterior" in drawn["active muscles"]
+    assert len(picture(record, "a walk").axes) == 5
+
+
+def test_the_table_has_both_legs_and_people(record: dict):
+    rows = {label: (values, people) for label, values, people in table(record)}
+    (left, right), people = rows["knee flexion in swing (deg)"]
+    assert left == pytest.approx(59, abs=1)
+    assert right == pytest.approx(59, abs=1)
+    assert people == "60"
+    (cadence,), _ = rows["cadence (steps/min)"]
+    assert cadence == pytest.approx(109, abs=1)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {},
+        {"legs": {}},
+        {"legs": {"left": None}},
+        {"speed_class": "sprint"},
+        {"legs": {"left": {"force": [1.0] * 50}}},
+        {"legs": {"left": {"force": [None] * 51}}},
+        {"legs": {"left": {"force": [1.0] * 51, "angles": {"knee_flexion": {"mean": [1.0]}}}}},
+    ],
+)
+def test_a_record_that_cannot_be_drawn_is_known(record: dict, broken: dict):
+    assert readable(record)
+    assert not readable({**record, **broken} if broken else {})
