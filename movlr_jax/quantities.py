@@ -76,7 +76,8 @@ def summary(metrics: Mapping[str, float]) -> str:
     parts = [quantity(metrics[name], name) for name in errors if name in metrics]
     parts = [f"{', '.join(parts)} off"] if parts else []
     if "distance_m" in metrics:
-        parts.append(f"moved {quantity(metrics['distance_m'], 'distance_m')}")
+        gait = f", gait r {number(metrics['gait_r'], 2)}" if "gait_r" in metrics else ""
+        parts.append(f"moved {quantity(metrics['distance_m'], 'distance_m')}{gait}")
     if "time_to_fall_s" in metrics:
         parts.append(f"fell at {quantity(metrics['time_to_fall_s'], 'time_to_fall_s')}")
     if "success" in metrics:

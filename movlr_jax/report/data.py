@@ -176,17 +176,14 @@ def _calls(attempts: Sequence[Mapping[str, Any]]) -> list[ModelCalls]:
 def key_metrics(run: Run) -> list[str]:
     """Return the measures of how well the task is done, or only success if there are no others."""
     names = dict.fromkeys(name for c in run.candidates.values() for name in c.metrics)
-    chosen = [
-        name
-        for name in names
-        if name == "distance_m" or (name.startswith("object_") and name.endswith(("_m", "_rad")))
-    ]
+    chosen = [name for name in ("distance_m", "gait_r", "knee_swing_deg") if name in names]
+    chosen += [name for name in names if name.startswith("object_") and name.endswith(("_m", "_rad"))]
     return chosen or [name for name in names if name == "success"]
 
 
 def direction(metric: str) -> int:
     """Return +1 if higher is better, -1 if lower is better, 0 if unknown."""
-    if metric in ("success", "distance_m", "time_to_fall_s"):
+    if metric in ("success", "distance_m", "time_to_fall_s", "gait_r"):
         return 1
     if metric.startswith("object_") or metric in ("fell", "dropped", "lateral_drift_m", "diverged_fraction"):
         return -1
