@@ -225,7 +225,7 @@ def test_a_judge_of_three_lines_judges_and_is_gated(leg: mj.Task, monkeypatch: p
     run = mj.run_search(leg, *QUICK, **small(judge="contrary"))
     assert run.best.name == "g00k01"
     monkeypatch.setattr(
-        "movlr_jax.evolution.gates.fault", lambda e: "it fell" if e.name == "g00k01" else None
+        "movlr_jax.evolution.gates.fault", lambda e: (2, "it fell") if e.name == "g00k01" else (0, "")
     )
     gated = mj.run_search(leg, *QUICK, **small(judge="contrary", seed=1))
     assert gated.best.name == "g00k00"
