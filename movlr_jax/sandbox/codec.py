@@ -14,7 +14,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from movlr_jax.errors import ProgramError
-from movlr_jax.sandbox.jaxprs import scan_params
+from movlr_jax.sandbox.jaxprs import is_copy, scan_params
 from movlr_jax.sandbox.primitives import CUSTOM, DTYPES, INLINED, SCAN, TABLE, BadValue
 
 VERSION = 1
@@ -174,6 +174,8 @@ def _equation(equation: Any, operands: list[Any], line: int | None) -> dict[str,
         params = {k: v for k, v in scan_params(params).items() if k in SCAN}
     elif name == "cond":
         graphs, kinds, params = [_graph(b.jaxpr, b.consts, None) for b in params["branches"]], {}, {}
+    elif is_copy(name, params):
+        name, kinds, params = "copy", TABLE["copy"], {}
     elif name == "platform_index":  # used only by a `cond` with one branch per platform, which is inlined
         name, kinds, params = "iota", TABLE["iota"], _ZERO
     elif name.startswith("scatter"):

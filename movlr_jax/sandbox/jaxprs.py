@@ -14,3 +14,8 @@ def scan_params(params: dict[str, Any]) -> dict[str, Any]:
         return params
     consts, carry, _ = params["ft_in"].unpack()
     return params | {"num_consts": len(consts), "num_carry": len(carry)}
+
+
+def is_copy(name: str, params: dict[str, Any]) -> bool:
+    """Return whether an equation copies a value; JAX 0.9 writes full_like with a `device_put` to no device."""
+    return name == "copy" or (name == "device_put" and all(device is None for device in params["devices"]))

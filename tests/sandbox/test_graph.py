@@ -15,7 +15,7 @@ from movlr_jax.rewards import shaping
 from movlr_jax.sandbox import facade, graph
 from movlr_jax.sandbox.codec import encode
 from movlr_jax.sandbox.graph import read, run
-from movlr_jax.sandbox.jaxprs import scan_params
+from movlr_jax.sandbox.jaxprs import is_copy, scan_params
 from movlr_jax.sandbox.primitives import TABLE, known
 
 V = jax.core.ShapedArray((3,), jnp.dtype("float32"))
@@ -240,6 +240,14 @@ def test_a_scan_says_how_many_operands_are_constants_and_carried():
     params = scan_params(scan.params)
     assert (params["num_consts"], params["num_carry"], params["length"]) == (2, 3, 3)
     assert len(scan.invars) == 2 + 3 + 1
+
+
+def test_a_transfer_to_no_device_is_a_copy_and_one_to_a_device_is_not():
+    """JAX 0.9 writes jnp.full_like so."""
+    assert is_copy("device_put", {"devices": (None,), "srcs": (None,)})
+    assert not is_copy("device_put", {"devices": (jax.devices()[0],), "srcs": (None,)})
+    assert is_copy("copy", {})
+    assert not is_copy("add", {})
 
 
 @pytest.mark.parametrize("name", [*OPERATORS, *(f"call {n}" for n in CALLS)])
