@@ -57,7 +57,8 @@ class Config:
     ranking: str = "active"  # active, round_robin, knockout, paper
     # maximum judge calls per generation with ranking=active; null: 4 per program
     comparisons: int | None = None
-    gates: bool = True  # true: a fall, a dropped object or a diverged simulation overrules the judge
+    # true: a fall, a dropped object, a diverged simulation or a degenerate motion overrules the judge
+    gates: bool = True
     retries: int = 3  # how often a model may correct a rejected program; it gets the reason each time
     inner_weights: int = 0  # weight variants of each program in the same batch
     # calls of language and vision models; the search stops at the limit and can be resumed

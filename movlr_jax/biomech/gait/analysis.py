@@ -191,9 +191,7 @@ def _leg(recording: GaitRecording, side: int, strides: list[tuple[int, int]]) ->
                 for (a, b), lift in zip(strides, lifts, strict=True)
             ]
         ),
-        swing_knee=None
-        if knee is None
-        else np.array([knee[side, lift : b + 1].max() for (_, b), lift in zip(strides, lifts, strict=True)]),
+        swing_knee=None if knee is None else foot.peaks_in_swing(knee[side], strides),
     )
 
 

@@ -141,11 +141,7 @@ def swing_knee(made: GaitRecording, side: str) -> float:
     i = SIDES.index(side)
     knee, foot = made.angles["knee_flexion"][i], made.feet[i]
     strides = foot.strides[SKIPPED:] or foot.strides
-    return (
-        float(np.mean([knee[foot.lift(a, b) : b + 1].max() for a, b in strides]))
-        if strides
-        else float(knee.max())
-    )
+    return float(foot.peaks_in_swing(knee, strides).mean() if strides else knee.max())
 
 
 def stance_knee(made: GaitRecording) -> float | None:

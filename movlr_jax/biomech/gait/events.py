@@ -8,6 +8,7 @@ contacts or swings shorter than BOUNCE_S are ignored as bounces.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,6 +55,10 @@ class Foot:
     def lift(self, start: int, end: int) -> int:
         """Return the index at which the foot leaves the ground for the last time in the stride [start, end)."""
         return start + int(np.flatnonzero(self.contact[start:end])[-1]) + 1
+
+    def peaks_in_swing(self, values: np.ndarray, strides: Sequence[tuple[int, int]]) -> np.ndarray:
+        """Return [n] the largest of `values` [T] in the swing of each of `strides`."""
+        return np.array([values[self.lift(a, b) : b + 1].max() for a, b in strides])
 
 
 @dataclass(frozen=True)
