@@ -39,6 +39,7 @@ def run(script: str, *arguments: str) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_candidate_throughput_says_what_it_measured(tmp_path: Path):
     begun = time.monotonic()
     result = run("candidate_throughput.py", "--model", "tiny_muscle", "--inline", "0", "--out", str(tmp_path))

@@ -7,6 +7,7 @@ prints them. No allowed attribute of a value gives access to a module, a global 
 from __future__ import annotations
 
 import builtins
+import collections
 import collections.abc
 import functools
 import itertools
@@ -83,8 +84,14 @@ MATH = [
     "isinf", "isnan", "log", "log10", "log1p", "log2", "nan", "pi", "pow", "radians", "sin", "sinh", "sqrt",
     "tan", "tanh", "tau", "trunc",
 ]  # fmt: skip
-FUNCTOOLS = ["partial", "reduce"]
+FUNCTOOLS = ["cache", "lru_cache", "partial", "reduce"]
 ITERTOOLS = ["accumulate", "chain", "combinations", "pairwise", "product", "zip_longest"]
+COLLECTIONS = ["OrderedDict", "defaultdict"]
+# no attrgetter and methodcaller, which read attributes by name
+OPERATOR = [
+    "add", "and_", "eq", "ge", "getitem", "gt", "itemgetter", "le", "lt", "matmul", "mod", "mul", "ne", "neg", "not_",
+    "or_", "pos", "pow", "sub", "truediv",
+]  # fmt: skip
 HINTS = [
     "Any", "Array", "ArrayLike", "Bool", "Callable", "Dict", "Final", "Float", "Int", "Iterable", "List",
     "Mapping", "NamedTuple", "Optional", "Sequence", "Set", "Tuple", "TypeAlias", "Union",
@@ -104,6 +111,8 @@ MODULES = {
     "math": MATH,
     "functools": FUNCTOOLS,
     "itertools": ITERTOOLS,
+    "collections": COLLECTIONS,
+    "operator": OPERATOR,
     "typing": HINTS,
 }
 # Aliases of modules. NumPy itself does not accept values that are only known at run time.
@@ -129,7 +138,8 @@ ATTRIBUTES = {
     "a dict": ["copy", "fromkeys", "get", "items", "keys", "pop", "setdefault", "update", "values"],
     "a list": ["append", "clear", "copy", "count", "extend", "index", "insert", "pop", "remove", "reverse", "sort"],
     "a text": [
-        "count", "endswith", "join", "removeprefix", "removesuffix", "replace", "split", "startswith", "strip",
+        "capitalize", "count", "endswith", "join", "lower", "removeprefix", "removesuffix", "replace", "split",
+        "startswith", "strip", "title", "upper",
     ],
     "`jnp.finfo(...)`": ["eps", "max", "min", "tiny"],
 }  # fmt: skip
@@ -154,7 +164,7 @@ def facade() -> dict[str, Any]:
     places = {
         "jax": jax, "jax.numpy": jnp, "jax.numpy.linalg": jnp.linalg, "jax.nn": jax.nn, "jax.lax": jax.lax,
         "jax.tree": jax.tree, "jax.scipy.special": jax.scipy.special, "shaping": shaping, "math": math,
-        "functools": functools, "itertools": itertools,
+        "functools": functools, "itertools": itertools, "collections": collections, "operator": operator,
     }  # fmt: skip
     modules = {path: SimpleNamespace() for path in MODULES}
     for path, names in MODULES.items():
@@ -163,6 +173,8 @@ def facade() -> dict[str, Any]:
             if inner is not None or hasattr(places.get(path), name):
                 setattr(modules[path], name, inner or getattr(places[path], name))
     modules["jax"].jit = _no_jit
+    vars(modules["functools"]).update(cache=_no_jit, lru_cache=_no_cache)
+    vars(modules["operator"]).update(mul=times, mod=modulo, pow=power)
     vars(modules["jax.numpy"]).update(clip=_clip, empty=jnp.zeros, empty_like=jnp.zeros_like)  # deterministic
     modules["typing"].__dict__.update(dict.fromkeys(HINTS, _Hint))
     return {
@@ -201,6 +213,11 @@ class Members(collections.abc.Set):
 def _no_jit(function: Any = None, **_: Any) -> Any:
     """Replace `jax.jit`: the whole reward is compiled, so its parts need not be."""
     return function or _no_jit
+
+
+def _no_cache(maxsize: Any = 128, typed: bool = False) -> Any:
+    """Replace `functools.lru_cache`: a reward is traced once."""
+    return maxsize if callable(maxsize) else _no_jit
 
 
 def _clip(arr: Any, min: Any = None, max: Any = None, *, a_min: Any = None, a_max: Any = None) -> jax.Array:

@@ -182,7 +182,8 @@ def imported(node: ast.Import | ast.ImportFrom) -> list[tuple[str, str]]:
 def _no_import(node: ast.AST) -> ProgramError:
     return ProgramError(
         f"{_where(node)}`{_written(node)}`: this import is not allowed; jnp, jax.nn, jax.lax and shaping are already "
-        "in scope, and only they, math, numpy (an alias of jnp), functools, itertools and typing may be imported"
+        "in scope, and only they, math, numpy (an alias of jnp), functools, itertools, collections, operator and typing "
+        "may be imported"
     )
 
 
@@ -323,7 +324,9 @@ def _check_node(node: ast.AST, names: _Names) -> None:
     match node:
         case ast.FunctionDef():
             if not all(_compiles(decorator, names) for decorator in node.decorator_list):
-                raise ProgramError(f"{where}def {node.name}: decorators other than @jax.jit are not allowed")
+                raise ProgramError(
+                    f"{where}def {node.name}: decorators other than @jax.jit and functools' caches are not allowed"
+                )
             _check_bound(node.name, where, names)
         case ast.arg():
             _check_bound(node.arg, where, names)
@@ -353,12 +356,15 @@ def _check_node(node: ast.AST, names: _Names) -> None:
             pass
 
 
+_DECORATORS = ("jax.jit", "functools.cache", "functools.lru_cache")
+
+
 def _compiles(decorator: ast.expr, names: _Names) -> bool:
-    """Return whether a decorator is jax.jit, with or without options."""
+    """Return whether a decorator is jax.jit or a cache of functools, with or without options."""
     if isinstance(decorator, ast.Call):
-        called = [decorator.func, *decorator.args]
-        return [names.path(part) for part in called] in (["jax.jit"], ["functools.partial", "jax.jit"])
-    return names.path(decorator) == "jax.jit"
+        called = [names.path(decorator.func), *(names.path(part) for part in decorator.args)]
+        return called == ["functools.partial", "jax.jit"] or called[0] in _DECORATORS
+    return names.path(decorator) in _DECORATORS
 
 
 def _check_no_dunder(name: str, where: str) -> None:

@@ -119,6 +119,7 @@ def test_a_policy_commands_what_the_planners_law_does(tiny, kind):
     )
 
 
+@pytest.mark.slow
 def test_k_trainings_of_postures_in_one_batch_are_k_trainings(ppo):
     """To rounding: XLA's matrix products on a CPU sum in an order that depends on the number of rows."""
     together = ppo.optimise([BENT, STILL], KEY)

@@ -330,8 +330,13 @@ def test_titles_name_the_candidate():
     assert len(set(itertools.starmap(title, [("a", 0, 0), ("a", 0, 1), ("a", 1, 0)]))) == 3
 
 
-@pytest.mark.parametrize("command", ["search", "evaluate"])
-@pytest.mark.parametrize("wanted", ["bad", "osmesa"])
+@pytest.mark.parametrize(
+    ("command", "wanted"),
+    [
+        ("evaluate", "bad"),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("evaluate", "osmesa"), ("search", "bad"))),
+    ],
+)
 def test_commands_go_on_without_films_under_a_mujoco_gl_that_does_not_work(
     command: str, wanted: str, tmp_path
 ):

@@ -648,7 +648,7 @@ def test_nothing_that_a_server_sends_ends_in_a_traceback(kind: str, archive: Arc
             assert archive.spent()[1] >= before
 
         common = settings(
-            max_examples=100, derandomize=True, deadline=None, database=None,
+            max_examples=30, derandomize=True, deadline=None, database=None,
             suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
         )  # fmt: skip
 

@@ -152,7 +152,7 @@ ODD = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=2500, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=800, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_no_changed_document_does_more_than_be_refused(sound, data: st.DataObject):
     """Values swapped, dropped, repeated or replaced anywhere: a graph that traces, or a ProgramError; and soon."""
