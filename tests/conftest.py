@@ -10,8 +10,8 @@ from pathlib import Path
 
 from movlr_jax.commands.environment import prepare_environment, prepare_physics
 
-# What one test compiles, no other compiles again, here or in a process of its own; gone when the tests end, unless the
-# folder is set. Workers of xdist share the folder of the process that starts them.
+# What one test compiles, no other compiles again, here or in a process of its own; gone when the tests end, unless
+# the folder is set. Workers of xdist share the folder of the process that starts them.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     COMPILED = tempfile.TemporaryDirectory(prefix="movlr-jax-compiled-")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = COMPILED.name

@@ -182,8 +182,8 @@ def imported(node: ast.Import | ast.ImportFrom) -> list[tuple[str, str]]:
 def _no_import(node: ast.AST) -> ProgramError:
     return ProgramError(
         f"{_where(node)}`{_written(node)}`: this import is not allowed; jnp, jax.nn, jax.lax and shaping are already "
-        "in scope, and only they, math, numpy (an alias of jnp), functools, itertools, collections, operator and typing "
-        "may be imported"
+        "in scope, and only they, math, numpy (an alias of jnp), functools, itertools, collections, operator and "
+        "typing may be imported"
     )
 
 

@@ -12,7 +12,10 @@ pytest.importorskip("brax", reason="the extra ppo is not installed")
 from movlr_jax.commands.evaluate import main as evaluate
 
 
-@pytest.mark.parametrize("task", ["flat_walk", *(pytest.param(t, marks=pytest.mark.slow) for t in ("slope_walk", "injured_walk"))])
+@pytest.mark.parametrize(
+    "task",
+    ["flat_walk", *(pytest.param(task, marks=pytest.mark.slow) for task in ("slope_walk", "injured_walk"))],
+)
 def test_a_policy_of_the_package_walks_from_a_start_it_has_not_seen(task: str, tmp_path: Path, capsys):
     """Four seconds: a planner falls in most of them."""
     settings = [f"+task={task}", "model=ms_human_700_legs", "optimizer=ppo", "reward=human", "seed=11"]

@@ -334,7 +334,10 @@ def test_titles_name_the_candidate():
     ("command", "wanted"),
     [
         ("evaluate", "bad"),
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("evaluate", "osmesa"), ("search", "bad"))),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (("evaluate", "osmesa"), ("search", "bad"))
+        ),
     ],
 )
 def test_commands_go_on_without_films_under_a_mujoco_gl_that_does_not_work(
