@@ -123,12 +123,6 @@ def _time_constant(p: MuscleParams, activation: Array, drive: Array) -> Array:
     return jnp.where(p.tau_width > 0, smooth, jnp.where(drive > 0, up, down))
 
 
-def activation_rate(p: MuscleParams, excitation: Array, activation: Array) -> Array:
-    """Return da/dt, [nu] 1/s, as `mju_muscleDynamics`."""
-    drive = jnp.clip(excitation, 0.0, 1.0) - activation  # MuJoCo clips the activation only in tau
-    return drive / _time_constant(p, activation, drive)
-
-
 def excitation_for(p: MuscleParams, activation: Array, target: Array, dt: float) -> jax.Array:
     """Return the excitation in [0, 1], [nu], that brings `activation` as close to `target` as one step allows.
 

@@ -11,7 +11,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from movlr_jax.biomech.muscles import MuscleParams, activation_rate, bias, excitation_for, gain, muscle_params
+from movlr_jax.biomech.muscles import MuscleParams, bias, excitation_for, gain, muscle_params
 from movlr_jax.errors import UserError
 from movlr_jax.models import model_adapter
 
@@ -96,22 +96,6 @@ def test_muscles_only_pull(model: mujoco.MjModel):
         assert bias(mine, length).max() <= 0
 
 
-def test_activation_rate_is_that_of_mujoco(model: mujoco.MjModel, precision):
-    dtype, tolerance = precision
-    excitations = np.linspace(-0.2, 1.2, 29)  # MuJoCo clips both; so do we
-    activations = np.linspace(-0.1, 1.1, 25)
-    u, a = (x.ravel() for x in np.meshgrid(excitations, activations))
-    rate = jax.jit(activation_rate)
-    for i in some_muscles(model):
-        prm = model.actuator_dynprm[i, :3]
-        expected = np.array([mujoco.mju_muscleDynamics(x, y, prm) for x, y in zip(u, a, strict=True)])
-        mine = cast(take(muscle_params(model), np.full(len(u), i)), dtype)
-        actual = rate(mine, jnp.asarray(u, dtype), jnp.asarray(a, dtype))
-        np.testing.assert_allclose(
-            actual / np.abs(expected).max(), expected / np.abs(expected).max(), 0, tolerance
-        )
-
-
 def test_a_smooth_switch_is_covered():
     """The tests above mean something for both kinds of switch."""
     widths = muscle_params(model_adapter("tiny_muscle").load().compile()).tau_width
@@ -181,13 +165,13 @@ def test_the_published_reachable_interval():
     dt = model.opt.timestep
     model.actuator_dynprm[:, :3] = (0.01, 0.04, 5.0)
     params = cast(muscle_params(model), np.float32)
-    rate, inverse = jax.jit(activation_rate), jax.jit(excitation_for)
+    inverse = jax.jit(excitation_for)
     for a in np.linspace(0, 1, 21):
         up, down = 0.01 * (0.5 + 1.5 * a), 0.04 / (0.5 + 1.5 * a)
         t1, t2 = 1.875 * (up - down) / 5, (up + down) / 2
         low, high = a - dt * a / (t2 - t1 * a), a + dt * (1 - a) / (t2 + t1 * (1 - a))
         now = jnp.full(model.nu, a, jnp.float32)
-        ours = [a + dt * rate(params, jnp.full(model.nu, u), now)[0] for u in (0.0, 1.0)]
+        ours = [a + dt * mujoco.mju_muscleDynamics(u, a, model.actuator_dynprm[0, :3]) for u in (0.0, 1.0)]
         np.testing.assert_allclose(ours, [low, high], 0, (0.17 if a < 0.3 else 0.02) * (high - low))
         for drive in (-0.4, -0.1, 0.1, 0.4):
             wanted = a + dt * drive / (t2 + t1 * drive)
