@@ -10,6 +10,7 @@ from movlr_jax.errors import unknown_name
 COMMANDS = (
     "search",
     "evaluate",
+    "train",
     "check",
     "report",
     "gait",

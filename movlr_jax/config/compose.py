@@ -63,6 +63,7 @@ def compose(overrides: Sequence[str]) -> Any:
     from movlr_jax.config.schema import Config, check
     from movlr_jax.config.trust import check_task_file
     from movlr_jax.settings import from_mapping
+    from movlr_jax.tasks.reference import PEOPLE
 
     _refuse_unused(overrides)
     resumed = _resumed(overrides)
@@ -91,7 +92,11 @@ def compose(overrides: Sequence[str]) -> Any:
         raise UserError(
             f"no task is set; give +task=NAME, or +task=FILE.py for your own. Available: {', '.join(options('task'))}"
         )
-    if values.get("reference"):  # absolute, because a run may be resumed from another folder
+    if values.get("reference") not in (
+        None,
+        "",
+        PEOPLE,
+    ):  # absolute, because a run may be resumed from another folder
         values["reference"] = str(Path(str(values["reference"])).expanduser().resolve())
     if "+task=own" in overrides:  # absolute for the same reason
         settings = values["task"]["settings"]

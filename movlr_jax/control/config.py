@@ -123,6 +123,8 @@ def check_ppo(o: OptimizerConfig) -> None:
         ("ppo.train_dt", p.train_dt),
         ("pd.kd", o.pd.kd),
         ("ppo.assist", p.assist),
+        ("ppo.carry", p.carry),
+        ("ppo.stride_starts", p.stride_starts),
         ("groups.count", g.count),
         ("groups.correction", g.correction),
     ):

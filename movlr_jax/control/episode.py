@@ -11,7 +11,7 @@ import numpy as np
 
 from movlr_jax.physics.base import Physics
 from movlr_jax.tasks import Task
-from movlr_jax.types import Array, Policy, Progress, SimState, Trajectory
+from movlr_jax.types import Array, Policy, Progress, SimState, Step, Trajectory
 
 
 @dataclass(frozen=True)
@@ -66,3 +66,22 @@ def concatenate(segments: Sequence[Trajectory]) -> Trajectory:
     steps, actions = jax.tree.map(lambda *x: np.concatenate(x, axis=1), *joined)
     last = segments[-1]
     return Trajectory(steps=steps, actions=actions, diverged=last.diverged, final=last.final)
+
+
+def episode_ends(trajectory: Trajectory, first: Step, task: Task) -> np.ndarray:
+    """Return [B] the number of control steps that count in each row: all, or up to the one that ended it (a fall)."""
+    rows, steps = np.shape(trajectory.actions)[:2]
+    if task.over is None:
+        return np.full(rows, steps)
+    over = task.over(trajectory.steps, first)
+    return np.where(over.any(axis=1), over.argmax(axis=1) + 1, steps)
+
+
+def episode_of(trajectory: Trajectory, row: int, end: int) -> Trajectory:
+    """Return the episode [end, ...] of one row of `trajectory` [B, T, ...]."""
+    return Trajectory(
+        steps=jax.tree.map(lambda x: np.asarray(x)[row, :end], trajectory.steps),
+        actions=np.asarray(trajectory.actions)[row, :end],
+        diverged=trajectory.diverged[row],
+        final=jax.tree.map(lambda x: x[row], trajectory.final),
+    )

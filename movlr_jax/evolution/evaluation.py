@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from movlr_jax.control.base import Optimizer
-from movlr_jax.control.episode import by_candidate
+from movlr_jax.control.episode import by_candidate, episode_ends, episode_of
 from movlr_jax.language.base import Evaluation
 from movlr_jax.physics.base import Physics
 from movlr_jax.rewards.program import RewardProgram
@@ -27,7 +27,7 @@ from movlr_jax.tasks import Task
 from movlr_jax.tasks.base import shared_metrics
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.walking import biomechanics
-from movlr_jax.types import Progress, Step, Trajectory
+from movlr_jax.types import Progress, Trajectory
 
 _CURVE_POINTS = 200  # enough to show the phases of a step in an episode of 10 s
 
@@ -83,27 +83,13 @@ def evaluate(
         if verdict.program is None or late:
             evaluations.append(_failed(i, replace(verdict, stage="run", message=late) if late else verdict))
             continue
-        episode = Trajectory(
-            steps=jax.tree.map(lambda x, i=i: np.asarray(x)[i, : ends[i]], trajectory.steps),
-            actions=np.asarray(trajectory.actions)[i, : ends[i]],
-            diverged=trajectory.diverged[i],
-            final=jax.tree.map(lambda x, i=i: x[i], trajectory.final),
-        )
+        episode = episode_of(trajectory, i, ends[i])
         terms = {name: values[0, : ends[i]] for name, values in scores.terms[i].items()}
         replaced = (scores.nonfinite[i], planned[i] if planned else {})
         measured = measure(task, verdict.program, episode, terms, replaced, ctrl_dt)
         learning = controllers.learning[i] if controllers.learning else {}
         evaluations.append(replace(measured, candidate=i, timing=timing, learning=learning))
     return evaluations
-
-
-def episode_ends(trajectory: Trajectory, first: Step, task: Task) -> np.ndarray:
-    """Return [B] the number of control steps that count in each row: all, or up to the one that ended it (a fall)."""
-    rows, steps = np.shape(trajectory.actions)[:2]
-    if task.over is None:
-        return np.full(rows, steps)
-    over = task.over(trajectory.steps, first)
-    return np.where(over.any(axis=1), over.argmax(axis=1) + 1, steps)
 
 
 def measure(

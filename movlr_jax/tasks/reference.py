@@ -9,13 +9,19 @@ import mujoco
 import numpy as np
 
 from movlr_jax.biomech.coordinates import Coordinates
+from movlr_jax.biomech.gait.reference import class_of_speed, human_gait
 from movlr_jax.biomech.opensim import Table, coordinates_in, read_storage
 from movlr_jax.errors import UserError, near_matches, unknown_name
 from movlr_jax.models import coordinates_of
 from movlr_jax.rewards.state import REFERENCE_RATE, reference_name
 from movlr_jax.tasks.base import Task
+from movlr_jax.tasks.walking.biomechanics import leg_coordinates, leg_length
 
 BY = ("time", "phase")
+PEOPLE = "people"  # instead of a file
+_PELVIS_TILT = (
+    11.0  # deg forward in people; their hip angles are relative to it, a walker starts with a level pelvis
+)
 _SAMPLES = 4000  # at most; a reward reads single samples, so more would only cost memory
 _UNEVEN = 1e-3  # of the interval between rows
 _RADIANS = 4 * np.pi  # larger angles are in degrees although the header says radians
@@ -28,7 +34,8 @@ def with_reference(task: Task, file: str | Path, by: str = "time") -> Task:
 
     Args:
         task: Any task.
-        file: A .mot or .sto file. Its coordinates are mapped to the joints of the model as in an export.
+        file: A .mot or .sto file. Its coordinates are mapped to the joints of the model as in an export. Or `people`:
+            hips, knees and ankles of people who walk at the task's goal speed (`biomech.gait.reference`), by phase.
         by: With `time`, the first row of the file is the start of an episode, and the last row holds after the end.
             With `phase`, the file is one stride, from contact of the right foot to its next, which repeats at the
             goal `stride_frequency` of the task.
@@ -36,6 +43,8 @@ def with_reference(task: Task, file: str | Path, by: str = "time") -> Task:
     Raises:
         UserError: If the file cannot be read or no column is a coordinate of the model, with near matches.
     """
+    if str(file) == PEOPLE:
+        return _with_people(task)
     if by not in BY:
         raise UserError(unknown_name("reference_by", by, BY))
     if by == "phase" and "stride_frequency" not in task.goals:
@@ -73,6 +82,35 @@ def with_reference(task: Task, file: str | Path, by: str = "time") -> Task:
         layout=dataclasses.replace(layout, references=shapes, reference_by=by),
         reference=reference,
         notes=(*task.notes, "; ".join(notes)),
+    )
+
+
+def _with_people(task: Task) -> Task:
+    """Return `task` with the mean joint angles of people at its goal speed, by phase. Raises UserError."""
+    coordinates = leg_coordinates(task.adapter, task.layout.joints)
+    length = leg_length(task)
+    if "stride_frequency" not in task.goals or not coordinates or length is None:
+        raise UserError(
+            f"reference={PEOPLE} needs a walking task and a model with a person's legs; {task.name} with "
+            f"{task.adapter.name} is not one"
+        )
+    speed = float(np.linalg.norm(task.goals["velocity"]))
+    people = human_gait(class_of_speed(speed, length))
+    reference = {REFERENCE_RATE: np.asarray(1.0, np.float32)}
+    shapes = {}
+    for angle, pair in coordinates.items():
+        curve = people.mean(angle)[:-1] - (_PELVIS_TILT if angle == "hip_flexion" else 0.0)
+        for coordinate, late in zip(
+            pair, (len(curve) // 2, 0), strict=True
+        ):  # left: half a stride after the right
+            q = coordinate.sign * (np.deg2rad(np.roll(curve, -late)) - coordinate.offset)
+            samples = np.append(q, q[0]).astype(np.float32)
+            reference[reference_name(coordinate.joint)], shapes[coordinate.joint] = samples, samples.shape
+    return dataclasses.replace(
+        task,
+        layout=dataclasses.replace(task.layout, references=shapes, reference_by="phase"),
+        reference=reference,
+        notes=(*task.notes, f"people who walk at {people.speed_class} speed, by phase: {', '.join(shapes)}"),
     )
 
 

@@ -272,6 +272,12 @@ def test_a_learner_is_held_upright_by_springs():
     mujoco.mj_forward(assisted(model, np.array([0.0, 0.1, 0.0, 0.0]), 0.5), data)
     np.testing.assert_allclose(data.qfrc_passive, [0.0, -88.29 * 0.1, 88.29 * 0.1, 0.0], atol=1e-6)
     assert not model.jnt_stiffness.any()
+    # carried at 1.2 m/s, at 0.7 m/s and at rest: 2 M g = 392.4 N per m/s
+    carried = assisted(model, np.array([0.0, 0.1, 0.0, 0.0]), 0.5, np.array([1.2, 0.0, 0.0]), carry=2.0)
+    for speed in (0.7, 0.0):
+        data.qpos[:], data.qvel[:] = (0.3, 0.2, -0.1, 0.5), (speed, 0.0, 0.0, 0.0)
+        mujoco.mj_forward(carried, data)
+        assert data.qfrc_passive[0] == pytest.approx(392.4 * (1.2 - speed), rel=1e-3)
     free = mujoco.MjModel.from_xml_string(
         '<mujoco><worldbody><body><freejoint/><geom size="0.1"/></body></worldbody></mujoco>'
     )

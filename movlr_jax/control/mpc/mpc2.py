@@ -71,6 +71,7 @@ class PostureSpace:
         """kept: joint -> rad, fixed targets of joints outside the plan. knots: postures of a plan over horizon_s."""
         kept = kept or {}
         self.config, self._model, self.knots, self.horizon_s = config, model, knots, horizon_s
+        self.names = tuple(planned)
         self.actuation = Actuation(config, model, layout, planned)
         self.qpos, self._dofs = self.actuation.qpos, self.actuation.dofs
         self._kept = np.array([model.joint(name).qposadr[0] for name in kept], int)

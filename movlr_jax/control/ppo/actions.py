@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,16 @@ if TYPE_CHECKING:
     from movlr_jax.control.mpc.mpc2 import PostureSpace
 
 Observe = Callable[[Step], jax.Array]  # observation [no] of one simulation
+_LEAST_REACH = 1e-3  # rad
 _LEAST = 0.02  # smallest resting excitation of a muscle, so that a policy can also decrease it
+
+
+class Targets(NamedTuple):
+    """The joints that actions command as target angles."""
+
+    joints: tuple[str, ...]
+    rest: jax.Array  # [size] rad, where actions are 0
+    action: Callable[[jax.Array], jax.Array]  # target angles [size] rad -> action [size]
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,7 @@ class ActionSpace:
     # (action [size], step, sim_dt, ctrl_dt) -> ctrl [nu]
     controls: Callable[[jax.Array, Step, float, float], jax.Array]
     notes: Mapping[str, Any]  # description of the action space, logged with the run
+    targets: Targets | None = None  # if actions are target angles
 
 
 def observation(
@@ -162,6 +172,7 @@ def posture(
     rest: np.ndarray,
     beta: float,
     moved: Sequence[int] | None = None,
+    limits: bool = False,
 ) -> ActionSpace:
     """Return the action space of planned joint angles around `qpos` [nq], tracked by the muscle controller.
 
@@ -179,9 +190,19 @@ def posture(
     stiffness = np.full(len(z0), space.config.held, np.float32)
     stiffness[commanded] = 1.0
     keeping = space.keeping(physics, qpos)
+    up, down = (
+        jnp.minimum(beta, jnp.maximum(x, _LEAST_REACH))[commanded]
+        if limits
+        else jnp.full(len(commanded), beta)
+        for x in (actuation.upper - z0, z0 - actuation.lower)
+    )
+
+    def inverse(z: jax.Array) -> jax.Array:
+        off = z - z0[commanded]
+        return jnp.clip(off / jnp.where(off < 0, down, up), -1.0, 1.0)
 
     def command(a: jax.Array, view: Step, sim_dt: float, ctrl_dt: float) -> jax.Array:
-        z = jnp.clip(z0.at[commanded].add(beta * a), actuation.lower, actuation.upper)
+        z = jnp.clip(z0.at[commanded].add(jnp.where(a < 0, down, up) * a), actuation.lower, actuation.upper)
         known = {"posture": z, "length": geometry.lengths(z), "moment": geometry.moments(z)}
         target = {name: known[name] for name in actuation.law.target}
         arms = geometry.moments(view.qpos[actuation.qpos])
@@ -192,7 +213,8 @@ def posture(
 
     config = space.config
     notes = {"action": "muscle postures", "law": config.law, "kp": config.kp, "kd": config.kd, "beta": beta}
-    return ActionSpace(physics.model, len(commanded), command, notes)
+    names = tuple(space.names[i] for i in commanded)
+    return ActionSpace(physics.model, len(commanded), command, notes, Targets(names, z0[commanded], inverse))
 
 
 def resting_controls(model: mujoco.MjModel, qpos: np.ndarray, act: np.ndarray) -> np.ndarray:

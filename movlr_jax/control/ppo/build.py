@@ -16,21 +16,25 @@ from movlr_jax.control.mpc.mpc2 import posture_space
 from movlr_jax.control.mpc.prior import PriorSpace
 from movlr_jax.control.ppo import actions as spaces
 from movlr_jax.control.ppo import update as learning
-from movlr_jax.control.ppo.config import PpoConfig
+from movlr_jax.control.ppo.config import REFERENCE, PpoConfig
 from movlr_jax.control.ppo.dynsyn import find_groups, grouped
 from movlr_jax.control.ppo.observations import gait_view, joint_view
 from movlr_jax.control.ppo.policy_file import load_policy, policy_settings
-from movlr_jax.control.ppo.teaching import Teacher
+from movlr_jax.control.ppo.teaching import ReferenceTeacher, Teacher
 from movlr_jax.control.ppo.trainer import Agent, Ppo
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.physics.choose import choose, planning_physics
 from movlr_jax.physics.domain import draw
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.tasks import Task
+from movlr_jax.tasks.walking.strides import stride_starts
 from movlr_jax.types import Step
 
 _TEACHER = "optimizer.ppo.teacher"
 _SEED = 0  # of the start states and the domain randomisation, the same for all searches
+_STILL = np.zeros(3)
+_SAG, _STRAY = 0.03, 0.1  # m, up and down, and to the side
+_DISTANT = 1e3  # m
 _DAMPED = 0.2  # s, ratio of damping to stiffness of the assisting springs
 
 
@@ -56,7 +60,8 @@ def build_ppo(
         steps["sim_dt"] = config.ppo.train_dt
     model = space.model
     if config.ppo.assist:
-        model = assisted(model, starts[0].mean(axis=0), config.ppo.assist)
+        speed = np.asarray(task.goals.get("velocity", _STILL), float)
+        model = assisted(model, starts[0].mean(axis=0), config.ppo.assist, speed, config.ppo.carry)
     if choose(physics)[0] != "native":
         made = replace(task, model=model)
         train = planning_physics(physics, made, **steps, say=say, domain=domain)
@@ -64,8 +69,19 @@ def build_ppo(
         coarse = config.ppo.train_dt > 0
         train = NativePhysics(model, task.layout, **steps, domain=domain, coarse=coarse)
     observe = observation(config.ppo, task, starts[0][0])
-    teacher = _teacher(config.ppo, task, sim.start(*starts).step, space.size)
-    return Ppo(config, task, Agent(observe, space, starts, teacher), train, sim, say)
+    teacher = _teacher(config.ppo, task, sim.start(*starts).step, space)
+    times = None
+    if config.ppo.stride_starts:
+        if task.layout.reference_by != "phase" or not task.reference:
+            raise UserError(
+                f"optimizer.ppo.stride_starts={config.ppo.stride_starts:g} needs a recorded stride: give "
+                "reference=people, or reference=FILE.mot reference_by=phase"
+            )
+        count = round(config.ppo.stride_starts * config.ppo.starts)
+        mid = stride_starts(task, np.random.default_rng(_SEED + 1), count)
+        times = np.concatenate([np.zeros(len(starts[0])), mid[0]])
+        starts = tuple(np.concatenate([a, b]) for a, b in zip(starts, mid[1:], strict=True))
+    return Ppo(config, task, Agent(observe, space, starts, times, teacher), train, sim, say)
 
 
 def observation(config: PpoConfig, task: Task, qpos: np.ndarray) -> spaces.Observe:
@@ -78,10 +94,20 @@ def observation(config: PpoConfig, task: Task, qpos: np.ndarray) -> spaces.Obser
     return spaces.observation(task.model, task.layout, task.goals, config.observe, more)
 
 
-def _teacher(config: PpoConfig, task: Task, starts: Step, actions: int) -> Teacher | None:
+def _teacher(
+    config: PpoConfig, task: Task, starts: Step, space: spaces.ActionSpace
+) -> Teacher | ReferenceTeacher | None:
     """Load the teacher of the settings with the observations named in its file. Raises UserError."""
     if not config.teacher:
         return None
+    actions = space.size
+    if config.teacher == REFERENCE:
+        if space.targets is None or not task.reference:
+            raise UserError(
+                "optimizer.ppo.teacher=reference needs joint targets as actions and a recorded motion: give "
+                "optimizer.ppo.action=posture and reference=people or reference=FILE.mot"
+            )
+        return ReferenceTeacher(task, space, learning.networks(config, 1, actions), config.noise or 0.3)
     settings = policy_settings(config.teacher, config, _TEACHER)
     start = jax.tree.map(lambda x: np.asarray(x)[0], starts)
     observe = observation(settings, task, start.qpos)
@@ -127,7 +153,8 @@ def action_space(
     if kind == "posture":
         made = posture_space(config.muscle, task)
         moved = [task.adapter.planned_joints.index(name) for name in config.ppo.joints]
-        return spaces.posture(made, physics, starts[0][0], rest, config.pd.beta, moved)
+        limits = config.ppo.reach == "limits"
+        return spaces.posture(made, physics, starts[0][0], rest, config.pd.beta, moved, limits)
     found = find_groups(
         task.model, task.layout, physics, starts, seconds=config.groups.seconds, count=config.groups.count
     )
@@ -135,27 +162,43 @@ def action_space(
     return grouped(task.model, rest, found, config.groups.correction)
 
 
-def assisted(model: mujoco.MjModel, qpos: np.ndarray, share: float) -> mujoco.MjModel:
+def assisted(
+    model: mujoco.MjModel, qpos: np.ndarray, share: float, velocity: np.ndarray = _STILL, carry: float = 0.0
+) -> mujoco.MjModel:
     """Return a copy of the model with springs that hold the floating base upright and in heading, as at `qpos` [nq].
 
     Assistance as in the curriculum of Yu et al. (2018). share: stiffness of each hinge in units of M g h, which
-    balances gravity. Raises UserError for a base without hinges.
+    balances gravity. carry: likewise of the slides, which keep height and line and move with `velocity` [3] m/s: in
+    units of M g per _SAG, _STRAY and 1 m/s. Raises UserError for a base without hinges.
     """
     model, data = copy.copy(model), mujoco.MjData(model)
     data.qpos[:] = qpos
     mujoco.mj_kinematics(model, data)
     mujoco.mj_comPos(model, data)
-    hinge = model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE
-    hinges = np.flatnonzero(hinge & (model.body_parentid[model.jnt_bodyid] == 0))
+    base = model.body_parentid[model.jnt_bodyid] == 0
+    hinges = np.flatnonzero(base & (model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE))
     if not len(hinges):
         raise UserError(
             f"optimizer.ppo.assist={share:g} needs a floating base with hinges, but this one has none; set it to 0"
         )
-    for j in hinges:
-        body, dof, at = model.body_rootid[model.jnt_bodyid[j]], model.jnt_dofadr[j], model.jnt_qposadr[j]
-        weight = model.body_subtreemass[body] * np.linalg.norm(model.opt.gravity)
-        stiffness = share * weight * data.subtree_com[body][2]
+
+    def spring(j: int, stiffness: float, damping: float, at: float) -> None:
         model.jnt_stiffness[j] += stiffness
-        model.dof_damping[dof] += _DAMPED * stiffness
-        model.qpos_spring[at] = qpos[at]
+        model.dof_damping[model.jnt_dofadr[j]] += damping
+        model.qpos_spring[model.jnt_qposadr[j]] = at
+
+    for j in hinges:
+        root = model.body_rootid[model.jnt_bodyid[j]]
+        weight = model.body_subtreemass[root] * np.linalg.norm(model.opt.gravity)
+        stiffness = share * weight * data.subtree_com[root][2]
+        spring(j, stiffness, _DAMPED * stiffness, qpos[model.jnt_qposadr[j]])
+    for j in np.flatnonzero(base & (model.jnt_type == mujoco.mjtJoint.mjJNT_SLIDE)) if carry else ():
+        mass = model.body_subtreemass[model.body_rootid[model.jnt_bodyid[j]]]
+        force, at = carry * mass * np.linalg.norm(model.opt.gravity), qpos[model.jnt_qposadr[j]]
+        up, speed = abs(data.xaxis[j][2]) > 0.5, float(data.xaxis[j] @ velocity)
+        if speed:  # a spring to a distant place pulls with the same force everywhere
+            spring(j, force * speed / _DISTANT, force, _DISTANT)
+        else:
+            stiffness = force / (_SAG if up else _STRAY)
+            spring(j, stiffness, float(np.sqrt(stiffness * mass)), at)
     return model

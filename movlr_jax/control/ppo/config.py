@@ -12,6 +12,8 @@ ACTIONS = ("auto", "controls", "pd", "groups", "posture")
 
 
 ACTS = ("mode", "sample")
+REACHES = ("fixed", "limits")
+REFERENCE = "reference"  # as a teacher
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,11 @@ class PpoConfig:
     action: str = "auto"  # auto: controls
     # action=posture: commanded joints, the others are held at their start angles; empty: all planned joints
     joints: tuple[str, ...] = ()
-    # a policy file, as for init, that the first policy imitates before the training; its observations may differ
+    # action=posture: `fixed` is z = z0 + beta a; with `limits`, beta is at most the way to the limit of the joint, so
+    # that no part of the actions lies beyond it
+    reach: str = "fixed"
+    # what the first policy imitates before the training: a policy file, as for init, whose observations may differ,
+    # or `reference` for the recorded motion of the task (reference=...)
     teacher: str = ""
     teach_steps: int = 300_000  # control steps of imitation
     acts: str = "mode"  # evaluation episodes use the mode of the action distribution, or a sample
@@ -70,7 +76,13 @@ class PpoConfig:
     train_dt: float = 0.0
     # stiffness of springs that hold a hinged floating base upright in training, in units of M g h
     assist: float = 0.0
+    # with assist: stiffness of springs that carry the base along at the goal velocity, see `build.assisted`
+    carry: float = 0.0
+    # cut the first episodes at different times, so that batches do not consist of one part of the episodes
+    stagger: bool = False
     starts: int = 32  # number of start states
+    # further start states of the training per start state, in the middle of strides of the recorded motion
+    stride_starts: float = 0.0
     checkpoint_every: int = 10  # batches
 
     @property
@@ -94,6 +106,8 @@ def check_shape(p: PpoConfig) -> None:
         for value in values:
             if value not in choices:
                 raise UserError(unknown_name(f"optimizer.ppo.{name}", value, choices))
+    if p.reach not in REACHES:
+        raise UserError(unknown_name("optimizer.ppo.reach", p.reach, REACHES))
     if p.clip_observation < 0:
         raise UserError(f"optimizer.ppo.clip_observation={p.clip_observation:g}: it must be 0 or more")
 

@@ -17,11 +17,16 @@ import optax
 from brax.training.acme import running_statistics
 from brax.training.agents.ppo.networks import PPONetworks
 
-from movlr_jax.control.ppo.actions import Observe
+from movlr_jax.control.ppo.actions import ActionSpace, Observe
 from movlr_jax.control.ppo.update import Learner
+from movlr_jax.rewards.state import State
+from movlr_jax.tasks import Task
 from movlr_jax.types import Array, Step
 
 ROUNDS = 6  # of collecting data and fitting
+_AHEAD_S = 0.06  # the muscles' delay
+_GROWN_S = 0.8  # s, until the start posture has given way to the recorded motion
+_MOST = 0.98  # largest action that is taught; the squashing never reaches 1
 _MINIBATCH = 2048
 _LEARNING_RATE = 1e-3  # initial value; it decays to 0
 
@@ -53,6 +58,47 @@ class Teacher:
             ctrl = jnp.where(jax.random.uniform(choice_key) < share, own_ctrl, teacher_ctrl)
             labels = {"logits": logits, "value": value(normalizer, params.value, observed)}
             return ctrl, {**extras, **labels}
+
+        return act
+
+
+@dataclass(frozen=True)
+class ReferenceTeacher:
+    """Commands the joint angles of the task's recorded motion, a little ahead of time, from the start posture on."""
+
+    task: Task
+    space: ActionSpace
+    network: PPONetworks
+    noise: float  # standard deviation of the learner's actions before squashing
+
+    def mixed_with(self, policy: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a policy like `Teacher.mixed_with`."""
+        targets, data = self.space.targets, self.task.data
+        assert targets is not None
+        size = len(targets.joints)
+        scale = jnp.full(size, jnp.log(jnp.expm1(self.noise)))
+
+        def logits_at(view: Step) -> jax.Array:
+            begun, later = view.replace(time=jnp.zeros(())), view.replace(time=view.time + _AHEAD_S)  # pyright: ignore[reportAttributeAccessIssue]
+            state = State(self.task.layout, later, data, begun)
+            z = [
+                state.reference(name) if name in self.task.layout.references else targets.rest[i]
+                for i, name in enumerate(targets.joints)
+            ]
+            grown = jnp.clip(view.time / _GROWN_S, 0.0, 1.0)
+            z = targets.rest + grown * (jnp.stack([jnp.reshape(x, ()) for x in z]) - targets.rest)
+            action = jnp.clip(targets.action(z), -_MOST, _MOST)
+            return jnp.concatenate([jnp.arctanh(action), scale])
+
+        def act(params_and_share: Any, view: Step, key: jax.Array) -> Any:
+            student_params, share = params_and_share
+            choice_key, student_key, teacher_key = jax.random.split(key, 3)
+            logits = logits_at(view)
+            own_ctrl, extras = policy(student_params, view, student_key, None)
+            raw = self.network.parametric_action_distribution.sample_no_postprocessing(logits, teacher_key)
+            teacher_ctrl, _ = policy(student_params, view, student_key, raw)
+            ctrl = jnp.where(jax.random.uniform(choice_key) < share, own_ctrl, teacher_ctrl)
+            return ctrl, {**extras, "logits": logits, "value": jnp.zeros(())}
 
         return act
 

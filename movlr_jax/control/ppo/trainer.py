@@ -28,7 +28,7 @@ from movlr_jax.control.episode import Loop, by_candidate, play
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.actions import ActionSpace, Observe
 from movlr_jax.control.ppo.policy_file import blind, load_policy, save_policy
-from movlr_jax.control.ppo.teaching import ROUNDS, Teacher, imitate
+from movlr_jax.control.ppo.teaching import ROUNDS, ReferenceTeacher, Teacher, imitate
 from movlr_jax.control.ppo.training import CurveRecorder, Training
 from movlr_jax.control.ppo.update import Batch, Learner
 from movlr_jax.physics.base import Physics
@@ -70,7 +70,8 @@ class Agent:
     observe: Observe
     space: ActionSpace
     starts: tuple[np.ndarray, np.ndarray, np.ndarray]  # qpos [S, nq], qvel [S, nv], act [S, na]
-    teacher: Teacher | None = None  # policy that the first policy imitates
+    times: np.ndarray | None = None  # [S] s, when the episodes of the training begin; None: at 0
+    teacher: Teacher | ReferenceTeacher | None = None  # policy that the first policy imitates
 
 
 class Ppo:
@@ -90,7 +91,10 @@ class Ppo:
         self.config, observe, space = config.ppo, agent.observe, agent.space
         self.physics, self.sim_physics, self.scorer = physics, sim_physics, Scorer(task.layout, task.data)
         self.limit = max(1, round(task.episode_s / physics.ctrl_dt))  # control steps of an episode
-        self.pool = jax.tree.map(np.asarray, physics.start(*agent.starts))
+        pool = physics.start(*agent.starts)
+        if agent.times is not None:
+            pool = pool.replace(time=np.asarray(agent.times, np.asarray(pool.time).dtype))  # pyright: ignore[reportAttributeAccessIssue]
+        self.pool = jax.tree.map(np.asarray, pool)
         # index of the start state of each episode of each simulation, the same for all candidates
         self.order = np.random.default_rng(0).integers(len(agent.starts[0]), size=(self.config.envs, _TABLE))
         view = jax.tree.map(lambda x: jnp.asarray(x[0]), self.pool.step)
@@ -167,7 +171,7 @@ class Ppo:
         elif self.teacher is not None and teach:
             learner = self._imitate(learner, first_key)
         learners = jax.tree.map(lambda x: np.repeat(np.asarray(x)[None], k, axis=0), learner)
-        fleet = self._fleet(k * self.config.envs)
+        fleet = self._staggered(self._fleet(k * self.config.envs))
         if self.config.init or self.teacher is not None:
             constant = self._observe(_float(fleet.initial)).mean(axis=0)
             return learners.replace(normalizer=blind(learners.normalizer, constant)), fleet
@@ -201,7 +205,13 @@ class Ppo:
     def _fleet(self, rows: int) -> Fleet:
         """Return `rows` simulations at start states."""
         state, zero = self._starts(np.zeros(rows, int)), np.zeros(rows, int)
-        return Fleet(state, state.step, zero, zero, np.zeros(rows, np.float32))
+        return Fleet(state, _begun(state), zero, zero, np.zeros(rows, np.float32))
+
+    def _staggered(self, fleet: Fleet) -> Fleet:
+        """Return the simulations with episodes that end at different times, so that batches are alike."""
+        envs = self.config.envs
+        age = np.arange(len(fleet.age)) % envs * self.limit // envs if self.config.stagger else fleet.age
+        return fleet.replace(age=age)  # pyright: ignore[reportAttributeAccessIssue]
 
     def step(
         self,
@@ -243,7 +253,7 @@ class Ppo:
         episode = fleet.episode + ended
         fresh = self._starts(episode)
         final = jax.tree.map(lambda new, old: _choose(ended, new, old), fresh, done.final)
-        initial = jax.tree.map(lambda new, old: _choose(ended, new, old), fresh.step, fleet.initial)
+        initial = jax.tree.map(lambda new, old: _choose(ended, new, old), _begun(fresh), fleet.initial)
         age = np.where(ended, 0, fleet.age + steps)
         return segment, Fleet(final, initial, age, episode, fleet.reward)
 
@@ -359,6 +369,11 @@ def _choose(rows: np.ndarray, new: Array, old: Array) -> np.ndarray:
     """Return `new` in the marked rows [B], else `old`."""
     old = np.asarray(old)
     return np.where(rows.reshape(-1, *[1] * (old.ndim - 1)), np.asarray(new, old.dtype), old)
+
+
+def _begun(state: SimState) -> Step:
+    """Return the first step of episodes at time 0, also of those that begin in the middle of a stride."""
+    return state.step.replace(time=np.zeros_like(np.asarray(state.time)))  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _float(step: Step) -> Step:

@@ -80,9 +80,11 @@ class Walker:
             low, high = joint.range
             value = qpos[joint.qposadr[0]] + noise * rng.standard_normal()
             qpos[joint.qposadr[0]] = np.clip(value, low, high)
-        qpos = follow_couplings(self.model, qpos)
-        # the ground at the start is a plane
-        normal = np.array([-ground.slope, 0.0, 1.0]) / np.hypot(1.0, ground.slope)
+        return self.on_ground(follow_couplings(self.model, qpos), ground.slope)
+
+    def on_ground(self, qpos: np.ndarray, slope: float = 0.0) -> np.ndarray:
+        """Return the posture [nq] moved up or down until its lowest point is SINK below a plane with this slope."""
+        normal = np.array([-slope, 0.0, 1.0]) / np.hypot(1.0, slope)
         self._place(qpos)
         solid = self.model.geom_conaffinity.astype(bool)
         height = min(lowest(self.model, self._data, int(g), normal) for g in np.flatnonzero(solid))

@@ -18,7 +18,7 @@ from movlr_jax.tasks.walking.terrain import rough, slope
 # semitendinosus
 INJURED = ("biceps_femoris", "gastrocnemius", "semimembranosus", "semitendinosus")
 # hand-written rewards: `walk` has penalties for planners; `gait` rewards walking more than standing, for learning
-HAND_MADE = ("walk", "gait")
+HAND_MADE = ("walk", "gait", "imitate")
 _GAIT = (
     "whether the body stays up and moves forward, then trunk, lift and placement of the feet, knees and hips"
 )

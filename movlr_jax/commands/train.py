@@ -1,0 +1,211 @@
+"""`python -m movlr_jax.train +recipe=flat_walk_legs`: train a policy from nothing, in the stages of a recipe.
+
+recipe= names a file of conf/recipe or your own YAML file, seed=0 the random numbers, run_dir= the results (default
+runs/train/RECIPE/seedN). Further settings apply to every stage. The same command continues an interrupted training.
+Afterwards the policy runs from starts=8 fresh start states; a table of its gait is printed on stderr, one JSON object
+on stdout. run_dir has policy.npz, stages/*/ with checkpoints, curves and TensorBoard events, curves.png and
+evaluation.json.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from movlr_jax.commands import cli
+from movlr_jax.commands.evaluate import EvaluationSetup, prepared
+from movlr_jax.config.compose import compose
+from movlr_jax.config.recipe import Recipe, Stage, read_recipe
+from movlr_jax.config.schema import Config
+from movlr_jax.control.episode import episode_ends, episode_of
+from movlr_jax.control.ppo.trainer import Ppo
+from movlr_jax.errors import UserError
+from movlr_jax.progress import Reporter
+from movlr_jax.storage.archive import write_atomically as write
+
+POLICY = "policy_k00.npz"  # as trainings of one program name it
+_FRESH = 10_000  # first seed of the start states of an evaluation, far from those of trainings
+SHOWN = {  # metric -> title and digits
+    "fell": ("fell", 0),
+    "distance_m": ("distance, m", 2),
+    "mean_speed_m_s": ("speed, m/s", 2),
+    "gait_r": ("gait r", 2),
+    "knee_swing_deg": ("knee in swing, deg", 0),
+    "symmetry": ("symmetry", 2),
+    "success": ("success", 0),
+}
+
+
+@dataclass(frozen=True)
+class TrainingRequest:
+    """The parsed arguments of a training."""
+
+    recipe: Recipe
+    seed: int
+    starts: int
+    root: Path
+    settings: Sequence[str]  # the user's own, for every stage
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Train, or continue a training. Return the exit status."""
+    return cli.run_with_arguments(lambda arguments: train(read_request(arguments)), __doc__, argv)
+
+
+def read_request(arguments: Sequence[str]) -> TrainingRequest:
+    """Parse the arguments. Raises UserError."""
+    own = {"recipe": "", "seed": "0", "starts": "8", "run_dir": ""}
+    refused = {"resume": "the same command continues a training", "task": "the recipe names it"}
+    given, settings = cli.split_arguments(arguments, own, refused)
+    if not given["recipe"]:
+        raise UserError("train needs a recipe, as in python -m movlr_jax.train +recipe=flat_walk_legs")
+    for name in ("seed", "starts"):
+        if not given[name].isdecimal():
+            raise UserError(f"{name}={given[name]}: expected an integer of 0 or more")
+    recipe = read_recipe(given["recipe"])
+    root = Path(given["run_dir"] or f"runs/train/{recipe.name}/seed{int(given['seed'])}")
+    return TrainingRequest(recipe, int(given["seed"]), int(given["starts"]), root, settings)
+
+
+def train(request: TrainingRequest) -> int:
+    """Run the stages that are left, then evaluate the policy. Raises UserError."""
+    reporter, recipe = Reporter(), request.recipe
+    policy: Path | None = None
+    clock = _Clock(recipe.stages)
+    for number, stage in enumerate(recipe.stages):
+        folder = request.root / "stages" / f"{number:02d}_{stage.name}"
+        config = compose([*recipe.overrides(stage, policy, request.settings), f"seed={request.seed}"])
+        _same_settings(folder, config)
+        if not (folder / POLICY).exists():
+            reporter.say(f"stage {number + 1} of {len(recipe.stages)}: {stage.name}{clock.left(number)}")
+            _run(config, folder, request.seed + number, reporter)
+            clock.ran(stage)
+        policy = folder / POLICY
+    assert policy is not None
+    write(request.root / "policy.npz", policy.read_bytes())
+    draw_curves(request.root)
+    config = compose(recipe.evaluation(policy, request.settings))
+    result = {"recipe": recipe.name, "seed": request.seed, "policy": str(request.root / "policy.npz")}
+    if request.starts:
+        found = evaluated(prepared(config, reporter), request.starts, reporter)
+        result |= {"task": config.task.name, "model": config.model, "episodes": found}
+        write(request.root / "evaluation.json", json.dumps(result, indent=1).encode())
+        print("\n".join(table(found)), file=sys.stderr, flush=True)
+    print(json.dumps(result), flush=True)
+    return 0
+
+
+class _Clock:
+    """Estimates the time that the stages still take."""
+
+    def __init__(self, stages: Sequence[Stage]):
+        self._stages, self._steps, self._begun, self._s = stages, 0, time.monotonic(), 0.0
+
+    def ran(self, stage: Stage) -> None:
+        self._steps += stage.steps
+        self._s = time.monotonic() - self._begun
+
+    def left(self, number: int) -> str:
+        """Return the time left before stage `number`, in words; empty while there is nothing to judge it by."""
+        steps = sum(stage.steps for stage in self._stages[number:])
+        if not self._steps:
+            return f", {steps:,} control steps to go"
+        return f", {steps:,} control steps to go, about {self._s / self._steps * steps / 60:.0f} min"
+
+
+def _same_settings(folder: Path, config: Config) -> None:
+    """Write the settings of a stage, or raise UserError if it was begun with others."""
+    from movlr_jax.commands.session import to_yaml
+
+    path, text = folder / "config.yaml", to_yaml(config)
+    if path.exists() and path.read_text(encoding="utf-8") != text:
+        raise UserError(
+            f"{folder} was trained with other settings (see {path}); give another run_dir, or remove this stage and "
+            "those after it to train them again"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    write(path, text.encode())
+
+
+def _run(config: Config, folder: Path, seed: int, reporter: Reporter) -> None:
+    """Train one stage and write its curves. An interrupted one goes on from its last checkpoint."""
+    setup = prepared(config, reporter)
+    trainer = _trainer(setup)
+    assert setup.verdict.program is not None
+    with reporter.stage("train") as tick:
+        controllers = trainer.optimise([setup.verdict.program], jax.random.key(seed), tick, folder)
+    write(folder / "curves.json", json.dumps(controllers.learning[0]).encode())
+    for physics in {trainer.physics, trainer.sim_physics}:
+        physics.close()
+
+
+def _trainer(setup: EvaluationSetup) -> Ppo:
+    if not isinstance(setup.optimizer, Ppo):
+        raise UserError(
+            f"optimizer={setup.config.optimizer.name} trains nothing; a recipe needs optimizer: ppo"
+        )
+    return setup.optimizer
+
+
+def evaluated(setup: EvaluationSetup, starts: int, reporter: Reporter) -> list[dict[str, Any]]:
+    """Return the metrics of one episode from each of `starts` fresh start states, in the reference physics."""
+    trainer, task = _trainer(setup), setup.task
+    assert setup.verdict.program is not None
+    controllers = trainer.optimise([setup.verdict.program], jax.random.key(0))
+    states = [task.start(np.random.default_rng(_FRESH + i), 1) for i in range(starts)]
+    begin = trainer.sim_physics.start(*(np.concatenate(parts) for parts in zip(*states, strict=True)))
+    with reporter.stage("evaluate"):
+        made = controllers.rollout(begin, steps=trainer.limit, key=jax.random.key(_FRESH))
+    ends = episode_ends(made, begin.step, task)
+    return [{"start": i, **task.measure(episode_of(made, i, end), task)} for i, end in enumerate(ends)]
+
+
+def table(episodes: Sequence[Mapping[str, float]]) -> list[str]:
+    """Return the episodes as lines of text, with their worst and mean."""
+    shown = {name: spec for name, spec in SHOWN.items() if any(name in e for e in episodes)}
+    lines = ["".join([f"{'start':>6}", *(f"{title:>20}" for title, _ in shown.values())])]
+    rows = [(str(e.get("start", i)), e) for i, e in enumerate(episodes)]
+    means = {n: float(np.mean([e[n] for e in episodes if n in e])) for n in shown}
+    for label, row in [*rows, ("mean", means)]:
+        cells = [f"{row[n]:>20.{digits}f}" if n in row else f"{'-':>20}" for n, (_, digits) in shown.items()]
+        lines.append("".join([f"{label:>6}", *cells]))
+    return lines
+
+
+def draw_curves(root: Path) -> None:
+    """Draw the learning curves of all stages one after another as curves.png."""
+    import io
+
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 6), layout="constrained")
+    upper, lower = figure.subplots(2, sharex=True)
+    done = 0.0
+    for folder in sorted((root / "stages").iterdir()):
+        if not (folder / "curves.json").exists():
+            continue
+        curve = json.loads((folder / "curves.json").read_text())
+        steps = [(done + s) / 1e6 for s in curve["env_steps"]]
+        upper.plot(steps, curve["reward"], color="tab:blue")
+        for i, (name, values) in enumerate(curve["terms"].items()):
+            lower.plot(steps, values, color=f"C{i}", label=name if not done else None)
+        upper.axvline(steps[-1], color="0.8", linewidth=0.8)
+        upper.annotate(
+            folder.name.partition("_")[2], (steps[0], upper.get_ylim()[1]), fontsize=7, rotation=60
+        )
+        done += curve["env_steps"][-1]
+    upper.set_ylabel("reward per control step")
+    lower.set_ylabel("weighted terms")
+    lower.set_xlabel("control steps, millions")
+    lower.legend(fontsize=6, ncols=4)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=120)
+    write(root / "curves.png", buffer.getvalue())

@@ -1,0 +1,88 @@
+"""Training recipes: conf/recipe/NAME.yaml, the stages in which a policy is trained from nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.resources import resource_dir
+from movlr_jax.settings import CONFIG_BYTES, read_yaml
+
+STEPS = "optimizer.ppo.env_steps"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One training. It begins with the policy of the previous stage, and the first one with random weights."""
+
+    name: str
+    settings: Mapping[str, Any]  # in addition to those of the recipe
+
+    @property
+    def steps(self) -> int:
+        """Control steps of this stage."""
+        return int(self.settings[STEPS])
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A training in stages, and how its result is measured."""
+
+    name: str
+    settings: Mapping[str, Any]  # of all stages, by their names on the command line
+    stages: Sequence[Stage]
+    acting: Mapping[str, Any]  # what an evaluation of the policy changes, besides leaving out the training
+
+    def overrides(self, stage: Stage, policy: Path | None, given: Sequence[str]) -> list[str]:
+        """Return the settings of a stage; `policy` is the result of the previous one. The user's own come last."""
+        begin = {"optimizer.ppo.init": policy, "optimizer.ppo.teacher": ""} if policy else {}
+        return [*_words({**self.settings, **stage.settings, **begin}), *given]
+
+    def evaluation(self, policy: Path, given: Sequence[str]) -> list[str]:
+        """Return the settings of an evaluation of the trained `policy`."""
+        untrained = {"optimizer.ppo.init": policy, "optimizer.ppo.teacher": "", STEPS: 0}
+        kept = [word for word in given if not word.startswith(f"{STEPS}=")]
+        return [*_words({**self.settings, **self.acting}), *kept, *_words(untrained)]
+
+
+def _words(settings: Mapping[str, Any]) -> list[str]:
+    def text(value: Any) -> str:
+        if isinstance(value, list | tuple):
+            return f"[{','.join(map(text, value))}]"
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    return [f"{'+' if name == 'task' else ''}{name}={text(value)}" for name, value in settings.items()]
+
+
+def read_recipe(name: str) -> Recipe:
+    """Return the recipe `name`: an option of conf/recipe, or the path of a YAML file. Raises UserError."""
+    folder = resource_dir("conf") / "recipe"
+    known = sorted(path.stem for path in folder.glob("*.yaml"))
+    path = Path(name) if name.endswith((".yaml", ".yml")) else folder / f"{name}.yaml"
+    if path.parent == folder and name not in known:
+        raise UserError(f"{unknown_name('recipe', name, known)}; or give a file, +recipe=FILE.yaml")
+    try:
+        text = path.read_bytes()[: CONFIG_BYTES + 1]
+        if len(text) > CONFIG_BYTES:
+            raise ValueError("it is larger than 1 MB")
+        values = read_yaml(text.decode())
+    except (OSError, ValueError) as error:
+        raise UserError(f"recipe={name} cannot be read: {error}") from None
+    if not isinstance(values, Mapping) or not isinstance(stages := values.get("stages"), list) or not stages:
+        raise UserError(
+            f"recipe={name} must contain settings: {{...}} and a list of stages: [{{name: ..., ...}}]"
+        )
+    made = []
+    for number, stage in enumerate(stages):
+        given = {"name": f"{number}"} | (dict(stage) if isinstance(stage, Mapping) else {})
+        own = {str(k): v for k, v in given.items() if k != "name"}
+        if type(own.get(STEPS)) is not int or own[STEPS] < 1:
+            raise UserError(f"recipe={name}: stage {given['name']} must set {STEPS} to 1 or more")
+        made.append(Stage(str(given["name"]), own))
+    groups = {group: values.get(group) or {} for group in ("settings", "acting")}
+    if strange := [group for group in values if group not in ("settings", "acting", "stages")]:
+        raise UserError(f"recipe={name}: " + unknown_name("group", str(strange[0]), (*groups, "stages")))
+    return Recipe(path.stem, groups["settings"], tuple(made), groups["acting"])

@@ -1,0 +1,84 @@
+"""Training by a recipe: stages follow one another, an interrupted training goes on, the policy is measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("brax", reason="the extra ppo is not installed")
+
+from cli_cases import SUPPORT, Mistake
+
+from movlr_jax.commands.train import main as train
+
+RECIPE = f"""
+settings:
+  task: {SUPPORT / "tiny_task.py"}
+  optimizer: ppo
+  episode_s: 0.2
+  optimizer.ppo.envs: 4
+  optimizer.ppo.unroll: 5
+  optimizer.ppo.unrolls: 2
+  optimizer.ppo.minibatches: 2
+  optimizer.ppo.hidden: [8]
+  optimizer.ppo.value_hidden: [8]
+stages:
+  - {{name: first, optimizer.ppo.env_steps: 80}}
+  - {{name: second, optimizer.ppo.learning_rate: 1.0e-3, optimizer.ppo.env_steps: 40}}
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.yaml"
+    path.write_text(RECIPE)
+    return path
+
+
+def arrays(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path) as held:
+        return {name: held[name] for name in held.files}
+
+
+def test_stages_follow_one_another_and_are_not_repeated(
+    recipe: Path, tmp_path: Path, capfd, mistake: Mistake
+):
+    root = tmp_path / "run"
+    command = [f"+recipe={recipe}", f"run_dir={root}", "starts=2", "seed=3"]
+    assert train(command) == 0
+    out, err = capfd.readouterr()
+    result = json.loads(out.splitlines()[-1])
+    assert [e["start"] for e in result["episodes"]] == [0, 1]
+    assert result["episodes"][0] != result["episodes"][1]
+    assert "stage 1 of 2: first" in err
+    assert "stage 2 of 2: second, 40 control steps to go, about" in err
+    assert json.loads((root / "evaluation.json").read_text()) == result
+    for folder, points in (("00_first", 2), ("01_second", 1)):
+        curve = json.loads((root / "stages" / folder / "curves.json").read_text())
+        assert len(curve["env_steps"]) == points
+    assert (root / "curves.png").read_bytes()[:4] == b"\x89PNG"
+    first, second, last = (
+        arrays(path) for path in (*sorted(root.glob("stages/*/policy_k00.npz")), root / "policy.npz")
+    )
+    assert all(np.array_equal(second[name], last[name]) for name in second)
+    kernels = [name for name in first if "kernel" in name]
+    assert kernels
+    assert any(not np.array_equal(first[name], second[name]) for name in kernels)
+
+    (root / "stages" / "01_second" / "policy_k00.npz").unlink()
+    assert train(command) == 0  # goes on after the first stage
+    err = capfd.readouterr().err
+    assert "stage 1 of 2" not in err
+    assert "stage 2 of 2" in err
+    again = arrays(root / "policy.npz")
+    assert all(np.array_equal(again[name], last[name]) for name in last)
+    assert "was trained with other settings" in mistake(train, *command, "optimizer.ppo.epochs=2")
+
+
+def test_mistakes(recipe: Path, mistake: Mistake):
+    assert "train needs a recipe" in mistake(train)
+    assert "seed=x" in mistake(train, f"recipe={recipe}", "seed=x")
+    assert "the recipe names it" in mistake(train, f"recipe={recipe}", "+task=stand")

@@ -1,0 +1,61 @@
+"""Recipes: the package's compose, the user's are checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from movlr_jax.config.compose import compose
+from movlr_jax.config.recipe import STEPS, read_recipe
+from movlr_jax.errors import UserError
+from movlr_jax.resources import resource_dir
+
+RECIPES = sorted(path.stem for path in (resource_dir("conf") / "recipe").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_stage_has_settings_that_exist(name: str):
+    recipe = read_recipe(name)
+    for stage in recipe.stages:
+        config = compose(recipe.overrides(stage, None, []))
+        assert config.optimizer.ppo.env_steps == stage.steps
+    acting = compose(
+        recipe.evaluation(Path("policy.npz"), ["optimizer.ppo.envs=8", f"{STEPS}=64"])
+    ).optimizer.ppo
+    assert (acting.env_steps, acting.envs, acting.init) == (0, 8, "policy.npz")
+
+
+def test_a_later_stage_begins_with_the_policy_of_the_one_before():
+    recipe = read_recipe("flat_walk_legs")
+    first, second = (
+        recipe.overrides(stage, policy, ["optimizer.ppo.envs=4"])
+        for stage, policy in zip(recipe.stages, (None, Path("a/policy_k00.npz")), strict=False)
+    )
+    assert not any(word.startswith("optimizer.ppo.init") for word in first)
+    assert "optimizer.ppo.init=a/policy_k00.npz" in second
+    assert second[-1] == "optimizer.ppo.envs=4"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "must contain settings"),
+        ("stages: []", "must contain settings"),
+        ("stages: [{name: a}]", "stage a must set optimizer.ppo.env_steps to 1 or more"),
+        ("stages: [{optimizer.ppo.env_steps: true}]", "stage 0 must set"),
+        ("stages: [7]", "stage 0 must set"),
+        ("stages: [{optimizer.ppo.env_steps: 5}]\nsetings: {}", "did you mean 'settings'"),
+        ("a: &x 1\nb: *x", "alias"),
+    ],
+)
+def test_a_recipe_that_is_wrong_is_told(text: str, message: str, tmp_path: Path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=message):
+        read_recipe(str(path))
+
+
+def test_an_unknown_recipe_lists_the_known():
+    with pytest.raises(UserError, match="did you mean 'flat_walk_legs'"):
+        read_recipe("flat_walk_leg")

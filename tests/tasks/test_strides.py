@@ -1,0 +1,82 @@
+"""How people walk as a recorded motion, and start states in the middle of a stride."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+import pytest
+
+from movlr_jax.biomech.gait.reference import class_of_speed, human_gait
+from movlr_jax.commands.session import task_of
+from movlr_jax.config.compose import compose
+from movlr_jax.errors import UserError
+from movlr_jax.rewards.state import State, reference_name
+from movlr_jax.tasks import Task
+from movlr_jax.tasks.walking.biomechanics import leg_coordinates, leg_length
+from movlr_jax.tasks.walking.strides import stride_starts
+from movlr_jax.types import Step
+
+ANGLES = {"hip_flexion": -11.0, "knee_flexion": 0.0, "ankle_dorsiflexion": 0.0}  # and their shift in deg
+
+
+@pytest.fixture(scope="module")
+def walk() -> Task:
+    return task_of(compose(["+task=flat_walk", "model=humanoid", "optimizer=mppi", "reference=people"]))
+
+
+def test_the_class_of_people_is_that_of_the_goal_speed(walk: Task):
+    speed = float(np.linalg.norm(walk.goals["velocity"]))
+    length = leg_length(walk)
+    assert length == pytest.approx(0.79, abs=0.1)
+    assert any(
+        class_of_speed(speed, length).replace("_", " ") in note.replace("_", " ") for note in walk.notes
+    )
+
+
+def test_the_legs_follow_people_half_a_stride_apart(walk: Task):
+    """Right contact is at phase 0, and the left leg is half a stride late; signs and zeros are the model's."""
+    people = human_gait(class_of_speed(float(walk.goals["velocity"][0]), leg_length(walk)))
+    frequency = float(walk.goals["stride_frequency"])
+    pairs = leg_coordinates(walk.adapter, walk.layout.joints)
+    empty = Step(**dict.fromkeys(("qpos", "qvel", "act", "sensors", "prev_action"), np.zeros(0)), time=0.0)
+    for phase in (0.0, 0.2, 0.62, 0.9):
+        state = State(walk.layout, empty.replace(time=phase / frequency), walk.data, empty)
+        for angle, shift in ANGLES.items():
+            curve = people.mean(angle) + shift
+            for coordinate, late in zip(pairs[angle], (0.5, 0.0), strict=True):
+                shown = np.degrees(
+                    coordinate.sign * float(state.reference(coordinate.joint)) + coordinate.offset
+                )
+                wanted = np.interp((phase + late) % 1.0 * 100, np.linspace(0, 100, 51), curve)
+                assert shown == pytest.approx(wanted, abs=0.7)  # the curves do not quite close
+
+
+def test_starts_in_a_stride_stand_on_the_ground_and_move_as_the_reference(walk: Task):
+    time, qpos, qvel, act = stride_starts(walk, np.random.default_rng(0), 6, noise=0.0)
+    model, data = walk.model, mujoco.MjData(walk.model)
+    frequency = float(walk.goals["stride_frequency"])
+    assert act.shape == (6, model.na)
+    for t, q, v in zip(time, qpos, qvel, strict=True):
+        assert 1.0 <= t * frequency < 2.0
+        data.qpos[:], data.qvel[:] = q, v
+        mujoco.mj_forward(model, data)
+        depth = [contact.dist for contact in data.contact]
+        assert -2e-3 < min(depth) < 0.0
+        root = model.body(walk.adapter.root).id
+        moving = np.zeros(6)
+        mujoco.mj_objectVelocity(model, data, mujoco.mjtObj.mjOBJ_BODY, root, moving, 0)
+        np.testing.assert_allclose(moving[3:], walk.goals["velocity"], atol=1e-6)
+        for joint in walk.layout.references:
+            samples = walk.reference[reference_name(joint)]
+            at = np.linspace(0, 1, len(samples))
+            place, ends = model.joint(joint), model.joint(joint).range
+            here, later = (
+                np.clip(np.interp((t * frequency + d) % 1.0, at, samples), *ends) for d in (0.0, 0.01)
+            )
+            assert q[place.qposadr[0]] == pytest.approx(here, abs=1e-6)
+            assert v[place.dofadr[0]] == pytest.approx((later - here) * frequency / 0.01, abs=1.2)
+
+
+def test_a_body_without_legs_has_no_people_to_follow():
+    with pytest.raises(UserError, match="reference=people needs a walking task"):
+        task_of(compose(["+task=bottle_pour", "reference=people"]))
