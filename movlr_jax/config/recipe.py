@@ -79,7 +79,8 @@ def read_recipe(name: str) -> Recipe:
     for number, stage in enumerate(stages):
         given = {"name": f"{number}"} | (dict(stage) if isinstance(stage, Mapping) else {})
         own = {str(k): v for k, v in given.items() if k != "name"}
-        if type(own.get(STEPS)) is not int or own[STEPS] < 1:
+        steps = own.get(STEPS)
+        if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
             raise UserError(f"recipe={name}: stage {given['name']} must set {STEPS} to 1 or more")
         made.append(Stage(str(given["name"]), own))
     groups = {group: values.get(group) or {} for group in ("settings", "acting")}

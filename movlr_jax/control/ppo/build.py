@@ -37,6 +37,8 @@ _SAG, _STRAY = 0.03, 0.1  # m, up and down, and to the side
 _DISTANT = 1e3  # m
 _DAMPED = 0.2  # s, ratio of damping to stiffness of the assisting springs
 
+Starts = tuple[np.ndarray, np.ndarray, np.ndarray]  # qpos [S, nq], qvel [S, nv], act [S, na]
+
 
 def build_ppo(
     config: OptimizerConfig,
@@ -70,18 +72,26 @@ def build_ppo(
         train = NativePhysics(model, task.layout, **steps, domain=domain, coarse=coarse)
     observe = observation(config.ppo, task, starts[0][0])
     teacher = _teacher(config.ppo, task, sim.start(*starts).step, space)
-    times = None
-    if config.ppo.stride_starts:
-        if task.layout.reference_by != "phase" or not task.reference:
-            raise UserError(
-                f"optimizer.ppo.stride_starts={config.ppo.stride_starts:g} needs a recorded stride: give "
-                "reference=people, or reference=FILE.mot reference_by=phase"
-            )
-        count = round(config.ppo.stride_starts * config.ppo.starts)
-        mid = stride_starts(task, np.random.default_rng(_SEED + 1), count)
-        times = np.concatenate([np.zeros(len(starts[0])), mid[0]])
-        starts = tuple(np.concatenate([a, b]) for a, b in zip(starts, mid[1:], strict=True))
+    starts, times = _with_strides(config.ppo, task, starts)
     return Ppo(config, task, Agent(observe, space, starts, times, teacher), train, sim, say)
+
+
+def _with_strides(config: PpoConfig, task: Task, starts: Starts) -> tuple[Starts, np.ndarray | None]:
+    """Return the start states of a training, with those in the middle of strides, and their times.
+
+    Raises UserError.
+    """
+    if not config.stride_starts:
+        return starts, None
+    if task.layout.reference_by != "phase" or not task.reference:
+        raise UserError(
+            f"optimizer.ppo.stride_starts={config.stride_starts:g} needs a recorded stride: give "
+            "reference=people, or reference=FILE.mot reference_by=phase"
+        )
+    count = round(config.stride_starts * config.starts)
+    time, *states = stride_starts(task, np.random.default_rng(_SEED + 1), count)
+    qpos, qvel, act = (np.concatenate(both) for both in zip(starts, states, strict=True))
+    return (qpos, qvel, act), np.concatenate([np.zeros(len(starts[0])), time])
 
 
 def observation(config: PpoConfig, task: Task, qpos: np.ndarray) -> spaces.Observe:
@@ -139,9 +149,7 @@ def prior_space(config: OptimizerConfig, task: Task) -> tuple[PriorSpace, mujoco
     return PriorSpace(ppo.acting(), ppo.space, config.knots, config.horizon_s), ppo.space.model
 
 
-def action_space(
-    config: OptimizerConfig, task: Task, starts: tuple[np.ndarray, np.ndarray, np.ndarray]
-) -> spaces.ActionSpace:
+def action_space(config: OptimizerConfig, task: Task, starts: Starts) -> spaces.ActionSpace:
     """Return the action space of the settings, around the start states (qpos, qvel, act)."""
     kind = "groups" if config.name == "dynsyn" else config.ppo.action
     if kind == "pd":
@@ -182,7 +190,7 @@ def assisted(
             f"optimizer.ppo.assist={share:g} needs a floating base with hinges, but this one has none; set it to 0"
         )
 
-    def spring(j: int, stiffness: float, damping: float, at: float) -> None:
+    def spring(j: Any, stiffness: float, damping: float, at: Any) -> None:
         model.jnt_stiffness[j] += stiffness
         model.dof_damping[model.jnt_dofadr[j]] += damping
         model.qpos_spring[model.jnt_qposadr[j]] = at
