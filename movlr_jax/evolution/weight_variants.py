@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from movlr_jax.evolution.gates import fault
 from movlr_jax.language.base import Evaluation
 from movlr_jax.sandbox.source import with_weights
 from movlr_jax.sandbox.vet import Verdict
@@ -45,6 +46,7 @@ def adopt(
 ) -> tuple[Evaluation, dict[str, Any] | None]:
     """Return the evaluation of candidate k with its best weights, and the scores of all its variants.
 
+    The best has the least fault (`gates.fault`), and among these the highest score.
     rows: Evaluations of the batch that `with_variants` made of `count` programs.
     The scores are None without variants, or if the program was rejected.
     """
@@ -52,7 +54,7 @@ def adopt(
     if len(variants) == 1 or not variants[0].weights:
         return variants[0], None
     scores = [score_of(task, variant) for variant in variants]
-    best = int(np.argmax(scores))
+    best = max(range(len(scores)), key=lambda i: (-fault(variants[i])[0], scores[i], -i))
     tried = [
         {"weights": variant.weights, "score": score if math.isfinite(score) else None}
         for variant, score in zip(variants, scores, strict=True)

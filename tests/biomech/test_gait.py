@@ -271,7 +271,7 @@ def test_locked_knees_are_told_with_their_number():
         made, angles=made.angles | {"knee_flexion": np.full_like(made.angles["knee_flexion"], 5.0)}
     )
     found = degenerate.faults(locked, GaitCriteria(), fell=False)
-    assert found == {"locked_knees": "knees stay locked: 5 degrees in swing (left), people 45-60"}
+    assert found == {"locked_knees": "knees stay locked: 5 degrees in swing, people 45-60"}
     assert degenerate.faults(locked, GaitCriteria(knee_swing_deg=None), fell=False) == {}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -59,24 +59,22 @@ class GaitCriteria:
         """Return name, words and the part that is reached (1: met) of each criterion."""
         found = []
 
-        def least(name: str, limit: float | None, words: str) -> None:
+        def least(name: str, limit: float | None, words: Callable[[float], str]) -> None:
             if limit is not None:
                 value = measured.get(name)
                 part = 0.0 if value is None else float(np.clip(value / limit, 0.0, 1.0))
-                found.append((name, _TOO_SHORT if value is None else words.format(value), part))
+                found.append((name, _TOO_SHORT if value is None else words(value), part))
 
-        least("gait_r", self.gait_r, "joint angles follow people's with r = {:.2f}")
-        least(
-            "knee_swing_deg", self.knee_swing_deg, "knees stay locked: {:.0f} degrees in swing, people 45-60"
-        )
-        least("symmetry", self.symmetry, "legs do not alternate symmetrically: symmetry {:.2f} of 1")
-        least("foot_clearance_m", self.clearance_m, "feet drag: {:.3f} m above the ground in swing")
+        least("gait_r", self.gait_r, "joint angles follow people's with r = {:.2f}".format)
+        least("knee_swing_deg", self.knee_swing_deg, locked_knees)
+        least("symmetry", self.symmetry, "legs do not alternate symmetrically: symmetry {:.2f} of 1".format)
+        least("foot_clearance_m", self.clearance_m, "feet drag: {:.3f} m above the ground in swing".format)
         least(
             "single_support_percent",
             self.single_support_percent,
-            "{:.0f} % of the cycle on one leg, people 40",
+            "{:.0f} % of the cycle on one leg, people 40".format,
         )
-        least("alternation", self.alternation, "{:.2f} of the foot strikes alternate")
+        least("alternation", self.alternation, "{:.2f} of the foot strikes alternate".format)
         if self.stance_percent is not None:
             low, high = self.stance_percent
             value = measured.get("stance_percent")
@@ -92,3 +90,8 @@ class GaitCriteria:
 
 
 _TOO_SHORT = "too few complete strides to judge the gait"
+
+
+def locked_knees(swing_deg: float) -> str:
+    """Return what is wrong with knees that bend by `swing_deg` in swing."""
+    return f"knees stay locked: {swing_deg:.0f} degrees in swing, people 45-60"

@@ -12,7 +12,7 @@ import numpy as np
 
 from movlr_jax.biomech.gait import events
 from movlr_jax.biomech.gait.analysis import SIDES, SKIPPED, GaitRecording
-from movlr_jax.biomech.gait.criteria import GaitCriteria
+from movlr_jax.biomech.gait.criteria import GaitCriteria, locked_knees
 from movlr_jax.biomech.gait.events import Foot
 
 STILL = 0.1  # m/s; a slower body stands
@@ -127,13 +127,9 @@ def _knees(made: GaitRecording, criteria: GaitCriteria) -> Iterator[tuple[str, s
     knees = made.angles.get("knee_flexion")
     if knees is None or criteria.knee_swing_deg is None:
         return
-    swing = {side: swing_knee(made, side) for side in criteria.sides}
-    side = min(swing, key=lambda s: swing[s])
-    if swing[side] < criteria.knee_swing_deg:
-        yield (
-            "locked_knees",
-            f"knees stay locked: {swing[side]:.0f} degrees in swing ({side}), people 45-60",
-        )
+    least = min(swing_knee(made, side) for side in criteria.sides)
+    if least < criteria.knee_swing_deg:  # in the words of the criterion, so that both are told once
+        yield "locked_knees", locked_knees(least)
 
 
 def swing_knee(made: GaitRecording, side: str) -> float:
