@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import mujoco
 import numpy as np
+from brax.training.agents.ppo.networks import PPONetworks
 
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.mpc.mpc2 import posture_space
@@ -20,6 +21,7 @@ from movlr_jax.control.ppo.config import REFERENCE, PpoConfig
 from movlr_jax.control.ppo.dynsyn import find_groups, grouped
 from movlr_jax.control.ppo.observations import gait_view, joint_view
 from movlr_jax.control.ppo.policy_file import load_policy, policy_settings
+from movlr_jax.control.ppo.symmetry import joint_reflection, observation_reflection, symmetric
 from movlr_jax.control.ppo.teaching import ReferenceTeacher, Teacher
 from movlr_jax.control.ppo.trainer import Agent, Ppo
 from movlr_jax.errors import UserError, unknown_name
@@ -71,9 +73,22 @@ def build_ppo(
         coarse = config.ppo.train_dt > 0
         train = NativePhysics(model, task.layout, **steps, domain=domain, coarse=coarse)
     observe = observation(config.ppo, task, starts[0][0])
-    teacher = _teacher(config.ppo, task, sim.start(*starts).step, space)
+    view = jax.tree.map(lambda x: np.asarray(x)[0], sim.start(*starts).step)
+    (observations,) = jax.eval_shape(observe, view).shape
+    network = _networks(config.ppo, task, observations, space.size)
+    teacher = _teacher(config.ppo, task, view, space)
     starts, times = _with_strides(config.ppo, task, starts)
-    return Ppo(config, task, Agent(observe, space, starts, times, teacher), train, sim, say)
+    return Ppo(config, task, Agent(observe, space, network, starts, times, teacher), train, sim, say)
+
+
+def _networks(config: PpoConfig, task: Task, observations: int, actions: int) -> PPONetworks:
+    """Return policy and value networks of the settings. Raises UserError."""
+    network = learning.networks(config, observations, actions)
+    if not config.mirror:
+        return network
+    if config.action != "posture":
+        raise UserError(f"optimizer.ppo.mirror=true needs optimizer.ppo.action=posture, not {config.action}")
+    return symmetric(network, observation_reflection(config, task), joint_reflection(config, task))
 
 
 def _with_strides(config: PpoConfig, task: Task, starts: Starts) -> tuple[Starts, np.ndarray | None]:
@@ -105,7 +120,7 @@ def observation(config: PpoConfig, task: Task, qpos: np.ndarray) -> spaces.Obser
 
 
 def _teacher(
-    config: PpoConfig, task: Task, starts: Step, space: spaces.ActionSpace
+    config: PpoConfig, task: Task, start: Step, space: spaces.ActionSpace
 ) -> Teacher | ReferenceTeacher | None:
     """Load the teacher of the settings with the observations named in its file. Raises UserError."""
     if not config.teacher:
@@ -119,10 +134,9 @@ def _teacher(
             )
         return ReferenceTeacher(task, space, learning.networks(config, 1, actions), config.noise or 0.3)
     settings = policy_settings(config.teacher, config, _TEACHER)
-    start = jax.tree.map(lambda x: np.asarray(x)[0], starts)
     observe = observation(settings, task, start.qpos)
     (observations,) = jax.eval_shape(observe, start).shape
-    network = learning.networks(settings, observations, actions)
+    network = _networks(settings, task, observations, actions)
     fresh = learning.init(settings, network, observations, jax.random.key(0))
     return Teacher(observe, network, load_policy(config.teacher, fresh, _TEACHER))
 

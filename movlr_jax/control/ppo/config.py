@@ -63,6 +63,8 @@ class PpoConfig:
     action: str = "auto"  # auto: controls
     # action=posture: commanded joints, the others are held at their start angles; empty: all planned joints
     joints: tuple[str, ...] = ()
+    # treat left and right alike: policies and values of observations gait and joints, with joints in pairs
+    mirror: bool = False
     # action=posture: `fixed` is z = z0 + beta a; with `limits`, beta is at most the way to the limit of the joint, so
     # that no part of the actions lies beyond it
     reach: str = "fixed"

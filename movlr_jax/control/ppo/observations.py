@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from movlr_jax.tasks import Task
 
 _FEET = (*FEET, "left_toes", "right_toes")
+# what `gait_view` shows of the body reflected between left and right: entry i is sign[i] x the entry index[i]. Vectors
+# change their sign across, rotations along and up; loads and the halves of the stride change places.
+GAIT_MIRROR = (
+    np.array([*range(14), 15, 14, 16, 17, 18]),
+    np.array([1, 1, -1, 1, 1, -1, 1, 1, -1, 1, -1, 1, -1, -1, 1, 1, 1, -1, -1], np.float32),
+)
 _OFF = 0.5  # m, bound of the observed distance from the line
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from brax.training.agents.ppo.networks import PPONetworks
 from flax import struct
 
 from movlr_jax.control.config import OptimizerConfig
@@ -69,6 +70,7 @@ class Agent:
 
     observe: Observe
     space: ActionSpace
+    network: PPONetworks
     starts: tuple[np.ndarray, np.ndarray, np.ndarray]  # qpos [S, nq], qvel [S, nv], act [S, na]
     times: np.ndarray | None = None  # [S] s, when the episodes of the training begin; None: at 0
     teacher: Teacher | ReferenceTeacher | None = None  # policy that the first policy imitates
@@ -104,7 +106,7 @@ class Ppo:
             "observations": self.observations,
             "actions": space.size,
         }
-        self.network = learning.networks(self.config, self.observations, space.size)
+        self.network = agent.network
         self.see, self.space, self.teacher = observe, space, agent.teacher
         self.explore = self._policy(physics, sample=True)
         self.exploit = self._policy(sim_physics, sample=self.config.acts == "sample")
