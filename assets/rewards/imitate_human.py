@@ -12,6 +12,7 @@ WEIGHTS = {
     "ankles": 2.0,
     "support": 1.5,
     "clearance": 1.0,
+    "apart": 2.0,
     "others": 0.5,
     "sway": 0.2,
     "smooth": 0.3,
@@ -49,8 +50,11 @@ def reward(state, action):
     toes = jnp.stack([state.pos("$left_toes")[2], state.pos("$right_toes")[2]])
     heels = jnp.stack([state.pos("$left_foot")[2], state.pos("$right_foot")[2]])
     rest = 0.5 * (start.pos("$left_toes")[2] + start.pos("$right_toes")[2])
+    low = 0.5 * (start.pos("$left_foot")[2] + start.pos("$right_foot")[2])
     lowest = jnp.minimum(jnp.min(toes - rest), 0.0)
     lifted = toes - rest - lowest
+    high = jnp.clip((jnp.minimum(lifted, heels - low - lowest) - 0.02) / 0.02, 0.0, 1.0)
+    bumped = jnp.clip(jnp.stack([state.touch("left_leg"), state.touch("right_leg")]) / LOADED, 0.0, 1.0)
     standing = start.pos("$pelvis")[2] - 0.5 * (start.pos("$left_foot")[2] + start.pos("$right_foot")[2])
     height = state.pos("$pelvis")[2] - jnp.min(heels) - standing
     moved = sum((state.q(j + "_" + s) - start.q(j + "_" + s)) ** 2 for j in OTHERS for s in SIDES)
@@ -66,6 +70,7 @@ def reward(state, action):
         "ankles": near(state, "ankle_angle"),
         "support": jnp.mean(stands * loads - swings * loads),
         "clearance": jnp.mean(swings * jnp.clip(lifted / 0.03, 0.0, 1.0)),
+        "apart": -jnp.mean(jnp.maximum(high * loads, bumped)),  # a lifted foot that bears touches the other leg
         "others": shaping.gaussian(jnp.sqrt(moved / 8.0 + 1e-8), 0.15),
         "sway": -0.1 * jnp.sum(state.angvel("$pelvis") ** 2) - state.com_vel[2] ** 2,
         "smooth": -jnp.mean((action - state.prev_action) ** 2),

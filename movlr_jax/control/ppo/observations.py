@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from movlr_jax.tasks import Task
 
 _FEET = (*FEET, "left_toes", "right_toes")
-# what `gait_view` shows of the body reflected between left and right: entry i is sign[i] x the entry index[i]. Vectors
-# change their sign across, rotations along and up; loads and the halves of the stride change places.
+# what `gait_view` shows of the body reflected between left and right: entry i is sign[i] x the entry index[i].
+# Vectors change their sign across, rotations along and up; loads and the halves of the stride change places.
 GAIT_MIRROR = (
     np.array([*range(14), 15, 14, 16, 17, 18]),
     np.array([1, 1, -1, 1, 1, -1, 1, 1, -1, 1, -1, 1, -1, -1, 1, 1, 1, -1, -1], np.float32),
