@@ -110,6 +110,8 @@ class Task:
     series: Callable[[Trajectory, Task], Mapping[str, np.ndarray]] | None = None
     # recorded motion, by the names of `Layout.data`; `tasks.reference` makes it
     reference: Mapping[str, Array] = field(default_factory=dict)
+    # horizontal positions [..., 2] m -> height of the ground [...] m under a walker; None: 0
+    ground_height: Callable[[np.ndarray], np.ndarray] | None = None
     # episode [T, ...], task -> name -> sentence of each degenerate pattern, which no judge can prefer
     faults: Callable[[Trajectory, Task], Mapping[str, str]] | None = None
     roles: Mapping[str, str] = field(default_factory=dict)  # those of the adapter and of the scene (object)

@@ -65,13 +65,12 @@ def recorded(stored: Stored, task: Task) -> GaitRecording:
 
 
 @functools.cache
-def _task(model: str) -> Task:
-    """Return a walking task: the ground and the weak muscles of another make no difference to a stored motion."""
-    return build_task("humanoid_walk" if model == "humanoid" else "flat_walk", model, 10.0, {})
+def _task(task: str, model: str) -> Task:
+    return build_task(task, model, 10.0, {})
 
 
 def faults_of(stored: Stored) -> dict[str, str]:
     """Return what the gate says of a motion."""
     turn = QUARTER_TURN if stored.task == "left_turn" else 0.0
-    made = recorded(stored, _task(stored.model))
+    made = recorded(stored, _task(stored.task, stored.model))
     return degenerate.faults(made, GaitCriteria(), fell=stored.fell, turn=turn)

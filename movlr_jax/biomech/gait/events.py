@@ -15,6 +15,7 @@ import numpy as np
 
 STRIKE, LIFT = 0.05, 0.025  # force thresholds of foot strike and foot lift, as shares of body weight
 BOUNCE_S = 0.06  # s
+LIFTED_M = 0.03  # m; a foot of which no part is lower touches the other leg, not the ground
 SLOWEST = 0.05  # m/s; below it, the direction of progress is undefined
 
 
@@ -68,6 +69,15 @@ class Steps:
     start: np.ndarray  # [n] index of the strike of the other foot
     end: np.ndarray  # [n] index of the strike of this foot
     side: np.ndarray  # [n] this foot: 0 left, 1 right
+
+
+def ground_force(force: np.ndarray, heel: np.ndarray, toes: np.ndarray) -> np.ndarray:
+    """Return the force [T] N of a foot without contacts in the air, as of a swinging foot with the other leg.
+
+    heel, toes: heights [T] m above the ground. They are compared with their lowest values, for bodies have thickness.
+    """
+    lifted = np.minimum(heel - heel.min(), toes - toes.min())
+    return np.where(lifted > LIFTED_M, 0.0, force)
 
 
 def in_contact(force: np.ndarray, time: np.ndarray, weight: float) -> np.ndarray:

@@ -190,8 +190,8 @@ def assisted(
     """Return a copy of the model with springs that hold the floating base upright and in heading, as at `qpos` [nq].
 
     Assistance as in the curriculum of Yu et al. (2018). share: stiffness of each hinge in units of M g h, which
-    balances gravity. carry: likewise of the slides, which keep height and line and move with `velocity` [3] m/s: in
-    units of M g per _SAG, _STRAY and 1 m/s. Raises UserError for a base without hinges.
+    balances gravity. carry: share of the weight that a spring carries at the height of the start; others keep the line
+    and the `velocity` [3] m/s, in units of M g per _STRAY and 1 m/s. Raises UserError for a base without hinges.
     """
     model, data = copy.copy(model), mujoco.MjData(model)
     data.qpos[:] = qpos
@@ -222,5 +222,6 @@ def assisted(
             spring(j, force * speed / _DISTANT, force, _DISTANT)
         else:
             stiffness = force / (_SAG if up else _STRAY)
-            spring(j, stiffness, float(np.sqrt(stiffness * mass)), at)
+            # at the height of the start, the spring carries this share of the weight
+            spring(j, stiffness, float(np.sqrt(stiffness * mass)), at + up * np.sign(data.xaxis[j][2]) * _SAG)
     return model

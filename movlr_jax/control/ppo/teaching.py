@@ -24,7 +24,7 @@ from movlr_jax.tasks import Task
 from movlr_jax.types import Array, Step
 
 ROUNDS = 6  # of collecting data and fitting
-_AHEAD_S = 0.06  # the muscles' delay
+_AHEAD_S = 0.12  # s, about the delay of hips and knees behind their targets
 _GROWN_S = 0.8  # s, until the start posture has given way to the recorded motion
 _MOST = 0.98  # largest action that is taught; the squashing never reaches 1
 _MINIBATCH = 2048

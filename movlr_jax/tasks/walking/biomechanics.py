@@ -52,6 +52,9 @@ def recording(episode: Trajectory, task: Task) -> GaitRecording | None:
         [read.pos(task.roles[role]) if role in task.roles else None for role in roles]
         for roles in (FEET, TOES)
     )
+    for i, (heel, toe) in enumerate(zip(heels, toes, strict=True)):
+        if heel is not None and toe is not None:
+            force[i] = events.ground_force(force[i], *(_above_ground(part, task) for part in (heel, toe)))
     left, right = (Foot.of(force[i], time, weight, heels[i], toes[i]) for i in (0, 1))
     coordinates = leg_coordinates(adapter, task.layout.joints)
     return GaitRecording(
@@ -77,6 +80,12 @@ def recording(episode: Trajectory, task: Task) -> GaitRecording | None:
         },
         facing=_facing(read.rot(task.roles["pelvis"])) if "pelvis" in task.roles else None,
     )
+
+
+def _above_ground(position: np.ndarray, task: Task) -> np.ndarray:
+    """Return the heights [T] m of positions [T, 3] above the ground of the task."""
+    ground = task.ground_height(position[:, :2]) if task.ground_height else 0.0
+    return position[:, 2] - ground
 
 
 def leg_coordinates(

@@ -148,6 +148,7 @@ def locomotion(
         roles=adapter.roles,
         notes=(f"{adapter.name}: {adapter.source}; {adapter.licence}",),
         over=over,
+        ground_height=ground.height,
         faults=faults,
         perturb=perturb if push_m_s else None,
         ranges=ranges,
