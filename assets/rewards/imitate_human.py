@@ -10,6 +10,7 @@ WEIGHTS = {
     "hips": 4.0,
     "knees": 3.0,
     "ankles": 2.0,
+    "width": 1.0,
     "support": 1.5,
     "clearance": 1.0,
     "apart": 2.0,
@@ -19,7 +20,7 @@ WEIGHTS = {
     "effort": 0.5,
 }
 SIDES = ("l", "r")
-OTHERS = ("hip_adduction", "hip_rotation", "subtalar_angle", "mtp_angle")
+OTHERS = ("hip_rotation", "subtalar_angle", "mtp_angle")
 STILL = 6.0  # about what standing still earns, so that only a gait is worth staying up for
 LOADED = 150.0  # N, a foot that bears
 
@@ -68,12 +69,13 @@ def reward(state, action):
         "hips": near(state, "hip_flexion"),
         "knees": near(state, "knee_angle"),
         "ankles": near(state, "ankle_angle"),
+        "width": near(state, "hip_adduction"),
         "support": jnp.mean(stands * loads - swings * loads),
         "clearance": jnp.mean(swings * jnp.clip(lifted / 0.03, 0.0, 1.0)),
         "apart": -jnp.mean(
             jnp.maximum(high * loads, bumped)
         ),  # a lifted foot that bears touches the other leg
-        "others": shaping.gaussian(jnp.sqrt(moved / 8.0 + 1e-8), 0.15),
+        "others": shaping.gaussian(jnp.sqrt(moved / 6.0 + 1e-8), 0.15),
         "sway": -0.1 * jnp.sum(state.angvel("$pelvis") ** 2) - state.com_vel[2] ** 2,
         "smooth": -jnp.mean((action - state.prev_action) ** 2),
         "effort": -jnp.mean(action**2),

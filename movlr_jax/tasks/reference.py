@@ -10,7 +10,7 @@ import numpy as np
 
 from movlr_jax.biomech.coordinates import Coordinates
 from movlr_jax.biomech.gait.reference import class_of_speed, human_gait
-from movlr_jax.biomech.opensim import Table, coordinates_in, read_storage
+from movlr_jax.biomech.opensim import Coordinate, Table, coordinates_in, read_storage
 from movlr_jax.errors import UserError, near_matches, unknown_name
 from movlr_jax.models import coordinates_of
 from movlr_jax.rewards.state import REFERENCE_RATE, reference_name
@@ -19,6 +19,7 @@ from movlr_jax.tasks.walking.biomechanics import leg_coordinates, leg_length
 
 BY = ("time", "phase")
 PEOPLE = "people"  # instead of a file
+_APART = -4.0  # deg, adduction of the hips: legs of models are wider than bones and would touch
 _PELVIS_TILT = (
     11.0  # deg forward in people; their hip angles are relative to it, a walker starts with a level pelvis
 )
@@ -105,6 +106,12 @@ def _with_people(task: Task) -> Task:
         ):  # left: half a stride after the right
             q = coordinate.sign * (np.deg2rad(np.roll(curve, -late)) - coordinate.offset)
             samples = np.append(q, q[0]).astype(np.float32)
+            reference[reference_name(coordinate.joint)], shapes[coordinate.joint] = samples, samples.shape
+    known = {c.name: c for c in task.adapter.opensim}
+    for name in ("hip_adduction_l", "hip_adduction_r"):
+        coordinate = known.get(name, Coordinate(name, name))
+        if coordinate.joint in task.layout.joints:
+            samples = np.full(2, coordinate.sign * (np.deg2rad(_APART) - coordinate.offset), np.float32)
             reference[reference_name(coordinate.joint)], shapes[coordinate.joint] = samples, samples.shape
     return dataclasses.replace(
         task,

@@ -190,8 +190,8 @@ def assisted(
     """Return a copy of the model with springs that hold the floating base upright and in heading, as at `qpos` [nq].
 
     Assistance as in the curriculum of Yu et al. (2018). share: stiffness of each hinge in units of M g h, which
-    balances gravity. carry: share of the weight that a spring carries at the height of the start; others keep the line
-    and the `velocity` [3] m/s, in units of M g per _STRAY and 1 m/s. Raises UserError for a base without hinges.
+    balances gravity. carry: share of the weight that a spring carries at the height of the start; others keep the
+    line and the `velocity` [3] m/s, in units of M g per _STRAY and 1 m/s. Raises UserError for a base without hinges.
     """
     model, data = copy.copy(model), mujoco.MjData(model)
     data.qpos[:] = qpos
