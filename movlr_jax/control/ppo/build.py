@@ -17,6 +17,7 @@ from movlr_jax.control.mpc.mpc2 import posture_space
 from movlr_jax.control.mpc.prior import PriorSpace
 from movlr_jax.control.ppo import actions as spaces
 from movlr_jax.control.ppo import update as learning
+from movlr_jax.control.ppo.anticipation import learned_targets
 from movlr_jax.control.ppo.config import REFERENCE, PpoConfig
 from movlr_jax.control.ppo.dynsyn import find_groups, grouped
 from movlr_jax.control.ppo.observations import gait_view, joint_view
@@ -30,6 +31,7 @@ from movlr_jax.physics.domain import draw
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.walking.strides import stride_starts
+from movlr_jax.tasks.walking.walker import Walker
 from movlr_jax.types import Step
 
 _TEACHER = "optimizer.ppo.teacher"
@@ -37,6 +39,11 @@ _SEED = 0  # of the start states and the domain randomisation, the same for all 
 _STILL = np.zeros(3)
 _SAG, _STRAY = 0.03, 0.1  # m, up and down, and to the side
 _DISTANT = 1e3  # m
+_HUNG, _HELD, _HELD_DT = (
+    0.5,
+    20.0,
+    0.005,
+)  # m above the ground, assist and carry, s: to learn a stride in the air
 _DAMPED = 0.2  # s, ratio of damping to stiffness of the assisting springs
 
 Starts = tuple[np.ndarray, np.ndarray, np.ndarray]  # qpos [S, nq], qvel [S, nv], act [S, na]
@@ -76,9 +83,32 @@ def build_ppo(
     view = jax.tree.map(lambda x: np.asarray(x)[0], sim.start(*starts).step)
     (observations,) = jax.eval_shape(observe, view).shape
     network = _networks(config.ppo, task, observations, space.size)
-    teacher = _teacher(config.ppo, task, view, space)
+    teacher = _teacher(config, task, view, space, say)
     starts, times = _with_strides(config.ppo, task, starts)
     return Ppo(config, task, Agent(observe, space, network, starts, times, teacher), train, sim, say)
+
+
+def _reference_teacher(
+    optimizer: OptimizerConfig,
+    task: Task,
+    start: Step,
+    space: spaces.ActionSpace,
+    say: Callable[[str], object],
+) -> ReferenceTeacher:
+    """Return the teacher of a recorded stride. Raises UserError."""
+    if space.targets is None or not task.reference or task.layout.reference_by != "phase":
+        raise UserError(
+            "optimizer.ppo.teacher=reference needs joint targets as actions and a recorded stride: give "
+            "optimizer.ppo.action=posture, and reference=people or reference=FILE.mot reference_by=phase"
+        )
+    hung = Walker(task.model, task.adapter).raised(np.asarray(start.qpos, float), _HUNG)
+    held = assisted(space.model, hung, _HELD, carry=_HELD)
+    held.opt.timestep, held.opt.integrator = _HELD_DT, mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+    targets, left = learned_targets(task, space, held, hung, optimizer.ctrl_dt)
+    say(f"  reference: targets of the stride learned in the air, {np.rad2deg(left):.1f} degrees off")
+    frequency = float(task.goals["stride_frequency"])
+    network = learning.networks(optimizer.ppo, 1, space.size)
+    return ReferenceTeacher(frequency, targets, space, network, optimizer.ppo.noise or 0.3)
 
 
 def _networks(config: PpoConfig, task: Task, observations: int, actions: int) -> PPONetworks:
@@ -120,19 +150,19 @@ def observation(config: PpoConfig, task: Task, qpos: np.ndarray) -> spaces.Obser
 
 
 def _teacher(
-    config: PpoConfig, task: Task, start: Step, space: spaces.ActionSpace
+    optimizer: OptimizerConfig,
+    task: Task,
+    start: Step,
+    space: spaces.ActionSpace,
+    say: Callable[[str], object],
 ) -> Teacher | ReferenceTeacher | None:
     """Load the teacher of the settings with the observations named in its file. Raises UserError."""
+    config = optimizer.ppo
     if not config.teacher:
         return None
     actions = space.size
     if config.teacher == REFERENCE:
-        if space.targets is None or not task.reference:
-            raise UserError(
-                "optimizer.ppo.teacher=reference needs joint targets as actions and a recorded motion: give "
-                "optimizer.ppo.action=posture and reference=people or reference=FILE.mot"
-            )
-        return ReferenceTeacher(task, space, learning.networks(config, 1, actions), config.noise or 0.3)
+        return _reference_teacher(optimizer, task, start, space, say)
     settings = policy_settings(config.teacher, config, _TEACHER)
     observe = observation(settings, task, start.qpos)
     (observations,) = jax.eval_shape(observe, start).shape

@@ -18,13 +18,11 @@ from brax.training.acme import running_statistics
 from brax.training.agents.ppo.networks import PPONetworks
 
 from movlr_jax.control.ppo.actions import ActionSpace, Observe
+from movlr_jax.control.ppo.anticipation import at_phase
 from movlr_jax.control.ppo.update import Learner
-from movlr_jax.rewards.state import State
-from movlr_jax.tasks import Task
 from movlr_jax.types import Array, Step
 
 ROUNDS = 6  # of collecting data and fitting
-_AHEAD_S = 0.12  # s, about the delay of hips and knees behind their targets
 _GROWN_S = 0.8  # s, until the start posture has given way to the recorded motion
 _MOST = 0.98  # largest action that is taught; the squashing never reaches 1
 _MINIBATCH = 2048
@@ -64,29 +62,23 @@ class Teacher:
 
 @dataclass(frozen=True)
 class ReferenceTeacher:
-    """Commands the joint angles of the task's recorded motion, a little ahead of time, from the start posture on."""
+    """Commands target angles of a stride, from the start posture on."""
 
-    task: Task
+    stride_frequency: float  # Hz
+    targets: np.ndarray  # [PHASES, n] rad
     space: ActionSpace
     network: PPONetworks
     noise: float  # standard deviation of the learner's actions before squashing
 
     def mixed_with(self, policy: Callable[..., Any]) -> Callable[..., Any]:
         """Return a policy like `Teacher.mixed_with`."""
-        targets, data = self.space.targets, self.task.data
+        targets, table = self.space.targets, jnp.asarray(self.targets, jnp.float32)
         assert targets is not None
-        size = len(targets.joints)
-        scale = jnp.full(size, jnp.log(jnp.expm1(self.noise)))
+        scale = jnp.full(len(targets.joints), jnp.log(jnp.expm1(self.noise)))
 
         def logits_at(view: Step) -> jax.Array:
-            begun, later = view.replace(time=jnp.zeros(())), view.replace(time=view.time + _AHEAD_S)  # pyright: ignore[reportAttributeAccessIssue]
-            state = State(self.task.layout, later, data, begun)
-            z = [
-                state.reference(name) if name in self.task.layout.references else targets.rest[i]
-                for i, name in enumerate(targets.joints)
-            ]
             grown = jnp.clip(view.time / _GROWN_S, 0.0, 1.0)
-            z = targets.rest + grown * (jnp.stack([jnp.reshape(x, ()) for x in z]) - targets.rest)
+            z = targets.rest + grown * (at_phase(table, self.stride_frequency * view.time) - targets.rest)
             action = jnp.clip(targets.action(z), -_MOST, _MOST)
             return jnp.concatenate([jnp.arctanh(action), scale])
 

@@ -90,6 +90,10 @@ class Walker:
         height = min(lowest(self.model, self._data, int(g), normal) for g in np.flatnonzero(solid))
         return self._moved(qpos, np.array([0.0, 0.0, -(height + SINK) / normal[2]]))
 
+    def raised(self, qpos: np.ndarray, height: float) -> np.ndarray:
+        """Return the posture [nq] with the whole body moved up by `height` in m."""
+        return self._moved(qpos, np.array([0.0, 0.0, height]))
+
     def push(self, qpos: np.ndarray, velocity: np.ndarray) -> np.ndarray:
         """Return the change of qvel [n, nv] that adds `velocity` [3] or [n, 3] m/s to the body at `qpos` [n, nq]."""
         qvel = np.zeros((len(qpos), self.model.nv))
