@@ -13,7 +13,7 @@ from made_walk import LEG_M, WEIGHT, made_walk
 from movlr_jax.biomech.gait import degenerate
 from movlr_jax.biomech.gait.analysis import GaitAnalysis, active, analyse, correlation, overlap
 from movlr_jax.biomech.gait.criteria import GaitCriteria
-from movlr_jax.biomech.gait.events import Foot, in_contact
+from movlr_jax.biomech.gait.events import Foot, ground_force, in_contact
 from movlr_jax.biomech.gait.reference import ANGLES, PERCENT, class_of_speed, human_gait
 from movlr_jax.errors import UserError
 from movlr_jax.models import follow_couplings, model_adapter
@@ -162,6 +162,16 @@ def test_strikes_of_a_made_force_are_where_it_rises():
     force[40:43] = 0.0  # a bounce of 0.03 s
     assert Foot.of(force, time, WEIGHT).strikes.tolist() == foot.strikes.tolist()
     assert in_contact(force, time, WEIGHT)[41]
+
+
+def test_a_swinging_foot_that_touches_the_other_leg_is_not_on_the_ground():
+    """Heel contact with raised toes and push-off with a raised heel count; 200 N at 7 cm do not."""
+    heel = np.array([0.05, 0.05, 0.05, 0.12, 0.25, 0.05])
+    toes = np.array([0.10, 0.01, 0.01, 0.01, 0.08, 0.10])
+    force = np.array([300.0, 700.0, 700.0, 600.0, 200.0, 300.0])
+    assert ground_force(force, heel, toes).tolist() == [300.0, 700.0, 700.0, 600.0, 0.0, 300.0]
+    raised = ground_force(force, heel + 2.0, toes + 2.0)  # bodies of another model lie higher in its feet
+    assert raised.tolist() == [300.0, 700.0, 700.0, 600.0, 0.0, 300.0]
 
 
 # Signs and zeros of each model.

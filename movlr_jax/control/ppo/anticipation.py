@@ -17,7 +17,7 @@ from movlr_jax.control.ppo.actions import ActionSpace
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.state import reference_name
 from movlr_jax.tasks import Task
-from movlr_jax.types import Step
+from movlr_jax.types import Array, Step
 
 PHASES = 50  # of the stride at which targets are learned
 _ROUNDS = 15
@@ -37,7 +37,7 @@ def recorded_targets(task: Task, joints: tuple[str, ...], rest: np.ndarray) -> n
     return table
 
 
-def at_phase(table: jax.Array, phase: jax.Array) -> jax.Array:
+def at_phase(table: jax.Array, phase: Array) -> jax.Array:
     """Return the angles [n] of a `table` [PHASES, n] at a phase, which may be any number of strides."""
     at = jnp.mod(phase, 1.0) * PHASES
     row = jnp.floor(at).astype(jnp.int32) % PHASES
@@ -68,8 +68,8 @@ def learned_targets(
     steps, key = round(_STRIDES / frequency / ctrl_dt), jax.random.key(0)
     delay = round(_DELAY_S * frequency * PHASES)
 
-    def policy(table: jax.Array, view: Step, key: jax.Array) -> Any:
-        return space.controls(action(at_phase(table, frequency * view.time)), view, physics.sim_dt, ctrl_dt)
+    def policy(params: Any, view: Step, key: jax.Array) -> Any:
+        return space.controls(action(at_phase(params, frequency * view.time)), view, physics.sim_dt, ctrl_dt)
 
     def error(table: np.ndarray) -> np.ndarray:
         done = physics.rollout(start, policy, table[None].astype(np.float32), steps=steps, key=key).steps

@@ -164,7 +164,7 @@ def _teacher(
     if config.teacher == REFERENCE:
         return _reference_teacher(optimizer, task, start, space, say)
     settings = policy_settings(config.teacher, config, _TEACHER)
-    observe = observation(settings, task, start.qpos)
+    observe = observation(settings, task, np.asarray(start.qpos))
     (observations,) = jax.eval_shape(observe, start).shape
     network = _networks(settings, task, observations, actions)
     fresh = learning.init(settings, network, observations, jax.random.key(0))

@@ -87,6 +87,5 @@ def symmetric(network: PPONetworks, seen: Reflection, acted: Reflection) -> PPON
         here = value.apply(normalizer, params, observation)
         return 0.5 * (here + value.apply(normalizer, params, seen(jnp.asarray(observation))))
 
-    return replace(
-        network, policy_network=replace(policy, apply=act), value_network=replace(value, apply=judge)
-    )
+    acting, judging = replace(policy, apply=act), replace(value, apply=judge)
+    return PPONetworks(acting, judging, network.parametric_action_distribution)  # pyright: ignore[reportCallIssue]
