@@ -9,27 +9,31 @@ evaluation.json.
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
 from movlr_jax.commands import cli
 from movlr_jax.commands.evaluate import EvaluationSetup, prepared
+from movlr_jax.commands.session import to_yaml
 from movlr_jax.config.compose import compose
 from movlr_jax.config.recipe import Recipe, Stage, read_recipe
 from movlr_jax.config.schema import Config
 from movlr_jax.control.episode import episode_ends, episode_of
-from movlr_jax.control.ppo.trainer import Ppo
 from movlr_jax.errors import UserError
 from movlr_jax.progress import Reporter
 from movlr_jax.storage.archive import write_atomically as write
+
+if TYPE_CHECKING:
+    from movlr_jax.control.ppo.trainer import Ppo
 
 POLICY = "policy_k00.npz"  # as trainings of one program name it
 _FRESH = 10_000  # first seed of the start states of an evaluation, far from those of trainings
@@ -123,8 +127,6 @@ class _Clock:
 
 def _same_settings(folder: Path, config: Config) -> None:
     """Write the settings of a stage, or raise UserError if it was begun with others."""
-    from movlr_jax.commands.session import to_yaml
-
     path, text = folder / "config.yaml", to_yaml(config)
     if path.exists() and path.read_text(encoding="utf-8") != text:
         raise UserError(
@@ -148,6 +150,10 @@ def _run(config: Config, folder: Path, seed: int, reporter: Reporter) -> None:
 
 
 def _trainer(setup: EvaluationSetup) -> Ppo:
+    from movlr_jax.control.ppo.trainer import (
+        Ppo,  # needs an extra, without which `prepared` raises a UserError
+    )
+
     if not isinstance(setup.optimizer, Ppo):
         raise UserError(
             f"optimizer={setup.config.optimizer.name} trains nothing; a recipe needs optimizer: ppo"
@@ -182,8 +188,6 @@ def table(episodes: Sequence[Mapping[str, float]]) -> list[str]:
 
 def draw_curves(root: Path) -> None:
     """Draw the learning curves of all stages one after another as curves.png."""
-    import io
-
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 6), layout="constrained")
