@@ -72,9 +72,8 @@ def reward(state, action):
         "width": near(state, "hip_adduction"),
         "support": jnp.mean(stands * loads - swings * loads),
         "clearance": jnp.mean(swings * jnp.clip(lifted / 0.03, 0.0, 1.0)),
-        "apart": -jnp.mean(
-            jnp.maximum(high * loads, bumped)
-        ),  # a lifted foot that bears touches the other leg
+        # a lifted foot that bears touches the other leg
+        "apart": -jnp.mean(jnp.maximum(high * loads, bumped)),
         "others": shaping.gaussian(jnp.sqrt(moved / 6.0 + 1e-8), 0.15),
         "sway": -0.1 * jnp.sum(state.angvel("$pelvis") ** 2) - state.com_vel[2] ** 2,
         "smooth": -jnp.mean((action - state.prev_action) ** 2),

@@ -175,7 +175,7 @@ def evaluated(setup: EvaluationSetup, starts: int, reporter: Reporter) -> list[d
 
 
 def table(episodes: Sequence[Mapping[str, float]]) -> list[str]:
-    """Return the episodes as lines of text, with their worst and mean."""
+    """Return the episodes as lines of text, with their mean."""
     shown = {name: spec for name, spec in SHOWN.items() if any(name in e for e in episodes)}
     lines = ["".join([f"{'start':>6}", *(f"{title:>20}" for title, _ in shown.values())])]
     rows = [(str(e.get("start", i)), e) for i, e in enumerate(episodes)]

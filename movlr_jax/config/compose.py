@@ -92,11 +92,8 @@ def compose(overrides: Sequence[str]) -> Any:
         raise UserError(
             f"no task is set; give +task=NAME, or +task=FILE.py for your own. Available: {', '.join(options('task'))}"
         )
-    if values.get("reference") not in (
-        None,
-        "",
-        PEOPLE,
-    ):  # absolute, because a run may be resumed from another folder
+    # absolute, because a run may be resumed from another folder
+    if values.get("reference") and values["reference"] != PEOPLE:
         values["reference"] = str(Path(str(values["reference"])).expanduser().resolve())
     if "+task=own" in overrides:  # absolute for the same reason
         settings = values["task"]["settings"]

@@ -362,8 +362,8 @@ _DECORATORS = ("jax.jit", "functools.cache", "functools.lru_cache")
 def _compiles(decorator: ast.expr, names: _Names) -> bool:
     """Return whether a decorator is jax.jit or a cache of functools, with or without options."""
     if isinstance(decorator, ast.Call):
-        called = [names.path(decorator.func), *(names.path(part) for part in decorator.args)]
-        return called == ["functools.partial", "jax.jit"] or called[0] in _DECORATORS
+        called = [names.path(part) for part in (decorator.func, *decorator.args)]
+        return called in (["jax.jit"], ["functools.partial", "jax.jit"]) or called[0] == "functools.lru_cache"
     return names.path(decorator) in _DECORATORS
 
 

@@ -20,9 +20,8 @@ from movlr_jax.tasks.walking.biomechanics import leg_coordinates, leg_length
 BY = ("time", "phase")
 PEOPLE = "people"  # instead of a file
 _APART = -4.0  # deg, adduction of the hips: legs of models are wider than bones and would touch
-_PELVIS_TILT = (
-    11.0  # deg forward in people; their hip angles are relative to it, a walker starts with a level pelvis
-)
+# deg forward in people, to which their hip angles are relative; a walker starts with a level pelvis
+_PELVIS_TILT = 11.0
 _SAMPLES = 4000  # at most; a reward reads single samples, so more would only cost memory
 _UNEVEN = 1e-3  # of the interval between rows
 _RADIANS = 4 * np.pi  # larger angles are in degrees although the header says radians
@@ -101,9 +100,8 @@ def _with_people(task: Task) -> Task:
     shapes = {}
     for angle, pair in coordinates.items():
         curve = people.mean(angle)[:-1] - (_PELVIS_TILT if angle == "hip_flexion" else 0.0)
-        for coordinate, late in zip(
-            pair, (len(curve) // 2, 0), strict=True
-        ):  # left: half a stride after the right
+        # the left leg is half a stride after the right
+        for coordinate, late in zip(pair, (len(curve) // 2, 0), strict=True):
             q = coordinate.sign * (np.deg2rad(np.roll(curve, -late)) - coordinate.offset)
             samples = np.append(q, q[0]).astype(np.float32)
             reference[reference_name(coordinate.joint)], shapes[coordinate.joint] = samples, samples.shape
