@@ -1,4 +1,4 @@
-"""How near the closed loop comes to raw C MuJoCo: the engine's steps/s beside one long open-loop rollout.
+"""How near the closed loop comes to raw C MuJoCo: the engine's steps/s against one long open-loop rollout.
 
 Same model, batch, length, threads and controls, the two alternating in one process; the last line of stdout is
 one JSON object. `efficiency` is the median of the ratios of neighbouring runs; `rollout_share` is the part of a
@@ -89,7 +89,7 @@ def rollout_share(planner: Planner, task: Task) -> Callable[[], float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="steps/s of the closed loop beside raw MuJoCo")
+    parser = argparse.ArgumentParser(description="steps/s of the closed loop against raw MuJoCo")
     parser.add_argument("--task", default="bottle_pour")
     parser.add_argument("--samples", type=int, default=32, help=f"N; the batch is {CANDIDATES} x N rows")
     parser.add_argument("--steps", type=int, default=50, help="simulation steps per row")

@@ -1,4 +1,4 @@
-"""What K trainings cost: ours in one batch beside K runs of `brax.training.agents.ppo.train`, one after another.
+"""What K trainings cost: ours in one batch against K runs of `brax.training.agents.ppo.train`, one after another.
 
 The same environment (Brax's inverted pendulum), sizes and rewards. Of Brax's runs `--brax` are measured, each under
 another reward, and count as often as K asks (`brax_runs` in the JSON). Ours steps C MuJoCo and compiles once; Brax's

@@ -1,7 +1,7 @@
 """Whether our PPO learns as Brax's own: the same environment and settings, several seeds each, measured alike.
 
 Both are looked at after the same numbers of steps: the mean return of 32 episodes under the mode of the policy. The
-last line of stdout is one JSON object; the curves are drawn beside it.
+last line of stdout is one JSON object; the curves are drawn next to it.
 
     nice python benchmarks/ppo_parity.py [--seeds 5] [--env-steps 102400] [--plot benchmarks/results/ppo_parity.png]
 
@@ -86,7 +86,7 @@ def plot(curves: dict[str, list[list[tuple[int, float]]]], path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="our PPO beside Brax's")
+    parser = argparse.ArgumentParser(description="our PPO against Brax's")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--env-steps", type=int, default=102_400)
     parser.add_argument("--plot", type=Path, default=Path("benchmarks/results/ppo_parity.png"))

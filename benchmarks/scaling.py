@@ -1,4 +1,4 @@
-"""Steps/s of the engine beside raw physics, and what compiling costs, over batch, horizon and model.
+"""Steps/s of the engine against raw physics, and what compiling costs, over batch, horizon and model.
 
 One row per (model, rows, horizon); each starts cold. The last line of stdout is one JSON object with all of them.
 

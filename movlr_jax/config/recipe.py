@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from movlr_jax.config.option_file import read_option_file
 from movlr_jax.errors import UserError, unknown_name
-from movlr_jax.resources import resource_dir
-from movlr_jax.settings import CONFIG_BYTES, read_yaml
 
 STEPS = "optimizer.ppo.env_steps"
 
@@ -59,19 +58,8 @@ def _words(settings: Mapping[str, Any]) -> list[str]:
 
 def read_recipe(name: str) -> Recipe:
     """Return the recipe `name`: an option of conf/recipe, or the path of a YAML file. Raises UserError."""
-    folder = resource_dir("conf") / "recipe"
-    known = sorted(path.stem for path in folder.glob("*.yaml"))
-    path = Path(name) if name.endswith((".yaml", ".yml")) else folder / f"{name}.yaml"
-    if path.parent == folder and name not in known:
-        raise UserError(f"{unknown_name('recipe', name, known)}; or give a file, +recipe=FILE.yaml")
-    try:
-        text = path.read_bytes()[: CONFIG_BYTES + 1]
-        if len(text) > CONFIG_BYTES:
-            raise ValueError("it is larger than 1 MB")
-        values = read_yaml(text.decode())
-    except (OSError, ValueError) as error:
-        raise UserError(f"recipe={name} cannot be read: {error}") from None
-    if not isinstance(values, Mapping) or not isinstance(stages := values.get("stages"), list) or not stages:
+    stem, values = read_option_file("recipe", name)
+    if not isinstance(stages := values.get("stages"), list) or not stages:
         raise UserError(
             f"recipe={name} must contain settings: {{...}} and a list of stages: [{{name: ..., ...}}]"
         )
@@ -86,4 +74,4 @@ def read_recipe(name: str) -> Recipe:
     groups = {group: values.get(group) or {} for group in ("settings", "acting")}
     if strange := [group for group in values if group not in ("settings", "acting", "stages")]:
         raise UserError(f"recipe={name}: " + unknown_name("group", str(strange[0]), (*groups, "stages")))
-    return Recipe(path.stem, groups["settings"], tuple(made), groups["acting"])
+    return Recipe(stem, groups["settings"], tuple(made), groups["acting"])

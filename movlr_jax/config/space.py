@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
-from movlr_jax.errors import UserError, unknown_name
-from movlr_jax.resources import resource_dir
+from movlr_jax.config.option_file import read_option_file
+from movlr_jax.errors import UserError
 from movlr_jax.settings import from_mapping
 
 if TYPE_CHECKING:
@@ -55,25 +52,11 @@ def read_space(names: Sequence[str]) -> dict[str, Range]:
     """Return the ranges of the spaces `names`: options of conf/space, or paths of files. Raises UserError."""
     found: dict[str, Range] = {}
     for name in names:
-        found |= _read(name)
+        ranges = read_option_file("space", name)[1]
+        found |= {setting: _range(setting, value) for setting, value in ranges.items()}
     if not found:
         raise UserError(f"space={','.join(names)} names nothing to vary; give NAME: {{low: ..., high: ...}}")
     return found
-
-
-def _read(name: str) -> dict[str, Range]:
-    folder = resource_dir("conf") / "space"
-    known = sorted(path.stem for path in folder.glob("*.yaml"))
-    path = Path(name) if name.endswith((".yaml", ".yml")) else folder / f"{name}.yaml"
-    if path.parent == folder and name not in known:
-        raise UserError(f"{unknown_name('space', name, known)}; or give a file, space=FILE.yaml")
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserError(f"space={name} cannot be read: {' '.join(str(error).split())}") from None
-    if not isinstance(values, Mapping):
-        raise UserError(f"space={name} must contain lines of the form NAME: {{low: ..., high: ...}}")
-    return {str(setting): _range(str(setting), value) for setting, value in values.items()}
 
 
 def _range(setting: str, value: Any) -> Range:

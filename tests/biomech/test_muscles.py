@@ -1,4 +1,4 @@
-"""The muscle model and its inverse, beside MuJoCo's own functions."""
+"""The muscle model and its inverse, against MuJoCo's own functions."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def test_a_later_stage_begins_with_the_policy_of_the_one_before():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "must contain settings"),
+        ("", "must contain lines"),
         ("stages: []", "must contain settings"),
         ("stages: [{name: a}]", "stage a must set optimizer.ppo.env_steps to 1 or more"),
         ("stages: [{optimizer.ppo.env_steps: true}]", "stage 0 must set"),

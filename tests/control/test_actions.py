@@ -1,4 +1,4 @@
-"""What a trained policy sees and commands, and the groups of DynSyn, beside C MuJoCo and numbers worked by hand."""
+"""What a trained policy sees and commands, and the groups of DynSyn, against C MuJoCo and numbers worked by hand."""
 
 from __future__ import annotations
 

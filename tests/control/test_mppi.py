@@ -1,4 +1,4 @@
-"""The sampling planner's three functions, beside the same equations in plain numpy."""
+"""The sampling planner's three functions against the same equations in plain numpy."""
 
 from __future__ import annotations
 

@@ -286,7 +286,7 @@ def test_a_learner_is_held_upright_by_springs():
 
 
 def test_many_terms_are_the_products_that_they_name():
-    """All 495 of eight joints up to the fourth degree, which are not made one by one, beside NumPy's products."""
+    """All 495 of eight joints up to the fourth degree, which are not made one by one, against NumPy's products."""
     terms = [t for d in range(5) for t in combinations_with_replacement(range(8), d)]
     x, middle = np.random.default_rng(4).uniform(-1, 1, (2, 8))
     once = Geometry(middle, terms, np.eye(len(terms)), np.zeros((0, len(terms))), np.zeros((0, 8), int))

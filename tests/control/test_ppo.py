@@ -1,4 +1,4 @@
-"""PPO under K rewards in one batch: beside Brax's own loss, beside each alone, and when something goes wrong."""
+"""PPO under K rewards in one batch: against Brax's own loss, against each alone, and when something goes wrong."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_returns_are_measured_over_pieces_and_start_anew_at_the_end_of_an_episod
 
 
 def test_k_trainings_in_one_batch_are_k_trainings(ppo):
-    """Bit by bit, whatever stands beside them; three generations of rewards, and nothing is compiled anew."""
+    """Bit by bit, whatever they are trained with; three generations of rewards, and nothing is compiled anew."""
     programs = [UPRIGHT, STILL, LAZY]
     together = ppo.optimise(programs, KEY)
     assert ppo.traces == {"update": 1}

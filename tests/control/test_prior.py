@@ -1,4 +1,4 @@
-"""Plans around a trained policy: beside the policy itself, and K rewards together beside each alone."""
+"""Plans around a trained policy: against the policy itself, and K rewards together against each alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bradley-Terry strengths beside choix, and who is found best by good, biased and noisy judges."""
+"""Bradley-Terry strengths against choix, and who is found best by good, biased and noisy judges."""
 
 from __future__ import annotations
 

@@ -241,7 +241,9 @@ def test_gemini_gets_no_temperature_where_it_would_ignore_it(archive: Archive):
         assert "temperature" not in settings
         assert settings["thinkingConfig"] == {"thinkingLevel": "LOW"} or "low" in str(settings).lower()
         (call,) = archive.calls()
-        assert call["asked"]["temperature"] == 0.7, "what was asked for is recorded beside what was sent"
+        assert call["asked"]["temperature"] == 0.7, (
+            "what was asked for is recorded together with what was sent"
+        )
         assert "temperature" not in call["parameters"]
         asking.client.close()
 

@@ -79,7 +79,7 @@ def test_every_term_of_the_library_runs_on_real_states(bottle: Bottle):
 
 
 def test_terms_are_what_they_are_called(bottle: Bottle):
-    """Each beside the same measure in numpy, at every state of the probe."""
+    """Each against the same measure in numpy, at every state of the probe."""
     terms, probe, layout = library(bottle.task), bottle.probe, bottle.task.layout
     found = values(Genome({t.name: (1.0, t.expression) for t in terms.values()}).source(), probe)
     sensors, start = np.asarray(probe.steps.sensors, float), np.asarray(probe.initial.sensors, float)

@@ -190,7 +190,7 @@ def test_eureka_sees_no_image_and_speaks_in_four_messages(shared: None, tmp_path
     assert not vlm.requests
     assert not any(a.media for a in programs(llm))
     turns = Counter(tuple(a.turns) for a in programs(llm) if "cannot be used" not in a.said)
-    assert turns == {("user",): 2, ("user", "assistant", "user"): 2}, "beside the system's message"
+    assert turns == {("user",): 2, ("user", "assistant", "user"): 2}, "in addition to the system's message"
     reflection = next(a for a in programs(llm) if len(a.turns) == 3).texts[-1]
     assert len(re.findall(r"\[(.*?)\]", reflection)[0].split(",")) == 10
     assert "Task score" in reflection

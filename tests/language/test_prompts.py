@@ -1,4 +1,4 @@
-"""The full text of every message for one task, beside tests/golden/; MOVLR_GOLDEN=1 writes them anew."""
+"""The full text of every message for one task, compared with tests/golden/; MOVLR_GOLDEN=1 writes them anew."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MJX beside native physics on the leg of the tests: 7 muscles, wraps, a foot on the floor."""
+"""MJX against native physics on the leg of the tests: 7 muscles, wraps, a foot on the floor."""
 
 from __future__ import annotations
 

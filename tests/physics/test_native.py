@@ -1,4 +1,4 @@
-"""Native physics, beside plain MuJoCo and beside itself one row at a time."""
+"""Native physics against plain MuJoCo, and against itself one row at a time."""
 
 from __future__ import annotations
 
@@ -293,7 +293,7 @@ def test_the_callers_model_is_left_alone(tiny):
 
 
 def test_kinematics(tiny):
-    """Lengths and moment arms beside mj_forward, for a number of rows that threads do not divide."""
+    """Lengths and moment arms against mj_forward, for a number of rows that threads do not divide."""
     qpos, _, _ = tiny.states(7)
     lengths, moments = tiny.physics.kinematics(qpos)
     data = mujoco.MjData(tiny.model)

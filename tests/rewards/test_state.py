@@ -1,4 +1,4 @@
-"""What rewards may read: each call beside C MuJoCo, and the table that goes into the prompt."""
+"""What rewards may read: each call against C MuJoCo, and the table that goes into the prompt."""
 
 from __future__ import annotations
 

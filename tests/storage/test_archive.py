@@ -27,7 +27,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file below `folder` except the lock and what SQLite keeps beside a database that is open."""
+    """Every file below `folder` except the lock and what SQLite keeps next to an open database."""
     files = [p for p in folder.rglob("*") if p.is_file() and p.name != ".lock"]
     return {
         str(p.relative_to(folder)): p.read_bytes() for p in files if p.suffix not in (".db-wal", ".db-shm")

@@ -1,4 +1,4 @@
-"""Environments of MuJoCo Playground as tasks, beside the models and resets that Playground itself gives."""
+"""Environments of MuJoCo Playground as tasks, compared with the models and resets that Playground itself gives."""
 
 from __future__ import annotations
 
