@@ -90,7 +90,8 @@ def train(request: TrainingRequest) -> int:
         _same_settings(folder, config)
         if not (folder / POLICY).exists():
             reporter.say(f"stage {number + 1} of {len(recipe.stages)}: {stage.name}{clock.left(number)}")
-            _run(config, folder, request.seed + number, reporter)
+            key = jax.random.fold_in(jax.random.key(request.seed), number)
+            _run(config, folder, key, reporter)
             clock.ran(stage)
         policy = folder / POLICY
     assert policy is not None
@@ -137,13 +138,13 @@ def _same_settings(folder: Path, config: Config) -> None:
     write(path, text.encode())
 
 
-def _run(config: Config, folder: Path, seed: int, reporter: Reporter) -> None:
+def _run(config: Config, folder: Path, key: jax.Array, reporter: Reporter) -> None:
     """Train one stage and write its curves. An interrupted one goes on from its last checkpoint."""
     setup = prepared(config, reporter)
     trainer = _trainer(setup)
     assert setup.verdict.program is not None
     with reporter.stage("train") as tick:
-        controllers = trainer.optimise([setup.verdict.program], jax.random.key(seed), tick, folder)
+        controllers = trainer.optimise([setup.verdict.program], key, tick, folder)
     write(folder / "curves.json", json.dumps(controllers.learning[0]).encode())
     for physics in {trainer.physics, trainer.sim_physics}:
         physics.close()

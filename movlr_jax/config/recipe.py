@@ -56,8 +56,12 @@ def _words(settings: Mapping[str, Any]) -> list[str]:
     return [f"{'+' if name == 'task' else ''}{name}={text(value)}" for name, value in settings.items()]
 
 
-def read_recipe(name: str) -> Recipe:
-    """Return the recipe `name`: an option of conf/recipe, or the path of a YAML file. Raises UserError."""
+def read_recipe(name: str, extending: Sequence[str] = ()) -> Recipe:
+    """Return the recipe `name`: an option of conf/recipe, or the path of a YAML file. Raises UserError.
+
+    In the file, `extends` names a recipe whose settings it takes over, but for its own. `extending`: recipes that are
+    being read.
+    """
     stem, values = read_option_file("recipe", name)
     if not isinstance(stages := values.get("stages"), list) or not stages:
         raise UserError(
@@ -71,7 +75,12 @@ def read_recipe(name: str) -> Recipe:
         if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
             raise UserError(f"recipe={name}: stage {given['name']} must set {STEPS} to 1 or more")
         made.append(Stage(str(given["name"]), own))
-    groups = {group: values.get(group) or {} for group in ("settings", "acting")}
-    if strange := [group for group in values if group not in ("settings", "acting", "stages")]:
-        raise UserError(f"recipe={name}: " + unknown_name("group", str(strange[0]), (*groups, "stages")))
-    return Recipe(stem, groups["settings"], tuple(made), groups["acting"])
+    known = ("extends", "settings", "acting", "stages")
+    if strange := [group for group in values if group not in known]:
+        raise UserError(f"recipe={name}: {unknown_name('group', strange[0], known)}")
+    chain = (*extending, name)
+    if (extended := values.get("extends")) in chain:
+        raise UserError(f"recipe={name} extends itself: {' -> '.join((*chain, str(extended)))}")
+    base = read_recipe(str(extended), chain) if extended else Recipe(stem, {}, (), {})
+    settings, acting = (values.get(group) or {} for group in ("settings", "acting"))
+    return Recipe(stem, {**base.settings, **settings}, tuple(made), {**base.acting, **acting})

@@ -47,6 +47,7 @@ def test_a_later_stage_begins_with_the_policy_of_the_one_before():
         ("stages: [7]", "stage 0 must set"),
         ("stages: [{optimizer.ppo.env_steps: 5}]\nsetings: {}", "did you mean 'settings'"),
         ("a: &x 1\nb: *x", "alias"),
+        ("extends: flat_walk_leg\nstages: [{optimizer.ppo.env_steps: 5}]", "did you mean 'flat_walk_legs'"),
     ],
 )
 def test_a_recipe_that_is_wrong_is_told(text: str, message: str, tmp_path: Path):
@@ -59,3 +60,21 @@ def test_a_recipe_that_is_wrong_is_told(text: str, message: str, tmp_path: Path)
 def test_an_unknown_recipe_lists_the_known():
     with pytest.raises(UserError, match="did you mean 'flat_walk_legs'"):
         read_recipe("flat_walk_leg")
+
+
+def test_a_recipe_takes_over_the_settings_of_another(tmp_path: Path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "extends: flat_walk_legs\nsettings: {task: slope_walk}\nstages: [{optimizer.ppo.env_steps: 5}]"
+    )
+    mine, base = read_recipe(str(path)), read_recipe("flat_walk_legs")
+    assert {name for name in base.settings if base.settings[name] != mine.settings[name]} == {"task"}
+    assert (mine.acting, mine.settings["task"], len(mine.stages)) == (base.acting, "slope_walk", 1)
+
+
+def test_recipes_that_extend_each_other_are_told(tmp_path: Path):
+    one, other = tmp_path / "one.yaml", tmp_path / "other.yaml"
+    one.write_text(f"extends: {other}\nstages: [{{optimizer.ppo.env_steps: 5}}]")
+    other.write_text(f"extends: {one}\nstages: [{{optimizer.ppo.env_steps: 5}}]")
+    with pytest.raises(UserError, match=r"extends itself: .*one\.yaml -> .*other\.yaml -> .*one\.yaml"):
+        read_recipe(str(one))
