@@ -2,13 +2,15 @@
 
 Most motions are guided: springs make the legs follow a pattern (people's curves, or a distortion of them), soft
 forces guide the pelvis, and C MuJoCo computes contacts and forces. The others are of trained policies, and falls
-without guidance. `python benchmarks/gait_corpus.py [EPISODE.npz ...]`: episodes of policies, named
-TASK-MODEL-LABEL-KEY.npz.
+without guidance. `python benchmarks/gait_corpus.py` makes the guided motions, `python benchmarks/gait_corpus.py
+EPISODE.npz ...` adds episodes of policies: files of `evaluate`, renamed TASK-MODEL-LABEL-KEY.npz. Either keeps the
+other motions of the file.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -281,6 +283,20 @@ GOOD = tuple(
 
 def main(episodes: list[str]) -> None:
     stored: dict[str, np.ndarray] = {}
+    if OUT.exists():
+        with np.load(OUT) as file:
+            stored = {name: file[name] for name in file.files}
+    if episodes:
+        add_episodes(stored, map(Path, episodes))
+    else:
+        guide_all(stored)
+    OUT.parent.mkdir(exist_ok=True)
+    np.savez_compressed(OUT, allow_pickle=False, **stored)
+    print(OUT, OUT.stat().st_size)
+
+
+def guide_all(stored: dict[str, np.ndarray]) -> None:
+    """Put the guided motions of all models into `stored`."""
     for name in MODELS:
         guide = Guide(name)
         for i, pattern in enumerate((*BAD, *GOOD)):
@@ -290,15 +306,17 @@ def main(episodes: list[str]) -> None:
             key = f"{MODELS[name]}-{name}-{pattern.label}-{i}"
             print(key, f"{time[-1]:.1f} s, fell {fell}", flush=True)
             _store(stored, key, time, qpos, force, fell)
-    for path in map(Path, episodes):
+
+
+def add_episodes(stored: dict[str, np.ndarray], paths: Iterable[Path]) -> None:
+    """Put the first SECONDS of the episodes at `paths` into `stored`."""
+    for path in paths:
         with np.load(path) as file:
-            keep = slice(0, round(SECONDS / np.diff(file["time"]).mean()), 2)
+            every = max(1, round(STEP / np.diff(file["time"]).mean()))
+            keep = slice(0, round(SECONDS / STEP) * every, every)
             names = list(file["touch_names"])
             force = file["touch"][keep][:, [names.index(foot) for foot in FEET]]
             _store(stored, path.stem, file["time"][keep], file["qpos"][keep], force, False)
-    OUT.parent.mkdir(exist_ok=True)
-    np.savez_compressed(OUT, allow_pickle=False, **stored)
-    print(OUT, OUT.stat().st_size)
 
 
 def _store(

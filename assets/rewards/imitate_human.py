@@ -52,7 +52,8 @@ def reward(state, action):
     heels = jnp.stack([state.pos("$left_foot")[2], state.pos("$right_foot")[2]])
     rest = 0.5 * (start.pos("$left_toes")[2] + start.pos("$right_toes")[2])
     low = 0.5 * (start.pos("$left_foot")[2] + start.pos("$right_foot")[2])
-    lowest = jnp.minimum(jnp.min(toes - rest), 0.0)
+    # the lowest heel or toe is taken to be on the ground, so that slopes count, too
+    lowest = jnp.minimum(jnp.min(toes - rest), jnp.min(heels - low))
     lifted = toes - rest - lowest
     high = jnp.clip((jnp.minimum(lifted, heels - low - lowest) - 0.02) / 0.02, 0.0, 1.0)
     bumped = jnp.clip(jnp.stack([state.touch("left_leg"), state.touch("right_leg")]) / LOADED, 0.0, 1.0)
