@@ -1,0 +1,116 @@
+"""How the trained policies of the package walk: eight start states each, in C MuJoCo at 2 ms, for 10 s.
+
+    nice python benchmarks/walks.py [--rows flat_walk,slope_walk] [--seed 201] [--out benchmarks/results]
+
+Writes walks.json, and of each row pictures of one stride (walk_ROW.jpg) and its curves with people's behind them
+(walk_ROW.png), both of the first start. Rows that are not named stay as they are in the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from movlr_jax.commands import environment
+
+environment.prepare_environment()
+
+import numpy as np  # noqa: E402
+from PIL import Image  # noqa: E402
+
+from movlr_jax.commands.evaluate import prepared, run_episode  # noqa: E402
+from movlr_jax.commands.gait import analysed  # noqa: E402
+from movlr_jax.config.compose import compose  # noqa: E402
+from movlr_jax.evolution.filming import clip_of  # noqa: E402
+from movlr_jax.film.clips import Caption, frames  # noqa: E402
+from movlr_jax.machine import hardware, versions  # noqa: E402
+from movlr_jax.progress import Reporter  # noqa: E402
+from movlr_jax.report.gait import picture  # noqa: E402
+from movlr_jax.storage.trajectory import EpisodeRecord  # noqa: E402
+
+LEGS = "ms_human_700_legs"
+ROWS = {  # name -> task, model and further settings
+    "flat_walk": ("flat_walk", LEGS),
+    "slow_walk": (
+        "flat_walk",
+        LEGS,
+        "task.settings.speed_m_s=0.7",
+        "task.settings.stride_frequency_hz=0.72",
+        "optimizer.ppo.init=slow_walk_ms_human_700_legs",
+    ),
+    "rough_walk": ("rough_walk", LEGS),
+    "slope_walk": ("slope_walk", LEGS),
+    "left_turn": ("left_turn", LEGS),
+    "injured_walk": ("injured_walk", LEGS),
+    "flat_walk_700": ("flat_walk", "ms_human_700"),
+    "flat_walk_myolegs": ("flat_walk", "myolegs"),
+}
+STARTS = 8
+FROM_S, PICTURES, COLUMNS, SIZE = 5.0, 8, 4, (480, 480)  # of a stride
+SHOWN = (
+    "success", "fell", "distance_m", "mean_speed_m_s", "lateral_drift_m", "heading_change_rad", "gait_r",
+    "gait_rmse_deg", "gait_within_sd", "knee_swing_deg", "symmetry", "stance_percent",
+    "double_support_percent", "cadence_steps_min", "step_length_m", "step_width_m", "foot_clearance_m",
+    "trunk_tilt_deg", "alternation", "force_r", "muscle_overlap", "cost_of_transport",
+)  # fmt: skip
+
+
+def measured(name: str, seed: int, out: Path) -> dict[str, Any]:
+    """Return the figures of one row, and draw it."""
+    task_name, model, *more = ROWS[name]
+    with tempfile.TemporaryDirectory() as folder:
+        where = [f"+task={task_name}", f"model={model}", f"run_dir={folder}"]
+        config = compose([*where, "optimizer=ppo", "reward=human", "films=false", *more])
+        setup, reporter, episodes = prepared(config, Reporter()), Reporter(), []
+        for i in range(STARTS):
+            outcome, record = run_episode(setup, seed + i, reporter)
+            metrics = {m: float(f"{record[m]:.4g}") for m in SHOWN if m in record}
+            found = analysed(
+                EpisodeRecord.read(outcome.states, setup.task.model, setup.task.adapter), setup.task
+            )
+            episodes.append({"seed": seed + i, **metrics, "faults": list(found["faults"])})
+            if i == 0:
+                draw(name, outcome.states, found["curves"], setup, out)
+    return {"task": task_name, "model": model, "policy": config.optimizer.ppo.init, "episodes": episodes}
+
+
+def draw(name: str, states: bytes, curves: dict[str, Any] | None, setup: Any, out: Path) -> None:
+    """Write pictures of a stride, and its curves."""
+    clip = clip_of(setup.task, states, Caption(""))
+    stride = 1.0 / float(setup.task.goals["stride_frequency"])
+    part = clip.times <= FROM_S + stride  # from the start, since the camera follows the body
+    clip = replace(clip, qpos=clip.qpos[part], times=clip.times[part], act=clip.act[part])
+    shots = list(frames(clip, size=SIZE, fps=PICTURES / stride, captions=False))[-PICTURES:]
+    rows = [np.concatenate(shots[i : i + COLUMNS], axis=1) for i in range(0, PICTURES, COLUMNS)]
+    Image.fromarray(np.concatenate(rows)).save(out / f"walk_{name}.jpg", quality=80)
+    if curves:
+        figure = picture(curves, f"{setup.task.name}, {setup.task.adapter.name}")
+        figure.savefig(out / f"walk_{name}.png", dpi=110)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="how the trained policies walk")
+    parser.add_argument("--rows", default=",".join(ROWS))
+    parser.add_argument("--seed", type=int, default=201)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    given = parser.parse_args()
+    path = given.out / "walks.json"
+    rows = json.loads(path.read_text())["rows"] if path.exists() else {}
+    for name in given.rows.split(","):
+        rows[name] = measured(name, given.seed, given.out)
+        summary = {
+            m: [e[m] for e in rows[name]["episodes"] if m in e]
+            for m in ("fell", "distance_m", "gait_r", "knee_swing_deg", "symmetry", "success")
+        }
+        print(name, json.dumps(summary), flush=True)
+        record = {"date": str(date.today()), "hardware": hardware(), "versions": versions(), "rows": rows}
+        path.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
