@@ -69,6 +69,7 @@ def measured(name: str, seed: int, out: Path) -> dict[str, Any]:
         setup, reporter, episodes = prepared(config, Reporter()), Reporter(), []
         for i in range(STARTS):
             outcome, record = run_episode(setup, seed + i, reporter)
+            assert outcome.states is not None, outcome.reason
             metrics = {m: float(f"{record[m]:.4g}") for m in SHOWN if m in record}
             found = analysed(
                 EpisodeRecord.read(outcome.states, setup.task.model, setup.task.adapter), setup.task
@@ -84,7 +85,8 @@ def draw(name: str, states: bytes, curves: dict[str, Any] | None, setup: Any, ou
     clip = clip_of(setup.task, states, Caption(""))
     stride = 1.0 / float(setup.task.goals["stride_frequency"])
     part = clip.times <= FROM_S + stride  # from the start, since the camera follows the body
-    clip = replace(clip, qpos=clip.qpos[part], times=clip.times[part], act=clip.act[part])
+    act = None if clip.act is None else clip.act[part]
+    clip = replace(clip, qpos=clip.qpos[part], times=clip.times[part], act=act)
     shots = list(frames(clip, size=SIZE, fps=PICTURES / stride, captions=False))[-PICTURES:]
     rows = [np.concatenate(shots[i : i + COLUMNS], axis=1) for i in range(0, PICTURES, COLUMNS)]
     Image.fromarray(np.concatenate(rows)).save(out / f"walk_{name}.jpg", quality=80)
