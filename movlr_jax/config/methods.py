@@ -39,6 +39,7 @@ class Method:
     # s, descriptors: time between frames shown instead of the film; 0: as set in vlm.media
     every_s: float = 0.0
     watches: bool = False  # true: the vision model also writes the programs
+    directions: bool = True  # programs that are written together get different directions in their requests
     full: float = 1.0  # final training of the winner, in multiples of a candidate's steps; 1: none
 
 
@@ -67,9 +68,18 @@ METHODS: Registry[Recipe] = Registry(
             Recipe(Method("movlr")),
             # no films: programs from scratch, then from the best of the latest generation and its numbers
             Recipe(
-                Method("eureka", feedback="reflection", parent="latest", judge="score", start="nothing"),
+                Method(
+                    "eureka",
+                    feedback="reflection",
+                    parent="latest",
+                    judge="score",
+                    start="nothing",
+                    directions=False,
+                ),
                 {"candidates": 16, "generations": 5},
             ),
+            # Eureka as MoVLR's comparison has it: the loop and the budget of movlr, with numbers instead of films
+            Recipe(Method("eureka_adapted", feedback="reflection", judge="score")),
             # four frames instead of the film
             Recipe(Method("harmon", frames=4)),
             # one model sees the film and writes the next program in a single call; it is also the judge

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from movlr_jax.config.methods import parent_of
 from movlr_jax.control.base import Optimizer
+from movlr_jax.control.build import trains
 from movlr_jax.evolution.context import SearchContext, once, timed
 from movlr_jax.evolution.evaluation import evaluate
 from movlr_jax.evolution.filming import make_film
@@ -19,6 +20,7 @@ from movlr_jax.language.base import (
     AnnotatingProposer,
     Critique,
     Evaluation,
+    Loss,
     ProposalRequest,
     TermAdvice,
 )
@@ -67,7 +69,12 @@ def propose(
         given = [] if start == "nothing" else [task.human_reward if start == "human" else task.initial_reward]
         given = given if g == 0 else []
         seed, vetted = context.config.seed, lambda source: vet(context, source).message
-        request = ProposalRequest(g, task, parent, critique, tuple(history), seed, vetted)
+        optimizer = context.config.optimizer
+        request = ProposalRequest(
+            g, task, parent, critique, tuple(history), seed, vetted,
+            losses=losses(context, g, parent, history) if parent else (),
+            looks_ahead_s=None if trains(optimizer) else optimizer.horizon_s,
+        )  # fmt: skip
         context.verdicts.clear()
         sources = context.proposer.propose(request, k - len(given))
         origin = parent.name if parent else candidate_name(0, 0) if given else None
@@ -82,6 +89,27 @@ def propose(
 
     data = once(context, "proposed", g, "propose", work)
     return data["sources"], data["parents"]
+
+
+def losses(context: SearchContext, g: int, parent: Evaluation, history: Sequence[Evaluation]) -> list[Loss]:
+    """Return the programs of the generation before g that are not the parent, and why each lost.
+
+    The reason is why it failed, its degenerate pattern, or what the judge said when it lost a comparison.
+    """
+    comparisons = (context.archive.get("ranked", g - 1) or {}).get("comparisons", [])
+    found = []
+    for candidate in history:
+        if candidate.generation != g - 1 or candidate.name == parent.name:
+            continue
+        said = [
+            f"as the {place} motion it lost against the {other}: {c['reason']}"
+            for c in comparisons
+            for place, other in (("first", "second"), ("second", "first"))
+            if c[place] == candidate.name and c["winner"] == other
+        ]
+        why = [candidate.reason or "", *candidate.faults.values(), *said]
+        found.append(Loss(candidate, next(filter(None, why), "it was not preferred to the best program")))
+    return found
 
 
 def vet(context: SearchContext, source: str) -> Verdict:
@@ -153,12 +181,13 @@ def criticise(context: SearchContext, g: int, best: Evaluation) -> Critique:
             "problems": list(dict.fromkeys([*best.faults.values(), *c.problems, *broken_terms(best)])),
             "advice": [vars(a) for a in c.advice],
             "author": c.author,
-            **({"said": c.said} if c.said else {}),
+            **{name: text for name in ("said", "observation") if (text := getattr(c, name))},
         }
 
     data = once(context, "criticised", g, "criticise", work)
     advice = [TermAdvice(**a) for a in data["advice"]]
-    return Critique(data["success"], data["problems"], advice, data["author"], data.get("said", ""))
+    said, observation = data.get("said", ""), data.get("observation", "")
+    return Critique(data["success"], data["problems"], advice, data["author"], said, observation)
 
 
 def broken_terms(best: Evaluation) -> list[str]:

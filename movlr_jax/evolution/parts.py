@@ -82,10 +82,10 @@ def _parts(
     parts = _embedded(config, say)
     if method.watches and media and see:
         talk = writers.watching_talk(media)
-        proposer = writers.ModelProposer(see, talk, method.temperature, config.retries)
+        proposer = writers.ModelProposer(see, talk, method.temperature, config.retries, method.directions)
     elif write:
         talk = _talk(method.feedback)
-        proposer = writers.ModelProposer(write, talk, method.temperature, config.retries)
+        proposer = writers.ModelProposer(write, talk, method.temperature, config.retries, method.directions)
     else:
         proposer = parts.proposer
     judge = watchers.ModelJudge(see, media) if see and media and method.judge == "vlm" else parts.judge

@@ -103,7 +103,7 @@ class Preference:
 class TermAdvice:
     """One change a critic asks for."""
 
-    action: Literal["add", "strengthen", "weaken", "remove"]
+    action: Literal["add", "strengthen", "weaken", "reshape", "remove"]
     term: str
     reason: str
     weight: float | None = None
@@ -118,6 +118,15 @@ class Critique:
     advice: Sequence[TermAdvice] = ()
     author: str = ""  # which critic, by its true name
     said: str = ""  # the feedback in the words of a method that has its own
+    observation: str = ""  # what the body does, in order of time
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A program of the last generation that was not chosen, and why."""
+
+    candidate: Evaluation
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -131,6 +140,8 @@ class ProposalRequest:
     history: Sequence[Evaluation]
     seed: int
     vet: Callable[[str], str | None] | None = None  # why a program cannot be used; None: it can
+    losses: Sequence[Loss] = ()
+    looks_ahead_s: float | None = None  # how far the optimiser plans; None: it learns over whole episodes
 
 
 class Proposer(Protocol):

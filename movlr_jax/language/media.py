@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import io
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 
 from movlr_jax.film.clips import Clip, encode, frames
 from movlr_jax.language.base import Evaluation
@@ -19,6 +19,15 @@ from movlr_jax.storage.layout import candidate_path
 from movlr_jax.tasks import Task
 
 _JPEG_QUALITY = 88
+_STAMP_PX = 18  # height of the times on pictures
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A motion as it is shown to a model."""
+
+    media: Sequence[Media]  # one video, or several pictures
+    seconds: float  # length of the motion, which may be shorter than an episode
 
 
 @dataclass(frozen=True)
@@ -34,10 +43,13 @@ class MotionMedia:
     def mode(self) -> str:
         return self.config.media if self.every_s is None else "frames"
 
-    def see(self, candidate: Evaluation) -> list[Media]:
-        """Return one video or several pictures. Raises UserError if nothing can be rendered."""
-        stem = candidate_path(candidate.generation, candidate.candidate, "_seen")
+    def see(self, candidate: Evaluation) -> Seen:
+        """Return the motion as one video or several pictures. Raises UserError if nothing can be rendered."""
         shown = self._shown(self.clip(candidate))
+        return Seen(self._media(candidate, shown), float(shown.times[-1] - shown.times[0]))
+
+    def _media(self, candidate: Evaluation, shown: Clip) -> list[Media]:
+        stem = candidate_path(candidate.generation, candidate.candidate, "_seen")
         if self.mode == "video":
             path = f"{stem}.mp4"
             data = self._kept(
@@ -47,8 +59,8 @@ class MotionMedia:
         times = self.times(shown)
         names = [f"{stem}_{i:02d}of{len(times)}.jpg" for i in range(len(times))]
         if not all(self.archive.has(name) for name in names):
-            for name, picture in zip(names, _stills(shown, self.config, times), strict=True):
-                self.archive.put(name, _jpeg(picture))
+            for name, picture, time in zip(names, _stills(shown, self.config, times), times, strict=True):
+                self.archive.put(name, _jpeg(_stamped(picture, time - times[0])))
         return [Media("image/jpeg", self.archive.read(name)) for name in names]
 
     def times(self, clip: Clip) -> np.ndarray:
@@ -90,6 +102,15 @@ def _stills(clip: Clip, config: ModelConfig, times: np.ndarray) -> list[np.ndarr
         act=None if clip.act is None else np.asarray(clip.act)[index],
     )
     return list(frames(picked, size=config.size, fps=1.0, captions=False))
+
+
+def _stamped(picture: np.ndarray, seconds: float) -> np.ndarray:
+    """Return the picture [height, width, 3] with its time in the upper left corner."""
+    image = Image.fromarray(picture)
+    draw, font, text = ImageDraw.Draw(image), ImageFont.load_default(_STAMP_PX), f"{seconds:.2f} s"
+    draw.rectangle(draw.textbbox((_STAMP_PX // 2, _STAMP_PX // 3), text, font), fill=(0, 0, 0))
+    draw.text((_STAMP_PX // 2, _STAMP_PX // 3), text, fill=(255, 255, 255), font=font)
+    return np.asarray(image)
 
 
 def _jpeg(picture: np.ndarray) -> bytes:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-from movlr_jax.language.base import Critique, Evaluation
+from movlr_jax.language.base import Critique, Evaluation, ProposalRequest
+from movlr_jax.language.scene import scene_facts
 from movlr_jax.resources import resource_text
 from movlr_jax.rewards import shaping
 from movlr_jax.rewards.state import state_table
@@ -17,10 +19,14 @@ from movlr_jax.sandbox import facade, graph
 from movlr_jax.tasks import Task
 
 if TYPE_CHECKING:
-    from movlr_jax.language.media import MotionMedia
+    from movlr_jax.language.media import MotionMedia, Seen
 
-WEIGHT_CAP, VELOCITY_CAP = 50, 15  # MoVLR's upper bounds on the weights of an edit
+# MoVLR's upper bounds on the weights of an edit; of the factor of a change, and of the number of new terms
+LIMITS = {"weight_cap": 50, "velocity_cap": 15, "factor": "three", "new_terms": "one or two"}
 REFLECTION_POINTS = 10  # values of each term that Eureka's reflection shows
+_COURSE = 5  # values of each term that an edit shows
+_ANCESTORS = 4  # earlier programs whose weights an edit shows
+_DOCSTRING = re.compile(r'\s*[rR]?(?:"""|\'\'\'|"|\')([^"\'\n]*)')
 _MOST_NAMES = 80  # of each kind in a message
 
 EXAMPLE = '''"""Stand up straight and bring the right hand to the target."""
@@ -55,11 +61,7 @@ def system(task: Task) -> str:
     return fill(
         "system",
         example=EXAMPLE,
-        state_table=[
-            row
-            for row in state_table()
-            if task.layout.references or not row[0].startswith("state.reference(")
-        ],
+        state_table=[row for row in state_table() if not _without_use(row[0], task)],
         builtins=facade.BUILTINS,
         modules=facade.offered(),
         attributes=facade.ATTRIBUTES.items(),
@@ -99,20 +101,54 @@ def names(task: Task) -> str:
         goals=goals,
         references=_listed(layout.references),
         reference_by=layout.reference_by,
+        scene=scene_facts(task),
     )
 
 
+def _without_use(call: str, task: Task) -> bool:
+    """Return whether a row of the state table means nothing in this task."""
+    layout = task.layout
+    muscles = bool((np.asarray(layout.activations) >= 0).any())
+    needed = {
+        "state.reference(": layout.references,
+        "state.gait_phase": "stride_frequency" in task.goals,
+        "state.goal_heading": "heading" in task.goals,
+        "state.capture_point": "left_foot" in layout.touch,
+        "state.touch(": layout.touch,
+        "state.site(": layout.sites,
+        "state.sensor(": layout.sensors,
+        **dict.fromkeys(("state.activation(", "state.force(", "state.length(", "state.muscles"), muscles),
+    }
+    return any(call.startswith(name) and not present for name, present in needed.items())
+
+
 def task_text(task: Task) -> str:
-    return fill("task", description=task.description, focus=task.focus, episode_s=f"{task.episode_s:g}")
+    episode_s = f"{task.episode_s:g}"
+    return fill(
+        "task", description=task.description, focus=task.focus, success=task.success, episode_s=episode_s
+    )
 
 
-def shown(media: MotionMedia, task: Task, count: int, pictures: int) -> str:
-    """Describe how `count` motions are shown: as videos, or as `pictures` pictures each."""
-    common = {"count": count, "seconds": f"{task.episode_s:g}", "views": media.config.views}
-    if media.mode == "video":
-        return fill("shown_video", slow=media.config.slow, **common)
-    step = f"{task.episode_s / max(1, pictures - 1):.2g}"
-    return fill("shown_frames", frames=pictures, step=step, **common)
+def shown(media: MotionMedia, task: Task, *motions: Seen) -> str:
+    """Describe how the motions are shown, as videos or as pictures, and how long each is."""
+    config, video = media.config, media.mode == "video"
+    lengths = [
+        {
+            "seconds": f"{motion.seconds:.3g}",
+            "step": f"{motion.seconds / max(1, len(motion.media) - 1):.2g}",
+            "early": motion.seconds < 0.98 * task.episode_s,
+        }
+        for motion in motions
+    ]
+    return fill(
+        "shown",
+        video=video,
+        slow=config.slow,
+        views=config.views,
+        pictures=[len(motion.media) for motion in motions],
+        motions=lengths,
+        episode_s=f"{task.episode_s:g}",
+    )
 
 
 def reflection(task: Task, candidate: Evaluation) -> str:
@@ -129,14 +165,49 @@ def reflection(task: Task, candidate: Evaluation) -> str:
     )
 
 
-def statistics(candidate: Evaluation) -> list[dict[str, Any]]:
-    """Return one row of strings per term: samples, maximum, mean and minimum of its weighted values."""
+def feedback(request: ProposalRequest) -> dict[str, Any]:
+    """Return what an edit is told about its parent: the critique, the terms, its ancestors and the others."""
+    parent, critique = request.parent, request.critique
+    assert parent is not None
+    of = {candidate.name: candidate for candidate in request.history}
+    ancestors, name = [], parent.parent
+    while name in of and len(ancestors) < _ANCESTORS:
+        ancestors.append(of[name])
+        name = of[name].parent
+    return {
+        "feedback": critique_text(critique) if critique else "Nothing is known about its motion.",
+        "terms": statistics(parent, points=_COURSE),
+        "ancestors": [_weights(a) for a in reversed(ancestors)],
+        "losses": [
+            (_purpose(loss.candidate.source), _weights(loss.candidate), loss.reason)
+            for loss in request.losses
+        ],
+    }
+
+
+def direction(generation: int, i: int, n: int) -> str:
+    """Return what makes the i-th of n programs that are written in parallel unlike the others."""
+    return fill("direction", first=generation == 0, i=i, n=n)
+
+
+def _weights(candidate: Evaluation) -> str:
+    return ", ".join(f"`{name}` {weight:g}" for name, weight in candidate.weights.items())
+
+
+def _purpose(source: str) -> str:
+    """Return the first line of the docstring of a program; empty if it cannot be read."""
+    found = _DOCSTRING.match(source)
+    return found[1].strip().rstrip(".") if found else ""
+
+
+def statistics(candidate: Evaluation, points: int = REFLECTION_POINTS) -> list[dict[str, Any]]:
+    """Return one row of strings per term: `points` samples, maximum, mean and minimum of its weighted values."""
     rows = []
     for name, term in candidate.terms.items():
         curve = np.array([v for v in term.get("curve", []) if v is not None], float)
         if not len(curve):
             curve = np.array([term.get("weighted_mean", 0.0)], float)
-        picked = curve[np.linspace(0, len(curve) - 1, REFLECTION_POINTS).round().astype(int)]
+        picked = curve[np.linspace(0, len(curve) - 1, points).round().astype(int)]
         rows.append(
             {
                 "name": name,

@@ -152,6 +152,7 @@ class Criticised(TypedDict, total=False):
     advice: list[Advice]
     author: str
     said: str
+    observation: str
 
 
 class Finished(TypedDict, total=False):

@@ -83,7 +83,7 @@ class Motion:
 
 @dataclass(frozen=True)
 class Task:
-    """A motion to learn. The success measure is hidden from rewards and proposers."""
+    """A motion to learn. Rewards cannot read the success measure."""
 
     name: str
     description: str  # one sentence for language models and people
@@ -115,6 +115,7 @@ class Task:
     # episode [T, ...], task -> name -> sentence of each degenerate pattern, which no judge can prefer
     faults: Callable[[Trajectory, Task], Mapping[str, str]] | None = None
     roles: Mapping[str, str] = field(default_factory=dict)  # those of the adapter and of the scene (object)
+    success: str = ""  # what counts as a success, as in "success: ..."; empty if nothing is measured
     motion: Motion | None = None  # motion read from the description, if no place is to be reached
     overrides: Sequence[str] = ()  # settings that name this task to a command, if any
     notes: Sequence[str] = field(

@@ -138,6 +138,9 @@ def simple_task(
         initial_reward=first,
         human_reward=human or first,
         diagnose=partial(default_diagnosis, tolerance_m, motion),
+        success=f"{' and '.join(reached)} within {100 * tolerance_m:g} cm of its goal in the last half second"
+        if reached and not success
+        else "",
         motion=motion,
         roles=roles,
     )

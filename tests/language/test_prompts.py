@@ -13,11 +13,12 @@ from jinja2 import UndefinedError
 
 from movlr_jax.errors import ProgramError
 from movlr_jax.language import prompts
-from movlr_jax.language.base import Critique, Evaluation, ProposalRequest, TermAdvice
+from movlr_jax.language.base import Critique, Evaluation, Loss, ProposalRequest, TermAdvice
 from movlr_jax.language.clients.answers import Descriptor
 from movlr_jax.language.clients.call import Media, Message
 from movlr_jax.language.critics.feedback import ReflectionCritic
 from movlr_jax.language.judges import vlm as watchers
+from movlr_jax.language.media import Seen
 from movlr_jax.language.proposers import llm as writers
 from movlr_jax.language.settings import ModelConfig
 from movlr_jax.resources import resource_dir
@@ -48,7 +49,13 @@ CRITIQUE = Critique(
         TermAdvice("add", "grip", "closed fingers"),
     ],
     "gemini gemini-3.8-flash",
+    observation="The hand closes beside the bottle and moves up without it.",
 )
+FIRST = Evaluation(0, 0, SOURCE, weights={"position": 40.0})
+LOSSES = (
+    Loss(Evaluation(1, 0, SOURCE, weights={"position": 90.0}), "lost as the first motion: it drops it"),
+    Loss(Evaluation(1, 1, "def", reason="line 1: invalid syntax"), "line 1: invalid syntax"),
+)  # fmt: skip
 
 
 class MotionMedia:
@@ -57,10 +64,12 @@ class MotionMedia:
     def __init__(self, mode: str, **settings):
         self.mode, self.config = mode, ModelConfig("gemini", **settings)
 
-    def see(self, candidate: Evaluation) -> list[Media]:
+    def see(self, candidate: Evaluation) -> Seen:
+        seconds = 1.5 if candidate.candidate == 3 else 3.0  # one motion ends early
         if self.mode == "video":
-            return [Media("video/mp4", candidate.name.encode(), 8.0)]
-        return [Media("image/jpeg", f"{candidate.name} {i}".encode()) for i in range(self.config.frames)]
+            return Seen([Media("video/mp4", candidate.name.encode(), 8.0)], seconds)
+        names = [f"{candidate.name} {i}" for i in range(self.config.frames)]
+        return Seen([Media("image/jpeg", name.encode()) for name in names], seconds)
 
 
 class ModelClient:
@@ -74,7 +83,7 @@ class ModelClient:
     def ask(self, questions):
         self.questions += questions
         seen = [Descriptor(region="hands", label="thumb and index close at 0.4 s", confidence=0.7)]
-        value = SimpleNamespace(success=False, descriptors=seen, problems=[], advice=[])
+        value = SimpleNamespace(success=False, descriptors=seen, problems=[], advice=[], observation="")
         return [SimpleNamespace(value=value, problem=None) for _ in questions]
 
 
@@ -87,8 +96,9 @@ def task() -> Task:
 def messages(task: Task) -> dict[str, str]:
     """Every conversation, by its purpose."""
     film, frames = MotionMedia("video", slow=2.0, views=2), MotionMedia("frames", frames=4)
-    first = ProposalRequest(0, task, None, None, (), 0)
-    later = ProposalRequest(2, task, BEST, CRITIQUE, (BEST,), 0)
+    first = ProposalRequest(0, task, None, None, (), 0, looks_ahead_s=0.4)
+    best = replace(BEST, parent=FIRST.name)
+    later = ProposalRequest(2, task, best, CRITIQUE, (FIRST, best), 0, losses=LOSSES)
     broken = writers._Slot(SOURCE, "", "line 6: there is no body 'bottel'; did you mean 'bottle'?")
     client = ModelClient()
     described = watchers_descriptors(client, frames, task)
@@ -106,6 +116,7 @@ def messages(task: Task) -> dict[str, str]:
         "eureka_later": writers.eureka_talk(replace(later, critique=reflection))[1:],
         "eureka_failed": [Message("user", [prompts.reflection(task, replace(BEST, reason="it diverged"))])],
         "motionvl": writers.motionvl_talk(replace(later, critique=described))[1:],
+        "direction": [Message("user", [prompts.direction(g, i, 3) for g in (0, 1) for i in range(3)])],
         "vlm_only": writers.watching_talk(film)(later)[1:],  # pyright: ignore
         "ready": [Message("user", [prompts.fill("ready")])],
     }
@@ -149,8 +160,10 @@ def test_an_undefined_name_is_an_error():
 
 def test_the_system_message_says_what_the_code_does(task: Task, messages: dict[str, str]):
     said = messages["propose_first"]
+    # without use for an arm: there is no recorded motion, gait, heading or sensor
+    useless = ("reference(joint)", "gait_phase", "goal_heading", "capture_point", "sensor(name)")
     for call, _, _ in state_table():
-        assert (f"`{call}`" in said) == (call != "state.reference(joint)")  # the task has no recorded motion
+        assert (f"`{call}`" in said) == (call.removeprefix("state.") not in useless), call
     for name in (
         "`bottle`",
         "`palm`" if "palm" in task.layout.sites else "`bottle`",
@@ -244,3 +257,19 @@ def test_the_success_measure_stays_hidden_from_writers_and_judges(messages: dict
         if not name.startswith("eureka_later"):  # Eureka's feedback is the task's score
             assert "object_position_error" not in text
             assert "0.07" not in text, name
+
+
+def test_programs_that_are_requested_together_get_unlike_requests(task: Task):
+    sent = []
+
+    class Client(ModelClient):
+        def ask(self, questions):
+            sent.append([text_of(q.messages) for q in questions])
+            program = SimpleNamespace(program=SOURCE, changes="")
+            return [SimpleNamespace(value=program, problem=None) for _ in questions]
+
+    for directed in (True, False):
+        proposer = writers.ModelProposer(Client(), writers.edit_talk, 1.0, 0, directed)  # pyright: ignore
+        for generation in (0, 2):
+            proposer.propose(ProposalRequest(generation, task, BEST, CRITIQUE, (BEST,), 0), 4)
+    assert [len(set(texts)) for texts in sent] == [4, 4, 1, 1]

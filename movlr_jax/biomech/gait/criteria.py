@@ -43,6 +43,22 @@ class GaitCriteria:
         """Return the criteria for a model whose joints cannot be compared with people's."""
         return replace(self, gait_r=None, knee_swing_deg=None)
 
+    def texts(self) -> list[str]:
+        """Return the limits in words."""
+        low, high = self.stance_percent or (None, None)
+        known = (
+            (self.knee_swing_deg, "knees that bend by {:g} degrees or more in swing"),
+            (self.gait_r, "joint angles over the stride as those of people (r of {:g} or more)"),
+            (self.symmetry, "legs alike ({:g} of 1 or more)"),
+            (self.clearance_m, "feet {:g} m or more above the ground in swing"),
+            (low, "feet on the ground for {:g} % of the stride or more"),
+            (high, "and {:g} % or less"),
+            (self.single_support_percent, "{:g} % of the stride or more on each leg alone"),
+            (self.alternation, "left and right steps in turn ({:g} of 1 or more)"),
+            (self.trunk_tilt_deg, "a trunk that tilts by {:g} degrees at most"),
+        )
+        return [words.format(limit) for limit, words in known if limit is not None]
+
     def shortfalls(self, measured: Mapping[str, float]) -> dict[str, str]:
         """Return criterion -> what is wrong in words, for each that `measured` does not meet.
 

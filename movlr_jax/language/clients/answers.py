@@ -43,10 +43,10 @@ class Judgement(Form):
 class Advice(Form):
     """One change to the reward."""
 
-    action: Literal["add", "strengthen", "weaken", "remove"]
+    action: Literal["add", "strengthen", "weaken", "reshape", "remove"]
     term: str = Field(description="name of an existing term, or of a new one")
     reason: str = Field(
-        description="what this change should fix; for a new term also its definition in words"
+        description="what this change should fix; for a new or reshaped term also its definition in words"
     )
     weight: float | None = Field(description="the weight it should have, or null for no preference")
 

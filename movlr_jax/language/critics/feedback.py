@@ -29,12 +29,15 @@ class DescriptorCritic:
         descriptors, success, failures = [], bool(best.metrics.get("success", 0.0)), []
         if self.client and self.media:
             seen = self.media.see(best)
-            shown = prompts.shown(self.media, task, 1, len(seen))
+            shown = prompts.shown(self.media, task, seen)
             text = prompts.fill("describe", task=prompts.task_text(task), shown=shown)
             from movlr_jax.language.clients.answers import Descriptors
             from movlr_jax.language.clients.call import Message, Question
 
-            messages = [Message("system", [prompts.fill("describe_system")]), Message("user", [*seen, text])]
+            messages = [
+                Message("system", [prompts.fill("describe_system")]),
+                Message("user", [*seen.media, text]),
+            ]
             (answer,) = self.client.ask([Question("describe", messages, Descriptors)])
             if answer.value:
                 descriptors, success = answer.value.descriptors, answer.value.success

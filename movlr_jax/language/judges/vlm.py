@@ -52,9 +52,9 @@ class ModelJudge:
 
 def judge_question(media: MotionMedia, task: Task, a: Evaluation, b: Evaluation, sample: int = 0) -> Question:
     first, second = media.see(a), media.see(b)
-    shown = prompts.shown(media, task, 2, len(first))
+    shown = prompts.shown(media, task, first, second)
     text = prompts.fill("judge", task=prompts.task_text(task), shown=shown)
-    parts = ["First motion:", *first, "Second motion:", *second, text]
+    parts = ["First motion:", *first.media, "Second motion:", *second.media, text]
     messages = [Message("system", [prompts.fill("judge_system")]), Message("user", parts)]
     return Question("judge", messages, Judgement, sample=sample)
 
@@ -80,18 +80,23 @@ class ModelCritic:
         text = prompts.fill(
             "critique",
             task=prompts.task_text(task),
-            shown=prompts.shown(self.media, task, 1, len(seen)),
+            shown=prompts.shown(self.media, task, seen),
+            program=best.source.strip(),
             terms=terms,
             faults=list(best.faults.values()),
+            **prompts.LIMITS,
         )
-        messages = [Message("system", [prompts.fill("critique_system")]), Message("user", [*seen, text])]
+        messages = [
+            Message("system", [prompts.fill("critique_system")]),
+            Message("user", [*seen.media, text]),
+        ]
         # no sample number: if a generation finds no better motion, the recorded critique is reused
         (answer,) = self.client.ask([Question("criticise", messages, CritiqueForm)])
         if answer.value is None:
             return Critique(False, [f"no critique: {answer.problem}"], (), self.name)
         form: CritiqueForm = answer.value
         advice = [TermAdvice(a.action, a.term, a.reason, a.weight) for a in form.advice]
-        return Critique(form.success, form.problems, advice, self.name)
+        return Critique(form.success, form.problems, advice, self.name, observation=form.observation)
 
 
 def needs_films(films: bool, who: str) -> None:

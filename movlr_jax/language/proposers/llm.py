@@ -30,6 +30,7 @@ class ModelProposer:
     talk: Talk  # builds the messages of a request
     temperature: float
     retries: int
+    directed: bool = True  # whether programs that are requested together get different directions
     notes: list[str] = field(default_factory=list)  # the model's comment on each of the last programs
 
     @property
@@ -66,7 +67,10 @@ class ModelProposer:
     def _slots(
         self, request: ProposalRequest, messages: Sequence[Message], samples: Sequence[int]
     ) -> list[_Slot]:
-        questions = [self._question("propose", messages, sample) for sample in samples]
+        spread = [self._unlike(request, messages, i, len(samples)) for i in range(len(samples))]
+        questions = [
+            self._question("propose", talk, sample) for talk, sample in zip(spread, samples, strict=True)
+        ]
         slots = [_slot(answer, request) for answer in self.client.ask(questions)]
         for attempt in range(1, self.retries + 1):
             invalid = [i for i, slot in enumerate(slots) if slot.reason]
@@ -74,13 +78,23 @@ class ModelProposer:
                 break
             questions = [
                 self._question(
-                    "repair", [*messages, *_repair_request(slots[i])], samples[i] + attempt * _TRIES
+                    "repair", [*spread[i], *_repair_request(slots[i])], samples[i] + attempt * _TRIES
                 )
                 for i in invalid
             ]
             for i, answer in zip(invalid, self.client.ask(questions), strict=True):
                 slots[i] = _slot(answer, request, f" (after {attempt} invalid: {slots[i].reason})")
         return slots
+
+    def _unlike(
+        self, request: ProposalRequest, messages: Sequence[Message], i: int, n: int
+    ) -> Sequence[Message]:
+        """Return the messages with a direction of its own for the i-th of n programs, so that programs differ."""
+        if n == 1 or not self.directed:
+            return messages
+        *before, last = messages
+        text = prompts.direction(request.generation, i, n)
+        return [*before, Message(last.role, [*last.parts, text])]
 
     def _question(self, purpose: str, messages: Sequence[Message], sample: int) -> Question:
         return Question(purpose, messages, Program, self.temperature, sample)
@@ -113,16 +127,19 @@ def edit_talk(request: ProposalRequest) -> list[Message]:
     """MoVLR: the source of the best program and its critique, with the request for a conservative edit."""
     task = request.task
     if request.parent is None:
-        text = prompts.fill("propose_first", task=prompts.task_text(task), parent=task.initial_reward.strip())
+        text = prompts.fill(
+            "propose_first",
+            task=prompts.task_text(task),
+            parent=task.initial_reward.strip(),
+            looks_ahead_s=request.looks_ahead_s,
+        )
     else:
-        critique = request.critique
         text = prompts.fill(
             "propose_edit",
             task=prompts.task_text(task),
             parent=request.parent.source.strip(),
-            feedback=prompts.critique_text(critique) if critique else "Nothing is known about its motion.",
-            weight_cap=prompts.WEIGHT_CAP,
-            velocity_cap=prompts.VELOCITY_CAP,
+            **prompts.feedback(request),
+            **prompts.LIMITS,
         )
     return [Message("system", [prompts.system(task)]), Message("user", [text])]
 
@@ -166,9 +183,9 @@ def watching_talk(media: MotionMedia) -> Talk:
         text = prompts.fill(
             "watch_and_write",
             task=prompts.task_text(request.task),
-            shown=prompts.shown(media, request.task, 1, len(seen)),
+            shown=prompts.shown(media, request.task, seen),
             parent=request.parent.source.strip(),
         )
-        return [Message("system", [prompts.system(request.task)]), Message("user", [*seen, text])]
+        return [Message("system", [prompts.system(request.task)]), Message("user", [*seen.media, text])]
 
     return talk

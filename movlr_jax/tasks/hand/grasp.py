@@ -39,6 +39,13 @@ class GraspGoal:
     position_m: float
     orientation_rad: float
 
+    def text(self, thing: str) -> str:
+        """Return the tolerances in words."""
+        return (
+            f"throughout the last {self.hold_s:g} s the {thing} is within {100 * self.position_m:g} cm and "
+            f"{np.degrees(self.orientation_rad):.0f} degrees of its goal"
+        )
+
 
 def check_settings(start_noise: float, **positive: float) -> None:
     """Raise UserError if a value in `positive` is not more than 0, or start_noise is less than 0."""
@@ -174,6 +181,7 @@ def grasp_task(
         human_reward=rewards[1],
         diagnose=lambda metrics: diagnose(metrics, thing),
         series=lambda episode, task: errors(episode, task, thing, goal),
+        success=goal.text(thing),
         roles=roles,
         notes=(f"{adapter.name}: {adapter.source}; {adapter.licence}",),
     )

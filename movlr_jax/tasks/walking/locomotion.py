@@ -55,6 +55,20 @@ class WalkGoal:
     max_heading_error: float = 0.5  # rad
     walk: GaitCriteria | None = None  # what counts as walking; None: no limits, for standing
 
+    def success(self) -> str:
+        """Return what counts as a success in words."""
+        parts = ["no fall"]
+        if self.speed and self.speed_tolerance is not None:
+            parts.append(f"a mean speed of {self.speed:g} m/s, from rest, within {self.speed_tolerance:.0%}")
+        if self.min_distance_m:
+            parts.append(f"at least {self.min_distance_m:g} m along the final heading")
+        if self.heading:
+            off = np.degrees(self.max_heading_error)
+            parts.append(f"a turn of {np.degrees(self.heading):.0f} degrees within {off:.0f}")
+        if np.isfinite(self.max_drift_m):
+            parts.append(f"at most {self.max_drift_m:g} m off {'the line' if self.speed else 'the start'}")
+        return ", ".join([*parts, *(self.walk.texts() if self.walk else [])])
+
 
 def locomotion(
     adapter: ModelAdapter,
@@ -150,6 +164,7 @@ def locomotion(
         over=over,
         ground_height=ground.height,
         faults=faults,
+        success=goal.success(),
         perturb=perturb if push_m_s else None,
         ranges=ranges,
     )
