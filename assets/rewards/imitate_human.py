@@ -11,7 +11,7 @@ WEIGHTS = {
     "knees": 3.0,
     "ankles": 2.0,
     "width": 1.0,
-    "support": 1.5,
+    "support": 3.0,
     "clearance": 1.0,
     "apart": 2.0,
     "others": 0.5,
