@@ -36,12 +36,16 @@ class Person:
 
     def __init__(self, run: Path):
         self.run, self.seen, self.wrong = run, [], 0
+        self.together: list[bool] = []  # whether a comparison was open in both orders
 
     def look(self) -> bool:
         """Answers one request, if there is one; whether there was."""
         for request in sorted(self.run.glob("requests/*/request.md")):
             folder = request.parent
             if folder.name not in self.seen:
+                waiting = [p.parent for p in self.run.glob("requests/*/request.md")]
+                shown = [pictures_of(p) for p in waiting if not (p / "answer.json").exists()]
+                self.together.append(len(set(shown)) < len(shown))
                 self.seen.append(folder.name)
                 self.answer(folder, request.read_text())
                 return True
@@ -67,6 +71,11 @@ class Person:
             answer.write_text(whole)
             return
         answer.write_text(json.dumps(example))
+
+
+def pictures_of(folder: Path) -> frozenset[bytes]:
+    """What a request shows; of a request for a program, which shows nothing, its name."""
+    return frozenset(p.read_bytes() for p in folder.glob("*.jpg")) or frozenset([folder.name.encode()])
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +110,14 @@ def test_a_person_writes_judges_and_criticises(answered: tuple[Path, Person, str
     assert "winner: Input should be 'first', 'second' or 'tie'; please correct it" in said
     assert re.search(r"propose: read .*/request.md, write answer.json or program.py next to it", said)
     assert "language model: manual person; vision model: manual person" in said
+
+
+def test_both_orders_of_a_pair_are_asked_apart(answered: tuple[Path, Person, str]):
+    run, person, _ = answered
+    folders = [p.parent for p in run.glob("requests/*/request.md")]
+    pairs = [pictures_of(folder) for folder in folders if len(list(folder.glob("*.jpg"))) == 4]
+    assert len(pairs) > len(set(pairs)), "the same pictures are asked about more than once"
+    assert not any(person.together)
 
 
 @pytest.mark.usefixtures("shared")

@@ -22,13 +22,16 @@ _SETTLED_S = 1.5  # a file that did not change for this time is complete
 class Manual:
     """Writes <run>/requests/<key>/request.md with its media, and waits for a valid answer file in the same folder.
 
-    No file is ever deleted: an answer written after the run was interrupted is read when the run is resumed.
+    Two requests that show the same motions, such as a comparison in both orders, are never open together, so that
+    whoever answers does not see them as one. No file is ever deleted: an answer written after the run was interrupted
+    is read when the run is resumed.
     """
 
     name = "manual"
 
     def __init__(self, config: ModelConfig, root: Path, say: Callable[[str], None]):
         self._config, self._root, self._say = config, root / "requests", say
+        self._open: set[frozenset[str]] = set()  # the motions of each request that waits for its answer
 
     @property
     def model(self) -> str:
@@ -38,7 +41,17 @@ class Manual:
         return parameters(self._config, question)
 
     async def send(self, question: Question, key: str) -> Reply:
-        folder, problem = self._root / key[:16], ""
+        shown = frozenset(media.sha256 for media in question.media)
+        while shown and shown in self._open:
+            await asyncio.sleep(_LOOK_S)
+        self._open.add(shown)
+        try:
+            return await self._answered(question, self._root / key[:16])
+        finally:
+            self._open.discard(shown)
+
+    async def _answered(self, question: Question, folder: Path) -> Reply:
+        problem = ""
         _write(folder, question)
         names = " or ".join(_files(question))
         announced = False
