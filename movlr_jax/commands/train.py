@@ -10,6 +10,7 @@ evaluation.json.
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import sys
 import time
@@ -188,29 +189,38 @@ def table(episodes: Sequence[Mapping[str, float]]) -> list[str]:
 
 
 def draw_curves(root: Path) -> None:
-    """Draw the learning curves of all stages one after another as curves.png."""
+    """Draw the learning curves of all stages one after another as curves.png. Constant terms are left out."""
+    from matplotlib import colormaps
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 6), layout="constrained")
+    read = [(path.parent.name, json.loads(path.read_text())) for path in root.glob("stages/*/curves.json")]
+    curves = sorted(read, key=lambda pair: pair[0])
+    terms = [
+        name
+        for name in curves[0][1]["terms"]
+        if len({value for _, curve in curves for value in curve["terms"].get(name, ())}) > 1
+    ]
+    colours = dict(zip(terms, itertools.cycle(colormaps["tab20"].colors), strict=False))  # pyright: ignore[reportAttributeAccessIssue]
+    figure = Figure(figsize=(9, 6.5), layout="constrained")
     upper, lower = figure.subplots(2, sharex=True)
     done = 0.0
-    for folder in sorted((root / "stages").iterdir()):
-        if not (folder / "curves.json").exists():
-            continue
-        curve = json.loads((folder / "curves.json").read_text())
+    for stage, curve in curves:
         steps = [(done + s) / 1e6 for s in curve["env_steps"]]
         upper.plot(steps, curve["reward"], color="tab:blue")
-        for i, (name, values) in enumerate(curve["terms"].items()):
-            lower.plot(steps, values, color=f"C{i}", label=name if not done else None)
+        for name in terms:
+            if values := curve["terms"].get(name):
+                lower.plot(steps, values, color=colours[name], label=None if done else name)
         upper.axvline(steps[-1], color="0.8", linewidth=0.8)
+        title = stage.partition("_")[2].replace("_", " ")
         upper.annotate(
-            folder.name.partition("_")[2], (steps[0], upper.get_ylim()[1]), fontsize=7, rotation=60
-        )
+            title, (steps[0], 1.01), xycoords=("data", "axes fraction"), fontsize=7, rotation=45,
+            annotation_clip=False,
+        )  # fmt: skip
         done += curve["env_steps"][-1]
     upper.set_ylabel("reward per control step")
     lower.set_ylabel("weighted terms")
     lower.set_xlabel("control steps, millions")
-    lower.legend(fontsize=6, ncols=4)
+    figure.legend(*lower.get_legend_handles_labels(), fontsize=7, loc="outside right upper")
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=120)
     write(root / "curves.png", buffer.getvalue())
