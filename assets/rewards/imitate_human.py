@@ -2,7 +2,7 @@
 
 WEIGHTS = {
     "still": 1.0,
-    "velocity": 4.0,
+    "velocity": 5.5,
     "heading": 0.5,
     "straight": 0.3,
     "upright": 2.0,
