@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("brax", reason="the extra ppo is not installed")
 
 from brax.training import types as brax_types
+from brax.training.acme import running_statistics, specs
 from brax.training.agents.ppo import losses
 
 from movlr_jax.control.config import OptimizerConfig
@@ -401,3 +402,14 @@ def test_evaluate_trains_and_tells(ppo):
     assert outcomes[0].timing["physics_steps_per_s"] > 0
     again = evaluate(ppo, task, verdicts[:1], seed=1)
     assert again[0].metrics == outcomes[0].metrics
+
+
+def test_what_was_constant_in_a_training_does_not_reach_the_policy():
+    """Nor do its rounding errors, which a tiny standard deviation would magnify."""
+    seen = jnp.stack([jnp.full(8, 1.5), jnp.arange(8.0)], axis=1)
+    statistics = running_statistics.init_state(specs.Array((2,), jnp.dtype("float32")))
+    statistics = running_statistics.update(statistics, seen)
+    for other in (1.5, 1.5 + 2e-7, 0.7):
+        constant, varied = learning.normalised(jnp.array([other, 3.5 + 2.0]), statistics, 5.0)
+        assert constant == 0.0
+        assert varied == pytest.approx(2.0 / np.arange(8.0).std(), rel=1e-4)

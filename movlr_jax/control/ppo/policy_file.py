@@ -22,9 +22,7 @@ from movlr_jax.resources import resource_dir
 from movlr_jax.settings import typed
 from movlr_jax.storage.archive import write_atomically
 from movlr_jax.storage.arrays import read_arrays
-from movlr_jax.types import Array
 
-_CONSTANT = 2e-6  # slightly above the smallest standard deviation that Brax allows
 _KEPT = ("params", "normalizer")
 _SETTINGS = "settings"
 _LONGEST = 2**16  # characters of the settings
@@ -116,15 +114,6 @@ def _read(name: str, option: str) -> tuple[Path, dict[str, np.ndarray]]:
             f"{option}={path}: cannot read a trained policy from this file ({error}); give the policy_k00.npz of a "
             "training, or a name of assets/policies"
         ) from None
-
-
-def blind(normalizer: Any, here: Array) -> Any:
-    """Return statistics [K, no] that normalise observations to 0 if they were constant in the training of the policy.
-
-    Such observations, for example the goals of another task, do not affect the policy. here [no]: current values.
-    """
-    never = np.asarray(normalizer.std) <= _CONSTANT
-    return normalizer.replace(mean=np.where(never, np.asarray(here, np.float32), np.asarray(normalizer.mean)))
 
 
 def _leaves(learner: Learner) -> list[tuple[str, Any]]:

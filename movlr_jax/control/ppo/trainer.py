@@ -28,7 +28,7 @@ from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.episode import Loop, by_candidate, play
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.actions import ActionSpace, Observe
-from movlr_jax.control.ppo.policy_file import blind, load_policy, save_policy
+from movlr_jax.control.ppo.policy_file import load_policy, save_policy
 from movlr_jax.control.ppo.teaching import ROUNDS, ReferenceTeacher, Teacher, imitate
 from movlr_jax.control.ppo.training import CurveRecorder, Training
 from movlr_jax.control.ppo.update import Batch, Learner
@@ -175,8 +175,7 @@ class Ppo:
         learners = jax.tree.map(lambda x: np.repeat(np.asarray(x)[None], k, axis=0), learner)
         fleet = self._staggered(self._fleet(k * self.config.envs))
         if self.config.init or self.teacher is not None:
-            constant = self._observe(_float(fleet.initial)).mean(axis=0)
-            return learners.replace(normalizer=blind(learners.normalizer, constant)), fleet
+            return learners, fleet
         segment, _ = self.collect((learners.normalizer, learners.params.policy), fleet, first_key, k)
         observation, valid = (
             by_candidate(x, k) for x in (segment.trajectory.extras["observation"], segment.valid)

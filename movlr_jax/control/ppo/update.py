@@ -20,6 +20,7 @@ from flax import struct
 
 from movlr_jax.control.ppo.config import PpoConfig
 
+_CONSTANT = 2e-6  # slightly above the smallest standard deviation that Brax allows
 _CLIP = 10.0  # bound of rewards, in units of the root mean square of the returns
 
 
@@ -54,10 +55,20 @@ def networks(config: PpoConfig, observations: int, actions: int) -> PPONetworks:
     return make_ppo_networks(
         observations,
         actions,
-        partial(running_statistics.normalize, max_abs_value=config.clip_observation or None),  # pyright: ignore[reportArgumentType]
+        partial(normalised, most=config.clip_observation or None),  # pyright: ignore[reportArgumentType]
         policy_hidden_layer_sizes=config.hidden,
         value_hidden_layer_sizes=config.value_hidden,
     )
+
+
+def normalised(observation: jax.Array, statistics: Any, most: float | None = None) -> jax.Array:
+    """Return observations [..., no] normalised by running statistics, and 0 for those that have been constant.
+
+    Divided by the smallest standard deviation, their rounding errors would affect the policy, and so would a constant
+    that is another one elsewhere, such as the goals of another task. most: bound of the absolute values.
+    """
+    scaled = running_statistics.normalize(observation, statistics, most)
+    return jnp.where(statistics.std <= _CONSTANT, 0.0, scaled)
 
 
 def adam(config: PpoConfig) -> optax.GradientTransformation:
