@@ -314,6 +314,8 @@ def add_episodes(stored: dict[str, np.ndarray], paths: Iterable[Path]) -> None:
         with np.load(path) as file:
             every = max(1, round(STEP / np.diff(file["time"]).mean()))
             keep = slice(0, round(SECONDS / STEP) * every, every)
+            if file["time"][-1] < SECONDS:
+                raise SystemExit(f"{path} ends at {file['time'][-1]:.1f} s: the body fell")
             names = list(file["touch_names"])
             force = file["touch"][keep][:, [names.index(foot) for foot in FEET]]
             _store(stored, path.stem, file["time"][keep], file["qpos"][keep], force, False)

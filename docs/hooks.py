@@ -20,6 +20,7 @@ OUTSIDE = (
     "assets/gallery/*.gif",
     "benchmarks/results/*.md",
     "benchmarks/results/*.png",
+    "benchmarks/results/*.jpg",
 )
 OTHER = ("CITATION.cff", "LICENSE")  # files of the repository that are no pages: links to them become text
 MODULES = re.compile(r"<!-- modules: (.+) -->")
