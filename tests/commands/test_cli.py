@@ -141,7 +141,7 @@ REFUSED = [
     ([TASK, "optimizer.mppi=5"], "optimizer.mppi is 5, expected a group of settings"),
     ([TASK, "optimizer.muscle.law=cubic"], "'cubic'; there are: linear, product"),
     ([TASK, "physics=gpu"], "there is no physics 'gpu'; there are: auto, native, mjx, warp"),
-    ([TASK, "method=eurika"], "there is no method 'eurika'; did you mean 'eureka'?"),
+    ([TASK, "method=eurika"], "there is no method 'eurika'; did you mean 'eureka' or 'eureka_adapted'?"),
     ([TASK, "llm.model=x"], "there is no setting 'llm.model'"),
     ([TASK, "llm=openai_compatible"], "llm=openai_compatible needs a model name; set llm.model=NAME"),
     ([TASK, "llm=gemini", "llm.key_env=sk-123"], "llm.key_env must be the NAME of an environment variable"),
