@@ -44,6 +44,7 @@ def load_task(
     episode_s: float | None = None,
     reference: str | Path | None = None,
     reference_by: str = "time",
+    instruction: str | None = None,
     **task_settings: Any,
 ) -> Task:
     """Build a task.
@@ -55,6 +56,7 @@ def load_task(
         episode_s: Length of an evaluation episode in s; None for the task's default.
         reference: A .mot or .sto file of a recorded motion, which rewards read as `state.reference(joint)`.
         reference_by: `time`, or `phase` if the file is one stride.
+        instruction: A motion in words, in place of the task's own, on its body and in its scene.
         **task_settings: Settings of the task, as `tilt_deg=30.0`; on the command line `task.settings.tilt_deg=30.0`.
 
     Returns:
@@ -70,7 +72,7 @@ def load_task(
     from movlr_jax.commands.session import task_of
     from movlr_jax.config.compose import compose
 
-    given = {"model": model, "episode_s": episode_s}
+    given = {"model": model, "episode_s": episode_s, "instruction": instruction}
     if reference is not None:
         given |= {"reference": Path(reference).resolve(), "reference_by": reference_by}
     overrides = (
@@ -467,6 +469,7 @@ def _configured(
     from dataclasses import replace
 
     from movlr_jax.commands.environment import prepare_physics
+    from movlr_jax.commands.session import adapted
     from movlr_jax.config.compose import compose
     from movlr_jax.config.schema import TaskConfig
 
@@ -481,11 +484,7 @@ def _configured(
             config, task=TaskConfig(task.name), model=task.adapter.name, episode_s=task.episode_s
         )
     prepare_physics(config.physics)
-    if built is not None and config.reference and not built.reference:
-        from movlr_jax.tasks.reference import with_reference
-
-        built = with_reference(built, config.reference, config.reference_by)
-    return config, built
+    return config, built and adapted(built, config)
 
 
 def _overrides(values: Mapping[str, Any]) -> list[str]:

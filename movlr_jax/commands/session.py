@@ -27,6 +27,7 @@ from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.layout import candidate_path
 from movlr_jax.tasks import Task, build_task
+from movlr_jax.tasks.instruction import described, with_instruction
 from movlr_jax.tasks.reference import with_reference
 
 
@@ -34,7 +35,16 @@ def task_of(config: Config) -> Task:
     """Set what the physics needs, then build the task that the settings name. Raises UserError."""
     prepare_physics(config.physics)
     task = build_task(config.task.name, config.model, config.episode_s, config.task.settings)
-    return with_reference(task, config.reference, config.reference_by) if config.reference else task
+    return adapted(task, config)
+
+
+def adapted(task: Task, config: Config) -> Task:
+    """Return the task with the recorded motion and the instruction that the settings give. Raises UserError."""
+    if config.reference and not task.reference:
+        task = with_reference(task, config.reference, config.reference_by)
+    if config.instruction and task.description != described(config.instruction):
+        task = with_instruction(task, config.instruction)
+    return task
 
 
 def to_yaml(config: Config) -> str:

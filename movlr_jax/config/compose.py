@@ -169,9 +169,12 @@ def _with_task(overrides: Sequence[str], folder: Path) -> list[str]:
         group, sign, value = override.lstrip("+").partition("=")
         path = value.strip().strip("\"'")
         if group == "task" and path.endswith(".py"):
-            quoted = path.replace("\\", "\\\\").replace("'", "\\'")
-            result += ["+task=own", f"file='{quoted}'"]
+            result += ["+task=own", f"file={_quoted(path)}"]
             continue
+        if (
+            group == "instruction" and value != "null" and value[:1] not in ("'", '"')
+        ):  # a sentence of a person
+            override = f"instruction={_quoted(value)}"
         if sign and group in _GROUPS and value not in _options(folder, group):
             raise UserError(unknown_name(group, value, _options(folder, group)))
         result.append(f"+task={value}" if group == "task" else override)
@@ -182,6 +185,12 @@ def _with_task(overrides: Sequence[str], folder: Path) -> list[str]:
     if "+task=own" not in result:
         return [_current(override) for override in result]
     return [f"++{o.lstrip('+')}" if o.lstrip("+").startswith("task.settings.") else o for o in result]
+
+
+def _quoted(text: str) -> str:
+    """Return `text` as a quoted value of Hydra's grammar."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def _current(override: str) -> str:

@@ -42,6 +42,9 @@ class Config:
     reference: str | None = None
     # time: from the start of the episode; phase: the file is one stride, repeated at the goal's stride frequency
     reference_by: str = "time"
+    instruction: str | None = (
+        None  # a motion in words, in place of the task's own, on its body and in its scene
+    )
     # the tuned settings in use; set when composing
     tuned_settings: Mapping[str, Any] = field(default_factory=dict)
     run_dir: str | None = None  # folder of the results; null: runs/<task>/<time>
@@ -115,6 +118,11 @@ def check(config: Config) -> Config:
     if config.method.start == "human" and (config.candidates, config.generations) != (1, 1):
         raise UserError(
             f"method={config.method.name} evaluates one program once; leave candidates and generations at 1"
+        )
+    if config.instruction and config.method.start in ("human", "canonical"):
+        raise UserError(
+            f"method={config.method.name} needs a hand-written reward, which an instruction has not; use another "
+            "method, or leave instruction out"
         )
     if config.comparisons is not None:
         _check_comparisons(config, config.comparisons)

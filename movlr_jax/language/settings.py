@@ -60,7 +60,7 @@ class ModelConfig:
     frames: int = 8  # of media=frames, evenly spaced
     fps: float = 8.0  # pictures per second of a video
     slow: float = 1.0  # 2: the video plays at half the speed
-    views: int = 1  # cameras side by side: the task's first, then others around it
+    views: int = 2  # cameras side by side: the task's first, then others around it
     size: tuple[int, int] = (384, 384)  # px, of each view
     inline_mb: float = 18.0  # MB; gemini: larger videos are uploaded first
     run: str | None = None  # replay: run directory whose recorded answers are reused

@@ -94,7 +94,7 @@ def simple_task(
         ahead = known.forward if known else forward_of(bare, placed[1].qpos, roles)
         motion = motion_of(description, bare, placed[1].qpos, adapter.root, ahead)
         motion = towards(motion, targets["velocity"].tolist()) if "velocity" in targets else motion
-        targets = _velocity_goals(motion, roles) | targets
+        targets = velocity_goals(motion, roles) | targets
     target_sites = things & {site.name for site in spec.sites}
     sites = tuple(dict.fromkeys((*adapter.sites, *sorted(target_sites))))
     instrument(spec, root=adapter.root, touch=adapter.touch, sites=sites)
@@ -105,7 +105,7 @@ def simple_task(
         start if callable(start) else partial(_starts, compiled, adapter, placed[1].qpos.copy(), start_noise)
     )
     first, human = (_program(text, folder) for text in (reward, human_reward))
-    first = first or _first_reward(description, layout, reached, motion, adapter.root)
+    first = first or first_reward(description, layout, reached, motion, adapter.root)
 
     def measured(episode: Trajectory, task: Task) -> Metrics:
         read = Readout(task.layout, episode.steps, task.goals)
@@ -182,7 +182,7 @@ def default_diagnosis(tolerance_m: float, motion: Motion | None, metrics: Metric
     return needs
 
 
-def _velocity_goals(motion: Motion, roles: Mapping[str, str]) -> dict[str, np.ndarray]:
+def velocity_goals(motion: Motion, roles: Mapping[str, str]) -> dict[str, np.ndarray]:
     """Return the goals that travel terms read; terms for walkers also read a heading and a slope."""
     if not motion.way:
         return {}
@@ -317,7 +317,7 @@ def place_text(layout: Layout, thing: str) -> str:
     return f'state.pos("{thing}")' if thing in layout.bodies else f'state.site("{thing}")'
 
 
-def _first_reward(
+def first_reward(
     description: str, layout: Layout, reached: Mapping[str, str], motion: Motion | None, root: str
 ) -> str:
     """Return a simple initial program: reach the targets, move as described, or keep the start posture."""

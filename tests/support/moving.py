@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
+import mujoco
+import numpy as np
+
 from movlr_jax.biomech.gait.criteria import GaitCriteria
+from movlr_jax.tasks import Task
+from movlr_jax.types import SimState, Step, Trajectory
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "write_a_task.md").read_text(encoding="utf-8")
 
@@ -38,3 +44,29 @@ CRAWLER = f"""<mujoco><option timestep="0.004"/><default><joint damping="0.5" ar
 
 # settings of a walking task in which any motion counts as walking
 ANY_MOTION = {f.name: None for f in fields(GaitCriteria) if f.name != "legs"}
+
+
+def episode_of(task: Task, postures: Sequence[np.ndarray], dt: float = 0.1) -> Trajectory:
+    """An episode whose sensors C MuJoCo measures at given postures [T, nq], at rest."""
+    data, model = mujoco.MjData(task.model), task.model
+    sensors = []
+    for qpos in postures:
+        data.qpos[:] = qpos
+        mujoco.mj_forward(model, data)
+        sensors.append(data.sensordata.copy())
+    t = len(postures)
+    steps = Step(
+        time=np.arange(t) * dt,
+        qpos=np.array(postures),
+        qvel=np.zeros((t, model.nv)),
+        act=np.zeros((t, model.na)),
+        sensors=np.array(sensors, np.float32),
+        prev_action=np.zeros((t, model.nu), np.float32),
+    )
+    last = {name: np.asarray(value)[-1:] for name, value in vars(steps).items()}
+    return Trajectory(
+        steps=steps,
+        actions=np.zeros((t, model.nu), np.float32),
+        diverged=np.bool_(False),
+        final=SimState(**last, diverged=np.zeros(1, bool)),
+    )

@@ -6,7 +6,7 @@ import jax
 import mujoco
 import numpy as np
 import pytest
-from moving import ANY_MOTION
+from moving import ANY_MOTION, episode_of
 
 from movlr_jax.errors import UserError
 from movlr_jax.language.proposers.terms import library
@@ -18,7 +18,7 @@ from movlr_jax.sandbox.trace import load
 from movlr_jax.tasks import build_task
 from movlr_jax.tasks.walking.locomotion import fallen
 from movlr_jax.tasks.walking.terrain import GROUND, flat, rough, slope
-from movlr_jax.types import SimState, Step, Trajectory
+from movlr_jax.types import SimState, Step
 
 CTRL_DT = 0.016
 
@@ -39,32 +39,6 @@ def base_move(task, qpos, *, ahead=0.0, left=0.0, up=0.0, yaw=0.0):
     turn = np.array([np.cos(yaw / 2), 0, 0, np.sin(yaw / 2)])
     mujoco.mju_mulQuat(moved[3:7], turn, np.array(qpos[3:7]))
     return moved
-
-
-def episode_of(task, postures, dt=0.1) -> Trajectory:
-    """An episode whose sensors C MuJoCo measures at given postures [T, nq], at rest."""
-    data, model = mujoco.MjData(task.model), task.model
-    sensors = []
-    for qpos in postures:
-        data.qpos[:] = qpos
-        mujoco.mj_forward(model, data)
-        sensors.append(data.sensordata.copy())
-    t = len(postures)
-    steps = Step(
-        time=np.arange(t) * dt,
-        qpos=np.array(postures),
-        qvel=np.zeros((t, model.nv)),
-        act=np.zeros((t, model.na)),
-        sensors=np.array(sensors, np.float32),
-        prev_action=np.zeros((t, model.nu), np.float32),
-    )
-    last = {name: np.asarray(value)[-1:] for name, value in vars(steps).items()}
-    return Trajectory(
-        steps=steps,
-        actions=np.zeros((t, model.nu), np.float32),
-        diverged=np.bool_(False),
-        final=SimState(**last, diverged=np.zeros(1, bool)),
-    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,99 @@
+"""A motion from words, on the body and in the scene of any task: `instruction=`."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from functools import partial
+
+import mujoco
+import numpy as np
+
+from movlr_jax.errors import UserError
+from movlr_jax.tasks.base import Metrics, Motion, Task
+from movlr_jax.tasks.hand import grasp
+from movlr_jax.tasks.motion import motion_metrics, motion_of
+from movlr_jax.tasks.readout import Readout
+from movlr_jax.tasks.simple import default_diagnosis, default_score, first_reward, velocity_goals
+from movlr_jax.types import Trajectory
+
+MOST = 500  # characters
+# what the motion of a walker or hand is measured by, whatever it should do; the rest belongs to the goals of a task
+_GENERAL = ("fell", "time_to_fall_s", "effort", "smoothness", "joint_limit_fraction", "diverged_fraction")
+_OF_BODY = (
+    "whether the body does what the words ask for, in every part of them; then balance, and whether a person would "
+    "move like this"
+)
+
+
+def with_instruction(task: Task, instruction: str) -> Task:
+    """Return `task` with the motion that `instruction` describes in place of its own.
+
+    Body, scene, start and length of an episode stay. Goals, success, degenerate patterns and rewards go, since they
+    belong to another motion; whether the motion succeeds is for a judge to say. What is left to measure is general:
+    a fall, if the motion is upright, a dropped object, effort, and travel or turning that the words name. Raises
+    UserError.
+    """
+    words = described(instruction)
+    qpos = task.start(np.random.default_rng(0), 1)[0][0]
+    motion = motion_of(words, task.model, qpos, task.adapter.root, task.adapter.forward)
+    clock = {name: value for name, value in task.goals.items() if name == "stride_frequency"}
+    goals = clock | velocity_goals(motion, task.roles)
+    thing, model = task.roles.get("object"), task.model
+    if thing:
+        model = _without_target(model, thing)
+    layout = dataclasses.replace(task.layout, goals={name: np.shape(value) for name, value in goals.items()})
+    first = first_reward(words, layout, {}, motion, task.adapter.root)
+    falls = task.over is not None and motion.upright
+    return dataclasses.replace(
+        task,
+        description=words,
+        focus=_OF_BODY + (f"; what happens to the {thing}" if thing else ""),
+        model=model,
+        layout=layout,
+        goals=goals,
+        measure=partial(_measure, task, motion),
+        score=partial(default_score, motion),
+        initial_reward=first,
+        human_reward=first,
+        diagnose=partial(default_diagnosis, np.inf, motion),
+        over=task.over if falls else None,
+        series=None,
+        faults=None,
+        success="",
+        motion=motion,
+    )
+
+
+def described(instruction: str) -> str:
+    """Return the description of a task with this instruction. Raises UserError if it is empty or too long."""
+    words = " ".join(instruction.split()).rstrip(".")
+    if not words or len(words) > MOST:
+        raise UserError(
+            f"instruction={instruction[:40]!r}: describe the motion in a sentence of 1 to {MOST} characters"
+        )
+    return words
+
+
+def _measure(base: Task, motion: Motion, episode: Trajectory, task: Task) -> Metrics:
+    """Return the general measures of one episode [T] of the task `base`, and those of `motion`."""
+    read = Readout(task.layout, episode.steps)
+    kept = _GENERAL if motion.upright else _GENERAL[2:]
+    metrics = {name: value for name, value in base.measure(episode, base).items() if name in kept}
+    if thing := task.roles.get("object"):
+        metrics["dropped"] = float(grasp.dropped(read.pos(thing)[:, 2], -np.inf))
+    if motion.moves or motion.still:
+        metrics |= motion_metrics(motion, read)
+    if "time_to_fall_s" in metrics:  # the motion is measured over the whole episode
+        share = metrics["time_to_fall_s"] / task.episode_s
+        metrics |= {name: metrics[name] * share for name in ("progress_m_s",) if name in metrics}
+        metrics["upright_fraction"] = share
+    return metrics
+
+
+def _without_target(model: mujoco.MjModel, thing: str) -> mujoco.MjModel:
+    """Return the model without the mark of the goal of `thing` in its pictures."""
+    model = copy.copy(model)
+    body = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_BODY, f"target_{thing}")
+    model.geom_rgba[model.geom_bodyid == body, 3] = 0.0
+    return model

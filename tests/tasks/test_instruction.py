@@ -1,0 +1,108 @@
+"""A motion from words, on the body and in the scene of a task."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import numpy as np
+import pytest
+from moving import episode_of
+
+import movlr_jax as mj
+from movlr_jax.config.compose import compose
+from movlr_jax.errors import UserError
+from movlr_jax.evolution.evaluation import make_probe
+from movlr_jax.language.proposers.terms import library
+from movlr_jax.physics.native import NativePhysics
+from movlr_jax.sandbox.vet import Sandbox
+from movlr_jax.tasks import Task
+
+
+@pytest.fixture(scope="module")
+def arm() -> Task:
+    return mj.load_task("bottle_pour", instruction="wave with the open hand, the palm to the front.")
+
+
+@pytest.fixture(scope="module")
+def walker() -> Task:
+    return mj.load_task("stand", model="myolegs26", instruction="walk backwards with high knees")
+
+
+def test_the_words_are_the_description_and_judge_and_gates_decide(arm: Task, walker: Task):
+    assert arm.description == "wave with the open hand, the palm to the front"
+    for task in (arm, walker):
+        assert not task.success
+        assert task.faults is None
+    assert set(arm.goals) == set()
+    assert walker.goals["velocity"][0] < 0
+
+
+def test_a_comma_and_an_apostrophe_need_no_quotes():
+    words = "lift the left knee, then don't move (2 s)"
+    assert compose(["+task=stand", f"instruction={words}"]).instruction == words
+    assert compose(["+task=stand", 'instruction="a, b"']).instruction == "a, b"
+    assert compose(["+task=stand", "instruction=null"]).instruction is None
+
+
+@pytest.mark.parametrize("words", ["''", "x" * 501])
+def test_too_few_or_too_many_words_are_refused(words: str):
+    with pytest.raises(UserError, match="1 to 500 characters"):
+        mj.load_task("stand", instruction=words.strip("'") or " ")
+
+
+def test_the_target_of_the_task_is_not_shown_and_its_physics_stays(arm: Task):
+    whole = mj.load_task("bottle_pour")
+    target = whole.model.body("target_bottle").id
+    assert (arm.model.geom_rgba[arm.model.geom_bodyid == target, 3] == 0).all()
+    assert (whole.model.geom_rgba[whole.model.geom_bodyid == target, 3] > 0).all()
+    for name in ("nq", "nv", "nu", "ngeom", "nsensordata"):
+        assert getattr(arm.model, name) == getattr(whole.model, name)
+
+
+def test_programs_may_not_read_the_goals_of_the_task(arm: Task):
+    probe = make_probe(arm, NativePhysics(arm.model, arm.layout, sim_dt=0.002, ctrl_dt=0.02), 0)
+    with closing(Sandbox(probe)) as sandbox:
+        assert sandbox.vet(arm.initial_reward).program
+        verdict = sandbox.vet(arm.initial_reward.replace("jnp.square(action)", 'state.goal("object_pos")', 1))
+    assert verdict.message
+    assert "object_pos" in verdict.message
+
+
+def moved(task: Task, metres: float, *, sink: float = 0.0) -> list[np.ndarray]:
+    """Postures from the start to `metres` forward, and `sink` lower in the last."""
+    begin = task.start(np.random.default_rng(0), 1)[0][0]
+    postures = []
+    for share in np.linspace(0, 1, 11):
+        qpos = begin.copy()
+        qpos[0] += share * metres
+        postures.append(qpos)
+    postures[-1][2] -= sink
+    return postures
+
+
+def test_travel_is_measured_along_the_words_and_a_fall_by_the_walker(walker: Task):
+    backwards = walker.measure(episode_of(walker, moved(walker, -1.0)), walker)
+    assert backwards["distance_m"] == pytest.approx(1.0, abs=1e-3)
+    assert backwards["fell"] == 0
+    assert not backwards.keys() & {"success", "gait_r", "lateral_drift_m"}
+    forwards = walker.measure(episode_of(walker, moved(walker, 1.0)), walker)
+    assert walker.score(backwards) > walker.score(forwards)
+    fallen = walker.measure(episode_of(walker, moved(walker, -1.0, sink=0.6)), walker)
+    assert fallen["fell"] == 1
+    assert fallen["upright_fraction"] == pytest.approx(1.0 / walker.episode_s)
+    assert walker.score(fallen) < walker.score(backwards)
+
+
+def test_lying_down_is_no_fall():
+    task = mj.load_task("stand", model="myolegs26", instruction="crawl forward on hands and knees")
+    assert task.over is None
+    assert "fell" not in task.measure(episode_of(task, moved(task, 0.2, sink=0.6)), task)
+
+
+def test_the_library_has_terms_for_words_that_it_reads(walker: Task):
+    assert {"progress", "height", "level"} <= set(library(walker))
+
+
+def test_method_human_is_refused():
+    with pytest.raises(UserError, match="method=human needs a hand-written reward"):
+        compose(["+task=stand", "instruction=wave", "method=human"])
