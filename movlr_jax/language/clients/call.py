@@ -39,13 +39,18 @@ class Message:
 
 @dataclass(frozen=True)
 class Question:
-    """The content of one call. `sample` distinguishes repeated calls with the same messages."""
+    """The content of one call. `sample` distinguishes repeated calls with the same messages.
+
+    about: what the call is about, such as the motions it shows in order. With purpose and sample, it is the place of
+    the call in a search, whatever its messages are.
+    """
 
     purpose: str  # propose, repair, judge, criticise, describe, check
     messages: Sequence[Message]
     schema: type[BaseModel]  # of the answer, always JSON
     temperature: float | None = None
     sample: int = 0
+    about: str = ""
 
     @property
     def media(self) -> list[Media]:

@@ -242,6 +242,7 @@ class ModelClient:
                 for m in question.transcript()
             ],
             "sample": question.sample,
+            "about": question.about,
             "sent": sent,
             "attempt": attempt,
             "seconds": seconds,

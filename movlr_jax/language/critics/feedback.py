@@ -38,7 +38,7 @@ class DescriptorCritic:
                 Message("system", [prompts.fill("describe_system")]),
                 Message("user", [*seen.media, text]),
             ]
-            (answer,) = self.client.ask([Question("describe", messages, Descriptors)])
+            (answer,) = self.client.ask([Question("describe", messages, Descriptors, about=best.name)])
             if answer.value:
                 descriptors, success = answer.value.descriptors, answer.value.success
             else:

@@ -56,7 +56,7 @@ def judge_question(media: MotionMedia, task: Task, a: Evaluation, b: Evaluation,
     text = prompts.fill("judge", task=prompts.task_text(task), shown=shown)
     parts = ["First motion:", *first.media, "Second motion:", *second.media, text]
     messages = [Message("system", [prompts.fill("judge_system")]), Message("user", parts)]
-    return Question("judge", messages, Judgement, sample=sample)
+    return Question("judge", messages, Judgement, sample=sample, about=f"{a.name} {b.name}")
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class ModelCritic:
             Message("user", [*seen.media, text]),
         ]
         # no sample number: if a generation finds no better motion, the recorded critique is reused
-        (answer,) = self.client.ask([Question("criticise", messages, CritiqueForm)])
+        (answer,) = self.client.ask([Question("criticise", messages, CritiqueForm, about=best.name)])
         if answer.value is None:
             return Critique(False, [f"no critique: {answer.problem}"], (), self.name)
         form: CritiqueForm = answer.value
