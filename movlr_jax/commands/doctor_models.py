@@ -236,7 +236,7 @@ def _print(console: Console, name: str, results: Sequence[tuple[str, int, str, P
 def _temporary_client(model: Any, where: str) -> Iterator[tuple[ModelClient, Archive]]:
     """Open a model client with a temporary archive."""
     from movlr_jax.language.clients.client import Budget
-    from movlr_jax.language.clients.opening import recorded_model
+    from movlr_jax.language.clients.replay import recorded_model
 
     known, source = recorded_model(model, where)
     with (

@@ -6,6 +6,8 @@ TRAJECTORY is an npz file of a run or of `evaluate`. format is
   sto      states of OpenSim (values, speeds, activations) in rad and m, and the forces in a second file
   csv      states, controls and forces in one table, in SI units
   parquet  the same as Parquet (extra `parquet`)
+  answers  the answers of the language and vision models and the settings, to repeat the search on any machine without
+           them: search replay=FOLDER
 Several with commas. out=DIR is the folder of the files: by default that of the trajectory, or RUN_DIR/export.
 The task comes from the settings next to the trajectory; +task=NAME model=... names it if there are none. trust=true
 runs the Python file of a recorded task. Prints the path of each file.
@@ -18,8 +20,12 @@ from collections.abc import Sequence
 from movlr_jax.commands import cli
 from movlr_jax.commands.episodes import EpisodeRequest, episodes, read_request, task_of_request
 from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.language.clients.replay import write_recording
+from movlr_jax.storage.inside import inside
 from movlr_jax.storage.tables import FORMATS
 from movlr_jax.storage.trajectory import EpisodeRecord
+
+ANSWERS = "answers"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -30,15 +36,22 @@ def _run(arguments: list[str]) -> int:
     request, given = read_request(
         "export", "export runs/flat_walk/TIME format=mot", arguments, {"format": "mot"}
     )
-    return export(request, formats_of(given["format"]))
+    formats = formats_of(given["format"])
+    if ANSWERS in formats:
+        if not request.source.is_dir():
+            raise UserError(f"format=answers takes a run directory, not {request.source}")
+        for path in write_recording(request.source, request.out or inside(request.source, "export")):
+            print(path, flush=True)
+        formats.remove(ANSWERS)
+    return export(request, formats) if formats else 0
 
 
 def formats_of(given: str) -> list[str]:
     """Return the formats of the option `format`. Raises UserError."""
     formats = [name.strip() for name in given.strip("[]").split(",") if name.strip()]
     for name in formats or [""]:
-        if name not in FORMATS:
-            raise UserError(unknown_name("format", name, FORMATS))
+        if name not in (*FORMATS, ANSWERS):
+            raise UserError(unknown_name("format", name, [*FORMATS, ANSWERS]))
     return formats
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ _UNUSED = {  # Hydra settings without effect here, and what to use instead
     "hydra.job.chdir": "commands run in the current folder; change to another folder first",
     "hydra": "Hydra only composes settings here, and -m runs one job after another",
 }
+REPLAYABLE = ("run_dir", "films")  # may change when a recording is replayed
 RESETTABLE = ("generations", "films", "max_calls", "max_cost_usd")  # may change when a run is resumed
 
 
@@ -36,7 +37,7 @@ def expand(overrides: Sequence[str]) -> list[list[str]]:
         if flag.startswith("-"):
             raise UserError(f"there is no option {flag!r}; give settings as name=value, --help lists them")
     try:
-        parsed = OverridesParser.create().parse_overrides(list(overrides))
+        parsed = OverridesParser.create().parse_overrides([_sentence_quoted(o) for o in overrides])
         choices = [
             [f"{o.get_key_element()}={value}" for value in o.sweep_string_iterator()]
             if o.is_sweep_override()
@@ -66,11 +67,13 @@ def compose(overrides: Sequence[str]) -> Any:
     from movlr_jax.tasks.reference import PEOPLE
 
     _refuse_unused(overrides)
-    resumed = _resumed(overrides)
-    if resumed is not None:
+    if (resumed := _recorded(overrides, "resume", RESETTABLE)) is not None:
         config, run = check(from_mapping(Config, resumed)), Path(resumed["resume"])
         check_task_file(config, run, [run])
         return config
+    if (replayed := _recorded(overrides, "replay", REPLAYABLE)) is not None:
+        del replayed["replay"]
+        return check(from_mapping(Config, replayed))
     folder = resource_dir("conf").resolve()
     overrides = _with_task(overrides, folder)
     store_defaults()
@@ -126,37 +129,58 @@ def _tuned(composed: Any, folder: Path) -> str | None:
     )
 
 
-def _resumed(overrides: Sequence[str]) -> dict[str, Any] | None:
-    """Return the recorded settings of a run if `resume=RUN_DIR` is given without a task, else None.
+def _recorded(overrides: Sequence[str], kind: str, changeable: Sequence[str]) -> dict[str, Any] | None:
+    """Return the recorded settings if `resume=RUN_DIR` or `replay=FOLDER` is given without a task, else None.
 
-    The settings in `RESETTABLE` may be changed.
+    kind: resume or replay. The settings in `changeable` may be changed.
     """
     from movlr_jax.settings import CONFIG_BYTES, read_yaml
     from movlr_jax.storage.inside import read_inside
 
     parts = [override.lstrip("+").partition("=") for override in overrides]
     given: dict[str, str] = {name: value for name, _, value in parts}
-    if not given.get("resume") or "task" in given:
+    if not given.get(kind) or "task" in given:
         return None
-    run = Path(given["resume"])
+    run, done = Path(given[kind]), f"{kind.removesuffix('e')}ed"
     path, text = run / "config.yaml", read_inside(run, "config.yaml", CONFIG_BYTES)
     if text is None:
         raise UserError(f"{run} is not a run directory of movlr-jax: it has no config.yaml")
     for name in given:
-        if name not in ("resume", "trust", *RESETTABLE):
+        if name not in (kind, "trust", *changeable):
             raise UserError(
-                f"{name} cannot be changed when a run is resumed, only {', '.join(RESETTABLE)}; start a new run"
+                f"{name} cannot be changed when a run is {done}, only {', '.join(changeable)}; start a new run"
             )
     new: dict[str, Any] = {"trust": False}  # never taken from the run
     for name, value in given.items():
         try:
-            new[name] = value if name == "resume" else read_yaml(value)
+            new[name] = value if name in (kind, "run_dir") else read_yaml(value)
         except ValueError as error:
             raise UserError(f"cannot read {name}={shortened(value)}: {error}") from None
     try:
-        return {**read_yaml(text.decode("utf-8")), **new}
+        values = dict(read_yaml(text.decode("utf-8")))
     except (ValueError, TypeError) as error:
-        raise UserError(f"{path} is broken: {_first_line(error)}; the run cannot be resumed") from None
+        raise UserError(f"{path} is broken: {_first_line(error)}; the run cannot be {done}") from None
+    if kind == "replay":
+        values = _answered_by(run, values, trust=bool(new["trust"]))
+    return {**values, **new}
+
+
+def _answered_by(folder: Path, values: Mapping[str, Any], *, trust: bool) -> dict[str, Any]:
+    """Return the settings of a recorded search, with its answers in place of its models. Raises UserError."""
+    from movlr_jax.language.settings import EMBEDDED
+    from movlr_jax.tasks.registry import FILE_TASK
+
+    if values.get("task", {}).get("name") == FILE_TASK and not trust:
+        raise UserError(
+            f"replay={folder} would run the Python file {values['task'].get('settings', {}).get('file')}; read it, "
+            "and give trust=true to run it"
+        )
+    models = {
+        role: {"name": "replay", "run": str(folder)}
+        for role in ("llm", "vlm")
+        if values.get(role, {}).get("name") not in EMBEDDED
+    }
+    return {**values, "resume": None, "run_dir": None, **models}
 
 
 def _with_task(overrides: Sequence[str], folder: Path) -> list[str]:
@@ -165,16 +189,12 @@ def _with_task(overrides: Sequence[str], folder: Path) -> list[str]:
     The settings of a file task are not known in advance, so overrides may add them. Raises UserError.
     """
     result: list[str] = []
-    for override in overrides:
+    for override in map(_sentence_quoted, overrides):
         group, sign, value = override.lstrip("+").partition("=")
         path = value.strip().strip("\"'")
         if group == "task" and path.endswith(".py"):
             result += ["+task=own", f"file={_quoted(path)}"]
             continue
-        if (
-            group == "instruction" and value != "null" and value[:1] not in ("'", '"')
-        ):  # a sentence of a person
-            override = f"instruction={_quoted(value)}"
         if sign and group in _GROUPS and value not in _options(folder, group):
             raise UserError(unknown_name(group, value, _options(folder, group)))
         result.append(f"+task={value}" if group == "task" else override)
@@ -185,6 +205,13 @@ def _with_task(overrides: Sequence[str], folder: Path) -> list[str]:
     if "+task=own" not in result:
         return [_current(override) for override in result]
     return [f"++{o.lstrip('+')}" if o.lstrip("+").startswith("task.settings.") else o for o in result]
+
+
+def _sentence_quoted(override: str) -> str:
+    """Return an override with its sentence quoted, so that its commas are no sweep; others as they are."""
+    name, _, value = override.partition("=")
+    plain = name.lstrip("+") == "instruction" and value != "null" and value[:1] not in ("'", '"')
+    return f"{name}={_quoted(value)}" if plain else override
 
 
 def _quoted(text: str) -> str:

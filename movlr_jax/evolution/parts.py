@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from movlr_jax.errors import UserError
 from movlr_jax.language.base import Critic, Evaluation, Judge, Proposer
-from movlr_jax.language.clients.opening import open_client, recorded_model
+from movlr_jax.language.clients.opening import open_client
+from movlr_jax.language.clients.replay import recorded_model
 from movlr_jax.language.critics.feedback import DescriptorCritic, NoCritic, ReflectionCritic
 from movlr_jax.language.judges.metrics import MetricsCritic, MetricsJudge
 from movlr_jax.language.proposers.scripted import ScriptedProposer

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from fake_servers import Asked, FakeServer, scripted_model
 from model_search import LLM_KEY, MODELS, TASK, VLM_KEY, calls, outcome, servers, set_keys
 
 from movlr_jax.commands import compare, session
+from movlr_jax.commands.export import main as export
 from movlr_jax.commands.search import main, search
 from movlr_jax.commands.session import task_of
 from movlr_jax.control.build import build_optimizer
@@ -133,6 +135,34 @@ def test_replay_gives_the_same_run_without_servers_or_keys(
         assert archive.spent() == (0, 0.0)
 
 
+def test_a_recording_repeats_the_search_from_two_small_files(
+    recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """With the settings of the recorded search, and although the films differ."""
+    for name in ("OPENAI_API_KEY", "GEMINI_API_KEY"):
+        monkeypatch.delenv(name)
+    folder, again = tmp_path / "recording", tmp_path / "again"
+    assert export([str(recorded), "format=answers", f"out={folder}"]) == 0
+    assert sorted(p.name for p in folder.iterdir()) == ["answers.jsonl", "config.yaml"]
+    assert capsys.readouterr().out.split() == [str(folder / "answers.jsonl"), str(folder / "config.yaml")]
+    replaced(folder / "config.yaml", "vlm", size=[96, 96])  # other films
+    assert main([f"replay={folder}", f"run_dir={again}"]) == 2
+    assert "would run the Python file" in capsys.readouterr().err
+    assert main([f"replay={folder}", f"run_dir={again}", "trust=true"]) == 0
+    assert outcome(again) == outcome(recorded)
+
+
+def test_a_recording_is_needed_whole(recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    folder = tmp_path / "recording"
+    assert export([str(recorded), "format=answers", f"out={folder}"]) == 0
+    lines = (folder / "answers.jsonl").read_text().splitlines()
+    kept = [line for line in lines if json.loads(line)["purpose"] != "criticise"]
+    (folder / "answers.jsonl").write_text("\n".join(kept))
+    again_with = ["llm=replay", f"llm.run={folder}", "vlm=replay", f"vlm.run={folder}"]
+    assert main([*TASK, *again_with, f"run_dir={tmp_path / 'again'}"]) == 2
+    assert "the recording has no answer to this call (criticise g00k0" in capsys.readouterr().err
+
+
 def test_no_key_is_in_anything_that_was_written(recorded: Path):
     written = everything(recorded.parent)
     assert len(written) > 10_000
@@ -170,6 +200,13 @@ def test_no_key_is_in_anything_that_failures_wrote(
     for key in (LLM_KEY, VLM_KEY):
         assert key.encode() not in written
         assert key not in said
+
+
+def replaced(path: Path, role: str, **settings: object) -> None:
+    """Change settings of a model in a file of settings."""
+    values = yaml.safe_load(path.read_text())
+    values[role] |= settings
+    path.write_text(yaml.safe_dump(values))
 
 
 def run_method(method: str, tmp_path: Path, *more: str) -> tuple[FakeServer, FakeServer, Path]:

@@ -9,7 +9,7 @@ import pytest
 from moving import episode_of
 
 import movlr_jax as mj
-from movlr_jax.config.compose import compose
+from movlr_jax.config.compose import compose, expand
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.language.proposers.terms import library
@@ -40,6 +40,8 @@ def test_the_words_are_the_description_and_judge_and_gates_decide(arm: Task, wal
 def test_a_comma_and_an_apostrophe_need_no_quotes():
     words = "lift the left knee, then don't move (2 s)"
     assert compose(["+task=stand", f"instruction={words}"]).instruction == words
+    ((job,),) = expand([f"instruction={words}"])
+    assert compose(["+task=stand", job]).instruction == words, "its comma is no sweep"
     assert compose(["+task=stand", 'instruction="a, b"']).instruction == "a, b"
     assert compose(["+task=stand", "instruction=null"]).instruction is None
 

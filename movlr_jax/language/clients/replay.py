@@ -1,0 +1,144 @@
+"""Recorded answers in place of a model: from a run directory, or from a recording made to be passed on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import yaml
+
+from movlr_jax.errors import UserError
+from movlr_jax.language.settings import ModelConfig
+from movlr_jax.settings import from_mapping
+from movlr_jax.storage.archive import Archive, write_atomically
+
+if TYPE_CHECKING:  # it needs packages that a search without models does without
+    from movlr_jax.language.clients.call import Question
+
+ANSWERS = "answers.jsonl"  # of a recording; config.yaml next to it has the settings of the search
+_KEPT = (
+    "purpose", "about", "sample", "state", "provider", "model", "model_version", "answer", "error", "tokens_in",
+    "tokens_out", "seconds",
+)  # fmt: skip
+_OF_A_PLACE = ("run_dir", "resume", "trust")  # settings that are not passed on
+
+
+class Answers(Protocol):
+    """Where replayed answers come from."""
+
+    def find(self, key: str, question: Question) -> dict[str, Any] | None:
+        """Return the record of the answered or refused call that answers `question`, or None. Raises UserError."""
+        ...
+
+
+class RunAnswers:
+    """The answers of a run directory, to exactly the same requests."""
+
+    def __init__(self, run: Path):
+        self._archive = Archive.open(run, write=False)
+
+    def find(self, key: str, question: Question) -> dict[str, Any] | None:
+        if (known := self._archive.find_call(key)) is None:
+            raise UserError(
+                f"the replayed run has no answer to this call ({question.purpose}, key {key[:12]}); replay with the "
+                "settings of the recorded run, on the same machine"
+            )
+        return known
+
+
+class Recording:
+    """The answers of a recording, by the place of a call in the search.
+
+    Films differ in their last bits from machine to machine, so that requests are not compared. A comparison that the
+    recorded search did not make has no answer.
+    """
+
+    def __init__(self, folder: Path):
+        self._calls: dict[tuple[Any, ...], dict[str, Any]] = {}
+        path = folder / ANSWERS
+        try:
+            for line in path.read_text(encoding="utf-8").splitlines():
+                call = json.loads(line)
+                self._calls.setdefault((call["purpose"], call["about"], call["sample"]), call)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{path} is not a recording of movlr-jax: {error}") from None
+
+    def find(self, key: str, question: Question) -> dict[str, Any] | None:
+        known = self._calls.get((question.purpose, question.about, question.sample))
+        if known is None and question.purpose != "judge":
+            raise UserError(
+                f"the recording has no answer to this call ({question.purpose} {question.about}); replay it with "
+                "search replay=FOLDER, which takes all settings from it"
+            )
+        return known
+
+
+def open_answers(source: Path) -> Answers:
+    """Return the answers of a recording or run directory. Raises UserError."""
+    return Recording(source) if (source / ANSWERS).is_file() else RunAnswers(source)
+
+
+def write_recording(run: Path, folder: Path) -> list[Path]:
+    """Write the answers and the settings of a search to `folder`. Return the files. Raises UserError."""
+    with Archive.open(run, write=False) as archive:
+        ended = [call for call in archive.calls() if call["state"] in ("answered", "refused")]
+        settings = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+    if not ended:
+        raise UserError(f"{run} has no answers of a language or vision model to record")
+    lines = [json.dumps({name: call.get(name) for name in _KEPT}) for call in ended]
+    kept = {name: value for name, value in settings.items() if name not in _OF_A_PLACE}
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {
+        folder / ANSWERS: "\n".join(lines) + "\n",
+        folder / "config.yaml": yaml.safe_dump(kept, sort_keys=False),
+    }
+    for path, text in files.items():
+        write_atomically(path, text.encode())
+    return list(files)
+
+
+def recorded_model(model: ModelConfig, where: str, depth: int = 0) -> tuple[ModelConfig, Path | None]:
+    """For replay, return the settings of the recorded model and where it is recorded; else `model` and None."""
+    if model.name != "replay":
+        return model, None
+    source = Path(str(model.run))
+    path = source / "config.yaml"
+    if not path.is_file():
+        raise UserError(
+            f"{where}.run={source} is neither a run directory nor a recording: it has no config.yaml"
+        )
+    values = yaml.safe_load(path.read_text(encoding="utf-8")).get(where)
+    recorded = from_mapping(ModelConfig, values, where)
+    if recorded.name == "replay" and depth < 8:
+        recorded, _ = recorded_model(recorded, where, depth + 1)
+    return recorded, source
+
+
+class Replayed:
+    """The identity of a backend, used to compute call keys. It sends nothing."""
+
+    def __init__(self, model: ModelConfig):
+        from movlr_jax.language.clients import gemini, manual, openai_compatible
+
+        self._config = model
+        modules = {"gemini": gemini, "openai_compatible": openai_compatible, "manual": manual}
+        self._parameters = modules[model.name].parameters
+
+    @property
+    def name(self) -> str:
+        return self._config.name
+
+    @property
+    def model(self) -> str:
+        return self._config.model or ("person" if self._config.name == "manual" else "")
+
+    def parameters(self, question: Question) -> Mapping[str, Any]:
+        return self._parameters(self._config, question)
+
+    async def send(self, question: Question, key: str) -> Any:
+        raise UserError("a replayed run does not send calls")
+
+    async def close(self) -> None:
+        pass
