@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,8 @@ def commands() -> list[tuple[str, ...]]:
     found: dict[tuple[str, ...], None] = {}
     for text in TEXTS.values():
         for line in text.replace("\\\n", " ").splitlines():
-            for name, rest in re.findall(r"python -m movlr_jax\.(\w+)((?: +[^\s`|#]+)*)", line):
-                settings = tuple(s for s in rest.split() if re.match(r"\+?[a-z_.]+=", s))
+            for name, rest in re.findall(r"python -m movlr_jax\.(\w+)((?: +(?:[^\s`|#"]|"[^"]*")+)*)", line):
+                settings = tuple(s for s in shlex.split(rest) if re.match(r"\+?[a-z_.]+=", s))
                 if name in COMPOSED and any(s.startswith("+task=") for s in settings):
                     found[settings] = None
     return list(found)

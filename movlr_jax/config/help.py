@@ -31,7 +31,7 @@ def help_text() -> str:
     return "\n".join(
         (
             "Give settings as name=value, as in candidates=8 or optimizer.mppi.samples=64; a value with",
-            "commas is a sweep: one run per value.",
+            "commas is a sweep: one run per value. replay=FOLDER repeats a recorded search.",
             *groups,
             "",
             "model=NAME or FILE.xml, episode_s=SECONDS: default from the task",
