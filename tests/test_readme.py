@@ -19,13 +19,15 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 TEXTS = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in PAGES}
 COMPOSED = ("search", "evaluate", "check")  # commands whose settings Hydra composes
 
+COMMAND = re.compile(r"""python -m movlr_jax\.(\w+)((?: +(?:[^\s`|#"]|"[^"]*")+)*)""")
+
 
 def commands() -> list[tuple[str, ...]]:
     """Return the settings of every search, evaluation and check that a page shows, with placeholders filled in."""
     found: dict[tuple[str, ...], None] = {}
     for text in TEXTS.values():
         for line in text.replace("\\\n", " ").splitlines():
-            for name, rest in re.findall(r"python -m movlr_jax\.(\w+)((?: +(?:[^\s`|#"]|"[^"]*")+)*)", line):
+            for name, rest in COMMAND.findall(line):
                 settings = tuple(s for s in shlex.split(rest) if re.match(r"\+?[a-z_.]+=", s))
                 if name in COMPOSED and any(s.startswith("+task=") for s in settings):
                     found[settings] = None
