@@ -43,6 +43,7 @@ _SIDES = ("left", "right", "back", "up", "down")  # not a direction before a nou
 _FOLLOWS = ("", "and", "then", "at", "as", "for", "by", "while", "with", "without", "until", "in", "on", "to")
 _ARTICLES = ("the", "a", "an", "its", "your", "his", "her", "both")
 _NEGATIONS = ("not", "no", "without", "never", "avoid")
+_HERE = re.compile(r"\b(in place|on the spot)\b")
 _SPEED = re.compile(r"(\d+(?:\.\d+)?)\s*(m/s|met(?:er|re)s?\s+(?:per|a)\s+second|km/h)")
 _AXIS = re.compile(
     r"([+-]?)\b([xyz])[ -](?:axis|direction)|\balong (?:the )?([+-]?)([xyz])\b|([+-])([xyz])\b"
@@ -86,9 +87,13 @@ def motion_of(
         read.append(axis[0].strip())
     else:
         world = _in_world(way or (1, 0, 0), forward)
+    here = _HERE.search(text)
+    if here:
+        read.append(here[0])
+        motion = replace(motion, still=True)
     # without a direction, "hop" means to jump in place; a jump with a direction travels
     travelling = (paces and not (motion.jump and way is None and not axis)) or (motion.jump and (way or axis))
-    if motion.jump and world[2] > 0:
+    if here or (motion.jump and world[2] > 0):
         travelling = False
     height = _height(model, qpos, motion.subject)
     motion = replace(

@@ -91,6 +91,9 @@ def test_jumps_turns_and_stands():
     assert [motion(f"turn {side}").turn for side in ("left", "right", "around")] == [1, -1, 1]
     assert (motion("walk and turn right").turn, motion("walk and turn right").way) == (-1, X)
     assert (motion("stand upright").still, motion("stand upright").moves) == (True, False)
+    for words in ("march in place, lifting the knees high", "run on the spot"):
+        assert (motion(words).still, motion(words).moves) == (True, False)
+    assert motion("turn left in place").turn == 1
     assert set(parse(made("spin").initial_reward).weights) == {"turn_rate", "height", "level", "control"}
 
 
