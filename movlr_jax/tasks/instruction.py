@@ -31,28 +31,28 @@ def with_instruction(task: Task, instruction: str) -> Task:
 
     Body, scene, start and length of an episode stay. Goals, success, degenerate patterns and rewards go, since they
     belong to another motion; whether the motion succeeds is for a judge to say. What is left to measure is general:
-    a fall, if the motion is upright, a dropped object, effort, and travel or turning that the words name. Raises
-    UserError.
+    effort, a fall if the motion is upright, and what the words name: travel, turning, an object that is dropped.
+    Raises UserError.
     """
     words = described(instruction)
     qpos = task.start(np.random.default_rng(0), 1)[0][0]
     motion = motion_of(words, task.model, qpos, task.adapter.root, task.adapter.forward)
     clock = {name: value for name, value in task.goals.items() if name == "stride_frequency"}
     goals = clock | velocity_goals(motion, task.roles)
-    thing, model = task.roles.get("object"), task.model
-    if thing:
-        model = _without_target(model, thing)
+    thing = task.roles.get("object", "")
+    model = _without_target(task.model, thing) if thing else task.model
+    handled = thing if thing in words.lower() else ""  # another object may be knocked over
     layout = dataclasses.replace(task.layout, goals={name: np.shape(value) for name, value in goals.items()})
     first = first_reward(words, layout, {}, motion, task.adapter.root)
     falls = task.over is not None and motion.upright
     return dataclasses.replace(
         task,
         description=words,
-        focus=_OF_BODY + (f"; what happens to the {thing}" if thing else ""),
+        focus=_OF_BODY + (f"; what happens to the {handled}" if handled else ""),
         model=model,
         layout=layout,
         goals=goals,
-        measure=partial(_measure, task, motion),
+        measure=partial(_measure, task, motion, handled),
         score=partial(default_score, motion),
         initial_reward=first,
         human_reward=first,
@@ -75,13 +75,16 @@ def described(instruction: str) -> str:
     return words
 
 
-def _measure(base: Task, motion: Motion, episode: Trajectory, task: Task) -> Metrics:
-    """Return the general measures of one episode [T] of the task `base`, and those of `motion`."""
+def _measure(base: Task, motion: Motion, handled: str, episode: Trajectory, task: Task) -> Metrics:
+    """Return the general measures of one episode [T] of the task `base`, and those of `motion`.
+
+    handled: the object that the words name, which is not to be dropped; or an empty string.
+    """
     read = Readout(task.layout, episode.steps)
     kept = _GENERAL if motion.upright else _GENERAL[2:]
     metrics = {name: value for name, value in base.measure(episode, base).items() if name in kept}
-    if thing := task.roles.get("object"):
-        metrics["dropped"] = float(grasp.dropped(read.pos(thing)[:, 2], -np.inf))
+    if handled:
+        metrics["dropped"] = float(grasp.dropped(read.pos(handled)[:, 2], -np.inf))
     if motion.moves or motion.still:
         metrics |= motion_metrics(motion, read)
     if "time_to_fall_s" in metrics:  # the motion is measured over the whole episode

@@ -95,6 +95,17 @@ def test_travel_is_measured_along_the_words_and_a_fall_by_the_walker(walker: Tas
     assert walker.score(fallen) < walker.score(backwards)
 
 
+def test_an_object_is_dropped_only_if_the_words_name_it(arm: Task):
+    drink = mj.load_task("bottle_pour", instruction="lift the bottle to the mouth and drink")
+    sunk = {}
+    for task in (arm, drink):
+        start = task.start(np.random.default_rng(0), 1)[0][0]
+        fallen = start.copy()
+        fallen[task.layout.joints["bottle_free"][0]][2] -= 0.2
+        sunk[task.description] = task.measure(episode_of(task, [start, fallen]), task).get("dropped")
+    assert list(sunk.values()) == [None, 1.0]
+
+
 def test_lying_down_is_no_fall():
     task = mj.load_task("stand", model="myolegs26", instruction="crawl forward on hands and knees")
     assert task.over is None
