@@ -41,6 +41,7 @@ class Method:
     watches: bool = False  # true: the vision model also writes the programs
     directions: bool = True  # programs that are written together get different directions in their requests
     full: float = 1.0  # final training of the winner, in multiples of a candidate's steps; 1: none
+    weights: tuple[float, float] | None = None  # range of the weights that a model may write; null: any
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,9 @@ class Recipe:
         return self.method.start != "human"
 
 
-_MOTIONVL = Method("motionvl", feedback="descriptors", temperature=0.3, every_s=0.1, full=3.33)
+_MOTIONVL = Method(
+    "motionvl", feedback="descriptors", temperature=0.3, every_s=0.1, full=3.33, weights=(0.0, 1.0)
+)
 _HUMAN = Method("human", feedback="reflection", judge="score", start="human", temperature=0.0)
 METHODS: Registry[Recipe] = Registry(
     "method",
@@ -117,6 +120,10 @@ def check_method(method: Method) -> None:
             raise UserError(unknown_name(f"method.{name}", getattr(method, name), choices))
     if method.full < 1:
         raise UserError(f"method.full={method.full:g}: it must be 1 (no final training) or more")
+    if method.weights and not method.weights[0] < method.weights[1] > 0:
+        raise UserError(
+            f"method.weights={list(method.weights)}: give two numbers, the larger one last and above 0"
+        )
     for name in ("temperature", "frames", "every_s"):
         if getattr(method, name) < 0:
             raise UserError(f"method.{name}={getattr(method, name):g}: it must be 0 or more")

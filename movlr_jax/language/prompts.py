@@ -190,6 +190,10 @@ def direction(generation: int, i: int, n: int) -> str:
     return fill("direction", first=generation == 0, i=i, n=n)
 
 
+def weight_range(low: float, high: float) -> str:
+    return fill("weight_range", low=f"{low:g}", high=f"{high:g}")
+
+
 def _weights(candidate: Evaluation) -> str:
     return ", ".join(f"`{name}` {weight:g}" for name, weight in candidate.weights.items())
 

@@ -233,6 +233,41 @@ def test_motionvl_passes_descriptors_with_confidences_on(shared: None, tmp_path:
     assert "left knee bent by 30 degrees (0.8)" in (run / "report.html").read_text()
 
 
+def test_weights_outside_the_range_of_the_method_are_sent_back(shared: None, tmp_path: Path):
+    """Every first answer has a weight of 3. The start program, whose weights are larger, is scaled."""
+
+    def heavy(asked: Asked) -> dict:
+        answer = scripted_model(asked)
+        if asked.wants == "program":
+            weight = "0.5" if "cannot be used" in asked.said else "3.0"
+            answer["program"] = (
+                f'WEIGHTS = {{"sweep": {weight}}}\n\ndef reward(state, action):\n    return {{"sweep": state.time}}'
+            )
+        return answer
+
+    task = (Path(__file__).parent.parent / "support" / "tiny_task.py").read_text()
+    (tmp_path / "start.py").write_text(
+        'WEIGHTS = {"near": 40.0, "calm": 10.0}\n\n\ndef reward(state, action):\n'
+        '    return {"near": -state.pos("foot")[2], "calm": -jnp.mean(action)}\n'
+    )
+    start = f'reward="{tmp_path / "start.py"}", episode_s=0.1'
+    (tmp_path / "task.py").write_text(task.replace("episode_s=0.1", start))
+    llm, vlm = servers(brain=heavy)
+    with llm, vlm:
+        run = tmp_path / "run"
+        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
+        settings = [f"+task={tmp_path / 'task.py'}", *TASK[1:], *MODELS, *urls]
+        assert main([*settings, "method=motionvl", *TASK[1:3], f"run_dir={run}"]) == 0
+    assert all("between 0 and 1" in a.said for a in programs(llm)), "in the first generation too"
+    first = next(a for a in programs(llm) if "cannot be used" not in a.said)
+    assert 'WEIGHTS = {"near": 1, "calm": 0.25}' in first.said
+    repairs = [a for a in programs(llm) if "cannot be used" in a.said]
+    assert repairs
+    assert all("the weight of 'sweep' is 3, expected a number from 0 to 1" in a.said for a in repairs)
+    _, _, evaluated = outcome(run)
+    assert [data["weights"] for data in evaluated] == [{"near": 1.0, "calm": 0.25}, *[{"sweep": 0.5}] * 3]
+
+
 def test_human_evaluates_the_hand_made_reward_and_asks_nobody(shared: None, tmp_path: Path):
     llm, vlm = servers()
     with llm, vlm:

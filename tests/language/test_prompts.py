@@ -116,6 +116,7 @@ def messages(task: Task) -> dict[str, str]:
         "eureka_later": writers.eureka_talk(replace(later, critique=reflection))[1:],
         "eureka_failed": [Message("user", [prompts.reflection(task, replace(BEST, reason="it diverged"))])],
         "motionvl": writers.motionvl_talk(replace(later, critique=described))[1:],
+        "weight_range": [Message("user", [prompts.weight_range(0.0, 1.0)])],
         "direction": [Message("user", [prompts.direction(g, i, 3) for g in (0, 1) for i in range(3)])],
         "vlm_only": writers.watching_talk(film)(later)[1:],  # pyright: ignore
         "ready": [Message("user", [prompts.fill("ready")])],

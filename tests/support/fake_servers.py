@@ -84,7 +84,10 @@ def scripted_model(asked: Asked) -> dict[str, Any]:
             return f'": {float(match.group(1)) * chance.choice([0.5, 0.8, 1.25, 2.0]):.4g}'
 
         head, _, rest = source.partition("}")
-        return {"changes": "other weights", "program": re.sub(r'": ([0-9.]+)', other, head) + "}" + rest}
+        head = re.sub(r'": ([0-9.]+)', other, head)
+        if "between 0 and 1" in asked.said:
+            head = re.sub(r'": ([0-9.]+)', lambda m: f'": {min(float(m.group(1)), 1.0):g}', head)
+        return {"changes": "other weights", "program": head + "}" + rest}
     if asked.wants == "winner":
         half = len(asked.media) // 2
         first, second = (
