@@ -14,11 +14,13 @@ from movlr_jax.control.build import trains
 from movlr_jax.evolution.context import SearchContext, once, timed
 from movlr_jax.evolution.evaluation import evaluate
 from movlr_jax.evolution.filming import make_film
+from movlr_jax.evolution.gates import fault
 from movlr_jax.evolution.selection import choose, ranked
 from movlr_jax.evolution.weight_variants import adopt, rescaled, with_variants
 from movlr_jax.language.base import (
     AnnotatingProposer,
     Critique,
+    DescribingCritic,
     Evaluation,
     Loss,
     ProposalRequest,
@@ -41,7 +43,7 @@ def evolve(context: SearchContext) -> Evaluation:
         context.seconds = dict(context.archive.get("timing", g) or {})
         sources, parents = propose(context, g, parent, critique, history)
         evaluations = optimise(context, g, sources, parents)
-        evaluations = [make_film(context, e) for e in evaluations]
+        evaluations = describe(context, g, [make_film(context, e) for e in evaluations])
         history += evaluations
         best = choose(context, g, evaluations, history, best)
         parent = parent_of(context.config.method, best, ranked(context, g), evaluations)
@@ -49,6 +51,11 @@ def evolve(context: SearchContext) -> Evaluation:
         context.archive.put("best.py", best.source.encode())
         context.archive.record("timing", context.seconds, g)
         context.reporter.say(f"  best so far: {best.name}  {summary(best.metrics)}")
+        if g + 1 < context.config.generations and (reason := satisfied(context, best)):
+            reason = f"the search ends after generation {g}: {reason}"
+            context.archive.record("stopped", {"reason": reason}, g)
+            context.reporter.say(f"  {reason}")
+            break
     assert best is not None
     return best
 
@@ -200,6 +207,31 @@ def optimise(
     return evaluations
 
 
+def describe(context: SearchContext, g: int, evaluations: Sequence[Evaluation]) -> list[Evaluation]:
+    """Return the evaluations; those that ran have a description of their motion, if the critic describes motions."""
+    critic = context.critic
+    if not isinstance(critic, DescribingCritic):
+        return list(evaluations)
+    ran = [e for e in evaluations if not e.failed]
+
+    def work() -> dict[str, Any]:
+        seen = critic.describe(context.task, ran)
+        return {"candidates": {e.name: description for e, description in zip(ran, seen, strict=True)}}
+
+    data = once(context, "described", g, "describe", work)["candidates"]
+    return [replace(e, description=data.get(e.name, {})) for e in evaluations]
+
+
+def satisfied(context: SearchContext, best: Evaluation) -> str:
+    """Return why the search can end: the best motion has no fault and matches the task; empty if it cannot."""
+    least, alignment = context.config.method.stop_alignment, best.description.get("alignment")
+    if least is None or alignment is None or alignment < least or fault(best)[0]:
+        return ""
+    return (
+        f"{best.name} reaches an alignment of {alignment:g} with the task (method.stop_alignment={least:g})"
+    )
+
+
 def criticise(context: SearchContext, g: int, best: Evaluation) -> Critique:
     """Return the critique of the best candidate; its faults and its non-finite terms are added to the problems."""
 
@@ -210,13 +242,18 @@ def criticise(context: SearchContext, g: int, best: Evaluation) -> Critique:
             "problems": list(dict.fromkeys([*best.faults.values(), *c.problems, *broken_terms(best)])),
             "advice": [vars(a) for a in c.advice],
             "author": c.author,
-            **{name: text for name in ("said", "observation") if (text := getattr(c, name))},
+            **{
+                name: v
+                for name in ("said", "observation", "alignment")
+                if (v := getattr(c, name)) not in ("", None)
+            },
         }
 
     data = once(context, "criticised", g, "criticise", work)
     advice = [TermAdvice(**a) for a in data["advice"]]
     said, observation = data.get("said", ""), data.get("observation", "")
-    return Critique(data["success"], data["problems"], advice, data["author"], said, observation)
+    alignment = data.get("alignment")
+    return Critique(data["success"], data["problems"], advice, data["author"], said, observation, alignment)
 
 
 def broken_terms(best: Evaluation) -> list[str]:

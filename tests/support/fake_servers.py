@@ -107,7 +107,7 @@ def scripted_model(asked: Asked) -> dict[str, Any]:
         return {"observation": "it moves", "success": False, "problems": ["it is far off"], "advice": advice}
     if asked.wants == "descriptors":
         seen = [{"region": "knees", "label": "left knee bent by 30 degrees", "confidence": 0.8}]
-        return {"success": False, "descriptors": seen}
+        return {"descriptors": seen, "success": False, "alignment": 0.4}
     return {"ready": True}
 
 

@@ -64,15 +64,18 @@ class Descriptor(Form):
     """One observation in a region of the body."""
 
     region: Literal["knees", "ankles", "hips", "torso", "head", "arms", "hands", "object"]
-    label: str = Field(description="what is seen, with side, angle and time if they can be estimated")
+    label: str = Field(
+        description="a term of the vocabulary; then side, angle and time if they can be estimated"
+    )
     confidence: float = Field(ge=0.0, le=1.0)
 
 
 class Descriptors(Form):
-    """Observations of a motion, region by region."""
+    """Observations of a motion, region by region, and how well it matches the task."""
 
-    success: bool = Field(description="whether the task is completed")
     descriptors: list[Descriptor]
+    success: bool = Field(description="whether the task is completed")
+    alignment: float = Field(ge=0.0, le=1.0, description="how well the motion matches the task")
 
 
 class Ready(Form):

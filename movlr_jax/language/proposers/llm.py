@@ -168,7 +168,7 @@ def motionvl_talk(request: ProposalRequest) -> list[Message]:
         "motionvl_edit",
         task=prompts.task_text(request.task),
         parent=request.parent.source.strip(),
-        feedback=request.critique.said,
+        **{**prompts.feedback(request), "feedback": request.critique.said},
     )
     return [Message("system", [prompts.system(request.task)]), Message("user", [text])]
 
