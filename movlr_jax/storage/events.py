@@ -199,6 +199,7 @@ class Call(TypedDict, total=False):
     provider: str
     model: str
     model_version: str
+    logprobs: list[list[float]]
     sent: bool
     replayed: bool
     tokens_in: float

@@ -122,6 +122,7 @@ class FakeServer:
     script: list[str] = field(default_factory=list)  # faults of the next requests, "" for none; goes first
     write: Callable[[Asked, str], str] | None = None  # what becomes of the text of a good answer
     shape: Callable[[dict[str, Any]], Any] | None = None  # and of all around it; bytes are sent as they are
+    logprob: Callable[[str], Any] | None = None  # of a token, where a request wants them; None: not reported
     status: int = 200  # of good answers
     headers: dict[str, str] = field(default_factory=dict)  # more of them, with good answers
     error_text: str = "something is wrong here"
@@ -254,7 +255,11 @@ class _Handler(BaseHTTPRequestHandler):
             )
         if fault == "length":
             reason = "length"
-        choices = [] if fault == "empty" else [{"index": 0, "finish_reason": reason, "message": message}]
+        choice: dict[str, Any] = {"index": 0, "finish_reason": reason, "message": message}
+        if asked.settings.get("logprobs") and self.fake.logprob:
+            tokens = re.findall(r"\W*\w+|\W+", content)
+            choice["logprobs"] = {"content": [{"token": t, "logprob": self.fake.logprob(t)} for t in tokens]}
+        choices = [] if fault == "empty" else [choice]
         usage = {"prompt_tokens": 6500, "completion_tokens": 1500, "total_tokens": 8000}
         version = f"{asked.model}-2026-10-01"
         return {
