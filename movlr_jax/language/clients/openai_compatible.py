@@ -110,8 +110,8 @@ def _reply(value: Mapping[str, Any]) -> Reply:
     """Return the text of an answer. Raises BadAnswer for refused, empty, cut off and malformed answers."""
     usage = value.get("usage")
     counts = usage if isinstance(usage, dict) else {}
-    tokens = [wire.tokens(counts.get(name)) for name in ("prompt_tokens", "completion_tokens")]
-    empty = Reply("", wire.name_of(value.get("model")), *tokens)
+    tokens_in, tokens_out = (wire.tokens(counts.get(name)) for name in ("prompt_tokens", "completion_tokens"))
+    empty = Reply("", wire.name_of(value.get("model")), tokens_in, tokens_out)
     with wire.replied(empty):
         choices = wire.listed(value.get("choices"), "the answer's choices")
         if not choices:
