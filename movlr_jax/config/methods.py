@@ -41,6 +41,9 @@ class Method:
     watches: bool = False  # true: the vision model also writes the programs
     directions: bool = True  # programs that are written together get different directions in their requests
     full: float = 1.0  # final training of the winner, in multiples of a candidate's steps; 1: none
+    # descriptors: the search ends when the best motion has this alignment with the task, 0 to 1; null: it goes on
+    stop_alignment: float | None = None
+    weights: tuple[float, float] | None = None  # range of the weights that a model may write; null: any
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,15 @@ class Recipe:
         return self.method.start != "human"
 
 
-_MOTIONVL = Method("motionvl", feedback="descriptors", temperature=0.3, every_s=0.1, full=3.33)
+_MOTIONVL = Method(
+    "motionvl",
+    feedback="descriptors",
+    temperature=0.3,
+    every_s=0.1,
+    full=3.33,
+    stop_alignment=0.9,  # between "small flaws" (0.8) and "no change" (1) of prompts/describe_system.md
+    weights=(0.0, 1.0),
+)
 _HUMAN = Method("human", feedback="reflection", judge="score", start="human", temperature=0.0)
 METHODS: Registry[Recipe] = Registry(
     "method",
@@ -84,12 +95,20 @@ METHODS: Registry[Recipe] = Registry(
             Recipe(Method("harmon", frames=4)),
             # one model sees the film and writes the next program in a single call; it is also the judge
             Recipe(Method("vlm_only", feedback="none", watches=True)),
-            # descriptors of regions with confidences, statistics of the terms, weights from 0 to 1; judged by films.
+            # descriptors of regions with confidences, statistics of the terms, weights from 0 to 1; judged by films;
+            # ends at a satisfactory alignment with the task.
             # full: 300 updates per candidate, 1000 for the winner
             Recipe(_MOTIONVL, {"candidates": 10, "generations": 5}),
             # RL-LLM of MotionVL's comparison: no films, the task score selects
             Recipe(
-                replace(_MOTIONVL, name="rl_llm", feedback="statistics", judge="score", start="canonical"),
+                replace(
+                    _MOTIONVL,
+                    name="rl_llm",
+                    feedback="statistics",
+                    judge="score",
+                    start="canonical",
+                    stop_alignment=None,
+                ),
                 {"candidates": 10, "generations": 5},
             ),
             # RL-LLM+VLM of MotionVL's comparison: the whole method, starting from the hand-written reward
@@ -117,6 +136,14 @@ def check_method(method: Method) -> None:
             raise UserError(unknown_name(f"method.{name}", getattr(method, name), choices))
     if method.full < 1:
         raise UserError(f"method.full={method.full:g}: it must be 1 (no final training) or more")
+    if method.stop_alignment is not None and not 0 < method.stop_alignment <= 1:
+        raise UserError(
+            f"method.stop_alignment={method.stop_alignment:g}: it must be more than 0 and at most 1, or null to go on"
+        )
+    if method.weights and not method.weights[0] < method.weights[1] > 0:
+        raise UserError(
+            f"method.weights={list(method.weights)}: give two numbers, the larger one last and above 0"
+        )
     for name in ("temperature", "frames", "every_s"):
         if getattr(method, name) < 0:
             raise UserError(f"method.{name}={getattr(method, name):g}: it must be 0 or more")

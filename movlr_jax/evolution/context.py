@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from movlr_jax.config.schema import Config
 from movlr_jax.control.base import Optimizer
 from movlr_jax.language.base import Critic, Judge, Proposer
+from movlr_jax.language.proposers.scripted import ScriptedProposer
 from movlr_jax.progress import Reporter
 from movlr_jax.sandbox.vet import Sandbox, Verdict
 from movlr_jax.storage.archive import Archive
@@ -44,6 +45,11 @@ class SearchContext:
         self.sandbox.close()
         for client in self.clients:
             client.close()
+
+    @property
+    def weights(self) -> tuple[float, float] | None:
+        """Range of the weights of new programs; None for any. The scripted proposer has bounds of its own."""
+        return None if isinstance(self.proposer, ScriptedProposer) else self.config.method.weights
 
     @property
     def note(self) -> str:

@@ -10,7 +10,6 @@ from movlr_jax.control.build import build_optimizer, trains
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.evaluation import evaluate
 from movlr_jax.evolution.filming import clip_of
-from movlr_jax.evolution.loop import vet
 from movlr_jax.film.clips import Caption, film
 from movlr_jax.language.base import Evaluation
 from movlr_jax.quantities import summary
@@ -37,10 +36,10 @@ def run_final_training(context: SearchContext, best: Evaluation) -> dict[str, An
     optimizer = build_optimizer(
         replace(config.optimizer, ppo=longer), context.task, config.physics, context.reporter.say
     )
+    # it has passed the checks of the method, or is exempt
+    verdict = context.verdicts.get(best.source) or context.sandbox.vet(best.source)
     with context.reporter.stage(f"final training of {best.name}") as tick:
-        (outcome,) = evaluate(
-            optimizer, context.task, [vet(context, best.source)], config.seed, tick, archive.root / STEM
-        )
+        (outcome,) = evaluate(optimizer, context.task, [verdict], config.seed, tick, archive.root / STEM)
     outcome = replace(outcome, generation=best.generation, candidate=best.candidate, parent=best.parent)
     data = {**outcome.record(), "env_steps": longer.env_steps}
     if outcome.states:

@@ -14,11 +14,13 @@ from movlr_jax.control.build import trains
 from movlr_jax.evolution.context import SearchContext, once, timed
 from movlr_jax.evolution.evaluation import evaluate
 from movlr_jax.evolution.filming import make_film
+from movlr_jax.evolution.gates import fault
 from movlr_jax.evolution.selection import choose, ranked
-from movlr_jax.evolution.weight_variants import adopt, with_variants
+from movlr_jax.evolution.weight_variants import adopt, rescaled, with_variants
 from movlr_jax.language.base import (
     AnnotatingProposer,
     Critique,
+    DescribingCritic,
     Evaluation,
     Loss,
     ProposalRequest,
@@ -41,7 +43,7 @@ def evolve(context: SearchContext) -> Evaluation:
         context.seconds = dict(context.archive.get("timing", g) or {})
         sources, parents = propose(context, g, parent, critique, history)
         evaluations = optimise(context, g, sources, parents)
-        evaluations = [make_film(context, e) for e in evaluations]
+        evaluations = describe(context, g, [make_film(context, e) for e in evaluations])
         history += evaluations
         best = choose(context, g, evaluations, history, best)
         parent = parent_of(context.config.method, best, ranked(context, g), evaluations)
@@ -49,6 +51,11 @@ def evolve(context: SearchContext) -> Evaluation:
         context.archive.put("best.py", best.source.encode())
         context.archive.record("timing", context.seconds, g)
         context.reporter.say(f"  best so far: {best.name}  {summary(best.metrics)}")
+        if g + 1 < context.config.generations and (reason := satisfied(context, best)):
+            reason = f"the search ends after generation {g}: {reason}"
+            context.archive.record("stopped", {"reason": reason}, g)
+            context.reporter.say(f"  {reason}")
+            break
     assert best is not None
     return best
 
@@ -63,16 +70,15 @@ def propose(
     """Return K sources and the names of their parents. Generation 0 includes the start program of the method."""
 
     def work() -> dict[str, Any]:
-        k, task, start = context.config.candidates, context.task, context.config.method.start
-        if start == "canonical":
-            task = replace(task, initial_reward=task.human_reward)  # the first edits start from it
-        given = [] if start == "nothing" else [task.human_reward if start == "human" else task.initial_reward]
-        given = given if g == 0 else []
+        k, start = context.config.candidates, start_program(context)
+        task = replace(context.task, initial_reward=start)  # the first edits start from it
+        given = [start] if g == 0 and context.config.method.start != "nothing" else []
         seed, vetted = context.config.seed, lambda source: vet(context, source).message
         optimizer = context.config.optimizer
         request = ProposalRequest(
             g, task, parent, critique, tuple(history), seed, vetted,
             losses=losses(context, g, parent, history) if parent else (),
+            weights=context.weights,
             looks_ahead_s=None if trains(optimizer) else optimizer.horizon_s,
         )  # fmt: skip
         context.verdicts.clear()
@@ -89,6 +95,16 @@ def propose(
 
     data = once(context, "proposed", g, "propose", work)
     return data["sources"], data["parents"]
+
+
+def start_program(context: SearchContext) -> str:
+    """Return the task's program that the method starts from, with its weights scaled into the range of the method.
+
+    A reward that is multiplied by a positive number has the same optimum. The model then edits a program of the form
+    that its answers must have, and no program trains with rewards of another size.
+    """
+    task, canonical = context.task, context.config.method.start in ("human", "canonical")
+    return rescaled(task.human_reward if canonical else task.initial_reward, context.weights)
 
 
 def losses(context: SearchContext, g: int, parent: Evaluation, history: Sequence[Evaluation]) -> list[Loss]:
@@ -118,12 +134,30 @@ def vet(context: SearchContext, source: str) -> Verdict:
         no_program = source.startswith(NO_PROGRAM)
         message = f"no program was written: {source.removeprefix(NO_PROGRAM).strip()}"
         verdict = Verdict("propose", message, 0.0) if no_program else context.sandbox.vet(source)
-        context.verdicts[source] = verdict
+        context.verdicts[source] = verdict = within_range(context, source, verdict)
         if verdict.program:
             context.optimizer.scorer.prepare(
                 [verdict.program]
             )  # compiles while the next program is being written
     return context.verdicts[source]
+
+
+def within_range(context: SearchContext, source: str, verdict: Verdict) -> Verdict:
+    """Return the verdict, or a rejection that names the first weight outside the range of the method.
+
+    The start program is exempt: scaling cannot bring a negative weight into a range above 0, and nobody repairs it.
+    """
+    if not context.weights or not verdict.program or source == start_program(context):
+        return verdict
+    low, high = context.weights
+    for name, weight in verdict.program.weights.items():
+        if not low <= weight <= high:
+            message = (
+                f"WEIGHTS: the weight of {name!r} is {weight:g}, expected a number from {low:g} to {high:g}; "
+                "if the term should count for more or against, multiply the term itself"
+            )
+            return Verdict("parse", message, verdict.seconds)
+    return verdict
 
 
 def optimise(
@@ -138,13 +172,15 @@ def optimise(
         new = [
             s for s in dict.fromkeys(sources) if s not in context.verdicts and not s.startswith(NO_PROGRAM)
         ]
-        context.verdicts.update(zip(new, context.sandbox.vet_all(new, tick), strict=True))
+        vetted = zip(new, context.sandbox.vet_all(new, tick), strict=True)
+        context.verdicts.update((source, within_range(context, source, v)) for source, v in vetted)
         verdicts = [vet(context, source) for source in sources]
     optimizer = context.optimizer
     with timed(context, "optimise"), context.reporter.stage("optimise", _rate(optimizer)) as tick:
-        batch = with_variants(verdicts, context.config.inner_weights, context.config.seed, g)
+        config = context.config
+        batch = with_variants(verdicts, config.inner_weights, config.seed, g, context.weights)
         rows = evaluate(
-            optimizer, context.task, batch, context.config.seed, tick, archive.root / generation_folder(g)
+            optimizer, context.task, batch, config.seed, tick, archive.root / generation_folder(g)
         )
     evaluations = []
     for k, source in enumerate(sources):
@@ -171,6 +207,31 @@ def optimise(
     return evaluations
 
 
+def describe(context: SearchContext, g: int, evaluations: Sequence[Evaluation]) -> list[Evaluation]:
+    """Return the evaluations; those that ran have a description of their motion, if the critic describes motions."""
+    critic = context.critic
+    if not isinstance(critic, DescribingCritic):
+        return list(evaluations)
+    ran = [e for e in evaluations if not e.failed]
+
+    def work() -> dict[str, Any]:
+        seen = critic.describe(context.task, ran)
+        return {"candidates": {e.name: description for e, description in zip(ran, seen, strict=True)}}
+
+    data = once(context, "described", g, "describe", work)["candidates"]
+    return [replace(e, description=data.get(e.name, {})) for e in evaluations]
+
+
+def satisfied(context: SearchContext, best: Evaluation) -> str:
+    """Return why the search can end: the best motion has no fault and matches the task; empty if it cannot."""
+    least, alignment = context.config.method.stop_alignment, best.description.get("alignment")
+    if least is None or alignment is None or alignment < least or fault(best)[0]:
+        return ""
+    return (
+        f"{best.name} reaches an alignment of {alignment:g} with the task (method.stop_alignment={least:g})"
+    )
+
+
 def criticise(context: SearchContext, g: int, best: Evaluation) -> Critique:
     """Return the critique of the best candidate; its faults and its non-finite terms are added to the problems."""
 
@@ -181,13 +242,18 @@ def criticise(context: SearchContext, g: int, best: Evaluation) -> Critique:
             "problems": list(dict.fromkeys([*best.faults.values(), *c.problems, *broken_terms(best)])),
             "advice": [vars(a) for a in c.advice],
             "author": c.author,
-            **{name: text for name in ("said", "observation") if (text := getattr(c, name))},
+            **{
+                name: v
+                for name in ("said", "observation", "alignment")
+                if (v := getattr(c, name)) not in ("", None)
+            },
         }
 
     data = once(context, "criticised", g, "criticise", work)
     advice = [TermAdvice(**a) for a in data["advice"]]
     said, observation = data.get("said", ""), data.get("observation", "")
-    return Critique(data["success"], data["problems"], advice, data["author"], said, observation)
+    alignment = data.get("alignment")
+    return Critique(data["success"], data["problems"], advice, data["author"], said, observation, alignment)
 
 
 def broken_terms(best: Evaluation) -> list[str]:

@@ -10,7 +10,7 @@ from movlr_jax.errors import UserError
 from movlr_jax.language.base import Critic, Evaluation, Judge, Proposer
 from movlr_jax.language.clients.opening import open_client
 from movlr_jax.language.clients.replay import recorded_model
-from movlr_jax.language.critics.feedback import DescriptorCritic, NoCritic, ReflectionCritic
+from movlr_jax.language.critics.feedback import DescriptorCritic, NoCritic, ReflectionCritic, StatisticsCritic
 from movlr_jax.language.judges.metrics import MetricsCritic, MetricsJudge
 from movlr_jax.language.proposers.scripted import ScriptedProposer
 from movlr_jax.language.registry import AUTO, CRITICS, JUDGES, PROPOSERS
@@ -106,7 +106,7 @@ def _embedded(config: Config, say: Say) -> Parts:
     """Return the parts that need no model. The scripted proposer reads only the advice on terms, in every method."""
     critics: dict[str, Critic] = {
         "reflection": ReflectionCritic(),
-        **dict.fromkeys(("descriptors", "statistics"), DescriptorCritic(None, None)),
+        **dict.fromkeys(("descriptors", "statistics"), StatisticsCritic()),
     }
     critic = MetricsCritic() if config.llm.embedded else critics.get(config.method.feedback, MetricsCritic())
     return Parts(ScriptedProposer(say=say), MetricsJudge(), critic, NONE_USED)

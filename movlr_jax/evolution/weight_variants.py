@@ -3,32 +3,42 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from movlr_jax.errors import ProgramError
 from movlr_jax.evolution.gates import fault
 from movlr_jax.language.base import Evaluation
-from movlr_jax.sandbox.source import with_weights
+from movlr_jax.sandbox.source import parse, with_weights
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.tasks import Task
 
 _SPREAD = 0.4  # standard deviation of the logarithm of a weight
 
 
-def with_variants(verdicts: Sequence[Verdict], n: int, seed: int, generation: int) -> list[Verdict]:
-    """Return the K verdicts, followed by n x K variants: each program n times with weights varied around its own."""
+def with_variants(
+    verdicts: Sequence[Verdict],
+    n: int,
+    seed: int,
+    generation: int,
+    limits: tuple[float, float] | None = None,
+) -> list[Verdict]:
+    """Return the K verdicts, followed by n x K variants: each program n times with weights varied around its own.
+
+    limits: range of the weights of the method, if it has one.
+    """
     rows = list(verdicts)
     for i in range(n):
         for k, verdict in enumerate(verdicts):
             rng = np.random.default_rng([seed, generation, k, i])
-            rows.append(_varied(verdict, rng))
+            rows.append(_varied(verdict, rng, limits))
     return rows
 
 
-def _varied(verdict: Verdict, rng: np.random.Generator) -> Verdict:
+def _varied(verdict: Verdict, rng: np.random.Generator, limits: tuple[float, float] | None) -> Verdict:
     program = verdict.program
     if program is None:
         return verdict
@@ -36,9 +46,27 @@ def _varied(verdict: Verdict, rng: np.random.Generator) -> Verdict:
         name: float(f"{weight * math.exp(rng.normal(0.0, _SPREAD)):.4g}")
         for name, weight in program.weights.items()
     }
+    weights = scaled(weights, limits)
     return replace(
         verdict, program=replace(program, source=with_weights(program.source, weights), weights=weights)
     )
+
+
+def scaled(weights: Mapping[str, float], limits: tuple[float, float] | None) -> dict[str, float]:
+    """Return the weights, divided by one number if the magnitude of any exceeds the upper limit."""
+    factor = limits[1] / max(limits[1], *map(abs, weights.values())) if limits else 1.0
+    return {name: float(f"{weight * factor:.4g}") for name, weight in weights.items()}
+
+
+def rescaled(source: str, limits: tuple[float, float] | None) -> str:
+    """Return a program with its weights scaled below the upper limit; unchanged if none exceeds it."""
+    try:
+        weights = parse(source).weights
+    except ProgramError:  # vetting says why
+        return source
+    if not limits or max(map(abs, weights.values())) <= limits[1]:
+        return source
+    return with_weights(source, scaled(weights, limits))
 
 
 def adopt(

@@ -32,6 +32,9 @@ class Evaluation:
         default_factory=dict
     )  # degenerate pattern -> sentence; see `Task.faults`
     gait: Mapping[str, Any] = field(default_factory=dict)  # `GaitAnalysis.record`; empty if it does not walk
+    description: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # what a describing critic sees in its motion
     film: Path | None = None
     parent: str | None = None  # name of the candidate it was written from
     states: bytes | None = field(default=None, repr=False)  # the episode as npz, until it is in its file
@@ -45,9 +48,9 @@ class Evaluation:
         return self.reason is not None
 
     def record(self) -> dict[str, Any]:
-        """Return the data of the event that records a candidate without a film."""
+        """Return the data of the event that records a candidate without a film and before it is described."""
         data = asdict(self)
-        del data["states"]
+        del data["states"], data["description"]
         return {"name": self.name, **data, "film": None}
 
     @classmethod
@@ -119,6 +122,7 @@ class Critique:
     author: str = ""  # which critic, by its true name
     said: str = ""  # the feedback in the words of a method that has its own
     observation: str = ""  # what the body does, in order of time
+    alignment: float | None = None  # how well the motion matches the task, 0 to 1; None: no model says
 
 
 @dataclass(frozen=True)
@@ -141,6 +145,7 @@ class ProposalRequest:
     seed: int
     vet: Callable[[str], str | None] | None = None  # why a program cannot be used; None: it can
     losses: Sequence[Loss] = ()
+    weights: tuple[float, float] | None = None  # range that `vet` requires of every weight; None: any
     looks_ahead_s: float | None = None  # how far the optimiser plans; None: it learns over whole episodes
 
 
@@ -184,3 +189,12 @@ class Critic(Protocol):
     def name(self) -> str: ...
 
     def criticise(self, task: Task, best: Evaluation) -> Critique: ...
+
+
+@runtime_checkable
+class DescribingCritic(Critic, Protocol):
+    """A critic that describes every motion of a generation."""
+
+    def describe(self, task: Task, candidates: Sequence[Evaluation]) -> list[dict[str, Any]]:
+        """Return one description per candidate, as `storage.events.Description`."""
+        ...

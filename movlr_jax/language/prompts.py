@@ -179,8 +179,9 @@ def feedback(request: ProposalRequest) -> dict[str, Any]:
         "terms": statistics(parent, points=_COURSE),
         "ancestors": [_weights(a) for a in reversed(ancestors)],
         "losses": [
-            (_purpose(loss.candidate.source), _weights(loss.candidate), loss.reason)
+            (_purpose(c.source), _weights(c), loss.reason, labels(c), c.description.get("alignment"))
             for loss in request.losses
+            for c in [loss.candidate]
         ],
     }
 
@@ -190,8 +191,18 @@ def direction(generation: int, i: int, n: int) -> str:
     return fill("direction", first=generation == 0, i=i, n=n)
 
 
+def weight_range(low: float, high: float) -> str:
+    return fill("weight_range", low=f"{low:g}", high=f"{high:g}")
+
+
 def _weights(candidate: Evaluation) -> str:
     return ", ".join(f"`{name}` {weight:g}" for name, weight in candidate.weights.items())
+
+
+def labels(candidate: Evaluation) -> list[str]:
+    """Return the descriptors of a motion with their confidences."""
+    seen = candidate.description.get("descriptors", [])
+    return [f"{d['region']}: {d['label']} ({d['confidence']:g})" for d in seen]
 
 
 def _purpose(source: str) -> str:

@@ -26,7 +26,7 @@ SETTINGS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "vlm": {
         "metrics": (),
         "gemini": (*_SENT, *_SHOWN, "thinking", "inline_mb"),
-        "openai_compatible": (*_SENT, *_SHOWN),
+        "openai_compatible": (*_SENT, *_SHOWN, "logprobs"),
         "manual": ("timeout_s", "concurrency", *_SHOWN),
         "replay": ("run",),
     },
@@ -53,6 +53,9 @@ class ModelConfig:
     backoff_s: float = 1.0  # wait before the second attempt, doubled for each further one
     patience_s: float = 120.0  # longest wait that a server may request
     concurrency: int = 4  # concurrent calls
+    logprobs: bool = (
+        False  # confidences of descriptors from log-probabilities of tokens, if the server reports them
+    )
     price: tuple[float, float] | None = (
         None  # USD per million input and output tokens; None: from the price table
     )

@@ -56,6 +56,7 @@ class Run:
     about: Mapping[str, Any] = field(default_factory=dict)  # the "run" event
     generations: Sequence[Generation] = ()
     finished: Mapping[str, Any] | None = None
+    stopped: str = ""  # why the search ended before its last generation
     full: Evaluation | None = None  # the best program after its final training
     calls: Sequence[ModelCalls] = ()
     unreadable: Sequence[str] = ()  # a message for each event or call that cannot be read
@@ -103,7 +104,7 @@ def read_run(archive: Archive) -> Run:
     """Read all events and calls of an archive. Unreadable ones are skipped and listed in `unreadable`."""
     about: Mapping[str, Any] = {}
     finished: Mapping[str, Any] | None = None
-    full: Mapping[str, Any] = {}
+    stopped, full = "", {}
     parts: dict[int, dict[str, Any]] = {}
     evaluated: dict[int, list[Evaluation]] = {}
     events, faults = archive.readable_events()
@@ -114,6 +115,8 @@ def read_run(archive: Archive) -> Run:
             about = data
         elif event.kind == "finished":
             finished = data
+        elif event.kind == "stopped":
+            stopped = str(data.get("reason") or "")
         elif event.kind == "full":
             full = data
         elif event.kind == "evaluated":
@@ -136,6 +139,7 @@ def read_run(archive: Archive) -> Run:
         about=about,
         generations=generations,
         finished=finished,
+        stopped=stopped,
         full=final,
         calls=_calls(calls),
         unreadable=_few([_clean(sentence) for sentence in (*faults, *lost)]),

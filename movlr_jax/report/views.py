@@ -19,7 +19,15 @@ from movlr_jax.report import text as report_text
 from movlr_jax.report.data import FIRST, Generation, Run, direction, weight_shares
 from movlr_jax.storage.events import numbers
 
-_STAGES = ("propose", "vet", "optimise", "film", "rank", "criticise")  # the stages of a generation
+_STAGES = (
+    "propose",
+    "vet",
+    "optimise",
+    "film",
+    "describe",
+    "rank",
+    "criticise",
+)  # the stages of a generation
 _ABOUT = ("task", "description", "model", "method", "seed", "hardware", "goals")
 
 
@@ -334,6 +342,7 @@ def _critique(critique: Mapping[str, Any] | None) -> dict[str, Any] | None:
         "advice": [{**a, "weight": _number(a["weight"])} for a in advice],
         "author": critique.get("author") or "",
         "said": critique.get("said") or "",
+        "alignment": _number(critique.get("alignment")),
     }
 
 

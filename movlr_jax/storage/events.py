@@ -139,6 +139,27 @@ class Ranked(TypedDict, total=False):
     comparisons: list[Compared]
 
 
+class Descriptor(TypedDict, total=False):
+    region: str
+    label: str
+    confidence: float
+
+
+class Description(TypedDict, total=False):
+    """What a vision model sees in one motion, or the problem with its answer."""
+
+    descriptors: list[Descriptor]
+    success: bool
+    alignment: float
+    problem: str
+
+
+class Descriptions(TypedDict, total=False):
+    """`described`: the motions of a generation, by the name of the candidate."""
+
+    candidates: dict[str, Description]
+
+
 class Advice(TypedDict, total=False):
     action: str
     term: str
@@ -153,6 +174,13 @@ class Criticised(TypedDict, total=False):
     author: str
     said: str
     observation: str
+    alignment: float
+
+
+class Stopped(TypedDict, total=False):
+    """`stopped`: why a search ended before its last generation."""
+
+    reason: str
 
 
 class Finished(TypedDict, total=False):
@@ -171,6 +199,7 @@ class Call(TypedDict, total=False):
     provider: str
     model: str
     model_version: str
+    logprobs: list[list[float]]
     sent: bool
     replayed: bool
     tokens_in: float
@@ -184,7 +213,9 @@ KINDS: Mapping[str, Any] = {
     "proposed": Proposed,
     "evaluated": Evaluated,
     "ranked": Ranked,
+    "described": Descriptions,
     "criticised": Criticised,
+    "stopped": Stopped,
     "timing": dict[str, float],
     "finished": Finished,
     "full": FinalTraining,
@@ -199,6 +230,7 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
     "proposed": ("sources", "parents"),
     "evaluated": ("name", "generation", "candidate", "source", "weights", "metrics", "terms"),
     "ranked": ("names", "strengths", "p_best", "flip_rate", "best", "comparisons"),
+    "described": ("candidates",),
     "criticised": ("success", "problems", "advice", "author"),
     "full": ("name", "metrics"),
 }
@@ -332,9 +364,24 @@ def _lacking(kind: str, generation: int, candidate: int, data: Mapping[str, Any]
             c.get("winner") is None or c.get("reason") is None for c in data["comparisons"]
         ):
             return "a comparison has no first, second, winner or reason"
+    if kind == "described":
+        seen = list(data["candidates"].values())
+        labels = [label for d in seen for label in d.get("descriptors") or []]
+        if not all(_whole(d, Description) or set(d) == {"problem"} for d in seen) or not all(
+            _whole(label, Descriptor) for label in labels
+        ):
+            return "a description is not complete"
     if kind == "criticised" and any(set(a) < {"action", "term", "reason"} for a in data["advice"]):
         return "a piece of advice has no action, term or reason"
     return ""
+
+
+def _whole(value: Mapping[str, Any] | None, kind: type) -> bool:
+    return (
+        value is not None
+        and set(value) == set(get_type_hints(kind)) - {"problem"}
+        and None not in value.values()
+    )
 
 
 def _place(kind: Any, generation: Any, candidate: Any) -> str:

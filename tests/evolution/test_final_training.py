@@ -35,6 +35,8 @@ def test_the_three_variants_differ_in_who_writes_and_who_watches():
     assert vlm.method.feedback == whole.method.feedback == "descriptors"
     assert (llm.method.start, vlm.method.start) == ("canonical", "canonical")
     assert base.method.full == llm.method.full
+    assert llm.method.weights == vlm.method.weights == whole.method.weights == (0.0, 1.0)
+    assert base.method.weights is None, "the hand-written reward stays as it is"
 
 
 def test_all_of_them_get_the_same_budget():
@@ -45,6 +47,8 @@ def test_all_of_them_get_the_same_budget():
     ]
     with pytest.raises(UserError, match=r"method\.full=0\.5"):
         compose(["+task=humanoid_walk", "method=rl_llm", "method.full=0.5"])
+    with pytest.raises(UserError, match=r"method\.weights=\[1\.0, 0\.0\]"):
+        compose(["+task=humanoid_walk", "method.weights=[1,0]"])
 
 
 def test_the_first_program_is_the_canonical_one_and_the_others_are_made_of_it(tmp_path, capsys):

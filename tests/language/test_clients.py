@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_servers import FAULTS, FakeServer
 
 from movlr_jax.errors import BudgetSpent, UserError
-from movlr_jax.language.clients.answers import Judgement, Program, Ready
-from movlr_jax.language.clients.call import Media, Message, Question
+from movlr_jax.language.clients.answers import Descriptors, Judgement, Program, Ready, read
+from movlr_jax.language.clients.call import Media, Message, Question, Reply
 from movlr_jax.language.clients.client import Budget, ModelClient
 from movlr_jax.language.clients.openai_compatible import instruction
 from movlr_jax.language.clients.opening import open_client
@@ -279,9 +282,7 @@ def test_a_known_model_has_a_price(archive: Archive):
 
 
 def test_replay_answers_from_the_record_and_from_nowhere_else(archive: Archive, tmp_path: Path):
-    from dataclasses import replace
-
-    from movlr_jax.language.clients.opening import _Replayed
+    from movlr_jax.language.clients.replay import Replayed, RunAnswers
 
     with FakeServer("openai", script=["blocked"] * 3) as server:
         asking = Asking(server, archive)
@@ -290,10 +291,8 @@ def test_replay_answers_from_the_record_and_from_nowhere_else(archive: Archive, 
         asking.client.close()
         requests = len(server.requests)
     with Archive.create(tmp_path / "again", "") as again:
-        client = replace(
-            asking.client, backend=_Replayed(asking.client.config), budget=Budget(again), answers_of=archive
-        )
-        client = ModelClient(client.backend, client.config, client.price, client.budget, print, archive)
+        config, price = asking.client.config, asking.client.price
+        client = ModelClient(Replayed(config), config, price, Budget(again), print, RunAnswers(archive.root))
         refused, answered = client.ask([question("refused"), question("answered")])
         assert "refused" in refused.problem
         assert answered.value.ready
@@ -310,3 +309,78 @@ def test_a_program_comes_out_of_its_fence():
     form = read(Program, Reply('```json\n{"changes": "a", "program": "```python\\nx = 1\\n```"}\n```', "m"))
     assert isinstance(form, Program)
     assert unfenced(form.program) == "x = 1"
+
+
+DESCRIBED = {
+    "descriptors": [
+        {"region": "knees", "label": "left knee flexion", "confidence": 0.9},
+        {"region": "torso", "label": "upright", "confidence": 0.9},
+        {"region": "hands", "label": 'a "grip" \u00e9', "confidence": 0.9},
+    ],
+    "success": True,
+    "alignment": 0.5,
+}
+
+
+def confidences(server: FakeServer, archive: Archive, **settings) -> list[float]:
+    asking = Asking(server, archive, **settings)
+    messages = [Message("user", ["describe"])]
+    (answer,) = asking.ask([Question("describe", messages, Descriptors)])
+    (again,) = asking.ask([Question("describe", messages, Descriptors)])
+    assert again.value == answer.value, "from the record"
+    asking.client.close()
+    return [d.confidence for d in answer.value.descriptors]
+
+
+def test_confidences_are_those_of_the_tokens_of_the_labels(archive: Archive):
+    """Tokens take what stands before a word along: quote and left, blank and knee. All others are certain."""
+    chances = {"left": 0.5, "knee": 0.25, "flexion": 0.5, "upright": 0.36}
+
+    def logprob(token: str) -> float:
+        return next((math.log(p) for word, p in chances.items() if token.endswith(word)), 0.0)
+
+    with FakeServer("openai", brain=lambda asked: DESCRIBED, logprob=logprob) as server:
+        expected = [round((0.5 * 0.25 * 0.5) ** (1 / 3), 3), 0.36, 1.0]
+        assert confidences(server, archive, logprobs=True) == expected
+        assert len(server.requests) == 1
+        assert server.requests[0]["asked"].settings["logprobs"] is True
+        (call,) = archive.calls()
+        assert '"confidence": 0.9' in call["answer"], "the record keeps what the model said"
+
+
+@pytest.mark.parametrize(
+    ("logprobs", "logprob"),
+    [
+        (False, lambda token: -1.0),
+        (True, None),
+        (True, lambda token: "low"),
+        (True, lambda token: math.nan),
+        (True, lambda token: None),
+    ],
+)
+def test_without_usable_log_probabilities_the_stated_confidence_counts(
+    archive: Archive, logprobs: bool, logprob
+):
+    with FakeServer("openai", brain=lambda asked: DESCRIBED, logprob=logprob) as server:
+        assert confidences(server, archive, logprobs=logprobs) == [0.9, 0.9, 0.9]
+        assert ("logprobs" in server.requests[0]["asked"].settings) == logprobs
+
+
+def test_log_probabilities_of_another_text_are_ignored(archive: Archive):
+    def shape(answer: dict) -> dict:
+        del answer["choices"][0]["logprobs"]["content"][3]
+        return answer
+
+    with FakeServer(
+        "openai", brain=lambda asked: DESCRIBED, logprob=lambda token: -1.0, shape=shape
+    ) as server:
+        assert confidences(server, archive, logprobs=True) == [0.9, 0.9, 0.9]
+
+
+def test_recorded_log_probabilities_that_cannot_be_used_are_ignored():
+    text = json.dumps(DESCRIBED)
+    for logprobs in ([[len(text)]], [[None, -1.0]], [["x", "y"]], [3], [[len(text) - 1, -1.0]]):
+        form: Any = read(Descriptors, Reply(text, "", logprobs=logprobs))  # pyright: ignore
+        assert [d.confidence for d in form.descriptors] == [0.9, 0.9, 0.9]
+    form = read(Descriptors, Reply(text, "", logprobs=[[len(text), math.log(0.5)]]))
+    assert [d.confidence for d in form.descriptors] == [0.5, 0.5, 0.5]

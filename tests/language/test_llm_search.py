@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -18,7 +22,11 @@ from movlr_jax.commands import compare, session
 from movlr_jax.commands.export import main as export
 from movlr_jax.commands.search import main, search
 from movlr_jax.commands.session import task_of
+from movlr_jax.config.compose import compose
+from movlr_jax.config.methods import Method
 from movlr_jax.control.build import build_optimizer
+from movlr_jax.evolution.loop import satisfied
+from movlr_jax.language.base import Evaluation
 from movlr_jax.report.data import read_run
 from movlr_jax.report.page import render
 from movlr_jax.storage.archive import Archive
@@ -268,6 +276,133 @@ def test_motionvl_passes_descriptors_with_confidences_on(shared: None, tmp_path:
     assert all("knees: left knee bent by 30 degrees (0.8)" in a.said for a in edits)
     assert all(a.settings["temperature"] == 0.3 for a in programs(llm))
     assert "left knee bent by 30 degrees (0.8)" in (run / "report.html").read_text()
+
+
+def observer(alignment: float) -> Callable[[Asked], dict]:
+    """A model whose label tells one motion from another."""
+
+    def brain(asked: Asked) -> dict:
+        answer = scripted_model(asked)
+        if asked.wants == "descriptors":
+            motion = hashlib.sha256(b"".join(data for _, data in asked.media)).hexdigest()[:6]
+            label = {"region": "knees", "label": f"left knee flexion {motion}", "confidence": 0.7}
+            answer = {"descriptors": [label], "success": True, "alignment": alignment}
+        return answer
+
+    return brain
+
+
+def described(run: Path) -> list[dict]:
+    with Archive.open(run, write=False) as archive:
+        return [event.data["candidates"] for event in archive.events("described")]
+
+
+def test_every_motion_is_described_once_and_the_proposer_reads_all_descriptions(shared: None, tmp_path: Path):
+    llm, vlm = servers(brain=observer(0.4))
+    run, again = tmp_path / "run", tmp_path / "again"
+    with llm, vlm:
+        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
+        sized = ["candidates=3", "generations=2", "method=motionvl"]
+        assert main([*TASK, *MODELS, *urls, *sized, f"run_dir={run}"]) == 0
+        _, _, evaluated = outcome(run)
+        ran = [{e["name"] for e in evaluated if e["generation"] == g and not e["reason"]} for g in (0, 1)]
+        assert [set(seen) for seen in described(run)] == ran
+        assert len(ran[0]) > 1
+        asked = [r["asked"] for r in vlm.requests if r["asked"].wants == "descriptors"]
+        motions = [b"".join(data for _, data in a.media) for a in asked]
+        assert len(set(motions)) == len(motions), "equal motions share a call"
+        labels = {seen["descriptors"][0]["label"] for seen in described(run)[0].values()}
+        edits = [a.said for a in programs(llm) if "The best program so far" in a.said]
+        assert edits
+        assert all(label in said for label in labels for said in edits)
+        assert all(said.count("Alignment with the task: 0.4") == len(ran[0]) - 1 for said in edits)
+        before = len(asked)
+        assert main([f"resume={run}", "generations=3"]) == 0
+        later = [r["asked"] for r in vlm.requests if r["asked"].wants == "descriptors"][before:]
+        assert len(later) <= 3, "only those of the new generation"
+        assert len(described(run)) == 3
+        assert 'class="chip">alignment 0.4<' in (run / "report.html").read_text()
+    replay = ["llm=replay", f"llm.run={run}", "vlm=replay", f"vlm.run={run}"]
+    assert main([*TASK, *replay, *sized, f"run_dir={again}"]) == 0
+    assert described(again) == described(run)[:2]
+
+
+def test_a_search_ends_at_the_alignment_of_the_method(
+    shared: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    llm, vlm = servers(brain=observer(0.95))
+    run = tmp_path / "run"
+    with llm, vlm:
+        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
+        arguments = [*TASK, *MODELS, *urls, "method=motionvl", "generations=3"]
+        assert main([*arguments, f"run_dir={run}"]) == 0
+        said = "the search ends after generation 0: "
+        assert said in capsys.readouterr().err
+        made = len(llm.requests) + len(vlm.requests)
+        assert main([f"resume={run}"]) == 0
+        assert said in capsys.readouterr().err
+        assert len(llm.requests) + len(vlm.requests) == made
+        with Archive.open(run, write=False) as archive:
+            data = read_run(archive)
+        assert len(data.generations) == 1
+        assert data.state == "finished"
+        assert data.stopped.startswith(said)
+        assert data.stopped.endswith("reaches an alignment of 0.95 with the task (method.stop_alignment=0.9)")
+        assert data.stopped in render(data)
+        assert compare.is_finished(compose([f"resume={run}"]))
+        going = tmp_path / "going"
+        assert main([*arguments, "method.stop_alignment=null", f"run_dir={going}"]) == 0
+    with Archive.open(going, write=False) as archive:
+        assert len(archive.events("ranked")) == 3
+
+
+def test_a_fault_or_a_lower_alignment_lets_the_search_go_on():
+    config = SimpleNamespace(method=Method(stop_alignment=0.9))
+    context: Any = SimpleNamespace(config=config)
+    sound = Evaluation(1, 2, "", description={"alignment": 0.9})
+    assert satisfied(context, sound).startswith("g01k02 reaches an alignment of 0.9")
+    for best in (
+        replace(sound, description={"alignment": 0.89}),
+        replace(sound, description={"problem": "no description: refused"}),
+        replace(sound, metrics={"fell": 1.0}),
+        replace(sound, faults={"locked_knees": "knees stay locked"}),
+    ):
+        assert not satisfied(context, best)
+
+
+def test_weights_outside_the_range_of_the_method_are_sent_back(shared: None, tmp_path: Path):
+    """Every first answer has a weight of 3. The start program, whose weights are larger, is scaled."""
+
+    def heavy(asked: Asked) -> dict:
+        answer = scripted_model(asked)
+        if asked.wants == "program":
+            weight = "0.5" if "cannot be used" in asked.said else "3.0"
+            answer["program"] = (
+                f'WEIGHTS = {{"sweep": {weight}}}\n\ndef reward(state, action):\n    return {{"sweep": state.time}}'
+            )
+        return answer
+
+    task = (Path(__file__).parent.parent / "support" / "tiny_task.py").read_text()
+    (tmp_path / "start.py").write_text(
+        'WEIGHTS = {"near": 40.0, "calm": 10.0}\n\n\ndef reward(state, action):\n'
+        '    return {"near": -state.pos("foot")[2], "calm": -jnp.mean(action)}\n'
+    )
+    start = f'reward="{tmp_path / "start.py"}", episode_s=0.1'
+    (tmp_path / "task.py").write_text(task.replace("episode_s=0.1", start))
+    llm, vlm = servers(brain=heavy)
+    with llm, vlm:
+        run = tmp_path / "run"
+        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
+        settings = [f"+task={tmp_path / 'task.py'}", *TASK[1:], *MODELS, *urls]
+        assert main([*settings, "method=motionvl", *TASK[1:3], f"run_dir={run}"]) == 0
+    assert all("between 0 and 1" in a.said for a in programs(llm)), "in the first generation too"
+    first = next(a for a in programs(llm) if "cannot be used" not in a.said)
+    assert 'WEIGHTS = {"near": 1, "calm": 0.25}' in first.said
+    repairs = [a for a in programs(llm) if "cannot be used" in a.said]
+    assert repairs
+    assert all("the weight of 'sweep' is 3, expected a number from 0 to 1" in a.said for a in repairs)
+    _, _, evaluated = outcome(run)
+    assert [data["weights"] for data in evaluated] == [{"near": 1.0, "calm": 0.25}, *[{"sweep": 0.5}] * 3]
 
 
 def test_human_evaluates_the_hand_made_reward_and_asks_nobody(shared: None, tmp_path: Path):

@@ -14,9 +14,9 @@ from jinja2 import UndefinedError
 from movlr_jax.errors import ProgramError
 from movlr_jax.language import prompts
 from movlr_jax.language.base import Critique, Evaluation, Loss, ProposalRequest, TermAdvice
-from movlr_jax.language.clients.answers import Descriptor
+from movlr_jax.language.clients.answers import CritiqueForm, Descriptor, Descriptors
 from movlr_jax.language.clients.call import Media, Message
-from movlr_jax.language.critics.feedback import ReflectionCritic
+from movlr_jax.language.critics.feedback import DescriptorCritic, ReflectionCritic
 from movlr_jax.language.judges import vlm as watchers
 from movlr_jax.language.media import Seen
 from movlr_jax.language.proposers import llm as writers
@@ -83,8 +83,12 @@ class ModelClient:
     def ask(self, questions):
         self.questions += questions
         seen = [Descriptor(region="hands", label="thumb and index close at 0.4 s", confidence=0.7)]
-        value = SimpleNamespace(success=False, descriptors=seen, problems=[], advice=[], observation="")
-        return [SimpleNamespace(value=value, problem=None) for _ in questions]
+        described = Descriptors(descriptors=seen, success=False, alignment=0.45)
+        critique = CritiqueForm(observation="", success=False, problems=[], advice=[])
+        return [
+            SimpleNamespace(value=described if q.schema is Descriptors else critique, problem=None)
+            for q in questions
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +105,9 @@ def messages(task: Task) -> dict[str, str]:
     later = ProposalRequest(2, task, best, CRITIQUE, (FIRST, best), 0, losses=LOSSES)
     broken = writers._Slot(SOURCE, "", "line 6: there is no body 'bottel'; did you mean 'bottle'?")
     client = ModelClient()
-    described = watchers_descriptors(client, frames, task)
+    describing = DescriptorCritic(client, frames)  # pyright: ignore
+    described = describing.criticise(task, BEST)
+    seen = replace(LOSSES[0].candidate, description=describing.describe(task, [FIRST])[0])
     watchers.ModelCritic(client, film).criticise(task, BEST)  # pyright: ignore
     reflection = ReflectionCritic().criticise(task, BEST)
     conversations = {
@@ -111,22 +117,19 @@ def messages(task: Task) -> dict[str, str]:
         "judge_film": watchers.judge_question(film, task, BEST, replace(BEST, candidate=3)).messages,  # pyright: ignore
         "judge_frames": watchers.judge_question(frames, task, BEST, replace(BEST, candidate=3)).messages,  # pyright: ignore
         "describe": client.questions[0].messages,
-        "critique": client.questions[1].messages,
+        "critique": client.questions[2].messages,
         "eureka_first": writers.eureka_talk(first)[1:],
         "eureka_later": writers.eureka_talk(replace(later, critique=reflection))[1:],
         "eureka_failed": [Message("user", [prompts.reflection(task, replace(BEST, reason="it diverged"))])],
-        "motionvl": writers.motionvl_talk(replace(later, critique=described))[1:],
+        "motionvl": writers.motionvl_talk(
+            replace(later, critique=described, losses=(replace(LOSSES[0], candidate=seen), LOSSES[1]))
+        )[1:],
+        "weight_range": [Message("user", [prompts.weight_range(0.0, 1.0)])],
         "direction": [Message("user", [prompts.direction(g, i, 3) for g in (0, 1) for i in range(3)])],
         "vlm_only": writers.watching_talk(film)(later)[1:],  # pyright: ignore
         "ready": [Message("user", [prompts.fill("ready")])],
     }
     return {name: text_of(conversation) for name, conversation in conversations.items()}
-
-
-def watchers_descriptors(client: ModelClient, media: MotionMedia, task: Task) -> Critique:
-    from movlr_jax.language.critics.feedback import DescriptorCritic
-
-    return DescriptorCritic(client, media).criticise(task, BEST)  # pyright: ignore
 
 
 def text_of(conversation) -> str:
@@ -273,3 +276,11 @@ def test_programs_that_are_requested_together_get_unlike_requests(task: Task):
         for generation in (0, 2):
             proposer.propose(ProposalRequest(generation, task, BEST, CRITIQUE, (BEST,), 0), 4)
     assert [len(set(texts)) for texts in sent] == [4, 4, 1, 1]
+
+
+def test_the_vocabulary_has_a_line_for_every_region_of_the_schema_and_for_no_other(messages: dict[str, str]):
+    regions = Descriptor.model_json_schema()["properties"]["region"]["enum"]
+    said = messages["describe"].partition("=== user")[0]
+    vocabulary = dict(re.findall(r"^- (\w+): (.*?)(?=\n-|\n\n)", said, flags=re.MULTILINE | re.DOTALL))
+    assert set(vocabulary) == set(regions)
+    assert all(len(terms.split(", ")) >= 6 for terms in vocabulary.values())

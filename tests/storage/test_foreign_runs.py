@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import json
 import os
@@ -200,6 +201,9 @@ SHAPES: dict[str, tuple[str, Any]] = {
     "notes": ("proposed", {"sources": [], "notes": 5}),
     "problems": ("criticised", {"problems": 4, "advice": [{"action": 3}]}),
     "advice": ("criticised", {"advice": ["more"]}),
+    "descriptions": ("described", {"candidates": [1]}),
+    "descriptors": ("described", {"candidates": {"g00k00": {"descriptors": ["bent"]}}}),
+    "stopped": ("stopped", {"reason": 3}),
     "timing": ("timing", {"optimise": "long"}),
     "finished": ("finished", {"best": {}, "wall_s": "long", "generations": []}),
     "film": ("finished", {"side_by_side": {"a": 1}}),
@@ -286,6 +290,30 @@ def test_a_call_that_cannot_be_read_is_named(run: Path, capfd: pytest.CaptureFix
         assert "the call 1 cannot be read: " in capfd.readouterr().err
         with Archive.open(run) as archive, pytest.raises(UserError, match="the call 1 cannot be read"):
             archive.find_call("k")
+
+
+LABEL = {"region": "knees", "label": "flexion", "confidence": 0.5}
+DESCRIPTION = {"descriptors": [LABEL], "success": True, "alignment": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("description", "complete"),
+    [
+        (DESCRIPTION, True),
+        ({"problem": "no description: refused"}, True),
+        (DESCRIPTION | {"descriptors": []}, True),
+        (DESCRIPTION | {"alignment": None}, False),
+        (DESCRIPTION | {"descriptors": [None]}, False),
+        (DESCRIPTION | {"descriptors": [{"region": "knees", "label": "flexion"}]}, False),
+        ({"descriptors": []}, False),
+        (None, False),
+    ],
+)
+def test_a_search_goes_on_only_with_complete_descriptions(description: Any, complete: bool):
+    data = {"candidates": {"g00k00": description}}
+    events.check("described", 0, -1, data, whole=False)  # a report shows what there is
+    with contextlib.nullcontext() if complete else pytest.raises(events.Unreadable):
+        events.check("described", 0, -1, data)
 
 
 # The settings.

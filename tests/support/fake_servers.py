@@ -84,7 +84,10 @@ def scripted_model(asked: Asked) -> dict[str, Any]:
             return f'": {float(match.group(1)) * chance.choice([0.5, 0.8, 1.25, 2.0]):.4g}'
 
         head, _, rest = source.partition("}")
-        return {"changes": "other weights", "program": re.sub(r'": ([0-9.]+)', other, head) + "}" + rest}
+        head = re.sub(r'": ([0-9.]+)', other, head)
+        if "between 0 and 1" in asked.said:
+            head = re.sub(r'": ([0-9.]+)', lambda m: f'": {min(float(m.group(1)), 1.0):g}', head)
+        return {"changes": "other weights", "program": head + "}" + rest}
     if asked.wants == "winner":
         half = len(asked.media) // 2
         first, second = (
@@ -104,7 +107,7 @@ def scripted_model(asked: Asked) -> dict[str, Any]:
         return {"observation": "it moves", "success": False, "problems": ["it is far off"], "advice": advice}
     if asked.wants == "descriptors":
         seen = [{"region": "knees", "label": "left knee bent by 30 degrees", "confidence": 0.8}]
-        return {"success": False, "descriptors": seen}
+        return {"descriptors": seen, "success": False, "alignment": 0.4}
     return {"ready": True}
 
 
@@ -119,6 +122,7 @@ class FakeServer:
     script: list[str] = field(default_factory=list)  # faults of the next requests, "" for none; goes first
     write: Callable[[Asked, str], str] | None = None  # what becomes of the text of a good answer
     shape: Callable[[dict[str, Any]], Any] | None = None  # and of all around it; bytes are sent as they are
+    logprob: Callable[[str], Any] | None = None  # of a token, where a request wants them; None: not reported
     status: int = 200  # of good answers
     headers: dict[str, str] = field(default_factory=dict)  # more of them, with good answers
     error_text: str = "something is wrong here"
@@ -251,7 +255,11 @@ class _Handler(BaseHTTPRequestHandler):
             )
         if fault == "length":
             reason = "length"
-        choices = [] if fault == "empty" else [{"index": 0, "finish_reason": reason, "message": message}]
+        choice: dict[str, Any] = {"index": 0, "finish_reason": reason, "message": message}
+        if asked.settings.get("logprobs") and self.fake.logprob:
+            tokens = re.findall(r"\W*\w+|\W+", content)
+            choice["logprobs"] = {"content": [{"token": t, "logprob": self.fake.logprob(t)} for t in tokens]}
+        choices = [] if fault == "empty" else [choice]
         usage = {"prompt_tokens": 6500, "completion_tokens": 1500, "total_tokens": 8000}
         version = f"{asked.model}-2026-10-01"
         return {

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import deque
 from collections.abc import Iterator
+from itertools import accumulate
+from statistics import fmean
 from typing import Any, Literal
 
 from movlr_jax.errors import UserError, printable
@@ -64,15 +67,18 @@ class Descriptor(Form):
     """One observation in a region of the body."""
 
     region: Literal["knees", "ankles", "hips", "torso", "head", "arms", "hands", "object"]
-    label: str = Field(description="what is seen, with side, angle and time if they can be estimated")
+    label: str = Field(
+        description="a term of the vocabulary; then side, angle and time if they can be estimated"
+    )
     confidence: float = Field(ge=0.0, le=1.0)
 
 
 class Descriptors(Form):
-    """Observations of a motion, region by region."""
+    """Observations of a motion, region by region, and how well it matches the task."""
 
-    success: bool = Field(description="whether the task is completed")
     descriptors: list[Descriptor]
+    success: bool = Field(description="whether the task is completed")
+    alignment: float = Field(ge=0.0, le=1.0, description="how well the motion matches the task")
 
 
 class Ready(Form):
@@ -84,6 +90,7 @@ class Ready(Form):
 _JSON = json.JSONDecoder(strict=False)  # models write line breaks into strings
 _FENCE = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
 _REWARD = re.compile(r"^def reward[ \t]*\(", re.MULTILINE)
+_LABEL = re.compile(r'"label"\s*:\s*"((?:[^"\\]|\\.)*)"')
 _EFFORT = 200_000_000  # characters scanned in the search for JSON, including those scanned again
 _MOST_TEXT = 65_536  # characters of one string in an answer; a program may have half as many
 _MOST_OBJECTS = 20  # JSON objects that are tried, from the last one
@@ -105,7 +112,8 @@ def read(schema: type[BaseModel], reply: Reply) -> BaseModel:
     problems: list[str] = []
     for value in reversed(deque(_objects(text), _MOST_OBJECTS)):  # the reasoning comes before the answer
         try:
-            return schema.model_validate(_clean(value))
+            form = schema.model_validate(_clean(value))
+            return _measured(form, reply) if isinstance(form, Descriptors) else form
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"]) or "the whole object"
@@ -121,6 +129,26 @@ def read(schema: type[BaseModel], reply: Reply) -> BaseModel:
     raise BadAnswer(
         f"the answer does not match the schema {schema.__name__}: {problems[0] if problems else none}", reply
     )
+
+
+def _measured(form: Descriptors, reply: Reply) -> Descriptors:
+    """Return the descriptors with the confidence exp(mean log-probability of the tokens of the label).
+
+    The stated confidences are kept if the tokens are not reported or do not fit the answer.
+    """
+    try:  # the tokens may be from the record of another run
+        labels, ends = list(_LABEL.finditer(reply.text)), list(accumulate(n for n, _ in reply.logprobs))
+        if not ends or ends[-1] != len(reply.text) or len(labels) != len(form.descriptors):
+            return form
+        confidences = []
+        for start, end in (label.span(1) for label in labels):
+            tokens = zip(ends, reply.logprobs, strict=True)
+            mean = fmean(p for last, (n, p) in tokens if last > start and last - n < end)
+            confidences.append(round(math.exp(min(0.0, mean)), 3))
+    except (TypeError, ValueError):
+        return form
+    pairs = zip(form.descriptors, confidences, strict=True)
+    return form.model_copy(update={"descriptors": [d.model_copy(update={"confidence": c}) for d, c in pairs]})
 
 
 def program_in(text: str) -> str | None:

@@ -78,6 +78,9 @@ class Reply:
     model_version: str  # as reported in the answer
     tokens_in: int | None = 0  # None: not reported, or not a valid count
     tokens_out: int | None = 0
+    logprobs: Sequence[
+        Sequence[float]
+    ] = ()  # (characters, log-probability) of each token of `text`, if reported
 
 
 @dataclass(frozen=True)

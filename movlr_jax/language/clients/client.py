@@ -134,7 +134,8 @@ class ModelClient:
     def _known(self, question: Question, known: dict[str, Any]) -> Answer:
         if known["state"] == "refused":
             return Answer(problem=known["error"])
-        return Answer(read(question.schema, Reply(known["answer"], known["model_version"])))
+        reply = Reply(known["answer"], known["model_version"], logprobs=known.get("logprobs") or ())
+        return Answer(read(question.schema, reply))
 
     async def _fetch(self, question: Question, key: str) -> Answer:
         """Send the question until a valid answer arrives or no attempt is left."""
@@ -245,6 +246,7 @@ class ModelClient:
             "attempt": attempt,
             "seconds": seconds,
             "answer": reply.text if reply else None,
+            **({"logprobs": reply.logprobs} if reply and reply.logprobs else {}),
             "model_version": reply.model_version if reply else None,
             "tokens_in": tokens_in,
             "tokens_out": tokens_out,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import ipaddress
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,7 @@ from movlr_jax.errors import needed
 from movlr_jax.keys import key_from
 from movlr_jax.language import prompts
 from movlr_jax.language.clients import wire
-from movlr_jax.language.clients.answers import Program
+from movlr_jax.language.clients.answers import Descriptors, Program
 from movlr_jax.language.clients.call import BadAnswer, Media, Question, Reply, Transient
 from movlr_jax.language.settings import ModelConfig
 
@@ -92,6 +93,8 @@ def parameters(config: ModelConfig, question: Question) -> dict[str, Any]:
     temperature = question.temperature if config.temperature is None else config.temperature
     limit = "max_completion_tokens" if (config.base_url or OWN_URL) == OWN_URL else "max_tokens"
     sent = {limit: config.max_tokens, "instruction": instruction(question)}
+    if config.logprobs and question.schema is Descriptors:
+        sent["logprobs"] = True
     return sent if temperature is None else {**sent, "temperature": temperature}
 
 
@@ -107,8 +110,8 @@ def _reply(value: Mapping[str, Any]) -> Reply:
     """Return the text of an answer. Raises BadAnswer for refused, empty, cut off and malformed answers."""
     usage = value.get("usage")
     counts = usage if isinstance(usage, dict) else {}
-    tokens = [wire.tokens(counts.get(name)) for name in ("prompt_tokens", "completion_tokens")]
-    empty = Reply("", wire.name_of(value.get("model")), *tokens)
+    tokens_in, tokens_out = (wire.tokens(counts.get(name)) for name in ("prompt_tokens", "completion_tokens"))
+    empty = Reply("", wire.name_of(value.get("model")), tokens_in, tokens_out)
     with wire.replied(empty):
         choices = wire.listed(value.get("choices"), "the answer's choices")
         if not choices:
@@ -123,12 +126,24 @@ def _reply(value: Mapping[str, Any]) -> Reply:
         if message.get("refusal"):
             raise BadAnswer(f"the model refused: {wire.brief(message['refusal'], 300)}")
         text = wire.text_of(message.get("content"), "the answer's content")
-    reply = replace(empty, text=text)
+    reply = replace(empty, text=text, logprobs=_logprobs(choice.get("logprobs"), text))
     if choice.get("finish_reason") == "content_filter":
         raise BadAnswer("the answer was blocked by a content filter", reply)
     if choice.get("finish_reason") == "length":
         raise BadAnswer("the answer was cut off at max_tokens", reply)
     return reply
+
+
+def _logprobs(value: Any, text: str) -> list[list[float]]:
+    """Return the length and log-probability of each token; empty unless the tokens make up `text`."""
+    try:
+        tokens = [(token["token"], float(token["logprob"])) for token in value["content"]]
+        whole = "".join(token for token, _ in tokens) == text
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return []
+    return (
+        [[len(token), p] for token, p in tokens] if whole and all(math.isfinite(p) for _, p in tokens) else []
+    )
 
 
 def _instructed(parts: Sequence[str | Media], instructions: str) -> list[str | Media]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from movlr_jax.language import prompts
 from movlr_jax.language.base import Critique, Evaluation
@@ -18,34 +19,52 @@ if TYPE_CHECKING:
 class DescriptorCritic:
     """MotionVL: labels with confidences, region by region, together with the statistics of the terms."""
 
-    client: ModelClient | None  # None: no model watches, only the statistics are given
-    media: MotionMedia | None
+    client: ModelClient
+    media: MotionMedia
 
     @property
     def name(self) -> str:
-        return self.client.name if self.client else "statistics of the terms (no vision model)"
+        return self.client.name
 
-    def criticise(self, task: Task, best: Evaluation) -> Critique:
-        descriptors, success, failures = [], bool(best.metrics.get("success", 0.0)), []
-        if self.client and self.media:
-            seen = self.media.see(best)
+    def describe(self, task: Task, candidates: Sequence[Evaluation]) -> list[dict[str, Any]]:
+        """Return the descriptors and the alignment of every motion, or the problem with the answer."""
+        from movlr_jax.language.clients.answers import Descriptors
+        from movlr_jax.language.clients.call import Message, Question
+
+        questions = []
+        for candidate in candidates:
+            seen = self.media.see(candidate)
             shown = prompts.shown(self.media, task, seen)
             text = prompts.fill("describe", task=prompts.task_text(task), shown=shown)
-            from movlr_jax.language.clients.answers import Descriptors
-            from movlr_jax.language.clients.call import Message, Question
+            system = Message("system", [prompts.fill("describe_system")])
+            messages = [system, Message("user", [*seen.media, text])]
+            questions.append(Question("describe", messages, Descriptors, about=candidate.name))
+        return [
+            a.value.model_dump() if a.value else {"problem": f"no description: {a.problem}"}
+            for a in self.client.ask(questions)
+        ]
 
-            messages = [
-                Message("system", [prompts.fill("describe_system")]),
-                Message("user", [*seen.media, text]),
-            ]
-            (answer,) = self.client.ask([Question("describe", messages, Descriptors, about=best.name)])
-            if answer.value:
-                descriptors, success = answer.value.descriptors, answer.value.success
-            else:
-                failures = [f"no description: {answer.problem}"]
-        text = prompts.fill("descriptors_text", descriptors=descriptors, statistics=prompts.statistics(best))
-        problems = failures + [f"{d.region}: {d.label} ({d.confidence:g})" for d in descriptors]
-        return Critique(success, problems, (), self.name, text)
+    def criticise(self, task: Task, best: Evaluation) -> Critique:
+        seen = best.description or self.describe(task, [best])[0]
+        return _critique(replace(best, description=seen), self.name)
+
+
+@dataclass(frozen=True)
+class StatisticsCritic:
+    """MotionVL without vision: the statistics of the terms."""
+
+    name: str = "statistics of the terms (no vision model)"
+
+    def criticise(self, task: Task, best: Evaluation) -> Critique:
+        return _critique(best, self.name)
+
+
+def _critique(best: Evaluation, author: str) -> Critique:
+    seen = best.description
+    success = bool(seen.get("success", best.metrics.get("success", 0.0)))
+    problems = [seen["problem"]] if "problem" in seen else prompts.labels(best)
+    text = prompts.fill("descriptors_text", seen=seen, statistics=prompts.statistics(best))
+    return Critique(success, problems, (), author, text, alignment=seen.get("alignment"))
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ class ModelProposer:
     def _slots(
         self, request: ProposalRequest, messages: Sequence[Message], samples: Sequence[int]
     ) -> list[_Slot]:
-        spread = [self._unlike(request, messages, i, len(samples)) for i in range(len(samples))]
+        spread = [self._completed(request, messages, i, len(samples)) for i in range(len(samples))]
         questions = [
             self._question("propose", talk, sample) for talk, sample in zip(spread, samples, strict=True)
         ]
@@ -86,15 +86,15 @@ class ModelProposer:
                 slots[i] = _slot(answer, request, f" (after {attempt} invalid: {slots[i].reason})")
         return slots
 
-    def _unlike(
+    def _completed(
         self, request: ProposalRequest, messages: Sequence[Message], i: int, n: int
     ) -> Sequence[Message]:
-        """Return the messages with a direction of its own for the i-th of n programs, so that programs differ."""
-        if n == 1 or not self.directed:
-            return messages
+        """Return the messages with the range of the weights, and with a direction for the i-th of n programs."""
         *before, last = messages
-        text = prompts.direction(request.generation, i, n)
-        return [*before, Message(last.role, [*last.parts, text])]
+        texts = [prompts.weight_range(*request.weights)] if request.weights else []
+        if n > 1 and self.directed:
+            texts.append(prompts.direction(request.generation, i, n))
+        return [*before, Message(last.role, [*last.parts, *texts])]
 
     def _question(self, purpose: str, messages: Sequence[Message], sample: int) -> Question:
         return Question(purpose, messages, Program, self.temperature, sample)
@@ -161,14 +161,14 @@ def eureka_talk(request: ProposalRequest) -> list[Message]:
 
 
 def motionvl_talk(request: ProposalRequest) -> list[Message]:
-    """MotionVL: descriptors with confidences, and statistics of the terms; weights between 0 and 1."""
+    """MotionVL: descriptors with confidences, and statistics of the terms."""
     if request.parent is None or request.critique is None:
         return edit_talk(request)
     text = prompts.fill(
         "motionvl_edit",
         task=prompts.task_text(request.task),
         parent=request.parent.source.strip(),
-        feedback=request.critique.said,
+        **{**prompts.feedback(request), "feedback": request.critique.said},
     )
     return [Message("system", [prompts.system(request.task)]), Message("user", [text])]
 
