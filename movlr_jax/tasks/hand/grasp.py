@@ -23,6 +23,7 @@ OVERLAP = 1e-3  # m, largest penetration of hand and object at the start
 FALLEN = 0.03  # m below the start height: the object is off the table, or on its side
 LIFTED = 0.03  # m above the start height
 SOLID = {"contype": 1, "conaffinity": 1}  # explicit, since the defaults of a model may disable contacts
+OUTLINE = "target/outline"  # material of the outline that shows the target, in a colour that nothing else has
 LOOK = {"contype": 0, "conaffinity": 0, "mass": 0}  # visual only
 
 
@@ -101,7 +102,7 @@ def camera(
 
 
 def add_ground(spec: mujoco.MjSpec) -> None:
-    """Add sky, light and floor, and set contact options that hold grasped objects."""
+    """Add sky, light, floor and the material OUTLINE, and set contact options that hold grasped objects."""
     # Soft contacts creep: with pyramidal cones, an object slides out of any grasp within two seconds. Friction that
     # is stiffer than the normal force holds it (measured: 6 of 6 grasps hold, 3 of 6 without).
     spec.option.cone, spec.option.impratio = mujoco.mjtCone.mjCONE_ELLIPTIC, 10
@@ -110,6 +111,7 @@ def add_ground(spec: mujoco.MjSpec) -> None:
     spec.worldbody.add_geom(
         name="floor", type=plane, size=[0, 0, 0.1], material=FLOOR, rgba=[1, 1, 1, 1], **SOLID
     )
+    spec.add_material(name=OUTLINE, rgba=[1.0, 0.15, 0.85, 1], emission=0.5, specular=0)
 
 
 def add_table(
