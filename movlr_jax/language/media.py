@@ -79,10 +79,15 @@ class MotionMedia:
 
 
 def with_views(task: Task, views: int) -> Task:
-    """Return the task with `views` cameras: its own, then its first one turned about its target by 90 deg each."""
-    cameras = list(task.cameras)[:views]
+    """Return the task with `views` cameras: its own, then its first one turned about its target by 90 deg each.
+
+    Its own are `cameras` and `more_cameras`.
+    """
+    cameras = [*task.cameras, *task.more_cameras][:views]
     for i in range(1, views - len(cameras) + 1):
-        cameras.append(dataclasses.replace(task.cameras[0], azimuth=task.cameras[0].azimuth + 90.0 * i))
+        cameras.append(
+            dataclasses.replace(task.cameras[0], azimuth=task.cameras[0].azimuth + 90.0 * i, shows="")
+        )
     return dataclasses.replace(task, cameras=tuple(cameras))
 
 

@@ -223,6 +223,18 @@ def test_a_tracking_camera_follows_over_the_ground_but_not_up(model):
 
 
 @needs_gl
+def test_a_camera_that_follows_vertically_keeps_a_body_in_its_place(model):
+    data = mujoco.MjData(model)
+    views = films._Views(model, [Camera((1.0, 2.0, 3.0), 1.0, 0.0, 0.0, track="ball", vertical=True)])
+    place(model, data, model.qpos0)
+    assert views.at(data)[0].lookat == pytest.approx([1, 2, 3])  # at the start, where it was placed
+    moved = model.qpos0.copy()
+    moved[:3] += [0.5, -0.25, 0.7]
+    place(model, data, moved)
+    assert views.at(data)[0].lookat == pytest.approx([1.5, 1.75, 3.7])
+
+
+@needs_gl
 def test_canvases_of_two_models_can_draw_in_turns(model):
     camera, data = mujoco.MjvCamera(), mujoco.MjData(model)
     camera.distance = 2.0

@@ -15,7 +15,7 @@ from movlr_jax.physics.native import NativePhysics
 from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.tasks import Task, build_task
 from movlr_jax.tasks.hand.cube import FACES
-from movlr_jax.tasks.hand.grasp import body_frame
+from movlr_jax.tasks.hand.grasp import MAGENTA, body_frame
 
 HALF = 0.025
 
@@ -69,6 +69,8 @@ def test_every_face_has_a_colour_of_its_own_that_the_target_shares(task):
     colours = np.array([face.rgba[:3] for face in faces])
     apart = np.linalg.norm(colours[:, None] - colours[None], axis=-1) + np.eye(6)
     assert apart.min() > 0.3
+    for i in range(6):
+        np.testing.assert_allclose(model.geom(f"target_cube_edge{i}").rgba, MAGENTA)
     for face, ghost in zip(faces, ghosts, strict=True):
         np.testing.assert_array_equal(face.rgba, ghost.rgba)
         assert face.rgba[3] == 1

@@ -72,6 +72,7 @@ def bottle_pour(
                 adapter, palm, offset=(-0.15, 0.02, 0.03), distance=0.68, azimuth=135.0, elevation=-12.0
             ),
         ),
+        near=grasp.close_up(adapter, palm, "bottle", distance=0.36),
     )
 
 
@@ -113,9 +114,7 @@ def _add_bottles(spec: mujoco.MjSpec, at: np.ndarray, mass: float, goal: grasp.G
         **grasp.LOOK,
     )
     add_tube_mesh(spec, "target", _outline(), WIRE)
-    target.add_geom(
-        name="target_look", type=geom.mjGEOM_MESH, meshname="target", material=grasp.OUTLINE, **grasp.LOOK
-    )
+    target.add_geom(name="target_look", type=geom.mjGEOM_MESH, meshname="target", **grasp.OUTLINE)
 
 
 def _outline() -> list[tuple[np.ndarray, np.ndarray]]:

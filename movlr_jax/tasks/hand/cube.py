@@ -89,6 +89,7 @@ def cube_rotate(
                 adapter, at, offset=(-0.10, 0.03, 0.03), distance=0.55, azimuth=135.0, elevation=-15.0
             ),
         ),
+        near=grasp.close_up(adapter, at, "cube", distance=0.28),
         posture=posture,
     )
 
@@ -135,7 +136,7 @@ def _add_cube(spec: mujoco.MjSpec, at: np.ndarray, quat: np.ndarray, half: float
 
 
 def _add_target(spec: mujoco.MjSpec, goal: grasp.GraspGoal, half: float) -> None:
-    """Add the outline of the cube at the goal: on each face a frame in its colour inside one in that of OUTLINE.
+    """Add the outline of the cube at the goal: on each face a frame in its colour inside a magenta one.
 
     Meshes are drawn from outside only, so the frames at the back of the cube do not show through.
     """
@@ -146,7 +147,7 @@ def _add_target(spec: mujoco.MjSpec, goal: grasp.GraspGoal, half: float) -> None
     for i, (direction, colour) in enumerate(FACES.items()):
         quat = np.empty(4)
         mujoco.mju_quatZ2Vec(quat, np.asarray(direction, float))
-        for name, look in (("edge", {"material": grasp.OUTLINE}), ("face", {"rgba": [*colour, 1]})):
+        for name, look in (("edge", grasp.OUTLINE), ("face", grasp.LOOK | {"rgba": [*colour, 1]})):
             body.add_geom(
                 name=f"target_cube_{name}{i}",
                 type=mujoco.mjtGeom.mjGEOM_MESH,
@@ -154,7 +155,6 @@ def _add_target(spec: mujoco.MjSpec, goal: grasp.GraspGoal, half: float) -> None
                 pos=half * np.array(direction),
                 quat=quat,
                 **look,
-                **grasp.LOOK,
             )
 
 
