@@ -15,7 +15,8 @@ def fault(candidate: Evaluation) -> tuple[int, str]:
     if candidate.failed or candidate.metrics.get("diverged_fraction", 0.0) > 0:
         return 3, "the simulation diverged"
     if candidate.metrics.get("fell", 0.0) > 0:
-        return 2, "it fell"
+        seconds = candidate.metrics.get("time_to_fall_s")
+        return 2, "it fell" if seconds is None else f"it fell after {seconds:.1f} s"
     if candidate.metrics.get("dropped", 0.0) > 0:
         return 2, "it dropped the object"
     if candidate.faults:

@@ -147,7 +147,7 @@ def colour_muscles(model: mujoco.MjModel, act: np.ndarray) -> None:
 
 
 class _Views:
-    """The task's cameras. A camera that tracks a body follows it horizontally, and vertically in the ratio `rise`."""
+    """The task's cameras. One that tracks a body follows it horizontally; `rise` and `vertical` say how it rises."""
 
     def __init__(self, model: mujoco.MjModel, cameras: Sequence[Camera]) -> None:
         self._specs, self._cameras = cameras, [mujoco.MjvCamera() for _ in cameras]
@@ -160,7 +160,10 @@ class _Views:
 
     def at(self, data: mujoco.MjData) -> list[mujoco.MjvCamera]:
         """Return the cameras for the state in `data`. Their `lookat` applies to the first state of the film."""
-        places = [np.zeros(3) if b is None else data.xpos[b] * [1, 1, 0] for b in self._bodies]
+        places = [
+            np.zeros(3) if body is None else data.xpos[body] * [1, 1, camera.vertical]
+            for body, camera in zip(self._bodies, self._specs, strict=True)
+        ]
         if self._origins is None:
             self._origins = places
         for view, camera, here, origin in zip(self._cameras, self._specs, places, self._origins, strict=True):

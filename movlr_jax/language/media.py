@@ -19,6 +19,7 @@ from movlr_jax.storage.layout import candidate_path
 from movlr_jax.tasks import Task
 
 _JPEG_QUALITY = 88
+_SAMPLES = 4  # of antialiasing, per pixel
 _STAMP_PX = 18  # height of the times on pictures
 
 
@@ -79,15 +80,20 @@ class MotionMedia:
 
 
 def with_views(task: Task, views: int) -> Task:
-    """Return the task with `views` cameras: its own, then its first one turned about its target by 90 deg each."""
-    cameras = list(task.cameras)[:views]
+    """Return the task with `views` cameras: its own, then its first one turned about its target by 90 deg each.
+
+    Its own are `cameras` and `more_cameras`.
+    """
+    cameras = [*task.cameras, *task.more_cameras][:views]
     for i in range(1, views - len(cameras) + 1):
-        cameras.append(dataclasses.replace(task.cameras[0], azimuth=task.cameras[0].azimuth + 90.0 * i))
+        cameras.append(
+            dataclasses.replace(task.cameras[0], azimuth=task.cameras[0].azimuth + 90.0 * i, shows="")
+        )
     return dataclasses.replace(task, cameras=tuple(cameras))
 
 
 def _pictures(clip: Clip, config: ModelConfig) -> Generator[np.ndarray, None, None]:
-    return frames(clip, size=config.size, fps=config.fps, captions=False)
+    return frames(clip, size=config.size, fps=config.fps, captions=False, samples=_SAMPLES)
 
 
 def _stills(clip: Clip, config: ModelConfig, times: np.ndarray) -> list[np.ndarray]:
@@ -101,7 +107,7 @@ def _stills(clip: Clip, config: ModelConfig, times: np.ndarray) -> list[np.ndarr
         ),  # one second per picture, so that each appears once at 1 fps
         act=None if clip.act is None else np.asarray(clip.act)[index],
     )
-    return list(frames(picked, size=config.size, fps=1.0, captions=False))
+    return list(frames(picked, size=config.size, fps=1.0, captions=False, samples=_SAMPLES))
 
 
 def _stamped(picture: np.ndarray, seconds: float) -> np.ndarray:

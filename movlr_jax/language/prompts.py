@@ -5,21 +5,19 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from movlr_jax.language.base import Critique, Evaluation, ProposalRequest
+from movlr_jax.language.media import MotionMedia, Seen, with_views
 from movlr_jax.language.scene import scene_facts
 from movlr_jax.resources import resource_text
 from movlr_jax.rewards import shaping
 from movlr_jax.rewards.state import state_table
 from movlr_jax.sandbox import facade, graph
 from movlr_jax.tasks import Task
-
-if TYPE_CHECKING:
-    from movlr_jax.language.media import MotionMedia, Seen
 
 # MoVLR's upper bounds on the weights of an edit; of the factor of a change, and of the number of new terms
 LIMITS = {"weight_cap": 50, "velocity_cap": 15, "factor": "three", "new_terms": "one or two"}
@@ -145,6 +143,7 @@ def shown(media: MotionMedia, task: Task, *motions: Seen) -> str:
         video=video,
         slow=config.slow,
         views=config.views,
+        cameras=[camera.shows for camera in with_views(task, config.views).cameras],
         pictures=[len(motion.media) for motion in motions],
         motions=lengths,
         episode_s=f"{task.episode_s:g}",

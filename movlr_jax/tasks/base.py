@@ -36,6 +36,8 @@ class Camera:
     elevation: float
     track: str | None = None  # body that the camera follows, if any
     rise: float = 0.0  # m that the camera rises per m of forward (x) motion of that body
+    vertical: bool = False  # whether the camera also follows that body up and down
+    shows: str = ""  # what it shows, for vision models with several views; empty: the scene
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,8 @@ class Task:
     initial_reward: str
     human_reward: str
     diagnose: Callable[[Metrics], Sequence[Need]]  # remaining problems, the most general first
+    # more cameras for vision models that see several views (`vlm.views`); films show `cameras` only
+    more_cameras: Sequence[Camera] = ()
     # (steps [B, T], first [B]) -> [B, T] whether the episode is over, e.g. after a fall; None: it lasts episode_s
     over: Callable[[Step, Step], np.ndarray] | None = None
     # (state [B], s until the next call) -> state with the perturbations of that interval, e.g. a push

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import mujoco
 import numpy as np
 
@@ -67,3 +69,43 @@ def add_lathed_mesh(
     corners = points[faces]
     area = np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1)
     spec.add_mesh(name=name, uservert=points.ravel(), userface=faces[area > 1e-12].ravel())
+
+
+def add_tube_mesh(
+    spec: mujoco.MjSpec,
+    name: str,
+    lines: Sequence[tuple[np.ndarray, np.ndarray]],
+    radius: float,
+    edges: int = 6,
+) -> None:
+    """Add the mesh `name` of tubes with `radius` in m along `lines`.
+
+    A line is its points [n, 3] m, closed if the last one is the first, and the unit normal [3] of its plane.
+    """
+    turn = np.linspace(0, 2 * np.pi, edges, endpoint=False)[:, None]
+    vertices, faces, count = [], [], 0
+    for points, normal in lines:
+        ways = np.diff(points, axis=0)
+        ways /= np.linalg.norm(ways, axis=1, keepdims=True)
+        closed = np.allclose(points[0], points[-1])
+        before = np.vstack([ways[-1:] if closed else ways[:1], ways])
+        after = np.vstack([ways, ways[:1] if closed else ways[-1:]])
+        side = np.cross(normal, before + after)
+        side /= (side * np.cross(normal, after)).sum(
+            axis=1, keepdims=True
+        )  # mitred: a bend is as thick as the rest
+        around = np.cos(turn) * side[:, None] + np.sin(turn) * normal  # [n, edges, 3]
+        vertices.append((points[:, None] + radius * around).reshape(-1, 3))
+        ring, edge = np.divmod(np.arange(len(ways) * edges), edges)
+        here, right = (count + ring * edges + e for e in (edge, (edge + 1) % edges))
+        faces += [
+            np.stack([here, right, right + edges], -1),
+            np.stack([here, right + edges, here + edges], -1),
+        ]
+        count += len(points) * edges
+    spec.add_mesh(
+        name=name,
+        uservert=np.concatenate(vertices).ravel(),
+        userface=np.concatenate(faces).ravel(),
+        inertia=mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL,  # the ends of tubes are open
+    )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes.util
 import itertools
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -221,6 +223,18 @@ def test_a_tracking_camera_follows_over_the_ground_but_not_up(model):
 
 
 @needs_gl
+def test_a_camera_that_follows_vertically_keeps_a_body_in_its_place(model):
+    data = mujoco.MjData(model)
+    views = films._Views(model, [Camera((1.0, 2.0, 3.0), 1.0, 0.0, 0.0, track="ball", vertical=True)])
+    place(model, data, model.qpos0)
+    assert views.at(data)[0].lookat == pytest.approx([1, 2, 3])  # at the start, where it was placed
+    moved = model.qpos0.copy()
+    moved[:3] += [0.5, -0.25, 0.7]
+    place(model, data, moved)
+    assert views.at(data)[0].lookat == pytest.approx([1.5, 1.75, 3.7])
+
+
+@needs_gl
 def test_canvases_of_two_models_can_draw_in_turns(model):
     camera, data = mujoco.MjvCamera(), mujoco.MjData(model)
     camera.distance = 2.0
@@ -242,6 +256,31 @@ def test_film_of_the_bottle_task(tmp_path):
     inside = pictures[0, 14:-14].astype(int)
     assert (inside[..., 0] - inside[..., 2] > 60).mean() > 0.01, "red muscles"
     assert (inside[..., 2] - inside[..., 0] > 60).mean() > 0.005, "a blue bottle"
+
+
+@needs_gl
+@pytest.mark.parametrize("name", ["bottle_pour", "cube_rotate"])
+def test_the_outline_of_the_target_hides_little_and_tints_nothing(name: str):
+    """Without it the picture is the same, but for lines in its colours."""
+    task = build_task(name, "myoarm_r", 1.0, {})
+    qpos = task.start(np.random.default_rng(0), 1)[0]
+    pictures = []
+    for shown in (True, False):
+        model = copy.copy(task.model)
+        of_target = model.geom_bodyid == model.body(f"target_{task.roles['object']}").id
+        if not shown:
+            model.geom_group[of_target] = 5
+        clip = Clip(replace(task, model=model), qpos, np.zeros(1), Caption(""))
+        pictures.append(next(frames(clip, size=(384, 384), captions=False)).astype(int))
+    changed = (pictures[0] != pictures[1]).any(axis=-1)
+    assert 0.002 < changed.mean() < 0.02
+    red, green, blue = pictures[0][changed].T
+    magenta = (red - green > 100) & (blue - green > 100)
+    coloured = (red - blue > 40) & (
+        green - blue > 40
+    )  # the orange and yellow frames inside the cube's outline
+    assert (magenta | coloured if name == "cube_rotate" else magenta).all()
+    assert magenta.mean() > 0.4
 
 
 def test_half_way_between_two_turns_is_half_the_turn(model):

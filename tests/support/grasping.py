@@ -78,3 +78,11 @@ def sound_starts(task: Task, count: int) -> None:
         assert np.all(data.contact.dist[touching] > -1e-3)
         at = q[model.jnt_qposadr[limited]]
         assert ((at > low - 1e-6) & (at < high + 1e-6)).all()
+
+
+def triangles(model: mujoco.MjModel, geom) -> np.ndarray:
+    """The triangles [n, 3, 3] m of a mesh geom, in the frame of its body."""
+    mesh, turn = geom.dataid[0], np.empty(9)
+    mujoco.mju_quat2Mat(turn, geom.quat)
+    faces = model.mesh_face[model.mesh_faceadr[mesh] :][: model.mesh_facenum[mesh]]
+    return model.mesh_vert[model.mesh_vertadr[mesh] + faces] @ turn.reshape(3, 3).T + geom.pos

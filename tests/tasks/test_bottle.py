@@ -9,7 +9,8 @@ import jax
 import mujoco
 import numpy as np
 import pytest
-from grasping import CTRL_DT, MODELS, built, episode, sound_starts, still, turned
+from grasping import CTRL_DT, MODELS, built, episode, sound_starts, still, triangles, turned
+from seen import seen
 
 from movlr_jax.biomech.static_optimisation import StaticOptimiser
 from movlr_jax.control.mpc.mpc2 import MuscleConfig, PostureSpace
@@ -20,7 +21,8 @@ from movlr_jax.physics.native import NativePhysics
 from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.tasks import Task, build_task
 from movlr_jax.tasks.base import fill_reward, joint_limit_fraction, shared_metrics
-from movlr_jax.tasks.hand.grasp import body_frame, score
+from movlr_jax.tasks.hand.grasp import MAGENTA, body_frame, score
+from movlr_jax.tasks.stage import add_tube_mesh
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +38,7 @@ def any_task(request: pytest.FixtureRequest) -> Task:
 # The measure, on made-up episodes.
 
 
-def test_the_target_is_where_its_light_bottle_stands(any_task: Task):
+def test_the_target_is_where_its_outline_stands(any_task: Task):
     """And 6 cm to the left of where the bottle starts and 10 cm above, leaning 50 degrees to the left."""
     task, frame = any_task, body_frame(any_task.adapter)
     at = task.model.body("target_bottle").id
@@ -48,6 +50,59 @@ def test_the_target_is_where_its_light_bottle_stands(any_task: Task):
     first = task.model.joint("bottle_free").qposadr[0]
     began = task.start(np.random.default_rng(0), 1)[0][0, first : first + 3]
     np.testing.assert_allclose(frame.T @ (task.goals["object_pos"] - began), [0.0, 0.06, 0.10], atol=1e-6)
+
+
+def test_the_outline_is_around_the_bottle_and_touches_nothing(any_task: Task):
+    """At the target, every point of the outline is on or outside the bottle, and at most 4 mm away from it."""
+    model = any_task.model
+    look, outline = model.geom("bottle_look"), model.geom("target_look")
+    assert not model.geom_contype[outline.id]
+    assert not model.geom_conaffinity[outline.id]
+    np.testing.assert_allclose(outline.rgba, MAGENTA)
+    bottle, wire = (triangles(model, geom).reshape(-1, 3) for geom in (look, outline))
+    np.testing.assert_allclose([bottle[:, 2].min(), bottle[:, 2].max()], [-0.1, 0.1], atol=1e-6)
+    side = wire[(wire[:, 2] > -0.095) & (wire[:, 2] <= 0.03)]
+    gap = np.hypot(*side[:, :2].T) - 0.03
+    assert gap.min() > -1e-4
+    assert 0.003 < gap.max() < 0.004
+    neck = wire[wire[:, 2] > 0.085]
+    assert np.hypot(*neck[:, :2].T).max() < 0.02, "its narrow end is where the neck of the bottle is"
+
+
+def test_a_tube_is_closed_and_faces_outward():
+    """Pappus: a section of 1.5 sqrt(3) r^2, a hexagon, around a circle of radius 1 has 2 pi times that volume."""
+    spec, turn = mujoco.MjSpec(), np.linspace(0, 2 * np.pi, 201)
+    circle = np.stack([np.cos(turn), np.sin(turn), 0 * turn], axis=-1)
+    add_tube_mesh(spec, "tube", [(circle, np.array([0.0, 0.0, 1.0]))], 0.1)
+    spec.worldbody.add_geom(name="tube", type=mujoco.mjtGeom.mjGEOM_MESH, meshname="tube")
+    model = spec.compile()
+    a, b, c = np.moveaxis(triangles(model, model.geom("tube")), 1, 0)
+    volume = np.einsum("ni,ni->", np.cross(a, b), c) / 6
+    assert volume == pytest.approx(2 * np.pi * 1.5 * np.sqrt(3) * 0.1**2, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["bottle_pour", "cube_rotate"])
+@pytest.mark.parametrize("model", MODELS)
+def test_the_close_up_shows_fingers_and_object_large(name: str, model: str):
+    """At the start, in both views: the distance from the thumb's tip to the others' in shares of the picture."""
+    task = built(name, model)
+    data = mujoco.MjData(task.model)
+    data.qpos[:] = task.start(np.random.default_rng(0), 1)[0][0]
+    mujoco.mj_kinematics(task.model, data)
+    fingers = ("thumb", "index", "middle", "ring", "little")
+    tips = [data.site(task.roles[f"{finger}_site"]).xpos for finger in fingers]
+    points = np.array([*tips, data.body(task.roles["object"]).xpos])
+    far, (near,) = task.cameras[0], task.more_cameras
+    assert np.abs(seen(near, points)).max() < 0.7
+    spans = [np.ptp(seen(camera, points), axis=0).max() for camera in (far, near)]
+    assert spans[1] > 1.3 * spans[0]
+    assert spans[1] > 0.4  # a fifth of the width
+    assert near.track == task.roles["hand"]
+    forward_left = body_frame(task.adapter)[
+        :, :2
+    ].T  # the camera is in front of the body and left of the hand
+    azimuth = np.deg2rad(near.azimuth)
+    assert (forward_left @ -np.array([np.cos(azimuth), np.sin(azimuth), 0.0]) > 0.5).all()
 
 
 def test_left_is_left_of_a_model_whichever_way_it_faces(any_task: Task):

@@ -6,7 +6,7 @@ import jax
 import mujoco
 import numpy as np
 import pytest
-from grasping import CTRL_DT, MODELS, built, episode, sound_starts, still
+from grasping import CTRL_DT, MODELS, built, episode, sound_starts, still, triangles
 
 from movlr_jax.control.mpc.mpc2 import MuscleConfig, PostureSpace
 from movlr_jax.errors import UserError
@@ -15,7 +15,7 @@ from movlr_jax.physics.native import NativePhysics
 from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.tasks import Task, build_task
 from movlr_jax.tasks.hand.cube import FACES
-from movlr_jax.tasks.hand.grasp import body_frame
+from movlr_jax.tasks.hand.grasp import MAGENTA, body_frame
 
 HALF = 0.025
 
@@ -57,7 +57,7 @@ def test_the_cube_weighs_and_measures_what_was_asked(task):
     assert model.body("cube").mass[0] == pytest.approx(0.1)
     np.testing.assert_allclose(model.body("cube").inertia, 0.1 * 0.05**2 / 6)  # m a^2 / 6 of a solid cube
     ghost = np.flatnonzero(model.geom_bodyid == model.body("target_cube").id)
-    assert len(ghost) == len(FACES) == 6
+    assert len(ghost) == 2 * len(FACES) == 12  # a frame in the face's colour and one in that of the outline
     assert not model.geom_contype[ghost].any()
     assert not model.geom_conaffinity[ghost].any()
     assert model.body("target_cube").mass[0] < 1e-3  # a model may ask its compiler for a least mass
@@ -69,11 +69,17 @@ def test_every_face_has_a_colour_of_its_own_that_the_target_shares(task):
     colours = np.array([face.rgba[:3] for face in faces])
     apart = np.linalg.norm(colours[:, None] - colours[None], axis=-1) + np.eye(6)
     assert apart.min() > 0.3
+    for i in range(6):
+        np.testing.assert_allclose(model.geom(f"target_cube_edge{i}").rgba, MAGENTA)
     for face, ghost in zip(faces, ghosts, strict=True):
-        np.testing.assert_array_equal(face.rgba[:3], ghost.rgba[:3])
+        np.testing.assert_array_equal(face.rgba, ghost.rgba)
         assert face.rgba[3] == 1
-        assert ghost.rgba[3] < 0.6
-        np.testing.assert_allclose(face.pos / np.linalg.norm(face.pos), ghost.pos / np.linalg.norm(ghost.pos))
+        a, b, c = np.moveaxis(triangles(model, ghost), 1, 0)
+        # just above the face of the cube
+        np.testing.assert_allclose((a @ face.pos) / HALF**2, 1.03, atol=1e-5)
+        outward = np.cross(b - a, c - a)  # a frame is drawn from this side only
+        outward /= np.linalg.norm(outward, axis=1, keepdims=True)
+        np.testing.assert_allclose(outward, np.tile(face.pos / HALF, (len(a), 1)), atol=1e-5)
         assert np.abs(face.pos).max() == pytest.approx(HALF)
         assert face.contype[0] == 0
 

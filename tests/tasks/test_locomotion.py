@@ -7,6 +7,7 @@ import mujoco
 import numpy as np
 import pytest
 from moving import ANY_MOTION, episode_of
+from seen import seen
 
 from movlr_jax.errors import UserError
 from movlr_jax.language.proposers.terms import library
@@ -348,3 +349,33 @@ def test_terms_that_are_worth_staying_up_for_worked_by_hand(walk):
     np.testing.assert_allclose(found["standing"][0], [1.0, stood, stood], atol=1e-4)
     np.testing.assert_allclose(found["progress"][0, 1:], [0.5, 1.0], atol=1e-5)
     np.testing.assert_allclose(found["stance"][0, 1:], [1.0, 0.0], atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("flat_walk", "myolegs"),
+        ("slope_walk", "ms_human_700_legs"),
+        ("ostrich_walk", "ostrich"),
+        ("humanoid_turn", "humanoid"),
+    ],
+)
+def test_the_second_camera_sees_the_whole_body_from_the_front(name: str, model: str):
+    """It fills about 80 % of the picture's height: 1.6 of 2."""
+    task = build_task(name, model, 3.0, {})
+    data = mujoco.MjData(task.model)
+    data.qpos[:] = task.start(np.random.default_rng(0), 1)[0][0]
+    mujoco.mj_kinematics(task.model, data)
+    corners = []
+    for g in range(task.model.ngeom):
+        if task.model.geom_bodyid[g] and task.model.geom_group[g] < 3:
+            box = task.model.geom_aabb[g]
+            signs = np.array(np.meshgrid(*[[-1, 1]] * 3)).reshape(3, -1).T
+            turn = data.geom_xmat[g].reshape(3, 3)
+            corners.append(data.geom_xpos[g] + (box[:3] + signs * box[3:]) @ turn.T)
+    (front,) = task.more_cameras
+    assert front.track == task.adapter.role("pelvis")
+    up = seen(front, np.concatenate(corners))[:, 1]
+    low, high = up.min(), up.max()
+    assert -1 < low < high < 1
+    assert high - low == pytest.approx(1.6, abs=0.15)

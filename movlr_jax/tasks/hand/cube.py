@@ -1,4 +1,4 @@
-"""cube_rotate: grasp the cube and bring it, in front of the chest, to the orientation of the translucent one."""
+"""cube_rotate: grasp the cube and bring it, in front of the chest, to the orientation of its outline."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ from movlr_jax.tasks.hand.handhold import around_block
 
 STAND_HEIGHT, STAND_HALF = 0.09, 0.011  # m; a column, which leaves room for fingers below the cube
 CORE = (0.13, 0.13, 0.15)
+COLOURED, OUTLINED = (
+    0.88,
+    0.72,
+)  # share of the width of a face: its coloured square, and the hole in its outline
 FACES = {  # direction in the cube's frame -> rgb: six colours make every orientation distinguishable
     (1, 0, 0): (0.80, 0.15, 0.15),
     (-1, 0, 0): (0.95, 0.55, 0.10),
@@ -67,15 +71,15 @@ def cube_rotate(
     grasp.add_ground(spec)
     table = grasp.add_table(spec, adapter, at + frame @ (0.15, -0.05, -half - STAND_HEIGHT))
     _add_stand(spec, table, at - (0, 0, half))
-    _add_cube(spec, "cube", at, upright, half, cube_kg)
-    _add_cube(spec, "target_cube", goal.pos, goal.quat, half, None)
+    _add_cube(spec, at, upright, half, cube_kg)
+    _add_target(spec, goal, half)
     return grasp.grasp_task(
         adapter,
         spec,
         name="cube_rotate",
-        description="grasp the cube and turn it to the target orientation in front of the chest",
-        focus="how the colours of the cube's faces line up with the translucent cube's, the distance between the two "
-        "cubes, and whether the fingers hold the cube firmly",
+        description="grasp the cube and bring it, in front of the chest, to the pose of the outlined cube",
+        focus="how the colours of the cube's faces line up with those inside the magenta outline, the distance "
+        "between the cube and the outline, and whether the fingers hold the cube firmly",
         thing="cube",
         goal=goal,
         episode_s=episode_s,
@@ -85,6 +89,7 @@ def cube_rotate(
                 adapter, at, offset=(-0.10, 0.03, 0.03), distance=0.55, azimuth=135.0, elevation=-15.0
             ),
         ),
+        near=grasp.close_up(adapter, at, "cube", distance=0.28),
         posture=posture,
     )
 
@@ -104,34 +109,66 @@ def _add_stand(spec: mujoco.MjSpec, table: mujoco.MjsBody, top: np.ndarray) -> N
     )
 
 
-def _add_cube(
-    spec: mujoco.MjSpec, name: str, at: np.ndarray, quat: np.ndarray, half: float, mass: float | None
-) -> None:
-    """Add a cube with six colours; without a mass it is only visual and fixed."""
+def _add_cube(spec: mujoco.MjSpec, at: np.ndarray, quat: np.ndarray, half: float, mass: float) -> None:
+    """Add the cube, black with a coloured square on each face."""
     box = mujoco.mjtGeom.mjGEOM_BOX
-    body = spec.worldbody.add_body(name=name, pos=at, quat=quat)
-    ghost = mass is None
-    if not ghost:
-        body.add_freejoint(name=f"{name}_free")
-        body.add_geom(
-            name=f"{name}_grip",
-            type=box,
-            size=[half] * 3,
-            mass=mass,
-            friction=[1.0, 0.02, 0.001],
-            condim=4,
-            rgba=[*CORE, 1],
-            **grasp.SOLID,
-        )
-    else:
-        half *= 1.03  # so that it stays visible around the cube when they coincide
+    body = spec.worldbody.add_body(name="cube", pos=at, quat=quat)
+    body.add_freejoint(name="cube_free")
+    body.add_geom(
+        name="cube_grip",
+        type=box,
+        size=[half] * 3,
+        mass=mass,
+        friction=[1.0, 0.02, 0.001],
+        condim=4,
+        rgba=[*CORE, 1],
+        **grasp.SOLID,
+    )
     for i, (direction, colour) in enumerate(FACES.items()):
-        normal = np.abs(direction)
         body.add_geom(
-            name=f"{name}_face{i}",
+            name=f"cube_face{i}",
             type=box,
-            size=np.where(normal, 0.0004, (0.98 if ghost else 0.88) * half),
+            size=np.where(np.abs(direction), 0.0004, COLOURED * half),
             pos=half * np.array(direction),
-            rgba=[*colour, 0.35 if ghost else 1.0],
+            rgba=[*colour, 1],
             **grasp.LOOK,
         )
+
+
+def _add_target(spec: mujoco.MjSpec, goal: grasp.GraspGoal, half: float) -> None:
+    """Add the outline of the cube at the goal: on each face a frame in its colour inside a magenta one.
+
+    Meshes are drawn from outside only, so the frames at the back of the cube do not show through.
+    """
+    half *= 1.03  # so that it stays visible around the cube when they coincide
+    body = spec.worldbody.add_body(name="target_cube", pos=goal.pos, quat=goal.quat)
+    _add_frame(spec, "target_edge", COLOURED * half, half)
+    _add_frame(spec, "target_face", OUTLINED * half, COLOURED * half)
+    for i, (direction, colour) in enumerate(FACES.items()):
+        quat = np.empty(4)
+        mujoco.mju_quatZ2Vec(quat, np.asarray(direction, float))
+        for name, look in (("edge", grasp.OUTLINE), ("face", grasp.LOOK | {"rgba": [*colour, 1]})):
+            body.add_geom(
+                name=f"target_cube_{name}{i}",
+                type=mujoco.mjtGeom.mjGEOM_MESH,
+                meshname=f"target_{name}",
+                pos=half * np.array(direction),
+                quat=quat,
+                **look,
+            )
+
+
+def _add_frame(spec: mujoco.MjSpec, name: str, inner: float, outer: float) -> None:
+    """Add the mesh `name`: a flat square frame with these half edges in m, drawn from +z only."""
+    corners = np.array([(1, 1, 0), (-1, 1, 0), (-1, -1, 0), (1, -1, 0)], float)
+    here = np.arange(4)
+    after = (here + 1) % 4
+    faces = np.concatenate(
+        [np.stack([here, here + 4, after + 4], -1), np.stack([here, after + 4, after], -1)]
+    )
+    spec.add_mesh(
+        name=name,
+        uservert=np.concatenate([inner * corners, outer * corners]).ravel(),
+        userface=faces.ravel(),
+        inertia=mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL,
+    )

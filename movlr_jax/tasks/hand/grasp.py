@@ -24,6 +24,9 @@ FALLEN = 0.03  # m below the start height: the object is off the table, or on it
 LIFTED = 0.03  # m above the start height
 SOLID = {"contype": 1, "conaffinity": 1}  # explicit, since the defaults of a model may disable contacts
 LOOK = {"contype": 0, "conaffinity": 0, "mass": 0}  # visual only
+MAGENTA = (1.0, 0.15, 0.85, 1.0)  # rgba of the outline that shows the target; nothing else has this colour
+# the colour is in the geom too, since the defaults of a model may give its geoms a colour, which overrides a material
+OUTLINE = {**LOOK, "material": "target/outline", "rgba": MAGENTA}
 
 
 @dataclass(frozen=True)
@@ -100,8 +103,22 @@ def camera(
     return Camera((x, y, z), distance, float(heading + azimuth), elevation)
 
 
+def close_up(adapter: ModelAdapter, near: np.ndarray, thing: str, distance: float) -> Camera:
+    """Return a camera at the front left that follows the hand, which holds `thing` near the point `near` [3] m.
+
+    It sees the tips of the fingers, the thumb, and the side of the object that the hand leaves free.
+    """
+    fixed = camera(
+        adapter, near, offset=(-0.03, -0.01, 0.0), distance=distance, azimuth=232.0, elevation=-20.0
+    )
+    shows = (
+        f"a close-up of the hand and the {thing} from the palm's side, with a camera that follows the hand"
+    )
+    return replace(fixed, track=adapter.role("hand"), vertical=True, shows=shows)
+
+
 def add_ground(spec: mujoco.MjSpec) -> None:
-    """Add sky, light and floor, and set contact options that hold grasped objects."""
+    """Add sky, light, floor and the material of OUTLINE, and set contact options that hold grasped objects."""
     # Soft contacts creep: with pyramidal cones, an object slides out of any grasp within two seconds. Friction that
     # is stiffer than the normal force holds it (measured: 6 of 6 grasps hold, 3 of 6 without).
     spec.option.cone, spec.option.impratio = mujoco.mjtCone.mjCONE_ELLIPTIC, 10
@@ -110,6 +127,7 @@ def add_ground(spec: mujoco.MjSpec) -> None:
     spec.worldbody.add_geom(
         name="floor", type=plane, size=[0, 0, 0.1], material=FLOOR, rgba=[1, 1, 1, 1], **SOLID
     )
+    spec.add_material(name=OUTLINE["material"], rgba=MAGENTA, emission=0.5, specular=0)
 
 
 def add_table(
@@ -144,6 +162,7 @@ def grasp_task(
     episode_s: float,
     start_noise: float,
     cameras: Sequence[Camera],
+    near: Camera,
     posture: Mapping[str, float] | None = None,
 ) -> Task:
     """Build the task to bring the free body `thing` of `spec` (the model with its scene) to `goal`.
@@ -177,6 +196,7 @@ def grasp_task(
         measure=lambda episode, task: measure(episode, task, thing, goal),
         score=score,
         cameras=cameras,
+        more_cameras=(near,),
         initial_reward=rewards[0],
         human_reward=rewards[1],
         diagnose=lambda metrics: diagnose(metrics, thing),

@@ -180,7 +180,11 @@ def humanoid_stairs(
     )
     task = _task(adapter, aim, ground, episode_s, world)
     side = Camera((0.0, 0.0, 0.9), 4.0, 105.0, -12.0, track=adapter.role("pelvis"))
-    return replace(task, cameras=(side,))
+    # the stairs would hide the body from a camera in front of it
+    behind = replace(
+        task.more_cameras[0], azimuth=0.0, elevation=-12.0, vertical=True, shows="the back of the body"
+    )
+    return replace(task, cameras=(side,), more_cameras=(behind,))
 
 
 def humanoid_turn(

@@ -12,10 +12,11 @@ from movlr_jax.tasks.base import Camera
 from movlr_jax.tasks.walking.terrain import GROUND, Ground
 
 FEET = ("left_foot", "right_foot")
-_NONE = np.zeros(3)
+_NONE, _UP = np.zeros(3), np.array([0.0, 0.0, 1.0])
 # position of the centre of mass between heel (0) and toe joint (1) in stance. Toes bear little load, so the margin
 # against tipping forward is the distance from here to the toe joint.
 _STANCE = 0.35
+FILLED = 0.8  # share of the height of the front view that the standing body fills
 SINK = 1e-3  # m, penetration of the feet into the ground at the start
 
 
@@ -107,6 +108,21 @@ class Walker:
         pelvis = self.adapter.role("pelvis")
         height = float(self._data.body(self.adapter.role("head")).xpos[2])
         return (Camera((0.0, 0.0, 0.45 * height), 1.9 * height, 130.0, -10.0, track=pelvis, rise=slope),)
+
+    def front_camera(self, slope: float = 0.0) -> Camera:
+        """Return a camera in front of the body that follows it; the body fills FILLED of the height of the view."""
+        self._place(self.nominal)
+        visible = np.flatnonzero((self.model.geom_group < 3) & (self.model.geom_bodyid > 0))
+        bottom, minus_top = (
+            min(lowest(self.model, self._data, int(g), way) for g in visible) for way in (_UP, -_UP)
+        )
+        size = -minus_top - bottom
+        pelvis, head = (self.adapter.role(part) for part in ("pelvis", "head"))
+        # the long neck of a bird brings the upper half of the body nearer to the camera
+        nearer = 0.5 * float(self._data.body(head).xpos[0] - self._data.body(pelvis).xpos[0])
+        distance = nearer + size / FILLED / (2 * np.tan(np.deg2rad(self.model.vis.global_.fovy) / 2))
+        at = (0.0, 0.0, 0.5 * size)
+        return Camera(at, distance, 180.0, -5.0, track=pelvis, rise=slope, shows="the front of the body")
 
     def _balanced(self, qpos: np.ndarray) -> np.ndarray:
         """Lean `qpos` about the ankles until the centre of mass is at its position in quiet stance."""
