@@ -9,7 +9,8 @@ import pytest
 from movlr_jax.evolution.gates import gated
 from movlr_jax.language.base import Evaluation, Preference
 
-FAULTS = {"it fell": {"fell": 1.0}, "it fell after 2.3 s": {"fell": 1.0, "time_to_fall_s": 2.26}, "it dropped the object": {"dropped": 1.0},
+FAULTS = {"it fell": {"fell": 1.0}, "it fell after 2.3 s": {"fell": 1.0, "time_to_fall_s": 2.26},
+          "it dropped the object": {"dropped": 1.0},
           "the simulation diverged": {"diverged_fraction": 0.5}}  # fmt: skip
 
 
