@@ -1,0 +1,159 @@
+"""What searches with a language and a vision model found, cost and agreed on, from their run directories.
+
+    python benchmarks/model_searches.py RUN_DIR ... [--starts 8] [--seed 301] [--out benchmarks/results]
+
+Writes model_searches.json. Best programs of searches of the same task run in one batch, from the same fresh starts,
+with the settings of the first of these searches; --starts 0 leaves that out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from movlr_jax.commands import environment
+
+environment.prepare_environment()
+
+import numpy as np  # noqa: E402
+
+from movlr_jax.commands.session import task_of  # noqa: E402
+from movlr_jax.config.compose import compose  # noqa: E402
+from movlr_jax.control.build import build_optimizer  # noqa: E402
+from movlr_jax.evolution.evaluation import evaluate, make_probe  # noqa: E402
+from movlr_jax.machine import hardware, versions  # noqa: E402
+from movlr_jax.report.data import Run, read_run  # noqa: E402
+from movlr_jax.sandbox.vet import Sandbox  # noqa: E402
+from movlr_jax.storage.archive import Archive  # noqa: E402
+from movlr_jax.tasks import Task  # noqa: E402
+
+SAID = "the judge answered "  # how the record of an overruled comparison begins
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN_DIR")
+    parser.add_argument("--starts", type=int, default=8)
+    parser.add_argument("--seed", type=int, default=301)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    arguments = parser.parse_args()
+    rows, batches = [], {}
+    for path in arguments.runs:
+        config = compose([f"resume={path}"])
+        task = task_of(config)
+        with Archive.open(path, write=False) as archive:
+            run, calls = read_run(archive), archive.calls()
+            source = (path / "best.py").read_text(encoding="utf-8")
+        row = {
+            "name": path.parent.name if path.name == "run" else path.name,
+            "task": task.name,
+            "words": config.instruction or "",
+            "method": config.method.name,
+            "models": f"llm={config.llm.name} vlm={config.vlm.name}",
+            "candidates": config.candidates,
+            "generations": config.generations,
+            "seed": config.seed,
+            **found(run),
+            **cost(calls),
+            **judged(run, None if config.instruction else task),
+        }
+        rows.append(row)
+        key = (task.name, config.model, config.instruction, config.episode_s)
+        batches.setdefault(key, (config, task, []))[2].append((row, source))
+    if arguments.starts:
+        for config, task, members in batches.values():
+            fresh(config, task, members, range(arguments.seed, arguments.seed + arguments.starts))
+    made = {
+        "date": date.today().isoformat(),
+        "hardware": hardware(),
+        "versions": versions(),
+        "searches": rows,
+    }
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / "model_searches.json").write_text(json.dumps(made, indent=1) + "\n")
+    for row in rows:
+        print(json.dumps(row))
+
+
+def found(run: Run) -> dict[str, Any]:
+    """Return the best candidate, its measures in the search and those of the first."""
+    assert run.best
+    return {
+        "best": run.best.name,
+        "best_metrics": dict(run.best.metrics),
+        "first_metrics": dict(run.candidates["g00k00"].metrics) if "g00k00" in run.candidates else {},
+        "weights": {name: dict(c.weights) for name, c in run.candidates.items()},
+        "failed": sum(c.failed for c in run.candidates.values()),
+    }
+
+
+def cost(calls: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return how many calls were made, how many programs were valid at the first try, and seconds per answer."""
+    made = Counter(c["purpose"] for c in calls if c["state"] == "answered")
+    repaired = {c["sample"] % 1000 for c in calls if c["purpose"] == "repair"}
+    seconds = {
+        purpose: round(float(np.mean([c["seconds"] for c in calls if c["purpose"] == purpose])), 1)
+        for purpose in made
+    }
+    return {
+        "calls": dict(made),
+        "programs": made["propose"],
+        "repaired": len(repaired),
+        "seconds_per_answer": seconds,
+        "characters": sum(len(c["answer"] or "") for c in calls),
+    }
+
+
+def judged(run: Run, task: Task | None) -> dict[str, Any]:
+    """Return how often the judge changed its mind with the order, was overruled, and agreed with the task score."""
+    comparisons = [c for g in run.generations for c in (g.ranked or {}).get("comparisons", [])]
+    own = [(c, _own_answer(c)) for c in comparisons]
+    pairs: dict[frozenset[str], set[str]] = {}
+    for c, answer in own:
+        if answer in ("first", "second"):
+            pairs.setdefault(frozenset((c["first"], c["second"])), set()).add(c[answer])
+    agreed = []
+    for c, answer in own:
+        first, second = (run.candidates[c[place]] for place in ("first", "second"))
+        if task is None or answer not in ("first", "second") or first.failed or second.failed:
+            continue
+        better = task.score(dict(first.metrics)) - task.score(dict(second.metrics))
+        if abs(better) > 1e-9:
+            agreed.append((better > 0) == (answer == "first"))
+    return {
+        "comparisons": len(comparisons),
+        "overruled": sum(bool(c.get("overruled")) for c in comparisons),
+        "pairs": len(pairs),
+        "flipped": sum(len(winners) > 1 for winners in pairs.values()),
+        "agrees_with_score": [sum(agreed), len(agreed)],
+    }
+
+
+def _own_answer(comparison: dict[str, Any]) -> str:
+    """Return what the judge itself answered: first, second, tie or none."""
+    overruled = comparison.get("overruled") or ""
+    return overruled.removeprefix(SAID).split(":")[0] if overruled.startswith(SAID) else comparison["winner"]
+
+
+def fresh(config: Any, task: Task, members: list[tuple[dict[str, Any], str]], seeds: range) -> None:
+    """Evaluate the best programs of one task from fresh starts, and add the measures to their rows."""
+    optimizer = build_optimizer(config.optimizer, task, config.physics, print)
+    sandbox = Sandbox(make_probe(task, optimizer.sim_physics, config.seed))
+    try:
+        verdicts = [sandbox.vet(source) for _, source in members]
+    finally:
+        sandbox.close()
+    for seed in seeds:
+        for (row, _), result in zip(members, evaluate(optimizer, task, verdicts, seed), strict=True):
+            row.setdefault("fresh", []).append(dict(result.metrics))
+            print(seed, row["name"], {k: round(v, 3) for k, v in result.metrics.items()}, flush=True)
+
+
+if __name__ == "__main__":
+    main()
