@@ -18,6 +18,7 @@ from movlr_jax.rewards import shaping
 from movlr_jax.rewards.state import state_table
 from movlr_jax.sandbox import facade, graph
 from movlr_jax.tasks import Task
+from movlr_jax.tasks.base import axis_text
 
 # MoVLR's upper bounds on the weights of an edit; of the factor of a change, and of the number of new terms
 LIMITS = {"weight_cap": 50, "velocity_cap": 15, "factor": "three", "new_terms": "one or two"}
@@ -54,11 +55,12 @@ def fill(template: str, **values: Any) -> str:
     return _environment.get_template(f"{template}.md").render(**values).strip()
 
 
-def system(task: Task) -> str:
+def system(task: Task, looks_ahead_s: float | None = None) -> str:
     """Return the system message for program writers: format, allowed code, state, shaping functions and names."""
     return fill(
         "system",
         example=EXAMPLE,
+        looks_ahead_s=looks_ahead_s,
         state_table=[row for row in state_table() if not _without_use(row[0], task)],
         builtins=facade.BUILTINS,
         modules=facade.offered(),
@@ -82,9 +84,14 @@ def names(task: Task) -> str:
         (name, list(np.shape(value)), np.round(np.asarray(value, float), 3).tolist())
         for name, value in task.goals.items()
     ]
+    muscles = int((np.asarray(layout.activations) >= 0).sum())
+    parts = ((muscles, "muscles"), (model.nu - muscles, "motors"))
+    driven = " and ".join(f"{count} {kind}" for count, kind in parts if count)
     return fill(
         "names",
         model=adapter.name,
+        body=f"{adapter.body or 'a body'} with {driven or 'no actuators'}",
+        faces=axis_text(adapter.forward) if adapter.body else "",
         sizes=layout.sizes,
         roles=list(task.roles.items()),
         bodies=_listed(layout.bodies),

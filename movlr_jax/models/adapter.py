@@ -46,6 +46,7 @@ class ModelAdapter:
     grasp_offset: tuple[float, float, float] = (0.0, 0.0, 0.0)
     # coordinates of OpenSim whose name, sign or zero differ from those of their joints
     opensim: Sequence[Coordinate] = ()
+    body: str = ""  # what it is, in words for people and language models
     source: str = ""
     licence: str = ""
     # returns the location of the files, None if `load` would download them; raises UserError like `load`

@@ -38,6 +38,7 @@ def _load() -> mujoco.MjSpec:
 ADAPTERS = (
     ModelAdapter(
         name="humanoid",
+        body="humanoid robot",
         load=_load,
         root="pelvis",
         planned_joints=tuple(f"{side}_{joint}" for side in _SIDES for joint in _LEG),

@@ -112,6 +112,7 @@ _ELBOWS = tuple(Coordinate(f"elbow_flex_{side}", f"elbow_flexion_{side}") for si
 ADAPTERS = (
     ModelAdapter(
         name="ms_human_700_legs",
+        body="both legs and a rigid upper body",
         load=lambda: load("MS-Human-700-Locomotion"),
         root="pelvis",
         planned_joints=human.LEG_JOINTS,
@@ -126,6 +127,7 @@ ADAPTERS = (
     ),
     ModelAdapter(
         name="ms_human_700",
+        body="whole body",
         load=lambda: load("MS-Human-700"),
         root="pelvis",
         planned_joints=(*human.LEG_JOINTS, *SPINE_JOINTS, *human.arm_joints("elbow_flexion")),

@@ -96,6 +96,7 @@ def load() -> mujoco.MjSpec:
 ADAPTERS = (
     ModelAdapter(
         name="ms_human_700_manipulation",
+        body="right arm and hand",
         load=load,
         root="pelvis",
         planned_joints=JOINTS,

@@ -96,6 +96,7 @@ _LICENCE = "Apache-2.0 with NOTICE; the arms derive from MoBL-ARMS, whose author
 ADAPTERS = (
     ModelAdapter(
         name="musclemimic_fullbody",
+        body="whole body",
         load=load_fullbody,
         root="Full Body",
         planned_joints=(*human.LEG_JOINTS, *human.LUMBAR_JOINTS, *ARM_JOINTS),
@@ -124,6 +125,7 @@ ADAPTERS = (
     ),
     ModelAdapter(
         name="musclemimic_bimanual",
+        body="both arms with hands",
         load=lambda: load("bimanual"),
         root="Bimanual",
         planned_joints=(*ARM_JOINTS, *HAND_JOINTS),

@@ -178,6 +178,7 @@ def _adapter(
 ADAPTERS = (
     _adapter(
         "myoarm_r",
+        body="right arm and hand",
         planned_joints=ARM_JOINTS,
         synergies=(FINGER_FLEXION,),
         roles=ARM_ROLES,
@@ -191,6 +192,7 @@ ADAPTERS = (
     ),
     _adapter(
         "myohand_r",
+        body="right forearm and hand",
         planned_joints=HAND_JOINTS,
         synergies=(HAND_FLEXION,),
         roles=ARM_ROLES,
@@ -204,6 +206,7 @@ ADAPTERS = (
     _adapter(
         "myolegs",
         load_legs,
+        body="both legs",
         planned_joints=human.LEG_JOINTS,
         synergies=human.LEG_PAIRS,
         roles=LEGS_ROLES,
@@ -213,6 +216,7 @@ ADAPTERS = (
     _adapter(
         "myolegs26",
         load_legs,
+        body="both legs",
         planned_joints=LEGS26_JOINTS,
         roles=LEGS_ROLES,
         touch=LEGS_TOUCH,
@@ -221,6 +225,7 @@ ADAPTERS = (
     ),
     _adapter(
         "myotorso",
+        body="trunk",
         planned_joints=human.LUMBAR_JOINTS,
         roles={"trunk": "torso", "head": "head"},
         touch={"trunk": ("torso",), "head": ("neck", "head")},

@@ -153,6 +153,7 @@ def load() -> mujoco.MjSpec:
 ADAPTERS = (
     ModelAdapter(
         name="ostrich",
+        body="ostrich",
         load=load,
         root="ostrich",
         planned_joints=(*LEG_JOINTS, *NECK_ROOT[0], *NECK_ROOT[1]),

@@ -12,6 +12,7 @@ FILE = resource_dir("assets") / "models" / "tiny_muscle.xml"
 ADAPTERS = (
     ModelAdapter(
         name="tiny_muscle",
+        body="one leg",
         load=lambda: mujoco.MjSpec.from_file(str(FILE)),
         root="pelvis",
         planned_joints=("hip", "knee"),

@@ -20,6 +20,7 @@ from movlr_jax.types import Trajectory
 MOST = 500  # characters
 # what the motion of a walker or hand is measured by, whatever it should do; the rest belongs to the goals of a task
 _GENERAL = ("fell", "time_to_fall_s", "effort", "smoothness", "joint_limit_fraction", "diverged_fraction")
+_FARTHER = 1.8  # of a camera that was close to the object, since the hand may go anywhere
 _OF_BODY = (
     "whether the body does what the words ask for, in every part of them; then balance, and whether a person would "
     "move like this"
@@ -57,6 +58,9 @@ def with_instruction(task: Task, instruction: str) -> Task:
         initial_reward=first,
         human_reward=first,
         diagnose=partial(default_diagnosis, np.inf, motion),
+        cameras=[dataclasses.replace(c, distance=_FARTHER * c.distance) for c in task.cameras]
+        if thing
+        else task.cameras,
         over=task.over if falls else None,
         series=None,
         faults=None,

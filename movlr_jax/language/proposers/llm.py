@@ -131,7 +131,6 @@ def edit_talk(request: ProposalRequest) -> list[Message]:
             "propose_first",
             task=prompts.task_text(task),
             parent=task.initial_reward.strip(),
-            looks_ahead_s=request.looks_ahead_s,
         )
     else:
         text = prompts.fill(
@@ -141,14 +140,14 @@ def edit_talk(request: ProposalRequest) -> list[Message]:
             **prompts.feedback(request),
             **prompts.LIMITS,
         )
-    return [Message("system", [prompts.system(task)]), Message("user", [text])]
+    return [Message("system", [prompts.system(task, request.looks_ahead_s)]), Message("user", [text])]
 
 
 def eureka_talk(request: ProposalRequest) -> list[Message]:
     """Eureka: system, user, best program, reflection; in the first generation only system and user."""
     task = request.task
     begin = [
-        Message("system", [prompts.system(task)]),
+        Message("system", [prompts.system(task, request.looks_ahead_s)]),
         Message("user", [prompts.fill("eureka_first", task=prompts.task_text(task))]),
     ]
     if request.parent is None or request.critique is None:
@@ -170,7 +169,7 @@ def motionvl_talk(request: ProposalRequest) -> list[Message]:
         parent=request.parent.source.strip(),
         **{**prompts.feedback(request), "feedback": request.critique.said},
     )
-    return [Message("system", [prompts.system(request.task)]), Message("user", [text])]
+    return [Message("system", [prompts.system(request.task, request.looks_ahead_s)]), Message("user", [text])]
 
 
 def watching_talk(media: MotionMedia) -> Talk:
@@ -186,6 +185,9 @@ def watching_talk(media: MotionMedia) -> Talk:
             shown=prompts.shown(media, request.task, seen),
             parent=request.parent.source.strip(),
         )
-        return [Message("system", [prompts.system(request.task)]), Message("user", [*seen.media, text])]
+        return [
+            Message("system", [prompts.system(request.task, request.looks_ahead_s)]),
+            Message("user", [*seen.media, text]),
+        ]
 
     return talk
