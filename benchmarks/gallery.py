@@ -1,0 +1,55 @@
+"""The moving pictures of the documentation, from trajectories of searches and evaluations.
+
+    python benchmarks/gallery.py assets/gallery/drink.gif RUN_DIR/gen_00/k02.npz [+task=NAME model=NAME ...]
+
+For a trajectory of a run directory, the settings of the run name the task. Shows at most 3 s, from `--from-s` on.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+from movlr_jax.commands import environment
+
+environment.prepare_environment()
+
+import numpy as np  # noqa: E402
+from PIL import Image  # noqa: E402
+
+from movlr_jax.commands.episodes import read_request, task_of_request  # noqa: E402
+from movlr_jax.evolution.filming import clip_of  # noqa: E402
+from movlr_jax.film.clips import Caption, frames  # noqa: E402
+
+SIZE, FPS, LONGEST_S = (420, 316), 12.5, 3.0
+COLOURS = 128
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("gif", type=Path)
+    parser.add_argument("trajectory")
+    parser.add_argument("settings", nargs="*")
+    parser.add_argument("--from-s", type=float, default=0.0)
+    given = parser.parse_args()
+    request, _ = read_request("gallery", "gallery GIF TRAJECTORY", [given.trajectory, *given.settings])
+    clip = clip_of(task_of_request(request), Path(given.trajectory).read_bytes(), Caption(""))
+    shown = clip.times <= given.from_s + LONGEST_S  # from the start, since the camera follows the body
+    act = None if clip.act is None else clip.act[shown]
+    clip = replace(clip, qpos=clip.qpos[shown], times=clip.times[shown], act=act)
+    pictures = list(frames(clip, size=SIZE, fps=FPS, captions=False, samples=4))[int(given.from_s * FPS) :]
+    palette = Image.fromarray(np.concatenate(pictures[:: max(1, len(pictures) // 4)])).quantize(COLOURS)
+    first, *rest = [
+        Image.fromarray(picture).quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures
+    ]
+    first.save(
+        given.gif, save_all=True, append_images=rest, duration=round(1000 / FPS), loop=0, optimize=True
+    )
+    print(given.gif, given.gif.stat().st_size, "bytes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""A search that a language and a vision model drove, repeated from its recording in examples/recorded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from movlr_jax.commands.search import main as search
+from movlr_jax.config.compose import compose
+from movlr_jax.storage.archive import Archive
+
+RECORDED = Path(__file__).parent.parent / "examples" / "recorded"
+NAMES = sorted(path.parent.name for path in RECORDED.glob("*/answers.jsonl"))
+
+
+def answers(name: str, purpose: str) -> list[dict]:
+    lines = (RECORDED / name / "answers.jsonl").read_text(encoding="utf-8").splitlines()
+    return [call for line in lines if (call := json.loads(line))["purpose"] == purpose]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recording_is_small_and_has_settings_that_exist(name: str):
+    assert sum(path.stat().st_size for path in (RECORDED / name).iterdir()) < 200_000
+    config = compose([f"replay={RECORDED / name}"])
+    assert "replay" in (config.llm.name, config.vlm.name)
+
+
+def test_the_short_one_gives_its_programs_and_judgements_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    name, run = "release", tmp_path / "run"
+    assert search([f"replay={RECORDED / name}", f"run_dir={run}"]) == 0
+    written = {json.loads(call["answer"])["program"].strip() for call in answers(name, "propose")}
+    with Archive.open(run, write=False) as archive:
+        evaluated = [event.data for event in archive.events("evaluated")]
+        comparisons = [c for event in archive.events("ranked") for c in event.data["comparisons"]]
+        assert archive.spent() == (0, 0.0)
+    sources = {e["source"].strip() for e in evaluated}
+    assert written < sources, "every program that the model wrote, and the first, which nobody wrote"
+    assert not any(e["reason"] for e in evaluated)
+    assert comparisons
+    assert all(c["answered"] for c in comparisons)
+    assert "the recorded search did not make this comparison" not in capsys.readouterr().err
