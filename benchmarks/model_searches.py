@@ -76,9 +76,9 @@ def main() -> None:
         "searches": rows,
     }
     arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "model_searches.json").write_text(json.dumps(made, indent=1) + "\n")
+    (arguments.out / "model_searches.json").write_text(json.dumps(made, indent=1, default=float) + "\n")
     for row in rows:
-        print(json.dumps(row))
+        print(json.dumps(row, default=float))
 
 
 def found(run: Run) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def found(run: Run) -> dict[str, Any]:
 def cost(calls: list[dict[str, Any]]) -> dict[str, Any]:
     """Return how many calls were made, how many programs were valid at the first try, and seconds per answer."""
     made = Counter(c["purpose"] for c in calls if c["state"] == "answered")
-    repaired = {c["sample"] % 1000 for c in calls if c["purpose"] == "repair"}
+    repaired = {int(c["sample"]) % 1000 for c in calls if c["purpose"] == "repair"}
     seconds = {
         purpose: round(float(np.mean([c["seconds"] for c in calls if c["purpose"] == purpose])), 1)
         for purpose in made
@@ -125,7 +125,7 @@ def judged(run: Run, task: Task | None) -> dict[str, Any]:
             continue
         better = task.score(dict(first.metrics)) - task.score(dict(second.metrics))
         if abs(better) > 1e-9:
-            agreed.append((better > 0) == (answer == "first"))
+            agreed.append(bool((better > 0) == (answer == "first")))
     return {
         "comparisons": len(comparisons),
         "overruled": sum(bool(c.get("overruled")) for c in comparisons),
