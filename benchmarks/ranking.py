@@ -17,7 +17,7 @@ from itertools import combinations
 
 import numpy as np
 
-from movlr_jax.evolution.ranking import Comparison, fit, rank
+from movlr_jax.evolution.ranking import BOTH_ORDERS, Comparison, Showing, fit, rank, to_people
 from movlr_jax.language.base import Preference
 from movlr_jax.machine import versions
 
@@ -67,8 +67,8 @@ def one_order_round_robin(judge: Judge, k: int) -> int:
     return int(np.argmax(fit(k, wins)[0]))
 
 
-def by(scheme: str, budget: int | None = None) -> Callable[[Judge, int], int]:
-    return lambda judge, k: rank(k, judge, scheme, budget).order[0]
+def by(scheme: str, budget: int | None = None, showing: Showing = BOTH_ORDERS) -> Callable[[Judge, int], int]:
+    return lambda judge, k: rank(k, judge, scheme, budget, showing=showing).order[0]
 
 
 PROTOCOLS: dict[str, Callable[[Judge, int], int]] = {
@@ -76,6 +76,8 @@ PROTOCOLS: dict[str, Callable[[Judge, int], int]] = {
     "champion, both orders": swapped_champion,
     "round robin, one order": one_order_round_robin,
     "ranking=active": by("active", 40),
+    "ranking=active, one person": by("active", 39, to_people(1)),
+    "ranking=active, two people": by("active", 39, to_people(2)),
     "ranking=round_robin": by("round_robin"),
     "ranking=knockout": by("knockout"),
     "ranking=paper": by("paper"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -18,6 +19,7 @@ COMMANDS = (
     "transfer",
     "tune",
     "export",
+    "vote",
     "doctor",
 )
 
@@ -33,12 +35,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return 0 if arguments else 2
     name, *rest = arguments
+    if name in ("-sc", "--shell-completion"):
+        return _complete(rest)
     if name not in COMMANDS:
         print(unknown_name("command", name, COMMANDS), file=sys.stderr)
         return 2
     from movlr_jax.commands.cli import entry_point
 
     return entry_point(f"movlr_jax.commands.{name}")(rest)
+
+
+def _complete(arguments: Sequence[str]) -> int:
+    """Complete a command line as Hydra does: `eval "$(movlr-jax -sc install=bash)"`. Returns the exit status."""
+    from movlr_jax.commands.cli import entry_point
+
+    words = os.environ.get("COMP_LINE", "").split(" ")
+    if arguments[:1] and arguments[0].startswith("query="):
+        if len(words) < 3:  # the command itself
+            print(" ".join(c for c in COMMANDS if c.startswith("".join(words[1:]))))
+            return 0
+        os.environ["COMP_LINE"] = " ".join([words[0], *words[2:]])  # Hydra knows no commands
+    return entry_point("movlr_jax.commands.search")(["--shell-completion", *arguments])
 
 
 if __name__ == "__main__":

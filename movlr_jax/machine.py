@@ -14,11 +14,14 @@ from pathlib import Path
 PACKAGES = ("mujoco", "mujoco-mjx", "warp-lang", "jax", "jaxlib", "flax", "numpy", "myo-sim", "hydra-core")
 
 
+CORES = "MOVLR_CORES"  # environment variable: the cores that this process should use at most
+
+
 def cores() -> int:
-    """Return the number of cores that this process may use; a container or taskset may have limited it."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Return the number of cores that this process may use, which a container, taskset or MOVLR_CORES may limit."""
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    wanted = os.environ.get(CORES, "")
+    return min(there, int(wanted)) if wanted.isdigit() and int(wanted) else there
 
 
 def hardware() -> str:

@@ -27,6 +27,7 @@ def test_a_recording_is_small_and_has_settings_that_exist(name: str):
     assert "replay" in (config.llm.name, config.vlm.name)
 
 
+@pytest.mark.slow
 def test_the_short_one_gives_its_programs_and_judgements_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
-from scipy.spatial.transform import Rotation
 
 from movlr_jax.biomech.opensim import (
     MOVES,
@@ -18,6 +18,9 @@ from movlr_jax.biomech.opensim import (
     turning_axes,
     turns_of,
 )
+
+if TYPE_CHECKING:
+    from scipy.spatial.transform import Rotation
 
 _FREE, _BALL, _SLIDE = (int(getattr(mujoco.mjtJoint, f"mjJNT_{n}")) for n in ("FREE", "BALL", "SLIDE"))
 PELVIS = "pelvis"
@@ -139,6 +142,8 @@ class Coordinates:
 
     def qpos(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return qpos [T, nq] of coordinates -> [T] rad or m. Coordinates that are missing are those of qpos0."""
+        from scipy.spatial.transform import Rotation  # slow to import
+
         length = len(next(iter(values.values())))
         qpos = np.repeat(self._base[None], length, axis=0)
         rest = {name: column[0] for name, column in self.values(self._base[None]).items()}
@@ -170,4 +175,6 @@ class Coordinates:
 
 def _rotation(quat: np.ndarray) -> Rotation:
     """Return the rotation of a quaternion [..., 4] (w, x, y, z)."""
+    from scipy.spatial.transform import Rotation  # slow to import
+
     return Rotation.from_quat(quat[..., [1, 2, 3, 0]])

@@ -8,14 +8,19 @@ on the ground, the contact forces f within their friction cones are optimised to
 from __future__ import annotations
 
 import copy
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import mujoco
 import numpy as np
-from scipy.optimize import nnls
 
 _EFFORT = 0.02  # weight of activations relative to torque errors, both scaled to order 1
 _LOAD = 1e-3  # weight of contact forces in body weights, so that many points share a load
 _REACH = 0.005  # m, a foot closer than this to the ground counts as in contact
+_TURNS = 200  # of Newton's method at most; about five are usual
+_SHARES = np.linspace(0.0, 1.0, 33)  # of a step that the line search tries
+_CONTACTS = 64  # columns of contact forces on a device, 4 per contact; more where needed
 _LEVER = 0.1  # m, lever arm that scales moments on the floating base relative to forces
 
 
@@ -52,6 +57,60 @@ def base_dofs(model: mujoco.MjModel, planned: np.ndarray) -> np.ndarray:
     return np.array(sorted(base - driven - {int(d) for d in planned}), int)
 
 
+def least_forces(columns: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Return y [n] >= 0 that minimises |columns y - target|^2 + |y|^2, for columns [m, n] and target [m].
+
+    With the dual variables x [m] = target - columns y, the solution is y = max(0, columns' x), and x is the root of
+    x + columns max(0, columns' x) - target, which is piecewise linear. Newton's method changes the set of positive y
+    as a whole and ends exactly at the solution after about five systems of m equations (an active-set method,
+    Hintermueller et al., 2002), while NNLS adds one column at a time. It begins with all columns, so the result
+    depends on nothing but the arguments.
+    """
+    dual, forces, eye = np.zeros_like(target), np.ones(columns.shape[1]), np.eye(len(target))
+    for turn in range(_TURNS):
+        used = columns[:, forces > 0]
+        step = np.linalg.solve(eye + used @ used.T, target) - dual
+        change = columns.T @ step if turn else columns.T @ step - forces
+        share = 1.0
+        if turn:
+            slopes = np.abs(_slopes(_SHARES, target, dual, forces, step, change))
+            if slopes[-1] > 0.5 * slopes[0]:
+                share = _SHARES[1 + np.argmin(slopes[1:])]
+        done = ((forces + change > 0) == (forces > 0)).all()
+        dual, forces = dual + share * step, forces + share * change
+        if done:
+            break
+    return np.maximum(forces, 0.0)
+
+
+def least_forces_on_device(columns: jax.Array, target: jax.Array) -> jax.Array:
+    """Return the same as `least_forces`, as a pure JAX function."""
+    eye, size = jnp.eye(len(target), dtype=columns.dtype), columns.shape[1]
+    shares = jnp.asarray(_SHARES, columns.dtype)
+
+    def improve(carry: Any) -> Any:
+        dual, forces, turn, _ = carry
+        used = jnp.where(forces > 0, columns, 0.0)
+        error = jnp.where(turn == 0, 0.0, dual + used @ forces) - target
+        step = -jnp.linalg.solve(eye + used @ used.T, error)
+        change = columns.T @ (dual + step) - forces
+        slopes = jnp.abs(_slopes(shares, target, dual, forces, step, change))
+        whole = (turn == 0) | (slopes[-1] <= 0.5 * slopes[0])
+        share = jnp.where(whole, 1.0, shares[1 + jnp.argmin(slopes[1:])])
+        same = jnp.all((forces + change > 0) == (forces > 0))
+        return dual + share * step, forces + share * change, turn + 1, same
+
+    first = (jnp.zeros_like(target), jnp.ones(size, columns.dtype), jnp.int32(0), jnp.zeros((), bool))
+    going = lambda carry: ~carry[3] & (carry[2] < _TURNS)  # noqa: E731
+    return jnp.maximum(jax.lax.while_loop(going, improve, first)[1], 0.0)
+
+
+def _slopes(shares: Any, target: Any, dual: Any, forces: Any, step: Any, change: Any) -> Any:
+    """Return the slopes [S] of the dual objective at each of `shares` [S] of `step`; they grow from below 0."""
+    along = shares[:, None]
+    return (dual + along * step - target) @ step + (forces + along * change).clip(0.0) @ change
+
+
 class StaticOptimiser:
     """Static optimisation for one model and its planned dofs [nz]."""
 
@@ -69,9 +128,33 @@ class StaticOptimiser:
         kind = model.jnt_type[joint]
         slides = (kind == mujoco.mjtJoint.mjJNT_SLIDE) | ((kind == mujoco.mjtJoint.mjJNT_FREE) & (offset < 3))
         self._base_scale = self._weight * np.where(slides, 1.0, _LEVER)
+        self._most = model.nu + _CONTACTS  # columns on a device
+        each = jax.vmap(
+            lambda columns, target: self._activations(jnp, least_forces_on_device(columns, target))
+        )
+        self._solved = jax.jit(each)
 
     def __call__(self, qpos: np.ndarray) -> np.ndarray:
         """Return activations [nu] that hold the posture `qpos` [nq] at rest, with its ground contacts."""
+        columns, target = self.problem(qpos)
+        return self._activations(np, least_forces(columns, target))
+
+    def on_device(self, qpos: np.ndarray) -> jax.Array:
+        """Return activations [R, nu] float32 that hold the postures `qpos` [R, nq], solved together on the device."""
+        columns, targets = zip(*map(self.problem, qpos), strict=True)
+        most = max(self._most, *(c.shape[1] for c in columns))
+        if most > self._most:  # sizes grow by factors, because each is compiled
+            self._most = self._model.nu + 2 * (most - self._model.nu)
+        padded = np.zeros((len(columns), len(targets[0]), self._most), np.float32)
+        for place, column in zip(padded, columns, strict=True):
+            place[:, : column.shape[1]] = column
+        return self._solved(padded, np.stack(targets).astype(np.float32))
+
+    def problem(self, qpos: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the columns [m, nu + contacts] and the target [m] of `least_forces` at the posture `qpos` [nq].
+
+        The unknowns are the activations and the contact forces in body weights, both times their costs.
+        """
         m, d, base = self._model, self._data, len(self._base_scale)
         mujoco.mj_resetData(m, d)
         d.qpos[:] = qpos
@@ -80,21 +163,23 @@ class StaticOptimiser:
         moment = np.zeros((m.nu, m.nv))
         mujoco.mju_sparse2dense(moment, d.actuator_moment, d.moment_rownnz, d.moment_rowadr, d.moment_colind)
         reduce = coupling_jacobian(m, self._dofs, qpos)
-        passive, active = np.empty(m.nu), np.empty(m.nu)
-        for i in range(m.nu):
-            length, lr, acc0 = d.actuator_length[i], m.actuator_lengthrange[i], m.actuator_acc0[i]
-            active[i] = mujoco.mju_muscleGain(length, 0.0, lr, acc0, m.actuator_gainprm[i, :9])
-            passive[i] = mujoco.mju_muscleBias(length, lr, acc0, m.actuator_biasprm[i, :9])
+        mujoco.mj_fwdActuation(m, d)
+        passive = d.actuator_force.copy()
+        d.act[:] = 1.0
+        mujoco.mj_fwdActuation(m, d)
+        active = d.actuator_force - passive
         arms = (moment @ reduce).T  # [base + nz, nu]
         torque = reduce.T @ (d.qfrc_bias - d.qfrc_passive) - arms @ passive
         scale = np.maximum(np.abs(arms * active).max(axis=1), 1e-6)
         scale[:base] = self._base_scale
         support = (self._ground_forces() @ reduce).T if base else np.zeros((len(scale), 0))
-        columns = np.hstack([arms * active, support * self._weight]) / scale[:, None]
-        costs = np.concatenate([np.full(m.nu, _EFFORT), np.full(support.shape[1], _LOAD)])
-        target = np.concatenate([torque / scale, np.zeros(len(costs))])
-        solution, _ = nnls(np.vstack([columns, np.diag(costs)]), target)
-        return np.minimum(solution[: m.nu], 1.0)  # static postures rarely need more than full activation
+        columns = np.hstack([arms * active / _EFFORT, support * (self._weight / _LOAD)])
+        return columns / scale[:, None], torque / scale
+
+    def _activations(self, xp: Any, forces: Any) -> Any:
+        """Return activations [..., nu] from the unknowns [..., n] of `problem`."""
+        # static postures rarely need more than full activation
+        return xp.minimum(forces[..., : self._model.nu] / _EFFORT, 1.0)
 
     def _ground_forces(self) -> np.ndarray:
         """Return joint forces [4 contacts, nv] per newton along the edges of each friction cone with the world."""

@@ -12,7 +12,6 @@ from typing import Any
 from movlr_jax.commands.environment import prepare_environment, prepare_physics
 from movlr_jax.errors import UserError
 
-_FLAGS = ("-m", "--multirun")
 # Exit statuses besides 0, 1 and 2.
 UNJUDGED = 3  # the judge answered no comparison of the search
 INTERRUPTED = 130  # the same as a shell reports after Ctrl-C
@@ -31,19 +30,25 @@ def entry_point(module: str) -> Callable[..., int]:
 def run(command: Callable[[Any], int], argv: Sequence[str] | None = None) -> int:
     """Compose the settings of each job in `argv` and run `command` on each. Return the exit status.
 
-    `command` takes a `config.Config`. A value with commas is a sweep: the jobs run one after another, as with
-    Hydra's -m. If one job fails with a user error, the others still run.
+    `command` takes a `config.Config`. With -m, Hydra's sweeper and launcher run the jobs (`commands.sweep`). Without
+    it, a value with commas is a sweep as well: the jobs run one after another in this process. If one job fails with
+    a user error, the others still run.
     """
+    from movlr_jax.commands import arguments as reading
     from movlr_jax.config.compose import compose, expand
     from movlr_jax.config.help import help_text
 
-    arguments = _arguments(argv, help_text)
-    if arguments is None:
-        return 0
-    overrides = [a for a in arguments if a not in _FLAGS]
     try:
-        jobs = expand(overrides)
-        configs = [compose(job) for job in jobs]
+        given = reading.read(sys.argv[1:] if argv is None else argv)
+        if given.help:
+            print(help_text())
+            return 0
+        if given.multirun or given.cfg or given.info or given.hydra_help or given.shell_completion:
+            from movlr_jax.commands import sweep
+
+            return sweep.sweep(command, given) if given.multirun else sweep.show(given)
+        jobs = expand(given.overrides)
+        configs = [compose(job, given.config_dir) for job in jobs]
     except UserError as error:
         print(error, file=sys.stderr)
         return 2

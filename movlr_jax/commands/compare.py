@@ -30,6 +30,7 @@ from movlr_jax.config.schema import Config, check
 from movlr_jax.config.trust import check_task_file
 from movlr_jax.errors import UserError, shortened
 from movlr_jax.evolution.final_training import EVENT as FINAL_TRAINING
+from movlr_jax.report.sweep import write_sweep_page
 from movlr_jax.settings import CONFIG_BYTES, read_yaml
 from movlr_jax.storage.archive import Archive, new_run_dir, write_atomically
 from movlr_jax.storage.inside import inside, read_inside
@@ -268,6 +269,8 @@ def show(rows: Sequence[MethodRow], task: Task, root: Path) -> None:
     for note, methods in notes.items():
         print(f"{', '.join(methods)}: {note}", file=sys.stderr)
     print(f"table: {root / 'compare.csv'}\nplot: {root / 'compare.png'}", file=sys.stderr)
+    if any(root.rglob("run.db")):
+        print(f"report: {write_sweep_page(root)}", file=sys.stderr)
     plain = [
         {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in dataclasses.asdict(r).items()}
         for r in rows

@@ -77,7 +77,8 @@ def main(argv: list[str] | None = None) -> int:
         nargs="*",
         metavar="model=NAME",
         help="name of a model, or path of an MJCF file; llm=... vlm=...: make one cheap call to each; "
-        "judge vlm=...: test the judge on pairs of motions with a known winner",
+        "judge vlm=...: test the judge on pairs of motions with a known winner; judge RUN_DIR: the votes of people "
+        "next to the judge of the run and the metrics",
     )
     settings = parser.parse_args(argv).settings
     console = Console()
@@ -102,8 +103,10 @@ def main(argv: list[str] | None = None) -> int:
 
 def _ask_models(settings: list[str], console: Console) -> int:
     """Test the language models that `settings` name. Return 0, or 1 if one does not answer. Raises UserError."""
-    from movlr_jax.commands import doctor_models
+    from movlr_jax.commands import doctor_models, doctor_votes
 
+    if settings[0] == "judge" and len(settings) == 2 and "=" not in settings[1]:
+        return doctor_votes.check_votes(Path(settings[1]), console)
     if settings[0] == "judge":
         return doctor_models.check_judge(settings[1:], console)
     return doctor_models.check_models(settings, console)

@@ -31,6 +31,7 @@ from movlr_jax.language.base import Evaluation
 from movlr_jax.progress import Reporter
 from movlr_jax.quantities import summary
 from movlr_jax.sandbox.vet import Sandbox, Verdict
+from movlr_jax.sandbox.warm import start_ahead
 from movlr_jax.storage.archive import write_atomically as write
 from movlr_jax.storage.inside import read_inside
 from movlr_jax.tasks import Task
@@ -45,6 +46,7 @@ def evaluate(config: Config) -> int:
             f"resume continues a search; to evaluate its best program, give reward={config.resume}"
         )
     reporter = Reporter()
+    start_ahead()
     run_and_film(
         prepared(config, reporter),
         config.seed,

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from movlr_jax.commands import cli
-from movlr_jax.commands.session import about_tuned, build_context, describe, same_search, task_of, to_yaml
+from movlr_jax.commands.session import (
+    about_tuned,
+    build_context,
+    describe,
+    same_search,
+    task_and_optimizer,
+    task_of,
+    to_yaml,
+)
 from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import EVENT, about_task_file, task_file
 from movlr_jax.control.build import build_optimizer, trains
@@ -17,17 +27,20 @@ from movlr_jax.evolution.filming import film_best_and_first
 from movlr_jax.evolution.final_training import has_final_training, run_final_training
 from movlr_jax.evolution.loop import evolve
 from movlr_jax.evolution.ranking import nothing_answered, silence
+from movlr_jax.evolution.weight_variants import score_of
 from movlr_jax.film.group_picture import GROUPS, picture
 from movlr_jax.language.base import Evaluation
 from movlr_jax.progress import Reporter
 from movlr_jax.quantities import summary
 from movlr_jax.report.page import write_report
+from movlr_jax.sandbox.warm import start_ahead
 from movlr_jax.storage.archive import Archive, new_run_dir
 from movlr_jax.tasks import Task
 
 
 def search(config: Config) -> int:
     """Run the search command. Return its exit status. Raises UserError."""
+    start_ahead()
     return run_search(config)[1]
 
 
@@ -47,7 +60,8 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
     """
     reporter, started = Reporter(), time.monotonic()
     _check_before_building(config)
-    task = task or task_of(config)
+    # a worker builds the task from the settings, unless only Python code can
+    built, task = None if task and task.overrides else task, task or task_of(config)
     optimizer = build_optimizer(config.optimizer, task, config.physics, reporter.say)
     archive = open_archive(config, task.name)
     context = None
@@ -63,7 +77,8 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
         ):
             if sentence:
                 reporter.say(sentence)
-        context = build_context(config, task, optimizer, archive, reporter)
+        make = partial(task_and_optimizer, config, built)
+        context = build_context(config, task, optimizer, archive, reporter, make)
         reporter.say(context.models_used)
         if not recorded:
             if context.films and "groups" in optimizer.notes:
@@ -86,8 +101,11 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
     finally:
         with archive:
             if context:
+                path = write_report(archive)
+                if context.tracker and context.tracking and archive.get("finished"):
+                    context.tracker.finish(archive.root / "best.py", path)
                 context.close()
-                reporter.say(f"report: {write_report(archive)}")
+                reporter.say(f"report: {path}")
                 if (archive.root / "best.py").exists():
                     reporter.say(f"reward: {archive.root / 'best.py'}")
 
@@ -115,6 +133,7 @@ def _record_end(
         "finished",
         {
             "best": best.name,
+            "score": score if math.isfinite(score := score_of(context.task, best)) else None,
             "generations": context.config.generations,
             "wall_s": before.get("wall_s", 0.0) + time.monotonic() - started,
             "side_by_side": side_by_side,

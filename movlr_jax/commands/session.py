@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import yaml
 
-from movlr_jax.commands.environment import prepare_physics
+from movlr_jax.commands.environment import prepare_environment, prepare_physics
 from movlr_jax.config.compose import RESETTABLE
 from movlr_jax.config.schema import Config
 from movlr_jax.control.base import Optimizer
-from movlr_jax.control.build import scored_at_once
-from movlr_jax.errors import UserError, shortened
-from movlr_jax.evolution.context import SearchContext
+from movlr_jax.control.build import build_optimizer, scored_at_once
+from movlr_jax.errors import UserError, needed, shortened
+from movlr_jax.evolution.context import Reuse, SearchContext
 from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.evolution.filming import clip_of
 from movlr_jax.evolution.parts import build_parts
+from movlr_jax.evolution.workers.base import ThisProcess, Workers
 from movlr_jax.film.clips import Caption, Clip
 from movlr_jax.film.renderer import renderer
 from movlr_jax.language.base import Evaluation
@@ -29,6 +31,7 @@ from movlr_jax.storage.layout import candidate_path
 from movlr_jax.tasks import Task, build_task
 from movlr_jax.tasks.instruction import described, with_instruction
 from movlr_jax.tasks.reference import with_reference
+from movlr_jax.tracking.base import open_tracker
 
 
 def task_of(config: Config) -> Task:
@@ -72,9 +75,14 @@ def films_here(config: Config, reporter: Reporter) -> bool:
 
 
 def build_context(
-    config: Config, task: Task, optimizer: Optimizer, archive: Archive, reporter: Reporter
+    config: Config,
+    task: Task,
+    optimizer: Optimizer,
+    archive: Archive,
+    reporter: Reporter,
+    make: Callable[[], tuple[Task, Optimizer]] | None = None,
 ) -> SearchContext:
-    """Build all parts of a search. Raises UserError."""
+    """Build all parts of a search. `make` builds task and optimizer again, in a worker. Raises UserError."""
 
     def candidate_clip(e: Evaluation) -> Clip:
         states = archive.read(candidate_path(e.generation, e.candidate, ".npz"))
@@ -83,6 +91,7 @@ def build_context(
     films = films_here(config, reporter)
     parts = build_parts(config, archive, candidate_clip, films, reporter.say)
     probe = make_probe(task, optimizer.sim_physics, config.seed)
+    tracker = open_tracker(config.tracker, archive.root)
     return SearchContext(
         config=config,
         task=task,
@@ -95,8 +104,37 @@ def build_context(
         reporter=reporter,
         films=films,
         models_used=parts.used,
+        reuse=Reuse.of(config, task, probe, parts.proposer),
         clients=parts.clients,
+        showing=parts.showing,
+        watch=parts.watch,
+        tracker=tracker,
+        workers=_workers(config, task, optimizer, reporter, make or partial(task_and_optimizer, config)),
     )
+
+
+def _workers(
+    config: Config,
+    task: Task,
+    optimizer: Optimizer,
+    reporter: Reporter,
+    make: Callable[[], tuple[Task, Optimizer]],
+) -> Workers:
+    """Return who evaluates the candidates. Raises UserError."""
+    if config.workers.name == "none":
+        return ThisProcess(optimizer, task)
+    with needed("workers=ray", "ray"):
+        from movlr_jax.evolution.workers.ray_workers import RayWorkers
+
+    rows = config.candidates * (1 + config.inner_weights)
+    return RayWorkers(config.workers, make, rows, reporter.say)
+
+
+def task_and_optimizer(config: Config, task: Task | None = None) -> tuple[Task, Optimizer]:
+    """Build the task and the optimizer that the settings name, as a worker does. Raises UserError."""
+    prepare_environment()
+    task = task or task_of(config)
+    return task, build_optimizer(config.optimizer, task, config.physics)
 
 
 def describe(context: SearchContext) -> dict[str, Any]:
@@ -150,7 +188,7 @@ def same_search(config: Config, recorded: dict[str, Any], archive: Archive) -> N
     changed = [
         f"{name} was {shortened(recorded.get(name))}, is {shortened(value)}"
         for name, value in ours.items()
-        if name in recorded and name not in free and recorded[name] != _json(value)
+        if name in recorded and name.partition(".")[0] not in free and recorded[name] != _json(value)
     ]
     if changed:
         raise UserError(

@@ -2,30 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from movlr_jax.config.defaults import CHOICES, store_defaults
 from movlr_jax.config.methods import METHODS
+from movlr_jax.config.schema import WORKERS
 from movlr_jax.control.build import OPTIMIZERS
 from movlr_jax.errors import UserError, shortened, unknown_name
 from movlr_jax.resources import resource_dir
 from movlr_jax.settings import RENAMED
 from movlr_jax.tasks.registry import TASKS
+from movlr_jax.tracking.base import TRACKERS
 
-_GROUPS = ("task", "optimizer", "method", "llm", "vlm")
+_GROUPS = ("task", "optimizer", "method", "llm", "vlm", "workers", "tracker")
 _SHORTHANDS = ("env", "file")  # top-level shorthands for settings of a task; composing copies them there
 _REMOVABLE = {"llm": "scripted", "vlm": "metrics", "optimizer": "mppi", "method": "movlr"}
+_OF_A_SWEEP = ("launcher", "sweeper", "sweep")  # Hydra's own settings that -m reads
 _UNUSED = {  # Hydra settings without effect here, and what to use instead
     "hydra.run.": "give run_dir=..., the folder of the results",
-    "hydra.sweep.": "give run_dir=..., in which each job has a numbered folder",
+    **dict.fromkeys(
+        (f"hydra{sign}{name}" for name in _OF_A_SWEEP for sign in "./"), "it belongs to a sweep; add -m"
+    ),
     "hydra.job.chdir": "commands run in the current folder; change to another folder first",
-    "hydra": "Hydra only composes settings here, and -m runs one job after another",
+    "hydra.searchpath": "give --config-dir DIR, a folder with your own files of settings",
+    "hydra.mode": "-m runs a sweep",
+    "hydra": "of Hydra's own settings, only those of hydra/launcher, hydra/sweeper and hydra.sweep are, with -m",
 }
-REPLAYABLE = ("run_dir", "films")  # may change when a recording is replayed
-RESETTABLE = ("generations", "films", "max_calls", "max_cost_usd")  # may change when a run is resumed
+REPLAYABLE = ("run_dir", "films", "workers", "tracker")  # may change when a recording is replayed
+# may change when a run is resumed
+RESETTABLE = ("generations", "films", "max_calls", "max_cost_usd", "workers", "tracker")
+
+
+def of_hydra(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Separate Hydra's own settings of a sweep from the settings of its jobs: (of Hydra, of the jobs)."""
+    starts = tuple(f"hydra{sign}{name}" for name in _OF_A_SWEEP for sign in "./")
+    mine = [o for o in overrides if o.lstrip("+").startswith(starts)]
+    return mine, [o for o in overrides if o not in mine]
 
 
 def expand(overrides: Sequence[str]) -> list[list[str]]:
@@ -33,9 +50,6 @@ def expand(overrides: Sequence[str]) -> list[list[str]]:
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
-    for flag in overrides:
-        if flag.startswith("-"):
-            raise UserError(f"there is no option {flag!r}; give settings as name=value, --help lists them")
     try:
         parsed = OverridesParser.create().parse_overrides([_sentence_quoted(o) for o in overrides])
         choices = [
@@ -51,16 +65,16 @@ def expand(overrides: Sequence[str]) -> list[list[str]]:
     return [list(job) for job in itertools.product(*choices)]
 
 
-def compose(overrides: Sequence[str]) -> Any:
-    """Return the checked `Config` of one job. Raises UserError with near matches."""
+def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Any:
+    """Return the checked `Config` of one job. Raises UserError with near matches.
+
+    config_dir: folder with files of settings in addition to those of the package, as Hydra's --config-dir.
+    """
     from hydra import compose as hydra_compose
-    from hydra import initialize_config_dir
-    from hydra.core.global_hydra import GlobalHydra
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    from movlr_jax.config.defaults import store_defaults
     from movlr_jax.config.schema import Config, check
     from movlr_jax.config.trust import check_task_file
     from movlr_jax.settings import from_mapping
@@ -75,17 +89,15 @@ def compose(overrides: Sequence[str]) -> Any:
         del replayed["replay"]
         return check(from_mapping(Config, replayed))
     folder = resource_dir("conf").resolve()
-    overrides = _with_task(overrides, folder)
-    store_defaults()
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(str(folder), version_base="1.3"):
+    overrides = [*search_path(config_dir), *composable(overrides, config_dir)]
+    with hydra_at_conf():
         try:
             plain = composed = hydra_compose("config", overrides=list(overrides))
             if tuned := _tuned(composed, folder):  # the settings of the user override the tuned ones
-                composed = hydra_compose("config", overrides=[*overrides, tuned])
+                composed = hydra_compose("config", overrides=_with_tuned(overrides, tuned))
             values = OmegaConf.to_container(composed, resolve=True, throw_on_missing=False)
         except (HydraException, OmegaConfBaseException, ValueError) as error:
-            raise UserError(_sentence(error, overrides)) from None
+            raise UserError(hydra_sentence(error, overrides)) from None
     assert isinstance(values, dict)
     if tuned:
         values["tuned_settings"] = _differences(plain, composed)
@@ -102,6 +114,44 @@ def compose(overrides: Sequence[str]) -> Any:
         settings = values["task"]["settings"]
         settings["file"] = settings["file"] and str(Path(str(settings["file"])).expanduser().resolve())
     return check(from_mapping(Config, values))
+
+
+@contextlib.contextmanager
+def hydra_at_conf() -> Iterator[Any]:
+    """Initialise Hydra with the folder conf/ and the defaults of the package. Yields Hydra's own object."""
+    from hydra import initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+
+    store_defaults()
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(resource_dir("conf").resolve()), job_name="movlr_jax", version_base="1.3"):
+        yield GlobalHydra.instance().hydra
+
+
+def search_path(config_dir: Path | None) -> list[str]:
+    """Return the overrides that add the folder of the user to Hydra's search path. Raises UserError."""
+    if config_dir is None:
+        return []
+    if not config_dir.is_dir():
+        raise UserError(f"--config-dir {config_dir}: there is no such folder")
+    return [f"hydra.searchpath=[{_quoted(f'file://{config_dir.resolve()}')}]"]
+
+
+def composable(overrides: Sequence[str], config_dir: Path | None = None) -> list[str]:
+    """Return overrides in the form that Hydra composes. Raises UserError for options that do not exist."""
+    return _with_task(overrides, [resource_dir("conf"), *([config_dir] if config_dir else [])])
+
+
+def _with_tuned(overrides: Sequence[str], tuned: str) -> list[str]:
+    """Return the overrides with `tuned` after the task and before files of the user, as +experiment=mine.
+
+    Hydra adds groups in the order of the overrides, and values of later groups override those of earlier ones.
+    """
+    names = [o.partition("=")[0] for o in overrides]
+    after = names.index("+task") + 1 if "+task" in names else 0
+    added = (i for i in range(after, len(names)) if names[i][:1] == "+" != names[i][1:2])
+    place = next(added, len(names))
+    return [*overrides[:place], tuned, *overrides[place:]]
 
 
 def _tuned(composed: Any, folder: Path) -> str | None:
@@ -146,20 +196,26 @@ def _recorded(overrides: Sequence[str], kind: str, changeable: Sequence[str]) ->
     if text is None:
         raise UserError(f"{run} is not a run directory of movlr-jax: it has no config.yaml")
     for name in given:
-        if name not in (kind, "trust", *changeable):
+        if name.partition(".")[0] not in (kind, "trust", *changeable):
             raise UserError(
                 f"{name} cannot be changed when a run is {done}, only {', '.join(changeable)}; start a new run"
             )
     new: dict[str, Any] = {"trust": False}  # never taken from the run
-    for name, value in given.items():
-        try:
-            new[name] = value if name in (kind, "run_dir") else read_yaml(value)
-        except ValueError as error:
-            raise UserError(f"cannot read {name}={shortened(value)}: {error}") from None
     try:
         values = dict(read_yaml(text.decode("utf-8")))
     except (ValueError, TypeError) as error:
         raise UserError(f"{path} is broken: {_first_line(error)}; the run cannot be {done}") from None
+    for name, value in given.items():
+        group, dot, field = name.partition(".")
+        try:
+            read = value if name in (kind, "run_dir") else read_yaml(value)
+        except ValueError as error:
+            raise UserError(f"cannot read {name}={shortened(value)}: {error}") from None
+        if group in CHOICES:  # workers=ray workers.count=2
+            known = new.get(group) or dict(values.get(group) or {})
+            new[group] = {**known, field: read} if dot else {"name": read}
+        else:
+            new[name] = read
     if kind == "replay":
         values = _answered_by(run, values, trust=bool(new["trust"]))
     return {**values, **new}
@@ -183,7 +239,7 @@ def _answered_by(folder: Path, values: Mapping[str, Any], *, trust: bool) -> dic
     return {**values, "resume": None, "run_dir": None, **models}
 
 
-def _with_task(overrides: Sequence[str], folder: Path) -> list[str]:
+def _with_task(overrides: Sequence[str], folders: Sequence[Path]) -> list[str]:
     """Treat `task=NAME` as `+task=NAME` and `+task=FILE.py` as the task of a file; check the names of groups.
 
     The settings of a file task are not known in advance, so overrides may add them. Raises UserError.
@@ -195,8 +251,8 @@ def _with_task(overrides: Sequence[str], folder: Path) -> list[str]:
         if group == "task" and path.endswith(".py"):
             result += ["+task=own", f"file={_quoted(path)}"]
             continue
-        if sign and group in _GROUPS and value not in _options(folder, group):
-            raise UserError(unknown_name(group, value, _options(folder, group)))
+        if sign and group in _GROUPS and value not in (known := _options(folders, group)):
+            raise UserError(unknown_name(group, value, known))
         result.append(f"+task={value}" if group == "task" else override)
     for group, only in (("file", "own"), ("env", "playground")):
         given = next((o for o in result if o.lstrip("+").startswith(f"{group}=")), None)
@@ -242,15 +298,25 @@ def _refuse_unused(overrides: Sequence[str]) -> None:
             raise UserError(f"{name} is not used: {instead}")
 
 
-def _sentence(error: Exception, overrides: Sequence[str]) -> str:
+def hydra_sentence(error: Exception, overrides: Sequence[str]) -> str:
     """Return an error of Hydra as one sentence. For an unknown setting, it names the closest ones."""
     text = str(error)
+    if missing := re.search(r"Could not find '(.+)/([^/']*)'", text):
+        available = re.findall(r"^\t(\S+)$", text, re.MULTILINE)
+        return unknown_name(missing[1], missing[2], available)
     unknown = re.search(r"Could not override '([^']*)'", text) or re.search(
         r"Key '([^']*)' is not in struct", text
     )
+    if unknown and unknown[1] == "experiment":
+        given = next(o for o in overrides if o.lstrip("+").startswith("experiment="))
+        return f"{given} needs the folder of your own files: --config-dir DIR, with {_file_of(given)} in it"
     if unknown:
         return unknown_name("setting", unknown.group(1), _settings(overrides))
     return f"cannot read the settings {' '.join(overrides)!r}: {_first_line(error)}"
+
+
+def _file_of(override: str) -> str:
+    return "/".join(override.lstrip("+").split("=", 1)) + ".yaml"
 
 
 def _settings(overrides: Sequence[str]) -> list[str]:
@@ -281,15 +347,22 @@ def _leaves(node: Any, prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _options(folder: Path, group: str) -> list[str]:
-    """Return the options of `group`: the files in conf/ and the registered names."""
-    registered = {"task": TASKS, "method": METHODS, "optimizer": OPTIMIZERS}.get(group, ())
-    return sorted({path.stem for path in (folder / group).glob("*.yaml")} | set(registered))
+def _options(folders: Sequence[Path], group: str) -> list[str]:
+    """Return the options of `group`: the files in the folders and the registered names."""
+    registered = {
+        "task": TASKS,
+        "method": METHODS,
+        "optimizer": OPTIMIZERS,
+        "workers": WORKERS,
+        "tracker": TRACKERS,
+    }.get(group, ())
+    files = (path.stem for folder in folders for path in (folder / group).glob("*.yaml"))
+    return sorted({*files, *registered})
 
 
 def options(group: str) -> list[str]:
     """Return what users can set `group` (task, optimizer, method, llm, vlm) to. A file task is set by its path."""
-    return [name for name in _options(resource_dir("conf"), group) if name != "own"]
+    return [name for name in _options([resource_dir("conf")], group) if name != "own"]
 
 
 def _first_line(error: Exception) -> str:

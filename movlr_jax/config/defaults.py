@@ -13,7 +13,7 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 
 from movlr_jax.config.methods import METHODS, Method
-from movlr_jax.config.schema import Config
+from movlr_jax.config.schema import WORKERS, Config, WorkersConfig
 from movlr_jax.control.build import OPTIMIZERS
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.language import settings as language
@@ -21,9 +21,14 @@ from movlr_jax.language.settings import ModelConfig
 from movlr_jax.resources import resource_dir
 from movlr_jax.settings import default_settings
 from movlr_jax.tasks.registry import TASKS
+from movlr_jax.tracking.base import TRACKERS, TrackerConfig
 
 # fields of Config that are groups of their own, or that users do not set
-ELSEWHERE = ("task", "model", "episode_s", "optimizer", "llm", "vlm", "tuned_settings")
+ELSEWHERE = ("task", "model", "episode_s", "optimizer", "llm", "vlm", "workers", "tracker", "tuned_settings")
+CHOICES = {  # groups whose options differ in their name alone
+    "workers": (WorkersConfig, WORKERS),
+    "tracker": (TrackerConfig, TRACKERS),
+}
 
 _stored: list[tuple[str, Any]] = []  # the registries' entries when the nodes were last stored
 
@@ -47,6 +52,9 @@ def store_defaults() -> None:
         for name, settings in backends.items():
             node = {"name": name, **_only(_plain(ModelConfig(name)), settings)}
             store(group=role, name=f"{name}_schema", node=node)
+    for group, (kind, names) in CHOICES.items():
+        for name in names:
+            store(group=group, name=name, node=_plain(kind(name)))
     for name, recipe in METHODS.items():
         node = {"method": _plain(recipe.method), **recipe.settings}
         store(group="method", name=name, node=node, package="_global_")

@@ -40,6 +40,7 @@ class Method:
     every_s: float = 0.0
     watches: bool = False  # true: the vision model also writes the programs
     directions: bool = True  # programs that are written together get different directions in their requests
+    mjcf: bool = False  # requests for programs contain an excerpt of the model as MJCF
     full: float = 1.0  # final training of the winner, in multiples of a candidate's steps; 1: none
     # descriptors: the search ends when the best motion has this alignment with the task, 0 to 1; null: it goes on
     stop_alignment: float | None = None
@@ -159,8 +160,11 @@ def parent_of(
     return next((ran[name] for name in ranked if name in ran), best)
 
 
-def calls_needed(scheme: str, m: int) -> int:
-    """Return the minimum number of judge calls to rank m items."""
-    return {"active": 2 * (m - 1), "round_robin": m * (m - 1), "knockout": 2 * (m - 1), "paper": m - 1}[
-        scheme
-    ]
+def calls_needed(scheme: str, m: int, orders: int = 2) -> int:
+    """Return the minimum number of judge calls to rank m items, each pair shown `orders` times when it meets."""
+    return {
+        "active": orders * (m - 1),
+        "round_robin": orders * m * (m - 1) // 2,
+        "knockout": orders * (m - 1),
+        "paper": m - 1,
+    }[scheme]

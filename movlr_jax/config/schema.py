@@ -13,8 +13,13 @@ from movlr_jax.language.registry import AUTO, CRITICS, JUDGES, PROPOSERS
 from movlr_jax.language.settings import WATCHERS, WRITERS, ModelConfig, check_model
 from movlr_jax.physics.choose import PHYSICS
 from movlr_jax.tasks.reference import BY
+from movlr_jax.tracking.base import TRACKERS, TrackerConfig
 
 SANDBOXES = ("confined", "process")
+WORKERS = ("none", "ray")
+SEARCHES = ("plain", "bank")
+VARIANTS = ("random", "comparisons")
+PARENTS = ("best", "sampled")
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,21 @@ class TaskConfig:
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class WorkersConfig:
+    """Who evaluates the candidates of a search: this process, or workers that each take a part of them."""
+
+    name: str = "none"  # none: this process; ray: workers of Ray
+    address: str | None = (
+        None  # of a Ray cluster, as auto or ray://HOST:10001; null: one is started on this machine
+    )
+    count: int | None = None  # workers; null: as many as the cluster has cores for
+    cores: float = 1.0  # per worker
+    gpus: float = 0.0  # per worker
+    shard: int | None = None  # programs that a worker evaluates at once; null: equal parts for all workers
+    deadline_s: float = 900.0  # s without progress, after which a worker is given up
 
 
 @dataclass(frozen=True)
@@ -64,12 +84,29 @@ class Config:
     gates: bool = True
     retries: int = 3  # how often a model may correct a rejected program; it gets the reason each time
     inner_weights: int = 0  # weight variants of each program in the same batch
+    # plain: the loop of the paper; bank: it also learns from all rollouts and comparisons so far (docs/search.md)
+    search: str = "plain"
+    # search=bank: programs that are written per generation, of which `candidates` are simulated; null: 16 per
+    # candidate from the scripted proposer and 3 from a language model
+    proposals: int | None = None
+    # search=bank: comparisons (weight variants are fitted to the comparisons) or random; null: random
+    variants: str | None = None
+    # search=bank: best (all programs edit the best one), or sampled (each edits one that is drawn by its probability
+    # of being the best, or crosses two); null: best
+    parents: str | None = None
+    # search=bank: number of kinds of motion whose best programs are parents in turn; null: 1
+    islands: int | None = None
     # calls of language and vision models; the search stops at the limit and can be resumed
     max_calls: int | None = None
     # cost of language and vision models; the search stops at the limit and can be resumed
     max_cost_usd: float | None = None
+    workers: WorkersConfig = field(default_factory=WorkersConfig)  # who evaluates the candidates
+    tracker: TrackerConfig = field(
+        default_factory=TrackerConfig
+    )  # where the course of the search is shown too
     sandbox: str = "confined"  # confined (the kernel restricts generated programs) or process (weaker)
     films: bool = True
+    bank: str | None = None  # for check: a run directory, on whose motions the programs are scored too
     reward: str = "human"  # for evaluate: a file, human, initial, or a run directory
 
 
@@ -101,7 +138,12 @@ def check(config: Config) -> Config:
         ("physics", config.physics, PHYSICS),
         ("ranking", config.ranking, RANKINGS),
         ("sandbox", config.sandbox, SANDBOXES),
+        ("workers", config.workers.name, WORKERS),
+        ("tracker", config.tracker.name, TRACKERS),
         ("reference_by", config.reference_by, BY),
+        ("search", config.search, SEARCHES),
+        ("variants", config.variants or "random", VARIANTS),
+        ("parents", config.parents or "best", PARENTS),
     ):
         if value not in choices:
             raise UserError(unknown_name(name, value, choices))
@@ -112,6 +154,7 @@ def check(config: Config) -> Config:
     ):
         if value != AUTO and value not in registry:
             raise UserError(unknown_name(name, value, [AUTO, *registry]))
+    _check_workers(config.workers)
     check_model(config.llm, "llm", WRITERS)
     check_model(config.vlm, "vlm", WATCHERS)
     check_method(config.method)
@@ -126,16 +169,48 @@ def check(config: Config) -> Config:
         )
     if config.comparisons is not None:
         _check_comparisons(config, config.comparisons)
+    _check_search(config)
     return config
+
+
+def _check_workers(workers: WorkersConfig) -> None:
+    """Raise UserError for numbers of workers that make no sense."""
+    for name, value in (("count", workers.count), ("shard", workers.shard)):
+        if value is not None and value < 1:
+            raise UserError(f"workers.{name}={value}: it must be 1 or more")
+    for name, value in (("cores", workers.cores), ("deadline_s", workers.deadline_s)):
+        if value <= 0:
+            raise UserError(f"workers.{name}={value:g}: it must be more than 0")
+    if workers.gpus < 0:
+        raise UserError(f"workers.gpus={workers.gpus:g}: it must be 0 or more")
+
+
+def _check_search(config: Config) -> None:
+    """Raise UserError for parts of search=bank with other searches, and for too few proposals."""
+    for name in ("proposals", "variants", "parents", "islands"):
+        if getattr(config, name) is not None and config.search == "plain":
+            raise UserError(f"{name}={getattr(config, name)} has no effect in search=plain; add search=bank")
+    if config.optimizer.race and config.search == "plain":
+        raise UserError("optimizer.race=true is a part of search=bank; add search=bank")
+    if config.proposals is not None and config.proposals < config.candidates:
+        raise UserError(
+            f"proposals={config.proposals}: at least as many programs must be written as are evaluated "
+            f"(candidates={config.candidates})"
+        )
+    if config.islands is not None and config.islands < 1:
+        raise UserError(f"islands={config.islands}: it must be 1 or more")
 
 
 def _check_comparisons(config: Config, given: int) -> None:
     """Raise UserError if ranking a generation needs more calls, which would otherwise fail after the simulation."""
-    if given < 2:
-        raise UserError(f"comparisons={given}: one pair in both orders needs 2")
+    # the recorded raters of a replayed run are not known here
+    orders = 1 if config.vlm.name == "replay" else config.vlm.orders
+    if given < orders:
+        needs = "in both orders needs 2" if orders == 2 else f"needs {orders}, one for each rater"
+        raise UserError(f"comparisons={given}: one pair {needs}")
     # the best so far is compared with each later generation
     k, more = config.candidates, config.generations > 1
-    least = calls_needed(config.ranking, k + more)
+    least = calls_needed(config.ranking, k + more, orders)
     if given < least:
         ranked = f"{k + more} programs{f' ({k} candidates and the best so far)' if more else ''}"
         raise UserError(

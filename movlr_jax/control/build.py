@@ -96,7 +96,7 @@ class OptimizerEntry:
     )  # defaults of its own settings, `optimizer.options.*`
 
 
-_PLANNING = ("ctrl_dt", "sim_dt", "plan_dt", "horizon_s", "replan_every", "knots", "mppi")
+_PLANNING = ("ctrl_dt", "sim_dt", "plan_dt", "horizon_s", "replan_every", "knots", "race", "mppi")
 _LEARNING = ("ctrl_dt", "sim_dt", "ppo", "pd", "groups", "muscle")
 OPTIMIZERS: Registry[OptimizerEntry] = Registry(
     "optimizer",

@@ -24,6 +24,8 @@ class OptimizerConfig:
     replan_every: int = 2  # control steps
     synergy: float = 0.6  # mpc2: correlation of the noise of joints that the model's adapter lists together
     knots: int = 1  # of a plan, over the horizon
+    # with search=bank: a candidate that fell or diverged gives its plan rollouts to the others
+    race: bool = False
     mppi: MppiConfig = field(default_factory=MppiConfig)
     muscle: MuscleConfig = field(default_factory=MuscleConfig)
     ppo: PpoConfig = field(default_factory=PpoConfig)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,12 @@ from movlr_jax.tasks import Task
 from movlr_jax.tasks.base import shared_metrics
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.walking import biomechanics
-from movlr_jax.types import Progress, Trajectory
+from movlr_jax.types import Progress, Step, Trajectory
 
 _CURVE_POINTS = 200  # enough to show the phases of a step in an episode of 10 s
+
+
+Keep = Callable[[int, Trajectory, Step], None]  # takes the row of a program, its episode and its first state
 
 
 def evaluate(
@@ -39,6 +42,7 @@ def evaluate(
     seed: int,
     progress: Progress | None = None,
     folder: Path | None = None,
+    keep: Keep | None = None,
 ) -> list[Evaluation]:
     """Run one episode per verdict, all in one batch with common random numbers.
 
@@ -52,13 +56,14 @@ def evaluate(
         seed: Seed of the start state and of all noise.
         progress: Called during the optimisation.
         folder: Where an optimizer that trains saves its checkpoints; None saves nothing.
+        keep: Called with the row, the episode [T, ...] and its first state of every program that ran.
 
     Returns:
         K evaluations, numbered by row. Those of rejected programs have a reason and no metrics.
     """
     accepted = [v.program for v in verdicts if v.program]
     if not accepted:
-        return [_failed(row, v) for row, v in enumerate(verdicts)]
+        return [failed_row(row, v) for row, v in enumerate(verdicts)]
     programs = [v.program or accepted[0] for v in verdicts]
     k, ctrl_dt = len(programs), optimizer.sim_physics.ctrl_dt
     steps = round(task.episode_s / ctrl_dt)
@@ -81,9 +86,13 @@ def evaluate(
     for i, verdict in enumerate(verdicts):
         late = verdict.program and optimizer.scorer.late.get(verdict.program.structure)
         if verdict.program is None or late:
-            evaluations.append(_failed(i, replace(verdict, stage="run", message=late) if late else verdict))
+            evaluations.append(
+                failed_row(i, replace(verdict, stage="run", message=late) if late else verdict)
+            )
             continue
         episode = episode_of(trajectory, i, ends[i])
+        if keep:
+            keep(i, episode, jax.tree.map(lambda x, i=i: np.asarray(x)[i], start.step))
         terms = {name: values[0, : ends[i]] for name, values in scores.terms[i].items()}
         replaced = (scores.nonfinite[i], planned[i] if planned else {})
         measured = measure(task, verdict.program, episode, terms, replaced, ctrl_dt)
@@ -153,7 +162,8 @@ def _curve(values: np.ndarray) -> list[float | None]:
     return [float(f"{v:.6g}") if math.isfinite(v) else None for v in values.tolist()]
 
 
-def _failed(row: int, verdict: Verdict) -> Evaluation:
+def failed_row(row: int, verdict: Verdict) -> Evaluation:
+    """Return the evaluation of a program that was not run, with the reason of its verdict."""
     source, weights = (verdict.program.source, verdict.program.weights) if verdict.program else ("", {})
     return Evaluation(0, row, source, verdict.message, verdict.stage, dict(weights))
 

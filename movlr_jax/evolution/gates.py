@@ -26,12 +26,19 @@ def fault(candidate: Evaluation) -> tuple[int, str]:
 
 def gated(preference: Preference, a: Evaluation, b: Evaluation) -> Preference:
     """Return the preference, corrected if it is not for the candidate with the lesser fault. `a` was shown first."""
-    (grave_a, why_a), (grave_b, why_b) = fault(a), fault(b)
-    if grave_a == grave_b:
-        return preference
-    winner, loser, why = ("second", a, why_a) if grave_a > grave_b else ("first", b, why_b)
-    if preference.winner == winner:
+    decision = by_gates(a, b)
+    if decision is None or preference.winner == decision.winner:
         return preference
     answer = f"answered {preference.winner}" if preference.answered else "did not answer"
     overruled = f"the judge {answer}: {preference.reason}"
-    return replace(preference, winner=winner, reason=f"{loser.name}: {why}", overruled=overruled)
+    return replace(preference, winner=decision.winner, reason=decision.reason, overruled=overruled)
+
+
+def by_gates(a: Evaluation, b: Evaluation) -> Preference | None:
+    """Return the preference for the candidate with the lesser fault, None if no fault decides."""
+    (grave_a, why_a), (grave_b, why_b) = fault(a), fault(b)
+    if grave_a == grave_b:
+        return None
+    if grave_a > grave_b:
+        return Preference("second", f"{a.name}: {why_a}")
+    return Preference("first", f"{b.name}: {why_b}")

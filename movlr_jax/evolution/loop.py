@@ -9,14 +9,17 @@ from dataclasses import replace
 from typing import Any
 
 from movlr_jax.config.methods import parent_of
-from movlr_jax.control.base import Optimizer
 from movlr_jax.control.build import trains
+from movlr_jax.evolution.bank import Recorder
 from movlr_jax.evolution.context import SearchContext, once, timed
-from movlr_jax.evolution.evaluation import evaluate
 from movlr_jax.evolution.filming import make_film
 from movlr_jax.evolution.gates import fault
+from movlr_jax.evolution.reuse import fitted, record_returns, screened, with_memory
 from movlr_jax.evolution.selection import choose, ranked
-from movlr_jax.evolution.weight_variants import adopt, rescaled, with_variants
+from movlr_jax.evolution.tracking import track
+from movlr_jax.evolution.vetting import start_program, vet, vet_all
+from movlr_jax.evolution.weight_variants import adopt, row_names, with_variants
+from movlr_jax.evolution.workers.base import Workers
 from movlr_jax.language.base import (
     AnnotatingProposer,
     Critique,
@@ -26,10 +29,9 @@ from movlr_jax.language.base import (
     ProposalRequest,
     TermAdvice,
 )
-from movlr_jax.language.settings import NO_PROGRAM
+from movlr_jax.language.clients.call import Retracted
 from movlr_jax.quantities import summary
-from movlr_jax.sandbox.vet import Verdict
-from movlr_jax.storage.layout import candidate_name, candidate_path, generation_folder
+from movlr_jax.storage.layout import bank_path, candidate_name, candidate_path, generation_folder
 
 
 def evolve(context: SearchContext) -> Evaluation:
@@ -45,11 +47,11 @@ def evolve(context: SearchContext) -> Evaluation:
         evaluations = optimise(context, g, sources, parents)
         evaluations = describe(context, g, [make_film(context, e) for e in evaluations])
         history += evaluations
-        best = choose(context, g, evaluations, history, best)
-        parent = parent_of(context.config.method, best, ranked(context, g), evaluations)
-        critique = criticise(context, g, parent)
+        best, parent, critique = judge(context, g, evaluations, history, best)
         context.archive.put("best.py", best.source.encode())
+        record_returns(context, g, best)
         context.archive.record("timing", context.seconds, g)
+        track(context, g, evaluations, best)
         context.reporter.say(f"  best so far: {best.name}  {summary(best.metrics)}")
         if g + 1 < context.config.generations and (reason := satisfied(context, best)):
             reason = f"the search ends after generation {g}: {reason}"
@@ -58,6 +60,23 @@ def evolve(context: SearchContext) -> Evaluation:
             break
     assert best is not None
     return best
+
+
+def judge(
+    context: SearchContext,
+    g: int,
+    latest: Sequence[Evaluation],
+    history: Sequence[Evaluation],
+    before: Evaluation | None,
+) -> tuple[Evaluation, Evaluation, Critique]:
+    """Rank generation g and criticise. Return the best so far, the next parent and its critique."""
+    while True:
+        best = choose(context, g, latest, history, before)
+        parent = parent_of(context.config.method, best, ranked(context, g), latest)
+        try:
+            return best, parent, criticise(context, g, parent)
+        except Retracted:  # asked for a critique, a person took the last vote back
+            context.archive.forget("ranked", g)
 
 
 def propose(
@@ -70,7 +89,8 @@ def propose(
     """Return K sources and the names of their parents. Generation 0 includes the start program of the method."""
 
     def work() -> dict[str, Any]:
-        k, start = context.config.candidates, start_program(context)
+        reuse, start = context.reuse, start_program(context)
+        wanted = reuse.proposals if reuse else context.config.candidates
         task = replace(context.task, initial_reward=start)  # the first edits start from it
         given = [start] if g == 0 and context.config.method.start != "nothing" else []
         seed, vetted = context.config.seed, lambda source: vet(context, source).message
@@ -81,30 +101,26 @@ def propose(
             weights=context.weights,
             looks_ahead_s=None if trains(optimizer) else optimizer.horizon_s,
         )  # fmt: skip
+        if reuse:
+            request = with_memory(context, reuse, request, wanted - len(given))
         context.verdicts.clear()
-        sources = context.proposer.propose(request, k - len(given))
+        sources = context.proposer.propose(request, wanted - len(given))
         origin = parent.name if parent else candidate_name(0, 0) if given else None
+        origins = [e.name for e in request.parents] or [origin] * len(sources)
         notes = [""] * len(given) + (
             list(context.proposer.notes) if isinstance(context.proposer, AnnotatingProposer) else []
         )
-        return {
+        proposed = {
             "sources": [*given, *sources],
-            "parents": [None] * len(given) + [origin] * len(sources),
+            "parents": [None] * len(given) + origins,
             "notes": notes,
         }
+        if reuse and wanted > context.config.candidates:
+            return screened(context, reuse, g, proposed, len(given))
+        return proposed
 
     data = once(context, "proposed", g, "propose", work)
     return data["sources"], data["parents"]
-
-
-def start_program(context: SearchContext) -> str:
-    """Return the task's program that the method starts from, with its weights scaled into the range of the method.
-
-    A reward that is multiplied by a positive number has the same optimum. The model then edits a program of the form
-    that its answers must have, and no program trains with rewards of another size.
-    """
-    task, canonical = context.task, context.config.method.start in ("human", "canonical")
-    return rescaled(task.human_reward if canonical else task.initial_reward, context.weights)
 
 
 def losses(context: SearchContext, g: int, parent: Evaluation, history: Sequence[Evaluation]) -> list[Loss]:
@@ -128,38 +144,6 @@ def losses(context: SearchContext, g: int, parent: Evaluation, history: Sequence
     return found
 
 
-def vet(context: SearchContext, source: str) -> Verdict:
-    """Vet a program. Each program is vetted once per generation."""
-    if source not in context.verdicts:
-        no_program = source.startswith(NO_PROGRAM)
-        message = f"no program was written: {source.removeprefix(NO_PROGRAM).strip()}"
-        verdict = Verdict("propose", message, 0.0) if no_program else context.sandbox.vet(source)
-        context.verdicts[source] = verdict = within_range(context, source, verdict)
-        if verdict.program:
-            context.optimizer.scorer.prepare(
-                [verdict.program]
-            )  # compiles while the next program is being written
-    return context.verdicts[source]
-
-
-def within_range(context: SearchContext, source: str, verdict: Verdict) -> Verdict:
-    """Return the verdict, or a rejection that names the first weight outside the range of the method.
-
-    The start program is exempt: scaling cannot bring a negative weight into a range above 0, and nobody repairs it.
-    """
-    if not context.weights or not verdict.program or source == start_program(context):
-        return verdict
-    low, high = context.weights
-    for name, weight in verdict.program.weights.items():
-        if not low <= weight <= high:
-            message = (
-                f"WEIGHTS: the weight of {name!r} is {weight:g}, expected a number from {low:g} to {high:g}; "
-                "if the term should count for more or against, multiply the term itself"
-            )
-            return Verdict("parse", message, verdict.seconds)
-    return verdict
-
-
 def optimise(
     context: SearchContext, g: int, sources: list[str], parents: list[str | None]
 ) -> list[Evaluation]:
@@ -168,23 +152,26 @@ def optimise(
     recorded = [archive.get("evaluated", g, k) for k in range(len(sources))]
     if all(recorded):
         return [Evaluation.read(g, k, data or {}, archive.root) for k, data in enumerate(recorded)]
-    with timed(context, "vet"), context.reporter.stage("vet") as tick:
-        new = [
-            s for s in dict.fromkeys(sources) if s not in context.verdicts and not s.startswith(NO_PROGRAM)
-        ]
-        vetted = zip(new, context.sandbox.vet_all(new, tick), strict=True)
-        context.verdicts.update((source, within_range(context, source, v)) for source, v in vetted)
-        verdicts = [vet(context, source) for source in sources]
-    optimizer = context.optimizer
-    with timed(context, "optimise"), context.reporter.stage("optimise", _rate(optimizer)) as tick:
+    verdicts = vet_all(context, sources)
+    with timed(context, "optimise"), context.reporter.stage("optimise", _rate(context.workers)) as tick:
         config = context.config
-        batch = with_variants(verdicts, config.inner_weights, config.seed, g, context.weights)
-        rows = evaluate(
-            optimizer, context.task, batch, config.seed, tick, archive.root / generation_folder(g)
+        fits = fitted(context, g, verdicts)
+        batch = with_variants(verdicts, config.inner_weights, config.seed, g, context.weights, fits)
+        episodes = Recorder()
+        rows = context.workers.evaluate(
+            batch,
+            config.seed,
+            tick,
+            archive.root / generation_folder(g),
+            episodes.keep if context.reuse else None,
         )
-    evaluations = []
-    for k, source in enumerate(sources):
-        adopted, variants = adopt(context.task, rows, k, len(sources))
+    evaluations, best = [], [adopt(context.task, rows, k, len(sources), fits[k]) for k in range(len(sources))]
+    if context.reuse:
+        archive.put(
+            bank_path(g),
+            episodes.data(row_names(g, [v for _, v in best], len(rows)), [fault(e)[0] for e in rows]),
+        )
+    for k, (source, (adopted, variants)) in enumerate(zip(sources, best, strict=True)):
         source = adopted.source or source  # a program that was rejected has only its text
         candidate = replace(adopted, generation=g, candidate=k, source=source, parent=parents[k])
         for note in verdicts[k].notes:
@@ -275,7 +262,7 @@ def not_finite(term: Mapping[str, Any]) -> str:
     return " and ".join(f"at {count} {of}" for count, of in found if count)
 
 
-def _rate(optimizer: Optimizer) -> Callable[[], str]:
-    """Return a function that formats the physics steps per second since this call."""
-    started, before = time.monotonic(), optimizer.steps_done
-    return lambda: f"{(optimizer.steps_done - before) / (time.monotonic() - started):,.0f} steps/s"
+def _rate(workers: Workers) -> Callable[[], str]:
+    """Return a function that formats the physics steps per second of all workers since this call."""
+    started, before = time.monotonic(), workers.steps_done
+    return lambda: f"{(workers.steps_done - before) / (time.monotonic() - started):,.0f} steps/s"

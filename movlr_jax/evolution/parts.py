@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from movlr_jax.errors import UserError
+from movlr_jax.evolution.context import Watch, unwatched
+from movlr_jax.evolution.ranking import BOTH_ORDERS, Showing, to_people
 from movlr_jax.language.base import Critic, Evaluation, Judge, Proposer
 from movlr_jax.language.clients.opening import open_client
 from movlr_jax.language.clients.replay import recorded_model
@@ -35,6 +37,8 @@ class Parts:
     critic: Critic
     used: str  # names of the models, in one line
     clients: tuple[ModelClient, ...] = ()
+    showing: Showing = BOTH_ORDERS  # of pairs to the judge
+    watch: Watch = unwatched  # shows how far a ranking is
 
 
 def build_parts(
@@ -49,6 +53,8 @@ def build_parts(
         name = getattr(config, role)
         if name != AUTO:
             parts = replace(parts, **{role: registry.get_or_raise(name)()})
+            if role == "judge":
+                parts = replace(parts, showing=BOTH_ORDERS, watch=unwatched)
     return parts
 
 
@@ -65,6 +71,12 @@ def _parts(
         raise UserError(
             f"method={method.name} needs a vision-language model that writes programs; set vlm=gemini or another one"
         )
+    if watching and vlm.name == "person" and (method.watches or method.feedback == "descriptors"):
+        asked = "write programs" if method.watches else "describe motions by labels"
+        raise UserError(
+            f"method={method.name} asks its vision model to {asked}, which the page of vlm=person does not; give "
+            "another method, or vlm=manual"
+        )
     if not watching and not writing:
         return _embedded(config, say)
     from movlr_jax.language.clients.client import Budget
@@ -76,27 +88,39 @@ def _parts(
     media = see = None
     if watching:
         watchers.needs_films(films, f"vlm={vlm.name}")
-        shown = replace(vlm, media="frames", frames=method.frames) if method.frames else vlm
+        stills = method.frames and vlm.name != "person"  # people see the whole film
+        shown = replace(vlm, media="frames", frames=method.frames) if stills else vlm
         media = MotionMedia(shown, archive, clip)
         see = open_client(vlm, "vlm", vlm_source, archive, budget, say)
     write = open_client(llm, "llm", llm_source, archive, budget, say) if writing else None
-    parts = _embedded(config, say)
+    parts, asked = _embedded(config, say), (method.directions, method.mjcf)
     if method.watches and media and see:
         talk = writers.watching_talk(media)
-        proposer = writers.ModelProposer(see, talk, method.temperature, config.retries, method.directions)
+        proposer = writers.ModelProposer(see, talk, method.temperature, config.retries, *asked)
     elif write:
         talk = _talk(method.feedback)
-        proposer = writers.ModelProposer(write, talk, method.temperature, config.retries, method.directions)
+        proposer = writers.ModelProposer(write, talk, method.temperature, config.retries, *asked)
     else:
         proposer = parts.proposer
-    judge = watchers.ModelJudge(see, media) if see and media and method.judge == "vlm" else parts.judge
+    judge, showing, watch = parts.judge, parts.showing, parts.watch
+    if see and media and method.judge == "vlm":
+        judge, watch = watchers.ModelJudge(see, media), _watch(see)
+        showing = to_people(vlm.raters) if vlm.name == "person" else showing
     return Parts(
         proposer=proposer,
         judge=judge,
         critic=_critic(config, see, media) or parts.critic,
         used=_used(config, write, see),
         clients=tuple(client for client in (write, see) if client),
+        showing=showing,
+        watch=watch,
     )
+
+
+def _watch(see: ModelClient) -> Watch:
+    from movlr_jax.language.clients.person import Person
+
+    return see.backend.watch if isinstance(see.backend, Person) else unwatched
 
 
 _SEEING = ("critique", "descriptors")

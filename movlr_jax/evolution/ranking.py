@@ -8,6 +8,7 @@ candidate that never loses.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -21,7 +22,27 @@ from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.language.base import Preference
 
 Ask = Callable[[Sequence[tuple[int, int]]], Sequence[Preference]]  # takes pairs (first shown, second shown)
+BUDGET = 4  # calls of active per entrant
+REPEATS = 3  # most comparisons by one person of the leader with one challenger
+ENOUGH = 0.95  # probability of the leader at which active stops
 _PRIOR_VARIANCE = 4.0
+
+
+@dataclass(frozen=True)
+class Showing:
+    """How a judge is shown pairs."""
+
+    orders: int = 2  # how often a pair is shown when it meets, with the places exchanged each time
+    most: int | None = None  # how often active shows one challenger to the leader; None: without a limit
+    gates_first: bool = False  # pairs that a gate decides are not shown, which saves votes
+
+
+BOTH_ORDERS = Showing()
+
+
+def to_people(raters: int) -> Showing:
+    """Return how people are shown pairs: each rater sees a pair once when it meets, and at most REPEATS times."""
+    return Showing(raters, REPEATS * raters, gates_first=True)
 
 
 @dataclass(frozen=True)
@@ -87,7 +108,8 @@ def _normal(draws: int, n: int) -> np.ndarray:
     return np.random.default_rng(0).standard_normal((draws, n))
 
 
-def _wins(n: int, comparisons: Sequence[Comparison]) -> np.ndarray:
+def wins_of(n: int, comparisons: Sequence[Comparison]) -> np.ndarray:
+    """Return wins [n, n]: i beat j wins[i, j] times, a tie is half a win for both."""
     wins = np.zeros((n, n))
     for c in comparisons:
         if not decided(c):
@@ -132,8 +154,26 @@ def _compare(ask: Ask, pairs: Sequence[tuple[int, int]]) -> list[Comparison]:
     return [Comparison(i, j, p) for (i, j), p in zip(pairs, ask(pairs), strict=True)]
 
 
-def _both_orders(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    return [shown for i, j in pairs for shown in ((i, j), (j, i))]
+def sided(pair: tuple[int, int], before: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """Return `pair` in the order that balances how often each item was first in the pairs shown `before`."""
+    (i, j), first = pair, Counter(a for a, _ in before)
+    first.subtract(b for _, b in before)
+    return (j, i) if first[i] > first[j] else (i, j)
+
+
+def _shown(
+    pairs: Sequence[tuple[int, int]], orders: int, before: Sequence[Comparison]
+) -> list[tuple[int, int]]:
+    """Return each pair `orders` times, with the places exchanged from one to the next.
+
+    An odd number starts with the order that balances how often each item was first in the comparisons `before`.
+    """
+    shown: list[tuple[int, int]] = []
+    for i, j in pairs:
+        if orders % 2:
+            i, j = sided((i, j), [*((c.first, c.second) for c in before), *shown])
+        shown += [(i, j) if turn % 2 == 0 else (j, i) for turn in range(orders)]
+    return shown
 
 
 def flip_rate(comparisons: Sequence[Comparison]) -> float:
@@ -151,9 +191,11 @@ def rank(
     ask: Ask,
     scheme: str = "active",
     budget: int | None = None,
-    enough: float = 0.95,
+    enough: float = ENOUGH,
     known: Sequence[Comparison] = (),
     entrants: Sequence[int] | None = None,
+    showing: Showing = BOTH_ORDERS,
+    watch: Callable[[Sequence[Comparison]], None] = lambda comparisons: None,
 ) -> Ranking:
     """Rank n items from their comparisons.
 
@@ -164,8 +206,8 @@ def rank(
         knockout: The winners of pairs meet until one is left.
         paper: Each new entrant is shown once, before the current winner, as in MoVLR.
 
-    All schemes but paper show every pair in both orders. If no comparison is answered, the first entrant is the
-    winner, and active makes no further calls.
+    All schemes but paper show pairs as `showing` says, by default in both orders. If no comparison is answered, the
+    first entrant is the winner, and active makes no further calls.
 
     Args:
         n: Number of items.
@@ -175,6 +217,8 @@ def rank(
         enough: Probability at which active stops.
         known: Earlier comparisons, which count too.
         entrants: Indices of the items to compare now; None: all.
+        showing: How the judge is shown pairs. If once, the places are balanced over all pairs.
+        watch: Called by active with the comparisons of this call so far, before each further pair.
 
     Raises:
         UserError: For an unknown scheme, or if `budget` is less than the scheme needs.
@@ -185,23 +229,30 @@ def rank(
         return Ranking(np.zeros(n), np.zeros(n), np.ones(n), 0.0, ())
     entrants = range(n) if entrants is None else entrants
     m = len(entrants)
-    if budget is not None and budget < calls_needed(scheme, m):
+    orders = showing.orders
+    least = calls_needed(scheme, m, orders)
+    if budget is not None and budget < least:
         raise UserError(
-            f"ranking={scheme} of {m} programs needs at least {calls_needed(scheme, m)} comparisons; "
+            f"ranking={scheme} of {m} programs needs at least {least} comparisons; "
             f"comparisons={budget} is too few"
         )
     winner, comparisons = None, []
     if scheme == "round_robin":
-        comparisons = _compare(ask, _both_orders(list(combinations(entrants, 2))))
+        comparisons = _compare(ask, _shown(list(combinations(entrants, 2)), orders, known))
     elif scheme == "knockout":
-        winner, comparisons = _knockout(entrants, ask)
+        winner, comparisons = _knockout(entrants, ask, orders)
     elif scheme == "paper":
         winner, comparisons = _paper(entrants, ask)
     elif m > 1:
-        comparisons = _active(n, entrants, ask, budget or 4 * m, enough, known)
+        while len(comparisons) + orders <= (budget or BUDGET * m):
+            watch(comparisons)
+            pair = next_pair(n, entrants, known, comparisons, enough, showing.most)
+            if pair is None:
+                break
+            comparisons += _compare(ask, _shown([pair], orders, [*known, *comparisons]))
     if comparisons and not any(map(decided, comparisons)):
         winner = entrants[0]
-    wins = _wins(n, [*known, *comparisons])
+    wins = wins_of(n, [*known, *comparisons])
     strengths, covariance = fit(n, wins)
     p_best = probability_best(strengths, covariance)
     deviation = np.sqrt(np.diag(covariance))
@@ -209,39 +260,41 @@ def rank(
     return Ranking(strengths, deviation, p_best, flip_rate(comparisons), tuple(comparisons), winner, unranked)
 
 
-def _active(
-    n: int, entrants: Sequence[int], ask: Ask, budget: int, enough: float, known: Sequence[Comparison]
-) -> list[Comparison]:
-    comparisons: list[Comparison] = []
-    wins = _wins(n, known)
-    played = set(np.flatnonzero(_played(wins)))
-    leader = _leader(n, wins) if played else entrants[0]
+def next_pair(
+    n: int,
+    entrants: Sequence[int],
+    known: Sequence[Comparison],
+    new: Sequence[Comparison] = (),
+    enough: float = ENOUGH,
+    most: int | None = None,
+) -> tuple[int, int] | None:
+    """Return (leader, challenger), the pair that active compares next, or None if it stops.
+
+    known: Comparisons of earlier calls of `rank`; `new`: of this one. Active stops when the leader is the best with
+    probability `enough`, or when every entrant was shown and nothing was answered. With `most`, the leader does not
+    meet a challenger more often, and active stops when the others are the best with probability 1 - `enough`.
+    """
+    comparisons = [*known, *new]
+    wins = wins_of(n, comparisons)
+    strengths, covariance = fit(n, wins)
+    leader = int(np.argmax(np.where(_played(wins), strengths, -np.inf))) if wins.any() else entrants[0]
+    met = {*np.flatnonzero(_played(wins_of(n, known))), *(i for c in new for i in (c.first, c.second))}
     for challenger in entrants:
-        if challenger in played or challenger == leader:
-            continue
-        comparisons += _compare(ask, _both_orders([(leader, challenger)]))
-        wins = _wins(n, [*known, *comparisons])
-        leader = _leader(n, wins) if wins.any() else leader
-    while len(comparisons) + 2 <= budget and (not comparisons or any(map(decided, comparisons))):
-        wins = _wins(n, [*known, *comparisons])
-        strengths, covariance = fit(n, wins)
-        p_best = probability_best(strengths, covariance)
-        leader = int(np.argmax(strengths))
-        if p_best[leader] >= enough:
-            break
-        met = np.bincount(
-            [c.first + c.second - leader for c in [*known, *comparisons] if leader in (c.first, c.second)],
-            minlength=n,
-        )
-        # The most likely challenger. Each comparison with the leader, answered or not, lowers its priority.
-        priority = np.where(np.arange(n) == leader, -1.0, (p_best + 1e-6) / (1 + met))
-        comparisons += _compare(ask, _both_orders([(leader, int(np.argmax(priority)))]))
-    return comparisons
-
-
-def _leader(n: int, wins: np.ndarray) -> int:
-    """Return the strongest of the items that were compared."""
-    return int(np.argmax(np.where(_played(wins), fit(n, wins)[0], -np.inf)))
+        if challenger not in met and challenger != leader:
+            return leader, challenger
+    if new and not any(map(decided, new)):
+        return None
+    p_best = probability_best(strengths, covariance)
+    leader = int(np.argmax(strengths))
+    against = np.bincount(
+        [c.first + c.second - leader for c in comparisons if leader in (c.first, c.second)], minlength=n
+    )
+    settled = (np.arange(n) == leader) | (against >= (np.inf if most is None else most))
+    if p_best[settled].sum() >= enough or settled.all():
+        return None
+    # The most likely challenger. Each comparison with the leader, answered or not, lowers its priority.
+    priority = np.where(settled, -1.0, (p_best + 1e-6) / (1 + against))
+    return leader, int(np.argmax(priority))
 
 
 def _played(wins: np.ndarray) -> np.ndarray:
@@ -258,14 +311,14 @@ def _paper(entrants: Sequence[int], ask: Ask) -> tuple[int, list[Comparison]]:
     return winner, comparisons
 
 
-def _knockout(entrants: Sequence[int], ask: Ask) -> tuple[int, list[Comparison]]:
+def _knockout(entrants: Sequence[int], ask: Ask, orders: int) -> tuple[int, list[Comparison]]:
     """Return the winner and all comparisons. The earlier item wins a tie; an odd item skips the round."""
     comparisons: list[Comparison] = []
     left = list(entrants)
     while len(left) > 1:
         pairs = [(left[i], left[i + 1]) for i in range(0, len(left) - 1, 2)]
-        met = _compare(ask, _both_orders(pairs))
-        wins = _wins(max(left) + 1, met)
+        met = _compare(ask, _shown(pairs, orders, comparisons))
+        wins = wins_of(max(left) + 1, met)
         comparisons += met
         left = [j if wins[j, i] > wins[i, j] else i for i, j in pairs] + left[2 * len(pairs) :]
     return left[0], comparisons

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,9 +12,11 @@ import numpy as np
 
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.context import SearchContext, once
-from movlr_jax.evolution.gates import gated
-from movlr_jax.evolution.ranking import Comparison, Ranking, decided, rank, unanswered
+from movlr_jax.evolution.gates import by_gates, gated
+from movlr_jax.evolution.ranking import BUDGET, Comparison, Ranking, decided, rank, unanswered
+from movlr_jax.evolution.standing import Standing
 from movlr_jax.language.base import BatchJudge, Evaluation, Preference
+from movlr_jax.language.clients.call import Retracted
 from movlr_jax.language.judges.metrics import MetricsJudge
 from movlr_jax.tasks.base import SHARED
 
@@ -34,6 +37,11 @@ def choose(
     entrants = [names.index(e.name) for e in ([best] if best else []) + list(latest) if not e.failed]
 
     def work() -> dict[str, Any]:
+        while True:  # a person took a vote back: the votes before it are recorded and not asked again
+            with contextlib.suppress(Retracted):
+                return attempt()
+
+    def attempt() -> dict[str, Any]:
         known = earlier(context, g, names)
         shown = Counter((c.first, c.second) for c in known)
 
@@ -44,8 +52,15 @@ def choose(
                 shown[pair] += 1
             return compare_all(context, [(items[i], items[j]) for i, j in pairs], samples)
 
+        def watch(new: Sequence[Comparison]) -> None:
+            context.watch(g, Standing(names, entrants, known, tuple(new), budget, context.showing))
+
         config = context.config
-        result = rank(len(items), ask, config.ranking, config.comparisons, known=known, entrants=entrants)
+        budget = config.comparisons or BUDGET * len(entrants)
+        result = rank(
+            len(items), ask, config.ranking, config.comparisons, known=known, entrants=entrants,
+            showing=context.showing, watch=watch,
+        )  # fmt: skip
         return _record(names, result)
 
     data = once(context, "ranked", g, "rank", work)
@@ -101,14 +116,26 @@ def compare_all(
 
     samples: how often each pair was shown before, so that the judge is asked again instead of reusing its answer.
     """
+    gates = context.config.gates
+    if gates and context.showing.gates_first:
+        decisions = [by_gates(a, b) for a, b in pairs]
+        left = [i for i, decision in enumerate(decisions) if decision is None]
+        answers = iter(_ask(context, [pairs[i] for i in left], [samples[i] for i in left]))
+        return [decision or next(answers) for decision in decisions]
+    answers = _ask(context, pairs, samples)
+    return [
+        gated(preference, a, b) if gates else preference
+        for preference, (a, b) in zip(answers, pairs, strict=True)
+    ]
+
+
+def _ask(
+    context: SearchContext, pairs: Sequence[tuple[Evaluation, Evaluation]], samples: Sequence[int]
+) -> list[Preference]:
     judge = context.judge
     if isinstance(judge, BatchJudge):
-        answers = judge.compare_all(context.task, pairs, samples)
-    else:
-        answers = [judge.compare(context.task, a, b) for a, b in pairs]
-    if not context.config.gates:
-        return answers
-    return [gated(preference, a, b) for preference, (a, b) in zip(answers, pairs, strict=True)]
+        return judge.compare_all(context.task, pairs, samples)
+    return [judge.compare(context.task, a, b) for a, b in pairs]
 
 
 def earlier(context: SearchContext, g: int, names: Sequence[str]) -> list[Comparison]:

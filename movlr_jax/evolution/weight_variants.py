@@ -1,4 +1,8 @@
-"""Weight variants: each program also runs with varied weights in the same batch. Weights need no compilation."""
+"""Weight variants: each program also runs with varied weights in the same batch. Weights need no compilation.
+
+The weights vary at random, or are fitted to the comparisons so far: the first variant has the most probable weights,
+the others are drawn from their posterior.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,11 @@ import numpy as np
 
 from movlr_jax.errors import ProgramError
 from movlr_jax.evolution.gates import fault
+from movlr_jax.evolution.preferences import FittedWeights
 from movlr_jax.language.base import Evaluation
 from movlr_jax.sandbox.source import parse, with_weights
 from movlr_jax.sandbox.vet import Verdict
+from movlr_jax.storage.layout import candidate_name
 from movlr_jax.tasks import Task
 
 _SPREAD = 0.4  # standard deviation of the logarithm of a weight
@@ -25,28 +31,36 @@ def with_variants(
     seed: int,
     generation: int,
     limits: tuple[float, float] | None = None,
+    fits: Sequence[FittedWeights | None] = (),
 ) -> list[Verdict]:
     """Return the K verdicts, followed by n x K variants: each program n times with weights varied around its own.
 
-    limits: range of the weights of the method, if it has one.
+    limits: range of the weights of the method, if it has one. fits: fitted weights of each program, None for random.
     """
     rows = list(verdicts)
     for i in range(n):
         for k, verdict in enumerate(verdicts):
-            rng = np.random.default_rng([seed, generation, k, i])
-            rows.append(_varied(verdict, rng, limits))
+            fit = fits[k] if fits else None
+            if verdict.program is None:
+                rows.append(verdict)
+            elif fit:
+                rows.append(_with(verdict, [fit.weights, *fit.draws][i], limits))
+            else:
+                rng = np.random.default_rng([seed, generation, k, i])
+                rows.append(_with(verdict, _varied(verdict.program.weights, rng), limits))
     return rows
 
 
-def _varied(verdict: Verdict, rng: np.random.Generator, limits: tuple[float, float] | None) -> Verdict:
-    program = verdict.program
-    if program is None:
-        return verdict
-    weights = {
-        name: float(f"{weight * math.exp(rng.normal(0.0, _SPREAD)):.4g}")
-        for name, weight in program.weights.items()
+def _varied(weights: Mapping[str, float], rng: np.random.Generator) -> dict[str, float]:
+    return {
+        name: float(f"{weight * math.exp(rng.normal(0.0, _SPREAD)):.4g}") for name, weight in weights.items()
     }
-    weights = scaled(weights, limits)
+
+
+def _with(verdict: Verdict, weights: Mapping[str, float], limits: tuple[float, float] | None) -> Verdict:
+    """Return the verdict on the same program with other weights."""
+    program, weights = verdict.program, scaled(weights, limits)
+    assert program
     return replace(
         verdict, program=replace(program, source=with_weights(program.source, weights), weights=weights)
     )
@@ -70,12 +84,13 @@ def rescaled(source: str, limits: tuple[float, float] | None) -> str:
 
 
 def adopt(
-    task: Task, rows: Sequence[Evaluation], k: int, count: int
+    task: Task, rows: Sequence[Evaluation], k: int, count: int, fit: FittedWeights | None = None
 ) -> tuple[Evaluation, dict[str, Any] | None]:
     """Return the evaluation of candidate k with its best weights, and the scores of all its variants.
 
     The best has the least fault (`gates.fault`), and among these the highest score.
     rows: Evaluations of the batch that `with_variants` made of `count` programs.
+    fit: what the variants were made from; it is recorded with them.
     The scores are None without variants, or if the program was rejected.
     """
     variants = rows[k::count]
@@ -87,7 +102,21 @@ def adopt(
         {"weights": variant.weights, "score": score if math.isfinite(score) else None}
         for variant, score in zip(variants, scores, strict=True)
     ]
-    return variants[best], {"adopted": best, "tried": tried}
+    about = {"fitted": {"weights": fit.weights, "deviation": fit.deviation}} if fit else {}
+    return variants[best], {"adopted": best, "tried": tried, **about}
+
+
+def row_names(generation: int, variants: Sequence[Mapping[str, Any] | None], rows: int) -> list[str]:
+    """Return the names of the rows of a batch: the adopted variant of a candidate has its name, as `g01k02`.
+
+    Another variant has its number in addition, as `g01k02.3`. `variants` are the scores that `adopt` returned.
+    """
+    names = []
+    for row in range(rows):
+        i, k = divmod(row, len(variants))
+        name = candidate_name(generation, k)
+        names.append(name if i == (variants[k] or {}).get("adopted", 0) else f"{name}.{i}")
+    return names
 
 
 def score_of(task: Task, evaluation: Evaluation) -> float:

@@ -139,6 +139,16 @@ def encode(pictures: Iterable[np.ndarray], fps: float) -> bytes:
             ) from error
 
 
+def read_frames(path: Path, most: int) -> list[np.ndarray]:
+    """Return at most `most` frames [height, width, 3] of an mp4 file, evenly spaced."""
+    import imageio_ffmpeg
+    import mediapy
+
+    mediapy.set_ffmpeg(imageio_ffmpeg.get_ffmpeg_exe())
+    pictures = mediapy.read_video(path)
+    return [pictures[i] for i in np.linspace(0, len(pictures) - 1, min(most, len(pictures))).astype(int)]
+
+
 def colour_muscles(model: mujoco.MjModel, act: np.ndarray) -> None:
     """Colour the muscles of `model` by activations `act` [na]: dull at rest, bright when active."""
     muscle = (model.actuator_trntype == mujoco.mjtTrn.mjTRN_TENDON) & (model.actuator_actadr >= 0)

@@ -11,6 +11,7 @@ import numpy as np
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from movlr_jax.language.base import Critique, Evaluation, ProposalRequest
+from movlr_jax.language.excerpt import mjcf_excerpt
 from movlr_jax.language.media import MotionMedia, Seen, with_views
 from movlr_jax.language.scene import scene_facts
 from movlr_jax.resources import resource_text
@@ -24,6 +25,7 @@ from movlr_jax.tasks.base import axis_text
 LIMITS = {"weight_cap": 50, "velocity_cap": 15, "factor": "three", "new_terms": "one or two"}
 REFLECTION_POINTS = 10  # values of each term that Eureka's reflection shows
 _COURSE = 5  # values of each term that an edit shows
+_SCREENED = 6  # programs that were not simulated, of which an edit is told
 _ANCESTORS = 4  # earlier programs whose weights an edit shows
 _DOCSTRING = re.compile(r'\s*[rR]?(?:"""|\'\'\'|"|\')([^"\'\n]*)')
 _MOST_NAMES = 80  # of each kind in a message
@@ -127,6 +129,10 @@ def _without_use(call: str, task: Task) -> bool:
     return any(call.startswith(name) and not present for name, present in needed.items())
 
 
+def excerpt(task: Task) -> str:
+    return fill("excerpt", mjcf=mjcf_excerpt(task))
+
+
 def task_text(task: Task) -> str:
     episode_s = f"{task.episode_s:g}"
     return fill(
@@ -189,7 +195,14 @@ def feedback(request: ProposalRequest) -> dict[str, Any]:
             for loss in request.losses
             for c in [loss.candidate]
         ],
+        "screened": _screened(request),
     }
+
+
+def _screened(request: ProposalRequest) -> list[tuple[str, str]]:
+    """Return (purpose, reason) of programs that were not simulated, without repeated reasons."""
+    told = {screened.reason: _purpose(screened.source) for screened in request.screened}
+    return [(purpose, reason) for reason, purpose in list(told.items())[:_SCREENED]]
 
 
 def direction(generation: int, i: int, n: int) -> str:

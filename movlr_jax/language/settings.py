@@ -28,6 +28,7 @@ SETTINGS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "gemini": (*_SENT, *_SHOWN, "thinking", "inline_mb"),
         "openai_compatible": (*_SENT, *_SHOWN, "logprobs"),
         "manual": ("timeout_s", "concurrency", *_SHOWN),
+        "person": ("timeout_s", "concurrency", "raters", "host", "port", *_SHOWN),
         "replay": ("run",),
     },
 }
@@ -66,11 +67,19 @@ class ModelConfig:
     views: int = 2  # cameras side by side: the task's first, then others around it
     size: tuple[int, int] = (384, 384)  # px, of each view
     inline_mb: float = 18.0  # MB; gemini: larger videos are uploaded first
+    raters: int = 1  # person: how many people vote on each pair
+    host: str = "127.0.0.1"  # person: address of the page; another one than this machine's needs a token
+    port: int = 8765  # person: of the page; a free one if it is in use
     run: str | None = None  # replay: run directory whose recorded answers are reused
 
     @property
     def embedded(self) -> bool:
         return self.name in EMBEDDED
+
+    @property
+    def orders(self) -> int:
+        """How often a pair is shown when it meets: to a model in both orders, to each rater once."""
+        return self.raters if self.name == "person" else 2
 
 
 def check_model(config: ModelConfig, where: str, choices: tuple[str, ...]) -> None:
@@ -79,7 +88,7 @@ def check_model(config: ModelConfig, where: str, choices: tuple[str, ...]) -> No
         raise UserError(unknown_name(where, config.name, choices))
     if config.media not in MEDIA:
         raise UserError(unknown_name(f"{where}.media", config.media, MEDIA))
-    for name in ("max_tokens", "attempts", "concurrency", "frames", "views"):
+    for name in ("max_tokens", "attempts", "concurrency", "frames", "views", "raters"):
         if getattr(config, name) < 1:
             raise UserError(f"{where}.{name}={getattr(config, name)}: it must be 1 or more")
     for name in ("timeout_s", "fps", "slow", "inline_mb"):
@@ -103,6 +112,8 @@ def check_model(config: ModelConfig, where: str, choices: tuple[str, ...]) -> No
             f"{where}.base_url must not contain a user name, password or query; the key is read from the "
             f"environment variable named by {where}.key_env"
         )
+    if not 0 <= config.port <= 65535:
+        raise UserError(f"{where}.port={config.port}: it must be from 0 (any free port) to 65535")
     if config.name in ("gemini", "openai_compatible") and not config.model:
         raise UserError(f"{where}={config.name} needs a model name; set {where}.model=NAME")
     if config.name == "replay" and not config.run:

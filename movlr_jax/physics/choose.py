@@ -43,6 +43,23 @@ def choose(name: str) -> tuple[str, str]:
     return "mjx", "JAX finds an accelerator"
 
 
+def use_full_precision() -> str:
+    """Let JAX compute matrix products in full single precision on an accelerator; return a sentence about it.
+
+    With the TF32 or bfloat16 products that are the default there, mass matrices and the solver's Hessian are wrong by
+    one part in a thousand, and trained walks fall. A user's own setting stays.
+    """
+    import jax
+
+    if jax.default_backend() == "cpu" or jax.config.jax_default_matmul_precision is not None:
+        return ""
+    jax.config.update("jax_default_matmul_precision", "highest")
+    return (
+        "matrix products have full single precision, which physics needs "
+        "(JAX_DEFAULT_MATMUL_PRECISION sets another)"
+    )
+
+
 def planning_physics(
     name: str,
     scene: Scene,
@@ -63,6 +80,8 @@ def planning_physics(
     if chosen != "native":
         from movlr_jax.physics.mjx import mjx_physics
 
+        if sentence := use_full_precision():
+            say(sentence)
         try:
             return mjx_physics(chosen, scene, sim_dt=sim_dt, ctrl_dt=ctrl_dt, say=say, domain=domain)
         except UserError as error:

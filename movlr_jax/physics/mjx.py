@@ -22,7 +22,14 @@ from movlr_jax.errors import UserError
 from movlr_jax.physics.common import Scene, planning_model, whole_substeps
 from movlr_jax.physics.domain import Domain, fields, late_steps
 from movlr_jax.physics.memory import free_memory, row_bytes
-from movlr_jax.physics.mjx_model import ContactCounts, fit_for_jax, limit_contacts, probe_contacts, warp_sizes
+from movlr_jax.physics.mjx_model import (
+    ContactCounts,
+    fit_for_jax,
+    limit_contacts,
+    probe_contacts,
+    warp_sizes,
+    without_com_velocity,
+)
 from movlr_jax.physics.policy import row_keys, shared
 from movlr_jax.physics.programs import Programs, Say
 from movlr_jax.physics.simulator import Simulator, World
@@ -71,6 +78,7 @@ class MjxPhysics:
         else:
             self.model, self.changes = fit_for_jax(model)
             self._probe = ContactCounts()
+        self._com = without_com_velocity(self.model, layout.blocks.get("com_vel"))
         try:
             self._mjx = mjx.put_model(self.model, impl=IMPLS[name])
             if not self._warp:
@@ -100,7 +108,7 @@ class MjxPhysics:
             sizes: dict[str, Any] = warp_sizes(self._probe, rows) if self._warp else {}
             source = self.model if self._warp else self._mjx
             template = mjx.make_data(source, impl=IMPLS[self.name], **sizes)
-            self._simulators[rows] = Simulator(self._mjx, template, self.substeps, self.ctrl_dt)
+            self._simulators[rows] = Simulator(self._mjx, template, self.substeps, self.ctrl_dt, self._com)
         return self._simulators[rows]
 
     # the Physics protocol
@@ -111,8 +119,17 @@ class MjxPhysics:
         return self._programs.run("start", self._rows(begin), given, len(qpos))
 
     def rollout(
-        self, start: SimState, policy: Policy, params: Any, *, steps: int, key: jax.Array, candidates: int = 1
+        self,
+        start: SimState,
+        policy: Policy,
+        params: Any,
+        *,
+        steps: int,
+        key: jax.Array,
+        candidates: int = 1,
+        read: np.ndarray | None = None,
     ) -> Trajectory:
+        # `read` is ignored: programs compiled for it would have to be compiled anew for other rewards
         # the result stays on the device, or distributed over all devices
         rows = len(start.time)
         if shared(params, rows):
@@ -152,6 +169,11 @@ class MjxPhysics:
         )
         return jax.tree.map(lambda x: _turned(x, None), done)
 
+    def lengths(self, qpos: Array) -> Array:
+        """Return actuator lengths [B, nu] m at postures `qpos` [B, nq]."""
+        compute = lambda simulator, q: jax.vmap(simulator.lengths)(q)  # noqa: E731
+        return self._programs.run("lengths", self._rows(compute), (jnp.asarray(qpos, float),), len(qpos))
+
     def kinematics(self, qpos: Array) -> tuple[Array, Array]:
         """Return actuator lengths [B, nu] m and moment arms [B, nu, nv] m at postures `qpos` [B, nq]."""
         compute = lambda simulator, q: jax.vmap(simulator.kinematics)(q)  # noqa: E731
@@ -179,7 +201,7 @@ class MjxPhysics:
         """Adapt `function(simulator, *inputs)` for `Programs`: the model is an argument, not a constant."""
 
         def with_constants(constants: tuple[mjx.Model, mjx.Data], *inputs: Any) -> Any:
-            return function(Simulator(*constants, self.substeps, self.ctrl_dt), *inputs)
+            return function(Simulator(*constants, self.substeps, self.ctrl_dt, self._com), *inputs)
 
         return with_constants
 

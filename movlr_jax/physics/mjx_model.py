@@ -17,6 +17,7 @@ import numpy as np
 from mujoco import mjx
 
 from movlr_jax.models.spec import quiet
+from movlr_jax.physics.simulator import ComVelocity
 from movlr_jax.types import Array
 
 _GEOM, _SENSOR = mujoco.mjtGeom, mujoco.mjtSensor
@@ -162,6 +163,25 @@ def _iterations(model: mujoco.MjModel) -> str:
     model.opt.iterations, model.opt.ls_iterations = after
     change = f"was {before[0]} with {before[1]}"
     return f"the solver stops after {after[0]} iterations with {after[1]} line search steps each ({change})"
+
+
+def without_com_velocity(model: mujoco.MjModel, address: int | None) -> ComVelocity | None:
+    """Replace the sensor of a centre of mass's velocity at `address` of the sensor vector by a cheap one in `model`.
+
+    Return what computes its values instead, or None if there is no such sensor. The sensor vector keeps its layout.
+    """
+    found = [s for s in range(model.nsensor) if model.sensor_adr[s] == address]
+    if not found or model.sensor_type[found[0]] != _SENSOR.mjSENS_SUBTREELINVEL:
+        return None
+    (sensor,), root = found, int(model.sensor_objid[found[0]])
+    model.sensor_type[sensor] = _SENSOR.mjSENS_SUBTREECOM
+    model.sensor_needstage[sensor] = mujoco.mjtStage.mjSTAGE_POS
+    inside = np.zeros(model.nbody, bool)
+    for body in range(model.nbody):  # parents come first
+        inside[body] = body == root or (body > 0 and inside[model.body_parentid[body]])
+    bodies = np.flatnonzero(inside)
+    mass = model.body_mass[bodies]
+    return ComVelocity(int(address or 0), bodies, model.body_rootid[bodies], mass / mass.sum())
 
 
 def limit_contacts(model: mujoco.MjModel, put: mjx.Model) -> tuple[mjx.Model, str]:

@@ -6,6 +6,7 @@ jitted policy. The values that policies and rewards read are sensors (`rewards.s
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections import Counter
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from movlr_jax.machine import cores
 from movlr_jax.models.spec import quiet
 from movlr_jax.physics.common import planning_model, whole_substeps
 from movlr_jax.physics.domain import Domain, late_steps, variants
-from movlr_jax.physics.policy import act
+from movlr_jax.physics.host_policy import HostPolicy
 from movlr_jax.rewards.state import Layout
 from movlr_jax.types import Array, Policy, SimState, Step, Trajectory
 
@@ -61,12 +62,15 @@ class NativePhysics:
                 "this model has state in plugins or delays, which physics=native does not support"
             )
         self.worlds = [self.model] if domain is None else variants(self.model, domain)
+        self._lean: list[mujoco.MjModel] = []  # copies of the worlds that measure less
+        self._measured: np.ndarray | None = None  # [ns] bool, the values that they measure
         self._late = np.zeros(1, int) if domain is None else late_steps(domain, sim_dt, self.substeps)
         self.threads = threads or cores()
         self._datas = [mujoco.MjData(self.model) for _ in range(self.threads)]
         self._pool = mj_rollout.Rollout(nthread=self.threads)
         self._workers = ThreadPoolExecutor(self.threads)
-        self._policies: dict[tuple[Policy, int], Callable[..., tuple[np.ndarray, Any]]] = {}
+        self._policies: dict[tuple[Policy, int], HostPolicy] = {}
+        self._device = _host_device()
         self.traces: Counter[str] = Counter()
         self.steps_done = 0  # total number of simulation steps over all rows
 
@@ -76,7 +80,9 @@ class NativePhysics:
         full = np.concatenate([np.zeros((rows, 1)), qpos, qvel, act], axis=1)
         sensors = np.empty((rows, 1, self.model.nsensordata))
         control = np.zeros((rows, 1, self.model.nu))
-        self._advance(full, control, np.empty((rows, 1, full.shape[1])), sensors)
+        worlds = list(itertools.islice(itertools.cycle(self.worlds), rows))
+        with quiet():
+            self._advance(full, control, np.empty((rows, 1, full.shape[1])), sensors, worlds)
         return SimState(
             time=full[:, 0],
             qpos=qpos,
@@ -88,13 +94,22 @@ class NativePhysics:
         )
 
     def rollout(
-        self, start: SimState, policy: Policy, params: Any, *, steps: int, key: jax.Array, candidates: int = 1
+        self,
+        start: SimState,
+        policy: Policy,
+        params: Any,
+        *,
+        steps: int,
+        key: jax.Array,
+        candidates: int = 1,
+        read: np.ndarray | None = None,
     ) -> Trajectory:
         # a row that diverges continues from the state to which MuJoCo reset it
-        m, substeps = self.model, self.substeps
-        rows = len(start.time)
-        act_policy = self._jitted(policy, candidates)
-        params = jax.device_put(params)
+        m, substeps, rows = self.model, self.substeps, len(start.time)
+        compiled = self._policies.setdefault(
+            (policy, candidates), HostPolicy(policy, candidates, self.traces)
+        )
+        params, key = jax.device_put((params, key), self._device)
         full = np.concatenate([np.asarray(start.time)[:, None], start.qpos, start.qvel, start.act], axis=1)
         states = np.empty((rows, substeps, full.shape[1]))
         sensed = np.empty((rows, substeps, m.nsensordata))
@@ -103,22 +118,33 @@ class NativePhysics:
         late = (np.arange(substeps) < self._late[np.arange(rows) % len(self._late), None])[..., None]
 
         kept = np.empty((rows, steps, full.shape[1]), np.float32)
-        sensors = np.empty((rows, steps, m.nsensordata), np.float32)
+        sensors = np.full((rows, steps, m.nsensordata), np.nan, np.float32)
         actions = np.empty((rows, steps, m.nu), np.float32)
         latest, previous = np.asarray(start.sensors), np.asarray(start.prev_action)
-        extras = []
-        for t in range(steps):
-            view = self._step(full.astype(np.float32), latest, previous)
-            command, extra = act_policy(params, view, key, np.int32(t))
-            control[:] = np.where(late, previous[:, None], command[:, None])
-            actions[:, t] = previous = command
-            extras.append(extra)
-            clock = full[:, 0] + self.ctrl_dt
-            diverged |= self._advance(full, control, states, sensed)
-            kept[:, t] = full if substeps == 1 else states[:, -2]  # the state at which sensors were computed
-            sensors[:, t] = latest = sensed[:, -1].astype(np.float32)
-            full = states[:, -1].copy()
-            full[:, 0] = clock
+        clock = np.cumsum(np.vstack([full[:, 0], np.full((steps, rows), self.ctrl_dt)]), axis=0)  # [T + 1, B]
+        view = self._step(full.astype(np.float32), latest, previous)
+        planned = compiled.ahead(params, view, key, clock[:-1].astype(np.float32))
+        if read is not None:
+            read = read | compiled.reads(params, view, key).sensors
+        models, measured = self._measuring(read)
+        worlds, extras = list(itertools.islice(itertools.cycle(models), rows)), []
+        with quiet():  # `diverged` reports diverging rows
+            for t in range(steps):
+                if planned is None:
+                    view = self._step(full.astype(np.float32), latest, previous)
+                    now, extra = compiled.now(params, view, key, t)
+                else:
+                    now, extra = planned[t]
+                control[:] = np.where(late, previous[:, None], now[:, None])
+                actions[:, t] = previous = now
+                extras.append(extra)
+                diverged |= self._advance(full, control, states, sensed, worlds)
+                # the state at which sensors were computed
+                kept[:, t] = full if substeps == 1 else states[:, -2]
+                sensors[:, t, measured] = sensed[:, -1, measured]
+                latest = sensors[:, t]
+                full = states[:, -1].copy()
+                full[:, 0] = clock[t + 1]
         time, qpos, qvel, act = np.split(full, np.cumsum([1, m.nq, m.nv]), axis=1)
         previous_actions = np.concatenate([np.asarray(start.prev_action)[:, None], actions[:, :-1]], axis=1)
         return Trajectory(
@@ -137,10 +163,33 @@ class NativePhysics:
             extras=jax.tree.map(lambda *x: np.stack(x, axis=1), *extras),
         )
 
+    def lengths(self, qpos: Array) -> np.ndarray:
+        lengths = np.empty((len(qpos), self.model.nu))
+
+        def record(i: int, data: mujoco.MjData) -> None:
+            lengths[i] = data.actuator_length
+
+        self._at(qpos, record)
+        return lengths
+
     def kinematics(self, qpos: Array) -> tuple[np.ndarray, np.ndarray]:
+        lengths, moments = (
+            np.empty((len(qpos), self.model.nu)),
+            np.empty((len(qpos), self.model.nu, self.model.nv)),
+        )
+
+        def record(i: int, d: mujoco.MjData) -> None:
+            lengths[i] = d.actuator_length
+            mujoco.mju_sparse2dense(
+                moments[i], d.actuator_moment, d.moment_rownnz, d.moment_rowadr, d.moment_colind
+            )
+
+        self._at(qpos, record)
+        return lengths, moments
+
+    def _at(self, qpos: Array, record: Callable[[int, mujoco.MjData], None]) -> None:
+        """Call `record` for each posture of `qpos` [B, nq], with its index and the data of its transmissions."""
         m, qpos = self.model, np.asarray(qpos, np.float64)
-        lengths = np.empty((len(qpos), m.nu))
-        moments = np.empty((len(qpos), m.nu, m.nv))
 
         def work(data: mujoco.MjData, rows: range) -> None:
             for i in rows:
@@ -149,18 +198,10 @@ class NativePhysics:
                 mujoco.mj_comPos(m, data)
                 mujoco.mj_tendon(m, data)
                 mujoco.mj_transmission(m, data)
-                lengths[i] = data.actuator_length
-                mujoco.mju_sparse2dense(
-                    moments[i],
-                    data.actuator_moment,
-                    data.moment_rownnz,
-                    data.moment_rowadr,
-                    data.moment_colind,
-                )
+                record(i, data)
 
         count = len(self._datas)
         list(self._workers.map(work, self._datas, [range(i, len(qpos), count) for i in range(count)]))
-        return lengths, moments
 
     def parts(self, rows: int, steps: int) -> int:
         """Return 1: only the recorded states need memory, and main memory is large enough for them."""
@@ -179,10 +220,34 @@ class NativePhysics:
         time, qpos, qvel, act = np.split(full, np.cumsum([1, m.nq, m.nv]), axis=-1)
         return Step(time=time[..., 0], qpos=qpos, qvel=qvel, act=act, sensors=sensors, prev_action=previous)
 
+    def _measuring(self, read: np.ndarray | None) -> tuple[list[mujoco.MjModel], Any]:
+        """Return models that measure only the values `read` [ns], None for all, and the indices of these values.
+
+        A sensor without a stage is not computed. So another set of sensors is one more array in the same models: no
+        model is compiled, and the sizes of all arrays stay the same.
+        """
+        if read is None:
+            return self.worlds, slice(None)
+        m = self.model
+        self._lean = self._lean or [copy.copy(world) for world in self.worlds]
+        used = np.array(
+            [read[a : a + n].any() for a, n in zip(m.sensor_adr, m.sensor_dim, strict=True)], bool
+        )
+        for world in self._lean:
+            world.sensor_needstage[:] = np.where(used, m.sensor_needstage, mujoco.mjtStage.mjSTAGE_NONE)
+        return self._lean, np.flatnonzero(read)
+
     def _advance(
-        self, full: np.ndarray, control: np.ndarray, states: np.ndarray, sensed: np.ndarray
+        self,
+        full: np.ndarray,
+        control: np.ndarray,
+        states: np.ndarray,
+        sensed: np.ndarray,
+        models: list[mujoco.MjModel],
     ) -> np.ndarray:
-        """Step every row of `full` [B, nstate] into `states` and `sensed` [B, substeps, ...]; returns `diverged` [B].
+        """Step row r of `full` [B, nstate] in model r into `states` and `sensed` [B, substeps, ...].
+
+        Return `diverged` [B].
 
         MuJoCo resets a diverged simulation, including its clock, and rollout then stops stepping it. During the call
         its clock is one control step ahead of ours, so the time of one sim_dt after a reset is never that of a valid
@@ -191,40 +256,25 @@ class NativePhysics:
         rows, substeps = control.shape[:2]
         ahead = full.copy()
         ahead[:, 0] += self.ctrl_dt
-        with quiet():  # `diverged` reports diverging rows
-            self._pool.rollout(
-                list(itertools.islice(itertools.cycle(self.worlds), rows)),
-                self._datas,
-                ahead,
-                control,
-                nstep=substeps,
-                skip_checks=True,
-                state=states,
-                sensordata=sensed,
-            )
+        self._pool.rollout(
+            models,
+            self._datas,
+            ahead,
+            control,
+            nstep=substeps,
+            skip_checks=True,
+            state=states,
+            sensordata=sensed,
+        )
         self.steps_done += rows * substeps
         reset = np.abs(states[:, -1, 0] - (ahead[:, 0] + substeps * self.sim_dt)) > 0.5 * self.sim_dt
         states[:, :, 0] -= self.ctrl_dt
         return reset
 
-    def _jitted(self, policy: Policy, candidates: int) -> Callable[..., tuple[np.ndarray, Any]]:
-        """Return `policy` for the whole batch, compiled once per policy and batch shape: (controls, extras).
 
-        One row runs as two. With one row, constants have the shape of the whole batch, and XLA folds chains of them
-        that it does not fold if they are broadcast, so the results would be rounded differently than in a batch.
-        """
-        if (policy, candidates) not in self._policies:
-
-            @jax.jit
-            def batched(params: Any, view: Step, key: jax.Array, t: jax.Array) -> Any:
-                self.traces[f"policy[{len(view.time)}]"] += 1
-                return act(policy, params, view, jax.random.fold_in(key, t), candidates)
-
-            def run(params: Any, view: Step, key: jax.Array, t: np.int32) -> tuple[np.ndarray, Any]:
-                rows = len(view.time)
-                if rows == 1:
-                    params, view = jax.tree.map(lambda x: np.repeat(np.asarray(x), 2, axis=0), (params, view))
-                return jax.tree.map(lambda x: np.asarray(x)[:rows], batched(params, view, key, t))
-
-            self._policies[policy, candidates] = run
-        return self._policies[policy, candidates]
+def _host_device() -> Any:
+    """Return JAX's CPU device, where policies run next to C MuJoCo, or None if JAX has none: its default device."""
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError:
+        return None

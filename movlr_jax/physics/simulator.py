@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 from mujoco import mjx
 
@@ -20,6 +21,7 @@ from movlr_jax.physics.policy import controls_of
 from movlr_jax.types import Array, Policy, SimState, Step, Trajectory
 
 _LARGEST = 1e10  # mjMAXVAL: C MuJoCo treats larger values as divergence
+_Carry = tuple[SimState, mjx.Data]
 _Instant = tuple[Array, Array, Array, Array]  # time, qpos, qvel, act
 
 
@@ -32,6 +34,26 @@ class World:
 
 
 @dataclass(frozen=True)
+class ComVelocity:
+    """The velocity of the centre of mass of some bodies, in place of MuJoCo's sensor.
+
+    The sensor first computes the momenta of all subtrees, a quarter of the kernels of a step in Warp.
+    """
+
+    address: int  # of the value in the sensor vector
+    bodies: np.ndarray  # [n]
+    roots: np.ndarray  # [n] body that each velocity in `cvel` refers to
+    shares: np.ndarray  # [n] of the total mass
+
+    def __call__(self, data: mjx.Data) -> Array:
+        """Return the velocity [3] m/s."""
+        angular, linear = data.cvel[self.bodies, :3], data.cvel[self.bodies, 3:]
+        lever = data.xipos[self.bodies] - data.subtree_com[self.roots]
+        velocity = linear + jnp.cross(angular, lever)
+        return jnp.sum(self.shares[:, None].astype(velocity.dtype) * velocity, axis=0)
+
+
+@dataclass(frozen=True)
 class Simulator:
     """Functions of one row; vmap them over B. `template` is the data of a new simulation."""
 
@@ -39,6 +61,7 @@ class Simulator:
     template: mjx.Data
     substeps: int
     ctrl_dt: float
+    com_velocity: ComVelocity | None = None
 
     def begin(self, qpos: Array, qvel: Array, act: Array) -> SimState:
         """Return the state at time 0 with qpos [nq], qvel [nv], act [na], and its sensors with zero control."""
@@ -50,7 +73,7 @@ class Simulator:
             qpos=data.qpos,
             qvel=data.qvel,
             act=data.act,
-            sensors=data.sensordata,
+            sensors=self._sensors(data),
             prev_action=still,
             diverged=jnp.zeros((), bool),
         )
@@ -62,6 +85,17 @@ class Simulator:
 
         A simulation that diverges is marked and stays in the model's initial posture; its values have no meaning.
         """
+        after, step, _ = self._control_step(state, action, self.template, world)
+        return after, step
+
+    def _control_step(
+        self, state: SimState, action: Array, data: mjx.Data, world: World | None
+    ) -> tuple[SimState, Step, mjx.Data]:
+        """As `control_step`, in `data` of the step before or in the template, and return the data.
+
+        A loop that carries its data only writes the state into it, while the template would be copied for every row
+        at every step. What a step reads of the data besides the state is constant, or is set here.
+        """
         before: _Instant = (state.time, state.qpos, state.qvel, state.act)
         model = self.model if world is None else self.model.replace(**world.fields)
 
@@ -71,13 +105,15 @@ class Simulator:
                 data = data.replace(ctrl=jnp.where(i < world.late, state.prev_action, action))
             return (mjx.step(model, data), (data.time, data.qpos, data.qvel, data.act)), None
 
-        (data, seen), _ = jax.lax.scan(
-            substep, (self._data(before, action), before), jnp.arange(self.substeps)
+        time, qpos, qvel, act = before
+        data = data.replace(
+            time=time, qpos=qpos, qvel=qvel, act=act, ctrl=action, qacc_warmstart=self.template.qacc_warmstart
         )
+        (data, seen), _ = jax.lax.scan(substep, (data, before), jnp.arange(self.substeps))
         valid = [jnp.all(jnp.abs(x) < _LARGEST) for x in (data.qpos, data.qvel, data.qacc)]  # false for nan
         diverged = state.diverged | ~jnp.stack(valid).all()
         kept = lambda value, instead: jnp.where(diverged, instead, value)  # noqa: E731
-        sensors = kept(data.sensordata, 0.0)
+        sensors = kept(self._sensors(data), 0.0)
         after = SimState(
             time=state.time + self.ctrl_dt,
             qpos=kept(data.qpos, self.template.qpos),
@@ -88,7 +124,7 @@ class Simulator:
             diverged=diverged,
         )
         time, qpos, qvel, act = seen
-        return after, Step(
+        step = Step(
             time=time,
             qpos=kept(qpos, self.template.qpos),
             qvel=kept(qvel, 0.0),
@@ -96,18 +132,21 @@ class Simulator:
             sensors=sensors,
             prev_action=state.prev_action,
         )
+        return after, step, data
 
     def rollout(
         self, start: SimState, policy: Policy, params: Any, keys: jax.Array, world: World | None = None
     ) -> Trajectory:
         """Run T control steps in closed loop, one per entry of `keys` [T]."""
 
-        def advance(state: SimState, key: jax.Array) -> tuple[SimState, tuple[Step, Array, Any]]:
+        def advance(carry: _Carry, key: jax.Array) -> tuple[_Carry, tuple[Step, Array, Any]]:
+            state, data = carry
             action, extras = controls_of(policy(params, state.step, key))
-            after, step = self.control_step(state, action.astype(state.prev_action.dtype), world)
-            return after, (step, after.prev_action, extras)
+            action = action.astype(state.prev_action.dtype)
+            after, step, data = self._control_step(state, action, data, world)
+            return (after, data), (step, after.prev_action, extras)
 
-        final, (steps, actions, extras) = jax.lax.scan(advance, start, keys)
+        (final, _), (steps, actions, extras) = jax.lax.scan(advance, (start, self.template), keys)
         return Trajectory(steps=steps, actions=actions, diverged=final.diverged, final=final, extras=extras)
 
     def rollout_of_candidates(
@@ -134,15 +173,30 @@ class Simulator:
         steps, actions, extras = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), seen)
         return Trajectory(steps=steps, actions=actions, diverged=final.diverged, final=final, extras=extras)
 
+    def lengths(self, qpos: Array) -> Array:
+        """Return actuator lengths [nu] m at the posture `qpos` [nq]."""
+        return self._transmission(qpos).actuator_length
+
     def kinematics(self, qpos: Array) -> tuple[Array, Array]:
         """Return actuator lengths [nu] m and moment arms [nu, nv] m at the posture `qpos` [nq]."""
+        data = self._transmission(qpos)
+        if self.model.impl != mjx.Impl.JAX:
+            return data.actuator_length, self._dense_moment(data)
+        return data.actuator_length, data._impl.actuator_moment
+
+    def _sensors(self, data: mjx.Data) -> Array:
+        """Return the sensor vector [ns] of the start of the last simulation step."""
+        com = self.com_velocity
+        if com is None:
+            return data.sensordata
+        return data.sensordata.at[com.address : com.address + 3].set(com(data))
+
+    def _transmission(self, qpos: Array) -> mjx.Data:
         data = self.template.replace(qpos=qpos)
         if self.model.impl != mjx.Impl.JAX:
-            data = mjx.forward(self.model, data)
-            return data.actuator_length, self._dense_moment(data)
+            return mjx.forward(self.model, data)
         data = mjx.com_pos(self.model, mjx.kinematics(self.model, data))
-        data = mjx.transmission(self.model, mjx.tendon(self.model, data))
-        return data.actuator_length, data._impl.actuator_moment
+        return mjx.transmission(self.model, mjx.tendon(self.model, data))
 
     def _data(self, instant: _Instant, action: Array) -> mjx.Data:
         time, qpos, qvel, act = instant

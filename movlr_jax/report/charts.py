@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup, escape
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -85,6 +86,40 @@ def measure_chart(
         ax.set_ylabel(unit)
         ax.margins(y=0.1)
         return svg(figure, key, f"{label} of every program over generations", dots)
+
+
+def spread_chart(
+    key: str, label: str, unit: str, groups: Sequence[Sequence[Sequence[tuple[int, float]]]]
+) -> Markup:
+    """Draw the mean of each group over generations as a line in its colour, and its range as a band.
+
+    groups: for each group its runs, each a list of (generation, value). A run that ended early keeps its last value.
+    """
+    with rc_context(STYLE):
+        figure, ax = axes_of(4.6, 2.9)
+        for i, runs in enumerate(groups):
+            known = [dict(run) for run in runs if run]
+            if not known:
+                continue
+            x = sorted({generation for run in known for generation in run})
+            values = np.array([[_latest(run, generation) for generation in x] for run in known])
+            some = np.isfinite(values).any(axis=0)
+            values, x = values[:, some], np.array(x)[some]
+            colour, dashes = SERIES[i % len(SERIES)], DASHES[(i // len(SERIES)) % len(DASHES)]
+            ax.plot(x, np.nanmean(values, axis=0), color=colour, linestyle=dashes, marker="o", markersize=3.5)
+            if len(known) > 1:
+                low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
+                ax.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=10))
+        ax.set_xlabel("generation")
+        ax.set_ylabel(unit)
+        ax.margins(y=0.1)
+        return svg(figure, key, f"{label} of the best program over generations, mean and range of each group")
+
+
+def _latest(run: Mapping[int, float], generation: int) -> float:
+    """Return the value of a run after `generation`, NaN before its first."""
+    return next((run[g] for g in range(generation, -1, -1) if g in run), math.nan)
 
 
 def weight_heatmap(key: str, rows: Sequence[tuple[str, Mapping[str, float]]]) -> Markup:

@@ -24,6 +24,7 @@ class Generation:
     ranked: Mapping[str, Any] | None = None
     criticised: Mapping[str, Any] | None = None
     timing: Mapping[str, Any] | None = None
+    returns: Mapping[str, Any] | None = None
     candidates: Sequence[Evaluation] = ()
 
     @property
@@ -123,7 +124,9 @@ def read_run(archive: Archive) -> Run:
             evaluated.setdefault(event.generation, []).append(
                 Evaluation.read(event.generation, event.candidate, data)
             )
-        elif event.kind in ("proposed", "ranked", "criticised", "timing") and event.generation >= 0:
+        elif (
+            event.kind in ("proposed", "ranked", "criticised", "timing", "returns") and event.generation >= 0
+        ):
             parts.setdefault(event.generation, {})[event.kind] = data
     generations = [
         Generation(index, **parts.get(index, {}), candidates=evaluated.get(index, []))

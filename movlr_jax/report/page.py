@@ -9,8 +9,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import stat
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -54,23 +56,11 @@ def write_page(archive: Archive, run: Run) -> Path:
 
 def render(run: Run) -> str:
     """Render the page of a run as HTML."""
-    environment = Environment(
-        loader=FunctionLoader(lambda name: resource_text("assets", "report", name)),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    for name in ("count", "duration", "percent", "plain", "highlight"):
-        environment.filters[name] = getattr(report_text, name)
-    for name in ("human", "number", "quantity"):
-        environment.filters[name] = getattr(quantities, name)
     script = resource_text("assets", "report", "report.js")
     films, metrics = embed_films(run), key_metrics(run)
-    return environment.get_template("report.html").render(
+    return rendered(
+        "report.html",
         run=run,
-        version=__version__,
-        css=Markup(resource_text("assets", "report", "report.css")) + report_text.highlight_css(),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         sentence=report_text.result_sentence(run),
@@ -87,9 +77,27 @@ def render(run: Run) -> str:
         groups=embed_groups(run),
         metrics=metrics,
         standing=report_views.standing(run),
+        returns=report_views.returns(run),
         generations=[report_views.generation(run, g) for g in run.generations],
         ancestry=run.ancestry(run.best.name if run.best else None),
     )
+
+
+def rendered(template: str, **values: Any) -> str:
+    """Render a template of assets/report with the filters and the styles of all pages."""
+    environment = Environment(
+        loader=FunctionLoader(lambda name: resource_text("assets", "report", name)),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for name in ("count", "duration", "percent", "plain", "highlight"):
+        environment.filters[name] = getattr(report_text, name)
+    for name in ("human", "number", "quantity"):
+        environment.filters[name] = getattr(quantities, name)
+    css = Markup(resource_text("assets", "report", "report.css")) + report_text.highlight_css()
+    return environment.get_template(template).render(version=__version__, css=css, **values)
 
 
 def embed_films(run: Run) -> dict[Path, Film]:
@@ -102,16 +110,21 @@ def embed_films(run: Run) -> dict[Path, Film]:
     leading += [c.film for c in run.candidates.values() if c.name == FIRST]
     leading += [stage.film for _, stage in reversed(run.stages)]
     rest = [c.film for generation in reversed(run.generations) for c in generation.candidates]
+    return embedded(run.root, dict.fromkeys(p for p in [*leading, *rest] if p))
+
+
+def embedded(root: Path, paths: Iterable[Path]) -> dict[Path, Film]:
+    """Return films of a folder by path. Those that exceed the size limit of a page are linked."""
     films, left = {}, _FILM_BYTES
-    for path in dict.fromkeys(p for p in [*leading, *rest] if p):
-        size = _size(run.root, str(path))
+    for path in paths:
+        size = _size(root, str(path))
         if size is None:
             films[path] = Film(path)
         elif size > left:
             films[path] = Film(path, link=quote(str(path)))
         else:
             left -= size
-            films[path] = Film(path, data=_embedded(run.root, str(path), "video/mp4"))
+            films[path] = Film(path, data=_embedded(root, str(path), "video/mp4"))
     return films
 
 

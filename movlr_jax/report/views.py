@@ -22,6 +22,7 @@ from movlr_jax.storage.events import numbers
 _STAGES = (
     "propose",
     "vet",
+    "screen",
     "optimise",
     "film",
     "describe",
@@ -236,6 +237,8 @@ def generation(run: Run, g: Generation) -> dict[str, Any]:
     ranked, proposed = g.ranked or {}, g.proposed or {}
     new = {c.name: c for c in g.candidates}
     notes = dict(enumerate(proposed.get("notes") or []))
+    why = dict(enumerate(proposed.get("chosen") or []))
+    notes = {i: "; ".join(filter(None, (notes.get(i), why.get(i)))) for i in notes | why}
     compared = {str(c.get(side)) for c in ranked.get("comparisons") or [] for side in ("first", "second")}
     shown = {*new, *compared, g.best}  # a ranking contains all programs of the run
     rows = [_row(run, g, notes, *entry) for entry in _strengths(ranked) if entry[0] in shown]
@@ -250,6 +253,10 @@ def generation(run: Run, g: Generation) -> dict[str, Any]:
         "best": g.best,
         "proposed": len(proposed.get("sources") or []),
         "evaluated": len(new),
+        "screened": [
+            {"source": s.get("source") or "", "reason": s.get("reason") or ""}
+            for s in proposed.get("screened") or []
+        ],
         "seconds": sum(_timing(g)[stage] for stage in _STAGES) or None,
         "flip_rate": _number(ranked.get("flip_rate")),
         "overruled": sum(bool(c.get("overruled")) for c in ranked.get("comparisons") or []),
@@ -268,6 +275,33 @@ def standing(run: Run) -> list[dict[str, Any]]:
     rows = sorted((r for r in rows if r["strength"] is not None), key=lambda r: (-r["strength"], r["name"]))
     _place_bars(rows)
     return rows
+
+
+def returns(run: Run) -> dict[str, Any] | None:
+    """Return what the best program gives each motion of the run, the highest first; None without a rollout bank."""
+    last = next((g for g in reversed(run.generations) if g.returns), None)
+    data = (last.returns if last else None) or {}
+    strengths = {
+        name: _number(strength) for name, strength, *_ in _strengths((last.ranked if last else None) or {})
+    }
+    motions = [
+        {
+            "name": name,
+            "return": value,
+            "strength": strengths.get(name),
+            "candidate": run.candidates.get(name),
+        }
+        for name, value in zip(data.get("motions") or [], numbers(data.get("returns")), strict=False)
+    ]
+    if not motions:
+        return None
+    motions.sort(key=lambda m: (-m["return"], m["name"]))
+    return {
+        "program": data.get("program"),
+        "motions": motions,
+        "agree": int(_number(data.get("agree")) or 0),
+        "decided": int(_number(data.get("decided")) or 0),
+    }
 
 
 def _strengths(ranked: Mapping[str, Any]) -> list[tuple]:

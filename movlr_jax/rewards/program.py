@@ -20,7 +20,8 @@ import numpy as np
 
 from movlr_jax.machine import cores
 from movlr_jax.rewards.cost import Cost
-from movlr_jax.rewards.state import Layout, State
+from movlr_jax.rewards.reads import reads_of
+from movlr_jax.rewards.state import STEP_SIZES, Layout, State
 from movlr_jax.types import Array, Step
 
 RewardFn = Callable[[State, Array], Mapping[str, Array]]
@@ -41,6 +42,7 @@ class RewardProgram:
     reward: RewardFn
     structure: str  # hash of the source without its weights: equal structures compile once
     cost: Cost = field(default_factory=Cost)
+    document: bytes = field(default=b"", repr=False)  # its checked operations, as `sandbox.codec` writes them
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -115,6 +117,7 @@ class Scorer:
         self._compilers = ThreadPoolExecutor(min(cores(), _COMPILERS), "rewards")
         self._runners = ThreadPoolExecutor(_COMPILERS, "scores")
         self._deadline_s = deadline_s
+        self._reads: dict[str, np.ndarray] = {}  # structure -> the sensor values that the program reads
         self.late: dict[str, str] = {}  # structure -> why the program is no longer scored
         self.traces = 0
 
@@ -169,6 +172,13 @@ class Scorer:
             )
             return None
 
+    def reads(self, programs: Sequence[RewardProgram]) -> np.ndarray:
+        """Return [ns] bool, the sensor values that any of `programs` reads at a step."""
+        for program in programs:
+            if program.structure not in self._reads:
+                self._reads[program.structure] = _reads(self._layout, program, self.goals)
+        return np.any([self._reads[program.structure] for program in programs], axis=0)
+
     def prepare(self, programs: Sequence[RewardProgram]) -> None:
         """Start compiling `programs` in the background, for all shapes of states scored so far."""
         for shapes in self._shapes:
@@ -220,6 +230,17 @@ def _score(
     values, counts = zip(*(guard(v, w) for v, w in zip(raw, weights, strict=True)), strict=True)
     total = sum((w * v for w, v in zip(weights[1:], values[1:], strict=True)), weights[0] * values[0])
     return total, values, counts
+
+
+def _reads(layout: Layout, program: RewardProgram, goals: Mapping[str, Array]) -> np.ndarray:
+    """Return [ns] bool, the sensor values that a program reads at a step, apart from those of the start."""
+    shape = lambda *n: jax.ShapeDtypeStruct(n, jnp.float32)  # noqa: E731
+    step = Step(time=shape(), **{name: shape(layout.sizes[size]) for name, size in STEP_SIZES.items()})
+
+    def terms(step: Step, initial: Step, action: Array) -> Any:
+        return program.reward(State(layout, step, goals, initial), action)
+
+    return reads_of(terms, step, step, shape(layout.sizes["nu"])).sensors
 
 
 def _compiled(score: Callable[..., Any], weights: np.ndarray, states: Any, goals: Any) -> Callable[..., Any]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
 
 from movlr_jax.keys import redact
+from movlr_jax.rewards.cost import Cost
 from movlr_jax.rewards.program import RewardProgram
-from movlr_jax.rewards.state import Layout, parts
+from movlr_jax.rewards.state import parts
 from movlr_jax.sandbox.graph import Graph, run
 from movlr_jax.sandbox.inputs import flat
 from movlr_jax.sandbox.source import ParsedReward
@@ -23,9 +25,16 @@ class Rejected(Exception):
     """A rejected program; its arguments are (stage, message)."""
 
 
-def rebuild(parsed: ParsedReward, graph: Graph, text: bytes, layout: Layout) -> RewardProgram:
-    """Return the reward program of a checked graph."""
-    terms = tuple(parsed.weights)
+def rebuild(
+    graph: Graph,
+    text: bytes,
+    weights: Mapping[str, float],
+    cost: Cost,
+    source: str = "",
+    description: str = "",
+) -> RewardProgram:
+    """Return the reward program of a checked graph and its document `text`."""
+    terms = tuple(weights)
 
     def reward(state: Any, action: Any) -> dict[str, Any]:
         step, initial, goals = parts(state)
@@ -35,11 +44,13 @@ def rebuild(parsed: ParsedReward, graph: Graph, text: bytes, layout: Layout) -> 
     document = json.loads(text)
     same = json.dumps(_without_lines(document), sort_keys=True)
     return RewardProgram(
-        source=parsed.source,
-        description=parsed.description,
-        weights=parsed.weights,
+        source=source,
+        description=description,
+        weights=weights,
         reward=reward,
         structure=hashlib.sha256(same.encode()).hexdigest()[:16],
+        cost=cost,
+        document=text,
     )
 
 

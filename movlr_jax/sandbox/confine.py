@@ -172,6 +172,11 @@ def worker_paths() -> list[str]:
     import sysconfig
 
     found = {sysconfig.get_paths()[k] for k in ("stdlib", "platstdlib", "purelib", "platlib")}
+    found |= {  # packages may also come from PYTHONPATH or a user's folder
+        str(Path(file).parents[1])
+        for name in ("jax", "jaxlib", "numpy", "flax")
+        if (file := getattr(sys.modules.get(name), "__file__", None))
+    }
     found |= {
         "/sys/devices/system/cpu",
         "/proc/cpuinfo",

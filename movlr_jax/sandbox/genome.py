@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from movlr_jax.errors import ProgramError
 from movlr_jax.sandbox.source import is_weights, parse
@@ -59,6 +60,7 @@ def _returns(node: ast.AST) -> bool:
     return isinstance(node, ast.Return) or any(_returns(child) for child in ast.iter_child_nodes(node))
 
 
+@lru_cache(4096)  # a generation edits and screens few programs many times
 def genome_of(source: str) -> Genome:
     """Return the genome of a program that ends in one `return {...}` with literal names. Raises ProgramError."""
     parsed = parse(source)

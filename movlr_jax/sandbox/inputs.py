@@ -9,16 +9,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from movlr_jax.rewards.state import Layout
+from movlr_jax.rewards.state import STEP_SIZES, Layout
 from movlr_jax.types import Array, Step
 
-_SIZES = {"qpos": "nq", "qvel": "nv", "act": "na", "sensors": "nsensordata", "prev_action": "nu"}
-FIELDS = ("time", *_SIZES)
+FIELDS = ("time", *STEP_SIZES)
 
 
 def inputs(layout: Layout) -> list[jax.core.ShapedArray]:
     """Return the shapes and types of the flat list, in order."""
-    step = [(), *((layout.sizes[size],) for size in _SIZES.values())]
+    step = [(), *((layout.sizes[size],) for size in STEP_SIZES.values())]
     data = layout.data
     shapes = [*step, (layout.sizes["nu"],), *step, *(data[name] for name in sorted(data))]
     return [jax.core.ShapedArray(tuple(shape), jnp.dtype("float32")) for shape in shapes]

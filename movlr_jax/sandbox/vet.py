@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from movlr_jax.errors import ProgramError, UserError
@@ -161,7 +161,8 @@ class Sandbox:
         options = {"terms": terms, "weights": weights, "gradients": self._gradients}
         answer, _ = self._ask(warm, "probe", text, options, left - used)
         notes = judge(parsed, counts_of(answer, terms))
-        return replace(rebuild(parsed, graph, text, self._layout), cost=measured.cost), notes
+        named = (parsed.source, parsed.description)
+        return rebuild(graph, text, parsed.weights, measured.cost, *named), notes
 
     def start(self) -> None:
         """Start the warm process now, so that the first program need not wait for it. Raises UserError."""

@@ -31,6 +31,49 @@ class Lost(Exception):
         self.during = during
 
 
+class _Process:
+    """The process, which imports its packages and then waits for its settings on stdin."""
+
+    def __init__(self) -> None:
+        self.log = tempfile.TemporaryFile()  # noqa: SIM115 - it stays open as long as the process runs
+        self.control, theirs = socket.socketpair()
+        # -I ignores PYTHONPATH, the user's site-packages and the working folder; where the parent finds its packages,
+        # the child looks last
+        package = str(Path(__file__).resolve().parents[2])
+        code = (
+            f"import sys; sys.path[:0] = {[package]!r}; sys.path += {_paths()!r}; "
+            "from movlr_jax.sandbox.zygote import main; main()"
+        )
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", "-c", code, str(theirs.fileno())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self.log,
+            env=_environment(),
+            cwd="/",
+            start_new_session=True,
+            pass_fds=[theirs.fileno()],
+        )
+        theirs.close()
+
+
+_AHEAD: list[_Process] = []  # at most one
+
+
+def start_ahead() -> None:
+    """Start the process of the next `Warm` now: its imports then run while the command builds its task.
+
+    It ends with this process if no `Warm` takes it.
+    """
+    if not _AHEAD and not confine.low_limits():
+        _AHEAD.append(_Process())
+
+
+def _paths() -> list[str]:
+    """Return where this process finds its packages, without its working folder."""
+    return [path for path in sys.path if Path(path).is_absolute() and Path(path) != Path.cwd()]
+
+
 class Warm:
     """One warm process. Raises UserError if it does not start."""
 
@@ -41,22 +84,8 @@ class Warm:
                 f"the sandbox cannot run programs: {'; '.join(lacks)}; raise the limit and start again"
             )
         self._lock = threading.Lock()  # one request at a time
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it stays open as long as the process runs
-        self._control, theirs = socket.socketpair()
-        # -I ignores the user's site-packages and the working folder; the package's path is added explicitly
-        package = str(Path(__file__).resolve().parents[2])
-        code = f"import sys; sys.path[:0] = {[package]!r}; from movlr_jax.sandbox.zygote import main; main()"
-        self.process = subprocess.Popen(
-            [sys.executable, "-I", "-c", code, str(theirs.fileno())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=self._log,
-            env=_environment(),
-            cwd="/",
-            start_new_session=True,
-            pass_fds=[theirs.fileno()],
-        )
-        theirs.close()
+        started = _AHEAD.pop() if _AHEAD and _AHEAD[0].process.poll() is None else _Process()
+        self._log, self._control, self.process = started.log, started.control, started.process
         assert self.process.stdin
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(settings)

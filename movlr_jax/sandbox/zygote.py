@@ -45,7 +45,6 @@ def reward(state, action):
 
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
-    settings: dict[str, Any] = pickle.load(sys.stdin.buffer)
     # JAX searches all packages for plugins when a backend starts; only the CPU backend is needed here
     importlib.metadata.entry_points = lambda **_: importlib.metadata.EntryPoints()
     import jax
@@ -59,6 +58,7 @@ def main() -> None:
     jax.config.update(
         "jax_traceback_filtering", "off"
     )  # filtering reads paths, which a tracer is not allowed to
+    settings: dict[str, Any] = pickle.load(sys.stdin.buffer)  # it may come long after the start
     what = settings["probe"]
     trace.document(_WARM, what.layout)
     with contextlib.suppress(trace.Rejection):

@@ -50,7 +50,8 @@ CREATE TABLE events (
 CREATE TABLE files (path TEXT PRIMARY KEY, sha256 TEXT NOT NULL, bytes INTEGER NOT NULL);
 """
 # Every attempt at a call of a model, recorded before it is sent. state: under_way, then answered or failed; lost if
-# the process died before the call ended; refused if it was given up. The table is created when first needed.
+# the process died before the call ended; refused if it was given up; retracted if a person took it back. The table is
+# created when first needed.
 _CALLS = """
 CREATE TABLE IF NOT EXISTS calls (
     id INTEGER PRIMARY KEY,
@@ -185,6 +186,10 @@ class Archive:
         with self._needed():
             return parse_event(*rows[0]) if rows else None
 
+    def forget(self, kind: str, generation: int) -> None:
+        """Remove the record of a step, so that a search takes it again."""
+        self._write("DELETE FROM events WHERE kind = ? AND generation = ?", (kind, generation))
+
     def events(self, kind: str | None = None) -> list[Event]:
         """Return all events, or those of one kind, ordered by generation, candidate and time.
 
@@ -250,6 +255,10 @@ class Archive:
         return self._write(
             "INSERT INTO calls (time, key, state, sent, cost_usd, data) VALUES (?, ?, ?, ?, ?, ?)", values
         )
+
+    def retract_call(self, key: str) -> None:
+        """Record that an answer was taken back. `find_call` no longer finds it."""
+        self._write("UPDATE calls SET state = 'retracted' WHERE key = ? AND state = 'answered'", (key,))
 
     def find_call(self, key: str) -> dict[str, Any] | None:
         """Return the record of an answered or refused call, None if it has not ended. Raises UserError."""

@@ -46,10 +46,29 @@ class TaskFile(TypedDict, total=False):
     sha256: str
 
 
+class Screened(TypedDict, total=False):
+    """A program that was written but not simulated."""
+
+    source: str
+    reason: str
+
+
 class Proposed(TypedDict, total=False):
     sources: list[str]
     parents: list[str | None]
     notes: list[str | None]
+    chosen: list[str]  # why each source was chosen, if more were written than are simulated
+    screened: list[Screened]
+
+
+class Returns(TypedDict, total=False):
+    """`returns`: the returns of the best program on all motions of the bank, after a generation."""
+
+    program: str
+    motions: list[str]
+    returns: list[float]
+    agree: float
+    decided: float
 
 
 class Term(TypedDict, total=False):
@@ -139,6 +158,17 @@ class Ranked(TypedDict, total=False):
     comparisons: list[Compared]
 
 
+class Agreement(TypedDict, total=False):
+    same: int
+    both: int
+
+
+class RankedByPeople(Ranked, total=False):
+    """`voted`: the ranking of all candidates by the votes of people on a finished run."""
+
+    agreement: Agreement
+
+
 class Descriptor(TypedDict, total=False):
     region: str
     label: str
@@ -185,6 +215,7 @@ class Stopped(TypedDict, total=False):
 
 class Finished(TypedDict, total=False):
     best: str
+    score: float | None
     generations: int
     wall_s: float
     side_by_side: str | None
@@ -211,8 +242,10 @@ KINDS: Mapping[str, Any] = {
     "run": Described,
     "task_file": TaskFile,
     "proposed": Proposed,
+    "returns": Returns,
     "evaluated": Evaluated,
     "ranked": Ranked,
+    "voted": RankedByPeople,
     "described": Descriptions,
     "criticised": Criticised,
     "stopped": Stopped,

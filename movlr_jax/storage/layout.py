@@ -2,10 +2,12 @@
 
 runs/<task>/<time>/
   config.yaml  run.db  best.py  report.html
-  gen_00/      k00.py  k00.json  k00.npz  k00.mp4 ...
+  gen_00/      k00.py  k00.json  k00.npz  k00.mp4 ...  bank.npz
 """
 
 from __future__ import annotations
+
+VOTE_PAGE = ".vote"  # address of the page of a search that people judge, while it runs
 
 
 def candidate_name(generation: int, candidate: int) -> str:
@@ -24,3 +26,8 @@ def candidate_path(generation: int, candidate: int, ending: str = "") -> str:
     ending: what follows the number, as `.py` (program), `.json` (record), `.npz` (trajectory), `.mp4` (film).
     """
     return f"{generation_folder(generation)}/k{candidate:02d}{ending}"
+
+
+def bank_path(generation: int) -> str:
+    """Return the path of the episodes of a generation, relative to the run directory, as `gen_01/bank.npz`."""
+    return f"{generation_folder(generation)}/bank.npz"

@@ -56,6 +56,9 @@ def axis_text(way: Sequence[float]) -> str:
     return f"({', '.join(f'{c:.2g}' for c in way)})"
 
 
+FALLEN = 0.6  # share of the start height; an upright body that gets lower counts as fallen
+
+
 @dataclass(frozen=True)
 class Motion:
     """The motion of the body `subject` that a description asks for."""
@@ -68,7 +71,8 @@ class Motion:
     jump: bool = False
     turn: int = 0  # 1 left, -1 right
     still: bool = False
-    upright: bool = True  # whether the body should keep its height
+    upright: bool = True  # whether the body should stay on its feet
+    lowest: float = FALLEN  # share of the start height below which an upright body counts as fallen
     lacks: str = ""  # requested motions that the body cannot do
 
     @property
@@ -104,8 +108,9 @@ class Task:
     diagnose: Callable[[Metrics], Sequence[Need]]  # remaining problems, the most general first
     # more cameras for vision models that see several views (`vlm.views`); films show `cameras` only
     more_cameras: Sequence[Camera] = ()
-    # (steps [B, T], first [B]) -> [B, T] whether the episode is over, e.g. after a fall; None: it lasts episode_s
-    over: Callable[[Step, Step], np.ndarray] | None = None
+    # (steps [B, T], first [B]) -> [B, T] whether the episode is over, e.g. after a fall; None: it lasts episode_s.
+    # That of a walker also takes `lowest`, as in Motion
+    over: Callable[..., np.ndarray] | None = None
     # (state [B], s until the next call) -> state with the perturbations of that interval, e.g. a push
     perturb: Callable[[SimState, float], SimState] | None = None
     # domain randomisation between the rows of a training; None: no randomisation

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 
+import jax
 import mujoco
 import numpy as np
 
 from movlr_jax.errors import UserError
-from movlr_jax.tasks.base import Metrics, Motion, Task
+from movlr_jax.tasks.base import FALLEN, Metrics, Motion, Task
 from movlr_jax.tasks.hand import grasp
 from movlr_jax.tasks.motion import motion_metrics, motion_of
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.simple import default_diagnosis, default_score, first_reward, velocity_goals
-from movlr_jax.types import Trajectory
+from movlr_jax.types import Step, Trajectory
 
 MOST = 500  # characters
 # what the motion of a walker or hand is measured by, whatever it should do; the rest belongs to the goals of a task
@@ -45,7 +47,9 @@ def with_instruction(task: Task, instruction: str) -> Task:
     handled = thing if thing in words.lower() else ""  # another object may be knocked over
     layout = dataclasses.replace(task.layout, goals={name: np.shape(value) for name, value in goals.items()})
     first = first_reward(words, layout, {}, motion, task.adapter.root)
-    falls = task.over is not None and motion.upright
+    over = task.over if motion.upright else None
+    if over and motion.lowest != FALLEN:
+        over = partial(over, lowest=motion.lowest)
     return dataclasses.replace(
         task,
         description=words,
@@ -61,7 +65,7 @@ def with_instruction(task: Task, instruction: str) -> Task:
         cameras=[dataclasses.replace(c, distance=_FARTHER * c.distance) for c in task.cameras]
         if thing
         else task.cameras,
-        over=task.over if falls else None,
+        over=over,
         series=None,
         faults=None,
         success="",
@@ -85,8 +89,10 @@ def _measure(base: Task, motion: Motion, handled: str, episode: Trajectory, task
     handled: the object that the words name, which is not to be dropped; or an empty string.
     """
     read = Readout(task.layout, episode.steps)
-    kept = _GENERAL if motion.upright else _GENERAL[2:]
+    kept = _GENERAL if motion.upright and motion.lowest == FALLEN else _GENERAL[2:]
     metrics = {name: value for name, value in base.measure(episode, base).items() if name in kept}
+    if task.over and motion.lowest != FALLEN:
+        metrics |= _fall(task.over, episode)
     if handled:
         metrics["dropped"] = float(grasp.dropped(read.pos(handled)[:, 2], -np.inf))
     if motion.moves or motion.still:
@@ -96,6 +102,14 @@ def _measure(base: Task, motion: Motion, handled: str, episode: Trajectory, task
         metrics |= {name: metrics[name] * share for name in ("progress_m_s",) if name in metrics}
         metrics["upright_fraction"] = share
     return metrics
+
+
+def _fall(over: Callable[[Step, Step], np.ndarray], episode: Trajectory) -> Metrics:
+    """Return whether, and after how many s, one episode [T] ended in a fall."""
+    batch = jax.tree.map(lambda x: np.asarray(x)[None], episode.steps)
+    fell = bool(over(batch, jax.tree.map(lambda x: x[:, 0], batch))[0, -1])
+    seconds = float(episode.steps.time[-1] - episode.steps.time[0])
+    return {"fell": float(fell), **({"time_to_fall_s": seconds} if fell else {})}
 
 
 def _without_target(model: mujoco.MjModel, thing: str) -> mujoco.MjModel:

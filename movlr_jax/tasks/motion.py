@@ -16,7 +16,7 @@ from movlr_jax.models.derived import travels
 from movlr_jax.tasks.base import Metrics, Motion, Need, axis_text
 from movlr_jax.tasks.readout import Readout
 
-FALLEN = 0.6  # share of the start height below which an upright body counts as fallen
+CROUCHED = 0.3  # as FALLEN, for motions close to the ground
 UP = (0.0, 0.0, 1.0)
 _GRAVITY = 9.81
 _LOWEST = 0.1  # m, a body that starts lower is not expected to stay upright
@@ -28,6 +28,7 @@ _PACES = {
     "low": "crawl roll slide swim slither fly creep glide wriggle",
 }
 _JUMPS, _TURNS, _STILL = "jump leap bounce hop", "turn spin rotate pivot", "stand balance still upright"
+_CROUCHES, _DOWN = "squat crouch lunge duck stoop", "kneel sit lie lying"
 _CARRY = (
     "move drive roll slide turn spin rotate pivot balance"  # verbs that can have an object: "move the hand"
 )
@@ -76,6 +77,10 @@ def motion_of(
             motion = replace(motion, jump=True)
         elif _is(word, _STILL):
             motion = replace(motion, still=True)
+        elif _is(word, _CROUCHES):
+            motion = replace(motion, lowest=CROUCHED)
+        elif _is(word, _DOWN):
+            motion = replace(motion, upright=False)
         elif word in _TEMPO:
             tempo *= _TEMPO[word]
         elif not known:
@@ -96,9 +101,8 @@ def motion_of(
     if here or (motion.jump and world[2] > 0):
         travelling = False
     height = _height(model, qpos, motion.subject)
-    motion = replace(
-        motion, words=tuple(dict.fromkeys(read)), upright="low" not in paces and height > _LOWEST
-    )
+    upright = motion.upright and "low" not in paces and height > _LOWEST
+    motion = replace(motion, words=tuple(dict.fromkeys(read)), upright=upright)
     if travelling:
         pace = "low" if "low" in paces else "run" if "run" in paces else "walk"
         given = _SPEED.search(text)
@@ -168,7 +172,7 @@ def _possible(motion: Motion, model: mujoco.MjModel) -> Motion:
 def motion_metrics(motion: Motion, read: Readout) -> Metrics:
     """Measure how far the body moves as requested in an episode [T]; motion after a fall does not count."""
     pos, time = read.pos(motion.subject), read.time
-    down = np.flatnonzero(pos[:, 2] < FALLEN * pos[0, 2]) if motion.upright else []
+    down = np.flatnonzero(pos[:, 2] < motion.lowest * pos[0, 2]) if motion.upright else []
     last, seconds = int(down[0]) if len(down) else len(pos) - 1, max(float(time[-1] - time[0]), 1e-6)
     metrics = {"upright_fraction": float((time[last] - time[0]) / seconds)} if motion.upright else {}
     if motion.way:

@@ -34,6 +34,7 @@ def test_divergence_is_what_samples_say():
     assert float(divergence(network, one, one)) == pytest.approx(0.0, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_policy_that_sees_less_learns_to_act_like_its_teacher(tmp_path: Path):
     """The teacher acts in a way of its own from where all joints are; the pupil sees the planned ones."""
     teacher = build(replace(SMALL, observe=("qpos", "qvel")))

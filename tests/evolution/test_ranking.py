@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import choix
 import numpy as np
@@ -11,7 +11,16 @@ import pytest
 from movlr_jax.config.compose import compose
 from movlr_jax.errors import UserError
 from movlr_jax.evolution import ranking
-from movlr_jax.evolution.ranking import Comparison, Ranking, fit, probability_best
+from movlr_jax.evolution.ranking import (
+    BOTH_ORDERS,
+    REPEATS,
+    Comparison,
+    Ranking,
+    fit,
+    probability_best,
+    to_people,
+)
+from movlr_jax.evolution.standing import Standing
 from movlr_jax.language.base import Preference
 
 Compare = Callable[[int, int], Preference]
@@ -253,7 +262,7 @@ def test_what_was_compared_before_counts():
     assert all(4 in pair for pair in judge.calls[2:]), "then the leader meets the likeliest challengers"
     assert len(judge.calls) <= 12
     assert result.flip_rate == 0
-    together = fit(6, ranking._wins(6, [*before.comparisons, *result.comparisons]))[0]
+    together = fit(6, ranking.wins_of(6, [*before.comparisons, *result.comparisons]))[0]
     np.testing.assert_array_equal(result.strengths, together)
 
 
@@ -369,3 +378,63 @@ def test_a_budget_that_no_generation_could_keep_is_told_before_anything_runs(
         f"comparisons={least - 1}: ranking={scheme} of {ranked} needs at least {least} comparisons; give "
         f"comparisons={least} or leave it out"
     )
+
+
+def test_people_find_the_best_of_ten_in_less_than_forty_votes():
+    """Shown side by side, so without a bias, and asked once per pair: more often right, with fewer comparisons."""
+    trials, found, votes = 50, {"people": 0, "both orders": 0}, []
+    for seed in range(trials):
+        strengths = np.random.default_rng(seed).normal(size=10)
+        for name, showing in (("people", to_people(1)), ("both orders", BOTH_ORDERS)):
+            judge = Judge(strengths, slope=3.0, seed=10_000 + seed)
+            result = rank(10, judge, budget=39, showing=showing)
+            found[name] += result.order[0] == strengths.argmax()
+            assert len(judge.calls) < 40
+            if name == "people":
+                votes.append(len(judge.calls))
+                pairs = [frozenset(call) for call in judge.calls]
+                assert max(map(pairs.count, pairs)) <= REPEATS
+    assert found["people"] > 0.7 * trials, found
+    assert found["people"] > found["both orders"] - 0.1 * trials, found
+    assert np.mean(votes) < 32
+
+
+def test_a_pair_that_is_shown_once_changes_places():
+    """Each item is first about as often as second, so that who prefers one place prefers nobody."""
+    judge = Judge(np.arange(8), slope=1.0)
+    rank(8, judge, showing=to_people(1))
+    first, second = (np.bincount([call[place] for call in judge.calls], minlength=8) for place in (0, 1))
+    assert np.abs(first - second).max() <= 2
+
+
+@pytest.mark.parametrize("raters", [1, 2, 3])
+@pytest.mark.parametrize("scheme", ["active", "round_robin", "knockout"])
+def test_each_pair_is_shown_to_every_rater(raters: int, scheme: str):
+    judge = Judge(np.arange(5), slope=1.0)
+    rank(5, judge, scheme, showing=to_people(raters))
+    meetings = [judge.calls[i : i + raters] for i in range(0, len(judge.calls), raters)]
+    assert all(len({frozenset(call) for call in meeting}) == 1 for meeting in meetings)
+    assert all(len({*meeting}) == min(raters, 2) for meeting in meetings), "the places change"
+    with pytest.raises(UserError, match=f"at least {4 * raters} comparisons"):
+        rank(5, judge, budget=4 * raters - 1, showing=to_people(raters))
+
+
+def test_how_many_comparisons_remain_is_about_right():
+    """The strengths are drawn from the prior: the number expected at the start and midway, and the true one."""
+    expected, true = [], []
+    for seed in range(8):
+        strengths = np.random.default_rng(seed).normal(scale=2.0, size=6)
+        standings: list[Standing] = []
+
+        def watch(new: Sequence[Comparison], kept: list[Standing] = standings) -> None:
+            kept.append(Standing("abcdef", range(6), (), tuple(new), 24, to_people(1)))
+
+        result = rank(6, Judge(strengths, slope=1.0, seed=seed), budget=24, showing=to_people(1), watch=watch)
+        for at in (0, 5):
+            expected.append(standings[at].expected)
+            true.append(len(result.comparisons) - at)
+            assert standings[at].at_most == 24 - at >= true[-1]
+    assert np.mean(expected) == pytest.approx(np.mean(true), rel=0.25)
+    sure = Standing("ab", range(2), (), [Comparison(0, 1, Preference("first", ""))] * 9, 24, to_people(1))
+    assert sure.expected == 0
+    assert sure.record()["p_best"] > 0.95

@@ -255,6 +255,7 @@ def test_only_what_does_not_make_it_another_run_may_change(mistake: Mistake, fin
     assert search([f"resume={run}", "generations=3"]) == 0
     assert len(results(run)) == 3
     assert results(run)[:2] == results(finished)
+    assert not list(run.rglob("bank.npz")), "search=plain keeps no episodes"
     best = (run / "best.py").read_text()
     said = mistake(search, f"resume={run}", "generations=1")
     assert said == f"generations=1: {run} already has 3 generations; give 3 or more"

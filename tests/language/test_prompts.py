@@ -13,7 +13,7 @@ from jinja2 import UndefinedError
 
 from movlr_jax.errors import ProgramError
 from movlr_jax.language import prompts
-from movlr_jax.language.base import Critique, Evaluation, Loss, ProposalRequest, TermAdvice
+from movlr_jax.language.base import Critique, Evaluation, Loss, ProposalRequest, Screened, TermAdvice
 from movlr_jax.language.clients.answers import CritiqueForm, Descriptor, Descriptors
 from movlr_jax.language.clients.call import Media, Message
 from movlr_jax.language.critics.feedback import DescriptorCritic, ReflectionCritic
@@ -55,6 +55,10 @@ FIRST = Evaluation(0, 0, SOURCE, weights={"position": 40.0})
 LOSSES = (
     Loss(Evaluation(1, 0, SOURCE, weights={"position": 90.0}), "lost as the first motion: it drops it"),
     Loss(Evaluation(1, 1, "def", reason="line 1: invalid syntax"), "line 1: invalid syntax"),
+)  # fmt: skip
+SCREENED = (
+    Screened(SOURCE, "its returns agree with 3 of 9 comparisons; others agree better or differ more"),
+    Screened("def", "line 1: invalid syntax"),
 )  # fmt: skip
 
 
@@ -113,6 +117,8 @@ def messages(task: Task) -> dict[str, str]:
     conversations = {
         "propose_first": writers.edit_talk(first),
         "propose_edit": writers.edit_talk(later)[1:],
+        "propose_screened": writers.edit_talk(replace(later, losses=(), screened=SCREENED))[1:],
+        "combine": [Message("user", [prompts.fill("combine", other=SOURCE.strip())])],
         "repair": writers._repair_request(broken),
         "judge_film": watchers.judge_question(film, task, BEST, replace(BEST, candidate=3)).messages,  # pyright: ignore
         "judge_frames": watchers.judge_question(frames, task, BEST, replace(BEST, candidate=3)).messages,  # pyright: ignore

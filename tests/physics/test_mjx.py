@@ -173,7 +173,7 @@ def test_over_three_generations_physics_and_planner_are_traced_once_and_rewards_
         controllers = planner.optimise(rewards(generation), KEY)
         episode = controllers.rollout(start, steps=3 * planner.config.replan_every, key=KEY)
         assert not episode.diverged.any()
-    assert planner.physics.traces.keys() >= {"rollout of 10 steps, 16 rows", "kinematics, 16 rows"}
+    assert planner.physics.traces.keys() >= {"rollout of 10 steps, 16 rows", "lengths, 16 rows"}
     assert set(planner.physics.traces.values()) == {1}
     assert set(planner.traces.values()) == {1}
     assert planner.scorer.traces - before == 3 * 2, "two programs each"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from movlr_jax.sandbox import confine
+from movlr_jax.sandbox import confine, warm
 from movlr_jax.sandbox.probe import Probe
 from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.sandbox.wire import receive, send
@@ -251,3 +251,22 @@ def test_a_limit_of_the_machine_is_not_the_programs_fault(
         assert {"RLIMIT_NOFILE": "ulimit -n", "RLIMIT_AS": "ulimit -v", "RLIMIT_DATA": "ulimit -d"}[
             limit
         ] in last
+
+
+def test_a_process_that_was_started_ahead_serves_the_first_sandbox(probe: Probe, tmp_path: Path, monkeypatch):
+    """And finds its packages where this process does, but not in the working folder."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert str(tmp_path) in warm._paths()
+    monkeypatch.chdir(tmp_path)
+    assert str(tmp_path) not in warm._paths()
+    monkeypatch.setattr(warm, "_AHEAD", [])
+    warm.start_ahead()
+    (ahead,) = warm._AHEAD
+    sandbox = Sandbox(probe)
+    try:
+        sandbox.start()
+        assert sandbox.warm
+        assert sandbox.warm.process is ahead.process
+        assert not warm._AHEAD
+    finally:
+        sandbox.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
+import mujoco
 import numpy as np
 import pytest
 from moving import episode_of
@@ -110,6 +111,31 @@ def test_lying_down_is_no_fall():
     task = mj.load_task("stand", model="myolegs26", instruction="crawl forward on hands and knees")
     assert task.over is None
     assert "fell" not in task.measure(episode_of(task, moved(task, 0.2, sink=0.6)), task)
+
+
+def squatting(task: Task, knee_deg: float) -> np.ndarray:
+    """Return a posture [nq] with bent hips, knees and ankles and both feet on the ground."""
+    qpos, data = task.start(np.random.default_rng(0), 1)[0][0], mujoco.MjData(task.model)
+    heights = []
+    for degrees in (0.0, knee_deg):
+        for joint, share in (("hip_flexion", 1.0), ("knee_angle", -1.0), ("ankle_angle", 0.4)):
+            for side in "rl":
+                qpos[task.layout.joints[f"{joint}_{side}"][0]] = np.deg2rad(share * degrees)
+        data.qpos[:] = qpos
+        mujoco.mj_kinematics(task.model, data)  # pyright: ignore[reportAttributeAccessIssue]
+        heights.append(data.body("calcn_r").xpos[2])
+    qpos[2] -= heights[1] - heights[0]
+    return qpos
+
+
+def test_a_squat_is_no_fall_but_the_ground_is(walker: Task):
+    squat = mj.load_task("stand", model="myolegs26", instruction="squat slowly, then stand up")
+    upright = moved(squat, 0.0)
+    low, ground = [*upright, squatting(squat, 110.0)], moved(squat, 0.0, sink=0.8)
+    assert low[-1][2] < 0.6 * low[0][2]
+    assert squat.measure(episode_of(squat, low), squat)["fell"] == 0
+    assert squat.measure(episode_of(squat, ground), squat)["fell"] == 1
+    assert walker.measure(episode_of(walker, low), walker)["fell"] == 1
 
 
 def test_the_library_has_terms_for_words_that_it_reads(walker: Task):

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator
 
 from movlr_jax.resources import resource_text
 
@@ -66,6 +65,8 @@ def class_of_speed(speed_m_s: float, leg_length_m: float) -> str:
 @functools.cache
 def human_gait(speed_class: str) -> HumanGait:
     """Return the curves of people at a class of speed: very_slow, slow, free or fast."""
+    from scipy.interpolate import PchipInterpolator  # slow to import
+
     table = _table()
     bounds = {
         side: {a: np.asarray(table["angles"][speed_class][a][side], float) for a in ANGLES}

@@ -80,11 +80,12 @@ class PostureSpace:
         self._static = StaticOptimiser(model, np.concatenate([self._dofs, self._held]))
         self.mixing = synergy_mixing(planned, synergies, share)
         self.lower, self.upper = self.actuation.lower, self.actuation.upper
+        self._last: tuple[bytes, Array] | None = None  # a state and its static feed-forward
         self._targets_on_device = jax.jit(self._targets)
 
     def lengths(self, physics: Physics, qpos: np.ndarray, postures: np.ndarray) -> np.ndarray:
         """Return muscle lengths [S, nu] m at `postures` [S, nz] rad of the planned joints, the others at `qpos`."""
-        return np.asarray(physics.kinematics(self._targets(qpos[None], postures[None, :, None]))[0])
+        return np.asarray(physics.lengths(self._targets(qpos[None], postures[None, :, None])))
 
     def keeping(self, physics: Physics, qpos: np.ndarray) -> Keeping | None:
         """Return the kept joints with their moment arms at `qpos` [nq], or None if there are none."""
@@ -107,29 +108,36 @@ class PostureSpace:
     def params(self, physics: Physics, state: SimState, plans: Array) -> dict[str, Any]:
         """Return policy parameters [R * n, ...] for plans [R, n, knots, nz] from the R rows of `state`.
 
-        Plans on a device stay there. The static feed-forward is computed once per row, on the host.
+        Plans on a device stay there.
         """
-        qpos = np.asarray(state.qpos)
-        hold = [self._static(q) if self.config.hold else np.zeros(self._model.nu) for q in qpos]
-        hold, targets = np.asarray(hold, np.float32), self._targets
-        if isinstance(plans, jax.Array):
-            hold, qpos, targets = jnp.asarray(hold), jnp.asarray(qpos, jnp.float32), self._targets_on_device
-        n, now = plans.shape[1], qpos
-        length, moment = physics.kinematics(targets(qpos, plans))
-        known = {
-            "length": lambda: length,
-            "moment": lambda: moment[:, :, self._dofs],
-            "posture": lambda: plans.reshape(length.shape[0], -1),
-        }
-        target = {name: known[name]().astype(np.float32) for name in self.actuation.law.target}
+        qpos, device, n = np.asarray(state.qpos), isinstance(plans, jax.Array), plans.shape[1]
+        hold, targets, wanted = self._hold(qpos, device), self._targets, self.actuation.law.target
+        if device:
+            qpos, targets = jnp.asarray(qpos, jnp.float32), self._targets_on_device
+        known: dict[str, Any] = {"posture": plans.reshape(-1, plans.shape[-1])}
+        if "moment" in wanted:
+            known["length"], moment = physics.kinematics(targets(qpos, plans))
+            known["moment"] = moment[:, :, self._dofs]
+        elif "length" in wanted:
+            known["length"] = physics.lengths(targets(qpos, plans))
+        target = {name: known[name].astype(np.float32) for name in wanted}
         params: dict[str, Any] = {"target": target, "hold": hold.repeat(n, axis=0)}
         if self.actuation.law.arms:
-            params["moment"] = self._moments(physics, now).repeat(n, axis=0)
+            params["moment"] = self._moments(physics, qpos).repeat(n, axis=0)
         if self.knots > 1:
             rows = len(qpos) * n
             params["target"] = {k: v.reshape(rows, self.knots, *v.shape[1:]) for k, v in target.items()}
             params["start"] = np.repeat(np.asarray(state.time, np.float32), n)
         return params
+
+    def _hold(self, qpos: np.ndarray, device: bool) -> Array:
+        """Return the static feed-forward [R, nu] at `qpos` [R, nq], float32, computed once for plans and action."""
+        if not self.config.hold:
+            return np.zeros((len(qpos), self._model.nu), np.float32)
+        if self._last is None or self._last[0] != qpos.tobytes():
+            found = self._static.on_device(qpos) if device else np.array([self._static(q) for q in qpos])
+            self._last = qpos.tobytes(), found.astype(np.float32)
+        return self._last[1] if device else np.asarray(self._last[1])
 
     def _moments(self, physics: Physics, qpos: Array) -> Any:
         """Return moment arms [R, nu, nz] about the planned joints, including coupled joints, at `qpos` [R, nq]."""

@@ -142,9 +142,10 @@ class PlannedControllers:
         p, initial, home = self.planner, start.step, self.planner.space.held(start)
         known = p.init(home)
 
-        def replanned(state: SimState, keys: Sequence[jax.Array]) -> Any:
+        def replanned(state: SimState, keys: Sequence[jax.Array], over: np.ndarray) -> Any:
             nonlocal known
-            plan = self.replan(known, state, initial, home, *keys)
+            owners = lent(over) if p.config.race and len(over) == len(self.programs) else None
+            plan = self.replan(known, state, initial, home, *keys, owners)
             known = p.shift(plan)
             return p.space.params(p.sim_physics, state, np.asarray(plan.mean)[:, None])
 
@@ -159,31 +160,95 @@ class PlannedControllers:
         home: Array,
         noise_key: jax.Array,
         plan_key: jax.Array,
+        owners: np.ndarray | None = None,
     ) -> mppi.PlanDistribution:
         """Return the next plan of every row [R] of `state`: sample, roll out, score, update.
 
         initial [R]: first step of the episode. home [R, knots, dims]: the plan that holds the initial state. On a
-        device, no data is copied to the host in between.
+        device, no data is copied to the host in between. owners [R]: whose plans each row rolls out; None: its own.
         """
-        p, n = self.planner, self.planner.config.mppi.samples
-        noise = jax.random.normal(noise_key, (n, *plan.mean.shape[1:])) @ p.space.mixing
-        noise = mppi.colored(noise, p.config.mppi.smooth)
-        plans = p.physics.xp.asarray(p.sample(plan, p.space.held(state), home, noise))  # [R, N, knots, dims]
-        costs = [self.costs(plans[:, part], state, initial, plan_key) for part in p.parts(len(state.time), n)]
-        return p.update(plan, plans, costs[0] if len(costs) == 1 else p.physics.xp.concatenate(costs, axis=1))
+        p, n, xp = self.planner, self.planner.config.mppi.samples, self.planner.physics.xp
+        at, turns = plan, np.zeros(len(state.time), int) if owners is None else _turns(owners)
+        if owners is not None:
+            at, state, initial, home = jax.tree.map(lambda x: x[owners], (plan, state, initial, home))
+        held, plans = p.space.held(state), xp.zeros(())  # [R, N, knots, dims]
+        for turn in range(int(turns.max()) + 1):
+            key = jax.random.fold_in(noise_key, turn) if turn else noise_key
+            noise = jax.random.normal(key, (n, *plan.mean.shape[1:])) @ p.space.mixing
+            drawn = xp.asarray(p.sample(at, held, home, mppi.colored(noise, p.config.mppi.smooth)))
+            plans = xp.where((turns == turn)[:, None, None, None], drawn, plans) if turn else drawn
+        costs = [
+            self.costs(plans[:, part], state, initial, plan_key, owners)
+            for part in p.parts(len(state.time), n)
+        ]
+        cost = costs[0] if len(costs) == 1 else xp.concatenate(costs, axis=1)
+        if owners is not None:
+            plans, cost = gathered(plans, cost, owners)
+        return p.update(plan, plans, cost)
 
-    def costs(self, plans: Array, state: SimState, initial: Step, key: jax.Array) -> Array:
-        """Return the costs [R, N] of `plans` [R, N, knots, dims] under each candidate's program; inf if diverged."""
+    def costs(
+        self, plans: Array, state: SimState, initial: Step, key: jax.Array, owners: np.ndarray | None = None
+    ) -> Array:
+        """Return the costs [R, N] of `plans` [R, N, knots, dims] under each row's program; inf if diverged."""
         p, physics, k = self.planner, self.planner.physics, len(self.programs)
+        own = np.arange(k) if owners is None else owners
         rows, n = plans.shape[:2]
         params = p.space.params(physics, state, plans)
         rollouts = physics.rollout(
-            p.spread(state, n), p.plan_policy, params, steps=p.horizon, key=key, candidates=k
+            p.spread(state, n),
+            p.plan_policy,
+            params,
+            steps=p.horizon,
+            key=key,
+            candidates=k,
+            read=p.scorer.reads(self.programs),
         )
         seen = p.arrange(k, rollouts.steps, rollouts.actions, p.spread(initial, n))
-        totals, _, counts = p.scorer.on_device(self.programs, *seen)
+        totals, _, counts = p.scorer.on_device([self.programs[i] for i in own], *seen)
+        if self.counted and owners is not None:  # a lent row counts for nobody
+            before = self.counted[0]
+            counts = [
+                c if i == k else jax.tree.map(jnp.zeros_like, b)
+                for k, (i, c, b) in enumerate(zip(own, counts, before, strict=True))
+            ]
         self.counted[:] = [_added(self.counted[0], counts) if self.counted else counts]
         return physics.collect(p.costs_of(totals, rollouts.diverged, rows))
+
+
+def lent(over: np.ndarray) -> np.ndarray | None:
+    """Return whose plans each row [R] rolls out: its own, or in turn those of the others if its episode has ended.
+
+    None if every row rolls out its own.
+    """
+    if not over.any() or over.all():
+        return None
+    owners, alive = np.arange(len(over)), np.flatnonzero(~over)
+    owners[over] = alive[np.arange(over.sum()) % len(alive)]
+    return owners
+
+
+def _turns(owners: np.ndarray) -> np.ndarray:
+    """Return how many rows before each one [R] have the same owner, counted from the owner itself."""
+    ranks = np.zeros(len(owners), int)
+    for owner in set(owners.tolist()):
+        rows = np.flatnonzero(owners == owner)
+        rows = np.concatenate([[owner], rows[rows != owner]])
+        ranks[rows] = np.arange(len(rows))
+    return ranks
+
+
+def gathered(plans: Array, costs: Array, owners: np.ndarray) -> tuple[Array, Array]:
+    """Return plans [R, N, ...] and costs [R, N] in which each owner has the N best of all rows that worked for it."""
+    plans, costs = np.array(plans), np.array(costs)
+    n = costs.shape[1]
+    for owner, count in zip(*np.unique(owners, return_counts=True), strict=True):
+        if count == 1:
+            continue
+        rows = owners == owner
+        all_plans, all_costs = plans[rows].reshape(-1, *plans.shape[2:]), costs[rows].ravel()
+        best = np.argsort(all_costs, kind="stable")[:n]
+        plans[owner], costs[owner] = all_plans[best], all_costs[best]
+    return plans, costs
 
 
 def plan_steps(horizon_s: float, ctrl_dt: float) -> int:

@@ -97,6 +97,8 @@ class Ppo:
         if agent.times is not None:
             pool = pool.replace(time=np.asarray(agent.times, np.asarray(pool.time).dtype))  # pyright: ignore[reportAttributeAccessIssue]
         self.pool = jax.tree.map(np.asarray, pool)
+        self._pool = jax.tree.map(physics.xp.asarray, self.pool)  # where the simulations are
+        self._restarted = jax.jit(_restarted) if physics.xp is jnp else _restarted
         # index of the start state of each episode of each simulation, the same for all candidates
         self.order = np.random.default_rng(0).integers(len(agent.starts[0]), size=(self.config.envs, _TABLE))
         view = jax.tree.map(lambda x: jnp.asarray(x[0]), self.pool.step)
@@ -241,20 +243,21 @@ class Ppo:
         if self.task.perturb:
             state = self.task.perturb(state, steps * self.physics.ctrl_dt)
         done = self.physics.rollout(state, policy or self.explore, params, steps=steps, key=key, candidates=k)
-        done = jax.tree.map(np.asarray, self.physics.collect(done))
+        done = self.physics.collect(
+            done
+        )  # what a device holds stays there; the host gets small arrays [B, T]
         over = np.zeros(done.actions.shape[:2], bool)
         if self.task.over is not None:
             over = np.asarray(self.task.over(done.steps, fleet.initial))
         late = fleet.age[:, None] + np.arange(1, steps + 1) >= self.limit
-        ends, diverged = over | late, done.diverged
+        ends, diverged = over | late, np.asarray(done.diverged)
         last = np.where(ends.any(axis=1), ends.argmax(axis=1), steps - 1)
         valid = (np.arange(steps) <= last[:, None]) & ~diverged[:, None]
         ended = ends.any(axis=1) | diverged
         segment = Segment(done, fleet.initial, valid, over & valid, ended)
         episode = fleet.episode + ended
         fresh = self._starts(episode)
-        final = jax.tree.map(lambda new, old: _choose(ended, new, old), fresh, done.final)
-        initial = jax.tree.map(lambda new, old: _choose(ended, new, old), _begun(fresh), fleet.initial)
+        final, initial = self._restarted(ended, (fresh, _begun(fresh)), (done.final, fleet.initial))
         age = np.where(ended, 0, fleet.age + steps)
         return segment, Fleet(final, initial, age, episode, fleet.reward)
 
@@ -269,7 +272,9 @@ class Ppo:
         k, count = len(programs), len(segments)
         tall = [jax.tree.map(lambda x: by_candidate(x, k), (p.trajectory.steps, p.trajectory.actions, p.initial))
                 for p in segments]  # fmt: skip
-        scores = self.scorer(programs, *jax.tree.map(lambda *x: np.concatenate(x, axis=1), *tall))
+        scores = self.scorer(
+            programs, *jax.tree.map(lambda *x: self.physics.xp.concatenate(x, axis=1), *tall)
+        )
         rewards = scores.totals.reshape(k, count, -1, self.config.unroll).swapaxes(0, 1)
         rewards = rewards.reshape(count, -1, self.config.unroll)
         total = fleet.reward
@@ -286,12 +291,13 @@ class Ppo:
         """Return the data of the K candidates, [K, R, ...] with R = M x N."""
 
         def stacked(values: Sequence[Array]) -> jax.Array:
-            return jnp.asarray(np.concatenate([by_candidate(x, k) for x in values], axis=1))
+            xp = jnp if isinstance(values[0], jax.Array) else np
+            return jnp.asarray(xp.concatenate([by_candidate(x, k) for x in values], axis=1))
 
         seen = [p.trajectory.extras for p in segments]
         return Batch(
             observation=stacked([e["observation"] for e in seen]),
-            last=stacked([np.asarray(self._observe(_float(p.trajectory.final.step))) for p in segments]),
+            last=stacked([self._observe(_float(p.trajectory.final.step)) for p in segments]),
             raw_action=stacked([e["raw_action"] for e in seen]),
             log_prob=stacked([e["log_prob"] for e in seen]),
             reward=stacked(list(rewards)),
@@ -303,7 +309,7 @@ class Ppo:
     def _starts(self, episode: np.ndarray) -> SimState:
         """Return the start states [B] of episode number `episode` [B] of each simulation."""
         env = np.arange(len(episode)) % self.config.envs
-        return jax.tree.map(lambda x: x[self.order[env, episode % _TABLE]], self.pool)
+        return jax.tree.map(lambda x: x[self.order[env, episode % _TABLE]], self._pool)
 
     def acting(self) -> Callable[[Step, jax.Array], jax.Array]:
         """Return the policy of `init` without training: (step, key) -> action [size] in [-1, 1]."""
@@ -361,22 +367,30 @@ class TrainedControllers:
         """Run K x E rows for `steps` control steps; candidate k owns rows k*E:(k+1)*E."""
         params = (self.learners.normalizer, self.learners.params.policy)
         loop = Loop(
-            self.ppo.sim_physics, self.ppo.exploit, lambda state, keys: params, _EVERY, len(self.learning)
+            self.ppo.sim_physics,
+            self.ppo.exploit,
+            lambda state, keys, over: params,
+            _EVERY,
+            len(self.learning),
         )
         return play(loop, self.ppo.task, start, steps=steps, key=key)
 
 
-def _choose(rows: np.ndarray, new: Array, old: Array) -> np.ndarray:
-    """Return `new` in the marked rows [B], else `old`."""
-    old = np.asarray(old)
-    return np.where(rows.reshape(-1, *[1] * (old.ndim - 1)), np.asarray(new, old.dtype), old)
+def _restarted(ended: np.ndarray, fresh: Any, old: Any) -> Any:
+    """Return the arrays of `fresh` in the rows `ended` [B], those of `old` in the others, with the types of `old`."""
+
+    def choose(new: Array, old: Array) -> Array:
+        xp = jnp if isinstance(old, jax.Array) else np
+        return xp.where(ended.reshape(-1, *[1] * (old.ndim - 1)), new.astype(old.dtype), old)
+
+    return jax.tree.map(choose, fresh, old)
 
 
 def _begun(state: SimState) -> Step:
     """Return the first step of episodes at time 0, also of those that begin in the middle of a stride."""
-    return state.step.replace(time=np.zeros_like(np.asarray(state.time)))  # pyright: ignore[reportAttributeAccessIssue]
+    return state.step.replace(time=0 * state.time)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _float(step: Step) -> Step:
     """Convert to single precision, as a policy observes it."""
-    return jax.tree.map(lambda x: np.asarray(x, np.float32), step)
+    return jax.tree.map(lambda x: x.astype(np.float32), step)

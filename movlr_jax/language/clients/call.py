@@ -107,11 +107,15 @@ class BadAnswer(Exception):
         self.reply = reply
 
 
+class Retracted(Exception):
+    """An earlier answer was taken back instead of an answer to this question; what followed it is asked again."""
+
+
 class ModelBackend(Protocol):
     """One provider: sends a question once, and raises the exceptions above."""
 
     @property
-    def name(self) -> str: ...  # gemini, openai_compatible, manual
+    def name(self) -> str: ...  # gemini, openai_compatible, manual, person
 
     @property
     def model(self) -> str: ...

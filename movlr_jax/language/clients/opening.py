@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from movlr_jax.errors import UserError
+from movlr_jax.errors import UserError, needed
 from movlr_jax.language.clients.replay import Replayed, open_answers
 from movlr_jax.language.settings import ModelConfig
 from movlr_jax.storage.archive import Archive
@@ -26,13 +27,17 @@ def open_client(
     source: the run directory or recording whose answers are replayed, or None. Raises UserError if a package or key
     is missing, or if the model has no known price and max_cost_usd is set.
     """
+    if model.name == "person":
+        with needed("vlm=person", "vote"):
+            for package in ("pydantic", "starlette", "uvicorn"):
+                importlib.import_module(package)
     from movlr_jax.language.clients.client import ModelClient
     from movlr_jax.language.clients.prices import price_of
 
     price = price_of(model)
     if source is not None:
         return ModelClient(Replayed(model), model, price, budget, say, open_answers(source))
-    if budget.max_cost_usd is not None and price.tokens_in is None and model.name != "manual":
+    if budget.max_cost_usd is not None and price.tokens_in is None and model.name not in ("manual", "person"):
         raise UserError(
             f"the price of {model.model} is unknown, so max_cost_usd cannot be enforced; set {where}.price=[in,out] "
             "in USD per million tokens, or limit max_calls instead"
@@ -49,6 +54,10 @@ def _backend(model: ModelConfig, where: str, archive: Archive, say: Say) -> Mode
         from movlr_jax.language.clients.openai_compatible import OpenAICompatible
 
         return OpenAICompatible(model, where)
+    if model.name == "person":
+        from movlr_jax.language.clients.person import Person
+
+        return Person(model, archive, say)
     from movlr_jax.language.clients.manual import Manual
 
     return Manual(model, archive.root, say)

@@ -120,10 +120,15 @@ class Replayed:
     """The identity of a backend, used to compute call keys. It sends nothing."""
 
     def __init__(self, model: ModelConfig):
-        from movlr_jax.language.clients import gemini, manual, openai_compatible
+        from movlr_jax.language.clients import gemini, manual, openai_compatible, person
 
         self._config = model
-        modules = {"gemini": gemini, "openai_compatible": openai_compatible, "manual": manual}
+        modules = {
+            "gemini": gemini,
+            "openai_compatible": openai_compatible,
+            "manual": manual,
+            "person": person,
+        }
         self._parameters = modules[model.name].parameters
 
     @property
@@ -132,7 +137,7 @@ class Replayed:
 
     @property
     def model(self) -> str:
-        return self._config.model or ("person" if self._config.name == "manual" else "")
+        return self._config.model or ("person" if self._config.name in ("manual", "person") else "")
 
     def parameters(self, question: Question) -> Mapping[str, Any]:
         return self._parameters(self._config, question)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from movlr_jax.errors import UserError
 from movlr_jax.language import prompts
@@ -31,6 +31,7 @@ class ModelProposer:
     temperature: float
     retries: int
     directed: bool = True  # whether programs that are requested together get different directions
+    mjcf: bool = False  # whether requests contain an excerpt of the model
     notes: list[str] = field(default_factory=list)  # the model's comment on each of the last programs
 
     @property
@@ -42,7 +43,9 @@ class ModelProposer:
         if n == 0:
             self.notes = []
             return []
-        messages, begun = self.talk(request), request.generation * _SAMPLES
+        begun = request.generation * _SAMPLES
+        apart = bool(request.parents)
+        messages = [self._talk(request, i) for i in range(n)] if apart else [self.talk(request)] * n
         slots = self._slots(request, messages, [begun + i for i in range(n)])
         if all(slot.reason for slot in slots):  # no valid program: request all of them again
             slots = self._slots(request, messages, [begun + n + i for i in range(n)])
@@ -50,6 +53,15 @@ class ModelProposer:
             raise UserError(self._no_program(request.generation, slots))
         self.notes = [slot.note for slot in slots]
         return [slot.source for slot in slots]
+
+    def _talk(self, request: ProposalRequest, i: int) -> list[Message]:
+        """Return the messages for the i-th program, with its parent and the program to combine it with."""
+        parent = request.parents[i]
+        known = request.critique if parent is request.parent else None  # the critique is about one motion
+        *before, last = self.talk(replace(request, parent=parent, critique=known))
+        mate = request.mates[i] if request.mates else None
+        more = [prompts.fill("combine", other=mate.source.strip())] if mate else []
+        return [*before, Message(last.role, [*last.parts, *more])]
 
     def _no_program(self, generation: int, slots: Sequence[_Slot]) -> str:
         """Return the error message. It blames the model only if the model wrote programs."""
@@ -65,9 +77,9 @@ class ModelProposer:
         )
 
     def _slots(
-        self, request: ProposalRequest, messages: Sequence[Message], samples: Sequence[int]
+        self, request: ProposalRequest, talks: Sequence[Sequence[Message]], samples: Sequence[int]
     ) -> list[_Slot]:
-        spread = [self._completed(request, messages, i, len(samples)) for i in range(len(samples))]
+        spread = [self._completed(request, talk, i, len(samples)) for i, talk in enumerate(talks)]
         questions = [
             self._question("propose", talk, sample) for talk, sample in zip(spread, samples, strict=True)
         ]
@@ -89,9 +101,11 @@ class ModelProposer:
     def _completed(
         self, request: ProposalRequest, messages: Sequence[Message], i: int, n: int
     ) -> Sequence[Message]:
-        """Return the messages with the range of the weights, and with a direction for the i-th of n programs."""
+        """Return the messages with the model, the range of the weights and the direction of the i-th of n."""
         *before, last = messages
-        texts = [prompts.weight_range(*request.weights)] if request.weights else []
+        texts = [prompts.excerpt(request.task)] if self.mjcf else []
+        if request.weights:
+            texts.append(prompts.weight_range(*request.weights))
         if n > 1 and self.directed:
             texts.append(prompts.direction(request.generation, i, n))
         return [*before, Message(last.role, [*last.parts, *texts])]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mujoco
 import numpy as np
-from scipy.optimize import least_squares
 
 from movlr_jax.errors import UserError
 from movlr_jax.models import ModelAdapter, follow_couplings, nominal_qpos
@@ -29,6 +28,8 @@ def around_block(adapter: ModelAdapter, half: float) -> tuple[dict[str, float], 
     at distance GAP, everything else at least as far away, and joints near the posture of the model. Raises UserError
     if the cube does not fit.
     """
+    from scipy.optimize import least_squares  # slow to import
+
     fit = _Fit(adapter, half)
     first = np.concatenate([fit.prior, [0.0, 0.0, 0.02, 0.5]])
     low = np.concatenate([fit.low, [-0.05, -0.05, -0.05, -np.pi]])

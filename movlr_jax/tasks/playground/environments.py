@@ -17,8 +17,7 @@ import numpy as np
 
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.resources import resource_dir
-from movlr_jax.tasks.base import Metrics, Task, fill_reward
-from movlr_jax.tasks.motion import FALLEN
+from movlr_jax.tasks.base import FALLEN, Metrics, Task, fill_reward
 from movlr_jax.tasks.playground.models import Environment, load_environment
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.simple import simple_task

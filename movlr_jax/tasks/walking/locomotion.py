@@ -16,7 +16,7 @@ from movlr_jax.models.spec import compile_spec
 from movlr_jax.physics.domain import Ranges
 from movlr_jax.resources import resource_text
 from movlr_jax.rewards.state import Layout, instrument, layout_of
-from movlr_jax.tasks.base import Metrics, Need, Task, fill_reward
+from movlr_jax.tasks.base import FALLEN, Metrics, Need, Task, fill_reward
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.walking import biomechanics
 from movlr_jax.tasks.walking.biomechanics import recording
@@ -26,7 +26,6 @@ from movlr_jax.types import Array, SimState, Step, Trajectory
 
 LEGS = ("left_leg", "right_leg")  # touch parts that also feel contacts between the legs
 KNEE_M = 0.12  # m above the ground; a lower knee counts as kneeling
-FALLEN = 0.6  # share of the start height; a lower pelvis or head counts as fallen
 UPRIGHT = (
     0.8  # share of the start height; with a lower pelvis, the body topples and its progress no longer counts
 )
@@ -127,8 +126,8 @@ def locomotion(
         qvel[now] += body.push(qpos[now], push_m_s * way)
         return state.replace(qvel=qvel)  # pyright: ignore[reportAttributeAccessIssue]
 
-    def over(steps: Step, first: Step) -> np.ndarray:
-        return fallen(steps, first, layout, adapter, ground)
+    def over(steps: Step, first: Step, lowest: float = FALLEN) -> np.ndarray:
+        return fallen(steps, first, layout, adapter, ground, lowest)
 
     def measure(episode: Trajectory, task: Task) -> Metrics:
         return measured(episode, task, goal, ground)
@@ -177,11 +176,13 @@ def _heading(rot: np.ndarray, first: np.ndarray) -> np.ndarray:
     return np.arctan2(turned[..., 1, 0], turned[..., 0, 0])
 
 
-def fallen(steps: Step, first: Step, layout: Layout, adapter: ModelAdapter, ground: Ground) -> np.ndarray:
+def fallen(
+    steps: Step, first: Step, layout: Layout, adapter: ModelAdapter, ground: Ground, lowest: float = FALLEN
+) -> np.ndarray:
     """Return whether [..., T] the body has fallen at each of `steps`; `first` [...] is the first step of the episode.
 
-    Fallen: pelvis or head below FALLEN of its start height above the ground, or contact with anything but the feet.
-    Legs may touch each other, so for them the height of the knees decides.
+    Fallen: pelvis or head below the share `lowest` of its start height above the ground, or contact with anything but
+    the feet. Legs may touch each other, so for them the height of the knees decides.
     """
     now, then = Readout(layout, steps), Readout(layout, first)
     down = np.zeros(np.shape(steps.time), bool)
@@ -189,7 +190,7 @@ def fallen(steps: Step, first: Step, layout: Layout, adapter: ModelAdapter, grou
         body = adapter.role(role)
         at, began = now.pos(body), then.pos(body)
         height = at[..., 2] - ground.height(at[..., :2])
-        down |= height < FALLEN * (began[..., 2] - ground.height(began[..., :2]))[..., None]
+        down |= height < lowest * (began[..., 2] - ground.height(began[..., :2]))[..., None]
     for part in adapter.touch:
         if part not in (*FEET, *LEGS):
             down |= now.touch(part) > TOUCH_N

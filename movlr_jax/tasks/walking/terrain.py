@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import mujoco
 import numpy as np
-from scipy.interpolate import RegularGridInterpolator
-from scipy.ndimage import gaussian_filter
 
 from movlr_jax.tasks.stage import FLOOR, add_stage
 
@@ -127,6 +125,9 @@ def doorway(at: tuple[float, float], width_m: float) -> Ground:
 
 def rough(bump_m: float, seed: int) -> Ground:
     """Return ground with smooth random bumps of height 0 to `bump_m`, drawn with `seed`; it is level at the start."""
+    from scipy.interpolate import RegularGridInterpolator  # slow to import
+    from scipy.ndimage import gaussian_filter
+
     x, y = (np.arange(low, high + _CELL / 2, _CELL) for low, high in (_ROUGH_X, _ROUGH_Y))
     noise = gaussian_filter(np.random.default_rng(seed).standard_normal((len(y), len(x))), _SMOOTH)
     bumps = (noise - noise.min()) / np.ptp(noise)

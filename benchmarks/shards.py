@@ -1,0 +1,173 @@
+"""The cost of candidates over workers: bytes and driver seconds per candidate, and workers against one process.
+
+    python benchmarks/shards.py [--candidates 64] [--workers 2] [--repeats 3] [--skip-ratio]
+
+Needs the extra `ray`. The last line of stdout is one JSON object:
+
+- bytes: what travels to a worker and back per candidate of `bottle_pour` (63 muscles, an episode of 3 s), pickled.
+- driver_ms: processor time of the driver's process per candidate (small task, shards of `shard` candidates): handing
+  out, looking at progress and collecting. `record_ms` is the wall time to write and record a candidate, `vet_ms` to
+  vet one.
+- ratio: wall time of one process with all cores over that of as many workers with one core each, alternating; K = 4.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pickle
+import resource
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from movlr_jax.commands import environment
+
+environment.prepare_environment()
+
+from movlr_jax.commands.session import task_and_optimizer  # noqa: E402
+from movlr_jax.config.compose import compose  # noqa: E402
+from movlr_jax.config.schema import WorkersConfig  # noqa: E402
+from movlr_jax.evolution.evaluation import make_probe  # noqa: E402
+from movlr_jax.evolution.workers.base import ThisProcess  # noqa: E402
+from movlr_jax.evolution.workers.ray_workers import RayWorkers  # noqa: E402
+from movlr_jax.evolution.workers.shard import shards  # noqa: E402
+from movlr_jax.language.base import Evaluation  # noqa: E402
+from movlr_jax.machine import cores, hardware, versions  # noqa: E402
+from movlr_jax.sandbox.source import parse, with_weights  # noqa: E402
+from movlr_jax.sandbox.vet import Sandbox, Verdict  # noqa: E402
+from movlr_jax.storage.archive import Archive  # noqa: E402
+from movlr_jax.storage.layout import candidate_path  # noqa: E402
+
+TINY = str(Path(__file__).resolve().parent.parent / "tests" / "support" / "tiny_task.py")
+SMALL = [
+    f"+task={TINY}",
+    "optimizer=mppi",
+    "episode_s=0.3",
+    "optimizer.mppi.samples=4",
+    "optimizer.horizon_s=0.08",
+]
+LARGE = ["+task=bottle_pour", "optimizer.mppi.samples=2", "optimizer.horizon_s=0.05"]
+
+
+def vetted(overrides: Sequence[str], count: int) -> tuple[Any, Any, Any, list[Verdict], float]:
+    """Return (config, task, optimizer, verdicts of `count` programs, s to vet one)."""
+    config = compose(overrides)
+    task, optimizer = task_and_optimizer(config)
+    first = parse(task.initial_reward).weights
+    texts = [
+        with_weights(task.initial_reward, {k: w * (1 + 0.01 * i) for k, w in first.items()})
+        for i in range(count)
+    ]
+    sandbox = Sandbox(make_probe(task, optimizer.sim_physics, 0))
+    sandbox.vet(texts[0])
+    began = time.monotonic()
+    verdicts = sandbox.vet_all(texts)
+    seconds = (time.monotonic() - began) / count
+    sandbox.close()
+    assert all(v.accepted for v in verdicts)
+    return config, task, optimizer, verdicts, seconds
+
+
+def cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def travelling() -> dict[str, int]:
+    """Return the bytes per candidate of an episode of 3 s of the arm: to a worker, back, and of that the states."""
+    _, task, optimizer, verdicts, _ = vetted(LARGE, 1)
+    (shard,) = shards(verdicts, 1, 0, None)
+    (evaluation,) = ThisProcess(optimizer, task).evaluate(verdicts, 0)
+    back = replace(evaluation, source="")
+    return {
+        "out": len(pickle.dumps(shard)),
+        "back": len(pickle.dumps(back)),
+        "states": len(back.states or b""),
+    }
+
+
+def record_s(evaluations: Sequence[Evaluation]) -> float:
+    """Return the time to write and to record one evaluation, s."""
+    with tempfile.TemporaryDirectory() as folder, Archive.create(Path(folder) / "run", "") as archive:
+        began = time.monotonic()
+        for k, e in enumerate(evaluations):
+            data = e.record()
+            archive.put(candidate_path(0, k, ".py"), e.source.encode())
+            archive.put(candidate_path(0, k, ".json"), json.dumps(data, indent=1).encode())
+            archive.put(candidate_path(0, k, ".npz"), e.states or b"")
+            archive.record("evaluated", data, 0, k)
+        return (time.monotonic() - began) / len(evaluations)
+
+
+def driver(candidates: int, count: int, shard: int) -> dict[str, float]:
+    """Return what a candidate costs the driver, ms."""
+    config, _, _, verdicts, vet_s = vetted(SMALL, candidates)
+    say: Callable[[str], object] = print
+    workers = RayWorkers(
+        WorkersConfig("ray", count=count, shard=shard), partial(task_and_optimizer, config), candidates, say
+    )
+    try:
+        workers.evaluate(verdicts, 0)  # the workers start and compile
+        before, began = cpu_s(), time.monotonic()
+        evaluations = workers.evaluate(verdicts, 0)
+        used, wall = cpu_s() - before, time.monotonic() - began
+        busy = sum(t["seconds"] for t in workers.took)
+    finally:
+        workers.close()
+    return {
+        "shard": shard,
+        "driver_ms": 1e3 * used / candidates,
+        "wall_ms": 1e3 * wall / candidates,
+        "worker_busy_share": busy / (wall * count),
+        "vet_ms": 1e3 * vet_s,
+        "record_ms": 1e3 * record_s(evaluations),
+    }
+
+
+def ratio(count: int, repeats: int) -> dict[str, Any]:
+    """Compare `count` workers of one core with one process of `count` threads, alternating."""
+    config, task, optimizer, verdicts, _ = vetted(["+task=bottle_pour", "episode_s=0.4"], 2 * count)
+    alone = ThisProcess(optimizer, task)
+    workers = RayWorkers(
+        WorkersConfig("ray", count=count), partial(task_and_optimizer, config), len(verdicts), print
+    )
+    times: dict[str, list[float]] = {"alone": [], "workers": []}
+    try:
+        for kind in (alone, workers):  # compile
+            kind.evaluate(verdicts, 0)
+        for _ in range(repeats):
+            for name, kind in (("alone", alone), ("workers", workers)):
+                began = time.monotonic()
+                found = kind.evaluate(verdicts, 0)
+                times[name].append(time.monotonic() - began)
+                assert not any(e.failed for e in found)
+    finally:
+        workers.close()
+    ratios = [a / w for a, w in zip(times["alone"], times["workers"], strict=True)]
+    return {"seconds": times, "ratio": statistics.median(ratios), "ratios": ratios, "threads_alone": cores()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--candidates", type=int, default=64)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--skip-ratio", action="store_true")
+    given = parser.parse_args()
+    found: dict[str, Any] = {"hardware": hardware(), "versions": versions(), "bytes": travelling()}
+    print(found["bytes"], flush=True)
+    found["driver"] = [driver(given.candidates, given.workers, shard) for shard in (1, 8)]
+    print(found["driver"], flush=True)
+    if not given.skip_ratio:
+        found["two_workers"] = ratio(given.workers, given.repeats)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""The rollout bank: the evaluation episodes of a run, on which any program is scored in one call.
+
+Physics never sees the reward, so an episode that was simulated for one program has a return under every other. Each
+generation writes one file, `gen_00/bank.npz`, before its evaluations are recorded; so a recorded generation always
+has its episodes.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+from movlr_jax.errors import UserError
+from movlr_jax.rewards.program import RewardProgram, Scorer
+from movlr_jax.rewards.state import Layout
+from movlr_jax.sandbox.probe import Probe
+from movlr_jax.storage.archive import Archive
+from movlr_jax.storage.arrays import read_arrays
+from movlr_jax.storage.layout import bank_path
+from movlr_jax.types import Step, Trajectory
+
+STATES = 256  # most states of one episode that are kept, evenly spaced: a return is their mean
+_CHUNK = 1024  # states scored at once: every bank has the same shape, so a program compiles once
+_BYTES = 2**31  # of one file, uncompressed
+_FIELDS = ("time", "qpos", "qvel", "act", "sensors", "prev_action")
+# the sizes of these fields in `Layout.sizes`; time has none
+_SIZES = {"qpos": "nq", "qvel": "nv", "act": "na", "sensors": "nsensordata", "prev_action": "nu"}
+
+
+@dataclass(frozen=True)
+class Bank:
+    """E episodes with S states in all. A state belongs to the episode `owner[s]`."""
+
+    names: tuple[str, ...]  # [E] the candidate that an episode belongs to; `g01k02.3`: its third variant
+    graves: np.ndarray  # [E] how grave the fault of each motion is, see `gates.fault`
+    owner: np.ndarray  # [S] index of an episode
+    steps: Step  # [S, ...]
+    actions: np.ndarray  # [S, nu]
+    initial: Step  # [E, ...] the first state of each episode
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def term_returns(self, scorer: Scorer, programs: Sequence[RewardProgram]) -> list[dict[str, np.ndarray]]:
+        """Return, for each program, term -> [E] mean unweighted value over the states of each episode."""
+        if not programs:
+            return []
+        counts = np.maximum(np.bincount(self.owner, minlength=len(self)), 1)
+        sums = [{name: np.zeros(len(self)) for name in p.terms} for p in programs]
+        for begin in range(0, len(self.owner), _CHUNK):
+            end = min(begin + _CHUNK, len(self.owner))
+            # the last chunk is padded with its last state
+            at = np.minimum(np.arange(begin, begin + _CHUNK), end - 1)
+            owner = self.owner[at]
+            states = (
+                jax.tree.map(lambda x, at=at: x[at, None], self.steps),
+                self.actions[at, None],
+                jax.tree.map(lambda x, owner=owner: x[owner], self.initial),
+            )
+            same = jax.tree.map(lambda x: np.broadcast_to(x, (len(programs), *x.shape)), states)
+            scores = scorer(programs, *same)
+            for found, terms in zip(sums, scores.terms, strict=True):
+                for name, values in terms.items():
+                    found[name] += np.bincount(
+                        owner[: end - begin], values[: end - begin, 0].astype(float), len(self)
+                    )
+        return [{name: total / counts for name, total in found.items()} for found in sums]
+
+    def returns(self, scorer: Scorer, programs: Sequence[RewardProgram]) -> np.ndarray:
+        """Return [P, E]: the mean reward of a control step of each episode under each program."""
+        scored = self.term_returns(scorer, programs)
+        return np.array([weighted(terms, p.weights) for terms, p in zip(scored, programs, strict=True)])
+
+
+def weighted(terms: Mapping[str, np.ndarray], weights: Mapping[str, float]) -> np.ndarray:
+    """Return r = w . r of term returns [E]."""
+    return np.sum([weights[name] * values for name, values in terms.items()], axis=0)
+
+
+@dataclass
+class Recorder:
+    """Collects the episodes of one generation. `keep` is called with each one that ran."""
+
+    episodes: dict[int, tuple[Trajectory, Step]] = field(default_factory=dict)  # row -> episode, first state
+
+    def keep(self, row: int, episode: Trajectory, first: Step) -> None:
+        """Keep an episode [T, ...]. One with values that are not finite is left out: it has no returns."""
+        kept = np.linspace(0, len(episode.actions) - 1, min(STATES, len(episode.actions))).round().astype(int)
+        thin = episode.replace(  # pyright: ignore[reportAttributeAccessIssue]
+            steps=jax.tree.map(lambda x: np.asarray(x)[kept], episode.steps), actions=episode.actions[kept]
+        )
+        if all(np.isfinite(x).all() for x in jax.tree.leaves((thin.steps, thin.actions))):
+            self.episodes[row] = thin, first
+
+    def data(self, names: Sequence[str], graves: Sequence[int]) -> bytes:
+        """Return the file of the bank; `names` and `graves` are those of all rows."""
+        rows = sorted(self.episodes)
+        arrays: dict[str, Any] = {
+            "names": np.array([names[r] for r in rows], dtype=str),
+            "graves": np.array([graves[r] for r in rows], np.int32),
+            "lengths": np.array([len(self.episodes[r][0].actions) for r in rows], np.int32),
+        }
+        if rows:
+            steps, firsts = zip(
+                *((self.episodes[r][0].steps, self.episodes[r][1]) for r in rows), strict=True
+            )
+            for name in _FIELDS:
+                arrays[name] = np.concatenate([np.asarray(getattr(s, name), np.float32) for s in steps])
+                arrays[f"initial_{name}"] = np.stack(
+                    [np.asarray(getattr(s, name), np.float32) for s in firsts]
+                )
+            arrays["action"] = np.concatenate(
+                [np.asarray(self.episodes[r][0].actions, np.float32) for r in rows]
+            )
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **arrays)
+        return buffer.getvalue()
+
+
+def read_bank(archive: Archive, layout: Layout, before: int | None = None) -> Bank:
+    """Return the episodes of the generations before `before`, or of all. Raises UserError if a file is broken.
+
+    The bank is empty if no generation has one.
+    """
+    parts, g = [], 0
+    while (before is None or g < before) and archive.has(bank_path(g)):
+        try:
+            arrays = read_arrays(archive.read(bank_path(g)), _BYTES)
+            if len(arrays["names"]):
+                parts.append(_checked(arrays, layout))
+        except (ValueError, LookupError) as error:
+            raise UserError(f"{archive.root / bank_path(g)} cannot be read: {error}") from None
+        g += 1
+    if not parts:
+        empty = Step(**{name: np.zeros((0, 0), np.float32) for name in _FIELDS})
+        return Bank((), np.zeros(0, int), np.zeros(0, int), empty, np.zeros((0, 0), np.float32), empty)
+    arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return Bank(
+        names=tuple(map(str, arrays["names"])),
+        graves=arrays["graves"],
+        owner=np.repeat(np.arange(len(arrays["names"])), arrays["lengths"]),
+        steps=Step(**{name: arrays[name] for name in _FIELDS}),
+        actions=arrays["action"],
+        initial=Step(**{name: arrays[f"initial_{name}"] for name in _FIELDS}),
+    )
+
+
+def _checked(arrays: dict[str, np.ndarray], layout: Layout) -> dict[str, np.ndarray]:
+    """Return the arrays of a file. Raises ValueError or LookupError if they do not fit the model."""
+    episodes, states = len(arrays["names"]), int(arrays["lengths"].sum())
+    expected: dict[str, tuple[int, ...]] = {"graves": (episodes,), "lengths": (episodes,)}
+    for name in _FIELDS:
+        size = (layout.sizes[_SIZES[name]],) if name in _SIZES else ()
+        expected |= {name: (states, *size), f"initial_{name}": (episodes, *size)}
+    expected["action"] = (states, layout.sizes["nu"])
+    for name, shape in expected.items():
+        if arrays[name].shape != shape or arrays[name].dtype.kind not in "fiu":
+            raise ValueError(f"{name} is {arrays[name].shape} {arrays[name].dtype}, expected {shape} numbers")
+    if (arrays["lengths"] < 1).any():
+        raise ValueError("an episode has no states")
+    return arrays
+
+
+def bank_of(probe: Probe) -> Bank:
+    """Return the states of a probe as a bank in which each state is an episode: what a first generation has."""
+    n, t = np.shape(probe.actions)[:2]
+    flat = lambda x: np.asarray(x).reshape(n * t, *np.shape(x)[2:])  # noqa: E731
+    return Bank(
+        names=tuple(f"probe{i}" for i in range(n * t)),
+        graves=np.zeros(n * t, int),
+        owner=np.arange(n * t),
+        steps=jax.tree.map(flat, probe.steps),
+        actions=flat(probe.actions),
+        initial=jax.tree.map(lambda x: np.repeat(np.asarray(x), t, axis=0), probe.initial),
+    )

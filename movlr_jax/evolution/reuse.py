@@ -1,0 +1,130 @@
+"""The stages of search=bank: what the rollouts and comparisons so far say about programs without physics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from movlr_jax.evolution.bank import Bank, bank_of, read_bank
+from movlr_jax.evolution.context import Reuse, SearchContext, once, timed
+from movlr_jax.evolution.parents import drawn_parents
+from movlr_jax.evolution.pooling import program_returns, term_returns
+from movlr_jax.evolution.preferences import FittedWeights, Pairs, agreeing, fit_weights
+from movlr_jax.evolution.screening import screen
+from movlr_jax.language.base import Evaluation, ProposalRequest, Screened
+from movlr_jax.sandbox.vet import Verdict
+from movlr_jax.storage.archive import Archive
+
+_CROSSED = 0.3  # probability that a program is crossed with one of another kind
+
+
+def pairs_of(archive: Archive, bank: Bank, before: int | None = None) -> Pairs:
+    """Return the comparisons of the generations before `before`, or of all, as indices of motions of the bank."""
+    at = {name: i for i, name in enumerate(bank.names)}
+    share = {"first": 1.0, "second": 0.0, "tie": 0.5}
+    found = [
+        (at[c["first"]], at[c["second"]], share[c["winner"]])
+        for event in archive.events("ranked")
+        if before is None or event.generation < before
+        for c in event.data["comparisons"]
+        if c["winner"] in share and c["first"] in at and c["second"] in at
+    ]
+    first, second, shares = zip(*found, strict=True) if found else ((), (), ())
+    return Pairs(np.array(first, int), np.array(second, int), np.array(shares, float))
+
+
+def screened(
+    context: SearchContext, reuse: Reuse, g: int, proposed: dict[str, Any], given: int
+) -> dict[str, Any]:
+    """Return the K proposals to simulate, and the others under `screened`, each with the reason.
+
+    The first `given` are always simulated. A program that cannot be scored is among the K only if too few can be: it
+    is then vetted like any other, and counts as a failed candidate.
+    """
+    sources, notes, k = proposed["sources"], proposed["notes"], context.config.candidates
+    with timed(context, "screen"), context.reporter.stage("screen"):
+        bank = read_bank(context.archive, context.task.layout, g)
+        pairs = pairs_of(context.archive, bank, g)
+        bank = bank if len(bank) else bank_of(reuse.probe)
+        found = program_returns(context, reuse, bank, sources)
+        reasons = {i: reason for i, reason in enumerate(found) if isinstance(reason, str)}
+        returns = {i: values for i, values in enumerate(found) if not isinstance(values, str)}
+        at = list(returns)
+        kept = [n for n, i in enumerate(at) if i < given]
+        choice = screen(
+            np.array(list(returns.values())).reshape(len(at), len(bank)), k, pairs, bank.graves, kept
+        )
+    reasons |= {at[n]: reason for n, reason in enumerate(choice.reasons)}
+    chosen = list(dict.fromkeys([*range(given), *(at[n] for n in choice.chosen), *reasons]))[:k]
+    return {
+        **{name: [proposed[name][i] for i in chosen] for name in ("sources", "parents")},
+        "notes": [notes[i] for i in chosen] if len(notes) == len(sources) else [],
+        "chosen": [reasons[i] for i in chosen],
+        "screened": [
+            {"source": source, "reason": reasons[i]} for i, source in enumerate(sources) if i not in chosen
+        ],
+    }
+
+
+def with_memory(context: SearchContext, reuse: Reuse, request: ProposalRequest, n: int) -> ProposalRequest:
+    """Add to the request for n programs what was screened out in the last generation, and their parents and mates."""
+    g = request.generation
+    rejected = [Screened(**s) for s in (context.archive.get("proposed", g - 1) or {}).get("screened", [])]
+    parents, mates = [], []
+    if g and (reuse.parents == "sampled" or reuse.islands > 1):
+        rng = np.random.default_rng([request.seed, g])
+        ranking = context.archive.get("ranked", g - 1) or {"names": [], "p_best": [], "strengths": []}
+        parents = drawn_parents(request.history, ranking, n, reuse.islands, rng)
+        others = drawn_parents(request.history, ranking, n, max(2, reuse.islands), rng)
+        mates = [
+            other if rng.random() < _CROSSED and other is not parent else None
+            for parent, other in zip(parents, others, strict=True)
+        ]
+    return replace(request, screened=rejected, parents=parents, mates=mates)
+
+
+def fitted(context: SearchContext, g: int, verdicts: Sequence[Verdict]) -> list[FittedWeights | None]:
+    """Return weights fitted to all comparisons so far for each program; None if it failed or nothing is known."""
+    reuse = context.reuse
+    if not reuse or reuse.variants == "random" or not context.config.inner_weights:
+        return [None] * len(verdicts)
+    bank = read_bank(context.archive, context.task.layout, g)
+    pairs = pairs_of(context.archive, bank, g)
+    if not len(pairs):
+        return [None] * len(verdicts)
+    programs = [v.program for v in verdicts if v.program]
+    scored = iter(term_returns(context, reuse, bank, [program.source for program in programs]))
+    fits: list[FittedWeights | None] = []
+    for k, verdict in enumerate(verdicts):
+        terms = next(scored) if verdict.program else ""
+        if not verdict.program or isinstance(terms, str):
+            fits.append(None)
+            continue
+        rng, draws = np.random.default_rng([context.config.seed, g, k]), context.config.inner_weights - 1
+        fits.append(fit_weights(terms, verdict.program.weights, pairs, rng, draws))
+    return fits
+
+
+def record_returns(context: SearchContext, g: int, best: Evaluation) -> None:
+    """Record the returns of the best program on all motions so far, for the report."""
+
+    def work() -> dict[str, Any]:
+        assert context.reuse
+        bank = read_bank(context.archive, context.task.layout, g + 1)
+        pairs = pairs_of(context.archive, bank, g + 1)
+        (returns,) = program_returns(context, context.reuse, bank, [best.source])
+        if isinstance(returns, str):
+            return {"program": best.name, "motions": [], "returns": [], "agree": 0, "decided": 0}
+        return {
+            "program": best.name,
+            "motions": list(bank.names),
+            "returns": [float(f"{v:.6g}") for v in returns],
+            "agree": int(agreeing(returns[None], pairs)[0]),
+            "decided": int((pairs.share != 0.5).sum()),
+        }
+
+    if context.reuse:
+        once(context, "returns", g, "screen", work)

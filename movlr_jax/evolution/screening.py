@@ -1,0 +1,96 @@
+"""Screening: of M proposed programs, K are chosen for the physics by their returns on the rollout bank.
+
+A program is worth simulating if it agrees with what the comparisons say, does not prefer motions that a gate caught,
+and differs from the programs that are chosen already. The choice is the greedy maximum of a determinantal point
+process (Chen et al., 2018): quality times the part of a profile of returns that those chosen do not explain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from movlr_jax.evolution.preferences import Pairs, agreeing, log_likelihood, standardised
+
+_QUALITY = 4.0  # weight of a nat of the mean log likelihood against a nat of difference
+_RIDGE = 0.05  # part of a profile that counts as different even from its copy
+_ALIKE = 0.1  # a program of which less than this is new is rejected as alike
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Programs in the order of their choice, and a sentence for every program."""
+
+    chosen: list[int]
+    reasons: list[str]  # [P]
+
+
+def screen(returns: np.ndarray, k: int, pairs: Pairs, caught: np.ndarray, kept: Sequence[int] = ()) -> Choice:
+    """Choose k of P programs by their returns [P, E] on the motions of the bank.
+
+    Args:
+        returns: Mean reward of each motion under each program.
+        k: Number of programs to choose.
+        pairs: Comparisons of the motions; none in the first generation, which chooses by difference alone.
+        caught: [E] how grave the fault of each motion is; a program should prefer the lesser fault.
+        kept: Programs that are chosen in any case. They count towards k.
+
+    Returns:
+        The k programs, with the reason why each was chosen or rejected.
+    """
+    gates = gate_pairs(caught)
+    quality = _QUALITY * sum(log_likelihood(returns, p) - np.log(0.5) for p in (pairs, gates) if len(p))
+    quality = np.broadcast_to(quality, len(returns))
+    profiles = standardised(returns)
+    profiles = profiles / np.maximum(np.linalg.norm(profiles, axis=1, keepdims=True), 1e-9)
+    right, safe = agreeing(returns, pairs), agreeing(returns, gates)
+    residual, left = profiles.copy(), np.square(profiles).sum(axis=1)
+    chosen, reasons = list(kept), [""] * len(returns)
+
+    def said(i: int) -> str:
+        parts = []
+        if n := int((pairs.share != 0.5).sum()):
+            parts.append(f"its returns agree with {right[i]} of {n} comparisons")
+        if len(gates):
+            parts.append(f"put {safe[i]} of {len(gates)} pairs of a sound and a faulty motion in order")
+        return " and ".join(parts) + ("; " if parts else "")
+
+    for i in kept:
+        residual, left = _without(residual, residual[i])
+        reasons[i] = "it is always evaluated"
+    while len(chosen) < min(k, len(returns)):
+        gain = quality + np.log(left + _RIDGE)
+        gain[chosen] = -np.inf
+        i = int(np.argmax(np.round(gain, 9)))  # among equals the first, whatever the rounding
+        share = f"{100 * left[i]:.0f} % of its profile of returns is new"
+        reasons[i] = f"{said(i)}{share}"
+        chosen.append(i)
+        residual, left = _without(residual, residual[i])
+    for i in set(range(len(returns))) - set(chosen):
+        alike = left[i] < _ALIKE
+        other = max(chosen, key=lambda j, i=i: abs(float(profiles[i] @ profiles[j])))
+        reasons[i] = said(i) + (
+            "its return is the same for all motions"
+            if not profiles[i].any()
+            else f"only {100 * left[i]:.0f} % of its profile of returns is new beside proposal {other}"
+            if alike
+            else "others agree better or differ more"
+        )
+    return Choice(chosen, reasons)
+
+
+def _without(residual: np.ndarray, direction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Remove from the residual profiles [P, E] the part that a chosen one explains. Return them, and what is left."""
+    length = np.linalg.norm(direction)
+    if length > 1e-6:
+        unit = direction / length
+        residual = residual - np.outer(residual @ unit, unit)
+    return residual, np.square(residual).sum(axis=1)
+
+
+def gate_pairs(caught: np.ndarray) -> Pairs:
+    """Return all pairs of motions [E] of which the first has the lesser fault."""
+    first, second = np.nonzero(np.less.outer(caught, caught))
+    return Pairs(first, second, np.ones(len(first)))

@@ -1,0 +1,62 @@
+"""Who evaluates K programs: this process, or workers that each take a part of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from movlr_jax.control.base import Optimizer
+from movlr_jax.evolution.evaluation import Keep, evaluate
+from movlr_jax.language.base import Evaluation
+from movlr_jax.sandbox.vet import Verdict
+from movlr_jax.tasks import Task
+from movlr_jax.types import Progress
+
+
+class Workers(Protocol):
+    """K verdicts in, exactly K evaluations out, in the same order."""
+
+    @property
+    def steps_done(self) -> int:
+        """Number of simulation steps so far, over all workers."""
+        ...
+
+    def evaluate(
+        self,
+        verdicts: Sequence[Verdict],
+        seed: int,
+        progress: Progress | None = None,
+        folder: Path | None = None,
+        keep: Keep | None = None,
+    ) -> list[Evaluation]:
+        """Run one episode per verdict with common random numbers; see `evaluation.evaluate`."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class ThisProcess:
+    """Evaluates all programs in one batch in this process."""
+
+    optimizer: Optimizer
+    task: Task
+
+    @property
+    def steps_done(self) -> int:
+        return self.optimizer.steps_done
+
+    def evaluate(
+        self,
+        verdicts: Sequence[Verdict],
+        seed: int,
+        progress: Progress | None = None,
+        folder: Path | None = None,
+        keep: Keep | None = None,
+    ) -> list[Evaluation]:
+        return evaluate(self.optimizer, self.task, verdicts, seed, progress, folder, keep)
+
+    def close(self) -> None:
+        """Nothing to end."""

@@ -1,0 +1,302 @@
+"""Workers of Ray (https://docs.ray.io): each holds compiled physics and stays alive over generations.
+
+The driver hands out shards. The shard of a worker that dies, or that makes no progress for too long, is evaluated
+again by another one. Results do not depend on the number of workers: the episode of a candidate depends on nothing
+outside its own rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import socket
+import threading
+import time
+import warnings
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from movlr_jax.config.schema import WorkersConfig
+from movlr_jax.errors import UserError, needed
+from movlr_jax.evolution.evaluation import Keep, failed_row
+from movlr_jax.evolution.workers.ray_worker import Episode, Parts, Worker
+from movlr_jax.evolution.workers.shard import Shard, shards
+from movlr_jax.language.base import Evaluation
+from movlr_jax.machine import CORES, versions
+from movlr_jax.progress import stop_if_asked
+from movlr_jax.sandbox.vet import Verdict
+from movlr_jax.types import Progress
+
+_LOOK_S = 0.5  # between two questions to a worker for its progress
+_LOOKS_PER_S = 200  # of all workers together, at most
+_ATTEMPTS = 20  # workers that one shard may lose, or that may die in a row before they are ready
+_START_S = 600.0  # that a worker may take to start, at least
+_FINE = 1000  # units of progress per shard
+# variables that must be the same in the driver and in its workers for the same results
+_SHARED = ("XLA_FLAGS", "JAX_PLATFORMS", "JAX_ENABLE_X64", "JAX_DEFAULT_MATMUL_PRECISION", "MENAGERIE_ROOT")
+
+
+@dataclass(eq=False)
+class _Remote:
+    """A worker as the driver sees it."""
+
+    number: int
+    actor: Any
+    born: float
+    about: dict[str, Any] = field(default_factory=dict)  # empty until it is ready
+    shard: Shard | None = None
+    seen: float = 0.0  # when it last made progress
+    asked: float = 0.0  # when it was last asked for its progress
+    latest: tuple[int, int, int] = (0, 1, 0)
+    steps: int = 0  # simulation steps that it reported
+
+    @property
+    def local(self) -> bool:
+        return self.about.get("host") == socket.gethostname()
+
+
+class RayWorkers:
+    """A pool of Ray actors; see the module. Raises UserError if Ray is missing or its cluster cannot be reached."""
+
+    name = "ray"
+
+    def __init__(
+        self, config: WorkersConfig, make: Callable[[], Parts], rows: int, say: Callable[[str], object]
+    ):
+        """rows: programs of a batch. make: builds task and optimizer in a worker; it travels by Ray's pickle."""
+        with needed("workers=ray", "ray"):
+            import ray
+        self._ray, self._config, self._make, self._say = ray, config, make, say
+        self._begun = not ray.is_initialized()
+        count = config.count or 0
+        if self._begun:
+            _start(ray, config)
+        if not count:
+            free = ray.cluster_resources().get("CPU", 1.0)
+            count = max(1, min(rows, int(free // config.cores)))
+        self.count = min(count, rows)
+        self._size = config.shard or math.ceil(rows / self.count)
+        options = {"num_cpus": config.cores, "num_gpus": config.gpus, "max_concurrency": 2, "max_restarts": 0}
+        self._actor = ray.remote(**options)(Worker)
+        self._workers: list[_Remote] = []
+        self._pending: dict[Any, tuple[str, _Remote]] = {}  # reference -> (what, worker)
+        self._steps, self._numbers, self._died_early = 0, 0, 0
+        self.losses: Counter[str] = Counter()  # workers lost, by reason
+        self.took: list[dict[str, Any]] = []  # of each shard of the last batch: what it took
+        where = f"the cluster at {config.address}" if config.address else "this machine"
+        say(
+            f"workers: {self.count} of Ray on {where}, {config.cores:g} cores each, shards of {self._size} programs"
+        )
+        self._fill()
+
+    @property
+    def steps_done(self) -> int:
+        return self._steps + sum(w.steps for w in self._workers)
+
+    @property
+    def processes(self) -> list[tuple[str, int]]:
+        """(host, process id) of all workers that are ready."""
+        return [(w.about["host"], w.about["pid"]) for w in self._workers if w.about]
+
+    def evaluate(
+        self,
+        verdicts: Sequence[Verdict],
+        seed: int,
+        progress: Progress | None = None,
+        folder: Path | None = None,
+        keep: Keep | None = None,
+    ) -> list[Evaluation]:
+        rows = {row: failed_row(row, v) for row, v in enumerate(verdicts) if not v.program}
+        given = shards(verdicts, self._size, seed, folder, keep is not None)
+        for shard, evaluations, episodes in self._run(given, progress):
+            for episode in episodes if keep else ():
+                keep(*episode)
+            for row, evaluation in zip(shard.rows, evaluations, strict=True):
+                program = verdicts[row].program
+                rows[row] = replace(evaluation, source=program.source if program else "")
+        return [rows[row] for row in range(len(verdicts))]
+
+    def close(self) -> None:
+        """End all workers, and the local cluster if this object started it."""
+        for worker in self._workers:
+            self._end(worker)
+        self._workers.clear()
+        self._pending.clear()
+        if self._begun:
+            self._ray.shutdown()
+
+    def _run(
+        self, given: Sequence[Shard], progress: Progress | None
+    ) -> list[tuple[Shard, Sequence[Evaluation], list[Episode]]]:
+        """Evaluate all shards, each until a worker has returned it. Raises UserError if workers keep dying."""
+        waiting, done, lost = deque(given), [], Counter[tuple[int, ...]]()
+        self.took = []
+        while len(done) < len(given):
+            stop_if_asked()
+            self._fill()
+            for worker in self._workers:
+                if waiting and worker.about and worker.shard is None:
+                    self._give(worker, waiting.popleft())
+            for what, worker, answer in self._answers():
+                if isinstance(answer, Exception):
+                    if (shard := self._lose(worker, f"{what}: {_first_line(answer)}", "died")) is not None:
+                        waiting.appendleft(shard)
+                        lost[shard.rows] += 1
+                elif what == "evaluate" and worker.shard is not None:
+                    evaluations, episodes, took = answer
+                    done.append((worker.shard, evaluations, episodes))
+                    self.took.append(took)
+                    worker.shard, worker.latest = None, (0, 1, worker.latest[2])
+                elif what == "about":
+                    self._welcome(worker, answer)
+                elif what == "progress" and answer != worker.latest:
+                    worker.latest, worker.seen, worker.steps = answer, time.monotonic(), answer[2]
+            for worker in list(self._workers):
+                if (shard := self._silent(worker)) is not None:
+                    waiting.appendleft(shard)
+                    lost[shard.rows] += 1
+            if lost and max(lost.values()) >= _ATTEMPTS:
+                raise UserError(
+                    f"{_ATTEMPTS} workers were lost while they evaluated the same programs; look at the logs of Ray "
+                    "(/tmp/ray/session_latest/logs) for the reason, often too little memory, and resume the search"
+                )
+            if progress and given:
+                parts = sum(w.latest[0] / max(w.latest[1], 1) for w in self._workers if w.shard)
+                progress(int(_FINE * (len(done) + parts)), _FINE * len(given))
+        return done
+
+    def _fill(self) -> None:
+        """Start workers until there are `count`. They build their physics while the driver goes on."""
+        while len(self._workers) < self.count:
+            cores = max(1, int(self._config.cores))
+            environment = {name: os.environ[name] for name in _SHARED if name in os.environ}
+            environment |= {CORES: str(cores), "PJRT_NPROC": os.environ.get("PJRT_NPROC", str(cores))}
+            worker = _Remote(self._numbers, self._actor.remote(environment, self._make), time.monotonic())
+            self._numbers += 1
+            self._workers.append(worker)
+            self._pending[worker.actor.about.remote()] = ("about", worker)
+
+    def _give(self, worker: _Remote, shard: Shard) -> None:
+        worker.shard, worker.seen = shard, time.monotonic()
+        self._pending[worker.actor.evaluate.remote(shard)] = ("evaluate", worker)
+
+    def _answers(self) -> list[tuple[str, _Remote, Any]]:
+        """Wait shortly for answers. Return (what was asked, worker, answer or the error that came instead)."""
+        now, between = time.monotonic(), max(_LOOK_S, len(self._workers) / _LOOKS_PER_S)
+        for worker in self._workers:
+            asked = ("progress", worker) in self._pending.values()
+            if worker.shard is not None and not asked and now - worker.asked >= between:
+                worker.asked = now
+                self._pending[worker.actor.progress.remote()] = ("progress", worker)
+        if not self._pending:
+            return []
+        ready, _ = self._ray.wait(list(self._pending), num_returns=len(self._pending), timeout=0)
+        if not ready:
+            ready, _ = self._ray.wait(list(self._pending), num_returns=1, timeout=_LOOK_S)
+        found = []
+        for reference in ready:
+            what, worker = self._pending.pop(reference)
+            if worker not in self._workers:  # given up before
+                continue
+            try:
+                found.append((what, worker, self._ray.get(reference)))
+            except self._ray.exceptions.RayTaskError as error:
+                raise self._own(error) from None
+            except self._ray.exceptions.RayError as error:
+                found.append((what, worker, error))
+        return found
+
+    def _own(self, error: Any) -> Exception:
+        """Return the exception that code of this package raised in a worker."""
+        cause = getattr(error, "cause", None)
+        return cause if isinstance(cause, UserError) else error
+
+    def _welcome(self, worker: _Remote, about: dict[str, Any]) -> None:
+        """Take a worker that is ready. Raises UserError if its packages differ from those of the driver."""
+        mine, self._died_early = versions(), 0
+        if different := [
+            f"{k} {about['versions'].get(k)} there and {v} here"
+            for k, v in mine.items()
+            if about["versions"].get(k) != v
+        ]:
+            raise UserError(
+                f"the worker on {about['host']} has other packages ({', '.join(different)}), so its results would "
+                "differ; install the same versions on all machines"
+            )
+        worker.about = about
+
+    def _lose(self, worker: _Remote, why: str, kind: str) -> Shard | None:
+        """Forget a worker. Return the shard that it had, if any. Raises UserError if too many die at their start."""
+        if worker not in self._workers:
+            return None
+        shard, name = worker.shard, f"worker {worker.number}"
+        worker.shard = None
+        self._end(worker, reacts=kind != "silent")
+        self._workers.remove(worker)
+        self._steps += worker.steps
+        self.losses[kind] += 1
+        if not worker.about:
+            self._died_early += 1
+            if self._died_early >= _ATTEMPTS:
+                raise UserError(
+                    f"{_ATTEMPTS} workers in a row ended before they were ready, the last one: {why}"
+                )
+        again = f"; its {len(shard.rows)} programs are evaluated again by another one" if shard else ""
+        self._say(f"  {name} {'is given up' if kind == 'silent' else 'ended'} ({why}){again}")
+        return shard
+
+    def _silent(self, worker: _Remote) -> Shard | None:
+        """Give up a worker that has made no progress for too long. Return its shard, if it had one."""
+        limit, since, now = self._config.deadline_s, worker.seen, time.monotonic()
+        if not worker.about:
+            limit, since = max(limit, _START_S), worker.born
+        if (worker.about and worker.shard is None) or now - since <= limit:
+            return None
+        if not worker.about and not any(w.about for w in self._workers):
+            free = self._ray.available_resources().get("CPU", 0.0)
+            raise UserError(
+                f"no worker was ready within {limit:g} s; the cluster has {free:g} free cores and "
+                f"a worker needs workers.cores={self._config.cores:g}, so give fewer workers or a longer "
+                "workers.deadline_s"
+            )
+        return self._lose(worker, f"no progress for {limit:g} s", "silent")
+
+    def _end(self, worker: _Remote, *, reacts: bool = True) -> None:
+        """End the process of a worker. On this machine also one that does not react."""
+        self._ray.kill(worker.actor, no_restart=True)
+        if worker.local and not reacts:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker.about["pid"], signal.SIGKILL)
+
+
+def _start(ray: Any, config: WorkersConfig) -> None:
+    """Connect to the cluster at `config.address`, or start one on this machine. Raises UserError."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_raylet_start_wait_time_s", "180")  # 30 is too short on a busy machine
+    main = threading.current_thread() is threading.main_thread()
+    handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)} if main else {}
+    local: dict[str, Any] = {"include_dashboard": False}
+    if config.count:
+        local["num_cpus"] = math.ceil(config.count * config.cores)
+    where: dict[str, Any] = {"address": config.address} if config.address else local
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", RuntimeWarning
+            )  # JAX's about forks; Ray executes a program at once
+            ray.init(**where, log_to_driver=False, logging_level="ERROR")
+    except Exception as error:  # Ray raises exceptions of many kinds
+        what = f"workers.address={config.address}" if config.address else "a cluster on this machine"
+        raise UserError(f"Ray cannot use {what}: {_first_line(error)}") from None
+    finally:
+        for number, handler in handlers.items():  # Ray sets its own
+            signal.signal(number, handler)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

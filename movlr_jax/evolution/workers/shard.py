@@ -1,0 +1,89 @@
+"""What travels between the driver and its workers: checked operations and weights there, evaluations back.
+
+No code travels. A worker checks the operations again before it builds a program from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from movlr_jax.control.base import Optimizer
+from movlr_jax.evolution.evaluation import Keep, evaluate
+from movlr_jax.language.base import Evaluation
+from movlr_jax.rewards.program import RewardProgram
+from movlr_jax.rewards.state import Layout
+from movlr_jax.sandbox.answers import rebuild
+from movlr_jax.sandbox.cost import measure
+from movlr_jax.sandbox.graph import read
+from movlr_jax.sandbox.inputs import inputs
+from movlr_jax.sandbox.vet import Verdict
+from movlr_jax.tasks import Task
+from movlr_jax.types import Progress, Step, Trajectory
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A vetted program as it travels. Plain data."""
+
+    document: bytes  # its operations, JSON of `sandbox.codec`
+    weights: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Some programs of a batch, for one worker. Plain data."""
+
+    rows: tuple[int, ...]  # their places in the batch
+    programs: tuple[Packed, ...]
+    size: (
+        int  # rows of the worker's batch; missing ones repeat the last program, so that nothing compiles anew
+    )
+    seed: int
+    folder: Path | None  # where an optimizer that trains saves its checkpoints
+    keeps: bool = False  # whether the episodes travel back too
+
+
+def unpack(packed: Packed, layout: Layout) -> RewardProgram:
+    """Return the program without its source. Its operations are checked again. Raises ProgramError."""
+    weights, read_from = dict(packed.weights), inputs(layout)
+    graph = read(packed.document, list(weights), read_from)
+    return rebuild(graph, packed.document, weights, measure(graph, read_from).cost)
+
+
+def shards(
+    verdicts: Sequence[Verdict], size: int, seed: int, folder: Path | None, keeps: bool = False
+) -> list[Shard]:
+    """Return the accepted programs of a batch in shards of `size`."""
+    accepted = {row: v.program for row, v in enumerate(verdicts) if v.program}
+    found, rows = [], list(accepted)
+    for first in range(0, len(rows), size):
+        part = tuple(rows[first : first + size])
+        place = folder / f"rows_{part[0]:02d}_{part[-1]:02d}" if folder else None
+        programs = tuple(Packed(accepted[row].document, dict(accepted[row].weights)) for row in part)
+        found.append(Shard(part, programs, size, seed, place, keeps))
+    return found
+
+
+def evaluate_shard(
+    optimizer: Optimizer,
+    task: Task,
+    shard: Shard,
+    progress: Progress | None = None,
+    keep: Keep | None = None,
+) -> list[Evaluation]:
+    """Evaluate the programs of a shard. The evaluations have their places in the batch, and no source.
+
+    keep: Called with the place in the batch, the episode and its first state of every program that ran.
+    """
+
+    def kept(row: int, episode: Trajectory, first: Step) -> None:
+        if keep and row < len(shard.rows):
+            keep(shard.rows[row], episode, first)
+
+    programs = [unpack(text, task.layout) for text in shard.programs]
+    programs += [programs[-1]] * (shard.size - len(programs))
+    verdicts = [Verdict("probe", None, 0.0, program) for program in programs]
+    rows = evaluate(optimizer, task, verdicts, shard.seed, progress, shard.folder, kept)
+    return [replace(e, candidate=row) for row, e in zip(shard.rows, rows, strict=False)]

@@ -1,0 +1,112 @@
+"""People in place of a vision model: each question is shown on a local page, and the search waits for the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from movlr_jax.errors import UserError
+from movlr_jax.language.clients.call import Media, Question, Reply, Retracted
+from movlr_jax.language.settings import ModelConfig
+from movlr_jax.language.voting.desk import Asked, Progress, SearchDesk, film_name
+from movlr_jax.language.voting.votes import MODEL, PROVIDER, Vote, votes_of
+from movlr_jax.storage.archive import Archive, write_atomically
+from movlr_jax.storage.layout import VOTE_PAGE
+
+_LOOK_S = 0.1
+_TOLD = ("Pay attention", "Success")  # sentences of prompts/task.md that a person needs too
+
+
+class Person:
+    """Asks on a page. Several people may vote; the rater is recorded as the version of the model."""
+
+    name = PROVIDER
+    model = MODEL
+
+    def __init__(self, config: ModelConfig, archive: Archive, say: Callable[[str], None]):
+        from movlr_jax.language.voting.server import Server
+
+        self._config, self._archive = config, archive
+        self._desk = SearchDesk(config.raters, votes_of(archive.calls()))
+        self._server = Server(self._desk, config.host, config.port)
+        self._server.start()
+        self._page = archive.root / VOTE_PAGE
+        write_atomically(self._page, self._server.address.encode())
+        self._page.chmod(0o600)  # it may have the token
+        say(f"people vote at {self._server.address}")
+
+    def parameters(self, question: Question) -> Mapping[str, Any]:
+        return parameters(self._config, question)
+
+    def watch(self, generation: int, progress: Progress) -> None:
+        """Show on the page how far the ranking of a generation is."""
+        self._desk.watch(generation, progress)
+
+    async def send(self, question: Question, key: str) -> Reply:
+        """Wait until a person answers. Raises Retracted if an earlier vote is taken back instead."""
+        asked = self._desk.ask(self._asked(question, key))
+        try:
+            while not asked.done.is_set():
+                await asyncio.sleep(_LOOK_S)
+        finally:
+            self._desk.withdraw(asked)
+        if asked.taken_back:
+            self._archive.retract_call(asked.taken_back)
+            raise Retracted
+        if isinstance(asked.answer, Vote):
+            return Reply(asked.answer.answer, asked.answer.rater)
+        return Reply(json.dumps(asked.answer), asked.rater)
+
+    async def close(self) -> None:
+        self._server.stop()
+        self._page.unlink(missing_ok=True)
+
+    def _asked(self, question: Question, key: str) -> Asked:
+        about = tuple(question.about.split())
+        films = {film_name(media.data): media.data for media in question.media}
+        shown = [
+            {"id": film_name(media.data), "views": self._config.views, "strip": 0.0}
+            for media in question.media
+        ]
+        card = {"id": key[:24], "films": shown, "slow": self._config.slow}
+        text = [part for part in question.messages[-1].parts if not isinstance(part, Media)][-1]
+        assert isinstance(text, str)
+        task, *details = text.partition("\n\n")[0].split("\n")
+        told = [line for line in details if line.startswith(_TOLD)]
+        card |= {"task": task.removeprefix("The task: "), "details": "\n".join(told)}
+        if question.purpose == "judge":
+            return Asked(key, about, {**card, "kind": "compare"}, films)
+        if question.purpose == "criticise":
+            return Asked(key, about, {**card, "kind": "criticise", **self._program(question.about)}, films)
+        if question.purpose == "check":
+            return Asked(key, about, {**card, "kind": "ready"}, films)
+        raise UserError(
+            f"vlm=person compares and criticises films, but this method also asks it to {question.purpose}; use "
+            "vlm=manual"
+        )
+
+    def _program(self, name: str) -> dict[str, Any]:
+        """Return what the page shows of the program of a candidate."""
+        for event in self._archive.events("evaluated"):
+            if event.data.get("name") == name:
+                return program_card(event.data)
+        return program_card({})
+
+
+def program_card(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the terms, the source and the faults in the record of a candidate."""
+    terms, weights = data.get("terms") or {}, data.get("weights") or {}
+    return {
+        "source": data.get("source") or "",
+        "faults": list((data.get("faults") or {}).values()),
+        "terms": [
+            {"name": name, "weight": weight, "mean": (terms.get(name) or {}).get("mean")}
+            for name, weight in weights.items()
+        ],
+    }
+
+
+def parameters(config: ModelConfig, question: Question) -> dict[str, Any]:
+    return {}

@@ -1,0 +1,228 @@
+"""The server of the page: files, state, votes. It serves this machine, or other machines that know its token.
+
+A page of another site cannot vote or read: the Host header must name this machine (a name that an attacker rebinds to
+127.0.0.1 does not), and a post must be JSON from the same origin.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import socket
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from movlr_jax.errors import UserError
+from movlr_jax.language.voting.desk import Desk
+from movlr_jax.language.voting.votes import chosen, critique_form, rater_name, sentence
+from movlr_jax.resources import resource_dir
+
+LOCAL = ("127.0.0.1", "localhost")
+_FILES = {
+    "index.html": "text/html",
+    "vote.css": "text/css",
+    "films.js": "text/javascript",
+    "critique.js": "text/javascript",
+    "vote.js": "text/javascript",
+}
+_MOST_BYTES = 128 * 1024  # of a post
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; media-src blob:; "
+        "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class Server:
+    """Serves a desk at `address`. Raises UserError if `host` cannot be used."""
+
+    def __init__(self, desk: Desk, host: str, port: int):
+        self._socket = _listen(host, port)
+        token = None if host in LOCAL else secrets.token_urlsafe(24)
+        port = self._socket.getsockname()[1]
+        shown = socket.gethostname() if host in ("0.0.0.0", "") else host
+        self.address = f"http://{shown}:{port}/" + (f"?token={token}" if token else "")
+        config = uvicorn.Config(
+            application(desk, token, port),
+            log_config=None,  # the logging of the program stays as it is
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            timeout_graceful_shutdown=1,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Serve from a thread until `stop`."""
+        self._thread = threading.Thread(target=self.run, name="vote", daemon=True)
+        self._thread.start()
+
+    def run(self) -> None:
+        """Serve in this thread until `stop` or Ctrl-C."""
+        self._server.run(sockets=[self._socket])
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        if self._thread:
+            self._thread.join(5)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Return a socket on `port`, or on a free one if another program has it. Raises UserError."""
+    problem: OSError | None = None
+    for choice in (port, 0):
+        listener = socket.socket(socket.AF_INET)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, choice))
+        except OSError as error:
+            listener.close()
+            problem = error
+            continue
+        listener.listen()
+        return listener
+    raise UserError(
+        f"cannot serve the page at host={host} port={port}: {problem}; give host=127.0.0.1, or the address of one of "
+        "this machine's networks"
+    )
+
+
+def application(desk: Desk, token: str | None, port: int) -> ASGIApp:
+    """Return the web application. token: what every request must know; None: only requests to this machine."""
+
+    async def file(request: Request) -> Response:
+        name = request.path_params.get("name", "index.html")
+        if name not in _FILES:
+            return PlainTextResponse("there is no such page", 404)
+        return Response(page_file(name).read_bytes(), media_type=_FILES[name])
+
+    async def state(request: Request) -> Response:
+        rater = rater_name(request.query_params.get("rater"))
+        return JSONResponse(desk.state(rater, request.query_params.get("further") == "1"))
+
+    async def film(request: Request) -> Response:
+        data = desk.film(request.path_params["name"])
+        if data is None:
+            return PlainTextResponse("there is no such film", 404)
+        return Response(data, media_type="video/mp4")
+
+    def post(act: Callable[[str, dict[str, Any]], None]) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            values = await request.json()
+            if not isinstance(values, dict):
+                raise UserError("expected a JSON object")
+            rater = rater_name(values.get("rater"))
+            act(rater, values)
+            return JSONResponse(desk.state(rater, values.get("further") is True))
+
+        return endpoint
+
+    def vote(rater: str, values: dict[str, Any]) -> None:
+        winner, reason = chosen(values.get("winner")), sentence(values.get("reason", ""))
+        desk.vote(rater, str(values.get("question")), winner, reason)
+
+    def criticise(rater: str, values: dict[str, Any]) -> None:
+        desk.criticise(rater, str(values.get("question")), critique_form(values))
+
+    async def refused(request: Request, error: Exception) -> Response:
+        return JSONResponse({"error": str(error)}, 409)
+
+    async def unreadable(request: Request, error: Exception) -> Response:
+        return JSONResponse({"error": "the request is not JSON"}, 400)
+
+    app = Starlette(
+        routes=[
+            Route("/", file),
+            Route("/{name}", file),
+            Route("/api/state", state),
+            Route("/film/{name}", film),
+            Route("/api/vote", post(vote), methods=["POST"]),
+            Route("/api/critique", post(criticise), methods=["POST"]),
+            Route("/api/undo", post(lambda rater, values: desk.undo(rater)), methods=["POST"]),
+        ],
+        exception_handlers={UserError: refused, ValueError: unreadable},
+    )
+    return Guard(app, token, port)
+
+
+def page_file(name: str) -> Path:
+    return resource_dir("assets") / "vote" / name
+
+
+class Guard:
+    """Refuses requests from elsewhere, and adds the headers that keep the page to itself."""
+
+    def __init__(self, app: ASGIApp, token: str | None, port: int):
+        self._app, self._token = app, token
+        self._cookie = f"vote_{port}"  # cookies do not distinguish ports
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(_HEADERS)
+            await send(message)
+
+        answer = self._refusal(scope) or await self._entrance(scope)
+        if answer is None and scope["method"] == "POST":
+            answer = _not_from_the_page(scope)
+        await (answer or self._app)(scope, receive, guarded)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        """Return the answer to a request that names another host. A token makes the name irrelevant."""
+        host, _, port = Headers(scope=scope).get("host", "").partition(":")
+        if self._token is None and (host not in LOCAL or not port.isdecimal()):
+            return PlainTextResponse("this page is only served as http://127.0.0.1 or http://localhost", 421)
+        return None
+
+    async def _entrance(self, scope: Scope) -> Response | None:
+        """Return the answer to a request without the token; the address with it sets a cookie."""
+        if self._token is None:
+            return None
+        request = Request(scope)
+        if self._same(request.cookies.get(self._cookie)):
+            return None
+        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+        if scope["path"] == "/" and self._same(given):
+            answer = RedirectResponse("/", 303)
+            answer.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
+            return answer
+        return PlainTextResponse("open the address that the terminal shows; it has a token", 401)
+
+    def _same(self, given: str | None) -> bool:
+        return hmac.compare_digest((given or "").encode(), (self._token or "").encode())
+
+
+def _not_from_the_page(scope: Scope) -> Response | None:
+    """Return the answer to a post that this page did not send."""
+    headers = Headers(scope=scope)
+    origin, length = headers.get("origin"), headers.get("content-length", "")
+    if headers.get("sec-fetch-site", "same-origin") != "same-origin" or (
+        origin is not None and urlsplit(origin).netloc != headers.get("host")
+    ):
+        return PlainTextResponse("votes are only taken from this page", 403)
+    if headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        return PlainTextResponse("votes are JSON", 415)
+    if not length.isdecimal() or int(length) > _MOST_BYTES:
+        return PlainTextResponse(f"a vote has at most {_MOST_BYTES} bytes", 413)
+    return None

@@ -1,0 +1,187 @@
+"""One page for all runs of a folder: the jobs of a sweep, or the methods of a comparison."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import yaml
+
+from movlr_jax import quantities
+from movlr_jax.errors import UserError
+from movlr_jax.report.charts import spread_chart
+from movlr_jax.report.data import Run, direction, key_metrics, read_run
+from movlr_jax.report.page import embedded, rendered
+from movlr_jax.settings import CONFIG_BYTES
+from movlr_jax.storage.archive import Archive, write_atomically
+from movlr_jax.storage.inside import read_inside
+
+JOB = "job.yaml"  # in the folder of each job of a sweep: its overrides, exit status and error
+PAGE = "report.html"
+# settings that differ between runs without a meaning for their results
+_MEANINGLESS = ("run_dir", "resume", "trust", "films", "reward", "tracker.", "workers.")
+
+
+@dataclass(frozen=True)
+class Member:
+    """One run of the folder, or a job that ended without one."""
+
+    name: str  # its folder, relative to that of the sweep
+    run: Run | None
+    error: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)  # those that differ between the runs
+    seed: int | None = None
+
+    @property
+    def group(self) -> str:
+        """The settings that differ, without the seed."""
+        return " ".join(f"{k}={_word(v)}" for k, v in self.settings.items() if k != "seed")
+
+    @property
+    def score(self) -> float:
+        """Score of the best program, as its task measures it; NaN if the run is not finished."""
+        score = ((self.run and self.run.finished) or {}).get("score")
+        return math.nan if score is None else float(score)
+
+
+def _word(value: Any) -> str:
+    """Return a setting as on the command line."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def write_sweep_page(folder: Path) -> Path:
+    """Write report.html for all runs below `folder` and return its path. Raises UserError if there is none."""
+    members = read_members(folder)
+    if not any(m.run for m in members):
+        raise UserError(
+            f"{folder} is neither a run directory nor a folder with runs: there is no run.db in it"
+        )
+    path = folder / PAGE
+    write_atomically(path, render(folder, members).encode())
+    return path
+
+
+def read_members(folder: Path) -> list[Member]:
+    """Return the runs below `folder` in the order of their numbers or names, and the jobs that left no run."""
+    places = {path.parent for name in ("run.db", JOB) for path in folder.rglob(name)} - {folder}
+    found = [_read(folder, place) for place in sorted(places, key=_order)]
+    different = _different([m.run for m in found if m.run])
+    return [
+        Member(
+            m.name,
+            m.run,
+            m.error,
+            {k: v for k, v in (m.run.about.get("settings") or {}).items() if k in different} if m.run else {},
+            m.run.about.get("seed") if m.run else None,
+        )
+        for m in found
+    ]
+
+
+def _read(folder: Path, place: Path) -> Member:
+    name = str(place.relative_to(folder))
+    job: Any = {}
+    with contextlib.suppress(UserError, yaml.YAMLError):
+        job = yaml.safe_load(read_inside(place, JOB, CONFIG_BYTES) or b"") or {}
+    error = str(job.get("error") or "") if isinstance(job, dict) else ""
+    if error and isinstance(job.get("overrides"), list):
+        error = f"{' '.join(map(str, job['overrides']))}: {error}"
+    try:
+        with Archive.open(place, write=False) as archive:
+            return Member(name, read_run(archive), error)
+    except UserError as unreadable:
+        return Member(name, None, error or str(unreadable))
+
+
+def _order(path: Path) -> list[Any]:
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in path.parts]
+
+
+def _different(runs: Sequence[Run]) -> list[str]:
+    """Return the settings that differ between the runs."""
+    all_settings = [run.about.get("settings") or {} for run in runs]
+    names = dict.fromkeys(name for settings in all_settings for name in settings)
+    different = [n for n in names if len({repr(s.get(n)) for s in all_settings}) > 1]
+    meaningful = [n for n in different if not n.startswith(_MEANINGLESS)]
+    # a choice brings settings of its own, which say nothing more
+    chosen = {n.partition(".")[0] for n in meaningful if re.fullmatch(r"\w+\.name", n)}
+    return [n for n in meaningful if n.partition(".")[0] not in chosen or n.endswith(".name")]
+
+
+def render(folder: Path, members: Sequence[Member]) -> str:
+    """Render the page of a sweep as HTML."""
+    ran = [m for m in members if m.run]
+    groups: dict[str, list[Member]] = {}
+    for member in ran:
+        groups.setdefault(member.group, []).append(member)
+    metrics = list(dict.fromkeys(name for m in ran if m.run for name in key_metrics(m.run)))
+    best = {name: max(of, key=lambda m: _rank(m, metrics)) for name, of in groups.items()}
+    films = {name: _film(folder, m) for name, m in best.items()}
+    return rendered(
+        "sweep.html",
+        title=folder.resolve().name,
+        tasks=sorted({str(m.run.about.get("task")) for m in ran if m.run}),
+        members=members,
+        failed=[m for m in members if m.error],
+        metrics=metrics,
+        groups=[_row(name, of, metrics) for name, of in groups.items()],
+        charts=[_chart(i, name, list(groups.values())) for i, name in enumerate(metrics)],
+        best=best,
+        films=films,
+        shown=embedded(folder, [f for f in films.values() if f]),
+        link=lambda m: quote(f"{m.name}/{PAGE}"),
+        wall=lambda run: (run.finished or {}).get("wall_s"),
+        cost=lambda run: sum(c.cost_usd or 0.0 for c in run.calls),
+    )
+
+
+def _rank(member: Member, metrics: Sequence[str]) -> tuple[float, float]:
+    """Sort by the score of the task; before the end of a run, by its first measure."""
+    score = member.score if math.isfinite(member.score) else -math.inf
+    best = member.run and member.run.best
+    value = best.metrics.get(metrics[0], math.nan) if best and metrics else math.nan
+    measured = value * (direction(metrics[0]) or 1) if metrics else math.nan
+    return score, measured if math.isfinite(measured) else -math.inf
+
+
+def _film(folder: Path, member: Member) -> Path | None:
+    """Return the path of the film of the best program, relative to the folder of the sweep."""
+    best = member.run and member.run.best
+    path = Path(member.name) / best.film if best and best.film else None
+    return path if path and (folder / path).is_file() else None
+
+
+def _row(name: str, of: Sequence[Member], metrics: Sequence[str]) -> dict[str, Any]:
+    """Return the mean and the standard deviation over the runs of a group for the score and each measure."""
+
+    def spread(values: Sequence[float]) -> tuple[float | None, float | None]:
+        finite = [v for v in values if math.isfinite(v)]
+        deviation = float(np.std(finite, ddof=1)) if len(finite) > 1 else None
+        return (float(np.mean(finite)) if finite else None), deviation
+
+    bests = [m.run.best for m in of if m.run and m.run.best]
+    return {
+        "name": name,
+        "runs": len(of),
+        "seeds": [m.seed for m in of],
+        "score": spread([m.score for m in of]),
+        "success": sum(b.metrics.get("success", 0.0) >= 1 for b in bests),
+        "metrics": {k: spread([b.metrics.get(k, math.nan) for b in bests]) for k in metrics},
+    }
+
+
+def _chart(i: int, metric: str, groups: Sequence[Sequence[Member]]) -> tuple[str, int, Any]:
+    """Return (measure, direction, chart) of the best program over generations."""
+    courses = [
+        [[(g, best.metrics.get(metric, math.nan)) for g, best in m.run.stages] for m in of if m.run]
+        for of in groups
+    ]
+    unit = "" if metric == "success" else quantities.unit(metric)
+    return metric, direction(metric), spread_chart(f"spread{i}", quantities.human(metric), unit, courses)

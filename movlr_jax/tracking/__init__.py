@@ -1,0 +1,1 @@
+"""Experiment trackers: the course of a search in TensorBoard, Weights & Biases or MLflow."""

@@ -1,0 +1,57 @@
+"""The protocol of trackers, their settings, and what they show of a generation."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+TRACKERS = ("none", "tensorboard", "wandb", "mlflow")
+
+
+@dataclass(frozen=True)
+class TrackerConfig:
+    """Where the course of a search is shown, in addition to its run directory."""
+
+    name: str = "none"  # none, tensorboard, wandb, mlflow
+    project: str = "movlr-jax"  # wandb: project; mlflow: experiment
+    # mlflow: address of the server, or a folder; null: MLFLOW_TRACKING_URI, else `mlruns` in the current folder
+    uri: str | None = None
+    online: bool = True  # wandb: false writes files only, for `wandb sync` later
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a tracker shows of one generation."""
+
+    generation: int
+    numbers: Mapping[str, float]  # by name; / separates groups
+    films: Mapping[str, Path] = field(default_factory=dict)  # candidate -> mp4
+
+
+class Tracker(Protocol):
+    """Shows a search while it runs. Every method raises UserError if the tracker cannot be reached."""
+
+    def begin(self, about: Mapping[str, Any], key: str | None) -> str:
+        """Begin the run, or continue the one with `key`. `about` are its settings. Returns the key of the run."""
+        ...
+
+    def generation(self, shown: Shown) -> None: ...
+
+    def finish(self, best: Path, report: Path | None) -> None:
+        """Keep the best program, and the report if there is one."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def open_tracker(config: TrackerConfig, root: Path) -> Tracker | None:
+    """Return the tracker of the settings, None without one. Raises UserError if its package is missing.
+
+    root: the run directory.
+    """
+    if config.name == "none":
+        return None
+    return importlib.import_module(f"movlr_jax.tracking.{config.name}_tracker").open_tracker(config, root)

@@ -1,0 +1,69 @@
+"""`tracker=mlflow`: MLflow, on a server or in a folder (`tracker.uri`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from movlr_jax.errors import UserError, needed
+from movlr_jax.tracking.base import Shown, TrackerConfig
+
+_LONGEST = 500  # characters of a parameter
+_AT_ONCE = 100  # parameters of one request
+
+
+class MlflowTracker:
+    """One run of an experiment. A resumed search continues it."""
+
+    def __init__(self, config: TrackerConfig, root: Path):
+        with needed("tracker=mlflow", "tracking"):
+            from mlflow.entities import Param
+            from mlflow.exceptions import MlflowException
+            from mlflow.tracking import MlflowClient
+        self._param, self._failed = Param, MlflowException
+        self._config, self._root, self._run = config, root, ""
+        try:
+            self._client = MlflowClient(tracking_uri=config.uri)
+        except MlflowException as error:
+            raise self._unreachable(error) from None
+
+    def begin(self, about: Mapping[str, Any], key: str | None) -> str:
+        try:
+            if key:
+                self._run = self._client.get_run(key).info.run_id
+                return key
+            project = self._config.project
+            known = self._client.get_experiment_by_name(project)
+            experiment = known.experiment_id if known else self._client.create_experiment(project)
+            self._run = self._client.create_run(experiment, run_name=self._root.name).info.run_id
+            params = [self._param(name, str(value)[:_LONGEST]) for name, value in about.items()]
+            for first in range(0, len(params), _AT_ONCE):
+                self._client.log_batch(self._run, params=params[first : first + _AT_ONCE])
+        except self._failed as error:
+            raise self._unreachable(error) from None
+        return self._run
+
+    def generation(self, shown: Shown) -> None:
+        for name, value in shown.numbers.items():
+            self._client.log_metric(self._run, name, value, step=shown.generation)
+        for path in shown.films.values():
+            self._client.log_artifact(self._run, str(path), f"films/gen_{shown.generation:02d}")
+
+    def finish(self, best: Path, report: Path | None) -> None:
+        for path in filter(None, (best, report)):
+            self._client.log_artifact(self._run, str(path))
+        self._client.set_terminated(self._run)
+
+    def close(self) -> None:
+        """Nothing to end: every call is written at once."""
+
+    def _unreachable(self, error: Exception) -> UserError:
+        where = self._config.uri or "the default of MLflow"
+        return UserError(
+            f"tracker=mlflow cannot use {where}: {str(error).splitlines()[0]}; check tracker.uri"
+        )
+
+
+def open_tracker(config: TrackerConfig, root: Path) -> MlflowTracker:
+    return MlflowTracker(config, root)

@@ -1,0 +1,60 @@
+"""`tracker=wandb`: Weights & Biases. `tracker.online=false` or WANDB_MODE=offline writes files for `wandb sync`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from movlr_jax.errors import UserError, needed
+from movlr_jax.tracking.base import Shown, TrackerConfig
+
+
+class WandbTracker:
+    """One run of a project. A resumed search continues it."""
+
+    def __init__(self, config: TrackerConfig, root: Path):
+        with needed("tracker=wandb", "tracking"):
+            import wandb
+        self._wandb, self._config, self._root = wandb, config, root
+        self._run: Any = None
+
+    def begin(self, about: Mapping[str, Any], key: str | None) -> str:
+        mode = os.environ.get("WANDB_MODE") or ("online" if self._config.online else "offline")
+        try:
+            self._run = self._wandb.init(
+                project=self._config.project,
+                name=self._root.name,
+                id=key,
+                resume="allow" if key and mode == "online" else None,
+                mode=mode,  # pyright: ignore[reportArgumentType]
+                dir=str(self._root),
+                config=dict(about),
+                settings=self._wandb.Settings(silent=True, console="off"),
+            )
+        except (self._wandb.errors.Error, OSError) as error:
+            raise UserError(
+                f"tracker=wandb cannot start: {error}; run `wandb login`, or give tracker.online=false"
+            ) from None
+        return str(self._run.id)
+
+    def generation(self, shown: Shown) -> None:
+        films = {
+            f"films/{name}": self._wandb.Video(str(path), format="mp4") for name, path in shown.films.items()
+        }
+        self._run.log({**shown.numbers, **films, "generation": shown.generation}, step=shown.generation)
+
+    def finish(self, best: Path, report: Path | None) -> None:
+        artifact = self._wandb.Artifact(f"reward-{self._run.id}", type="reward")
+        for path in filter(None, (best, report)):
+            artifact.add_file(str(path))
+        self._run.log_artifact(artifact)
+
+    def close(self) -> None:
+        if self._run is not None:
+            self._run.finish(quiet=True)
+
+
+def open_tracker(config: TrackerConfig, root: Path) -> WandbTracker:
+    return WandbTracker(config, root)

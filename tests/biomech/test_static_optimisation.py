@@ -1,0 +1,117 @@
+"""Static optimisation against non-negative least squares of scipy, assembled muscle by muscle."""
+
+from __future__ import annotations
+
+import jax
+import mujoco
+import numpy as np
+import pytest
+from scipy.optimize import nnls
+
+from movlr_jax.biomech import static_optimisation as static
+from movlr_jax.biomech.static_optimisation import StaticOptimiser, coupling_jacobian, least_forces
+from movlr_jax.models import ModelAdapter, model_adapter, nominal_qpos
+
+RNG = np.random.default_rng(0)
+
+
+def by_nnls(columns: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """min |columns y - target|^2 + |y|^2, y >= 0, by adding one column at a time (Lawson and Hanson)."""
+    stacked = np.vstack([columns, np.eye(columns.shape[1])])
+    return nnls(stacked, np.append(target, np.zeros(columns.shape[1])))[0]
+
+
+class ByNnls(StaticOptimiser):
+    """The same problem with MuJoCo's muscle functions, one muscle after the other, solved in primal variables."""
+
+    def __call__(self, qpos: np.ndarray) -> np.ndarray:
+        m, d, base = self._model, self._data, len(self._base_scale)
+        mujoco.mj_resetData(m, d)
+        d.qpos[:] = qpos
+        mujoco.mj_fwdPosition(m, d)
+        mujoco.mj_fwdVelocity(m, d)
+        moment = np.zeros((m.nu, m.nv))
+        mujoco.mju_sparse2dense(moment, d.actuator_moment, d.moment_rownnz, d.moment_rowadr, d.moment_colind)
+        reduce = coupling_jacobian(m, self._dofs, qpos)
+        passive, active = np.empty(m.nu), np.empty(m.nu)
+        for i in range(m.nu):
+            length, lr, acc0 = d.actuator_length[i], m.actuator_lengthrange[i], m.actuator_acc0[i]
+            active[i] = mujoco.mju_muscleGain(length, 0.0, lr, acc0, m.actuator_gainprm[i, :9])
+            passive[i] = mujoco.mju_muscleBias(length, lr, acc0, m.actuator_biasprm[i, :9])
+        arms = (moment @ reduce).T
+        torque = reduce.T @ (d.qfrc_bias - d.qfrc_passive) - arms @ passive
+        scale = np.maximum(np.abs(arms * active).max(axis=1), 1e-6)
+        scale[:base] = self._base_scale
+        support = (self._ground_forces() @ reduce).T if base else np.zeros((len(scale), 0))
+        columns = np.hstack([arms * active, support * self._weight]) / scale[:, None]
+        costs = np.append(np.full(m.nu, 0.02), np.full(support.shape[1], 1e-3))
+        target = np.append(torque / scale, np.zeros(len(costs)))
+        return np.minimum(nnls(np.vstack([columns, np.diag(costs)]), target)[0][: m.nu], 1.0)
+
+
+def postures(model: mujoco.MjModel, adapter: ModelAdapter, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Dofs of the planned and kept joints, and n postures around the nominal one, with the lowest point at 0."""
+    joints = [model.joint(name) for name in (*adapter.planned_joints, *adapter.kept_joints)]
+    qpos, data = np.repeat(nominal_qpos(model, adapter)[None], n, axis=0), mujoco.MjData(model)
+    for joint in joints:
+        column = joint.qposadr[0]
+        qpos[:, column] = np.clip(qpos[:, column] + 0.1 * RNG.standard_normal(n), *joint.range)
+    free = np.flatnonzero(model.jnt_type == mujoco.mjtJoint.mjJNT_FREE)
+    for q in qpos[:, None] if len(free) else ():
+        data.qpos[:] = q[0]
+        mujoco.mj_kinematics(model, data)
+        solid = model.geom_bodyid > 0
+        q[0, model.jnt_qposadr[free[0]] + 2] -= (data.geom_xpos[:, 2] - model.geom_rbound)[solid].min()
+    return np.array([joint.dofadr[0] for joint in joints]), qpos
+
+
+@pytest.mark.parametrize("shape", [(3, 8), (20, 100), (27, 63), (43, 700)])
+def test_newtons_method_finds_the_active_set(shape):
+    """Columns of very different sizes, as contacts and weak muscles are; some targets are out of reach."""
+    solve = jax.jit(static.least_forces_on_device)
+    for _ in range(20):
+        columns = RNG.standard_normal(shape) * 10.0 ** RNG.uniform(-1, 2, shape[1])
+        columns[0] = np.abs(columns[0])
+        target = RNG.standard_normal(shape[0])
+        expected = by_nnls(columns, target)
+        found = least_forces(columns, target)
+        np.testing.assert_allclose(found, expected, atol=1e-9 * expected.max())
+        np.testing.assert_array_equal(found > 0, expected > 0)
+        device = solve(columns.astype(np.float32), target.astype(np.float32))
+        np.testing.assert_allclose(device, expected, atol=1e-3 * expected.max())
+
+
+def test_no_force_is_needed_where_none_helps():
+    assert not least_forces(np.ones((2, 5)), np.array([-1.0, -1.0])).any()
+    assert not np.asarray(
+        static.least_forces_on_device(np.ones((2, 5), np.float32), -np.ones(2, np.float32))
+    ).any()
+
+
+@pytest.mark.parametrize(
+    ("model", "contacts"),
+    [
+        ("tiny_muscle", False),
+        ("myoarm_r", False),
+        pytest.param("ms_human_700_legs", True, marks=pytest.mark.slow),
+        pytest.param("ms_human_700", False, marks=pytest.mark.slow),
+    ],
+)
+def test_activations_are_those_of_nnls(model, contacts):
+    """In double precision on the host, and within 1e-3 of the largest in single precision on a device."""
+    adapter = model_adapter(model)
+    compiled = adapter.load().compile()
+    dofs, qpos = postures(compiled, adapter, 4)
+    optimiser, reference = StaticOptimiser(compiled, dofs), ByNnls(compiled, dofs)
+    expected = np.array([reference(q) for q in qpos])
+    assert expected.max() > 1e-3
+    np.testing.assert_allclose([optimiser(q) for q in qpos], expected, atol=1e-8)
+    on_device = np.asarray(optimiser.on_device(qpos))
+    np.testing.assert_allclose(on_device, expected, atol=1e-3 * expected.max())
+    if contacts:
+        assert max(optimiser.problem(q)[0].shape[1] for q in qpos) > compiled.nu
+    np.testing.assert_allclose(  # alone as in a batch, to rounding
+        jax.numpy.concatenate([optimiser.on_device(q[None]) for q in qpos]),
+        on_device,
+        atol=1e-3 * expected.max(),
+    )

@@ -1,0 +1,181 @@
+"""Candidates over workers: what travels, and that neither their number nor their deaths change a result."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cli_cases import SUPPORT
+from conftest import Tiny
+
+from movlr_jax.commands.session import task_and_optimizer
+from movlr_jax.config.compose import compose
+from movlr_jax.errors import ProgramError
+from movlr_jax.evolution.evaluation import evaluate, make_probe
+from movlr_jax.evolution.workers.shard import Packed, evaluate_shard, shards, unpack
+from movlr_jax.sandbox.probe import Probe
+from movlr_jax.sandbox.vet import Sandbox
+from movlr_jax.storage.archive import Archive
+
+SEARCH = [f"+task={SUPPORT / 'tiny_task.py'}", "optimizer=mppi", "candidates=5", "generations=3", "episode_s=0.3",
+          "optimizer.mppi.samples=4", "optimizer.horizon_s=0.08", "films=false"]  # fmt: skip
+PROGRAMS = [
+    'WEIGHTS = {"near": 2.0, "still": 0.125}\ndef reward(state, action):\n'
+    '    near = -jnp.linalg.norm(state.pos("foot") - state.goal("foot_pos"))\n'
+    '    return {"near": near, "still": -jnp.sum(state.qvel ** 2)}\n',
+    'WEIGHTS = {"up": 1.0}\ndef reward(state, action):\n    return {"up": state.pos("foot")[2]}\n',
+    'WEIGHTS = {"up": 1.0}\ndef reward(state, action):\n    return {"up": state.pos("fot")[2]}\n',
+    'WEIGHTS = {"lazy": 3.0}\ndef reward(state, action):\n    return {"lazy": -jnp.mean(action ** 2)}\n',
+    'WEIGHTS = {"up": 0.3}\ndef reward(state, action):\n    return {"up": state.pos("foot")[2]}\n',
+]
+
+
+def results(run: Path) -> tuple[str, list[dict], list[bytes]]:
+    """The best program, what was recorded of every candidate but times, and the trajectories."""
+    with Archive.open(run, write=False) as archive:
+        events = [{**e.data, "timing": None} for e in archive.events("evaluated")]
+    return (run / "best.py").read_text(), events, [p.read_bytes() for p in sorted(run.rglob("k*.npz"))]
+
+
+def test_a_program_travels_as_operations_that_are_checked_again(tiny: Tiny, probe: Probe):
+    sandbox = Sandbox(probe)
+    try:
+        verdict = sandbox.vet(PROGRAMS[0])
+    finally:
+        sandbox.close()
+    assert verdict.program
+    (shard,) = shards([verdict], 1, seed=0, folder=None)
+    travelling = pickle.dumps(shard)
+    assert b"def reward" not in travelling
+    assert b"jnp" not in travelling
+    arrived = unpack(pickle.loads(travelling).programs[0], tiny.layout)
+    assert (arrived.structure, arrived.weights, arrived.cost) == (
+        verdict.program.structure, verdict.program.weights, verdict.program.cost,
+    )  # fmt: skip
+    assert arrived.source == ""
+    document = shard.programs[0].document
+    forbidden = document.replace(b'"sub"', b'"pure_callback"')
+    assert forbidden != document
+    with pytest.raises(ProgramError):
+        unpack(Packed(forbidden, verdict.program.weights), tiny.layout)
+    with pytest.raises(ProgramError):  # terms that are not those of the program
+        unpack(Packed(document, {"near": 2.0}), tiny.layout)
+
+
+def test_parts_of_a_batch_are_bitwise_the_same_as_the_whole_batch():
+    config = compose([*SEARCH, "episode_s=0.16"])
+    task, optimizer = task_and_optimizer(config)
+    sandbox = Sandbox(make_probe(task, optimizer.sim_physics, 0))
+    try:
+        verdicts = sandbox.vet_all(PROGRAMS)
+    finally:
+        sandbox.close()
+    assert [v.accepted for v in verdicts] == [True, True, False, True, True]
+    whole = [replace(e, timing={}, source="") for e in evaluate(optimizer, task, verdicts, 3)]
+    for size in (1, 3):
+        parts = [e for s in shards(verdicts, size, 3, None) for e in evaluate_shard(optimizer, task, s)]
+        assert [replace(e, timing={}) for e in parts] == [e for e in whole if not e.failed]
+
+
+# With Ray itself.
+
+
+def search(run: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "movlr_jax.search", *SEARCH, f"run_dir={run}", *arguments]
+    log = run.with_suffix(".log").open("w")
+    return subprocess.Popen(command, stderr=log, stdout=log, text=True)
+
+
+def workers_of(driver: int, doing: str = "") -> list[int]:
+    """Process ids of the workers of the local cluster that a search began; doing: only those in this call."""
+    parents, names = {}, {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+                names[int(folder.name)] = (folder / "cmdline").read_bytes()
+            except OSError:
+                continue
+    raylets = [p for p, parent in parents.items() if parent == driver]
+    return [
+        p
+        for p, parent in parents.items()
+        if parent in raylets and names[p].startswith(f"ray::Worker{doing}".encode())
+    ]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The search in one process."""
+    run = tmp_path_factory.mktemp("workers") / "alone"
+    assert search(run).wait(300) == 0
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_the_number_of_workers_changes_nothing(alone: Path, tmp_path: Path, count: int):
+    pytest.importorskip("ray")
+    run = tmp_path / "run"
+    assert search(run, "workers=ray", f"workers.count={count}").wait(600) == 0
+    assert results(run) == results(alone)
+    said = run.with_suffix(".log").read_text()
+    assert f"workers: {count} of Ray on this machine" in said
+    assert "steps/s" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.slow
+def test_workers_that_are_killed_lose_nothing(alone: Path, tmp_path: Path):
+    """MOVLR_KILLS kills (4 unless set) at random moments, over as many searches as that takes."""
+    pytest.importorskip("ray")
+    kills, chance = (
+        int(os.environ.get("MOVLR_KILLS", "4")),
+        random.Random(int(os.environ.get("MOVLR_SEED", "0"))),
+    )
+    done = searches = again = 0
+    while done < kills:
+        run = tmp_path / f"run{searches}"
+        driver = search(run, "workers=ray", "workers.count=2")
+        searches += 1
+        while driver.poll() is None and done < kills:
+            time.sleep(chance.uniform(0.0, 4.0))
+            busy, until = chance.random() < 0.7, time.monotonic() + 30  # mostly in the middle of a shard
+            while busy and not workers_of(driver.pid, ".evaluate") and time.monotonic() < until:
+                time.sleep(0.02)
+            time.sleep(chance.uniform(0.0, 1.0) if busy else 0.0)
+            if there := workers_of(driver.pid, ".evaluate" if busy else ""):
+                os.kill(chance.choice(there), signal.SIGKILL)
+                done += 1
+        driver.wait(600)
+        assert driver.returncode == 0
+        assert results(run) == results(alone)
+        again += len(re.findall("are evaluated again by another one", run.with_suffix(".log").read_text()))
+    print(f"{done} kills in {searches} searches, {again} shards evaluated again, 0 candidates lost")
+
+
+@pytest.mark.slow
+def test_a_worker_that_hangs_is_given_up(alone: Path, tmp_path: Path):
+    pytest.importorskip("ray")
+    run = tmp_path / "run"
+    driver = search(run, "workers=ray", "workers.count=2", "workers.deadline_s=60")
+    stopped = None
+    while driver.poll() is None and stopped is None:
+        time.sleep(0.2)
+        if (run / "gen_00").exists():  # a generation is done, so the workers are ready
+            stopped = workers_of(driver.pid)[0]
+            os.kill(stopped, signal.SIGSTOP)
+    assert driver.wait(300) == 0
+    assert "is given up (no progress for 60 s)" in run.with_suffix(".log").read_text()
+    assert results(run) == results(alone)
+    assert stopped
+    assert not Path(f"/proc/{stopped}").exists()

@@ -1,0 +1,65 @@
+"""The excerpt of a model, read back by MuJoCo."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import mujoco
+import numpy as np
+import pytest
+
+from movlr_jax.language.base import ProposalRequest
+from movlr_jax.language.clients.answers import Program
+from movlr_jax.language.excerpt import MAX_CHARACTERS, mjcf_excerpt
+from movlr_jax.language.proposers.llm import ModelProposer, edit_talk
+from movlr_jax.tasks import Task, build_task
+
+
+@pytest.fixture(scope="module", params=[("bottle_pour", "myoarm_r"), ("humanoid_walk", "humanoid")])
+def task(request) -> Task:
+    name, model = request.param
+    return build_task(name, model, 3.0, {})
+
+
+def test_mujoco_reads_the_same_tree_of_bodies_and_joints_from_it(task: Task):
+    text = mjcf_excerpt(task)
+    assert len(text) < MAX_CHARACTERS
+    bare = text.replace('type="mesh"', 'type="sphere" size="0.01"')
+    options = '<compiler angle="radian" boundmass="0.01" boundinertia="0.001"/>'
+    read = mujoco.MjModel.from_xml_string(f"<mujoco>{options}{bare}</mujoco>")
+    assert read.njnt == task.model.njnt
+    placed = [mujoco.MjData(model) for model in (task.model, read)]
+    for model, data in zip((task.model, read), placed, strict=True):
+        mujoco.mj_kinematics(model, data)
+    for body in range(1, read.nbody):
+        name = read.body(body).name
+        np.testing.assert_allclose(placed[1].xpos[body], placed[0].body(name).xpos, atol=1e-3)
+        np.testing.assert_allclose(placed[1].xmat[body], placed[0].body(name).xmat, atol=2e-3)
+    for joint in range(read.njnt):
+        original = task.model.joint(read.joint(joint).name)
+        np.testing.assert_allclose(placed[1].xaxis[joint], placed[0].xaxis[original.id], atol=2e-3)
+        np.testing.assert_allclose(read.jnt_range[joint], original.range, rtol=1e-3, atol=1e-4)
+
+
+class Client:
+    """Keeps the questions and answers with a program."""
+
+    name = "client"
+
+    def __init__(self):
+        self.questions = []
+
+    def ask(self, questions):
+        self.questions += questions
+        return [
+            SimpleNamespace(value=Program(program="WEIGHTS = {}", changes=""), problem=None)
+            for _ in questions
+        ]
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_a_request_contains_it_where_the_method_asks_for_it(task: Task, wanted: bool):
+    client = Client()
+    proposer = ModelProposer(client, edit_talk, 1.0, 0, mjcf=wanted)  # pyright: ignore[reportArgumentType]
+    proposer.propose(ProposalRequest(0, task, None, None, (), 0), 1)
+    assert any("<worldbody>" in str(part) for part in client.questions[0].messages[-1].parts) == wanted
