@@ -53,7 +53,9 @@ class Inline(PlannedControllers):
 
     compiled: dict[str, Any] = field(default_factory=dict)
 
-    def costs(self, plans: Array, state: SimState, initial: Step, key: jax.Array) -> Array:
+    def costs(
+        self, plans: Array, state: SimState, initial: Step, key: jax.Array, owners: np.ndarray | None = None
+    ) -> Array:
         p, physics, (program,) = self.planner, self.planner.physics, self.programs
         params = p.space.params(physics, state, plans)
         start, first = p.spread(state, plans.shape[1]), p.spread(initial, plans.shape[1])

@@ -94,8 +94,8 @@ def simulate(c: Cluster, seed: int = 0) -> Outcome:
         served(began, c.look_s * seconds / max(c.between_looks_s, c.workers / 200))
         working, worker_used, order = working + 1, worker_used + seconds, order + 1
         death = chance.expovariate(1 / (3600 * c.death_h))
-        end = (began + death, order, "death") if death < seconds else (began + seconds, order, "answer")
-        heapq.heappush(events, (*end, worker, size))
+        end, what = (began + death, "death") if death < seconds else (began + seconds, "answer")
+        heapq.heappush(events, (end, order, what, worker, size))
     return Outcome(
         seconds=now,
         candidates_per_s=c.candidates / now,

@@ -54,8 +54,10 @@ def program_returns(
     found: list[np.ndarray | str] = []
     for source, terms in zip(sources, term_returns(context, reuse, bank, sources), strict=True):
         weights, _ = _read(source)
-        scored = not isinstance(terms, str) and not isinstance(weights, str)
-        found.append(weighted(terms, weights) if scored else str(terms))
+        if isinstance(terms, str) or isinstance(weights, str):
+            found.append(str(terms))
+        else:
+            found.append(weighted(terms, weights))
     return found
 
 

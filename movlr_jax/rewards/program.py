@@ -234,7 +234,7 @@ def _score(
 
 def _reads(layout: Layout, program: RewardProgram, goals: Mapping[str, Array]) -> np.ndarray:
     """Return [ns] bool, the sensor values that a program reads at a step, apart from those of the start."""
-    shape = lambda *n: jax.ShapeDtypeStruct(n, jnp.float32)  # noqa: E731
+    shape: Any = lambda *n: jax.ShapeDtypeStruct(n, jnp.float32)  # noqa: E731
     step = Step(time=shape(), **{name: shape(layout.sizes[size]) for name, size in STEP_SIZES.items()})
 
     def terms(step: Step, initial: Step, action: Array) -> Any:

@@ -13,7 +13,7 @@ from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.models import ModelAdapter
 from movlr_jax.physics.domain import Ranges
 from movlr_jax.rewards.state import Layout
-from movlr_jax.types import Array, SimState, Step, Trajectory
+from movlr_jax.types import Array, SimState, Trajectory
 
 Metrics = dict[str, float]
 StartFn = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray, np.ndarray]]

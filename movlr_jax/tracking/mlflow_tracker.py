@@ -18,9 +18,9 @@ class MlflowTracker:
 
     def __init__(self, config: TrackerConfig, root: Path):
         with needed("tracker=mlflow", "tracking"):
-            from mlflow.entities import Param
-            from mlflow.exceptions import MlflowException
-            from mlflow.tracking import MlflowClient
+            from mlflow.entities import Param  # pyright: ignore[reportMissingImports]
+            from mlflow.exceptions import MlflowException  # pyright: ignore[reportMissingImports]
+            from mlflow.tracking import MlflowClient  # pyright: ignore[reportMissingImports]
         self._param, self._failed = Param, MlflowException
         self._config, self._root, self._run = config, root, ""
         try:

@@ -36,7 +36,7 @@ class TensorBoardTracker:
         for name, path in shown.films.items():
             image = Summary.Image(encoded_image_string=_gif(path))
             summary = Summary(value=[Summary.Value(tag=f"films/{name}", image=image)])
-            self._writer.file_writer.add_summary(summary, shown.generation)
+            self._writer._get_file_writer().add_summary(summary, shown.generation)
         self._writer.flush()
 
     def finish(self, best: Path, report: Path | None) -> None:

@@ -16,7 +16,7 @@ class WandbTracker:
 
     def __init__(self, config: TrackerConfig, root: Path):
         with needed("tracker=wandb", "tracking"):
-            import wandb
+            import wandb  # pyright: ignore[reportMissingImports]
         self._wandb, self._config, self._root = wandb, config, root
         self._run: Any = None
 

@@ -1,4 +1,4 @@
-"""Four short searches by Slurm, each killed with kill -9 once: Slurm requeues them, and they end as if nothing happened.
+"""Four short searches by Slurm, each killed with kill -9 once: Slurm requeues them, and they end as if never killed.
 
     tests/cluster/slurm.sh start && python tests/cluster/slurm_sweep.py [OUT.md] && tests/cluster/slurm.sh stop
 
@@ -22,7 +22,8 @@ TASK = Path(__file__).resolve().parent.parent / "support" / "tiny_task.py"
 SEARCH = [f"+task={TASK}", "optimizer=mppi", "candidates=4", "generations=4", "episode_s=0.3",
           "optimizer.mppi.samples=4", "optimizer.horizon_s=0.08", "films=false", "seed=range(0,4)"]  # fmt: skip
 SLURM = ["hydra/launcher=submitit_slurm", "hydra.launcher.partition=test", "hydra.launcher.timeout_min=30",
-         "hydra.launcher.cpus_per_task=1", "hydra.launcher.mem_gb=2", "hydra.launcher.array_parallelism=2"]  # fmt: skip
+         "hydra.launcher.cpus_per_task=1", "hydra.launcher.mem_gb=2",
+         "hydra.launcher.array_parallelism=2"]  # fmt: skip
 
 
 def sweep(folder: Path, *more: str) -> list[str]:
@@ -92,7 +93,7 @@ def main() -> int:
     subprocess.run(sweep(root / "alone"), stderr=subprocess.DEVNULL, check=True)
     same = [evaluated(runs[i]) == evaluated(root / "alone" / str(i)) != [] for i in range(4)]
     note(
-        f"killed: {len(killed)} of 4; the same programs and measures as without Slurm: {same}; status {child.returncode}"
+        f"killed: {len(killed)} of 4; same programs and measures as without Slurm: {same}; status {child.returncode}"
     )
     said.append("```")
     if out:

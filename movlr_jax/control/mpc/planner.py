@@ -145,7 +145,8 @@ class PlannedControllers:
         def replanned(state: SimState, keys: Sequence[jax.Array], over: np.ndarray) -> Any:
             nonlocal known
             owners = lent(over) if p.config.race and len(over) == len(self.programs) else None
-            plan = self.replan(known, state, initial, home, *keys, owners)
+            sample, random = keys
+            plan = self.replan(known, state, initial, home, sample, random, owners)
             known = p.shift(plan)
             return p.space.params(p.sim_physics, state, np.asarray(plan.mean)[:, None])
 

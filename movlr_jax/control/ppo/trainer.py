@@ -243,9 +243,8 @@ class Ppo:
         if self.task.perturb:
             state = self.task.perturb(state, steps * self.physics.ctrl_dt)
         done = self.physics.rollout(state, policy or self.explore, params, steps=steps, key=key, candidates=k)
-        done = self.physics.collect(
-            done
-        )  # what a device holds stays there; the host gets small arrays [B, T]
+        # what a device holds stays there; the host gets small arrays [B, T]
+        done = self.physics.collect(done)
         over = np.zeros(done.actions.shape[:2], bool)
         if self.task.over is not None:
             over = np.asarray(self.task.over(done.steps, fleet.initial))
@@ -255,7 +254,7 @@ class Ppo:
         valid = (np.arange(steps) <= last[:, None]) & ~diverged[:, None]
         ended = ends.any(axis=1) | diverged
         segment = Segment(done, fleet.initial, valid, over & valid, ended)
-        episode = fleet.episode + ended
+        episode = np.asarray(fleet.episode + ended)
         fresh = self._starts(episode)
         final, initial = self._restarted(ended, (fresh, _begun(fresh)), (done.final, fleet.initial))
         age = np.where(ended, 0, fleet.age + steps)

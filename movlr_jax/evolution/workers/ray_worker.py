@@ -52,7 +52,8 @@ class Worker:
 
     def progress(self) -> tuple[int, int, int]:
         """Return (done, total) of the present shard and the simulation steps of this worker so far."""
-        return (*self._progress, self._optimizer.steps_done)
+        done, total = self._progress
+        return done, total, self._optimizer.steps_done
 
     def _tick(self, done: int, total: int) -> None:
         self._progress = (done, total)

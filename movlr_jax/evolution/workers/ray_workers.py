@@ -70,7 +70,7 @@ class RayWorkers:
     ):
         """rows: programs of a batch. make: builds task and optimizer in a worker; it travels by Ray's pickle."""
         with needed("workers=ray", "ray"):
-            import ray
+            import ray  # pyright: ignore[reportMissingImports]
         self._ray, self._config, self._make, self._say = ray, config, make, say
         self._begun = not ray.is_initialized()
         count = config.count or 0
@@ -114,8 +114,9 @@ class RayWorkers:
         rows = {row: failed_row(row, v) for row, v in enumerate(verdicts) if not v.program}
         given = shards(verdicts, self._size, seed, folder, keep is not None)
         for shard, evaluations, episodes in self._run(given, progress):
-            for episode in episodes if keep else ():
-                keep(*episode)
+            if keep:
+                for episode in episodes:
+                    keep(*episode)
             for row, evaluation in zip(shard.rows, evaluations, strict=True):
                 program = verdicts[row].program
                 rows[row] = replace(evaluation, source=program.source if program else "")
