@@ -96,7 +96,6 @@ def test_a_training_of_a_pole_on_a_cart():
     ids=["humanoid", "legs of 100 muscles", "arm of 63 muscles"],
 )
 def test_a_replan_of(settings: list[str]):
-    planner = "optimizer=mpc2" if "muscles" in settings else "optimizer=mppi"
     config = compose([*settings, "optimizer.mppi.samples=4", "optimizer.horizon_s=0.1"])
     assert_whole(replan(config.optimizer, task_of(config)), *REPLAN)
 

@@ -79,7 +79,7 @@ def recording() -> Iterator[Recorder]:
         options.pop("compiler_options", None)
         return Recorded(recorder, jit(function, **options))
 
-    on_gpu = mock.patch.object(jax, "default_backend", lambda: "gpu")
+    on_gpu = mock.patch.object(jax, "default_backend", return_value="gpu")
     try:
         with on_gpu, mock.patch.object(jax, "jit", recorded):
             yield recorder
