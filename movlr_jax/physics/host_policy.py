@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from operator import itemgetter
 from typing import Any
 
 import jax
@@ -40,7 +39,7 @@ class HostPolicy:
             def at(t: jax.Array, time: jax.Array) -> Any:
                 return batched(params, view.replace(time=time), key, t)  # pyright: ignore[reportAttributeAccessIssue]
 
-            return jax.vmap(at)(jnp.arange(len(times)), times)
+            return jax.vmap(at, out_axes=1)(jnp.arange(len(times)), times)
 
         self._now, self._ahead = now, ahead
 
@@ -59,14 +58,18 @@ class HostPolicy:
         rows, given = len(view.time), _twice(params, view)
         return jax.tree.map(lambda x: np.asarray(x)[:rows], self._now(*given, key, np.int32(t)))
 
-    def ahead(self, params: Any, view: Step, key: jax.Array, times: np.ndarray) -> list[Any] | None:
-        """Return what `now` returns at each of the `times` [T, B] s; None if the policy must see the state there."""
+    def ahead(
+        self, params: Any, view: Step, key: jax.Array, times: np.ndarray
+    ) -> tuple[np.ndarray, Any] | None:
+        """Return controls [B, T, nu] and extras [B, T, ...] at the `times` [T, B] s.
+
+        None if the policy must see the state there.
+        """
         reads, rows, given = self.reads(params, view, key), len(view.time), _twice(params, view)
         if reads.others or reads.sensors.any():
             return None
         times = np.repeat(times, 2, axis=1) if rows == 1 else times
-        planned = jax.tree.map(lambda x: np.asarray(x)[:, :rows], self._ahead(*given, key, times))
-        return [jax.tree.map(itemgetter(t), planned) for t in range(len(times))]
+        return jax.tree.map(lambda x: np.asarray(x)[:rows], self._ahead(*given, key, times))
 
 
 def _twice(params: Any, view: Step) -> tuple[Any, Any]:
