@@ -45,12 +45,14 @@ class HostPolicy:
 
     def reads(self, params: Any, view: Step, key: jax.Array) -> Reads:
         """Return what the policy reads, given arrays of a batch."""
-        shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), (params, view))
-        known = (jax.tree.structure(shapes), *jax.tree.leaves(shapes))
+        leaves, tree = jax.tree.flatten((params, view))
+        known = (tree, *[(x.shape[1:], x.dtype) for x in leaves])
         if known not in self._reads:
+            shapes = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in leaves]
             one = jax.ShapeDtypeStruct(key.shape, key.dtype)
             call = lambda view, params, key: self._policy(params, view, key)  # noqa: E731
-            self._reads[known] = reads_of(call, shapes[1], shapes[0], one)
+            params, view = tree.unflatten(shapes)
+            self._reads[known] = reads_of(call, view, params, one)
         return self._reads[known]
 
     def now(self, params: Any, view: Step, key: jax.Array, t: int) -> tuple[np.ndarray, Any]:
@@ -58,16 +60,9 @@ class HostPolicy:
         rows, given = len(view.time), _twice(params, view)
         return jax.tree.map(lambda x: np.asarray(x)[:rows], self._now(*given, key, np.int32(t)))
 
-    def ahead(
-        self, params: Any, view: Step, key: jax.Array, times: np.ndarray
-    ) -> tuple[np.ndarray, Any] | None:
-        """Return controls [B, T, nu] and extras [B, T, ...] at the `times` [T, B] s.
-
-        None if the policy must see the state there.
-        """
-        reads, rows, given = self.reads(params, view, key), len(view.time), _twice(params, view)
-        if reads.others or reads.sensors.any():
-            return None
+    def ahead(self, params: Any, view: Step, key: jax.Array, times: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Return controls [B, T, nu] and extras [B, T, ...] at `times` [T, B] s, for a policy that reads no state."""
+        rows, given = len(view.time), _twice(params, view)
         times = np.repeat(times, 2, axis=1) if rows == 1 else times
         return jax.tree.map(lambda x: np.asarray(x)[:rows], self._ahead(*given, key, times))
 

@@ -130,16 +130,15 @@ class NativePhysics:
         compiled = self._policies.get((policy, candidates))
         if compiled is None:
             compiled = self._policies[policy, candidates] = HostPolicy(policy, candidates, self.traces)
-        params, key = jax.device_put((params, key), self._device)
+        if self._device is not None:
+            params, key = jax.device_put((params, key), self._device)
         parts = (np.asarray(start.time)[:, None], start.qpos, start.qvel, start.act)
         full = np.concatenate(parts, axis=1, dtype=np.float64)
         clock = np.cumsum(np.vstack([full[:, 0], np.full((steps, rows), self.ctrl_dt)]), axis=0)  # [T + 1, B]
         previous = np.asarray(start.prev_action)
         view = self._step(full.astype(np.float32), np.asarray(start.sensors), previous)
-        planned = compiled.ahead(params, view, key, clock[:-1].astype(np.float32))
-        if read is not None:
-            read = read | compiled.reads(params, view, key).sensors
-        models, measured = self._measuring(read)
+        reads = compiled.reads(params, view, key)
+        models, measured = self._measuring(None if read is None else read | reads.sensors)
         run = _Run(
             worlds=list(itertools.islice(itertools.cycle(models), rows)),
             measured=measured,
@@ -151,12 +150,12 @@ class NativePhysics:
             diverged=np.array(start.diverged),
         )
         with quiet():  # `diverged` reports diverging rows
-            if planned is not None:
-                actions, extras = planned
-                self._open_loop(run, actions, previous)
-            else:
+            if reads.others or reads.sensors.any():
                 now = lambda view, t: compiled.now(params, view, key, t)  # noqa: E731
                 actions, extras = self._closed_loop(run, now, view)
+            else:
+                actions, extras = compiled.ahead(params, view, key, clock[:-1].astype(np.float32))
+                self._open_loop(run, actions, previous)
         time, qpos, qvel, act = np.split(run.full, np.cumsum([1, m.nq, m.nv]), axis=1)
         previous_actions = np.concatenate([previous[:, None], actions[:, :-1]], axis=1)
         return Trajectory(
@@ -292,7 +291,9 @@ class NativePhysics:
         """
         if read is None:
             return self.worlds, slice(None)
-        m = self.model
+        if self._measured is not None and np.array_equal(read, self._measured):
+            return self._lean, np.flatnonzero(read)
+        m, self._measured = self.model, read
         self._lean = self._lean or [copy.copy(world) for world in self.worlds]
         used = np.array(
             [read[a : a + n].any() for a, n in zip(m.sensor_adr, m.sensor_dim, strict=True)], bool
@@ -337,8 +338,11 @@ class NativePhysics:
 
 
 def _host_device() -> Any:
-    """Return JAX's CPU device, where policies run next to C MuJoCo, or None if JAX has none: its default device."""
+    """Return JAX's CPU device, where policies run next to C MuJoCo.
+
+    None if it is JAX's default device anyway, or if JAX has none.
+    """
     try:
-        return jax.local_devices(backend="cpu")[0]
+        return None if jax.default_backend() == "cpu" else jax.local_devices(backend="cpu")[0]
     except RuntimeError:
         return None

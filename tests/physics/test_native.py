@@ -54,8 +54,8 @@ def step_in_c(
 ) -> mujoco.MjData:
     """`actions` [T, nu] stepped with mj_step alone.
 
-    mujoco.rollout zeroes the constraint solver's warm start at each call: once per rollout of known controls, once per
-    control step of a policy that looks at the state. Within a call it carries over, as in mj_step.
+    mujoco.rollout zeroes the constraint solver's warm start at each call: once per rollout of known controls, once
+    per control step of a policy that looks at the state. Within a call it carries over, as in mj_step.
     """
     model = physics.model
     data = mujoco.MjData(model)
