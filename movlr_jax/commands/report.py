@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from movlr_jax.commands import cli
+from movlr_jax.commands import outcome
 from movlr_jax.report.data import read_run
 from movlr_jax.report.page import write_page
 from movlr_jax.report.sweep import write_sweep_page
@@ -20,7 +20,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "run_dir", type=Path, metavar="RUN_DIR", help="runs/<task>/<time>, or a folder of runs"
     )
-    return cli.run_one(_report, parser.parse_args(argv).run_dir)
+    return outcome.run_one(_report, parser.parse_args(argv).run_dir)
 
 
 def _report(run_dir: Path) -> int:
