@@ -169,7 +169,7 @@ class Raw:
         full, controls = (np.concatenate([x] * k) for x in (self.full, self.controls))
         models = [self.model] * len(full)
         states, _ = self.pool.rollout(models, self.datas, full, controls, nstep=controls.shape[1])
-        return states[:, -1, 1 : 1 + self.model.nq]
+        return np.asarray(states)[:, -1, 1 : 1 + self.model.nq]
 
     def __call__(self, k: int) -> Timed:
         begun, cpu = time.perf_counter(), time.process_time()

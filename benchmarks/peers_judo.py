@@ -15,9 +15,9 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from judo.controller import Controller, ControllerConfig
-from judo.optimizers.mppi import MPPI, MPPIConfig
-from judo.tasks.base import Task, TaskConfig
+from judo.controller import Controller, ControllerConfig  # pyright: ignore[reportMissingImports]
+from judo.optimizers.mppi import MPPI, MPPIConfig  # pyright: ignore[reportMissingImports]
+from judo.tasks.base import Task, TaskConfig  # pyright: ignore[reportMissingImports]
 
 
 def smooth_abs(x: np.ndarray, p: float = 0.1) -> np.ndarray:

@@ -71,7 +71,7 @@ class Planner:
             return jax.jit(traced)
 
         @partial(jax.jit, static_argnums=(1, 2))
-        def noise(key: jax.Array, n: int, shape: tuple[int, int]) -> jax.Array:
+        def noise(key: jax.Array, n: int, shape: tuple[int, int]) -> Array:
             """Return the noise [N, knots, dims] of plans, the same for all candidates."""
             return mppi.colored(jax.random.normal(key, (n, *shape)) @ space.mixing, settings.smooth)
 
