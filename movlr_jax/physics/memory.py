@@ -29,3 +29,8 @@ def row_bytes(model: mujoco.MjModel, template: object, steps: int) -> int:
     number = np.dtype(np.float32).itemsize
     data = sum(x.nbytes for x in jax.tree.leaves(template) if hasattr(x, "nbytes"))
     return recorded * number * (steps + 2) + _COPIES * data
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Return whether an error of JAX says that a device has not enough memory."""
+    return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)

@@ -21,7 +21,7 @@ KNOWN_CALLS = re.compile(
 
 
 class Program(NamedTuple):
-    """A jitted function, and its StableHLO module for the arguments of a call."""
+    """A jitted function, and its module for the arguments of a call: StableHLO, or what else `read` returns."""
 
     name: str
     text: str
@@ -31,6 +31,7 @@ class Program(NamedTuple):
 class Recorder:
     """Programs in the order of their first calls. None of them is compiled or run: their results are zeros."""
 
+    read: Callable[..., str]
     programs: list[Program] = field(default_factory=list)
     seen: set[Any] = field(default_factory=set)
 
@@ -42,8 +43,7 @@ class Recorder:
             self.seen.add(known)
             name = f"{jitted.__module__}.{jitted.__qualname__}"
             positional, keywords = shapes
-            lowered = export.export(jitted, platforms=PLATFORMS)(*positional, **keywords)
-            self.programs.append(Program(name, lowered.mlir_module()))
+            self.programs.append(Program(name, self.read(jitted, *positional, **keywords)))
         return jax.tree.map(_zeros, jitted.eval_shape(*arguments, **named))
 
 
@@ -68,10 +68,18 @@ class Recorded:
         return None
 
 
+def stablehlo(jitted: Any, *arguments: Any, **named: Any) -> str:
+    """Return the module of `jitted`, lowered for all platforms."""
+    return export.export(jitted, platforms=PLATFORMS)(*arguments, **named).mlir_module()
+
+
 @contextmanager
-def recording() -> Iterator[Recorder]:
-    """Record the programs that are created by `jax.jit` in this context, as on a machine with an accelerator."""
-    recorder, jit, precision = Recorder(), jax.jit, jax.config.jax_default_matmul_precision
+def recording(read: Callable[..., str] = stablehlo) -> Iterator[Recorder]:
+    """Record the programs that are created by `jax.jit` in this context, as on a machine with an accelerator.
+
+    read(jitted, *arguments, **named) returns the text of a program.
+    """
+    recorder, jit, precision = Recorder(read), jax.jit, jax.config.jax_default_matmul_precision
 
     def recorded(function: Callable[..., Any] | None = None, **options: Any) -> Any:
         if function is None:

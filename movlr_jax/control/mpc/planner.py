@@ -20,6 +20,7 @@ import numpy as np
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.episode import Loop, by_candidate, play
 from movlr_jax.control.mpc import mppi
+from movlr_jax.control.mpc.parts import Parts
 from movlr_jax.physics.base import Physics
 from movlr_jax.rewards.program import RewardProgram, Scorer
 from movlr_jax.tasks import Task
@@ -53,8 +54,8 @@ class Planner:
         self.name, self.config, self.task, self.space = config.name, config, task, space
         self.physics, self.sim_physics, self.scorer = physics, sim_physics, Scorer(task.layout, task.data)
         self.notes: Mapping[str, Any] = {}
-        self._say, self._split = say, 1
         self.horizon = plan_steps(config.horizon_s, physics.ctrl_dt)
+        self.parts = Parts(physics, self.horizon, say)
         # one policy object per physics, created once: physics compiles per policy and shape
         self.plan_policy, self.sim_policy = space.policy(physics), space.policy(sim_physics)
         lower, upper, settings = jnp.asarray(space.lower), jnp.asarray(space.upper), config.mppi
@@ -70,18 +71,12 @@ class Planner:
 
             return jax.jit(traced)
 
-        @partial(jax.jit, static_argnums=(1, 2))
-        def noise(key: jax.Array, n: int, shape: tuple[int, int]) -> Array:
-            """Return the noise [N, knots, dims] of plans, the same for all candidates."""
-            return mppi.colored(jax.random.normal(key, (n, *shape)) @ space.mixing, settings.smooth)
+        def sample(plan: mppi.PlanDistribution, held: Array, home: Array, key: jax.Array) -> Array:
+            drawn = jax.random.normal(key, (settings.samples, *plan.mean.shape)) @ space.mixing
+            return mppi.sample(settings, plan, held, home, mppi.colored(drawn, settings.smooth), lower, upper)
 
-        self.noise = noise
         self.init = compiled("init", lambda mean: mppi.init(settings, mean, lower, upper))
-        self.sample = compiled(
-            "sample",
-            lambda plan, held, home, noise: mppi.sample(settings, plan, held, home, noise, lower, upper),
-            shared=1,
-        )
+        self.sample = compiled("sample", sample, shared=1)  # the same noise for all rows
         xp = physics.xp
         # functions on NumPy arrays are not compiled
         jit = jax.jit if xp is jnp else lambda function, **_: function
@@ -91,18 +86,6 @@ class Planner:
         elapsed = min(1.0, config.replan_every / self.horizon)
         self.shift = compiled("shift", lambda plan: mppi.shift(plan, elapsed))
         self.update = compiled("update", lambda plan, z, c: mppi.update(settings, plan, z, c, lower, upper))
-
-    def parts(self, rows: int, n: int) -> list[slice]:
-        """Split the N plans of `rows` rows into equal parts that fit into memory when rolled out together."""
-        needed = self.physics.parts(rows * n, self.horizon)
-        count = next(c for c in range(1, n + 1) if n % c == 0 and (c >= needed or c == n))
-        if count > self._split:
-            self._split = count
-            self._say(
-                f"  memory: {rows * n} rollouts of {self.horizon} steps do not fit into memory together; they run "
-                f"in {count} parts of {rows * n // count}"
-            )
-        return [slice(i, i + n // count) for i in range(0, n, n // count)]
 
     @property
     def steps_done(self) -> int:
@@ -181,12 +164,16 @@ class PlannedControllers:
         held, plans = p.space.held(state), xp.zeros(())  # [R, N, knots, dims]
         for turn in range(int(turns.max()) + 1):
             key = jax.random.fold_in(noise_key, turn) if turn else noise_key
-            drawn = xp.asarray(p.sample(at, held, home, p.noise(key, n, plan.mean.shape[1:])))
+            drawn = xp.asarray(p.sample(at, held, home, key))
             plans = xp.where((turns == turn)[:, None, None, None], drawn, plans) if turn else drawn
-        costs = [
-            self.costs(plans[:, part], state, initial, plan_key, owners)
-            for part in p.parts(len(state.time), n)
-        ]
+        counted = list(self.counted)
+
+        def costs_of(part: slice) -> Array:
+            if part.start == 0:  # also after parts that were too large
+                self.counted[:] = counted
+            return self.costs(plans[:, part], state, initial, plan_key, owners)
+
+        costs = p.parts.run(len(state.time), n, costs_of)
         cost = costs[0] if len(costs) == 1 else xp.concatenate(costs, axis=1)
         if owners is not None:
             plans, cost = gathered(plans, cost, owners)

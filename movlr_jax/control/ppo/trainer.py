@@ -32,7 +32,9 @@ from movlr_jax.control.ppo.policy_file import load_policy, save_policy
 from movlr_jax.control.ppo.teaching import ROUNDS, ReferenceTeacher, Teacher, imitate
 from movlr_jax.control.ppo.training import CurveRecorder, Training
 from movlr_jax.control.ppo.update import Batch, Learner
+from movlr_jax.errors import UserError
 from movlr_jax.physics.base import Physics
+from movlr_jax.physics.memory import out_of_memory
 from movlr_jax.rewards.program import RewardProgram, Scorer
 from movlr_jax.tasks import Task
 from movlr_jax.types import Array, Progress, SimState, Step, Trajectory
@@ -146,7 +148,15 @@ class Ppo:
         with Training(folder, programs, self.config, key) as training:
             state = training.restored(self.begin(k, begin_key, teach=not training.begun), recorder)
             for batch in range(recorder.batches, self.config.batches):
-                state = self.step(programs, state, jax.random.fold_in(key, batch), recorder)
+                try:
+                    state = self.step(programs, state, jax.random.fold_in(key, batch), recorder)
+                except jax.errors.JaxRuntimeError as error:
+                    if not out_of_memory(error):
+                        raise
+                    raise UserError(
+                        f"physics={self.physics.name}: {k} trainings of {self.config.envs} simulations do not fit into "
+                        "the memory of the device; use a smaller optimizer.ppo.envs or fewer candidates"
+                    ) from None
                 training.write_events(recorder)
                 if (
                     batch + 1
