@@ -17,7 +17,7 @@ import mujoco
 import numpy as np
 
 from movlr_jax.commands import cli
-from movlr_jax.commands.session import about_tuned, films_here, task_of, to_yaml
+from movlr_jax.commands.session import about_tuned, films_here, sized, task_of, to_yaml
 from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import task_file
 from movlr_jax.control.base import Optimizer
@@ -103,6 +103,7 @@ def prepared(
         task: The task, if it is built already.
     """
     task = task or task_of(config)
+    config = sized(config, task, 1, reporter.say)
     folder = Path(config.run_dir) if config.run_dir else Path("runs") / task.name / "evaluate"
     source, origin = given or reward_source(config.reward, task)
     if sentence := about_tuned(config):

@@ -14,6 +14,7 @@ from movlr_jax.commands.session import (
     build_context,
     describe,
     same_search,
+    sized,
     task_and_optimizer,
     task_of,
     to_yaml,
@@ -62,6 +63,7 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
     _check_before_building(config)
     # a worker builds the task from the settings, unless only Python code can
     built, task = None if task and task.overrides else task, task or task_of(config)
+    config = sized(config, task, config.candidates * (1 + config.inner_weights), reporter.say)
     optimizer = build_optimizer(config.optimizer, task, config.physics, reporter.say)
     archive = open_archive(config, task.name)
     context = None

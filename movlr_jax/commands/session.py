@@ -13,7 +13,8 @@ from movlr_jax.commands.environment import prepare_environment, prepare_physics
 from movlr_jax.config.compose import RESETTABLE
 from movlr_jax.config.schema import Config
 from movlr_jax.control.base import Optimizer
-from movlr_jax.control.build import build_optimizer, scored_at_once
+from movlr_jax.control.build import OPTIMIZERS, build_optimizer, build_planner, scored_at_once
+from movlr_jax.control.mpc.autosize import chosen
 from movlr_jax.errors import UserError, needed, shortened
 from movlr_jax.evolution.context import Reuse, SearchContext
 from movlr_jax.evolution.evaluation import make_probe
@@ -48,6 +49,24 @@ def adapted(task: Task, config: Config) -> Task:
     if config.instruction and task.description != described(config.instruction):
         task = with_instruction(task, config.instruction)
     return task
+
+
+def sized(config: Config, task: Task, candidates: int, say: Callable[[str], object]) -> Config:
+    """Return the settings with the number of samples that suits this machine, if they are to be chosen.
+
+    candidates: how many share a batch. Raises UserError.
+    """
+    o = config.optimizer
+    if o.mppi.samples or "mppi" not in OPTIMIZERS.get_or_raise(o.name).settings:
+        return config
+    one = dataclasses.replace(o, mppi=dataclasses.replace(o.mppi, samples=1))
+    planner = build_planner(one, task, config.physics, say)
+    n = chosen(planner, candidates, say)
+    planner.physics.close()
+    planner.sim_physics.close()
+    return dataclasses.replace(
+        config, optimizer=dataclasses.replace(o, mppi=dataclasses.replace(o.mppi, samples=n))
+    )
 
 
 def to_yaml(config: Config) -> str:

@@ -282,10 +282,12 @@ def _quoted(text: str) -> str:
 
 
 def _current(override: str) -> str:
-    """Return an override with the former name of a setting replaced by the current one."""
+    """Return an override with the current name of its setting, and auto for a number as its value 0."""
     name, sign, value = override.partition("=")
     group, _, last = name.rpartition(".")
     known = group.endswith("task.settings") and last in RENAMED
+    if name.lstrip("+") == "optimizer.mppi.samples" and value == "auto":
+        return f"{name}=0"
     return f"{group}.{RENAMED[last]}{sign}{value}" if known else override
 
 

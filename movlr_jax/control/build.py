@@ -46,6 +46,10 @@ def build_planner(
     `physics` (native, mjx, warp, auto) rolls out the plans. Episodes always run in C MuJoCo on the unmodified model,
     so that motions planned in another engine or with fewer contacts are evaluated in the reference physics.
     """
+    if not config.mppi.samples:
+        raise UserError(
+            "optimizer.mppi.samples=auto: only search and evaluate can choose the number of samples; give a number"
+        )
     model, notes = task.model, {}
     if config.name == "mpc2" and config.prior.policy:
         with needed("optimizer.prior.policy", "ppo"):

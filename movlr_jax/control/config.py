@@ -41,7 +41,6 @@ def check_optimizer(o: OptimizerConfig) -> None:
     for name, value in (
         ("replan_every", o.replan_every),
         ("knots", o.knots),
-        ("mppi.samples", mppi.samples),
         ("muscle.iterations", muscle.iterations),
     ):
         if value < 1:
@@ -57,6 +56,7 @@ def check_optimizer(o: OptimizerConfig) -> None:
             raise UserError(f"optimizer.{name}={value:g}: it must be more than 0")
     for name, value in (
         ("synergy", o.synergy),
+        ("mppi.samples", mppi.samples),
         ("mppi.elites", mppi.elites),
         ("mppi.sigma", mppi.sigma),
         ("mppi.sigma_min", mppi.sigma_min),

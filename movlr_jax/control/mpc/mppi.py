@@ -20,7 +20,7 @@ from movlr_jax.types import Array
 class MppiConfig:
     """Settings of MPPI. Sigmas are fractions of the range of each dimension."""
 
-    samples: int = 32  # N, rollouts per plan and candidate
+    samples: int = 32  # N, rollouts per plan and candidate; auto (or 0): what suits this machine
     temperature: float = 0.02  # of the softmax over costs, in units of the elites' cost range
     elites: int = 0  # number of best samples used in the update; 0: all
     sigma: float = 0.1  # initial standard deviation

@@ -154,8 +154,8 @@ class Ppo:
                     if not out_of_memory(error):
                         raise
                     raise UserError(
-                        f"physics={self.physics.name}: {k} trainings of {self.config.envs} simulations do not fit into "
-                        "the memory of the device; use a smaller optimizer.ppo.envs or fewer candidates"
+                        f"physics={self.physics.name}: {k} trainings of {self.config.envs} simulations do not fit "
+                        "into the memory of the device; use a smaller optimizer.ppo.envs or fewer candidates"
                     ) from None
                 training.write_events(recorder)
                 if (

@@ -1,0 +1,57 @@
+"""The number of samples for this machine: the rule worked by hand, and measured once for the leg of the tests."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tiny_task import task as tiny_task
+
+from movlr_jax.config.compose import compose
+from movlr_jax.control.build import build_planner
+from movlr_jax.control.config import OptimizerConfig
+from movlr_jax.control.mpc import autosize
+from movlr_jax.control.mpc.autosize import chosen, largest, measured
+from movlr_jax.control.mpc.mppi import MppiConfig
+from movlr_jax.errors import UserError
+
+SHORT = OptimizerConfig(horizon_s=0.048, mppi=MppiConfig(samples=1))
+
+
+def test_the_largest_number_within_a_tenth_of_the_best():
+    # ms per sample: 1, 0.5, 0.4, 0.43, 0.5
+    assert largest({8: 0.008, 16: 0.008, 32: 0.0128, 64: 0.02752, 128: 0.064}) == 64
+    assert largest({8: 0.008, 16: 0.008, 32: 0.0128, 64: 0.0288, 128: 0.064}) == 32
+    assert largest({8: 2.0}) == 8
+
+
+def test_measuring_ends_at_the_memory_and_at_a_second():
+    took = {8: 0.1, 16: 0.2, 32: 0.4, 64: 0.8, 128: 1.6}
+    assert measured(took.get, took) == {8: 0.1, 16: 0.2, 32: 0.4, 64: 0.8}
+    assert measured({**took, 32: None}.get, took) == {8: 0.1, 16: 0.2}
+    assert measured({8: 3.0}.get, took) == {8: 3.0}
+    assert largest(measured({}.get, took)) == 8  # the smallest, in parts
+
+
+def test_a_machine_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(autosize, "SIZES", (8, 16))
+    said: list[str] = []
+    planner = build_planner(SHORT, tiny_task())
+    n = chosen(planner, 2, said.append)
+    assert n in (8, 16)
+    (kept,) = (tmp_path / "movlr-jax" / "samples").iterdir()
+    assert json.loads(kept.read_text())["samples"] == n
+    monkeypatch.setattr(autosize, "replan_seconds", None)  # not measured again
+    assert chosen(planner, 2, said.append) == n
+    assert said[-1].startswith(f"optimizer.mppi.samples=auto: {n}, as measured before")
+
+
+def test_auto_is_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    given = compose(["task=bottle_pour", "optimizer.mppi.samples=auto"])
+    assert given.optimizer.mppi.samples == 0
+    with pytest.raises(UserError, match="only search and evaluate"):
+        build_planner(replace(SHORT, mppi=MppiConfig(samples=0)), tiny_task())
