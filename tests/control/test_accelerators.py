@@ -6,11 +6,13 @@ shapes are known.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 import mujoco
 import numpy as np
 import pytest
-from lowering import Recorder, faults, recording
+from lowering import Recorder, faults, recording, stablehlo
 from tiny_task import task as tiny_task
 
 from movlr_jax.commands.session import task_of
@@ -42,9 +44,9 @@ REWARDS = [
 ]
 
 
-def replan(config: OptimizerConfig, task: Task) -> Recorder:
+def replan(config: OptimizerConfig, task: Task, read: Callable[..., str] = stablehlo) -> Recorder:
     """Return the programs of one replan of two candidates."""
-    with recording() as recorder:
+    with recording(read) as recorder:
         planner = build_planner(config, task, "mjx")
         start = planner.sim_physics.start(*task.start(np.random.default_rng(0), 2))
         controllers = planner.optimise(REWARDS, KEY)

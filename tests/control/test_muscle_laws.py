@@ -10,7 +10,7 @@ from scipy.optimize import lsq_linear
 from movlr_jax.biomech.muscles import muscle_params
 from movlr_jax.control.mpc.mpc2 import PostureSpace
 from movlr_jax.control.muscle_controllers.actuation import MuscleConfig, torque_activation
-from movlr_jax.control.muscle_controllers.torque import resolve
+from movlr_jax.control.muscle_controllers.torque import in_one_kernel, resolve
 
 PLANNED = ("hip", "knee")
 
@@ -28,6 +28,19 @@ def test_torques_are_resolved_as_scipy_does(seed: int):
     quick = np.asarray(resolve(reach, wanted, rest))
     missed = [np.linalg.norm(reach @ (a - rest) - wanted) for a in (rest, quick, exact)]
     assert missed[1] - missed[2] < 0.2 * (missed[0] - missed[2]), "the few steps do not come near"
+
+
+@pytest.mark.parametrize(("joints", "muscles"), [(2, 7), (23, 63), (20, 100)])
+def test_one_kernel_computes_the_same(joints: int, muscles: int):
+    """The kernel of a GPU, interpreted on this machine, for a batch of rows."""
+    rng = np.random.default_rng(joints)
+    reach = -rng.random((4, joints, muscles), np.float32) * (rng.random((4, joints, muscles)) < 0.3)
+    wanted = 0.2 * rng.normal(size=(4, joints)).astype(np.float32)
+    rest = 0.3 * rng.random((4, muscles), np.float32)
+    kernel = jax.vmap(lambda *x: in_one_kernel(*x, iterations=24, interpret=True))
+    expected = jax.vmap(resolve)(reach, wanted, rest)
+    assert np.ptp(expected - rest) > 0.05
+    np.testing.assert_allclose(kernel(reach, wanted, rest), expected, atol=1e-5)
 
 
 # what each came to, and a fifth more: 0.37, 0.72, 0.10 rad

@@ -60,7 +60,7 @@ def test_the_estimate_comes_first():
 
 def test_one_plan_that_does_not_fit_is_an_error():
     parts, (run, _) = Parts(Device(), 25, print), holds(0)
-    with pytest.raises(UserError, match="2 rollouts of 25 steps do not fit .* use fewer candidates"):
+    with pytest.raises(UserError, match=r"2 rollouts of 25 steps do not fit .* use fewer candidates"):
         parts.run(2, 4, run)
 
 
