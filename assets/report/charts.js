@@ -123,9 +123,13 @@ const report = { plots: [], onClock: [] };
   function place(entry, time) {
     const { plot, line } = entry;
     if (!plot || !line) return;
-    line.style.transform = `translateX(${plot.valToPos(time, "x")}px)`;
+    const at = plot.valToPos(time, "x");
+    line.style.transform = `translateX(${at}px)`;
     // the legend shows the values at the time of the film, unless a pointer is in the chart
-    if (plot.cursor.left < 0 || plot.cursor.left === undefined || !plot.over.matches(":hover")) plot.setLegend({ idx: plot.posToIdx(plot.valToPos(time, "x")) }, false);
+    const idx = plot.posToIdx(at);
+    if (idx === entry.idx || plot.over.matches(":hover")) return;
+    entry.idx = idx;
+    plot.setLegend({ idx }, false);
   }
   report.onClock.push((time) => {
     for (const entry of report.plots) if (entry.visible) place(entry, time);

@@ -34,24 +34,51 @@
     time: 0, playing: false, rate: 1,
     end: Math.max(0, ...axes, Number(document.querySelector("[data-episode-s]")?.dataset.episodeS ?? 0)),
   };
-  const start = () => Math.min(...report.plots.filter((p) => p.spec.clock).map((p) => p.spec.x[0]), 0);
   let before = 0;
 
+  const bars = all(".transport").map((bar) => ({
+    bar, range: bar.querySelector("input"), output: bar.querySelector("output"), play: bar.querySelector(".play"), seen: false,
+  }));
+  const watchingBars = new IntersectionObserver((changes) => {
+    for (const { target, isIntersecting } of changes) {
+      const entry = bars.find((b) => b.bar === target);
+      entry.seen = isIntersecting;
+      if (isIntersecting) show(entry);
+    }
+  });
+  for (const { bar } of bars) watchingBars.observe(bar);
+  function show({ range, output, play }) {
+    const text = `${clock.time.toFixed(2)} s`;
+    range.max = clock.end;
+    range.value = clock.time;
+    range.setAttribute("aria-valuetext", text);
+    output.textContent = text;
+    play.textContent = clock.playing ? "❚❚" : "▶";
+  }
+  let shown = 0;
   function tell() {
     report.time = clock.time;
     for (const f of report.onClock) f(clock.time);
-    for (const bar of all(".transport")) {
-      const range = bar.querySelector("input");
-      range.max = clock.end;
-      range.value = clock.time;
-      range.setAttribute("aria-valuetext", `${clock.time.toFixed(2)} s`);
-      bar.querySelector("output").textContent = `${clock.time.toFixed(2)} s`;
-      bar.querySelector(".play").textContent = clock.playing ? "❚❚" : "▶";
-    }
+    const now = performance.now();
+    if (clock.playing && now - shown < 90) return; // numbers change often enough
+    shown = now;
+    for (const entry of bars) if (entry.seen) show(entry);
   }
   const usable = (film) => film && film.readyState >= 1 && film.duration > 0;
+  // films out of sight stand still: decoding them takes time from the rest
+  const sight = new WeakMap();
+  const watching = new IntersectionObserver((changes) => {
+    for (const { target, isIntersecting } of changes) {
+      sight.set(target, isIntersecting);
+      align(target, isIntersecting);
+    }
+  });
   function align(film, force) {
     if (!usable(film)) return;
+    if (sight.get(film) === false) {
+      if (!film.paused) film.pause();
+      return;
+    }
     const wanted = Math.min(clock.time, film.duration - 0.001);
     if (force || Math.abs(film.currentTime - wanted) > 0.2) film.currentTime = wanted;
     if (film.playbackRate !== clock.rate) film.playbackRate = clock.rate;
@@ -60,12 +87,13 @@
   }
   function tick(now) {
     if (!clock.playing) return;
-    const led = usable(lead) && !lead.paused;
+    const led = usable(lead) && !lead.paused && sight.get(lead);
     if (led) clock.time = lead.currentTime;
     else clock.time += clock.rate * Math.min(0.1, (now - before) / 1000);
     before = now;
     if (clock.time > clock.end) clock.time = led ? clock.end : 0;
     for (const film of followers) align(film, false);
+    if (!led) align(lead, false);
     tell();
     requestAnimationFrame(tick);
   }
@@ -89,11 +117,12 @@
     followers.forEach((film) => align(film, true));
     tell();
   };
+  for (const film of lead ? [lead, ...followers] : []) watching.observe(film);
   if (lead) {
     const length = () => { clock.end = Math.max(clock.end, lead.duration || 0); tell(); };
     lead.readyState ? length() : lead.addEventListener("loadedmetadata", length, { once: true });
     lead.addEventListener("play", () => report.play());
-    lead.addEventListener("pause", () => { if (clock.playing && !lead.ended && !lead.seeking) report.pause(); });
+    lead.addEventListener("pause", () => { if (clock.playing && sight.get(lead) && !lead.ended && !lead.seeking) report.pause(); });
     lead.addEventListener("seeked", () => {
       if (clock.playing || Math.abs(lead.currentTime - clock.time) < 0.02 || clock.time >= lead.duration) return;
       clock.time = lead.currentTime;

@@ -27,11 +27,13 @@ from movlr_jax.report import training as report_training
 from movlr_jax.report import views as report_views
 from movlr_jax.report.data import FIRST, Run, key_metrics, read_run
 from movlr_jax.report.downloads import commands, downloads
+from movlr_jax.report.episode import Staged, staged
 from movlr_jax.report.tree import family_tree
 from movlr_jax.report.views import messages
 from movlr_jax.resources import resource_text
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.inside import inside, read_inside
+from movlr_jax.tasks import Task
 from movlr_jax.version import __version__
 
 _FILM_BYTES = 9 * 2**20  # further films are linked: a page of 15 MB can be sent by e-mail
@@ -48,21 +50,25 @@ class Film:
     link: str | None = None
 
 
-def write_report(archive: Archive) -> Path:
-    """Write report.html to the run directory and return its path. Raises UserError."""
-    return write_page(archive, read_run(archive))
+def write_report(archive: Archive, task: Task | None = None) -> Path:
+    """Write report.html to the run directory and return its path. Raises UserError.
+
+    task: The task of the run, for the 3-D view and the curves of muscles and joints; None leaves them out.
+    """
+    return write_page(archive, read_run(archive), task)
 
 
-def write_page(archive: Archive, run: Run) -> Path:
-    return archive.put("report.html", render(run).encode("utf-8"))
+def write_page(archive: Archive, run: Run, task: Task | None = None, no_task: str = "") -> Path:
+    """Write report.html of a run. `no_task` says in a sentence why there is no task."""
+    return archive.put("report.html", render(run, staged(run, task, no_task)).encode("utf-8"))
 
 
-def render(run: Run) -> str:
+def render(run: Run, stage: Staged | None = None) -> str:
     """Render the page of a run as HTML."""
-    films, metrics = embed_films(run), key_metrics(run)
+    films, metrics, stage = embed_films(run), key_metrics(run), stage or Staged()
     return rendered(
         "report.html",
-        [*_LIBRARIES, "report.js"],
+        [*_LIBRARIES, "report.js", *(_SCENE if stage.scene else ())],
         run=run,
         sentence=report_text.result_sentence(run),
         silence=silence([g.ranked for g in run.generations if g.ranked]),
@@ -74,9 +80,9 @@ def render(run: Run) -> str:
         commands=commands(run),
         messages=messages(run),
         program=report_views.program(run),
-        scene=None,
-        no_scene="",
-        episode=None,
+        scene=stage.scene,
+        no_scene=stage.missing,
+        episode=stage.curves,
         tree=family_tree(run),
         charts=report_views.charts(run, metrics),
         motion=report_views.motion(run),
