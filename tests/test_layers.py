@@ -31,11 +31,14 @@ def test_no_file_imports_itself_through_others(imports: dict[str, set[str]]):
 
 
 def test_physics_and_rewards_know_nothing_of_each_others_business(imports: dict[str, set[str]]):
-    """Physics takes a layout of sensors from `rewards.state`, and no reward; rewards know no physics."""
+    """Physics takes the layout of sensors, and which of them a function reads; rewards know no physics."""
     physics = {
         m for module in imports if module.startswith("movlr_jax.physics") for m in reached(imports, module)
     }
-    assert {m for m in physics if m.startswith("movlr_jax.rewards.")} == {"movlr_jax.rewards.state"}
+    assert {m for m in physics if m.startswith("movlr_jax.rewards.")} == {
+        "movlr_jax.rewards.state",
+        "movlr_jax.rewards.reads",
+    }
     rewards = {
         m for module in imports if module.startswith("movlr_jax.rewards") for m in reached(imports, module)
     }

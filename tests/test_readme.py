@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from movlr_jax.config.compose import compose
+from movlr_jax.config.compose import compose, expand
 from movlr_jax.errors import UserError
 from movlr_jax.rewards.state import state_table
 from movlr_jax.sandbox.source import parse
@@ -65,7 +65,7 @@ def test_commands_have_settings_that_exist(settings: tuple[str, ...]):
     given = [replaced.get(s, s) for s in settings]
     given = [re.sub(r"^seed=[\d,]+$", "seed=0", s) for s in given if not s.startswith("task.settings.NAME")]
     try:
-        config = compose(given)
+        config = compose(expand(given)[0])
     except UserError as error:
         pytest.fail(str(error))
     assert config.task.name

@@ -10,11 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from movlr_jax.commands.environment import prepare_environment, prepare_physics
+from movlr_jax.commands.outcome import INTERRUPTED, run_one
 from movlr_jax.errors import UserError
-
-# Exit statuses besides 0, 1 and 2.
-UNJUDGED = 3  # the judge answered no comparison of the search
-INTERRUPTED = 130  # the same as a shell reports after Ctrl-C
 
 
 def entry_point(module: str) -> Callable[..., int]:
@@ -118,21 +115,3 @@ def seeds_of(value: str) -> list[int]:
     if not seeds or min(seeds) < 0:
         raise UserError(f"seeds={value!r}: expected integers of 0 or more, as in seeds=0,1,2")
     return seeds
-
-
-def run_one(
-    command: Callable[[Any], int], given: Any, on_error: Callable[[str], object] = lambda text: None
-) -> int:
-    """Run `command(given)`. Print a user error and pass its text to `on_error`. Return the exit status."""
-    from movlr_jax.progress import interruptible
-
-    try:
-        with interruptible():
-            return command(given)
-    except UserError as error:
-        print(error, file=sys.stderr)
-        on_error(str(error))
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return INTERRUPTED

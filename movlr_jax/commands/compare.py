@@ -21,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from movlr_jax.commands import cli
+from movlr_jax.commands import cli, outcome
 from movlr_jax.commands.search import search
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose
@@ -81,10 +81,10 @@ def compare(arguments: Sequence[str]) -> int:
     rows, status = [], 0
     for config in configs:
         errors: list[str] = []
-        ended = 0 if is_finished(config) else cli.run_one(search, config, errors.append)
+        ended = 0 if is_finished(config) else outcome.run_one(search, config, errors.append)
         status = max(status, ended)
         rows.append(read_row(Path(str(config.run_dir)), config, task, "; ".join(errors) or None))
-        if ended == cli.INTERRUPTED:
+        if ended == outcome.INTERRUPTED:
             break
     write(root, rows)
     show(rows, task, root)

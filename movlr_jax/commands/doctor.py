@@ -21,8 +21,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from movlr_jax.commands.cli import run_one
 from movlr_jax.commands.environment import CACHE_SWITCH, prepare_environment
+from movlr_jax.commands.outcome import run_one
 from movlr_jax.machine import cores
 
 if TYPE_CHECKING:

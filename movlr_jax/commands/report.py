@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from movlr_jax.commands import cli
+from movlr_jax.commands import outcome
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose
 from movlr_jax.errors import UserError
@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
         "of muscles and joints, which need the model",
     )
     given = parser.parse_args(argv)
-    return cli.run_one(lambda words: _report(_request(*words)), (given.run_dir, given.settings))
+    return outcome.run_one(lambda words: _report(_request(*words)), (given.run_dir, given.settings))
 
 
 def _request(run_dir: Path, settings: list[str]) -> ReportRequest:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from movlr_jax.commands import cli
+from movlr_jax.commands import cli, outcome
 from movlr_jax.commands.session import (
     about_tuned,
     build_context,
@@ -89,7 +89,7 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
             run_final_training(context, best)
         rankings = [event.data for event in archive.events("ranked")]
         _record_end(context, best, rankings, started)
-        return archive.root, cli.UNJUDGED if nothing_answered(rankings) else 0
+        return archive.root, outcome.UNJUDGED if nothing_answered(rankings) else 0
     except BudgetSpent as spent:
         reporter.say(
             f"{spent}. Finished work is saved; continue with resume={archive.root} and a larger budget"
@@ -97,7 +97,7 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
         return archive.root, 0
     except KeyboardInterrupt:
         reporter.say(f"interrupted; finished work is saved. Continue with resume={archive.root}")
-        return archive.root, cli.INTERRUPTED
+        return archive.root, outcome.INTERRUPTED
     finally:
         with archive:
             if context:

@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from movlr_jax.commands import cli
+from movlr_jax.commands import outcome
 from movlr_jax.commands.arguments import Arguments
 from movlr_jax.commands.environment import prepare_environment, prepare_physics
 from movlr_jax.config.compose import (
@@ -74,10 +74,10 @@ class Job:
         of = f" of {self.count}" if self.count else ""
         print(f"job {int(about.job.num) + 1}{of}: {' '.join(overrides)}", file=sys.stderr)
         errors: list[str] = []
-        status = cli.run_one(lambda _: command(self._config(overrides, folder)), None, errors.append)
+        status = outcome.run_one(lambda _: command(self._config(overrides, folder)), None, errors.append)
         about_job = {"overrides": overrides, "status": status, "error": "; ".join(errors)}
         write_atomically(folder / JOB, yaml.safe_dump(about_job, sort_keys=False).encode())
-        if status == cli.INTERRUPTED:
+        if status == outcome.INTERRUPTED:
             raise KeyboardInterrupt
         if errors:
             raise JobFailed(errors[0])
@@ -143,7 +143,7 @@ def sweep(command: Callable[[Any], int], given: Arguments) -> int:
             sweeper.sweep(composable(others, given.config_dir))
     except KeyboardInterrupt:
         print("interrupted; the same command with the same folder continues", file=sys.stderr)
-        status = cli.INTERRUPTED
+        status = outcome.INTERRUPTED
     except JobFailed:  # its sentence is in job.yaml
         pass
     except Exception as error:  # plugins have exceptions of their own
@@ -242,7 +242,8 @@ def _check_plugins(mine: Sequence[str], loader: Any) -> None:
                 if package in _IN_EXTRA
                 else f"{group}={value} needs the package {package}, which is not installed; pip install {package}"
             )
-        raise UserError(unknown_name(group, value, known))
+        packaged = _PLUGINS if group == "hydra/launcher" else ()
+        raise UserError(unknown_name(group, value, sorted({*known, *packaged})))
 
 
 @contextlib.contextmanager

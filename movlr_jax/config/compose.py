@@ -102,6 +102,11 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Any:
     if tuned:
         values["tuned_settings"] = _differences(plain, composed)
     values = {str(name): value for name, value in values.items() if name not in _SHORTHANDS}
+    if "experiment" in values:
+        given = next(o for o in overrides if o.lstrip("+").startswith("experiment="))
+        raise UserError(
+            f"{given} needs the folder of your own files: --config-dir DIR, with {_file_of(given)} in it"
+        )
     missing = [name for name, value in values.items() if value == "???"]
     if "task" in missing:
         raise UserError(
@@ -307,9 +312,6 @@ def hydra_sentence(error: Exception, overrides: Sequence[str]) -> str:
     unknown = re.search(r"Could not override '([^']*)'", text) or re.search(
         r"Key '([^']*)' is not in struct", text
     )
-    if unknown and unknown[1] == "experiment":
-        given = next(o for o in overrides if o.lstrip("+").startswith("experiment="))
-        return f"{given} needs the folder of your own files: --config-dir DIR, with {_file_of(given)} in it"
     if unknown:
         return unknown_name("setting", unknown.group(1), _settings(overrides))
     return f"cannot read the settings {' '.join(overrides)!r}: {_first_line(error)}"

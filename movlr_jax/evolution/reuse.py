@@ -78,7 +78,8 @@ def with_memory(context: SearchContext, reuse: Reuse, request: ProposalRequest, 
         rng = np.random.default_rng([request.seed, g])
         ranking = context.archive.get("ranked", g - 1) or {"names": [], "p_best": [], "strengths": []}
         parents = drawn_parents(request.history, ranking, n, reuse.islands, rng)
-        others = drawn_parents(request.history, ranking, n, max(2, reuse.islands), rng)
+        # each from the island after that of the parent
+        others = drawn_parents(request.history, ranking, n + 1, max(2, reuse.islands), rng)[1:]
         mates = [
             other if rng.random() < _CROSSED and other is not parent else None
             for parent, other in zip(parents, others, strict=True)

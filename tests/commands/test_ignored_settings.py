@@ -16,7 +16,7 @@ from movlr_jax.tasks import build_task
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
-SWEEP = "is not used: give run_dir=..., in which each job has a numbered folder"
+SWEEP = "is not used: it belongs to a sweep; add -m"
 REMOVED = "settings cannot be removed; give another value, as in"
 IGNORED = [
     ("hydra.run.dir=out", "hydra.run.dir is not used: give run_dir=..., the folder of the results"),
@@ -26,10 +26,7 @@ IGNORED = [
         "hydra.job.chdir=true",
         "hydra.job.chdir is not used: commands run in the current folder; change to another folder first",
     ),
-    (
-        "hydra/launcher=basic",
-        "hydra/launcher is not used: Hydra only composes settings here, and -m runs one job after another",
-    ),
+    ("hydra/launcher=basic", f"hydra/launcher {SWEEP}"),
     ("~llm", f"~llm: {REMOVED} llm=scripted"),
     ("~optimizer.knots", f"~optimizer.knots: {REMOVED} optimizer.knots=..."),
     ("~vlm=metrics", f"~vlm: {REMOVED} vlm=metrics"),

@@ -212,7 +212,7 @@ def harm(run: Path, kind: str) -> Path:
         (
             "no db",
             "is not a run directory of movlr-jax: it has no run.db",
-            "is not a run directory of movlr-jax",
+            "is neither a run directory nor a folder with runs",
         ),
         ("no config", "is not a run directory of movlr-jax: it has no config.yaml", None),
         ("config is no yaml", "config.yaml is broken", None),
@@ -244,8 +244,8 @@ def test_only_what_does_not_make_it_another_run_may_change(mistake: Mistake, fin
     said = mistake(search, f"resume={run}", "seed=1")
     assert (
         said
-        == "seed cannot be changed when a run is resumed, only generations, films, max_calls, max_cost_usd; "
-        "start a new run"
+        == "seed cannot be changed when a run is resumed, only generations, films, max_calls, max_cost_usd, "
+        "workers, tracker; start a new run"
     )
     said = mistake(search, *LEG, "seed=1", f"resume={run}")
     assert said == (

@@ -434,7 +434,7 @@ CONTROL = (
 def test_control_codes_of_a_server_do_not_reach_the_terminal(
     archive: Archive, capfd: pytest.CaptureFixture[str]
 ):
-    from movlr_jax.commands import cli
+    from movlr_jax.commands import outcome
     from movlr_jax.progress import Reporter
 
     with FakeServer("openai", script=["503", "", "400"], error_text=CONTROL) as server:
@@ -444,10 +444,10 @@ def test_control_codes_of_a_server_do_not_reach_the_terminal(
         (answer,) = asking.ask([Question("judge", [Message("user", ["which"])], Judgement)])
         assert not codes(answer.value.reason)
         assert "\\x1b[31malert" in answer.value.reason
-        assert cli.run_one(lambda given: asking.ask([question()]), None) == 2
+        assert outcome.run_one(lambda given: asking.ask([question()]), None) == 2
         asking.client.close()
     Reporter().say(CONTROL)
-    assert cli.run_one(lambda given: _raise(UserError(CONTROL)), None) == 2
+    assert outcome.run_one(lambda given: _raise(UserError(CONTROL)), None) == 2
     out, err = capfd.readouterr()
     assert not codes(out + err)
     assert err.count("\\x1b[31malert") == 4

@@ -158,14 +158,14 @@ def test_reading_a_record_can_be_stopped(tmp_path: Path):
     """SQLite works without Python's knowledge: SIGTERM ends it even so."""
     script = f"""
 import sqlite3, sys
-from movlr_jax.commands import cli
+from movlr_jax.commands import outcome
 from movlr_jax.storage import archive
 def read(path):
     db = archive._connect(path)
     print("reading", flush=True)
     with archive._read_errors(path):
         db.execute({f"{NUMBERS} SELECT count(*) FROM n"!r}).fetchall()
-sys.exit(cli.run_one(read, {str(tmp_path / "run.db")!r}))
+sys.exit(outcome.run_one(read, {str(tmp_path / "run.db")!r}))
 """
     process = subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -1,0 +1,31 @@
+"""How a command ends: its exit status, and user errors as one sentence."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from movlr_jax.errors import UserError
+
+# Exit statuses besides 0, 1 and 2.
+UNJUDGED = 3  # the judge answered no comparison of the search
+INTERRUPTED = 130  # the same as a shell reports after Ctrl-C
+
+
+def run_one(
+    command: Callable[[Any], int], given: Any, on_error: Callable[[str], object] = lambda text: None
+) -> int:
+    """Run `command(given)`. Print a user error and pass its text to `on_error`. Return the exit status."""
+    from movlr_jax.progress import interruptible
+
+    try:
+        with interruptible():
+            return command(given)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        on_error(str(error))
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
