@@ -80,6 +80,7 @@ def _check(record: EpisodeRecord, model: mujoco.MjModel) -> None:
     steps = len(record.qpos)
     shapes = {
         "time": (steps,),
+        "qpos": (steps, model.nq),
         "qvel": (steps, model.nv),
         "act": (steps, model.na),
         "ctrl": (steps, model.nu),
