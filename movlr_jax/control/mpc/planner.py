@@ -70,6 +70,12 @@ class Planner:
 
             return jax.jit(traced)
 
+        @partial(jax.jit, static_argnums=(1, 2))
+        def noise(key: jax.Array, n: int, shape: tuple[int, int]) -> Array:
+            """Return the noise [N, knots, dims] of plans, the same for all candidates."""
+            return mppi.colored(jax.random.normal(key, (n, *shape)) @ space.mixing, settings.smooth)
+
+        self.noise = noise
         self.init = compiled("init", lambda mean: mppi.init(settings, mean, lower, upper))
         self.sample = compiled(
             "sample",
@@ -175,8 +181,7 @@ class PlannedControllers:
         held, plans = p.space.held(state), xp.zeros(())  # [R, N, knots, dims]
         for turn in range(int(turns.max()) + 1):
             key = jax.random.fold_in(noise_key, turn) if turn else noise_key
-            noise = jax.random.normal(key, (n, *plan.mean.shape[1:])) @ p.space.mixing
-            drawn = xp.asarray(p.sample(at, held, home, mppi.colored(noise, p.config.mppi.smooth)))
+            drawn = xp.asarray(p.sample(at, held, home, p.noise(key, n, plan.mean.shape[1:])))
             plans = xp.where((turns == turn)[:, None, None, None], drawn, plans) if turn else drawn
         costs = [
             self.costs(plans[:, part], state, initial, plan_key, owners)
