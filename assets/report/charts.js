@@ -32,7 +32,7 @@ const report = { plots: [], onClock: [] };
     return Math.ceil((axis.ticks.size ?? 0) + 12 + 7 * longest.length);
   }
 
-  function draw(box, spec) {
+  function draw(box, spec, ready) {
     const css = style(), colour = (name) => report.colour(name, css);
     const width = Math.max(200, box.clientWidth);
     const series = [{ label: spec.xlabel, value: (_, v) => number(v) }];
@@ -81,7 +81,7 @@ const report = { plots: [], onClock: [] };
       ],
       cursor: { drag: { x: false, y: false }, points: { size: 7 } },
       legend: { live: true },
-      hooks: { init: [(plot) => linked(plot, spec)] },
+      hooks: { init: [(plot) => linked(plot, spec)], ready: [ready] },
     };
     return new uPlot(options, data, box);
   }
@@ -104,13 +104,13 @@ const report = { plots: [], onClock: [] };
   function make(entry) {
     if (entry.plot) return;
     if (!entry.box.clientWidth) return; // inside a closed part of the page
-    entry.plot = draw(entry.box, entry.spec);
+    entry.idx = -1;
+    entry.plot = draw(entry.box, entry.spec, () => requestAnimationFrame(() => place(entry, report.time ?? 0)));
     entry.box.style.minHeight = "";
     if (entry.spec.clock) {
       entry.line = document.createElement("div");
       entry.line.className = "playhead";
       entry.plot.over.append(entry.line);
-      place(entry, report.time ?? 0);
     }
   }
 

@@ -58,7 +58,6 @@ class Dot:
     index: int
     tip: str
     failed: bool = False
-    parent: str | None = None
     value: float = math.nan
 
 

@@ -90,12 +90,22 @@ def used(run: Run) -> dict[str, Any]:
         "models": models,
         "no_models": models.lower().startswith("no "),
         "calls": run.calls,
+        "cost": _cost(run),
         "stages": _STAGES,
         "timings": timings,
         "total": total,
         "steps": sum(timing["physics_steps"] for _, timing in timings),
         "wall_s": _number((run.finished or {}).get("wall_s")) or sum(total.values()) or None,
     }
+
+
+def _cost(run: Run) -> str:
+    """Return the calls of models with their cost, "" if there were none."""
+    sent = sum(c.sent for c in run.calls)
+    prices = [c.cost_usd for c in run.calls if c.sent]
+    known = sum(p for p in prices if p is not None)
+    price = "at unknown cost" if None in prices else f"for {known:.2f} USD"
+    return f"{report_text.count(sent, 'model call')} {price}" if sent else ""
 
 
 def _task_name(run: Run) -> str:
@@ -161,10 +171,16 @@ def heatmap(run: Run) -> dict[str, Any] | None:
 
 
 def _measure(run: Run, name: str) -> tuple[str, int, report_charts.Chart]:
-    unit = "" if name == "success" else quantities.unit(name)
-    dots = [_dot(c, name) for c in run.candidates.values()]
-    best = [(g, _dot(c, name)) for g, c in run.stages]
+    unit, scale = _scale(name)
+    dots = [_dot(c, name, scale) for c in run.candidates.values()]
+    best = [(g, _dot(c, name, scale)) for g, c in run.stages]
     return name, direction(name), report_charts.measure_chart(quantities.human(name), unit, dots, best)
+
+
+def _scale(name: str) -> tuple[str, float]:
+    """Return the unit of a measure or curve in a chart, and the factor to it: degrees for rad, % for shares."""
+    unit = "" if name == "success" else quantities.unit(name)
+    return {"rad": ("°", math.degrees(1)), "%": ("%", 100.0)}.get(unit, (unit, 1.0))
 
 
 def _curves(best: Evaluation) -> report_charts.Chart | None:
@@ -189,7 +205,7 @@ def motion(run: Run) -> list[dict[str, Any]]:
         title = report_text.title(name)
         chart = report_charts.motion_chart(
             f"{title} against time",
-            quantities.unit(name),
+            _scale(name)[0],
             best.curve_time,
             {side or best.name: values for side, values in lines.items()},
             (first.name, first.curve_time, other) if first and other else None,
@@ -235,7 +251,7 @@ def _panels(c: Evaluation) -> dict[str, dict[str, list[float]]]:
     for name, values in c.series.items():
         side = next((side for side in ("left", "right") if name.startswith(f"{side}_")), "")
         name = name.removeprefix(f"{side}_") if side else name
-        scale = 100.0 if quantities.unit(name) == "%" else 1.0
+        scale = _scale(name)[1]
         curve = [scale * v for v in numbers(values)]
         if any(map(math.isfinite, curve)):
             panels.setdefault(name, {})[side] = curve
@@ -247,21 +263,17 @@ def _sparklines(c: Evaluation | None) -> list[dict[str, Any]]:
     shown = []
     for name, lines in (_panels(c) if c else {}).items():
         finite = [v for values in lines.values() for v in values if math.isfinite(v)]
-        title, unit = report_text.title(name), quantities.unit(name)
+        title, unit = report_text.title(name), _scale(name)[0]
         spark = report_charts.sparkline(f"{title} over time", list(enumerate(lines.values())))
         shown.append({"title": title, "unit": unit, "low": min(finite), "high": max(finite), "spark": spark})
     return shown
 
 
-def _dot(c: Evaluation, metric: str | None = None) -> report_charts.Dot:
-    value = c.metrics.get(metric, math.nan) if metric else math.nan
-    if c.failed:
-        tip = f"{c.name} failed: {c.reason}"[:200]
-    elif metric:
-        tip = f"{c.name}: {quantities.quantity(value, metric)}"
-    else:
-        tip = f"{c.name}, parent {c.parent}" if c.parent else c.name
-    return report_charts.Dot(c.name, c.generation, c.candidate, tip, c.failed, c.parent, value)
+def _dot(c: Evaluation, metric: str, scale: float = 1.0) -> report_charts.Dot:
+    value = c.metrics.get(metric, math.nan)
+    shown = f"failed: {c.reason}"[:200] if c.failed else quantities.quantity(value, metric)
+    tip = f"{c.name} {shown}" if c.failed else f"{c.name}: {shown}"
+    return report_charts.Dot(c.name, c.generation, c.candidate, tip, c.failed, scale * value)
 
 
 def generation(run: Run, g: Generation) -> dict[str, Any]:
