@@ -74,7 +74,7 @@ def chosen(planner: Planner, candidates: int, say: Callable[[str], object]) -> i
 def replan_seconds(planner: Planner, candidates: int, n: int) -> float | None:
     """Return the time of a replan with N = `n`, the best of three; None if its rollouts do not fit into memory."""
     p = planner
-    if p.physics.parts(candidates * n, p.horizon) > 1:
+    if p.physics.parts(candidates * n * p.config.mppi.worlds, p.horizon) > 1:
         return None
     config = replace(p.config, mppi=replace(p.config.mppi, samples=n))
     sized = Planner(config, p.task, p.space, p.physics, p.sim_physics)

@@ -15,22 +15,23 @@ from movlr_jax.physics.memory import out_of_memory
 class Parts:
     """Splits the N plans of a batch: by an estimate of their memory, and further if the device has not enough."""
 
-    def __init__(self, physics: Physics, steps: int, say: Callable[[str], object]):
-        """steps: control steps of a plan."""
-        self._physics, self._steps, self._say = physics, steps, say
+    def __init__(self, physics: Physics, steps: int, say: Callable[[str], object], worlds: int = 1):
+        """steps: control steps of a plan. worlds: rollouts of each plan."""
+        self._physics, self._steps, self._say, self._worlds = physics, steps, say, worlds
         self._least: dict[tuple[int, int], int] = {}  # (rows, N) -> parts, of batches that did not fit
         self._known: set[tuple[int, int, int]] = set()  # (rows, N, parts) that have run
         self._said = 1
 
     def of(self, rows: int, n: int) -> list[slice]:
         """Split the N plans of `rows` rows into equal parts."""
-        needed = max(self._physics.parts(rows * n, self._steps), self._least.get((rows, n), 1))
+        needed = max(self._physics.parts(rows * n * self._worlds, self._steps), self._least.get((rows, n), 1))
         count = next(c for c in range(1, n + 1) if n % c == 0 and (c >= needed or c == n))
         if count > self._said:
             self._said = count
+            number = rows * n * self._worlds
             self._say(
-                f"  memory: {rows * n} rollouts of {self._steps} steps do not fit into memory together; they run in "
-                f"{count} parts of {rows * n // count}"
+                f"  memory: {number} rollouts of {self._steps} steps do not fit into memory together; they run in "
+                f"{count} parts of {number // count}"
             )
         return [slice(i, i + n // count) for i in range(0, n, n // count)]
 
@@ -54,6 +55,6 @@ class Parts:
                 self._least[rows, n] = len(parts) + 1
                 if len(parts) == n:
                     raise UserError(
-                        f"physics={self._physics.name}: {rows} rollouts of {self._steps} steps do not fit into the "
-                        "memory of the device; use fewer candidates or a smaller optimizer.horizon_s"
+                        f"physics={self._physics.name}: {rows * self._worlds} rollouts of {self._steps} steps do not "
+                        "fit into the memory of the device; use fewer candidates or a smaller optimizer.horizon_s"
                     ) from None

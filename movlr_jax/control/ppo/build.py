@@ -176,7 +176,7 @@ def prior_space(config: OptimizerConfig, task: Task) -> tuple[PriorSpace, mujoco
     settings = policy_settings(config.prior.policy, config.ppo, "optimizer.prior.policy")
     untrained = replace(settings, init=config.prior.policy, env_steps=0)
     ppo = build_ppo(replace(config, name="ppo", ppo=untrained), task)
-    return PriorSpace(ppo.acting(), ppo.space, config.knots, config.horizon_s), ppo.space.model
+    return PriorSpace(ppo.acting(), ppo.space, config.knots, config.horizon_s, config.spline), ppo.space.model
 
 
 def assisted(
