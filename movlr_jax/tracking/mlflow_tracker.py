@@ -26,7 +26,7 @@ class MlflowTracker:
         self._param, self._failed = Param, MlflowException
         self._config, self._root, self._run = config, root, ""
         self._folder = _folder(config.uri)
-        logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)  # it logs how it makes its tables
+        logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)  # its tables are of no interest
         try:
             if self._folder:
                 self._folder.mkdir(parents=True, exist_ok=True)
