@@ -192,6 +192,11 @@ def _check_search(config: Config) -> None:
             raise UserError(f"{name}={getattr(config, name)} has no effect in search=plain; add search=bank")
     if config.optimizer.race and config.search == "plain":
         raise UserError("optimizer.race=true is a part of search=bank; add search=bank")
+    if config.optimizer.race and config.workers.name != "none":
+        raise UserError(
+            f"optimizer.race=true shares rollouts between the candidates of one process, so with "
+            f"workers={config.workers.name} results would depend on the number of workers; leave one of them out"
+        )
     if config.proposals is not None and config.proposals < config.candidates:
         raise UserError(
             f"proposals={config.proposals}: at least as many programs must be written as are evaluated "

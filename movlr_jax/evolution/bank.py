@@ -82,6 +82,16 @@ def weighted(terms: Mapping[str, np.ndarray], weights: Mapping[str, float]) -> n
     return np.sum([weights[name] * values for name, values in terms.items()], axis=0)
 
 
+def thinned(episode: Trajectory) -> Trajectory:
+    """Return an episode [T, ...] with at most `STATES` of its states, evenly spaced, and their actions."""
+    kept = np.linspace(0, len(episode.actions) - 1, min(STATES, len(episode.actions))).round().astype(int)
+    return episode.replace(  # pyright: ignore[reportAttributeAccessIssue]
+        steps=jax.tree.map(lambda x: np.asarray(x)[kept], episode.steps),
+        actions=np.asarray(episode.actions)[kept],
+        extras=None,
+    )
+
+
 @dataclass
 class Recorder:
     """Collects the episodes of one generation. `keep` is called with each one that ran."""
@@ -90,10 +100,7 @@ class Recorder:
 
     def keep(self, row: int, episode: Trajectory, first: Step) -> None:
         """Keep an episode [T, ...]. One with values that are not finite is left out: it has no returns."""
-        kept = np.linspace(0, len(episode.actions) - 1, min(STATES, len(episode.actions))).round().astype(int)
-        thin = episode.replace(  # pyright: ignore[reportAttributeAccessIssue]
-            steps=jax.tree.map(lambda x: np.asarray(x)[kept], episode.steps), actions=episode.actions[kept]
-        )
+        thin = thinned(episode)
         if all(np.isfinite(x).all() for x in jax.tree.leaves((thin.steps, thin.actions))):
             self.episodes[row] = thin, first
 

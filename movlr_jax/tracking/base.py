@@ -17,7 +17,8 @@ class TrackerConfig:
 
     name: str = "none"  # none, tensorboard, wandb, mlflow
     project: str = "movlr-jax"  # wandb: project; mlflow: experiment
-    # mlflow: address of the server, or a folder; null: MLFLOW_TRACKING_URI, else `mlruns` in the current folder
+    # mlflow: address of a server or database, or a folder; null: MLFLOW_TRACKING_URI, else `mlflow.db` in the
+    # current folder
     uri: str | None = None
     online: bool = True  # wandb: false writes files only, for `wandb sync` later
 

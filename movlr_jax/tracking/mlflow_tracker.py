@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from movlr_jax.tracking.base import Shown, TrackerConfig
 
 _LONGEST = 500  # characters of a parameter
 _AT_ONCE = 100  # parameters of one request
+DATABASE, ARTIFACTS = "mlflow.db", "artifacts"  # in the folder of `tracker.uri`
 
 
 class MlflowTracker:
@@ -23,8 +25,13 @@ class MlflowTracker:
             from mlflow.tracking import MlflowClient  # pyright: ignore[reportMissingImports]
         self._param, self._failed = Param, MlflowException
         self._config, self._root, self._run = config, root, ""
+        self._folder = _folder(config.uri)
+        logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)  # its tables are of no interest
         try:
-            self._client = MlflowClient(tracking_uri=config.uri)
+            if self._folder:
+                self._folder.mkdir(parents=True, exist_ok=True)
+            store = f"sqlite:///{self._folder / DATABASE}" if self._folder else config.uri
+            self._client = MlflowClient(tracking_uri=store)
         except MlflowException as error:
             raise self._unreachable(error) from None
 
@@ -35,7 +42,8 @@ class MlflowTracker:
                 return key
             project = self._config.project
             known = self._client.get_experiment_by_name(project)
-            experiment = known.experiment_id if known else self._client.create_experiment(project)
+            files = (self._folder / ARTIFACTS / project).as_uri() if self._folder else None
+            experiment = known.experiment_id if known else self._client.create_experiment(project, files)
             self._run = self._client.create_run(experiment, run_name=self._root.name).info.run_id
             params = [self._param(name, str(value)[:_LONGEST]) for name, value in about.items()]
             for first in range(0, len(params), _AT_ONCE):
@@ -63,6 +71,13 @@ class MlflowTracker:
         return UserError(
             f"tracker=mlflow cannot use {where}: {str(error).splitlines()[0]}; check tracker.uri"
         )
+
+
+def _folder(uri: str | None) -> Path | None:
+    """Return the folder that `tracker.uri` names, None for an address and for the default of MLflow."""
+    if uri is None or ":" in uri or uri.startswith("databricks"):
+        return None
+    return Path(uri).expanduser().absolute()
 
 
 def open_tracker(config: TrackerConfig, root: Path) -> MlflowTracker:

@@ -31,7 +31,8 @@ class WandbTracker:
                 mode=mode,  # pyright: ignore[reportArgumentType]
                 dir=str(self._root),
                 config=dict(about),
-                settings=self._wandb.Settings(silent=True, console="off"),
+                # links inside a run directory are not followed, and a run with one is not resumed
+                settings=self._wandb.Settings(silent=True, console="off", symlink=False),
             )
         except (self._wandb.errors.Error, OSError) as error:
             raise UserError(
@@ -53,7 +54,7 @@ class WandbTracker:
 
     def close(self) -> None:
         if self._run is not None:
-            self._run.finish(quiet=True)
+            self._run.finish()
 
 
 def open_tracker(config: TrackerConfig, root: Path) -> WandbTracker:

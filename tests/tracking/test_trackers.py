@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import struct
 from pathlib import Path
 
@@ -81,7 +82,7 @@ def test_mlflow(elsewhere: Path):
 
     run = run_with("mlflow", f"tracker.uri={elsewhere / 'store'}", "tracker.project=legs")
     name, measured = best_measure(run)
-    client = MlflowClient(str(elsewhere / "store"))
+    client = MlflowClient(f"sqlite:///{elsewhere / 'store' / 'mlflow.db'}")
     experiment = client.get_experiment_by_name("legs")
     assert experiment
     (kept,) = client.search_runs([experiment.experiment_id])
@@ -99,19 +100,59 @@ def test_mlflow(elsewhere: Path):
         ]
 
 
+def offline_records(path: Path) -> list[bytes]:
+    """The records of an offline run of wandb: a header of 7 bytes, then blocks of 32 KiB with parts of records.
+
+    A part is its checksum, length, kind (1 whole, 2 first, 3 middle, 4 last) and data.
+    """
+    data, found, place, block = path.read_bytes(), [b""], 7, 32768
+    while place + 7 <= len(data):
+        if block - place % block < 7:
+            place += block - place % block
+            continue
+        length, kind = struct.unpack("<HB", data[place + 4 : place + 7])
+        if kind == 0:
+            break
+        found[-1] += data[place + 7 : place + 7 + length]
+        place += 7 + length
+        if kind in (1, 4):
+            found.append(b"")
+    return found[:-1]
+
+
 def test_wandb(monkeypatch: pytest.MonkeyPatch):
-    wandb = pytest.importorskip("wandb")
+    pytest.importorskip("wandb")
+    from wandb.proto.wandb_internal_pb2 import Record
+
     monkeypatch.setenv("WANDB_SILENT", "true")
     run = run_with("wandb", "tracker.online=false")
-    files = sorted(run.glob("wandb/offline-run-*/run-*.wandb"))
-    assert files
-    text = b"".join(path.read_bytes() for path in files)
-    name, _ = best_measure(run)
-    assert f"best/{name}".encode() in text
-    assert b"weights/" in text
-    assert wandb.__version__.encode() in text
+    kept = [
+        Record.FromString(record)
+        for path in sorted(run.glob("wandb/offline-run-*/run-*.wandb"))
+        for record in offline_records(path)
+    ]
+    (about, again) = [r.run for r in kept if r.WhichOneof("record_type") == "run"]
+    assert about.run_id == again.run_id  # the resumed search continues the run
+    assert about.project == "movlr-jax"
+    assert {c.key: json.loads(c.value_json) for c in about.config.update}["candidates"] == 1
+    rows = [
+        {"/".join(i.nested_key) or i.key: json.loads(i.value_json) for i in r.history.item}
+        for r in kept
+        if r.WhichOneof("record_type") == "history"
+    ]
+    name, measured = best_measure(run)
+    assert [(row["generation"], row[f"best/{name}"]) for row in rows] == list(enumerate(measured))
+    assert {"score/best", "score/std", "judge/flip_rate", "models/cost_usd"} <= set(rows[0])
+    assert any(key.startswith("weights/") for key in rows[0])
+    artifacts = [
+        r.artifact for r in kept if r.WhichOneof("record_type") == "artifact" and r.artifact.type == "reward"
+    ]
+    assert [sorted(e.path for e in a.manifest.contents) for a in artifacts] == [
+        ["best.py", "report.html"]
+    ] * 2
     if FILMS:
-        assert list(run.glob("wandb/offline-run-*/files/media/videos/films/*.mp4"))
+        films = run.glob("wandb/offline-run-*/files/media/videos/films/*.mp4")
+        assert len([path for path in films if path.stat().st_size]) == 3
 
 
 def test_a_store_that_cannot_be_used_is_told(elsewhere: Path):

@@ -34,14 +34,20 @@ class Worker:
     def evaluate(self, shard: Shard) -> tuple[Sequence[Evaluation], list[Episode], dict[str, Any]]:
         """Return the evaluations of a shard, its episodes, and what it took.
 
-        That is s, simulation steps, and traces of physics so far. Episodes are returned if the shard keeps them.
+        That is s, simulation steps, and traces of physics so far. Episodes are returned if the shard keeps them,
+        with the states that a bank keeps.
         """
+        from movlr_jax.evolution.bank import thinned
         from movlr_jax.evolution.workers.shard import evaluate_shard
 
         began, before = time.monotonic(), self._optimizer.steps_done
         self._progress = (0, 1)
         episodes: list[Episode] = []
-        keep = (lambda *episode: episodes.append(episode)) if shard.keeps else None
+
+        def kept(row: int, episode: Any, first: Any) -> None:
+            episodes.append((row, thinned(episode), first))
+
+        keep = kept if shard.keeps else None
         evaluations = evaluate_shard(self._optimizer, self._task, shard, self._tick, keep)
         took = {
             "seconds": time.monotonic() - began,
