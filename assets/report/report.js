@@ -118,8 +118,13 @@
     tell();
   };
   for (const film of lead ? [lead, ...followers] : []) watching.observe(film);
+  for (const film of followers) film.addEventListener("loadedmetadata", () => align(film, true));
   if (lead) {
-    const length = () => { clock.end = Math.max(clock.end, lead.duration || 0); tell(); };
+    const length = () => {
+      if (lead.videoHeight) document.querySelector("#films").style.setProperty("--aspect", lead.videoWidth / lead.videoHeight);
+      clock.end = Math.max(clock.end, lead.duration || 0);
+      tell();
+    };
     lead.readyState ? length() : lead.addEventListener("loadedmetadata", length, { once: true });
     lead.addEventListener("play", () => report.play());
     lead.addEventListener("pause", () => { if (clock.playing && sight.get(lead) && !lead.ended && !lead.seeking) report.pause(); });

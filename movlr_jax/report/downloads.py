@@ -137,11 +137,17 @@ def _evaluate(run: Run, settings: Mapping[str, Any]) -> str:
             words.append(f"{name}={_word(value)}")
     if settings.get("optimizer.name"):
         words.insert(3, f"optimizer={_word(settings['optimizer.name'])}")
-    changed = [f"{k}={_word(v)}" for k, v in settings.items() if k in _EPISODE and v is not None]
-    return " ".join([*words, *changed])
+    size = _SIZES.get(str(settings.get("optimizer.name")), "")
+    if settings.get(size) is not None:
+        words.append(f"{size}={_word(settings[size])}")
+    return " ".join(words)
 
 
-_EPISODE = ("optimizer.mppi.samples", "optimizer.ppo.env_steps")  # what most often differs from the defaults
+_SIZES = {
+    "mpc2": "optimizer.mppi.samples",
+    "mppi": "optimizer.mppi.samples",
+    "ppo": "optimizer.ppo.env_steps",
+}
 
 
 def _word(value: Any) -> str:
