@@ -20,7 +20,8 @@ from PIL import Image  # noqa: E402
 
 from movlr_jax.commands.episodes import read_request, task_of_request  # noqa: E402
 from movlr_jax.evolution.filming import clip_of  # noqa: E402
-from movlr_jax.film.clips import Caption, frames  # noqa: E402
+from movlr_jax.film.captions import Caption  # noqa: E402
+from movlr_jax.film.clips import Style, frames  # noqa: E402
 
 SIZE, FPS, LONGEST_S = (420, 316), 12.5, 3.0
 COLOURS = 128
@@ -39,8 +40,9 @@ def main() -> None:
     clip = clip_of(task_of_request(request), Path(given.trajectory).read_bytes(), Caption(""))
     shown = clip.times <= given.from_s + LONGEST_S  # from the start, since the camera follows the body
     act = None if clip.act is None else clip.act[shown]
-    clip = replace(clip, qpos=clip.qpos[shown], times=clip.times[shown], act=act)
-    pictures = list(frames(clip, size=SIZE, fps=FPS, captions=False, samples=4))[int(given.from_s * FPS) :]
+    task = replace(clip.task, cameras=clip.task.cameras[:1])
+    clip = replace(clip, task=task, qpos=clip.qpos[shown], times=clip.times[shown], act=act)
+    pictures = list(frames(clip, Style(SIZE, FPS, samples=4), captions=False))[int(given.from_s * FPS) :]
     palette = Image.fromarray(np.concatenate(pictures[:: max(1, len(pictures) // 4)])).quantize(COLOURS)
     first, *rest = [
         Image.fromarray(picture).quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures

@@ -27,7 +27,8 @@ from movlr_jax.commands.evaluate import prepared, run_episode  # noqa: E402
 from movlr_jax.commands.gait import analysed  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
 from movlr_jax.evolution.filming import clip_of  # noqa: E402
-from movlr_jax.film.clips import Caption, frames  # noqa: E402
+from movlr_jax.film.captions import Caption  # noqa: E402
+from movlr_jax.film.clips import Style, frames  # noqa: E402
 from movlr_jax.machine import hardware, versions  # noqa: E402
 from movlr_jax.progress import Reporter  # noqa: E402
 from movlr_jax.report.gait import picture  # noqa: E402
@@ -86,8 +87,9 @@ def draw(name: str, states: bytes, curves: dict[str, Any] | None, setup: Any, ou
     stride = 1.0 / float(setup.task.goals["stride_frequency"])
     part = clip.times <= FROM_S + stride  # from the start, since the camera follows the body
     act = None if clip.act is None else clip.act[part]
-    clip = replace(clip, qpos=clip.qpos[part], times=clip.times[part], act=act)
-    shots = list(frames(clip, size=SIZE, fps=PICTURES / stride, captions=False))[-PICTURES:]
+    task = replace(clip.task, cameras=clip.task.cameras[:1])
+    clip = replace(clip, task=task, qpos=clip.qpos[part], times=clip.times[part], act=act)
+    shots = list(frames(clip, Style(SIZE, PICTURES / stride), captions=False))[-PICTURES:]
     rows = [np.concatenate(shots[i : i + COLUMNS], axis=1) for i in range(0, PICTURES, COLUMNS)]
     Image.fromarray(np.concatenate(rows)).save(out / f"walk_{name}.jpg", quality=80)
     if curves:

@@ -20,6 +20,7 @@ COMMANDS = (
     "tune",
     "export",
     "vote",
+    "view",
     "doctor",
 )
 

@@ -106,17 +106,25 @@ class RewardResult:
     source: str
     task: Task = field(repr=False)
 
-    def film(self, path: str | Path | None = None) -> Path:
-        """Render the episode and return the mp4 file, by default next to the trajectory. Raises UserError."""
-        from movlr_jax.evolution.filming import clip_of
-        from movlr_jax.film.clips import Caption, film
+    def film(self, path: str | Path | None = None, *, preview: bool = False) -> Path:
+        """Render the episode and return the mp4 file, by default next to the trajectory. Raises UserError.
+
+        Args:
+            path: The mp4 file to write; None for the one next to the trajectory, which is rendered once.
+            preview: Render a small film with few frames, in a tenth of the time.
+        """
+        from movlr_jax.evolution.filming import clip_of, store, style_of
+        from movlr_jax.film.captions import Caption
+        from movlr_jax.film.clips import film
         from movlr_jax.quantities import summary
         from movlr_jax.storage.archive import write_atomically
 
         target = Path(path) if path else self.trajectory_file.with_suffix(".mp4")
         if path or not target.exists():
-            caption = Caption(self.task.name, summary(self.metrics))
-            write_atomically(target, film(clip_of(self.task, self.trajectory_file.read_bytes(), caption)))
+            caption = Caption(self.task.description, "", summary(self.metrics))
+            clip = clip_of(self.task, self.trajectory_file.read_bytes(), caption)
+            made = film(clip, style_of(preview))
+            store(lambda name, data: write_atomically(Path(name), data), str(target), made)
         return target
 
     def _repr_html_(self) -> str:

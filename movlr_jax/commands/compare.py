@@ -37,7 +37,7 @@ from movlr_jax.storage.inside import inside, read_inside
 from movlr_jax.tasks import Task
 
 _ARGUMENTS = "compare.yaml"  # in the folder of a comparison: the arguments it was started with
-_RESETTABLE = ("films", "max_calls", "max_cost_usd")
+_RESETTABLE = ("films", "preview", "max_calls", "max_cost_usd")
 
 
 @dataclass(frozen=True)

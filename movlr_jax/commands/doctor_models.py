@@ -17,7 +17,8 @@ import numpy as np
 from movlr_jax.config.compose import compose
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.ranking import Comparison, flip_rate
-from movlr_jax.film.clips import Caption, Clip
+from movlr_jax.film.captions import Caption
+from movlr_jax.film.clips import Clip
 from movlr_jax.language.base import Evaluation, Preference
 from movlr_jax.language.clients.opening import open_client
 from movlr_jax.progress import Reporter

@@ -25,8 +25,9 @@ from movlr_jax.control.build import build_optimizer, scored_at_once, trains
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import evaluate as evaluate_programs
 from movlr_jax.evolution.evaluation import make_probe
-from movlr_jax.evolution.filming import clip_of
-from movlr_jax.film.clips import Caption, film
+from movlr_jax.evolution.filming import clip_of, store, style_of
+from movlr_jax.film.captions import Caption
+from movlr_jax.film.clips import film
 from movlr_jax.language.base import Evaluation
 from movlr_jax.progress import Reporter
 from movlr_jax.quantities import summary
@@ -79,7 +80,9 @@ class EvaluationSetup:
 
     def digest(self, seed: int) -> str:
         """Return a hash of task and settings, without settings that do not affect the result, and the reward."""
-        relevant = dataclasses.replace(self.config, seed=seed, run_dir=None, films=False, reward="")
+        relevant = dataclasses.replace(
+            self.config, seed=seed, run_dir=None, films=False, preview=False, reward=""
+        )
         given = repr((relevant, task_file(relevant))).encode() + fingerprint(self.task)
         return hashlib.sha256(given).hexdigest()[:12]
 
@@ -177,11 +180,13 @@ def run_and_film(
         if outcome.reason:
             raise UserError(f"reward {setup.origin}: {outcome.reason}")
         if films_here(setup.config, reporter):
-            heading = f"{setup.task.name} · {setup.origin} reward · seed {seed}{setup.where}"
+            name = f"{setup.origin} reward, seed {seed}{setup.where}"
+            caption = Caption(setup.task.description, name, summary(outcome.metrics))
             with reporter.stage("film") as tick:
-                clip = clip_of(setup.task, outcome.states or b"", Caption(heading, summary(outcome.metrics)))
-                mp4 = film(clip, progress=tick)
-            result["film"] = str(write(Path(result["trajectory"]).with_suffix(".mp4"), mp4))
+                clip = clip_of(setup.task, outcome.states or b"", caption)
+                made = film(clip, style_of(setup.config.preview), tick)
+            path = Path(result["trajectory"]).with_suffix(".mp4")
+            result["film"] = str(store(lambda name, data: write(Path(name), data), str(path), made))
             reporter.say(f"film: {result['film']}")
     finally:
         on_result(result)

@@ -21,7 +21,8 @@ from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.evolution.filming import clip_of
 from movlr_jax.evolution.parts import build_parts
 from movlr_jax.evolution.workers.base import ThisProcess, Workers
-from movlr_jax.film.clips import Caption, Clip
+from movlr_jax.film.captions import Caption
+from movlr_jax.film.clips import Clip
 from movlr_jax.film.renderer import renderer
 from movlr_jax.language.base import Evaluation
 from movlr_jax.machine import hardware, versions

@@ -12,6 +12,7 @@ from movlr_jax.errors import UserError
 from movlr_jax.evolution.calibration import agreed, judged_pairs, recorded_verdicts
 from movlr_jax.evolution.ranking import BUDGET, ENOUGH, REPEATS, Comparison, Showing, next_pair, sided
 from movlr_jax.evolution.standing import Standing
+from movlr_jax.film.captions import STRIP
 from movlr_jax.language.base import Evaluation, Preference
 from movlr_jax.language.clients.person import program_card
 from movlr_jax.language.voting.desk import film_name, people
@@ -21,9 +22,6 @@ from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.layout import candidate_path
 
 KIND = "voted"  # event with the ranking by people
-_CAPTION = (
-    0.07  # height of each of the two strips of text of a film, which tell the numbers, as a share of the film
-)
 _SHARED = 3  # one of so many votes of a rater is on a pair that another one voted on, to measure agreement
 
 
@@ -236,4 +234,4 @@ def _film(archive: Archive, run: Run, candidate: Evaluation) -> Film | None:
         views = (run.about.get("settings") or {}).get("vlm.views")
         return Film(seen, views if isinstance(views, int) else None, 0.0)
     path = candidate_path(candidate.generation, candidate.candidate, ".mp4")
-    return Film(path, None, _CAPTION) if archive.has(path) else None
+    return Film(path, None, STRIP) if archive.has(path) else None

@@ -33,9 +33,9 @@ _UNUSED = {  # Hydra settings without effect here, and what to use instead
     "hydra.mode": "-m runs a sweep",
     "hydra": "of Hydra's own settings, only those of hydra/launcher, hydra/sweeper and hydra.sweep are, with -m",
 }
-REPLAYABLE = ("run_dir", "films", "workers", "tracker")  # may change when a recording is replayed
+REPLAYABLE = ("run_dir", "films", "preview", "workers", "tracker")  # may change when a recording is replayed
 # may change when a run is resumed
-RESETTABLE = ("generations", "films", "max_calls", "max_cost_usd", "workers", "tracker")
+RESETTABLE = ("generations", "films", "preview", "max_calls", "max_cost_usd", "workers", "tracker")
 
 
 def of_hydra(overrides: Sequence[str]) -> tuple[list[str], list[str]]:

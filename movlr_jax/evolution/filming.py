@@ -1,12 +1,15 @@
-"""Films of a search: one of every candidate, and one of the best next to the first."""
+"""Films of a search: one of every candidate, and one of the best next to the first; each with a contact sheet."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path, PurePath
 
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.context import SearchContext, timed
-from movlr_jax.film.clips import Caption, Clip, film, side_by_side, title
+from movlr_jax.film.captions import Caption
+from movlr_jax.film.clips import FULL, PREVIEW, SHEET, Clip, Film, Style, film, side_by_side
 from movlr_jax.language.base import Evaluation
 from movlr_jax.quantities import summary
 from movlr_jax.storage.arrays import read_arrays
@@ -20,20 +23,31 @@ def make_film(context: SearchContext, candidate: Evaluation) -> Evaluation:
         return candidate
     film_path = candidate_path(candidate.generation, candidate.candidate, ".mp4")
     with timed(context, "film"), context.reporter.stage(f"film {candidate.name}") as tick:
-        context.archive.put(film_path, film(clip(context, candidate), progress=tick))
+        made = film(clip(context, candidate), style_of(context.config.preview), tick)
+        store(context.archive.put, film_path, made)
     data = context.archive.get("evaluated", candidate.generation, candidate.candidate) or {}
     data["film"] = film_path
     context.archive.record("evaluated", data, candidate.generation, candidate.candidate)
     return replace(candidate, film=context.archive.root / film_path)
 
 
+def style_of(preview: bool) -> Style:
+    """Return the style of films, or that of fast previews."""
+    return PREVIEW if preview else FULL
+
+
+def store(put: Callable[[str, bytes], Path], path: str, made: Film) -> Path:
+    """Write a film to `path`, and its contact sheet next to it. `put` writes one file. Returns the film's path."""
+    put(str(PurePath(path).with_suffix("")) + SHEET, made.sheet)
+    return put(path, made.mp4)
+
+
 def clip(context: SearchContext, candidate: Evaluation, label: str = "") -> Clip:
     """Return the clip of a candidate's episode."""
     states = context.archive.read(candidate_path(candidate.generation, candidate.candidate, ".npz"))
-    heading = title(context.task.name, candidate.generation, candidate.candidate)
-    if label:  # a shorter title, because two films share the width
-        heading = f"{label}: {context.task.name} {candidate.name}"
-    return clip_of(context.task, states, Caption(heading, summary(candidate.metrics), context.note))
+    name = f"{label}: {candidate.name}" if label else candidate.name
+    caption = Caption(context.task.description, name, summary(candidate.metrics), context.note)
+    return clip_of(context.task, states, caption)
 
 
 def clip_of(task: Task, states: bytes, caption: Caption) -> Clip:
@@ -63,5 +77,5 @@ def film_best_and_first(context: SearchContext, best: Evaluation) -> str | None:
     path = "side_by_side.mp4"
     with context.reporter.stage("film best and first") as tick:
         clips = [clip(context, ran[0], "first"), clip(context, best, "best")]
-        context.archive.put(path, side_by_side(clips, progress=tick))
+        store(context.archive.put, path, side_by_side(clips, style_of(context.config.preview), tick))
     return path

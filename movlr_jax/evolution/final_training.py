@@ -9,8 +9,9 @@ from typing import Any
 from movlr_jax.control.build import build_optimizer, trains
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.evaluation import evaluate
-from movlr_jax.evolution.filming import clip_of
-from movlr_jax.film.clips import Caption, film
+from movlr_jax.evolution.filming import clip_of, store, style_of
+from movlr_jax.film.captions import Caption
+from movlr_jax.film.clips import film
 from movlr_jax.language.base import Evaluation
 from movlr_jax.quantities import summary
 
@@ -46,9 +47,13 @@ def run_final_training(context: SearchContext, best: Evaluation) -> dict[str, An
         archive.put(f"{STEM}.npz", outcome.states)
         if context.films:
             caption = Caption(
-                f"{context.task.name} · {best.name}, final training", summary(outcome.metrics), context.note
+                context.task.description,
+                f"{best.name}, final training",
+                summary(outcome.metrics),
+                context.note,
             )
-            archive.put(f"{STEM}.mp4", film(clip_of(context.task, outcome.states, caption)))
+            made = film(clip_of(context.task, outcome.states, caption), style_of(config.preview))
+            store(archive.put, f"{STEM}.mp4", made)
             data["film"] = f"{STEM}.mp4"
     archive.put(f"{STEM}.json", json.dumps(data, indent=1).encode())
     archive.record(EVENT, data)

@@ -15,7 +15,7 @@ import importlib
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -133,13 +133,22 @@ class Canvas:
     """An offscreen renderer of one model, fast enough with software OpenGL. Close it, or use it as a context manager.
 
     Its views are side by side, each `size` = (width, height) px. It shows geom groups 0-2 without sites and
-    shadows. Raises UserError if rendering is not possible here.
+    shadows. detail: size in m of the details of meshes that may be lost, for speed. Raises UserError if rendering is
+    not possible here.
     """
 
     def __init__(
-        self, model: mujoco.MjModel, size: tuple[int, int], views: int = 1, *, samples: int = 0
+        self,
+        model: mujoco.MjModel,
+        size: tuple[int, int],
+        views: int = 1,
+        *,
+        samples: int = 0,
+        detail: float = 0.0,
     ) -> None:
         import mujoco
+
+        from movlr_jax.film.meshes import simplify
 
         backend = renderer()
         if backend.name is None:
@@ -147,6 +156,8 @@ class Canvas:
         self._size, self._views = size, views
         width, height = views * size[0], size[1]
         self.model = _cheap(model, width, height, samples)
+        if detail:
+            simplify(self.model, detail)
         self._gl = importlib.import_module(f"mujoco.{backend.name}").GLContext(width, height)
         self._gl.make_current()
         self._context = mujoco.MjrContext(self.model, mujoco.mjtFontScale.mjFONTSCALE_100.value)
@@ -159,10 +170,15 @@ class Canvas:
         self._option.sitegroup[:] = 0
         self._option.flags[mujoco.mjtVisFlag.mjVIS_RANGEFINDER] = 0
 
-    def draw(self, data: mujoco.MjData, cameras: Sequence[mujoco.MjvCamera]) -> np.ndarray:
+    def draw(
+        self,
+        data: mujoco.MjData,
+        cameras: Sequence[mujoco.MjvCamera],
+        add: Callable[[mujoco.MjvScene, mujoco.MjData], None] | None = None,
+    ) -> np.ndarray:
         """Render `data` to a picture [height, views x width, 3] uint8, with one camera per view.
 
-        Call `place` on `data` first.
+        Call `place` on `data` first. `add` may add geoms to the scene of each view.
         """
         import mujoco
 
@@ -172,6 +188,8 @@ class Canvas:
             mujoco.mjv_updateScene(
                 self.model, data, self._option, None, camera, mujoco.mjtCatBit.mjCAT_ALL.value, self._scene
             )
+            if add:
+                add(self._scene, data)
             mujoco.mjr_render(mujoco.MjrRect(i * width, 0, width, height), self._scene, self._context)
         picture = np.empty((height, self._views * width, 3), np.uint8)
         whole = mujoco.MjrRect(0, 0, self._views * width, height)

@@ -8,9 +8,12 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image
 
-from movlr_jax.film.clips import Clip, encode, frames
+from movlr_jax.film.clips import Clip, Style, frames
+from movlr_jax.film.encoding import encode
+from movlr_jax.film.muscles import muscle_tendons
+from movlr_jax.film.views import traveller
 from movlr_jax.language.base import Evaluation
 from movlr_jax.language.clients.call import Media
 from movlr_jax.language.settings import ModelConfig
@@ -20,7 +23,7 @@ from movlr_jax.tasks import Task
 
 _JPEG_QUALITY = 88
 _SAMPLES = 4  # of antialiasing, per pixel
-_STAMP_PX = 18  # height of the times on pictures
+_SMOOTH_FPS = 12.0  # videos with more pictures per second are made for people, and without antialiasing
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,8 @@ class MotionMedia:
         times = self.times(shown)
         names = [f"{stem}_{i:02d}of{len(times)}.jpg" for i in range(len(times))]
         if not all(self.archive.has(name) for name in names):
-            for name, picture, time in zip(names, _stills(shown, self.config, times), times, strict=True):
-                self.archive.put(name, _jpeg(_stamped(picture, time - times[0])))
+            for name, picture in zip(names, _stills(shown, self.config, times), strict=True):
+                self.archive.put(name, _jpeg(picture))
         return [Media("image/jpeg", self.archive.read(name)) for name in names]
 
     def times(self, clip: Clip) -> np.ndarray:
@@ -92,31 +95,26 @@ def with_views(task: Task, views: int) -> Task:
     return dataclasses.replace(task, cameras=tuple(cameras))
 
 
+def written(task: Task) -> str:
+    """Return what is written into the pictures of a task, in words."""
+    travels = traveller(task.cameras) is not None
+    texts = ["the time", *(["the speed over the ground", "the distance from the start"] if travels else [])]
+    return f"{', '.join(texts[:-1])} and {texts[-1]}" if len(texts) > 1 else texts[0]
+
+
+def coloured(task: Task) -> bool:
+    """Whether muscles are shown in the colours of their activation."""
+    return len(muscle_tendons(task.model)[0]) > 0
+
+
 def _pictures(clip: Clip, config: ModelConfig) -> Generator[np.ndarray, None, None]:
-    return frames(clip, size=config.size, fps=config.fps, captions=False, samples=_SAMPLES)
+    samples = _SAMPLES if config.fps <= _SMOOTH_FPS else 0
+    return frames(clip, Style(config.size, config.fps, samples), captions=False)
 
 
-def _stills(clip: Clip, config: ModelConfig, times: np.ndarray) -> list[np.ndarray]:
+def _stills(clip: Clip, config: ModelConfig, times: np.ndarray) -> Generator[np.ndarray, None, None]:
     """Render the pictures at `times` [n] s."""
-    index = np.abs(np.asarray(clip.times)[None, :] - times[:, None]).argmin(1)
-    picked = dataclasses.replace(
-        clip,
-        qpos=np.asarray(clip.qpos)[index],
-        times=np.arange(
-            len(index), dtype=float
-        ),  # one second per picture, so that each appears once at 1 fps
-        act=None if clip.act is None else np.asarray(clip.act)[index],
-    )
-    return list(frames(picked, size=config.size, fps=1.0, captions=False, samples=_SAMPLES))
-
-
-def _stamped(picture: np.ndarray, seconds: float) -> np.ndarray:
-    """Return the picture [height, width, 3] with its time in the upper left corner."""
-    image = Image.fromarray(picture)
-    draw, font, text = ImageDraw.Draw(image), ImageFont.load_default(_STAMP_PX), f"{seconds:.2f} s"
-    draw.rectangle(draw.textbbox((_STAMP_PX // 2, _STAMP_PX // 3), text, font), fill=(0, 0, 0))
-    draw.text((_STAMP_PX // 2, _STAMP_PX // 3), text, fill=(255, 255, 255), font=font)
-    return np.asarray(image)
+    return frames(clip, Style(config.size, samples=_SAMPLES), captions=False, at=times)
 
 
 def _jpeg(picture: np.ndarray) -> bytes:

@@ -12,7 +12,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from movlr_jax.language.base import Critique, Evaluation, ProposalRequest
 from movlr_jax.language.excerpt import mjcf_excerpt
-from movlr_jax.language.media import MotionMedia, Seen, with_views
+from movlr_jax.language.media import MotionMedia, Seen, coloured, with_views, written
 from movlr_jax.language.scene import scene_facts
 from movlr_jax.resources import resource_text
 from movlr_jax.rewards import shaping
@@ -157,6 +157,9 @@ def shown(media: MotionMedia, task: Task, *motions: Seen) -> str:
         slow=config.slow,
         views=config.views,
         cameras=[camera.shows for camera in with_views(task, config.views).cameras],
+        written=written(task),
+        coloured=coloured(task),
+        weakened=bool(task.weakened),
         pictures=[len(motion.media) for motion in motions],
         motions=lengths,
         episode_s=f"{task.episode_s:g}",

@@ -66,6 +66,9 @@ def load(entry: str) -> mujoco.MjSpec:
         if joint.name in PELVIS_JOINTS:  # their ranges would limit a walk to five metres
             joint.limited = mujoco.mjtLimited.mjLIMITED_FALSE
     bare_bones(spec)
+    for geom in spec.geoms:
+        if "_skin" in geom.name:
+            geom.group = 4  # hidden: films show bones and muscles
     return spec
 
 

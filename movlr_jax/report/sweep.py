@@ -26,7 +26,7 @@ from movlr_jax.storage.inside import read_inside
 JOB = "job.yaml"  # in the folder of each job of a sweep: its overrides, exit status and error
 PAGE = "report.html"
 # settings that differ between runs without a meaning for their results
-_MEANINGLESS = ("run_dir", "resume", "trust", "films", "reward", "tracker.", "workers.")
+_MEANINGLESS = ("run_dir", "resume", "trust", "films", "preview", "reward", "tracker.", "workers.")
 
 
 @dataclass(frozen=True)

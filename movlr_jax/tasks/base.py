@@ -123,6 +123,8 @@ class Task:
     ground_height: Callable[[np.ndarray], np.ndarray] | None = None
     # episode [T, ...], task -> name -> sentence of each degenerate pattern, which no judge can prefer
     faults: Callable[[Trajectory, Task], Mapping[str, str]] | None = None
+    # muscle -> remaining share of its force, of muscles that the task weakens; films mark them
+    weakened: Mapping[str, float] = field(default_factory=dict)
     roles: Mapping[str, str] = field(default_factory=dict)  # those of the adapter and of the scene (object)
     success: str = ""  # what counts as a success, as in "success: ..."; empty if nothing is measured
     motion: Motion | None = None  # motion read from the description, if no place is to be reached

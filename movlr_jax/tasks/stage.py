@@ -9,7 +9,6 @@ import numpy as np
 
 _ZENITH, _NADIR = np.array([0.62, 0.73, 0.85]), np.array([0.90, 0.92, 0.94])  # the sky's gradient, rgb
 
-
 FLOOR = "stage/floor"  # the material
 
 
@@ -34,8 +33,10 @@ def add_stage(spec: mujoco.MjSpec) -> None:
         builtin=builtin.mjBUILTIN_CHECKER,
         rgb1=[0.66, 0.69, 0.73],
         rgb2=[0.635, 0.665, 0.705],
-        width=256,
-        height=256,
+        mark=mujoco.mjtMark.mjMARK_CROSS,  # a line at every metre, so that speed can be seen
+        markrgb=[0.42, 0.46, 0.52],
+        width=96,
+        height=96,
     )
     floor = spec.add_material(name=FLOOR, texrepeat=[2, 2], texuniform=True, specular=0, shininess=0)
     floor.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = FLOOR

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from movlr_jax.errors import needed
-from movlr_jax.film.clips import read_frames
+from movlr_jax.film.encoding import read_frames
 from movlr_jax.tracking.base import Shown, TrackerConfig
 
 FOLDER = "tensorboard"

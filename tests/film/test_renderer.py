@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import ctypes.util
-import itertools
+import io
 import os
 import subprocess
 import sys
@@ -16,11 +16,14 @@ import mujoco
 import numpy as np
 import pytest
 from cli_cases import LEG
+from PIL import Image
 
 from movlr_jax.errors import UserError
+from movlr_jax.film import captions, meshes, muscles, views
 from movlr_jax.film import clips as films
 from movlr_jax.film import renderer as render
-from movlr_jax.film.clips import Caption, Clip, film, frames, side_by_side, title
+from movlr_jax.film.captions import Caption
+from movlr_jax.film.clips import Clip, Style, film, frames, side_by_side
 from movlr_jax.film.renderer import Canvas, RenderBackend, place, renderer
 from movlr_jax.tasks import build_task
 from movlr_jax.tasks.base import Camera
@@ -64,8 +67,13 @@ def clip_of(model: mujoco.MjModel, seconds: float = 0.5, cameras: Any = (FRONT,)
     times = 0.1 + np.arange(round(seconds / 0.1) + 1) * 0.1
     qpos = np.repeat(model.qpos0[None], len(times), axis=0)
     qpos[:, 0] = 0.5 * (times - 0.1)
-    task = SimpleNamespace(model=model, cameras=cameras)
-    parts = {"qpos": qpos, "times": times, "caption": Caption("a title", "a measure", "a note")}
+    more = {"goals": {}, "roles": {}, "ground_height": None, "weakened": {}}
+    task = SimpleNamespace(model=model, cameras=cameras, **{n: changes.pop(n, v) for n, v in more.items()})
+    parts = {
+        "qpos": qpos,
+        "times": times,
+        "caption": Caption("an instruction", "a name", "a measure", "a note"),
+    }
     return Clip(task, **{**parts, **changes})  # pyright: ignore[reportArgumentType]
 
 
@@ -94,7 +102,7 @@ def in_child(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 def test_film_has_the_size_length_and_codec_that_were_asked_for(model, tmp_path):
     told = []
     clip = clip_of(model, cameras=(FRONT, Camera((0, 0, 0.6), 2.0, 0.0, -10.0)))
-    data = film(clip, size=SMALL, fps=20, progress=lambda done, total: told.append((done, total)))
+    data = film(clip, Style(SMALL, 20), progress=lambda done, total: told.append((done, total))).mp4
     pictures = read(data, tmp_path)
     assert pictures.shape == (11, 120, 320, 3)  # 0.5 s at 20 frames/s with both ends, two cameras
     assert told == [(i, 11) for i in range(1, 12)]
@@ -116,7 +124,7 @@ def test_film_plays_in_real_time_between_control_steps(model):
         blue = picture[..., 2].astype(int) - picture[..., 0]
         return float((blue > 40).nonzero()[1].mean())
 
-    at = [ball_x(p[8:-8]) for p in frames(clip, size=SMALL, fps=20)]
+    at = [ball_x(p[8:-8]) for p in frames(clip, Style(SMALL, 20))]
     assert len(at) == 5
     assert np.diff(at) == pytest.approx(np.diff(at).mean(), abs=1.0)  # px; halves of steps are halves of ways
     assert at[-1] - at[0] > 5
@@ -125,30 +133,126 @@ def test_film_plays_in_real_time_between_control_steps(model):
 @needs_gl
 def test_caption_is_written_around_the_picture_and_never_over_it(model):
     still = np.repeat(model.qpos0[None], 6, axis=0)
-    with_text = list(frames(clip_of(model, qpos=still), size=SMALL, fps=10))
-    without = list(frames(clip_of(model, qpos=still, caption=Caption("")), size=SMALL, fps=10))
-    strip = max(10, round(0.07 * 120))
+    with_text = list(frames(clip_of(model, qpos=still), Style(SMALL, 10)))
+    without = list(frames(clip_of(model, qpos=still, caption=Caption("")), Style(SMALL, 10)))
+    strip = max(10, round(captions.STRIP * 120))
     inside = slice(strip, -strip)
     assert (with_text[0][inside] == without[0][inside]).all()
     assert (with_text[0][:strip] != without[0][:strip]).any()
     assert (with_text[0][-strip:] != without[0][-strip:]).any()
     assert (with_text[0][-strip:] == with_text[5][-strip:]).all()
-    assert (without[0][:strip] != without[5][:strip]).any(), "the clock runs"
+    assert (without[0][strip : strip + 20] != without[5][strip : strip + 20]).any(), "the clock runs"
     assert with_text[0].std() > 10
 
 
 @needs_gl
-def test_long_captions_are_cut_and_stay_on_their_line(model):
-    long = Caption("title " * 40, "measure " * 40, "note " * 40)
-    for picture in frames(clip_of(model, 0.1, caption=long), size=SMALL, fps=10):
+def test_long_captions_are_cut_and_stay_on_their_lines(model):
+    long = Caption("title " * 40, "name " * 40, "measure " * 40, "note " * 40)
+    for picture in frames(clip_of(model, 0.1, caption=long), Style(SMALL, 10)):
         assert picture.shape == (120, 160, 3)
-    assert films._fitted("much too long a text", films._font(12, False), 60).endswith("…")
-    assert films._fitted("two\nlines", films._font(12, False), 600) == "two lines"
+    font = captions._font(12, False)
+    assert captions._fitted("much too long a text", font, 60).endswith("…")
+    assert captions._fitted("two\nlines", font, 600) == "two lines"
+    assert captions._lines("one two three", font, round(font.getlength("one two") + 1), 2) == [
+        "one two",
+        "three",
+    ]
+    assert captions._lines("one two three", font, 10_000, 2) == ["one two three"]
+
+
+@needs_gl
+def test_speed_and_distance_of_a_travelling_body_are_read_from_its_path(model):
+    follows = (Camera((0.0, 0.0, 0.6), 2.0, 90.0, -10.0, track="ball"),)
+    clip = clip_of(model, 3.0, cameras=follows)
+    times = np.array([0.1, 1.6, 3.1])
+    found = films._readings(model, mujoco.MjData(model), clip, None, times)
+    assert [r.speed for r in found] == pytest.approx([0.5] * 3)
+    assert [r.distance for r in found] == pytest.approx([0.0, 0.75, 1.5])
+    assert found[1].parts() == ["1.60 s", "0.50 m/s", "0.75 m"]
+    still = films._readings(model, mujoco.MjData(model), clip_of(model), 0.3, times)
+    assert (still[0].speed, still[0].parts()) == (None, ["0.10 s"])
+    assert still[2].parts() == ["diverged at 0.30 s"]
+
+
+def labels(task: Any) -> list[str]:
+    """The texts that are drawn at the start of a task."""
+    scene, data = mujoco.MjvScene(task.model, 500), mujoco.MjData(task.model)
+    place(task.model, data, task.start(np.random.default_rng(0), 1)[0][0])
+    views.Marks.of(task).add_to(scene, data)
+    kind = mujoco.mjtGeom.mjGEOM_LABEL
+    return [geom.label for geom in scene.geoms[: scene.ngeom] if geom.type == kind]
+
+
+def test_the_ground_of_a_walker_is_labelled_at_every_metre():
+    assert labels(build_task("slope_walk", "myolegs", 1.0, {})) == [f"{m} m" for m in range(-2, 4)]
+    assert labels(build_task("bottle_pour", "myoarm_r", 1.0, {})) == []
+
+
+def test_a_place_to_reach_is_ringed_unless_the_scene_shows_its_outline(model):
+    clip = clip_of(model, goals={"ball_pos": np.array([0.3, 0.0, 0.5])})
+    scene = mujoco.MjvScene(model, 500)
+    views.Marks.of(clip.task).add_to(scene, mujoco.MjData(model))
+    ends = np.array([geom.pos for geom in scene.geoms[: scene.ngeom]])
+    assert len(ends) == 3 * views._RING
+    away = np.linalg.norm(ends - [0.3, 0.0, 0.5], axis=1)
+    assert away == pytest.approx(views._RING_SIZE * FRONT.distance, rel=0.02)
+    assert not views.Marks.of(build_task("bottle_pour", "myoarm_r", 1.0, {})).places
+
+
+@needs_gl
+def test_a_contact_sheet_shows_the_start_the_end_and_what_is_between(model):
+    made = film(clip_of(model, 2.0), Style(SMALL, 10))
+    page = np.asarray(Image.open(io.BytesIO(made.sheet)).convert("RGB")).astype(int)
+    assert page.shape == (2 * 120 + 4, 4 * 160 + 3 * 4, 3)
+    ball = [
+        ((cell[..., 2] - cell[..., 0]) > 40).nonzero()[1].mean()
+        for row in (page[:120], page[124:])
+        for cell in np.split(
+            np.delete(row, [160, 161, 162, 163, 324, 325, 326, 327, 488, 489, 490, 491], 1), 4, 1
+        )
+    ]
+    assert (np.diff(ball) > 0).all()
+    short = film(clip_of(model, 0.1), Style(SMALL, 10)).sheet
+    assert Image.open(io.BytesIO(short)).size == (2 * 160 + 4, 120)
+
+
+def test_merged_vertices_keep_the_shape_of_a_mesh_and_thin_parts_stay():
+    turn, rise = np.meshgrid(
+        np.linspace(0, 2 * np.pi, 80, endpoint=False), np.linspace(0.01, np.pi - 0.01, 60)
+    )
+    ball = np.stack([np.sin(rise) * np.cos(turn), np.sin(rise) * np.sin(turn), np.cos(rise)], -1).reshape(
+        -1, 3
+    )
+    spec = mujoco.MjSpec()
+    for name, points in (("ball", ball), ("sheet", ball * [1, 1, 0.002])):
+        spec.add_mesh(name=name, uservert=points.ravel(), userface=grid_faces(60, 80).ravel())
+        spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_MESH, meshname=name)
+    model = spec.compile()
+    before = model.mesh_facenum.copy()
+    meshes.simplify(model, 0.1)
+    assert model.mesh_facenum[0] < 0.5 * before[0]
+    faces = model.mesh_face[: model.mesh_facenum[0]]
+    points = model.mesh_vert[faces.ravel()]
+    assert np.linalg.norm(points, axis=1) == pytest.approx(1.0, abs=0.06)
+    normals = model.mesh_normal[model.mesh_facenormal[: len(faces)].ravel()]
+    inward = np.sum(normals * points, axis=1) < 0.9
+    assert not inward.any()
+    assert model.mesh_facenum[1] == before[1] or model.mesh_facenum[1] > 100
+
+
+def grid_faces(rows: int, columns: int) -> np.ndarray:
+    """Triangles [n, 3] of a grid of points that closes along its rows."""
+    row, column = np.divmod(np.arange((rows - 1) * columns), columns)
+    here, right = row * columns + column, row * columns + (column + 1) % columns
+    below = columns
+    return np.concatenate(
+        [np.stack([here, here + below, right], -1), np.stack([right, here + below, right + below], -1)]
+    )
 
 
 @needs_gl
 def test_only_groups_0_to_2_are_drawn_and_no_sites(model):
-    picture = next(frames(clip_of(model), size=SMALL)).astype(int)
+    picture = next(frames(clip_of(model), Style(SMALL))).astype(int)
     green = picture[..., 1] - np.maximum(picture[..., 0], picture[..., 2])
     assert green.max() < 60
 
@@ -157,10 +261,10 @@ def test_only_groups_0_to_2_are_drawn_and_no_sites(model):
 def test_active_muscles_are_brighter_and_the_model_of_the_task_is_left_alone(model):
     before = model.tendon_rgba.copy(), model.vis.quality.shadowsize, model.vis.global_.offwidth
     act = np.linspace(0, 1, 6)[:, None]
-    first, *_, last = frames(clip_of(model, act=act), size=SMALL)
+    first, *_, last = frames(clip_of(model, act=act), Style(SMALL))
 
     def red(picture: np.ndarray) -> float:
-        body = picture[8:-8].astype(int)
+        body = picture[40:-10].astype(int)  # below the scale of colours
         return float((body[..., 0] - body[..., 1:].max(axis=-1)).max())
 
     assert red(last) > red(first) + 30
@@ -171,10 +275,22 @@ def test_active_muscles_are_brighter_and_the_model_of_the_task_is_left_alone(mod
 
 def test_colour_of_a_muscle_is_between_rest_and_active():
     model = mujoco.MjModel.from_xml_string(SCENE)
-    films.colour_muscles(model, np.array([0.25]))
-    assert model.tendon_rgba[0] == pytest.approx(0.75 * films._REST + 0.25 * films._ACTIVE)
-    films.colour_muscles(model, np.array([7.0]))
-    assert model.tendon_rgba[0] == pytest.approx(films._ACTIVE)
+    colours = muscles.MuscleColours(model)
+    colours.show(np.array([0.25]))
+    assert model.tendon_rgba[0] == pytest.approx(0.75 * muscles.REST + 0.25 * muscles.ACTIVE)
+    colours.show(np.array([7.0]))
+    assert model.tendon_rgba[0] == pytest.approx(muscles.ACTIVE)
+
+
+def test_a_weakened_muscle_is_yellow_and_thicker_whatever_its_activation():
+    model = mujoco.MjModel.from_xml_string(SCENE)
+    colours = muscles.MuscleColours(model, ["cord"])
+    colours.show(np.array([1.0]))
+    assert model.tendon_rgba[0] == pytest.approx(muscles.WEAKENED)
+    assert model.tendon_width[0] == pytest.approx(1.5 * 0.03)
+    task = build_task("injured_walk", "myolegs", 1.0, {"strength": 0.2})
+    assert {"soleus_r", "gaslat_r"} & {*task.weakened} == {"gaslat_r"}
+    assert {*task.weakened.values()} == {0.2}
 
 
 @needs_gl
@@ -182,13 +298,17 @@ def test_a_diverged_simulation_holds_its_last_good_state_and_says_so(model):
     clip = clip_of(model)
     clip.qpos[3:, 2] = np.nan
     clip.qpos[4:, 2] = 1e30
-    pictures = list(frames(clip, size=SMALL, fps=10))
+    pictures = list(frames(clip, Style(SMALL, 10)))
     assert len(pictures) == 6
-    assert (pictures[2][10:] == pictures[5][10:]).all()
-    assert (pictures[1][10:] != pictures[2][10:]).any()
-    alarm = pictures[3][:10].astype(int)
-    assert ((alarm[..., 0] - alarm[..., 2]) > 60).any()
-    assert not ((pictures[2][:10, :, 0].astype(int) - pictures[2][:10, :, 2]) > 60).any()
+    assert (pictures[2][40:] == pictures[5][40:]).all()
+    assert (pictures[1][40:] != pictures[2][40:]).any()
+
+    def alarm(picture: np.ndarray) -> bool:
+        text = picture[10:30].astype(int)
+        return bool(((text[..., 0] - text[..., 2]) > 60).any())
+
+    assert alarm(pictures[3])
+    assert not alarm(pictures[2])
 
 
 def test_a_state_lost_from_the_start_is_filmed_at_the_reference_posture(model):
@@ -202,22 +322,22 @@ def test_a_state_lost_from_the_start_is_filmed_at_the_reference_posture(model):
 @needs_gl
 def test_side_by_side_shows_both_and_holds_the_shorter(model, tmp_path):
     short, long = clip_of(model, 0.2), clip_of(model, 0.5)
-    pictures = read(side_by_side([short, long], size=SMALL, fps=10), tmp_path)
+    pictures = read(side_by_side([short, long], Style(SMALL, 10)).mp4, tmp_path)
     assert pictures.shape == (6, 120, 2 * 160 + films.GAP, 3)
-    alone = list(frames(short, size=SMALL, fps=10))
+    alone = list(frames(short, Style(SMALL, 10)))
     assert np.abs(pictures[5][:, :160].astype(int) - alone[-1]).mean() < 8  # but for what H.264 loses
 
 
 @needs_gl
 def test_a_tracking_camera_follows_over_the_ground_but_not_up(model):
     data = mujoco.MjData(model)
-    views = films._Views(model, [Camera((1.0, 2.0, 3.0), 1.0, 0.0, 0.0, track="ball"), FRONT])
+    cameras = views.Views(model, [Camera((1.0, 2.0, 3.0), 1.0, 0.0, 0.0, track="ball"), FRONT])
     place(model, data, model.qpos0)
-    assert views.at(data)[0].lookat == pytest.approx([1, 2, 3])
+    assert cameras.at(data)[0].lookat == pytest.approx([1, 2, 3])
     moved = model.qpos0.copy()
     moved[:3] += [0.5, -0.25, 0.7]
     place(model, data, moved)
-    follower, fixed = views.at(data)
+    follower, fixed = cameras.at(data)
     assert follower.lookat == pytest.approx([1.5, 1.75, 3])
     assert fixed.lookat == pytest.approx(FRONT.lookat)
 
@@ -225,13 +345,13 @@ def test_a_tracking_camera_follows_over_the_ground_but_not_up(model):
 @needs_gl
 def test_a_camera_that_follows_vertically_keeps_a_body_in_its_place(model):
     data = mujoco.MjData(model)
-    views = films._Views(model, [Camera((1.0, 2.0, 3.0), 1.0, 0.0, 0.0, track="ball", vertical=True)])
+    cameras = views.Views(model, [Camera((1.0, 2.0, 3.0), 1.0, 0.0, 0.0, track="ball", vertical=True)])
     place(model, data, model.qpos0)
-    assert views.at(data)[0].lookat == pytest.approx([1, 2, 3])  # at the start, where it was placed
+    assert cameras.at(data)[0].lookat == pytest.approx([1, 2, 3])  # at the start, where it was placed
     moved = model.qpos0.copy()
     moved[:3] += [0.5, -0.25, 0.7]
     place(model, data, moved)
-    assert views.at(data)[0].lookat == pytest.approx([1.5, 1.75, 3.7])
+    assert cameras.at(data)[0].lookat == pytest.approx([1.5, 1.75, 3.7])
 
 
 @needs_gl
@@ -249,9 +369,9 @@ def test_canvases_of_two_models_can_draw_in_turns(model):
 def test_film_of_the_bottle_task(tmp_path):
     task = build_task("bottle_pour", "myoarm_r", 1.0, {})
     qpos, _, act = task.start(np.random.default_rng(0), 1)
-    caption = Caption(title(task.name, 0, 2), "success no", "scripted proposer, metrics judge")
+    caption = Caption(task.description, "g00k02", "success no", "scripted proposer, metrics judge")
     clip = Clip(task, np.repeat(qpos, 3, 0), np.array([0.02, 0.04, 0.06]), caption, np.repeat(act, 3, 0))
-    pictures = read(film(clip, size=(240, 180), fps=50), tmp_path)
+    pictures = read(film(clip, Style((240, 180), 50)).mp4, tmp_path)
     assert pictures.shape == (3, 180, 240 * len(task.cameras), 3)
     inside = pictures[0, 14:-14].astype(int)
     assert (inside[..., 0] - inside[..., 2] > 60).mean() > 0.01, "red muscles"
@@ -271,7 +391,7 @@ def test_the_outline_of_the_target_hides_little_and_tints_nothing(name: str):
         if not shown:
             model.geom_group[of_target] = 5
         clip = Clip(replace(task, model=model), qpos, np.zeros(1), Caption(""))
-        pictures.append(next(frames(clip, size=(384, 384), captions=False)).astype(int))
+        pictures.append(next(frames(clip, Style((384, 384)), captions=False)).astype(int))
     changed = (pictures[0] != pictures[1]).any(axis=-1)
     assert 0.002 < changed.mean() < 0.02
     red, green, blue = pictures[0][changed].T
@@ -294,18 +414,23 @@ def test_half_way_between_two_turns_is_half_the_turn(model):
     assert (qpos[0] == model.qpos0).all()
 
 
+def resampled(times: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    at = films._frame_times(times, 40.0)
+    return at, *films._steps(times, at)
+
+
 def test_resampling_gives_real_time_and_ends_at_the_last_state():
     times = np.array([0.05, 0.10, 0.15, 0.20])
-    at, index, fraction = films._resample(times, 40.0)
+    at, index, fraction = resampled(times)
     assert at == pytest.approx([0.05, 0.075, 0.1, 0.125, 0.15, 0.175, 0.2])
     assert index + fraction == pytest.approx([0, 0.5, 1, 1.5, 2, 2.5, 3])
-    at, index, fraction = films._resample(times[:1], 40.0)
+    at, index, fraction = resampled(times[:1])
     assert (at, index, fraction) == (pytest.approx([0.05]), [0], [0])
 
 
 def test_wrong_sizes_are_said(model):
     with pytest.raises(UserError, match="make both numbers even"):
-        film(clip_of(model), size=(161, 120))
+        film(clip_of(model), Style((161, 120)))
     with pytest.raises(ValueError, match=r"expected \[T, 8\] and \[T\]"):
         next(frames(clip_of(model, qpos=np.zeros((6, 3)))))
 
@@ -362,11 +487,6 @@ def test_import_and_probe_leave_the_environment_alone():
         "print(dict(os.environ) == before)"
     )
     assert in_child(code).stdout.strip() == "True"
-
-
-def test_titles_name_the_candidate():
-    assert title("bottle_pour", 1, 3) == "bottle_pour · generation 1 · candidate 3"
-    assert len(set(itertools.starmap(title, [("a", 0, 0), ("a", 0, 1), ("a", 1, 0)]))) == 3
 
 
 @pytest.mark.parametrize(

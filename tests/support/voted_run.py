@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from movlr_jax.film.clips import encode
+from movlr_jax.film.encoding import encode
 from movlr_jax.language.base import Evaluation
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.layout import candidate_path

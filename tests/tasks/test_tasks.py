@@ -19,7 +19,8 @@ from movlr_jax.control.mpc.mppi import MppiConfig
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import evaluate
 from movlr_jax.evolution.filming import clip_of
-from movlr_jax.film.clips import Caption, film
+from movlr_jax.film.captions import Caption
+from movlr_jax.film.clips import Style, film
 from movlr_jax.film.renderer import renderer
 from movlr_jax.models import MODELS
 from movlr_jax.physics.native import NativePhysics
@@ -91,7 +92,7 @@ def test_it_runs_is_measured_and_filmed(name, model):
             assert np.isfinite(task.score(dict(outcome.metrics)))
             task.diagnose(dict(outcome.metrics))
         if renderer().name:
-            mp4 = film(clip_of(task, outcome.states or b"", Caption(name, "test")), size=(160, 120))
+            mp4 = film(clip_of(task, outcome.states or b"", Caption(name)), Style((160, 120))).mp4
             assert mp4[4:8] == b"ftyp"
     finally:
         planner.physics.close()

@@ -16,7 +16,7 @@ from movlr_jax.biomech.gait.events import in_contact
 from movlr_jax.errors import UserError
 from movlr_jax.models import ModelAdapter
 from movlr_jax.physics.domain import Ranges
-from movlr_jax.tasks.base import Camera, Metrics, Need, Task
+from movlr_jax.tasks.base import Metrics, Need, Task
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.walking.biomechanics import weight_of
 from movlr_jax.tasks.walking.locomotion import SPEED_TOLERANCE, WalkGoal, locomotion
@@ -179,12 +179,11 @@ def humanoid_stairs(
         goal, measure, lambda m: m["terrain_level"] >= level, needs, lambda m: 5.0 * m["terrain_level"]
     )
     task = _task(adapter, aim, ground, episode_s, world)
-    side = Camera((0.0, 0.0, 0.9), 4.0, 105.0, -12.0, track=adapter.role("pelvis"))
+    side, front = task.cameras
+    side = replace(side, azimuth=105.0, elevation=-12.0, vertical=True)
     # the stairs would hide the body from a camera in front of it
-    behind = replace(
-        task.more_cameras[0], azimuth=0.0, elevation=-12.0, vertical=True, shows="the back of the body"
-    )
-    return replace(task, cameras=(side,), more_cameras=(behind,))
+    behind = replace(front, azimuth=0.0, elevation=-12.0, vertical=True, shows="the back of the body")
+    return replace(task, cameras=(side, behind))
 
 
 def humanoid_turn(

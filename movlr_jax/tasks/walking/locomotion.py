@@ -155,7 +155,7 @@ def locomotion(
         measure=measure,
         score=lambda metrics: score(metrics, goal, episode_s),
         cameras=body.cameras(ground.slope),
-        more_cameras=(body.front_camera(ground.slope),),
+        weakened=weaken or {},
         initial_reward=fill_reward(initial, roles),
         human_reward=fill_reward(human, roles),
         diagnose=lambda metrics: diagnose(metrics, goal),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import mujoco
 import numpy as np
 
@@ -12,11 +14,14 @@ from movlr_jax.tasks.base import Camera
 from movlr_jax.tasks.walking.terrain import GROUND, Ground
 
 FEET = ("left_foot", "right_foot")
-_NONE, _UP = np.zeros(3), np.array([0.0, 0.0, 1.0])
+_NONE = np.zeros(3)
 # position of the centre of mass between heel (0) and toe joint (1) in stance. Toes bear little load, so the margin
 # against tipping forward is the distance from here to the toe joint.
 _STANCE = 0.35
-FILLED = 0.8  # share of the height of the front view that the standing body fills
+FILLED, WIDEST = (
+    0.72,
+    0.85,
+)  # shares of the height and the width of a view that the standing body fills at most
 SINK = 1e-3  # m, penetration of the feet into the ground at the start
 
 
@@ -102,27 +107,38 @@ class Walker:
             qvel[i, self.base] = self._base_motion(q, v)
         return qvel
 
-    def cameras(self, slope: float = 0.0) -> tuple[Camera, ...]:
-        """Return a camera at the front right that follows the body, also up a `slope`."""
-        self._place(self.nominal)
-        pelvis = self.adapter.role("pelvis")
-        height = float(self._data.body(self.adapter.role("head")).xpos[2])
-        return (Camera((0.0, 0.0, 0.45 * height), 1.9 * height, 130.0, -10.0, track=pelvis, rise=slope),)
+    def cameras(self, slope: float = 0.0) -> tuple[Camera, Camera]:
+        """Return a camera at the right side and one in front. They follow the body, also up a `slope`.
 
-    def front_camera(self, slope: float = 0.0) -> Camera:
-        """Return a camera in front of the body that follows it; the body fills FILLED of the height of the view."""
+        The standing body fills FILLED of the height of each view, or WIDEST of its width, if it is long.
+        """
         self._place(self.nominal)
         visible = np.flatnonzero((self.model.geom_group < 3) & (self.model.geom_bodyid > 0))
-        bottom, minus_top = (
-            min(lowest(self.model, self._data, int(g), way) for g in visible) for way in (_UP, -_UP)
+        low, minus_high = (
+            np.array(
+                [min(lowest(self.model, self._data, int(g), s * way) for g in visible) for way in np.eye(3)]
+            )
+            for s in (1.0, -1.0)
         )
-        size = -minus_top - bottom
+        high = -minus_high
+        length, breadth, height = (float(v) for v in high - low)
         pelvis, head = (self.adapter.role(part) for part in ("pelvis", "head"))
-        # the long neck of a bird brings the upper half of the body nearer to the camera
-        nearer = 0.5 * float(self._data.body(head).xpos[0] - self._data.body(pelvis).xpos[0])
-        distance = nearer + size / FILLED / (2 * np.tan(np.deg2rad(self.model.vis.global_.fovy) / 2))
-        at = (0.0, 0.0, 0.5 * size)
-        return Camera(at, distance, 180.0, -5.0, track=pelvis, rise=slope, shows="the front of the body")
+        at = self._data.body(pelvis).xpos
+        opening = 2 * np.tan(np.deg2rad(self.model.vis.global_.fovy) / 2)
+
+        def distance(width: float) -> float:
+            return float(max(height / FILLED, width / WIDEST) / opening)
+
+        # the neck of a bird brings the upper half of the body nearer to the camera in front
+        nearer = 0.5 * float(self._data.body(head).xpos[0] - at[0])
+        middle = float(0.5 * (low[0] + high[0]))
+        side = Camera((middle, float(at[1]), 0.5 * height), distance(length) + 0.5 * breadth, 90.0, -4.0)
+        front = Camera((0.0, 0.0, 0.5 * height), nearer + distance(breadth), 180.0, -5.0)
+        side, front = (replace(camera, track=pelvis, rise=slope) for camera in (side, front))
+        return (
+            replace(side, shows="the right side of the body"),
+            replace(front, shows="the front of the body"),
+        )
 
     def _balanced(self, qpos: np.ndarray) -> np.ndarray:
         """Lean `qpos` about the ankles until the centre of mass is at its position in quiet stance."""

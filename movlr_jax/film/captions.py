@@ -1,0 +1,175 @@
+"""Texts of films: the instruction and the result around the picture; time, speed and a scale of colours in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from movlr_jax.film.muscles import WEAKENED, scale
+
+STRIP = 0.07  # height of each of the two strips with texts, as a share of the film's height
+Colour = tuple[int, int, int]
+_BACK, _TEXT, _FAINT, _ALARM = (30, 36, 45), (245, 247, 250), (165, 174, 186), (255, 120, 100)
+_IN_PICTURE = 0.034  # height of the texts in the picture, as a share of its height
+_SMALLEST = 8  # px, height of texts
+_TWO_LINES = 30  # px, height of a strip from which on it has two lines
+
+
+@dataclass(frozen=True)
+class Caption:
+    """Texts around a film."""
+
+    asked: str  # the instruction
+    name: str = ""  # of the candidate
+    measure: str = ""  # the success measure, formatted by the task
+    note: str = ""  # small text: the proposer and the judge
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is written into one picture."""
+
+    time: float  # s
+    speed: float | None = None  # m/s, over the ground; None for a body that does not travel
+    distance: float | None = None  # m, from the start
+    lost_s: float | None = None  # s, time at which the simulation has diverged
+
+    def parts(self) -> list[str]:
+        """Return the texts, the time first."""
+        if self.lost_s is not None:
+            return [f"diverged at {self.lost_s:.2f} s"]
+        texts = [f"{self.time:.2f} s"]
+        texts += [] if self.speed is None else [f"{self.speed:.2f} m/s"]
+        return texts + ([] if self.distance is None else [f"{self.distance:.2f} m"])
+
+
+class Strips:
+    """A strip above the picture with the instruction, and one below with name, measure and note."""
+
+    def __init__(self, caption: Caption, width: int, strip: int) -> None:
+        lines = 2 if strip >= _TWO_LINES else 1
+        margin, size = max(3, strip // 6), max(7, round(0.74 * strip / lines))
+        room = width - 2 * margin
+        small, faint = _font(max(6, round(0.9 * size)), False), _font(max(6, round(0.8 * size)), False)
+        head, foot = (Image.new("RGB", (width, strip), _BACK) for _ in range(2))
+        centre = [(0.5 + i) * (strip - 2) / lines + 1 for i in range(lines)]
+        asked = _lines(caption.asked, _font(size, True), room, lines)
+        for y, text in zip(centre if len(asked) > 1 else [strip / 2], asked, strict=False):
+            _write(head, text, _font(size, True), _TEXT, (margin, y), "lm")
+        draw, x = ImageDraw.Draw(foot), margin
+        texts = [text for text in (caption.name, caption.measure) if text]
+        for i, text in enumerate(texts[:lines] if lines > 1 else [" · ".join(texts)]):
+            font = _font(size, True) if i == 0 and lines > 1 else small
+            shown = _fitted(text, font, room)
+            draw.text((margin, centre[i]), shown, fill=_TEXT, font=font, anchor="lm")
+            x = margin + round(font.getlength(shown))
+            if i == 0:  # the note shares the first line
+                note = _fitted(caption.note, faint, width - margin - x - 2 * margin)
+                draw.text((width - margin, centre[0]), note, fill=_FAINT, font=faint, anchor="rm")
+        self._head, self._foot = np.asarray(head), np.asarray(foot)
+
+    def around(self, picture: np.ndarray) -> np.ndarray:
+        """Return `picture` [rows, width, 3] uint8 between the strips."""
+        return np.concatenate([self._head, picture, self._foot])
+
+
+class Display:
+    """Time, speed and distance, and the scale of the colours of muscles, in the upper left corner of a picture.
+
+    muscles: whether muscles are coloured by activation. weakened: whether some are marked as weakened.
+    """
+
+    def __init__(self, height: int, width: int, *, muscles: bool, weakened: bool) -> None:
+        self._size = max(_SMALLEST, round(_IN_PICTURE * height))
+        self._font, self._margin = _font(self._size, True), max(2, self._size // 3)
+        self._line = round(1.5 * self._size)
+        self._width = width
+        self._scale = self._legend(weakened) if muscles else None
+
+    def on(self, picture: np.ndarray, reading: Reading) -> np.ndarray:
+        """Return a copy of `picture` [rows, width, 3] uint8 with the texts."""
+        texts = reading.parts()
+        columns = [
+            round(6.4 * self._size) if i else 0 for i in range(len(texts))
+        ]  # numbers stay in their places
+        starts = np.cumsum(columns) + self._margin
+        width = round(starts[-1] + self._font.getlength(texts[-1]) + self._margin)
+        width = max(width, self._scale.width if self._scale else 0)
+        height = self._line + (self._scale.height if self._scale else 0)
+        box = Image.new("RGB", (min(width, self._width), height), _BACK)
+        draw = ImageDraw.Draw(box)
+        for text, x in zip(texts, starts, strict=True):
+            fill = _ALARM if reading.lost_s is not None else _TEXT
+            draw.text((x, self._line / 2), text, fill=fill, font=self._font, anchor="lm")
+        if self._scale:
+            box.paste(self._scale, (0, self._line))
+        shown = picture.copy()
+        shown[: box.height, : box.width] = np.asarray(box)[: len(shown)]
+        return shown
+
+    def _legend(self, weakened: bool) -> Image.Image:
+        font, gap = _font(max(_SMALLEST - 1, round(0.85 * self._size)), False), self._margin
+        bar = round(4 * self._size)
+        words = ["rest", "active", *(["weakened"] if weakened else [])]
+        lengths = [round(font.getlength(word)) for word in words]
+        width = sum(lengths) + bar + 4 * gap + (self._size + 3 * gap if weakened else 0)
+        legend = Image.new("RGB", (width, self._line), _BACK)
+        draw, y = ImageDraw.Draw(legend), self._line / 2
+        draw.text((gap, y), words[0], fill=_TEXT, font=font, anchor="lm")
+        x, half = 2 * gap + lengths[0], round(0.35 * self._size)
+        colours = (255 * scale(np.linspace(0, 1, bar))[:, :3]).astype(np.uint8)
+        legend.paste(Image.fromarray(np.repeat(colours[None], 2 * half, axis=0)), (x, round(y) - half))
+        x += bar + gap
+        draw.text((x, y), words[1], fill=_TEXT, font=font, anchor="lm")
+        if weakened:
+            x += lengths[1] + 3 * gap
+            fill = tuple(round(255 * v) for v in WEAKENED[:3])
+            draw.rectangle((x, round(y) - half, x + self._size - 1, round(y) + half - 1), fill=fill)
+            draw.text((x + self._size + gap, y), words[2], fill=_TEXT, font=font, anchor="lm")
+        return legend
+
+
+def _write(
+    strip: Image.Image,
+    text: str,
+    font: ImageFont.FreeTypeFont,
+    colour: Colour,
+    at: tuple[float, float],
+    anchor: str,
+) -> None:
+    ImageDraw.Draw(strip).text(at, text, fill=colour, font=font, anchor=anchor)
+
+
+@cache
+def _font(size: int, bold: bool) -> ImageFont.FreeTypeFont:
+    import matplotlib  # its font has degree signs on every platform
+
+    name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
+    return ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / name, size)
+
+
+def _lines(text: str, font: ImageFont.FreeTypeFont, room: int, most: int) -> list[str]:
+    """Return `text` on at most `most` lines of `room` px; the last one is truncated."""
+    words, lines = text.split(), [""]
+    while words:
+        longer = f"{lines[-1]} {words[0]}".strip()
+        if font.getlength(longer) > room and lines[-1] and len(lines) < most:
+            lines.append("")
+        else:
+            lines[-1] = longer
+            words.pop(0)
+    return [_fitted(line, font, room) for line in lines]
+
+
+def _fitted(text: str, font: ImageFont.FreeTypeFont, room: int) -> str:
+    """Return `text` on one line, truncated to `room` px."""
+    text = " ".join(text.split())
+    if font.getlength(text) <= room:
+        return text
+    while text and font.getlength(text + "…") > room:
+        text = text[:-1]
+    return text + "…" if text else ""

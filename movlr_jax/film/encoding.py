@@ -1,0 +1,48 @@
+"""Pictures to an mp4 that browsers play, and back."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from movlr_jax.errors import UserError
+
+
+def encode(pictures: Iterable[np.ndarray], fps: float) -> bytes:
+    """Encode pictures [height, width, 3] uint8 as an mp4 that browsers play (H.264, yuv420p)."""
+    import imageio_ffmpeg
+    import mediapy  # both are slow to import
+
+    try:
+        mediapy.set_ffmpeg(imageio_ffmpeg.get_ffmpeg_exe())
+    except RuntimeError as error:
+        raise UserError(f"no film: {error}; pip install imageio-ffmpeg installs ffmpeg") from error
+    pictures = iter(pictures)
+    first = next(pictures)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "film.mp4"
+        args = "-preset veryfast -movflags +faststart"  # index first: playback can begin before the end
+        try:
+            with mediapy.VideoWriter(path, first.shape[:2], fps=fps, crf=22, ffmpeg_args=args) as writer:
+                for picture in itertools.chain([first], pictures):
+                    writer.add_image(picture)
+            return path.read_bytes()
+        except (OSError, RuntimeError) as error:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise UserError(
+                f"no film: {reason}; free space in {tempfile.gettempdir()}, or set TMPDIR to another folder"
+            ) from error
+
+
+def read_frames(path: Path, most: int) -> list[np.ndarray]:
+    """Return at most `most` frames [height, width, 3] of an mp4 file, evenly spaced."""
+    import imageio_ffmpeg
+    import mediapy
+
+    mediapy.set_ffmpeg(imageio_ffmpeg.get_ffmpeg_exe())
+    pictures = mediapy.read_video(path)
+    return [pictures[i] for i in np.linspace(0, len(pictures) - 1, min(most, len(pictures))).astype(int)]

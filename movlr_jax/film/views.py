@@ -1,0 +1,127 @@
+"""The cameras of a task, and what is drawn into the scene: distances on the ground, and places to reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import mujoco
+import numpy as np
+
+from movlr_jax.tasks.base import Camera, Task
+
+_MAGENTA = np.array([1.0, 0.15, 0.85, 1.0], np.float32)
+_INK = np.array([0.16, 0.19, 0.24, 1.0], np.float32)  # of the numbers on the ground
+_BEHIND, _AHEAD = 2, 3  # m of the ground that are labelled
+_ASIDE = 0.6  # m from the path to the numbers, on the far side
+_RING, _RINGS = 32, np.eye(3)  # points and normals of the rings around a place to reach
+_RING_SIZE = 0.03  # radius, as a share of the distance of the camera
+_LINE_PX = 3.0
+
+
+class Views:
+    """The task's cameras. One that tracks a body follows it horizontally; `rise` and `vertical` say how it rises."""
+
+    def __init__(self, model: mujoco.MjModel, cameras: Sequence[Camera]) -> None:
+        self._specs, self._cameras = cameras, [mujoco.MjvCamera() for _ in cameras]
+        self._bodies = [None if c.track is None else model.body(c.track).id for c in cameras]
+        self._origins: list[np.ndarray] | None = None
+        for view, camera in zip(self._cameras, cameras, strict=True):
+            view.type = mujoco.mjtCamera.mjCAMERA_FREE.value
+            view.distance, view.azimuth = camera.distance, camera.azimuth
+            view.elevation = camera.elevation
+
+    def at(self, data: mujoco.MjData) -> list[mujoco.MjvCamera]:
+        """Return the cameras for the state in `data`. Their `lookat` applies to the first state of the film."""
+        places = [
+            np.zeros(3) if body is None else data.xpos[body] * [1, 1, camera.vertical]
+            for body, camera in zip(self._bodies, self._specs, strict=True)
+        ]
+        if self._origins is None:
+            self._origins = places
+        for view, camera, here, origin in zip(self._cameras, self._specs, places, self._origins, strict=True):
+            view.lookat[:] = np.asarray(camera.lookat) + here - origin
+            view.lookat[2] += camera.rise * (here - origin)[0]
+        return self._cameras
+
+
+def traveller(cameras: Sequence[Camera]) -> str | None:
+    """Return the body that the first camera follows, None if the motion stays in its place."""
+    return cameras[0].track
+
+
+def ground_of(task: Task) -> Callable[[np.ndarray], np.ndarray] | None:
+    """Return the height [...] m of the ground at [..., 2] m, or None if it is not known."""
+    if task.ground_height is not None:
+        return task.ground_height
+    model = task.model
+    level = (model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE) & (model.geom_bodyid == 0)
+    heights = [model.geom_pos[g, 2] for g in np.flatnonzero(level) if abs(model.geom_quat[g, 0]) > 1 - 1e-6]
+    return (lambda xy: np.full(np.shape(xy)[:-1], max(heights))) if heights else None
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What is drawn into the scene: the distance at every metre of the ground, and rings around places to reach."""
+
+    body: int | None  # that travels
+    ground: Callable[[np.ndarray], np.ndarray] | None
+    places: Sequence[np.ndarray]  # [3] m
+    radius: float  # m, of the rings
+
+    @classmethod
+    def of(cls, task: Task) -> Marks:
+        """Return the marks of a task. A target that the scene already shows as an outline gets no rings."""
+        model, body = task.model, traveller(task.cameras)
+        shown = f"target_{task.roles.get('object', '')}"
+        outlined = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_BODY, shown) >= 0
+        goals = [np.asarray(v, float) for name, v in task.goals.items() if name.endswith("_pos")]
+        reachable = [g for g in goals if g.shape == (3,) and np.abs(g).max() < 100.0]
+        radius = _RING_SIZE * min(camera.distance for camera in task.cameras)
+        return cls(
+            None if body is None else model.body(body).id,
+            ground_of(task),
+            [] if outlined else reachable,
+            radius,
+        )
+
+    def add_to(self, scene: mujoco.MjvScene, data: mujoco.MjData) -> None:
+        """Add the marks for the state in `data` to a scene."""
+        for place in self.places:
+            self._ring(scene, place)
+        if self.body is None or self.ground is None:
+            return
+        here = round(float(data.xpos[self.body][0]))
+        for metre in range(here - _BEHIND, here + _AHEAD + 1):
+            at = np.array([float(metre), float(data.xpos[self.body][1]) + _ASIDE])
+            label = _next(scene)
+            if label is not None:
+                height = float(np.asarray(self.ground(at))) + 0.02
+                kind = mujoco.mjtGeom.mjGEOM_LABEL
+                mujoco.mjv_initGeom(
+                    label, kind, np.zeros(3), np.array([*at, height]), np.eye(3).ravel(), _INK
+                )
+                label.label = f"{metre} m"
+
+    def _ring(self, scene: mujoco.MjvScene, place: np.ndarray) -> None:
+        turn = np.linspace(0.0, 2 * np.pi, _RING + 1)
+        for axis in range(3):
+            points = np.zeros((_RING + 1, 3))
+            points[:, (axis + 1) % 3], points[:, (axis + 2) % 3] = np.cos(turn), np.sin(turn)
+            points = place + self.radius * points
+            for start, end in pairwise(points):
+                line = _next(scene)
+                if line is None:
+                    return
+                kind = mujoco.mjtGeom.mjGEOM_LINE
+                mujoco.mjv_initGeom(line, kind, np.zeros(3), np.zeros(3), np.eye(3).ravel(), _MAGENTA)
+                mujoco.mjv_connector(line, kind, _LINE_PX, start, end)
+
+
+def _next(scene: mujoco.MjvScene) -> mujoco.MjvGeom | None:
+    """Return a further geom of a scene, None if it is full."""
+    if scene.ngeom >= scene.maxgeom:
+        return None
+    scene.ngeom += 1
+    return scene.geoms[scene.ngeom - 1]
