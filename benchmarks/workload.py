@@ -44,13 +44,14 @@ def workload(model: str, samples: int, horizon_s: float | None = None) -> tuple[
         task = _TASKS.get(model, "flat_walk")
         config = compose([f"task={task}", f"model={model}", *given])
         return config, task_of(config)
-    path = _mjx_humanoid() if model == HUMANOID else model
+    path = humanoid_file() if model == HUMANOID else model
     optimizer = [] if model == "tiny_muscle" else ["optimizer=mppi"]
     task = simple_task(name=Path(model).stem, model=path, description="hold the posture", episode_s=1.0)
     return compose(["task=bottle_pour", *optimizer, *given]), task
 
 
-def _mjx_humanoid() -> str:
+def humanoid_file() -> str:
+    """Return the path of the humanoid of mujoco-mjx. Raises UserError."""
     try:
         from mujoco import mjx
     except ImportError:

@@ -11,6 +11,10 @@ TRAJECTORY is an npz file of a run or of `evaluate`. format is
 Several with commas. out=DIR is the folder of the files: by default that of the trajectory, or RUN_DIR/export.
 The task comes from the settings next to the trajectory; +task=NAME model=... names it if there are none. trust=true
 runs the Python file of a recorded task. Prints the path of each file.
+
+`python -m movlr_jax.export policy=FILE.npz out=walk.onnx` writes a trained policy as an ONNX graph, and next to it
+the model that it acts on, for examples/run_policy.py. policy is a file of a training, or the name of a recipe
+or of a policy of the package. Its settings are those of the training, else +task=NAME model=... names them.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from collections.abc import Sequence
 
 from movlr_jax.commands import cli
 from movlr_jax.commands.episodes import EpisodeRequest, episodes, read_request, task_of_request
+from movlr_jax.commands.export_policy import export_policy
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.language.clients.replay import write_recording
 from movlr_jax.storage.inside import inside
@@ -33,6 +38,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    if any(argument.lstrip("+").startswith(("policy=", "recipe=")) for argument in arguments):
+        return export_policy(arguments)
     request, given = read_request(
         "export", "export runs/flat_walk/TIME format=mot", arguments, {"format": "mot"}
     )

@@ -101,7 +101,7 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
     finally:
         with archive:
             if context:
-                path = write_report(archive)
+                path = write_report(archive, task)
                 if context.tracker and context.tracking and archive.get("finished"):
                     context.tracker.finish(archive.root / "best.py", path)
                 context.close()

@@ -13,9 +13,16 @@ from movlr_jax.control.mpc.mpc2 import posture_space
 from movlr_jax.control.mpc.planner import Planner, plan_steps
 from movlr_jax.errors import UserError, needed, unknown_name
 from movlr_jax.physics.choose import planning_physics
+from movlr_jax.physics.domain import Ranges, draw
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.registry import Registry
 from movlr_jax.tasks import Task
+
+_WORLD_SEED = 0  # of the worlds of plans
+# of the worlds of plans, for tasks without ranges of their own
+_PLAN_RANGES = Ranges(
+    friction=(0.6, 1.3), gains=(0.9, 1.1), joint_friction=(0.0, 0.1), latency_s=(0.0, 0.008)
+)
 
 
 def build_optimizer(
@@ -54,14 +61,23 @@ def build_planner(
         notes = {"action": "added to the actions of a trained policy", "policy": config.prior.policy}
     elif config.name == "mpc2":
         space = posture_space(
-            config.muscle, task, share=config.synergy, knots=config.knots, horizon_s=config.horizon_s
+            config.muscle,
+            task,
+            share=config.synergy,
+            knots=config.knots,
+            horizon_s=config.horizon_s,
+            spline=config.spline,
         )
     elif config.name == "mppi":
-        space = ControlSpace(model, config.knots, config.horizon_s)
+        space = ControlSpace(model, config.knots, config.horizon_s, config.spline)
     else:
         raise UserError(unknown_name("optimizer", config.name, ("mpc2", "mppi")))
     task = replace(task, model=model)
-    plan = planning_physics(physics, task, sim_dt=config.plan_dt, ctrl_dt=config.ctrl_dt, say=say)
+    worlds, ranges = config.mppi.worlds, task.ranges or _PLAN_RANGES
+    domain = draw(ranges, worlds, _WORLD_SEED) if worlds > 1 else None
+    plan = planning_physics(
+        physics, task, sim_dt=config.plan_dt, ctrl_dt=config.ctrl_dt, say=say, domain=domain
+    )
     sim = NativePhysics(model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
     planner = Planner(config, task, space, plan, sim, say)
     planner.notes = notes
@@ -96,7 +112,7 @@ class OptimizerEntry:
     )  # defaults of its own settings, `optimizer.options.*`
 
 
-_PLANNING = ("ctrl_dt", "sim_dt", "plan_dt", "horizon_s", "replan_every", "knots", "race", "mppi")
+_PLANNING = ("ctrl_dt", "sim_dt", "plan_dt", "horizon_s", "replan_every", "knots", "spline", "race", "mppi")
 _LEARNING = ("ctrl_dt", "sim_dt", "ppo", "pd", "groups", "muscle")
 OPTIMIZERS: Registry[OptimizerEntry] = Registry(
     "optimizer",

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from movlr_jax.control.mpc.knots import SPLINES
 from movlr_jax.control.mpc.mppi import MppiConfig
+from movlr_jax.control.mpc.rules import RISKS, RULES, STRATEGIES
 from movlr_jax.control.muscle_controllers.actuation import LAWS, MuscleConfig
 from movlr_jax.control.ppo.config import ACTS, GroupsConfig, PdConfig, PpoConfig, PriorConfig, check_shape
 from movlr_jax.errors import UserError, unknown_name
@@ -24,6 +26,7 @@ class OptimizerConfig:
     replan_every: int = 2  # control steps
     synergy: float = 0.6  # mpc2: correlation of the noise of joints that the model's adapter lists together
     knots: int = 1  # of a plan, over the horizon
+    spline: str = "linear"  # between knots: linear, zero (each is held) or cubic
     # with search=bank: a candidate that fell or diverged gives its plan rollouts to the others
     race: bool = False
     mppi: MppiConfig = field(default_factory=MppiConfig)
@@ -42,6 +45,8 @@ def check_optimizer(o: OptimizerConfig) -> None:
         ("replan_every", o.replan_every),
         ("knots", o.knots),
         ("mppi.samples", mppi.samples),
+        ("mppi.updates", mppi.updates),
+        ("mppi.worlds", mppi.worlds),
         ("muscle.iterations", muscle.iterations),
     ):
         if value < 1:
@@ -52,6 +57,9 @@ def check_optimizer(o: OptimizerConfig) -> None:
         ("plan_dt", o.plan_dt),
         ("horizon_s", o.horizon_s),
         ("mppi.temperature", mppi.temperature),
+        ("mppi.anneal_updates", mppi.anneal_updates),
+        ("mppi.anneal_knots", mppi.anneal_knots),
+        ("mppi.tail", mppi.tail),
     ):
         if value <= 0:
             raise UserError(f"optimizer.{name}={value:g}: it must be more than 0")
@@ -74,6 +82,16 @@ def check_optimizer(o: OptimizerConfig) -> None:
         raise UserError(f"optimizer.synergy={o.synergy:g}: a correlation of noise must be less than 1")
     if mppi.smooth >= 1:
         raise UserError(f"optimizer.mppi.smooth={mppi.smooth:g}: a correlation of noise must be less than 1")
+    for name, value, known in (
+        ("mppi.rule", mppi.rule, RULES),
+        ("mppi.strategy", mppi.strategy, STRATEGIES),
+        ("mppi.risk", mppi.risk, RISKS),
+        ("spline", o.spline, SPLINES),
+    ):
+        if value not in known:
+            raise UserError(unknown_name(f"optimizer.{name}", value, known))
+    if mppi.tail > 1:
+        raise UserError(f"optimizer.mppi.tail={mppi.tail:g}: a share must be 1 or less")
     if mppi.adapt > 1:
         raise UserError(f"optimizer.mppi.adapt={mppi.adapt:g}: a share must be 1 or less")
     if muscle.law not in LAWS:

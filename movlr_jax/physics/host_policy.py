@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from operator import itemgetter
 from typing import Any
 
 import jax
@@ -40,18 +39,20 @@ class HostPolicy:
             def at(t: jax.Array, time: jax.Array) -> Any:
                 return batched(params, view.replace(time=time), key, t)  # pyright: ignore[reportAttributeAccessIssue]
 
-            return jax.vmap(at)(jnp.arange(len(times)), times)
+            return jax.vmap(at, out_axes=1)(jnp.arange(len(times)), times)
 
         self._now, self._ahead = now, ahead
 
     def reads(self, params: Any, view: Step, key: jax.Array) -> Reads:
         """Return what the policy reads, given arrays of a batch."""
-        shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), (params, view))
-        known = (jax.tree.structure(shapes), *jax.tree.leaves(shapes))
+        leaves, tree = jax.tree.flatten((params, view))
+        known = (tree, *[(x.shape[1:], x.dtype) for x in leaves])
         if known not in self._reads:
+            shapes = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in leaves]
             one = jax.ShapeDtypeStruct(key.shape, key.dtype)
             call = lambda view, params, key: self._policy(params, view, key)  # noqa: E731
-            self._reads[known] = reads_of(call, shapes[1], shapes[0], one)
+            params, view = tree.unflatten(shapes)
+            self._reads[known] = reads_of(call, view, params, one)
         return self._reads[known]
 
     def now(self, params: Any, view: Step, key: jax.Array, t: int) -> tuple[np.ndarray, Any]:
@@ -59,14 +60,11 @@ class HostPolicy:
         rows, given = len(view.time), _twice(params, view)
         return jax.tree.map(lambda x: np.asarray(x)[:rows], self._now(*given, key, np.int32(t)))
 
-    def ahead(self, params: Any, view: Step, key: jax.Array, times: np.ndarray) -> list[Any] | None:
-        """Return what `now` returns at each of the `times` [T, B] s; None if the policy must see the state there."""
-        reads, rows, given = self.reads(params, view, key), len(view.time), _twice(params, view)
-        if reads.others or reads.sensors.any():
-            return None
+    def ahead(self, params: Any, view: Step, key: jax.Array, times: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Return controls [B, T, nu] and extras [B, T, ...] at `times` [T, B] s, for a policy that reads no state."""
+        rows, given = len(view.time), _twice(params, view)
         times = np.repeat(times, 2, axis=1) if rows == 1 else times
-        planned = jax.tree.map(lambda x: np.asarray(x)[:, :rows], self._ahead(*given, key, times))
-        return [jax.tree.map(itemgetter(t), planned) for t in range(len(times))]
+        return jax.tree.map(lambda x: np.asarray(x)[:rows], self._ahead(*given, key, times))
 
 
 def _twice(params: Any, view: Step) -> tuple[Any, Any]:

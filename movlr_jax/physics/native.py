@@ -1,7 +1,9 @@
 """Native physics: closed-loop rollouts in C MuJoCo on all cores.
 
-Each control step is one call of `mujoco.rollout`'s thread pool for the whole batch and one call of the
-jitted policy. The values that policies and rewards read are sensors (`rewards.state.instrument`).
+Each control step is one call of `mujoco.rollout`'s thread pool for the whole batch and one call of the jitted policy,
+and the constraint solver has no warm start there. A policy that does not read the state is called once, and all its
+control steps are one call of the pool, with the warm starts of MuJoCo. The values that policies and rewards read are
+sensors (`rewards.state.instrument`).
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -29,6 +32,23 @@ from movlr_jax.types import Array, Policy, SimState, Step, Trajectory
 
 _FULL = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
 _CTRL = mujoco.mjtState.mjSTATE_CTRL.value
+_BLOCK = 2**25  # bytes of states and sensors that one call of MuJoCo writes
+
+
+@dataclass
+class _Run:
+    """A rollout of B rows for T control steps."""
+
+    worlds: list[mujoco.MjModel]  # [B]
+    measured: Any  # indices of the sensor values that are kept
+    late: (
+        np.ndarray
+    )  # [B, substeps] bool, whether a simulation step still uses the control of the step before
+    clock: np.ndarray  # [T + 1, B] s, times of the control steps
+    full: np.ndarray  # [B, nstate] the states from which they continue
+    kept: np.ndarray  # [B, T, nstate] float32, the states at which sensors were computed
+    sensors: np.ndarray  # [B, T, ns] float32
+    diverged: np.ndarray  # [B]
 
 
 class NativePhysics:
@@ -71,6 +91,7 @@ class NativePhysics:
         self._workers = ThreadPoolExecutor(self.threads)
         self._policies: dict[tuple[Policy, int], HostPolicy] = {}
         self._device = _host_device()
+        self._spaces: dict[str, np.ndarray] = {}
         self.traces: Counter[str] = Counter()
         self.steps_done = 0  # total number of simulation steps over all rows
 
@@ -105,63 +126,105 @@ class NativePhysics:
         read: np.ndarray | None = None,
     ) -> Trajectory:
         # a row that diverges continues from the state to which MuJoCo reset it
-        m, substeps, rows = self.model, self.substeps, len(start.time)
-        compiled = self._policies.setdefault(
-            (policy, candidates), HostPolicy(policy, candidates, self.traces)
-        )
-        params, key = jax.device_put((params, key), self._device)
-        full = np.concatenate([np.asarray(start.time)[:, None], start.qpos, start.qvel, start.act], axis=1)
-        states = np.empty((rows, substeps, full.shape[1]))
-        sensed = np.empty((rows, substeps, m.nsensordata))
-        control = np.empty((rows, substeps, m.nu))
-        diverged = np.array(start.diverged)
-        late = (np.arange(substeps) < self._late[np.arange(rows) % len(self._late), None])[..., None]
-
-        kept = np.empty((rows, steps, full.shape[1]), np.float32)
-        sensors = np.full((rows, steps, m.nsensordata), np.nan, np.float32)
-        actions = np.empty((rows, steps, m.nu), np.float32)
-        latest, previous = np.asarray(start.sensors), np.asarray(start.prev_action)
+        m, rows = self.model, len(start.time)
+        compiled = self._policies.get((policy, candidates))
+        if compiled is None:
+            compiled = self._policies[policy, candidates] = HostPolicy(policy, candidates, self.traces)
+        if self._device is not None:
+            params, key = jax.device_put((params, key), self._device)
+        parts = (np.asarray(start.time)[:, None], start.qpos, start.qvel, start.act)
+        full = np.concatenate(parts, axis=1, dtype=np.float64)
         clock = np.cumsum(np.vstack([full[:, 0], np.full((steps, rows), self.ctrl_dt)]), axis=0)  # [T + 1, B]
-        view = self._step(full.astype(np.float32), latest, previous)
-        planned = compiled.ahead(params, view, key, clock[:-1].astype(np.float32))
-        if read is not None:
-            read = read | compiled.reads(params, view, key).sensors
-        models, measured = self._measuring(read)
-        worlds, extras = list(itertools.islice(itertools.cycle(models), rows)), []
+        previous = np.asarray(start.prev_action)
+        view = self._step(full.astype(np.float32), np.asarray(start.sensors), previous)
+        reads = compiled.reads(params, view, key)
+        models, measured = self._measuring(None if read is None else read | reads.sensors)
+        run = _Run(
+            worlds=list(itertools.islice(itertools.cycle(models), rows)),
+            measured=measured,
+            late=np.arange(self.substeps) < self._late[np.arange(rows) % len(self._late), None],
+            clock=clock,
+            full=full,
+            kept=np.empty((rows, steps, full.shape[1]), np.float32),
+            sensors=np.full((rows, steps, m.nsensordata), np.nan, np.float32),
+            diverged=np.array(start.diverged),
+        )
         with quiet():  # `diverged` reports diverging rows
-            for t in range(steps):
-                if planned is None:
-                    view = self._step(full.astype(np.float32), latest, previous)
-                    now, extra = compiled.now(params, view, key, t)
-                else:
-                    now, extra = planned[t]
-                control[:] = np.where(late, previous[:, None], now[:, None])
-                actions[:, t] = previous = now
-                extras.append(extra)
-                diverged |= self._advance(full, control, states, sensed, worlds)
-                # the state at which sensors were computed
-                kept[:, t] = full if substeps == 1 else states[:, -2]
-                sensors[:, t, measured] = sensed[:, -1, measured]
-                latest = sensors[:, t]
-                full = states[:, -1].copy()
-                full[:, 0] = clock[t + 1]
-        time, qpos, qvel, act = np.split(full, np.cumsum([1, m.nq, m.nv]), axis=1)
-        previous_actions = np.concatenate([np.asarray(start.prev_action)[:, None], actions[:, :-1]], axis=1)
+            if reads.others or reads.sensors.any():
+                now = lambda view, t: compiled.now(params, view, key, t)  # noqa: E731
+                actions, extras = self._closed_loop(run, now, view)
+            else:
+                actions, extras = compiled.ahead(params, view, key, clock[:-1].astype(np.float32))
+                self._open_loop(run, actions, previous)
+        time, qpos, qvel, act = np.split(run.full, np.cumsum([1, m.nq, m.nv]), axis=1)
+        previous_actions = np.concatenate([previous[:, None], actions[:, :-1]], axis=1)
         return Trajectory(
-            steps=self._step(kept, sensors, previous_actions),
+            steps=self._step(run.kept, run.sensors, previous_actions),
             actions=actions,
-            diverged=diverged,
+            diverged=run.diverged,
             final=SimState(
                 time=time[:, 0],
                 qpos=qpos,
                 qvel=qvel,
                 act=act,
-                sensors=latest,
-                prev_action=previous,
-                diverged=diverged,
+                sensors=run.sensors[:, -1],
+                prev_action=actions[:, -1],
+                diverged=run.diverged,
             ),
-            extras=jax.tree.map(lambda *x: np.stack(x, axis=1), *extras),
+            extras=extras,
         )
+
+    def _closed_loop(
+        self, run: _Run, now: Callable[[Step, int], tuple[np.ndarray, Any]], view: Step
+    ) -> tuple[np.ndarray, Any]:
+        """Call the policy `now` and MuJoCo at every control step. Return actions [B, T, nu] and extras."""
+        m, substeps, (rows, steps) = self.model, self.substeps, run.kept.shape[:2]
+        states = np.empty((rows, substeps, run.full.shape[1]))
+        sensed = np.empty((rows, substeps, m.nsensordata))
+        control = np.empty((rows, substeps, m.nu))
+        actions, extras = np.empty((rows, steps, m.nu), np.float32), []
+        for t in range(steps):
+            actions[:, t], extra = now(view, t)
+            extras.append(extra)
+            control[:] = np.where(run.late[..., None], view.prev_action[:, None], actions[:, t, None])
+            run.diverged |= self._advance(run.full, control, states, sensed, run.worlds)
+            # the state at which sensors were computed
+            run.kept[:, t] = run.full if substeps == 1 else states[:, -2]
+            run.sensors[:, t, run.measured] = sensed[:, -1, run.measured]
+            run.full = states[:, -1].copy()
+            run.full[:, 0] = run.clock[t + 1]
+            view = self._step(run.full.astype(np.float32), run.sensors[:, t], actions[:, t])
+        return actions, jax.tree.map(lambda *x: np.stack(x, axis=1), *extras)
+
+    def _open_loop(self, run: _Run, actions: np.ndarray, previous: np.ndarray) -> None:
+        """Step MuJoCo through all `actions` [B, T, nu] in one call for as many rows as fit into `_BLOCK`."""
+        m, substeps, (rows, steps) = self.model, self.substeps, run.kept.shape[:2]
+        number, size = steps * substeps, run.full.shape[1] + m.nsensordata
+        most = max(self.threads, _BLOCK // (number * size * 8))
+        before = np.concatenate([previous[:, None], actions[:, :-1]], axis=1)
+        control = np.where(run.late[:, None, :, None], before[:, :, None], actions[:, :, None])
+        control = control.reshape(rows, number, m.nu).astype(np.float64)
+        for first in range(0, rows, most):
+            at = slice(first, first + most)
+            count = len(run.full[at])
+            states = self._space("states", (count, number, run.full.shape[1]))
+            sensed = self._space("sensors", (count, number, m.nsensordata))
+            begin = run.full[at]
+            run.diverged[at] |= self._advance(begin, control[at], states, sensed, run.worlds[at])
+            # the states at which sensors were computed
+            run.kept[at, substeps == 1 :] = states[:, max(substeps - 2, 0) : number - 1 : substeps]
+            if substeps == 1:
+                run.kept[at, 0] = begin
+            run.sensors[at, :, run.measured] = sensed[:, substeps - 1 :: substeps, run.measured]
+            run.full[at] = states[:, -1]
+        run.full[:, 0] = run.clock[-1]
+
+    def _space(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
+        """Return an array of `shape` whose memory is used again by the next call."""
+        size = int(np.prod(shape))
+        if len(self._spaces.get(name, ())) < size:
+            self._spaces[name] = np.empty(size)
+        return self._spaces[name][:size].reshape(shape)
 
     def lengths(self, qpos: Array) -> np.ndarray:
         lengths = np.empty((len(qpos), self.model.nu))
@@ -228,7 +291,9 @@ class NativePhysics:
         """
         if read is None:
             return self.worlds, slice(None)
-        m = self.model
+        if self._measured is not None and np.array_equal(read, self._measured):
+            return self._lean, np.flatnonzero(read)
+        m, self._measured = self.model, read
         self._lean = self._lean or [copy.copy(world) for world in self.worlds]
         used = np.array(
             [read[a : a + n].any() for a, n in zip(m.sensor_adr, m.sensor_dim, strict=True)], bool
@@ -273,8 +338,11 @@ class NativePhysics:
 
 
 def _host_device() -> Any:
-    """Return JAX's CPU device, where policies run next to C MuJoCo, or None if JAX has none: its default device."""
+    """Return JAX's CPU device, where policies run next to C MuJoCo.
+
+    None if it is JAX's default device anyway, or if JAX has none.
+    """
     try:
-        return jax.local_devices(backend="cpu")[0]
+        return None if jax.default_backend() == "cpu" else jax.local_devices(backend="cpu")[0]
     except RuntimeError:
         return None

@@ -1,53 +1,52 @@
-"""Charts of a report as inline SVG, with the colours and fonts of the page."""
+"""Charts of a report, as data that the page draws with uPlot, and sparklines as SVG.
+
+A chart is a dict that can be written as JSON; `assets/report/charts.js` draws it with the colours of the page.
+"""
 
 from __future__ import annotations
 
-import io
 import math
-import re
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup, escape
-from matplotlib import rc_context
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import PathPatch, Rectangle
-from matplotlib.path import Path as Curve
-from matplotlib.ticker import MaxNLocator
 
-# matplotlib draws with these placeholder colours, which are replaced by CSS variables for light and dark mode
-INK, MUTED, GRID, ACCENT, BAD, PAPER = (f"#01010{i}" for i in range(1, 7))
-SERIES = [f"#02020{i}" for i in range(8)]
-DASHES = ["-", (0, (5, 2)), (0, (1.5, 1.5))]  # the eight colours repeat with other line styles
-_VARIABLES = {
-    INK: "--ink",
-    MUTED: "--muted",
-    GRID: "--line",
-    ACCENT: "--accent",
-    BAD: "--bad",
-    PAPER: "--card",
-}
-_VARIABLES |= {colour: f"--c{i}" for i, colour in enumerate(SERIES)}
-STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "movlr",  # makes the output reproducible
-    "text.parse_math": False,  # term names may contain $
-    "font.size": 9,
-    "text.color": INK,
-    "axes.labelcolor": MUTED,
-    "axes.edgecolor": GRID,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "xtick.color": GRID,
-    "ytick.color": GRID,
-    "xtick.labelcolor": MUTED,
-    "ytick.labelcolor": MUTED,
-}
+COLOURS = 8  # --c0 to --c7 of the page; further lines repeat them with other dashes
+TIME = "time (s)"
+Chart = dict[str, Any]
+Values = Sequence[float] | np.ndarray
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a chart.
+
+    Attributes:
+        name: As the legend shows it.
+        values: One for each x; not finite where there is none.
+        colour: Variable of the page without its dashes, as c0, muted, ink or bad.
+        dash: 0 solid, 1 dashed, 2 dotted.
+        points: Whether it is drawn as points and not as a line.
+        width: px.
+    """
+
+    name: str
+    values: Values
+    colour: str = "c0"
+    dash: int = 0
+    points: bool = False
+    width: float = 1.6
+
+
+@dataclass(frozen=True)
+class Band:
+    """The area between two values at each x, behind the lines."""
+
+    low: Values
+    high: Values
+    colour: str = "muted"
 
 
 @dataclass(frozen=True)
@@ -59,62 +58,118 @@ class Dot:
     index: int
     tip: str
     failed: bool = False
-    parent: str | None = None
     value: float = math.nan
 
 
-def measure_chart(
-    key: str, label: str, unit: str, dots: Sequence[Dot], best: Sequence[tuple[int, Dot]]
-) -> Markup:
-    """Draw programs as dots, failed ones as crosses at the bottom, and `best` (generation, best so far) as a line."""
+def chart(
+    label: str,
+    x: Values,
+    lines: Sequence[Line],
+    *,
+    unit: str = "",
+    x_label: str = TIME,
+    bands: Sequence[Band] = (),
+    height: int = 180,
+    clock: bool = False,
+    zero: bool = False,
+) -> Chart:
+    """Return a chart of lines over a common x.
+
+    label: Says to a screen reader what it shows. clock: Whether x is the time of the film, which the chart follows.
+    zero: Whether the axis starts at 0.
+    """
+    n = min([len(x), *(len(line.values) for line in lines)])
+    rows, latest = [], -math.inf
+    for i in range(n):  # uPlot needs increasing numbers
+        if math.isfinite(x[i]) and x[i] > latest:
+            rows.append(i)
+            latest = x[i]
+
+    def of(values: Values) -> list[float | None]:
+        return short([float(values[i]) for i in rows])
+
+    return {
+        "label": label,
+        "x": short([float(x[i]) for i in rows], 7),
+        "xlabel": x_label,
+        "unit": unit,
+        "height": height,
+        "clock": clock,
+        "zero": zero,
+        "lines": [
+            {
+                "name": line.name,
+                "y": of(line.values),
+                "colour": line.colour,
+                "dash": line.dash,
+                "points": line.points,
+                "width": line.width,
+            }
+            for line in lines
+        ],
+        "bands": [{"low": of(b.low), "high": of(b.high), "colour": b.colour} for b in bands],
+    }
+
+
+def short(values: Values, digits: int = 5) -> list[float | None]:
+    """Return numbers for JSON, with `digits` significant digits; those that are not finite are None."""
+    return [float(f"{v:.{digits}g}") if math.isfinite(v) else None for v in map(float, values)]
+
+
+def look(i: int) -> dict[str, Any]:
+    """Return colour and dash of the line number `i`."""
+    return {"colour": f"c{i % COLOURS}", "dash": i // COLOURS % 3}
+
+
+def measure_chart(label: str, unit: str, dots: Sequence[Dot], best: Sequence[tuple[int, Dot]]) -> Chart:
+    """Chart programs as points, failed ones at the bottom, and `best` (generation, best so far) as a line."""
     span = max((dot.index for dot in dots), default=0) or 1
-    x = {dot.name: dot.generation + 0.4 * (dot.index / span - 0.5) for dot in dots}
-    line = [(x[d.name] if d.generation == g else g, d.value) for g, d in best if math.isfinite(d.value)]
-    with rc_context(STYLE):
-        figure, ax = axes_of(4.6, 2.9)
-        floor = ax.get_xaxis_transform()
-        for dot in dots:
-            if math.isfinite(dot.value) and not dot.failed:
-                _mark(ax, x[dot.name], dot.value, dot, marker="o", color=ACCENT, alpha=0.45, markersize=5.5)
-            else:
-                _mark(ax, x[dot.name], 0.0, dot, marker="x", color=BAD, markersize=4, transform=floor)
-        ax.plot([x for x, _ in line], [y for _, y in line], color=INK, linewidth=1.5, zorder=1.5)
-        ax.set_xlim(-0.4, max((dot.generation for dot in dots), default=0) + 0.4)
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=10))
-        ax.tick_params(axis="x", pad=7)
-        ax.set_xlabel("generation")
-        ax.set_ylabel(unit)
-        ax.margins(y=0.1)
-        return svg(figure, key, f"{label} of every program over generations", dots)
+    place = {dot.name: dot.generation + 0.4 * (dot.index / span - 0.5) for dot in dots}
+    at = {place[d.name] if d.generation == g else float(g): d.value for g, d in best}
+    x = sorted({*place.values(), *at})
+    row = {value: i for i, value in enumerate(x)}
+    ran, failed, leading = (np.full(len(x), np.nan) for _ in range(3))
+    names, tips = [""] * len(x), [""] * len(x)
+    for dot in dots:
+        i = row[place[dot.name]]
+        names[i], tips[i] = dot.name, dot.tip
+        if math.isfinite(dot.value) and not dot.failed:
+            ran[i] = dot.value
+        else:
+            failed[i] = 0.0
+    for where, value in at.items():
+        leading[row[where]] = value
+    lines = [Line("best so far", leading, "ink"), Line("a program", ran, "accent", points=True)]
+    if any(np.isfinite(failed)):
+        lines.append(Line("failed", failed, "bad", points=True))
+    made = chart(
+        f"{label} of every program over generations", x, lines, unit=unit, x_label="generation", height=250
+    )
+    last = max((dot.generation for dot in dots), default=0)
+    return made | {"names": names, "tips": tips, "range": [-0.4, last + 0.4]}
 
 
-def spread_chart(
-    key: str, label: str, unit: str, groups: Sequence[Sequence[Sequence[tuple[int, float]]]]
-) -> Markup:
-    """Draw the mean of each group over generations as a line in its colour, and its range as a band.
+def spread_chart(label: str, unit: str, groups: Sequence[Sequence[Sequence[tuple[int, float]]]]) -> Chart:
+    """Chart the mean of each group over generations as a line in its colour, and its range as a band.
 
     groups: for each group its runs, each a list of (generation, value). A run that ended early keeps its last value.
     """
-    with rc_context(STYLE):
-        figure, ax = axes_of(4.6, 2.9)
-        for i, runs in enumerate(groups):
-            known = [dict(run) for run in runs if run]
-            if not known:
-                continue
-            x = sorted({generation for run in known for generation in run})
-            values = np.array([[_latest(run, generation) for generation in x] for run in known])
-            some = np.isfinite(values).any(axis=0)
-            values, x = values[:, some], np.array(x)[some]
-            colour, dashes = SERIES[i % len(SERIES)], DASHES[(i // len(SERIES)) % len(DASHES)]
-            ax.plot(x, np.nanmean(values, axis=0), color=colour, linestyle=dashes, marker="o", markersize=3.5)
-            if len(known) > 1:
-                low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
-                ax.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=10))
-        ax.set_xlabel("generation")
-        ax.set_ylabel(unit)
-        ax.margins(y=0.1)
-        return svg(figure, key, f"{label} of the best program over generations, mean and range of each group")
+    x = sorted({g for runs in groups for run in runs for g, _ in run})
+    lines, bands = [], []
+    for i, runs in enumerate(groups):
+        known = [dict(run) for run in runs if run]
+        values = np.array([[_latest(run, g) for g in x] for run in known]) if known else np.zeros((0, len(x)))
+        some = np.isfinite(values).any(axis=0) if len(values) else np.zeros(len(x), bool)
+        middle, low, high = (np.full(len(x), np.nan) for _ in range(3))
+        if some.any():
+            middle[some], low[some], high[some] = (
+                f(values[:, some], axis=0) for f in (np.nanmean, np.nanmin, np.nanmax)
+            )
+        lines.append(Line(f"group {i + 1}", middle, **look(i)))
+        if len(known) > 1:
+            bands.append(Band(low, high, f"c{i % COLOURS}"))
+    whole = f"{label} of the best program over generations, mean and range of each group"
+    return chart(whole, x, lines, unit=unit, x_label="generation", bands=bands, height=250)
 
 
 def _latest(run: Mapping[int, float], generation: int) -> float:
@@ -122,86 +177,46 @@ def _latest(run: Mapping[int, float], generation: int) -> float:
     return next((run[g] for g in range(generation, -1, -1) if g in run), math.nan)
 
 
-def weight_heatmap(key: str, rows: Sequence[tuple[str, Mapping[str, float]]]) -> Markup:
-    """Draw the weight share of each term (columns) in the best program after each generation (rows)."""
-    terms = list(dict.fromkeys(term for _, shares in rows for term in shares))
-    longest = min(max(len(term) for term in terms), 40)
-    cell = min(max(8.6 / len(terms), 0.6), 1.3)  # inches, as all sizes here
-    crowded = 0.085 * longest > cell
-    side, head, foot = 1.1, 0.25 + (0.05 * longest if crowded else 0.0), 0.27 * len(rows)
-    width, height = side + cell * len(terms) + (0.06 * longest if crowded else 0.05), head + foot
-    with rc_context(STYLE):
-        figure = Figure(figsize=(width, height))
-        ax = figure.add_axes((side / width, 0.0, cell * len(terms) / width, foot / height))
-        for y, (_, shares) in enumerate(rows):
-            for x, term in enumerate(terms):
-                _cell(ax, x, y, shares.get(term))
-        ax.set(xlim=(0, len(terms)), ylim=(len(rows), 0))
-        ax.set_yticks([y + 0.5 for y in range(len(rows))], [label for label, _ in rows])
-        ax.xaxis.tick_top()
-        turned = {"rotation": 40, "ha": "left", "rotation_mode": "anchor"} if crowded else {}
-        ax.set_xticks([x + 0.5 for x in range(len(terms))], [t[:40] for t in terms], **turned)
-        ax.tick_params(length=0)
-        ax.spines[:].set_visible(False)
-        return svg(figure, key, "share of each term's weight after each generation", scale=1.45)
-
-
-def _cell(ax: Axes, x: int, y: int, share: float | None) -> None:
-    if share is None:  # the program has no such term
-        ax.text(x + 0.5, y + 0.5, "·", ha="center", va="center", color=MUTED)
-        return
-    # pale enough for readable text on light and dark pages
-    look = {"facecolor": ACCENT, "alpha": 0.05 + 0.5 * share, "linewidth": 0}
-    ax.add_patch(Rectangle((x + 0.03, y + 0.05), 0.94, 0.9, **look))
-    ax.text(x + 0.5, y + 0.53, f"{100 * share:.0f} %", ha="center", va="center", fontsize=8)
-
-
-def curve_chart(
-    key: str, time: Sequence[float], curves: Mapping[str, Sequence[float]], x: str = "time (s)"
-) -> Markup:
-    """Draw the weighted value of each term against time, or against `x`; line i has colour i of SERIES."""
-    with rc_context(STYLE):
-        figure, ax = axes_of(10.2, 3.3)
-        for i, values in enumerate(curves.values()):
-            n = min(len(time), len(values))
-            dashes = DASHES[(i // len(SERIES)) % len(DASHES)]
-            ax.plot(time[:n], values[:n], color=SERIES[i % len(SERIES)], linewidth=1.6, linestyle=dashes)
-        ax.axhline(0.0, color=GRID, linewidth=1.0, zorder=0.5)
-        ax.margins(x=0.01)
-        ax.set_xlabel(x)
-        ax.set_ylabel("weight × term")
-        return svg(figure, key, f"weighted value of each term against {x.split(' (')[0]}")
+def term_chart(
+    time: Sequence[float], curves: Mapping[str, Sequence[float]], x_label: str = TIME, clock: bool = False
+) -> Chart:
+    """Chart the weighted value of each term against time, or against `x_label`; line i has the look i."""
+    n = len(time)
+    lines = [
+        Line(name, [*values, *[math.nan] * (n - len(values))], **look(i))
+        for i, (name, values) in enumerate(curves.items())
+    ]
+    about = f"weighted value of each term against {x_label.split(' (')[0]}"
+    return chart(about, time, lines, unit="weight × term", x_label=x_label, height=300, clock=clock)
 
 
 def motion_chart(
-    key: str,
     label: str,
     unit: str,
     time: Sequence[float],
-    lines: Sequence[Sequence[float]],
-    reference: tuple[Sequence[float], Sequence[float]] | None = None,
-    x: str = "time (s)",
-) -> Markup:
-    """Draw curves of one motion against time, line i in colour i, and `reference` (time, curve) as a dotted line."""
-    with rc_context(STYLE):
-        figure, ax = axes_of(3.45, 1.75)
-        if reference:
-            n = min(map(len, reference))
-            ax.plot(reference[0][:n], reference[1][:n], color=MUTED, linewidth=1.1, linestyle=(0, (1.2, 1.6)))
-        for i, values in enumerate(lines):
-            n = min(len(time), len(values))
-            ax.plot(time[:n], values[:n], color=SERIES[i % len(SERIES)], linewidth=1.5)
-        low, high = ax.get_ylim()
-        positive = not any(v < 0 for values in lines for v in values)
-        if positive and (low < 0.5 * high or unit == "%"):
-            ax.set_ylim(bottom=0.0)
-        known = [t for t in time if math.isfinite(t)]
-        if known:
-            ax.set_xlim(min(0.0, *known), max(known) + 1e-9)
-        ax.yaxis.set_major_locator(MaxNLocator(nbins=4))
-        ax.set_xlabel(x)
-        ax.set_ylabel(unit)
-        return svg(figure, key, label)
+    lines: Mapping[str, Sequence[float]],
+    reference: tuple[str, Sequence[float], Sequence[float]] | None = None,
+    x_label: str = TIME,
+    clock: bool = False,
+) -> Chart:
+    """Chart curves of one motion, and `reference` (name, time, curve) as a dotted line; line i has the look i."""
+    drawn = [Line(name, values, **look(i)) for i, (name, values) in enumerate(lines.items())]
+    if reference:
+        name, other, values = reference
+        drawn.append(Line(name, resampled(time, other, values), "muted", dash=2))
+    finite = [v for values in lines.values() for v in values if math.isfinite(v)]
+    zero = bool(finite) and min(finite) >= 0 and (min(finite) < 0.5 * max(finite) or unit == "%")
+    return chart(label, time, drawn, unit=unit, x_label=x_label, clock=clock, zero=zero)
+
+
+def resampled(time: Values, other: Values, values: Values) -> np.ndarray:
+    """Return `values` at the times `other` interpolated at `time`; NaN outside of them."""
+    n = min(len(other), len(values))
+    known = [(t, v) for t, v in zip(other[:n], values[:n], strict=True) if math.isfinite(t)]
+    if not known:
+        return np.full(len(time), np.nan)
+    t, v = np.array(sorted(known, key=lambda pair: pair[0])).T
+    return np.interp(np.asarray(time, float), t, v, left=np.nan, right=np.nan)
 
 
 def sparkline(label: str, lines: Sequence[tuple[int, Sequence[float]]]) -> Markup:
@@ -221,95 +236,8 @@ def sparkline(label: str, lines: Sequence[tuple[int, Sequence[float]]]) -> Marku
                 f"{pen}{600 * i / max(len(values) - 1, 1):.0f} {116 - 112 * ((v - low) / span):.0f}"
             )
             pen = "L"
-        paths.append(f'<path d="{"".join(points)}" style="stroke: var(--c{colour % len(SERIES)})"/>')
+        paths.append(f'<path d="{"".join(points)}" style="stroke: var(--c{colour % COLOURS})"/>')
     return Markup(
         f'<svg class="spark" role="img" aria-label="{escape(label)}" viewBox="0 0 600 120" '
         f'preserveAspectRatio="none">{"".join(paths)}</svg>'
     )
-
-
-def lineage_chart(key: str, dots: Sequence[Dot], ancestry: Sequence[str]) -> Markup:
-    """Draw edges from parents to children, generations from left to right; `ancestry` leads to the best program."""
-    place = {dot.name: (dot.generation, dot.index) for dot in dots}
-    columns, rows = max(x for x, _ in place.values()) + 1, max(y for _, y in place.values()) + 1
-    width, height = min(max(10.4 / columns, 1.0), 2.0) * columns, 0.4 + 0.34 * rows
-    with rc_context(STYLE):
-        figure = Figure(figsize=(width, height))
-        ax = figure.add_axes((0.0, 0.0, 1.0, 1 - 0.3 / height))
-        for dot in dots:
-            if dot.parent in place:
-                chosen = dot.name in ancestry and dot.parent in ancestry
-                _edge(ax, place[dot.parent], place[dot.name], chosen)
-        for dot in dots:
-            x, y = place[dot.name]
-            chosen = dot.name in ancestry
-            look = {"marker": "x", "color": BAD, "markersize": 5} if dot.failed else {"marker": "o"}
-            if not dot.failed:
-                look |= {"color": ACCENT if chosen else MUTED, "markersize": 8 if chosen else 5.5}
-            _mark(ax, x, y, dot, **look)
-            ax.text(
-                x + 8.5 * columns / (72 * width),  # from points to data units
-                y,
-                f"k{dot.index:02d}",
-                va="center",
-                fontsize=7.5,
-                color=INK if chosen else MUTED,
-                weight="bold" if chosen else "normal",
-                bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1.0},
-            )
-        for x in range(0, columns, 1 + columns // 1000):
-            ax.text(x, 1.02, f"g{x:02d}", ha="center", color=MUTED, transform=ax.get_xaxis_transform())
-        ax.set(xlim=(-0.15, columns - 0.5), ylim=(rows - 0.4, -0.6))
-        ax.set_axis_off()
-        return svg(figure, key, "lineage of the programs", dots, scale=1.35)
-
-
-def _edge(ax: Axes, start: tuple[int, int], end: tuple[int, int], chosen: bool) -> None:
-    middle = (start[0] + end[0]) / 2
-    path = Curve([start, (middle, start[1]), (middle, end[1]), end], [1, 4, 4, 4])
-    look = {"edgecolor": ACCENT, "linewidth": 2.2} if chosen else {"edgecolor": GRID, "linewidth": 1.1}
-    ax.add_patch(PathPatch(path, fill=False, zorder=1.2 if chosen else 1, **look))
-
-
-def axes_of(width: float, height: float) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(width, height), layout="constrained")
-    ax = figure.add_subplot()
-    ax.grid(axis="y", color=GRID, linewidth=0.7)
-    ax.tick_params(length=0)
-    ax.spines["left"].set_visible(False)
-    return figure, ax
-
-
-def _mark(ax: Axes, x: float, y: float, dot: Dot, **look) -> None:
-    marks = ax.plot([x], [y], linestyle="none", clip_on=False, zorder=3, **look)
-    marks[0].set_gid(f"dot-{dot.name}")
-    marks[0].set_url(f"@{dot.name}")
-
-
-def svg(figure: Figure, key: str, label: str, dots: Sequence[Dot] = (), scale: float = 1.4) -> Markup:
-    """Return the figure as an <svg> element without fixed colours or external references; ids start with `key`-."""
-    buffer = io.StringIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # matplotlib's font may lack characters of a term name
-        figure.savefig(
-            buffer,
-            format="svg",
-            transparent=True,
-            metadata=dict.fromkeys(["Creator", "Date", "Format", "Type"]),
-        )
-    svg = buffer.getvalue()
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
-    for dot in dots:
-        svg = svg.replace(f'id="dot-{dot.name}">', f'id="dot-{dot.name}"><title>{escape(dot.tip)}</title>', 1)
-    svg = svg.replace("xlink:href", "href")
-    svg = re.sub(r'id="', f'id="{key}-', svg)
-    svg = re.sub(r'(href="#|url\(#)', rf"\g<1>{key}-", svg).replace('href="@', 'href="#')
-    for colour, variable in _VARIABLES.items():
-        svg = svg.replace(colour, f"var({variable})")
-    width, height = (72 * float(inches) for inches in figure.get_size_inches())
-    opening = (
-        f'<svg class="chart" role="img" aria-label="{escape(label)}" viewBox="0 0 {width:.1f} {height:.1f}" '
-        f'style="--width: {scale * width:.0f}px">'
-    )
-    return Markup(re.sub(r"^<svg.*?>", lambda _: opening, svg, count=1, flags=re.DOTALL))

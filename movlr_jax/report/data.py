@@ -50,6 +50,20 @@ class ModelCalls:
 
 
 @dataclass(frozen=True)
+class Exchange:
+    """One call of a model, as it was sent and answered."""
+
+    number: int  # from 1, in the order of the run
+    purpose: str
+    about: str  # what it is about, as the names of two programs
+    model: str
+    state: str
+    parts: Sequence[tuple[str, str]]  # (role, text) of each message; media are named, not shown
+    answer: str
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Run:
     """The data of a run directory, finished or not."""
 
@@ -60,6 +74,7 @@ class Run:
     stopped: str = ""  # why the search ended before its last generation
     full: Evaluation | None = None  # the best program after its final training
     calls: Sequence[ModelCalls] = ()
+    exchanges: Sequence[Exchange] = ()
     unreadable: Sequence[str] = ()  # a message for each event or call that cannot be read
 
     @property
@@ -145,6 +160,7 @@ def read_run(archive: Archive) -> Run:
         stopped=stopped,
         full=final,
         calls=_calls(calls),
+        exchanges=[_exchange(i, call) for i, call in enumerate(calls, 1)],
         unreadable=_few([_clean(sentence) for sentence in (*faults, *lost)]),
     )
 
@@ -178,6 +194,36 @@ def _calls(attempts: Sequence[Mapping[str, Any]]) -> list[ModelCalls]:
             )
         )
     return rows
+
+
+def _exchange(number: int, call: Mapping[str, Any]) -> Exchange:
+    call = _mapping(_clean(dict(call)))
+    messages = call.get("messages")
+    parts = [
+        (str(message.get("role") or ""), _part(part))
+        for message in (messages if isinstance(messages, list) else [])
+        if isinstance(message, dict) and isinstance(message.get("parts"), list)
+        for part in message["parts"]
+    ]
+    seconds = call.get("seconds")
+    return Exchange(
+        number=number,
+        purpose=str(call.get("purpose") or ""),
+        about=str(call.get("about") or ""),
+        model=" ".join(str(call.get(key) or "") for key in ("provider", "model")).strip(),
+        state="replayed" if call.get("replayed") else str(call.get("state") or ""),
+        parts=parts,
+        answer=str(call.get("answer") or call.get("error") or ""),
+        seconds=float(seconds) if isinstance(seconds, int | float) else 0.0,
+    )
+
+
+def _part(part: Any) -> str:
+    """Return a part of a message as text; a film or picture is named by its kind and size."""
+    if not isinstance(part, dict):
+        return str(part)
+    size = part.get("bytes")
+    return f"[{part.get('media')}, {size / 1000:,.0f} kB]" if isinstance(size, int | float) else "[media]"
 
 
 def key_metrics(run: Run) -> list[str]:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
-from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from movlr_jax.biomech.gait.analysis import SIDES, active
 from movlr_jax.biomech.gait.reference import ANGLES, PERCENT, HumanGait, human_gait, speed_classes
-from movlr_jax.report.charts import MUTED, SERIES, STYLE, axes_of, svg
+from movlr_jax.report.charts import Band, Chart, Line, chart
 
 # rows of the table: measure -> value of people at their preferred speed, if there is one
 PEOPLE = {
@@ -51,16 +48,7 @@ LABELS = {
 }
 
 
-@dataclass(frozen=True)
-class _Look:
-    """Colours of people and of the two legs."""
-
-    people: str
-    legs: Sequence[str]
-
-
-_PAGE = _Look(MUTED, SERIES)  # follows the colours of the page
-_FILE = _Look("0.55", ("C0", "C3"))
+PEOPLE_COLOUR, LEG_COLOURS = "0.55", ("C0", "C3")  # of a picture for a file
 
 
 def readable(record: Mapping[str, Any]) -> bool:
@@ -76,22 +64,44 @@ def readable(record: Mapping[str, Any]) -> bool:
     return all(c is not None and len(c) == len(PERCENT) and None not in c for c in curves)
 
 
-def charts(key: str, record: Mapping[str, Any]) -> list[tuple[str, Markup]]:
-    """Return title and SVG of each chart of a record of `GaitAnalysis.record`; ids start with `key`."""
-    found = []
-    for name, rows, draw in _panels(record, _PAGE):
-        with rc_context(STYLE):
-            figure, ax = axes_of(4.2, 2.3 if rows == 1 else 0.6 + 0.36 * rows)
-            draw(ax)
-            ax.set_xlim(0, 100)
-            ax.set_xlabel("gait cycle (%)")
-            found.append((name, svg(figure, f"{key}-{len(found)}", f"{name} over the gait cycle")))
+def charts(record: Mapping[str, Any]) -> list[tuple[str, Chart]]:
+    """Return title and chart of each curve of a record of `GaitAnalysis.record`, next to those of people."""
+    human, legs, found = human_gait(record["speed_class"]), _legs(record), []
+    for angle in _angles(legs):
+        lines, bands = [], [Band(human.low[angle], human.high[angle])]
+        for i, (side, leg) in enumerate(legs.items()):
+            mean, sd = (np.asarray(leg["angles"][angle][kind], float) for kind in ("mean", "sd"))
+            lines.append(Line(side, mean, f"c{i}"))
+            bands.append(Band(mean - sd, mean + sd, f"c{i}"))
+        name = angle.replace("_", " ")
+        found.append((f"{name} (deg)", _cycle(name, "deg", lines, bands)))
+    lines = [Line(side, leg["force"], f"c{i}") for i, (side, leg) in enumerate(legs.items())]
+    lines.append(Line("people", human.force, "muted", width=4))
+    found.append(("vertical force (body weights)", _cycle("vertical force", "body weights", lines)))
     return found
+
+
+def _cycle(name: str, unit: str, lines: Sequence[Line], bands: Sequence[Band] = ()) -> Chart:
+    label = f"{name} over the gait cycle"
+    return chart(label, PERCENT, lines, unit=unit, x_label="gait cycle (%)", bands=bands, height=200)
+
+
+def phases(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return each muscle group with the phases of people and of each leg, as (start, width) in % of the cycle."""
+    human, legs = human_gait(record["speed_class"]), _legs(record)
+    return [
+        {
+            "muscle": muscle.replace("_", " "),
+            "people": _spans(human.active[muscle]),
+            "legs": {side: _spans(active(np.asarray(leg["activity"][muscle]))) for side, leg in legs.items()},
+        }
+        for muscle in _muscles(human, legs)
+    ]
 
 
 def picture(record: Mapping[str, Any], title: str) -> Figure:
     """Return one figure with all charts, for a file."""
-    drawn = list(_panels(record, _FILE))
+    drawn = list(_panels(record))
     heights = [1.0 if rows == 1 else 0.2 * rows for _, rows, _ in drawn]
     figure = Figure(figsize=(4.5, 1.7 * sum(heights) + 0.8), layout="constrained")
     axes = figure.subplots(len(drawn), 1, sharex=True, height_ratios=heights, squeeze=False)[:, 0]
@@ -106,40 +116,55 @@ def picture(record: Mapping[str, Any], title: str) -> Figure:
     return figure
 
 
-def _panels(record: Mapping[str, Any], look: _Look) -> Iterator[tuple[str, int, Callable[[Any], None]]]:
-    """Yield name, number of rows and the function that draws on an axis, of each chart."""
-    human = human_gait(record["speed_class"])
-    legs = {side: record["legs"][side] for side in SIDES if side in record["legs"]}
-    for angle in ANGLES:
-        if all(angle in (leg.get("angles") or {}) for leg in legs.values()):
-            yield f"{angle.replace('_', ' ')} (deg)", 1, partial(_angle, human, legs, look, angle)
-    yield "vertical force (body weights)", 1, partial(_force, human, legs, look)
-    muscles = [m for m in human.active if all(m in (leg.get("activity") or {}) for leg in legs.values())]
+def _legs(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {side: record["legs"][side] for side in SIDES if side in record["legs"]}
+
+
+def _angles(legs: Mapping[str, Any]) -> list[str]:
+    """Return the angles that all legs have."""
+    return [a for a in ANGLES if all(a in (leg.get("angles") or {}) for leg in legs.values())]
+
+
+def _muscles(human: HumanGait, legs: Mapping[str, Any]) -> list[str]:
+    """Return the muscle groups that people and all legs have."""
+    return [m for m in human.active if all(m in (leg.get("activity") or {}) for leg in legs.values())]
+
+
+def _panels(record: Mapping[str, Any]) -> Iterator[tuple[str, int, Callable[[Any], None]]]:
+    """Yield name, number of rows and the function that draws on an axis, of each panel of a picture."""
+    human, legs = human_gait(record["speed_class"]), _legs(record)
+    for angle in _angles(legs):
+        yield f"{angle.replace('_', ' ')} (deg)", 1, partial(_draw_angle, human, legs, angle)
+    yield "vertical force (body weights)", 1, partial(_draw_force, human, legs)
+    muscles = _muscles(human, legs)
     if muscles:
-        yield "active muscles", len(muscles), partial(_muscles, human, legs, look, muscles)
+        yield "active muscles", len(muscles), partial(_draw_muscles, human, legs, muscles)
 
 
-def _angle(human: HumanGait, legs: Mapping[str, Any], look: _Look, angle: str, ax: Any) -> None:
+def _draw_angle(human: HumanGait, legs: Mapping[str, Any], angle: str, ax: Any) -> None:
     low, high = human.low[angle], human.high[angle]
-    ax.fill_between(PERCENT, low, high, color=look.people, alpha=0.3, linewidth=0, label="people, mean ± SD")
-    for colour, (side, leg) in zip(look.legs, legs.items(), strict=False):
+    ax.fill_between(
+        PERCENT, low, high, color=PEOPLE_COLOUR, alpha=0.3, linewidth=0, label="people, mean ± SD"
+    )
+    for colour, (side, leg) in zip(LEG_COLOURS, legs.items(), strict=False):
         mean, sd = (np.asarray(leg["angles"][angle][kind]) for kind in ("mean", "sd"))
         ax.fill_between(PERCENT, mean - sd, mean + sd, color=colour, alpha=0.2, linewidth=0)
         ax.plot(PERCENT, mean, color=colour, linewidth=1.6, label=side)
 
 
-def _force(human: HumanGait, legs: Mapping[str, Any], look: _Look, ax: Any) -> None:
-    ax.plot(PERCENT, human.force, color=look.people, linewidth=4, alpha=0.3)
-    for colour, leg in zip(look.legs, legs.values(), strict=False):
+def _draw_force(human: HumanGait, legs: Mapping[str, Any], ax: Any) -> None:
+    ax.plot(PERCENT, human.force, color=PEOPLE_COLOUR, linewidth=4, alpha=0.3)
+    for colour, leg in zip(LEG_COLOURS, legs.values(), strict=False):
         ax.plot(PERCENT, leg["force"], color=colour, linewidth=1.6)
 
 
-def _muscles(human: HumanGait, legs: Mapping[str, Any], look: _Look, muscles: Sequence[str], ax: Any) -> None:
+def _draw_muscles(human: HumanGait, legs: Mapping[str, Any], muscles: Sequence[str], ax: Any) -> None:
     for row, muscle in enumerate(muscles):
-        _bars(ax, human.active[muscle], row + 0.05, 0.9, color=look.people, alpha=0.3)
+        people = {"color": PEOPLE_COLOUR, "alpha": 0.3, "linewidth": 0}
+        ax.broken_barh(_spans(human.active[muscle]), (row + 0.05, 0.9), **people)
         for i, leg in enumerate(legs.values()):
             on = active(np.asarray(leg["activity"][muscle]))
-            _bars(ax, on, row + 0.2 + 0.32 * i, 0.26, color=look.legs[i])
+            ax.broken_barh(_spans(on), (row + 0.2 + 0.32 * i, 0.26), color=LEG_COLOURS[i], linewidth=0)
     ax.set_yticks([row + 0.5 for row in range(len(muscles))], [m.replace("_", " ") for m in muscles])
     ax.set_ylim(len(muscles), 0)
     ax.grid(visible=False)
@@ -157,9 +182,9 @@ def table(record: Mapping[str, Any]) -> list[tuple[str, Sequence[float | None], 
     return rows
 
 
-def _bars(ax: Any, on: np.ndarray, bottom: float, height: float, **look: Any) -> None:
-    """Draw a bar wherever `on` [51] is true."""
+def _spans(on: np.ndarray) -> list[tuple[float, float]]:
+    """Return (start, width) in % of the cycle of each part of `on` [51] that is true."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], on, [False]]).astype(int)))
     step = PERCENT[1]
     spans = [(max(0.0, step * (a - 0.5)), min(100.0, step * (b - 0.5))) for a, b in edges.reshape(-1, 2)]
-    ax.broken_barh([(a, b - a) for a, b in spans], (bottom, height), linewidth=0, **look)
+    return [(float(a), float(b - a)) for a, b in spans]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,14 +26,19 @@ from movlr_jax.report import text as report_text
 from movlr_jax.report import training as report_training
 from movlr_jax.report import views as report_views
 from movlr_jax.report.data import FIRST, Run, key_metrics, read_run
+from movlr_jax.report.downloads import commands, downloads
+from movlr_jax.report.episode import Staged, staged
+from movlr_jax.report.tree import family_tree
+from movlr_jax.report.views import messages
 from movlr_jax.resources import resource_text
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.inside import inside, read_inside
+from movlr_jax.tasks import Task
 from movlr_jax.version import __version__
 
-_FILM_BYTES = (
-    64 * 2**20
-)  # further films are linked, since browsers cannot handle pages of hundreds of megabytes
+_FILM_BYTES = 9 * 2**20  # further films are linked: a page of 15 MB can be sent by e-mail
+_LIBRARIES = ("vendor/uplot.min.js", "charts.js")
+_SCENE = ("vendor/three.min.js", "scene.js")
 
 
 @dataclass(frozen=True)
@@ -45,31 +50,40 @@ class Film:
     link: str | None = None
 
 
-def write_report(archive: Archive) -> Path:
-    """Write report.html to the run directory and return its path. Raises UserError."""
-    return write_page(archive, read_run(archive))
+def write_report(archive: Archive, task: Task | None = None) -> Path:
+    """Write report.html to the run directory and return its path. Raises UserError.
+
+    task: The task of the run, for the 3-D view and the curves of muscles and joints; None leaves them out.
+    """
+    return write_page(archive, read_run(archive), task)
 
 
-def write_page(archive: Archive, run: Run) -> Path:
-    return archive.put("report.html", render(run).encode("utf-8"))
+def write_page(archive: Archive, run: Run, task: Task | None = None, no_task: str = "") -> Path:
+    """Write report.html of a run. `no_task` says in a sentence why there is no task."""
+    return archive.put("report.html", render(run, staged(run, task, no_task)).encode("utf-8"))
 
 
-def render(run: Run) -> str:
+def render(run: Run, stage: Staged | None = None) -> str:
     """Render the page of a run as HTML."""
-    script = resource_text("assets", "report", "report.js")
-    films, metrics = embed_films(run), key_metrics(run)
+    films, metrics, stage = embed_films(run), key_metrics(run), stage or Staged()
     return rendered(
         "report.html",
+        [*_LIBRARIES, "report.js", *(_SCENE if stage.scene else ())],
         run=run,
-        script=Markup(script),
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         sentence=report_text.result_sentence(run),
         silence=silence([g.ranked for g in run.generations if g.ranked]),
         tiles=report_views.tiles(run, metrics),
         used=report_views.used(run),
         films=films,
         hero=report_views.hero(run, [path for path, film in films.items() if film.data]),
+        downloads=downloads(run),
+        commands=commands(run),
+        messages=messages(run),
         program=report_views.program(run),
+        scene=stage.scene,
+        no_scene=stage.missing,
+        episode=stage.curves,
+        tree=family_tree(run),
         charts=report_views.charts(run, metrics),
         motion=report_views.motion(run),
         gait=report_views.gait(run),
@@ -83,8 +97,11 @@ def render(run: Run) -> str:
     )
 
 
-def rendered(template: str, **values: Any) -> str:
-    """Render a template of assets/report with the filters and the styles of all pages."""
+def rendered(template: str, scripts: Sequence[str], media: str = "data: blob:", **values: Any) -> str:
+    """Render a template of assets/report with the filters and the styles of all pages.
+
+    scripts: Files of assets/report, which the policy of the page lets run; nothing else runs. media: Where films are.
+    """
     environment = Environment(
         loader=FunctionLoader(lambda name: resource_text("assets", "report", name)),
         autoescape=True,
@@ -96,18 +113,29 @@ def rendered(template: str, **values: Any) -> str:
         environment.filters[name] = getattr(report_text, name)
     for name in ("human", "number", "quantity"):
         environment.filters[name] = getattr(quantities, name)
-    css = Markup(resource_text("assets", "report", "report.css")) + report_text.highlight_css()
-    return environment.get_template(template).render(version=__version__, css=css, **values)
+    files = {name: resource_text("assets", "report", *name.split("/")) for name in scripts}
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in files.values()]
+    allowed = " ".join(f"'sha256-{value}'" for value in hashes)
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; media-src {media}"
+    css = [
+        resource_text("assets", "report", *name.split("/")) for name in ("vendor/uplot.min.css", "report.css")
+    ]
+    return environment.get_template(template).render(
+        version=__version__,
+        css=Markup("\n".join(css)) + report_text.highlight_css(),
+        policy=Markup(f"{policy}; script-src {allowed}"),
+        scripts=[Markup(text) for text in files.values()],
+        **values,
+    )
 
 
 def embed_films(run: Run) -> dict[Path, Film]:
     """Return all films of the run by path. The most important ones are embedded first."""
     leading = [
-        run.side_by_side,
         run.best and run.best.film,
         run.full and run.full.film,
     ]
-    leading += [c.film for c in run.candidates.values() if c.name == FIRST]
+    leading[1:1] = [c.film for c in run.candidates.values() if c.name == FIRST]
     leading += [stage.film for _, stage in reversed(run.stages)]
     rest = [c.film for generation in reversed(run.generations) for c in generation.candidates]
     return embedded(run.root, dict.fromkeys(p for p in [*leading, *rest] if p))

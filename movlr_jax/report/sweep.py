@@ -126,13 +126,15 @@ def render(folder: Path, members: Sequence[Member]) -> str:
     films = {name: _film(folder, m) for name, m in best.items()}
     return rendered(
         "sweep.html",
+        ["vendor/uplot.min.js", "charts.js"],
+        media="'self' data:",
         title=folder.resolve().name,
         tasks=sorted({str(m.run.about.get("task")) for m in ran if m.run}),
         members=members,
         failed=[m for m in members if m.error],
         metrics=metrics,
         groups=[_row(name, of, metrics) for name, of in groups.items()],
-        charts=[_chart(i, name, list(groups.values())) for i, name in enumerate(metrics)],
+        charts=[_chart(name, list(groups.values())) for name in metrics],
         best=best,
         films=films,
         shown=embedded(folder, [f for f in films.values() if f]),
@@ -177,11 +179,11 @@ def _row(name: str, of: Sequence[Member], metrics: Sequence[str]) -> dict[str, A
     }
 
 
-def _chart(i: int, metric: str, groups: Sequence[Sequence[Member]]) -> tuple[str, int, Any]:
+def _chart(metric: str, groups: Sequence[Sequence[Member]]) -> tuple[str, int, Any]:
     """Return (measure, direction, chart) of the best program over generations."""
     courses = [
         [[(g, best.metrics.get(metric, math.nan)) for g, best in m.run.stages] for m in of if m.run]
         for of in groups
     ]
     unit = "" if metric == "success" else quantities.unit(metric)
-    return metric, direction(metric), spread_chart(f"spread{i}", quantities.human(metric), unit, courses)
+    return metric, direction(metric), spread_chart(quantities.human(metric), unit, courses)

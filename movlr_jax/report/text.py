@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from movlr_jax.quantities import human, quantity
+from movlr_jax.quantities import human
 from movlr_jax.report.data import FIRST, Run, key_metrics
 
 _TITLES = {  # titles of curves whose names are not clear enough
@@ -61,7 +61,7 @@ def count(n: int, noun: str) -> str:
 
 
 def result_sentence(run: Run) -> str:
-    """Return the result in one sentence: the measures of the best program compared with the first one."""
+    """Return what the search did in one sentence; the page shows the measures next to it."""
     best, first, tried = run.best, run.candidates.get(FIRST), len(run.candidates)
     if best is None:
         if not tried:
@@ -69,21 +69,14 @@ def result_sentence(run: Run) -> str:
         ran = sum(not c.failed for c in run.candidates.values())
         return f"{count(tried, 'program')} evaluated so far, {ran} of them ran; none is ranked yet."
     after = f"After {count(tried, 'program')} in {count(len(run.generations), 'generation')}"
-    reference = first.metrics if first and first is not best else {}
-    reached = [_measure(name, best.metrics, reference) for name in key_metrics(run) if name in best.metrics]
-    shown = ", ".join(reached) or "no success measure recorded"
-    if best.name == FIRST:
-        return f"{after}, the first program, {FIRST}, is still the best: {shown}."
-    if first and first.failed:
-        return f"{after}, the best is {best.name}: {shown}; the first program, {FIRST}, could not run."
-    return (
-        f"{after}, the best is {best.name}: {shown}{f' of the first program, {FIRST}' if reference else ''}."
+    unknown = (
+        "" if any(name in best.metrics for name in key_metrics(run)) else "; no success measure is recorded"
     )
-
-
-def _measure(name: str, metrics: Mapping[str, float], reference: Mapping[str, float]) -> str:
-    against = f" against {quantity(reference[name], name)}" if name in reference else ""
-    return f"{human(name)} {quantity(metrics[name], name)}{against}"
+    if best.name == FIRST:
+        return f"{after}, the first program, {FIRST}, is still the best{unknown}."
+    if first and first.failed:
+        return f"{after}, the best is {best.name}{unknown}; the first program, {FIRST}, could not run."
+    return f"{after}, the best is {best.name}{unknown}."
 
 
 def highlight(source: str) -> Markup:

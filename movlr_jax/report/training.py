@@ -55,19 +55,21 @@ def _training(key: str, trained: Evaluation, reference: Evaluation | None, other
     curves = learning.get("terms") or {}
     terms = {name: numbers(curves.get(name)) for name in trained.weights}
     panels = []
-    for i, (name, title) in enumerate(_LEARNED.items()):
+    for name, title in _LEARNED.items():
         values = numbers(learning.get(name))
         if not any(math.isfinite(v) for v in values) or (name in _FAULTS and not any(values)):
             continue
         dotted = numbers(reference.learning.get(name)) if reference else []
-        compared = (numbers(reference.learning.get("env_steps")), dotted) if reference and dotted else None
-        label = f"{title} against {_STEPS}"
-        chart = report_charts.motion_chart(
-            f"{key}{i}", label, quantities.unit(name), steps, [values], compared, _STEPS
+        compared = (
+            (other, numbers(reference.learning.get("env_steps")), dotted) if reference and dotted else None
         )
-        panels.append({"title": title, "chart": chart, "compared": compared is not None})
+        label = f"{title} against {_STEPS}"
+        lines = {"final training" if key == "full" else "best program": values}
+        chart = report_charts.motion_chart(label, quantities.unit(name), steps, lines, compared, _STEPS)
+        panels.append({"title": title, "chart": chart})
     return {
-        "terms": report_charts.curve_chart(key, steps, terms, _STEPS),
+        "key": key,
+        "terms": report_charts.term_chart(steps, terms, _STEPS),
         "panels": panels,
         "name": trained.name,
         "other": other,

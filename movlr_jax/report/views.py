@@ -8,8 +8,6 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
 from movlr_jax import quantities
 from movlr_jax.evolution.ranking import unanswered
 from movlr_jax.language.base import Evaluation
@@ -29,20 +27,24 @@ _STAGES = (
     "rank",
     "criticise",
 )  # the stages of a generation
+_SHORT = 300  # characters of a message that is repeated each time
 _ABOUT = ("task", "description", "model", "method", "seed", "hardware", "goals")
 
 
-def hero(run: Run, films: Collection[Path]) -> list[tuple[str, Path]]:
-    """Return (caption, path) of the films at the top: the side-by-side film, or those of first and best program."""
-    best = run.best
-    if run.side_by_side and run.side_by_side in films:
-        return [(f"First program {FIRST} and the best{f', {best.name}' if best else ''}", run.side_by_side)]
-    captions = {FIRST: f"First program, {FIRST}"}
+def hero(run: Run, films: Collection[Path]) -> list[dict[str, Any]]:
+    """Return caption, outcome and film of what the page opens with: the best program, then the first one."""
+    best, first = run.best, run.candidates.get(FIRST)
+    captions = {}
     if best:
-        title = "First program and best" if best.name == FIRST else "Best"
-        captions[best.name] = f"{title}, {best.name}"
-    shown = [run.candidates[name] for name in captions if name in run.candidates]
-    return [(captions[c.name], c.film) for c in shown if c.film and c.film in films]
+        captions[best.name] = "Best and first program" if best.name == FIRST else "Best"
+    if first and first.name not in captions:
+        captions[FIRST] = "First program"
+    shown = [run.candidates[name] for name in captions]
+    return [
+        {"name": c.name, "caption": captions[c.name], "result": quantities.summary(c.metrics), "film": c.film}
+        for c in shown
+        if c.film and c.film in films
+    ]
 
 
 def tiles(run: Run, metrics: Sequence[str]) -> list[dict[str, Any]]:
@@ -78,7 +80,8 @@ def used(run: Run) -> dict[str, Any]:
     models = str(about.get("models_used") or "")
     return {
         **{key: about.get(key) for key in _ABOUT},
-        "title": str(about.get("task") or run.root.resolve().parent.name).replace("_", " "),
+        "title": str(about.get("description") or "").strip() or _task_name(run),
+        "task": _task_name(run),
         "model_notes": about.get("model_notes") or [],
         "versions": about.get("versions") or {},
         "settings": about.get("settings") or {},
@@ -87,12 +90,26 @@ def used(run: Run) -> dict[str, Any]:
         "models": models,
         "no_models": models.lower().startswith("no "),
         "calls": run.calls,
+        "cost": _cost(run),
         "stages": _STAGES,
         "timings": timings,
         "total": total,
         "steps": sum(timing["physics_steps"] for _, timing in timings),
         "wall_s": _number((run.finished or {}).get("wall_s")) or sum(total.values()) or None,
     }
+
+
+def _cost(run: Run) -> str:
+    """Return the calls of models with their cost, "" if there were none."""
+    sent = sum(c.sent for c in run.calls)
+    prices = [c.cost_usd for c in run.calls if c.sent]
+    known = sum(p for p in prices if p is not None)
+    price = "at unknown cost" if None in prices else f"for {known:.2f} USD"
+    return f"{report_text.count(sent, 'model call')} {price}" if sent else ""
+
+
+def _task_name(run: Run) -> str:
+    return str(run.about.get("task") or run.root.resolve().parent.name).replace("_", " ")
 
 
 def program(run: Run) -> dict[str, Any] | None:
@@ -126,32 +143,51 @@ def _term(best: Evaluation, i: int, name: str) -> dict[str, Any]:
 
 def charts(run: Run, metrics: Sequence[str]) -> dict[str, Any]:
     """Return all charts; None where there is nothing to draw yet."""
-    best, candidates = run.best, list(run.candidates.values())
-    rows = [(f"{g}: {c.name}", weight_shares(c.weights)) for g, c in run.stages if c.weights]
-    ancestry = run.ancestry(best.name if best else None)
-    lineage = [_dot(c) for c in candidates]
+    best = run.best
     return {
-        "measures": [_measure(run, i, name) for i, name in enumerate(metrics)],
-        "failed": sum(c.failed for c in candidates),
-        "heatmap": report_charts.weight_heatmap("weights", rows) if rows else None,
+        "measures": [_measure(run, name) for name in metrics],
+        "failed": sum(c.failed for c in run.candidates.values()),
+        "heatmap": heatmap(run),
         "curves": _curves(best) if best else None,
-        "lineage": report_charts.lineage_chart("lineage", lineage, ancestry) if lineage else None,
     }
 
 
-def _measure(run: Run, i: int, name: str) -> tuple[str, int, Markup]:
+def heatmap(run: Run) -> dict[str, Any] | None:
+    """Return the terms, and the share of each in the best program after each generation (None if it has no such)."""
+    rows = [(g, c.name, c.weights, weight_shares(c.weights)) for g, c in run.stages if c.weights]
+    terms = list(dict.fromkeys(term for _, _, weights, _ in rows for term in weights))
+    table = [
+        {
+            "generation": g,
+            "name": name,
+            "cells": [
+                {"share": shares[term], "weight": weights[term]} if term in weights else None
+                for term in terms
+            ],
+        }
+        for g, name, weights, shares in rows
+    ]
+    return {"terms": terms, "rows": table} if table else None
+
+
+def _measure(run: Run, name: str) -> tuple[str, int, report_charts.Chart]:
+    unit, scale = _scale(name)
+    dots = [_dot(c, name, scale) for c in run.candidates.values()]
+    best = [(g, _dot(c, name, scale)) for g, c in run.stages]
+    return name, direction(name), report_charts.measure_chart(quantities.human(name), unit, dots, best)
+
+
+def _scale(name: str) -> tuple[str, float]:
+    """Return the unit of a measure or curve in a chart, and the factor to it: degrees for rad, % for shares."""
     unit = "" if name == "success" else quantities.unit(name)
-    dots = [_dot(c, name) for c in run.candidates.values()]
-    best = [(g, _dot(c, name)) for g, c in run.stages]
-    chart = report_charts.measure_chart(f"measure{i}", quantities.human(name), unit, dots, best)
-    return name, direction(name), chart
+    return {"rad": ("°", math.degrees(1)), "%": ("%", 100.0)}.get(unit, (unit, 1.0))
 
 
-def _curves(best: Evaluation) -> Markup | None:
+def _curves(best: Evaluation) -> report_charts.Chart | None:
     curves = {name: numbers(best.terms.get(name, {}).get("curve")) for name in best.weights}
     if len(best.curve_time) < 2 or not any(curves.values()):
         return None
-    return report_charts.curve_chart("curves", best.curve_time, curves)
+    return report_charts.term_chart(best.curve_time, curves, clock=True)
 
 
 def motion(run: Run) -> list[dict[str, Any]]:
@@ -164,20 +200,31 @@ def motion(run: Run) -> list[dict[str, Any]]:
         return []
     others = _panels(first) if first and first is not best and not first.failed else {}
     shown = []
-    for i, (name, lines) in enumerate(_panels(best).items()):
+    for name, lines in _panels(best).items():
         other = others.get(name, {}).get("")
         title = report_text.title(name)
         chart = report_charts.motion_chart(
-            f"motion{i}",
             f"{title} against time",
-            quantities.unit(name),
+            _scale(name)[0],
             best.curve_time,
-            list(lines.values()),
-            (first.curve_time, other) if first and other else None,
+            {side or best.name: values for side, values in lines.items()},
+            (first.name, first.curve_time, other) if first and other else None,
+            clock=True,
         )
-        shown.append(
-            {"title": title, "chart": chart, "paired": len(lines) > 1, "compared": other is not None}
-        )
+        shown.append({"title": title, "chart": chart})
+    return shown
+
+
+def messages(run: Run) -> list[dict[str, Any]]:
+    """Return all calls of models; a long message that an earlier call had is named by the number of that call."""
+    seen: dict[str, int] = {}
+    shown = []
+    for e in run.exchanges:
+        parts = []
+        for role, text in e.parts:
+            known = seen.setdefault(text, e.number) if len(text) > _SHORT else e.number
+            parts.append((role, text, known if known != e.number else None))
+        shown.append({**vars(e), "parts": parts})
     return shown
 
 
@@ -192,7 +239,8 @@ def gait(run: Run) -> dict[str, Any] | None:
         "faults": list(best.faults.values()),
         "speed": best.gait.get("speed_m_s"),
         "speed_class": str(best.gait.get("speed_class", "")).replace("_", " "),
-        "charts": report_gait.charts("gait", best.gait) if drawn else [],
+        "charts": report_gait.charts(best.gait) if drawn else [],
+        "phases": report_gait.phases(best.gait) if drawn else [],
         "table": report_gait.table(best.gait) if drawn else [],
     }
 
@@ -203,7 +251,7 @@ def _panels(c: Evaluation) -> dict[str, dict[str, list[float]]]:
     for name, values in c.series.items():
         side = next((side for side in ("left", "right") if name.startswith(f"{side}_")), "")
         name = name.removeprefix(f"{side}_") if side else name
-        scale = 100.0 if quantities.unit(name) == "%" else 1.0
+        scale = _scale(name)[1]
         curve = [scale * v for v in numbers(values)]
         if any(map(math.isfinite, curve)):
             panels.setdefault(name, {})[side] = curve
@@ -215,21 +263,17 @@ def _sparklines(c: Evaluation | None) -> list[dict[str, Any]]:
     shown = []
     for name, lines in (_panels(c) if c else {}).items():
         finite = [v for values in lines.values() for v in values if math.isfinite(v)]
-        title, unit = report_text.title(name), quantities.unit(name)
+        title, unit = report_text.title(name), _scale(name)[0]
         spark = report_charts.sparkline(f"{title} over time", list(enumerate(lines.values())))
         shown.append({"title": title, "unit": unit, "low": min(finite), "high": max(finite), "spark": spark})
     return shown
 
 
-def _dot(c: Evaluation, metric: str | None = None) -> report_charts.Dot:
-    value = c.metrics.get(metric, math.nan) if metric else math.nan
-    if c.failed:
-        tip = f"{c.name} failed: {c.reason}"[:200]
-    elif metric:
-        tip = f"{c.name}: {quantities.quantity(value, metric)}"
-    else:
-        tip = f"{c.name}, parent {c.parent}" if c.parent else c.name
-    return report_charts.Dot(c.name, c.generation, c.candidate, tip, c.failed, c.parent, value)
+def _dot(c: Evaluation, metric: str, scale: float = 1.0) -> report_charts.Dot:
+    value = c.metrics.get(metric, math.nan)
+    shown = f"failed: {c.reason}"[:200] if c.failed else quantities.quantity(value, metric)
+    tip = f"{c.name} {shown}" if c.failed else f"{c.name}: {shown}"
+    return report_charts.Dot(c.name, c.generation, c.candidate, tip, c.failed, scale * value)
 
 
 def generation(run: Run, g: Generation) -> dict[str, Any]:

@@ -141,9 +141,10 @@ class Scorer:
         """Return (totals, terms, counts of non-finite values), each a list of K, on the device that computed them."""
         apart = _apart_on_device if isinstance(actions, jax.Array) else _apart
         each = apart((steps, actions, initial), len(programs))
-        shapes = jax.tree.map(_shape, each[0])
-        known = (jax.tree.structure(shapes), *jax.tree.leaves(shapes))
-        self._shapes[known] = shapes
+        leaves, tree = jax.tree.flatten(each[0])
+        known = (tree, *[(x.shape, x.dtype, _sharding(x)) for x in leaves])
+        if known not in self._shapes:
+            self._shapes[known] = jax.tree.map(_shape, each[0])
         begun = [self._compile(program, known) for program in programs]
         compiled = [self._within(p, work, known, "compiled") for p, work in zip(programs, begun, strict=True)]
         scoring = [
@@ -283,5 +284,8 @@ _apart_on_device = jax.jit(_apart, static_argnums=1)
 
 def _shape(x: Array) -> jax.ShapeDtypeStruct:
     """Return the shape, sharding and dtype of `x`; the dtype is the one that JAX converts it to."""
-    where = x.sharding if isinstance(x, jax.Array) else None
-    return jax.ShapeDtypeStruct(x.shape, jax.dtypes.canonicalize_dtype(x.dtype), sharding=where)
+    return jax.ShapeDtypeStruct(x.shape, jax.dtypes.canonicalize_dtype(x.dtype), sharding=_sharding(x))
+
+
+def _sharding(x: Array) -> Any:
+    return x.sharding if isinstance(x, jax.Array) else None

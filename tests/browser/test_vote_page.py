@@ -1,13 +1,9 @@
-"""The page in Chromium: a ranking by keyboard, a reload in the middle, two raters, a search, accessibility.
-
-Needs pip install 'movlr-jax[browser]', a Chromium (apt-get install chromium) and, for axe-core, npm.
-"""
+"""The page for votes in Chromium: a ranking by keyboard, a reload, two raters, a search, accessibility."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,34 +17,8 @@ from voted_run import make_run, moving_bar
 from movlr_jax.language.voting.votes import votes_of
 from movlr_jax.storage.archive import Archive
 
-playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'movlr-jax[browser]'")
-
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(BROWSER is None, reason="no Chromium here: apt-get install chromium"),
-]
+pytestmark = pytest.mark.slow
 SHOTS = os.environ.get("VOTE_SCREENSHOTS")  # a folder to keep pictures of the page in
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as p:
-        made = p.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield made
-        made.close()
-
-
-@pytest.fixture(scope="module")
-def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The source of axe-core, from npm."""
-    folder = tmp_path_factory.mktemp("axe")
-    command = ["npm", "install", "--no-save", "--ignore-scripts", "--prefix", str(folder), "axe-core@4"]
-    try:
-        subprocess.run(command, check=True, capture_output=True, timeout=120)
-    except (OSError, subprocess.SubprocessError):
-        pytest.skip("npm cannot install axe-core here")
-    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -117,25 +87,14 @@ def votes(run: Path):
         return votes_of(archive.calls())
 
 
-def findings(page, axe: str) -> list[str]:
-    """Serious and critical findings of axe-core."""
-    page.evaluate(axe)  # not as a script element: the page's policy would refuse it
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    return [
-        f"{v['id']}: {v['nodes'][0]['html']}"
-        for v in found["violations"]
-        if v["impact"] in ("serious", "critical")
-    ]
-
-
-def test_a_whole_ranking_by_keyboard_with_a_reload_in_the_middle(browser, served, axe: str):
+def test_a_whole_ranking_by_keyboard_with_a_reload_in_the_middle(browser, served, findings):
     run, address, process = served
     me = Page(browser, address, "Ana")
     page, keys = me.page, "120"
     assert me.comparing()
     assert me.text("#task") == "kick <i>hard</i>"
     me.ready()
-    assert findings(page, axe) == []
+    assert findings(page) == []
     me.shot("compare_1400")
     for n in range(40):
         if not me.comparing():
@@ -160,7 +119,7 @@ def test_a_whole_ranking_by_keyboard_with_a_reload_in_the_middle(browser, served
     assert [v.reason for v in given].count("it is nearer, 1 of 2") == 1
     page.wait_for_selector("#results:not([hidden])")
     assert page.locator("#rows tr").count() == 5
-    assert findings(page, axe) == []
+    assert findings(page) == []
     me.shot("results_1400")
     page.click("button[aria-label='near: more']")
     page.fill("[aria-label='Why should near change?']", "too far")
@@ -221,12 +180,12 @@ def test_films_play_in_step_scrub_slow_down_and_change_cameras(browser, served):
 
 
 @pytest.mark.parametrize("width", [400, 1400])
-def test_the_page_fits(browser, served, axe: str, width: int):
+def test_the_page_fits(browser, served, findings, width: int):
     _, address, _ = served
     me = Page(browser, address, "Ana", (width, 800))
     me.ready()
     assert me.page.evaluate("document.documentElement.scrollWidth") <= width
-    assert findings(me.page, axe) == []
+    assert findings(me.page) == []
     me.shot(f"compare_{width}")
 
 
@@ -246,7 +205,7 @@ def test_two_raters_at_once(browser, served):
     assert ana.problems + bo.problems == []
 
 
-def test_a_search_waits_for_the_page(browser, tmp_path: Path, axe: str):
+def test_a_search_waits_for_the_page(browser, tmp_path: Path, findings):
     """vlm=person on the small leg: vote, take back, criticise; the search ends by itself."""
     run = tmp_path / "run"
     from model_search import TASK
@@ -274,7 +233,7 @@ def test_a_search_waits_for_the_page(browser, tmp_path: Path, axe: str):
             me.ready()
             page.keyboard.press("2")
             page.wait_for_timeout(700)
-        assert findings(page, axe) == []
+        assert findings(page) == []
         me.shot("critique_1400")
         page.click("text=Send the critique")
         assert process.wait(120) == 0

@@ -14,7 +14,7 @@ pytest.importorskip("brax", reason="the extra ppo is not installed")
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose
 from movlr_jax.control.ppo import update as learning
-from movlr_jax.control.ppo.build import observation
+from movlr_jax.control.ppo.interface import observation
 from movlr_jax.control.ppo.config import PpoConfig
 from movlr_jax.control.ppo.observations import GAIT_MIRROR
 from movlr_jax.control.ppo.symmetry import Reflection, joint_reflection, observation_reflection, symmetric

@@ -157,6 +157,7 @@ def replan(planner, programs, seed: int = 0):
     return np.asarray(controllers.replan(planner.init(held), start, start.step, held, key, key).mean)
 
 
+@pytest.mark.slow
 def test_the_same_planner_reaches_the_same_plan(planners):
     """Within 5 mrad after one plan, of samples that are drawn with a spread of 200 mrad."""
     for seed in range(3):

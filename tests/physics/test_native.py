@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from movlr_jax.errors import UserError
+from movlr_jax.physics import native
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.types import SimState, Trajectory
 
@@ -19,6 +20,11 @@ STEPS = 12
 def play(params, view, key):
     """Open loop: params["ctrl"] [T, nu], by the clock."""
     return params["ctrl"][jnp.round(view.time / 0.01).astype(int)]
+
+
+def watch(params, view, key):
+    """The same controls from a policy that looks at the state, so it must be called at every control step."""
+    return play(params, view, key) + 0.0 * view.qpos[0]
 
 
 def stretch(params, view, key):
@@ -43,21 +49,23 @@ def feedback(tiny, rows: int, seed: int = 2) -> dict[str, np.ndarray]:
     }
 
 
-def step_in_c(physics: NativePhysics, start: SimState, row: int, actions: np.ndarray) -> mujoco.MjData:
+def step_in_c(
+    physics: NativePhysics, start: SimState, row: int, actions: np.ndarray, warm: bool = True
+) -> mujoco.MjData:
     """`actions` [T, nu] stepped with mj_step alone.
 
-    mujoco.rollout zeroes the constraint solver's warm start at each call, which is once per control step; within
-    a control step it carries over, as in mj_step.
+    mujoco.rollout zeroes the constraint solver's warm start at each call: once per rollout of known controls, once
+    per control step of a policy that looks at the state. Within a call it carries over, as in mj_step.
     """
     model = physics.model
     data = mujoco.MjData(model)
     data.time, data.qpos[:], data.qvel[:] = start.time[row], start.qpos[row], start.qvel[row]
     data.act[:] = start.act[row]
     for action in actions:
-        data.qacc_warmstart[:] = 0
+        if not warm:
+            data.qacc_warmstart[:] = 0
         data.ctrl[:] = action
-        for _ in range(physics.substeps):
-            mujoco.mj_step(model, data)
+        mujoco.mj_step(model, data, nstep=physics.substeps)
     return data
 
 
@@ -91,20 +99,33 @@ def test_a_rollout_is_plain_mujoco_bit_by_bit(tiny, start):
     np.testing.assert_array_equal(result.final.prev_action, params["ctrl"][:, -1])
 
 
-def test_the_warm_start_matters_and_is_zero_at_each_control_step(tiny, start):
-    """The test above would not pass whatever the warm start: carrying it over gives other bits."""
+def test_a_policy_that_looks_at_the_state_has_no_warm_start_at_each_control_step(tiny, start):
+    """The test above would not pass whatever the warm start: without it, the bits are others."""
     params = controls(tiny, 8)
-    result = tiny.physics.rollout(start, play, params, steps=STEPS, key=KEY)
-    model, differs = tiny.physics.model, False
+    planned = tiny.physics.rollout(start, play, params, steps=STEPS, key=KEY)
+    result = tiny.physics.rollout(start, watch, params, steps=STEPS, key=KEY)
     for row in range(8):
-        data = mujoco.MjData(model)
-        data.qpos[:], data.qvel[:], data.act[:] = start.qpos[row], start.qvel[row], start.act[row]
-        for action in params["ctrl"][row]:
-            data.ctrl[:] = action
-            mujoco.mj_step(model, data, nstep=tiny.physics.substeps)
-        differs |= bool((data.qpos != result.final.qpos[row]).any())
-        np.testing.assert_allclose(data.qpos, result.final.qpos[row], atol=1e-4)
-    assert differs
+        data = step_in_c(tiny.physics, start, row, params["ctrl"][row], warm=False)
+        np.testing.assert_array_equal(result.final.qpos[row], data.qpos)
+        np.testing.assert_array_equal(result.final.qvel[row], data.qvel)
+    assert (planned.final.qpos != result.final.qpos).any()
+    np.testing.assert_allclose(planned.final.qpos, result.final.qpos, atol=1e-4)
+    np.testing.assert_allclose(planned.steps.time, result.steps.time, atol=1e-6)
+    np.testing.assert_allclose(planned.steps.qpos, result.steps.qpos, atol=1e-4)
+
+
+@pytest.mark.parametrize("substeps", [1, 2, 5])
+def test_known_controls_are_stepped_in_calls_of_any_size(tiny, monkeypatch, substeps: int):
+    """Calls that hold two rows, or all of them, give the same bits; one and many steps per control step."""
+    physics = NativePhysics(tiny.model, tiny.layout, sim_dt=0.01 / substeps, ctrl_dt=0.01, threads=2)
+    begin, params = physics.start(*tiny.states(7)), controls(tiny, 7)
+    whole = physics.rollout(begin, play, params, steps=STEPS, key=KEY)
+    monkeypatch.setattr(native, "_BLOCK", 1)
+    assert_same(physics.rollout(begin, play, params, steps=STEPS, key=KEY), whole)
+    stepped = physics.rollout(begin, watch, params, steps=STEPS, key=KEY)
+    np.testing.assert_allclose(whole.steps.sensors, stepped.steps.sensors, rtol=1e-3, atol=1e-2)
+    np.testing.assert_allclose(whole.steps.qvel, stepped.steps.qvel, atol=1e-3)
+    physics.close()
 
 
 def measured(model: mujoco.MjModel, qpos, qvel, act, ctrl) -> dict[str, np.ndarray]:
@@ -147,7 +168,6 @@ def test_sensors_belong_to_the_state_beside_them(tiny, start):
         for t in (0, 3, STEPS - 1):
             # the state is kept in float32, so the comparison starts from the state that C itself reaches
             data = step_in_c(tiny.physics, start, row, params["ctrl"][row, :t])
-            data.qacc_warmstart[:] = 0
             data.ctrl[:] = params["ctrl"][row, t]
             for _ in range(tiny.physics.substeps - 1):
                 mujoco.mj_step(tiny.physics.model, data)
@@ -178,9 +198,9 @@ def test_previous_actions_are_those_of_the_step_before(tiny, start):
 def test_two_rollouts_in_a_row_are_one(tiny, start):
     """Nothing but SimState carries over."""
     params = controls(tiny, 8)
-    whole = tiny.physics.rollout(start, play, params, steps=6, key=KEY)
-    first = tiny.physics.rollout(start, play, params, steps=2, key=KEY)
-    second = tiny.physics.rollout(first.final, play, params, steps=4, key=KEY)
+    whole = tiny.physics.rollout(start, watch, params, steps=6, key=KEY)
+    first = tiny.physics.rollout(start, watch, params, steps=2, key=KEY)
+    second = tiny.physics.rollout(first.final, watch, params, steps=4, key=KEY)
     for name in ("qpos", "qvel", "act", "sensors"):
         np.testing.assert_array_equal(getattr(whole.final, name), getattr(second.final, name))
 

@@ -11,7 +11,7 @@ from movlr_jax.biomech.gait.analysis import analyse
 from movlr_jax.language.base import Evaluation
 from movlr_jax.quantities import summary
 from movlr_jax.report.data import Generation, Run, key_metrics
-from movlr_jax.report.gait import charts, picture, readable, table
+from movlr_jax.report.gait import charts, phases, picture, readable, table
 
 
 @pytest.fixture(scope="module")
@@ -22,19 +22,20 @@ def record() -> dict:
 
 
 def test_every_chart_is_drawn_with_the_colours_of_the_page(record: dict):
-    drawn = dict(charts("gait", record))
+    drawn = dict(charts(record))
     assert list(drawn) == [
         "hip flexion (deg)",
         "knee flexion (deg)",
         "ankle dorsiflexion (deg)",
         "vertical force (body weights)",
-        "active muscles",
     ]
-    for svg in drawn.values():
-        assert svg.startswith("<svg")
-        assert "var(--c0)" in svg
-        assert "var(--c1)" in svg
-    assert "tibialis anterior" in drawn["active muscles"]
+    for chart in drawn.values():
+        assert [line["colour"] for line in chart["lines"][:2]] == ["c0", "c1"]
+        assert chart["x"][-1] == 100
+    assert len(drawn["hip flexion (deg)"]["bands"]) == 3
+    rows = {row["muscle"]: row for row in phases(record)}
+    assert set(rows["tibialis anterior"]["legs"]) == {"left", "right"}
+    assert all(0 <= start <= start + width <= 100 for row in rows.values() for start, width in row["people"])
     assert len(picture(record, "a walk").axes) == 5
 
 

@@ -242,7 +242,7 @@ def test_an_event_that_cannot_be_read_is_named(
 ):
     kind, data = SHAPES[shape]
     put(run, kind, data)
-    assert report([str(run)]) == 0
+    assert report([str(run), "scene=false"]) == 0
     of = {"evaluated": " of g00k00", "run": "", "finished": "", "full": ""}.get(kind, " of generation 0")
     said = capfd.readouterr().err
     assert f"the event '{kind}'{of} cannot be read: " in said
@@ -265,7 +265,7 @@ def test_an_event_that_cannot_be_read_is_named(
 )
 def test_an_event_of_no_known_place_is_named(run: Path, change: str, capfd: pytest.CaptureFixture[str]):
     sql(run, f"UPDATE events SET {change} WHERE kind = 'evaluated'")
-    assert report([str(run)]) == 0
+    assert report([str(run), "scene=false"]) == 0
     assert "cannot be read" in capfd.readouterr().err
 
 
@@ -274,7 +274,7 @@ def test_a_ranking_of_programs_that_do_not_exist_is_told(mistake: Mistake, run: 
     ranked = {"names": ["g00k00", "g07k07"], "strengths": [0.0, 1.0], "deviation": [1.0, 1.0], "p_best": [0.5, 0.5],
               "flip_rate": 0.0, "best": "g07k07", "comparisons": [shown]}  # fmt: skip
     put(run, "ranked", ranked)
-    assert report([str(run)]) == 0
+    assert report([str(run), "scene=false"]) == 0
     assert "g07k07" in mistake(search, f"resume={run}", "generations=2", alone=False)
 
 
@@ -286,7 +286,7 @@ def test_a_call_that_cannot_be_read_is_named(run: Path, capfd: pytest.CaptureFix
         with db:
             db.execute("UPDATE calls SET data = ?", (data,))
         db.close()
-        assert report([str(run)]) == 0
+        assert report([str(run), "scene=false"]) == 0
         assert "the call 1 cannot be read: " in capfd.readouterr().err
         with Archive.open(run) as archive, pytest.raises(UserError, match="the call 1 cannot be read"):
             archive.find_call("k")

@@ -14,8 +14,16 @@ from movlr_jax.physics.base import Physics
 from movlr_jax.types import Array, SimState, Step
 
 
-def between(knots: Any, elapsed: Array, horizon_s: float) -> Any:
-    """Interpolate `knots` [knots, ...], spread over `horizon_s`, linearly at `elapsed` [] s; later, hold the last."""
+def between(knots: Any, elapsed: Array, horizon_s: float, spline: str = "linear") -> Any:
+    """Interpolate `knots` [knots, ...], spread over `horizon_s`, at `elapsed` [] s; later, hold the last.
+
+    spline: a name of SPLINES.
+    """
+    return SPLINES[spline](knots, elapsed, horizon_s)
+
+
+def linear(knots: Any, elapsed: Array, horizon_s: float) -> Any:
+    """Interpolate linearly: the first knot is now, the last at the horizon."""
     count = len(jax.tree.leaves(knots)[0])
     x = jnp.clip(elapsed / horizon_s * (count - 1), 0.0, count - 1.0)
     low = jnp.clip(jnp.floor(x).astype(int), 0, max(count - 2, 0))
@@ -23,11 +31,52 @@ def between(knots: Any, elapsed: Array, horizon_s: float) -> Any:
     return jax.tree.map(lambda at: (1 - share) * at[low] + share * at[high], knots)
 
 
+def zero(knots: Any, elapsed: Array, horizon_s: float) -> Any:
+    """Hold each knot for an equal part of the horizon."""
+    count = len(jax.tree.leaves(knots)[0])
+    at = jnp.clip(jnp.floor(elapsed / horizon_s * count + 1e-4).astype(int), 0, count - 1)
+    return jax.tree.map(lambda x: x[at], knots)
+
+
+def cubic(knots: Any, elapsed: Array, horizon_s: float) -> Any:
+    """Interpolate by cubic Hermite polynomials whose slopes are central differences (Catmull and Rom, 1974).
+
+    At both ends, the slope is that to the next knot. Between knots, values may exceed those of the knots.
+    """
+    count = len(jax.tree.leaves(knots)[0])
+    x = jnp.clip(elapsed / horizon_s * (count - 1), 0.0, count - 1.0)
+    low = jnp.clip(jnp.floor(x).astype(int), 0, max(count - 2, 0))
+    high, t = jnp.minimum(low + 1, count - 1), x - low
+
+    def curve(at: Any) -> Any:
+        def slope(i: Array) -> Any:
+            before, after = jnp.maximum(i - 1, 0), jnp.minimum(i + 1, count - 1)
+            return (at[after] - at[before]) / jnp.maximum(after - before, 1)
+
+        rest = 1 - t
+        return rest * rest * ((1 + 2 * t) * at[low] + t * slope(low)) + t * t * (
+            (3 - 2 * t) * at[high] - rest * slope(high)
+        )
+
+    return jax.tree.map(curve, knots)
+
+
+SPLINES = {"linear": linear, "zero": zero, "cubic": cubic}
+
+
 class KnotSpace:
     """Plans with `knots` values of each dimension over the horizon, within `lower` and `upper` [dims]."""
 
-    def __init__(self, lower: np.ndarray, upper: np.ndarray, knots: int, horizon_s: float):
-        self.lower, self.upper, self.knots, self.horizon_s = lower, upper, knots, horizon_s
+    def __init__(
+        self, lower: np.ndarray, upper: np.ndarray, knots: int, horizon_s: float, spline: str = "linear"
+    ):
+        self.lower, self.upper, self.knots, self.horizon_s, self.spline = (
+            lower,
+            upper,
+            knots,
+            horizon_s,
+            spline,
+        )
         self.mixing = np.eye(len(lower), dtype=np.float32)
 
     def params(self, physics: Physics, state: SimState, plans: Array) -> dict[str, Any]:
@@ -42,13 +91,13 @@ class KnotSpace:
 class ControlSpace(KnotSpace):
     """Plans of standard MPPI: `knots` values of every control over the horizon."""
 
-    def __init__(self, model: mujoco.MjModel, knots: int, horizon_s: float):
+    def __init__(self, model: mujoco.MjModel, knots: int, horizon_s: float, spline: str = "linear"):
         low, high = control_ranges(model, "optimizer=mppi samples")
-        super().__init__(low.astype(np.float32), high.astype(np.float32), knots, horizon_s)
+        super().__init__(low.astype(np.float32), high.astype(np.float32), knots, horizon_s, spline)
 
     def policy(self, physics: Physics):
         def policy(params: Any, view: Step, key: jax.Array) -> jax.Array:
-            return between(params["knots"], view.time - params["start"], self.horizon_s)
+            return between(params["knots"], view.time - params["start"], self.horizon_s, self.spline)
 
         return policy
 

@@ -26,7 +26,13 @@ if TYPE_CHECKING:
     from movlr_jax.tasks import Task
 
 
-def muscle_policy(actuation: Actuation, sim_dt: float, ctrl_dt: float, horizon_s: float | None = None):
+def muscle_policy(
+    actuation: Actuation,
+    sim_dt: float,
+    ctrl_dt: float,
+    horizon_s: float | None = None,
+    spline: str = "linear",
+):
     """Return a policy that applies `actuation` to params["target"].
 
     With horizon_s, the target is interpolated between its knots [knots, ...].
@@ -35,7 +41,7 @@ def muscle_policy(actuation: Actuation, sim_dt: float, ctrl_dt: float, horizon_s
     def policy(params: Any, view: Step, key: jax.Array) -> jax.Array:
         target = params["target"]
         if horizon_s is not None:
-            target = between(target, view.time - params["start"], horizon_s)
+            target = between(target, view.time - params["start"], horizon_s, spline)
         return actuation(params, target, view, sim_dt, ctrl_dt)
 
     return policy
@@ -67,10 +73,12 @@ class PostureSpace:
         kept: Mapping[str, float] | None = None,
         knots: int = 1,
         horizon_s: float = 0.4,
+        spline: str = "linear",
     ):
         """kept: joint -> rad, fixed targets of joints outside the plan. knots: postures of a plan over horizon_s."""
         kept = kept or {}
         self.config, self._model, self.knots, self.horizon_s = config, model, knots, horizon_s
+        self.spline = spline
         self.names = tuple(planned)
         self.actuation = Actuation(config, model, layout, planned)
         self.qpos, self._dofs = self.actuation.qpos, self.actuation.dofs
@@ -98,7 +106,7 @@ class PostureSpace:
 
     def policy(self, physics: Physics):
         horizon_s = self.horizon_s if self.knots > 1 else None
-        return muscle_policy(self.actuation, physics.sim_dt, physics.ctrl_dt, horizon_s)
+        return muscle_policy(self.actuation, physics.sim_dt, physics.ctrl_dt, horizon_s, self.spline)
 
     def held(self, state: SimState) -> np.ndarray:
         """Return plans [R, knots, nz] that hold the current posture of each row."""

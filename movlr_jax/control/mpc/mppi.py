@@ -8,6 +8,7 @@ elites and sigma adaptation as in the cross-entropy method.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -29,6 +30,14 @@ class MppiConfig:
     # number of samples that are not random: the mean, then plans that hold the current state and the initial state
     keep: int = 2
     smooth: float = 0.0  # noise correlation between neighbouring knots, 0..1
+    rule: str = "mppi"  # how samples become the next plan: a name of `rules.RULES`
+    updates: int = 1  # rounds of samples, rollouts and update per plan
+    strategy: str = "CMA_ES"  # rule=evosax: a name of `rules.STRATEGIES`
+    anneal_updates: float = 0.5  # rule=dial: factor of the noise from one update to the next
+    anneal_knots: float = 0.9  # rule=dial: factor of the noise from each knot to the one before
+    worlds: int = 1  # randomised worlds in which every sample is rolled out; 1: the model as it is
+    risk: str = "mean"  # cost of a sample over its worlds: a name of `rules.RISKS`
+    tail: float = 0.25  # risk=cvar: share of the worlds that counts
 
 
 @struct.dataclass
@@ -37,6 +46,7 @@ class PlanDistribution:
 
     mean: Array  # [knots, dims]
     sigma: Array  # [knots, dims]
+    state: Any = None  # of a rule that has more between the updates of one plan
 
 
 def init(config: MppiConfig, mean: Array, lower: Array, upper: Array) -> PlanDistribution:
@@ -109,4 +119,4 @@ def shift(plan: PlanDistribution, fraction: float) -> PlanDistribution:
     low = jnp.floor(at).astype(int)
     share = (at - low)[:, None]
     mean = (1 - share) * plan.mean[low] + share * plan.mean[jnp.minimum(low + 1, knots - 1)]
-    return plan.replace(mean=mean)  # pyright: ignore[reportAttributeAccessIssue]
+    return plan.replace(mean=mean, state=None)  # pyright: ignore[reportAttributeAccessIssue]

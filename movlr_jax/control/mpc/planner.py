@@ -20,10 +20,13 @@ import numpy as np
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.episode import Loop, by_candidate, play
 from movlr_jax.control.mpc import mppi
+from movlr_jax.control.mpc.rules import RISKS, RULES
 from movlr_jax.physics.base import Physics
 from movlr_jax.rewards.program import RewardProgram, Scorer
 from movlr_jax.tasks import Task
 from movlr_jax.types import Array, Policy, Progress, SimState, Step, Trajectory
+
+_UPDATES = 2**16  # number in the keys of the second update of a plan, beyond those of lent rows
 
 
 class PlanSpace(Protocol):
@@ -70,10 +73,21 @@ class Planner:
 
             return jax.jit(traced)
 
+        rule, self.risk = (
+            RULES.get_or_raise(settings.rule),
+            RISKS[settings.risk],
+        )
+
+        @partial(jax.jit, static_argnums=(1, 2, 3))
+        def noise(key: jax.Array, n: int, shape: tuple[int, int], turn: int) -> Array:
+            """Return the noise [N, knots, dims] of plans, the same for all candidates."""
+            return rule.noise(settings, key, n, shape, space.mixing, turn)
+
+        self.noise = noise
         self.init = compiled("init", lambda mean: mppi.init(settings, mean, lower, upper))
         self.sample = compiled(
             "sample",
-            lambda plan, held, home, noise: mppi.sample(settings, plan, held, home, noise, lower, upper),
+            lambda plan, held, home, noise: rule.sample(settings, plan, held, home, noise, lower, upper),
             shared=1,
         )
         xp = physics.xp
@@ -84,11 +98,11 @@ class Planner:
         self.costs_of = jit(partial(_costs, xp), static_argnums=2)
         elapsed = min(1.0, config.replan_every / self.horizon)
         self.shift = compiled("shift", lambda plan: mppi.shift(plan, elapsed))
-        self.update = compiled("update", lambda plan, z, c: mppi.update(settings, plan, z, c, lower, upper))
+        self.update = compiled("update", lambda plan, z, c: rule.update(settings, plan, z, c, lower, upper))
 
     def parts(self, rows: int, n: int) -> list[slice]:
         """Split the N plans of `rows` rows into equal parts that fit into memory when rolled out together."""
-        needed = self.physics.parts(rows * n, self.horizon)
+        needed = self.physics.parts(rows * n * self.config.mppi.worlds, self.horizon)
         count = next(c for c in range(1, n + 1) if n % c == 0 and (c >= needed or c == n))
         if count > self._split:
             self._split = count
@@ -163,11 +177,28 @@ class PlannedControllers:
         plan_key: jax.Array,
         owners: np.ndarray | None = None,
     ) -> mppi.PlanDistribution:
-        """Return the next plan of every row [R] of `state`: sample, roll out, score, update.
+        """Return the next plan of every row [R] of `state`, after the `updates` of the settings.
 
         initial [R]: first step of the episode. home [R, knots, dims]: the plan that holds the initial state. On a
         device, no data is copied to the host in between. owners [R]: whose plans each row rolls out; None: its own.
         """
+        for number in range(self.planner.config.mppi.updates):
+            noise = jax.random.fold_in(noise_key, _UPDATES + number) if number else noise_key
+            plan = self._updated(plan, state, initial, home, (noise, plan_key), owners, number)
+        return plan
+
+    def _updated(
+        self,
+        plan: mppi.PlanDistribution,
+        state: SimState,
+        initial: Step,
+        home: Array,
+        keys: tuple[jax.Array, jax.Array],
+        owners: np.ndarray | None,
+        number: int,
+    ) -> mppi.PlanDistribution:
+        """Return the plan of every row after one update: sample, roll out, score, update. See `replan`."""
+        noise_key, plan_key = keys
         p, n, xp = self.planner, self.planner.config.mppi.samples, self.planner.physics.xp
         at, turns = plan, np.zeros(len(state.time), int) if owners is None else _turns(owners)
         if owners is not None:
@@ -175,8 +206,7 @@ class PlannedControllers:
         held, plans = p.space.held(state), xp.zeros(())  # [R, N, knots, dims]
         for turn in range(int(turns.max()) + 1):
             key = jax.random.fold_in(noise_key, turn) if turn else noise_key
-            noise = jax.random.normal(key, (n, *plan.mean.shape[1:])) @ p.space.mixing
-            drawn = xp.asarray(p.sample(at, held, home, mppi.colored(noise, p.config.mppi.smooth)))
+            drawn = xp.asarray(p.sample(at, held, home, p.noise(key, n, plan.mean.shape[1:], number)))
             plans = xp.where((turns == turn)[:, None, None, None], drawn, plans) if turn else drawn
         costs = [
             self.costs(plans[:, part], state, initial, plan_key, owners)
@@ -190,21 +220,24 @@ class PlannedControllers:
     def costs(
         self, plans: Array, state: SimState, initial: Step, key: jax.Array, owners: np.ndarray | None = None
     ) -> Array:
-        """Return the costs [R, N] of `plans` [R, N, knots, dims] under each row's program; inf if diverged."""
+        """Return the costs [R, N] of `plans` [R, N, knots, dims] under each row's program; inf if diverged.
+
+        With several worlds, each plan is rolled out in all of them, and `risk` makes one cost of its costs.
+        """
         p, physics, k = self.planner, self.planner.physics, len(self.programs)
         own = np.arange(k) if owners is None else owners
-        rows, n = plans.shape[:2]
+        (rows, n), worlds = plans.shape[:2], p.config.mppi.worlds
         params = p.space.params(physics, state, plans)
         rollouts = physics.rollout(
-            p.spread(state, n),
+            p.spread(state, n * worlds),
             p.plan_policy,
-            params,
+            p.spread(params, worlds) if worlds > 1 else params,
             steps=p.horizon,
             key=key,
             candidates=k,
             read=p.scorer.reads(self.programs),
         )
-        seen = p.arrange(k, rollouts.steps, rollouts.actions, p.spread(initial, n))
+        seen = p.arrange(k, rollouts.steps, rollouts.actions, p.spread(initial, n * worlds))
         totals, _, counts = p.scorer.on_device([self.programs[i] for i in own], *seen)
         if self.counted and owners is not None:  # a lent row counts for nobody
             before = self.counted[0]
@@ -213,7 +246,10 @@ class PlannedControllers:
                 for k, (i, c, b) in enumerate(zip(own, counts, before, strict=True))
             ]
         self.counted[:] = [_added(self.counted[0], counts) if self.counted else counts]
-        return physics.collect(p.costs_of(totals, rollouts.diverged, rows))
+        costs = p.costs_of(totals, rollouts.diverged, rows)
+        return physics.collect(
+            p.risk(costs.reshape(rows, n, worlds), p.config.mppi.tail) if worlds > 1 else costs
+        )
 
 
 def lent(over: np.ndarray) -> np.ndarray | None:

@@ -28,9 +28,12 @@ class PriorSpace(KnotSpace):
         space: ActionSpace,
         knots: int,
         horizon_s: float,
+        spline: str = "linear",
     ):
         """numbers: the policy, (step, key) -> action [size] in [-1, 1]."""
-        super().__init__(-np.ones(space.size, np.float32), np.ones(space.size, np.float32), knots, horizon_s)
+        super().__init__(
+            -np.ones(space.size, np.float32), np.ones(space.size, np.float32), knots, horizon_s, spline
+        )
         self._numbers, self._space = numbers, space
 
     def policy(self, physics: Physics):
@@ -38,7 +41,7 @@ class PriorSpace(KnotSpace):
 
         def policy(params: Any, view: Step, key: jax.Array) -> jax.Array:
             drawn = jax.random.fold_in(jax.random.key(0), jnp.round(view.time / physics.ctrl_dt).astype(int))
-            added = between(params["knots"], view.time - params["start"], self.horizon_s)
+            added = between(params["knots"], view.time - params["start"], self.horizon_s, self.spline)
             numbers = jnp.clip(self._numbers(view, drawn) + added, -1.0, 1.0)
             return self._space.controls(numbers, view, physics.sim_dt, physics.ctrl_dt)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -21,7 +22,8 @@ from movlr_jax.types import Array, Step
 class MuscleConfig:
     """Settings of the muscle controller, which converts a target posture z to muscle forces F.
 
-    `product` is the published controller, F = min(0, k P (L* - L)) with P = sum_j |dL/dq_j| |z_j - q_j|.
+    `product` is the published controller, F = min(0, k P (L* - L)) with P = sum_j |dL/dq_j| |z_j - q_j|, and moment
+    arms dL/dq of the target posture; in `product_current` they are those of the posture at the start of the plan.
     `linear` scales with the strength of each muscle and has damping, F = min(0, F0 (kp (L* - L) - kd V) / L0).
     `torque` computes joint torques tau = S (kp (z - q) - kd dq/dt), where S is the sum of the maximum torques of all
     muscles of a joint, and resolves them into activations (`control.muscle_controllers.torque`).
@@ -113,8 +115,18 @@ def linear_force(actuation: Actuation, target: Any, now: Muscles) -> Array:
 
 
 def product_force(actuation: Actuation, target: Any, now: Muscles) -> Array:
-    effort = jnp.abs(target["moment"]) @ jnp.abs(target["posture"] - now.view.qpos[actuation.qpos])
+    return _product(actuation, target["moment"], target, now)
+
+
+def _product(actuation: Actuation, moment: Array, target: Any, now: Muscles) -> Array:
+    effort = jnp.abs(moment) @ jnp.abs(target["posture"] - now.view.qpos[actuation.qpos])
     return actuation.config.product_gain * effort * (target["length"] - now.length)
+
+
+def current_product(actuation: Actuation, params: Any, target: Any, now: Muscles) -> jax.Array:
+    """Return the activations [nu] of `product` with the moment arms of the posture at the start of the plan."""
+    force = partial(_product, actuation, params["moment"])
+    return tracking(lambda _, target, now: force(target, now))(actuation, params, target, now)
 
 
 def resolved(actuation: Actuation, params: Any, target: Any, now: Muscles) -> jax.Array:
@@ -178,5 +190,6 @@ class MuscleLaw:
 LAWS = {
     "linear": MuscleLaw(tracking(linear_force), ("length",)),
     "product": MuscleLaw(tracking(product_force), ("length", "moment", "posture")),
+    "product_current": MuscleLaw(current_product, ("length", "posture"), arms=True),
     "torque": MuscleLaw(resolved, ("posture",), arms=True),
 }

@@ -13,14 +13,12 @@ import numpy as np
 from brax.training.agents.ppo.networks import PPONetworks
 
 from movlr_jax.control.config import OptimizerConfig
-from movlr_jax.control.mpc.mpc2 import posture_space
 from movlr_jax.control.mpc.prior import PriorSpace
 from movlr_jax.control.ppo import actions as spaces
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.anticipation import learned_targets
 from movlr_jax.control.ppo.config import REFERENCE, PpoConfig
-from movlr_jax.control.ppo.dynsyn import find_groups, grouped
-from movlr_jax.control.ppo.observations import gait_view, joint_view
+from movlr_jax.control.ppo.interface import Starts, action_space, observation
 from movlr_jax.control.ppo.policy_file import load_policy, policy_settings
 from movlr_jax.control.ppo.symmetry import joint_reflection, observation_reflection, symmetric
 from movlr_jax.control.ppo.teaching import ReferenceTeacher, Teacher
@@ -45,8 +43,6 @@ _HUNG, _HELD, _HELD_DT = (
     0.005,
 )  # m above the ground, assist and carry, s: to learn a stride in the air
 _DAMPED = 0.2  # s, ratio of damping to stiffness of the assisting springs
-
-Starts = tuple[np.ndarray, np.ndarray, np.ndarray]  # qpos [S, nq], qvel [S, nv], act [S, na]
 
 
 def build_ppo(
@@ -139,16 +135,6 @@ def _with_strides(config: PpoConfig, task: Task, starts: Starts) -> tuple[Starts
     return (qpos, qvel, act), np.concatenate([np.zeros(len(starts[0])), time])
 
 
-def observation(config: PpoConfig, task: Task, qpos: np.ndarray) -> spaces.Observe:
-    """Return the observation function of the settings, relative to the start posture `qpos` [nq]."""
-    more = {}
-    if "gait" in config.observe:
-        more["gait"] = gait_view(task, qpos)
-    if "joints" in config.observe:
-        more["joints"] = joint_view(task.model, qpos, config.joints)
-    return spaces.observation(task.model, task.layout, task.goals, config.observe, more)
-
-
 def _teacher(
     optimizer: OptimizerConfig,
     task: Task,
@@ -190,28 +176,7 @@ def prior_space(config: OptimizerConfig, task: Task) -> tuple[PriorSpace, mujoco
     settings = policy_settings(config.prior.policy, config.ppo, "optimizer.prior.policy")
     untrained = replace(settings, init=config.prior.policy, env_steps=0)
     ppo = build_ppo(replace(config, name="ppo", ppo=untrained), task)
-    return PriorSpace(ppo.acting(), ppo.space, config.knots, config.horizon_s), ppo.space.model
-
-
-def action_space(config: OptimizerConfig, task: Task, starts: Starts) -> spaces.ActionSpace:
-    """Return the action space of the settings, around the start states (qpos, qvel, act)."""
-    kind = "groups" if config.name == "dynsyn" else config.ppo.action
-    if kind == "pd":
-        return spaces.pd(task.model, config.pd, starts[0][0])
-    rest = spaces.resting_controls(task.model, starts[0][0], starts[2].mean(axis=0))
-    if kind not in ("groups", "posture"):
-        return spaces.controls(task.model, rest)
-    physics = NativePhysics(task.model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
-    if kind == "posture":
-        made = posture_space(config.muscle, task)
-        moved = [task.adapter.planned_joints.index(name) for name in config.ppo.joints]
-        limits = config.ppo.reach == "limits"
-        return spaces.posture(made, physics, starts[0][0], rest, config.pd.beta, moved, limits)
-    found = find_groups(
-        task.model, task.layout, physics, starts, seconds=config.groups.seconds, count=config.groups.count
-    )
-    physics.close()
-    return grouped(task.model, rest, found, config.groups.correction)
+    return PriorSpace(ppo.acting(), ppo.space, config.knots, config.horizon_s, config.spline), ppo.space.model
 
 
 def assisted(

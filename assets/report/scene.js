@@ -1,0 +1,456 @@
+"use strict";
+// The 3-D view: the model and recorded episodes of `movlr_jax/report/scene.py`, drawn with three.js.
+(() => {
+  const box = document.querySelector("[data-viewer]");
+  if (!box) return;
+  const find = (selector) => box.querySelector(selector);
+  const canvas = find("canvas"), stage = find(".stage"), tip = find(".tip");
+
+  async function unpacked() {
+    const text = document.getElementById("scene-data").textContent;
+    const packed = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const buffer = await new Response(stream).arrayBuffer();
+    const length = new DataView(buffer).getUint32(0, true), start = 4 + length;
+    const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
+    const KINDS = { uint16: Uint16Array, uint32: Uint32Array };
+    const array = (name) => {
+      const { at, type, shape } = head.arrays[name];
+      return new KINDS[type](buffer, start + at, shape.reduce((a, b) => a * b, 1));
+    };
+    // [channels, frames] of differences -> Float32Array [frames, channels]
+    const channels = (name) => {
+      const { shape: [count, frames], low, step } = head.arrays[name], given = array(name);
+      const out = new Float32Array(count * frames);
+      for (let c = 0; c < count; c++) {
+        let level = 0;
+        for (let f = 0; f < frames; f++) {
+          level = (level + given[c * frames + f]) & 0xffff;
+          out[f * count + c] = low + step * level;
+        }
+      }
+      return out;
+    };
+    return { head, array, channels };
+  }
+
+  class View {
+    constructor({ head, array, channels }) {
+      this.head = head;
+      this.episodes = head.episodes.map((e, i) => ({
+        ...e, pos: channels(`pos${i}`), quat: channels(`quat${i}`), paths: channels(`paths${i}`),
+        joints: channels(`joints${i}`), act: channels(`act${i}`), where: channels(`where${i}`), force: channels(`force${i}`),
+      }));
+      const slow = View.software();
+      this.renderer = new THREE.WebGLRenderer({ canvas, antialias: !slow, powerPreference: "high-performance" });
+      this.ratio = slow ? 0.75 : Math.min(devicePixelRatio, 1.5);
+      this.scene = new THREE.Scene();
+      this.camera = new THREE.PerspectiveCamera(head.camera.fovy, 1, 0.01, 200);
+      this.camera.up.set(0, 0, 1);
+      const sun = new THREE.DirectionalLight(0xffffff, 1.6);
+      sun.position.set(-0.4, 0.8, 1);
+      this.camera.add(sun);
+      this.scene.add(this.camera, new THREE.HemisphereLight(0xffffff, 0x8899aa, 1.5));
+      this.controls = new THREE.OrbitControls(this.camera, canvas);
+      this.controls.addEventListener("change", () => this.dirty());
+      this.parts(array);
+      this.body = this.bodies(false);
+      this.ghost = this.bodies(true);
+      this.floor();
+      this.muscles();
+      this.arrows();
+      this.reset();
+    }
+
+    // whether graphics are computed without a graphics card
+    static software() {
+      const context = document.createElement("canvas").getContext("webgl2");
+      const about = context?.getExtension("WEBGL_debug_renderer_info");
+      const name = about ? context.getParameter(about.UNMASKED_RENDERER_WEBGL) : "";
+      context?.getExtension("WEBGL_lose_context")?.loseContext();
+      return /swiftshader|llvmpipe|software|basic render/i.test(name);
+    }
+
+    // geometry and colour of everything that is fixed to a body
+    parts(array) {
+      const parts = [];
+      for (const { body, rgba, vertices, faces } of this.head.meshes) {
+        const levels = array(vertices), { low, step } = this.head.arrays[vertices];
+        const points = new Float32Array(levels.length);
+        for (let i = 0; i < points.length; i++) points[i] = low[i % 3] + step[i % 3] * levels[i];
+        const geometry = new THREE.BufferGeometry();
+        geometry.setAttribute("position", new THREE.BufferAttribute(points, 3));
+        geometry.setIndex(new THREE.BufferAttribute(array(faces), 1));
+        geometry.computeVertexNormals();
+        parts.push({ body, rgba, geometry });
+      }
+      for (const { body, kind, size: [a, b, c], pos, quat, rgba } of this.head.shapes) {
+        const upright = (g) => g.rotateX(Math.PI / 2); // along z as in MuJoCo
+        const geometry = {
+          sphere: () => new THREE.SphereGeometry(a, 20, 14),
+          ellipsoid: () => new THREE.SphereGeometry(1, 20, 14).scale(a, b, c),
+          capsule: () => upright(new THREE.CapsuleGeometry(a, 2 * b, 6, 14)),
+          cylinder: () => upright(new THREE.CylinderGeometry(a, a, 2 * b, 20)),
+          box: () => new THREE.BoxGeometry(2 * a, 2 * b, 2 * c),
+        }[kind]();
+        geometry.applyQuaternion(new THREE.Quaternion(quat[1], quat[2], quat[3], quat[0])).translate(...pos);
+        parts.push({ body, rgba, geometry });
+      }
+      this.solid = parts;
+    }
+
+    bodies(faint) {
+      const groups = this.head.bodies.map(() => new THREE.Group()), moving = this.moving();
+      for (const { body, rgba: [r, g, b, a], geometry } of this.solid) {
+        if (faint && !moving[body]) continue;
+        const opacity = faint ? 0.28 : a;
+        const material = new THREE.MeshLambertMaterial({ transparent: opacity < 1, opacity, depthWrite: opacity >= 1 });
+        material.color.setRGB(r, g, b, THREE.SRGBColorSpace);
+        if (faint) material.color.setRGB(0.35, 0.5, 0.9, THREE.SRGBColorSpace);
+        const mesh = new THREE.Mesh(geometry, material);
+        mesh.userData.body = body;
+        groups[body].add(mesh);
+      }
+      const all = new THREE.Group();
+      all.add(...groups);
+      all.visible = !faint;
+      this.scene.add(all);
+      return { all, groups };
+    }
+
+    moving() {
+      return this.head.bodies.map((_, b) => this.episodes.some(({ pos, quat, times }) => {
+        const n = this.head.bodies.length;
+        for (let f = 1; f < times.length; f++) {
+          for (let i = 0; i < 3; i++) if (Math.abs(pos[(f * n + b) * 3 + i] - pos[b * 3 + i]) > 2e-3) return true;
+          for (let i = 0; i < 4; i++) if (Math.abs(quat[(f * n + b) * 4 + i] - quat[b * 4 + i]) > 5e-3) return true;
+        }
+        return false;
+      }));
+    }
+
+    // lines every metre
+    floor() {
+      const height = this.head.ground;
+      if (height === null) return;
+      let [x0, y0, x1, y1] = [-2, -2, 2, 2];
+      const n = this.head.bodies.length;
+      for (const { pos, times } of this.episodes) {
+        for (let f = 0; f < times.length; f++) for (let b = 1; b < n; b++) {
+          const x = pos[(f * n + b) * 3], y = pos[(f * n + b) * 3 + 1];
+          x0 = Math.min(x0, x - 1.5); x1 = Math.max(x1, x + 1.5); y0 = Math.min(y0, y - 1.5); y1 = Math.max(y1, y + 1.5);
+        }
+      }
+      [x0, y0, x1, y1] = [Math.floor(x0), Math.floor(y0), Math.ceil(x1), Math.ceil(y1)];
+      const points = [];
+      for (let x = x0; x <= x1; x++) points.push(x, y0, height, x, y1, height);
+      for (let y = y0; y <= y1; y++) points.push(x0, y, height, x1, y, height);
+      const geometry = new THREE.BufferGeometry();
+      geometry.setAttribute("position", new THREE.BufferAttribute(new Float32Array(points), 3));
+      this.lines = new THREE.LineSegments(geometry, new THREE.LineBasicMaterial());
+      this.scene.add(this.lines);
+    }
+
+    muscles() {
+      this.segments = [];
+      let slot = 0;
+      this.head.tendons.forEach((tendon, t) => {
+        tendon.starts.forEach((start, i) => { if (!start) this.segments.push([slot + i - 1, slot + i, t]); });
+        slot += tendon.starts.length;
+      });
+      const geometry = new THREE.CylinderGeometry(1, 1, 1, 6, 1, true);
+      this.ropes = new THREE.InstancedMesh(geometry, new THREE.MeshLambertMaterial(), Math.max(1, this.segments.length));
+      this.ropes.frustumCulled = false;
+      this.ropes.count = this.segments.length;
+      this.ropes.setColorAt(0, new THREE.Color());
+      this.scene.add(this.ropes);
+      const colour = new THREE.Color();
+      this.palette = Array.from({ length: 256 }, (_, i) => {
+        const [r, g, b] = report.activation(i / 255);
+        colour.setRGB(r / 255, g / 255, b / 255, THREE.SRGBColorSpace);
+        return [colour.r, colour.g, colour.b];
+      });
+    }
+
+    arrows() {
+      const most = Math.max(1, ...this.episodes.map((e) => e.contacts.length));
+      const material = new THREE.MeshBasicMaterial({ color: 0x12a150 });
+      const shaft = new THREE.CylinderGeometry(1, 1, 1, 8, 1).translate(0, 0.5, 0), cone = new THREE.ConeGeometry(1, 1, 12).translate(0, 0.5, 0);
+      this.shafts = new THREE.InstancedMesh(shaft, material, most);
+      this.cones = new THREE.InstancedMesh(cone, material, most);
+      for (const mesh of [this.shafts, this.cones]) { mesh.frustumCulled = false; this.scene.add(mesh); }
+      this.strongest = 0;
+      for (const { force } of this.episodes) {
+        for (let i = 0; i < force.length; i += 3) this.strongest = Math.max(this.strongest, Math.hypot(force[i], force[i + 1], force[i + 2]));
+      }
+      if (this.strongest > 0.5) {
+        find(".force-key").hidden = false;
+        find(".force-key").textContent = `→ contact force, the longest arrow ${this.strongest.toPrecision(2) * 1} N`;
+      } else find(".has-forces").hidden = true;
+      find(".muscle-key").hidden = find(".has-muscles").hidden = !this.head.tendons.length;
+      find(".has-track").hidden = this.head.camera.track === null;
+    }
+
+    reset() {
+      const { lookat, distance, azimuth, elevation } = this.head.camera, rad = Math.PI / 180;
+      const along = [Math.cos(elevation * rad) * Math.cos(azimuth * rad), Math.cos(elevation * rad) * Math.sin(azimuth * rad), Math.sin(elevation * rad)];
+      this.followed = [0, 0];
+      this.controls.target.set(...lookat);
+      this.camera.position.set(...lookat.map((v, i) => v - distance * along[i]));
+      this.controls.update();
+      this.time = -1;
+      this.at(report.time ?? 0);
+    }
+
+    turn(across, up) {
+      const offset = this.camera.position.clone().sub(this.controls.target), z = new THREE.Vector3(0, 0, 1);
+      offset.applyAxisAngle(z, across);
+      const side = new THREE.Vector3().crossVectors(z, offset).normalize();
+      const turned = offset.clone().applyAxisAngle(side, up);
+      if (Math.abs(turned.z) < 0.995 * turned.length()) offset.copy(turned);
+      this.camera.position.copy(this.controls.target).add(offset);
+      this.controls.update();
+      this.dirty();
+    }
+
+    closer(factor) {
+      this.camera.position.sub(this.controls.target).multiplyScalar(factor).add(this.controls.target);
+      this.controls.update();
+      this.dirty();
+    }
+
+    // [frame, next frame, fraction] of an episode at a time
+    frame({ times }, time) {
+      let low = 0, high = times.length - 1;
+      while (high - low > 1) {
+        const middle = (low + high) >> 1;
+        if (times[middle] <= time) low = middle; else high = middle;
+      }
+      const span = times[high] - times[low];
+      return [low, high, span > 0 ? Math.min(1, Math.max(0, (time - times[low]) / span)) : 0];
+    }
+
+    place(groups, episode, time) {
+      const [a, b, f] = this.frame(episode, time), n = this.head.bodies.length, { pos, quat } = episode;
+      groups.forEach((group, i) => {
+        const p = (a * n + i) * 3, q = (b * n + i) * 3, r = (a * n + i) * 4, s = (b * n + i) * 4;
+        group.position.set(pos[p] + f * (pos[q] - pos[p]), pos[p + 1] + f * (pos[q + 1] - pos[p + 1]), pos[p + 2] + f * (pos[q + 2] - pos[p + 2]));
+        const [w, x, y, z] = [0, 1, 2, 3].map((k) => quat[r + k] + f * (quat[s + k] - quat[r + k]));
+        group.quaternion.set(x, y, z, w).normalize();
+      });
+    }
+
+    // a unit cylinder along y, as column-major matrix: from a to b with radius r
+    static rod(out, at, ax, ay, az, bx, by, bz, r, centred) {
+      const dx = bx - ax, dy = by - ay, dz = bz - az, length = Math.hypot(dx, dy, dz) || 1e-9;
+      const [ux, uy, uz] = [dx / length, dy / length, dz / length];
+      // a direction across: the axis least along u
+      let [sx, sy, sz] = Math.abs(uz) < 0.9 ? [-uy, ux, 0] : [0, -uz, uy];
+      const size = r / (Math.hypot(sx, sy, sz) || 1);
+      sx *= size; sy *= size; sz *= size;
+      const [tx, ty, tz] = [sy * uz - sz * uy, sz * ux - sx * uz, sx * uy - sy * ux];
+      const h = centred ? 0.5 : 0;
+      out.set([sx, sy, sz, 0, dx, dy, dz, 0, tx, ty, tz, 0, ax + h * dx, ay + h * dy, az + h * dz, 1], at);
+    }
+
+    pull(episode, time) {
+      const [a, b, f] = this.frame(episode, time), { paths, act } = episode;
+      const slots = paths.length / episode.times.length, n = this.head.tendons.length;
+      const matrices = this.ropes.instanceMatrix.array, colours = this.ropes.instanceColor.array;
+      const at = (slot, k) => { const p = paths[a * slots + 3 * slot + k]; return p + f * (paths[b * slots + 3 * slot + k] - p); };
+      this.segments.forEach(([from, to, t], i) => {
+        const tendon = this.head.tendons[t];
+        const activation = act[a * n + t] + f * (act[b * n + t] - act[a * n + t]);
+        const radius = Math.min(0.0045, Math.max(0.0025, tendon.radius)) * (tendon.muscle ? 0.75 + 0.5 * activation : 0.5);
+        View.rod(matrices, 16 * i, at(from, 0), at(from, 1), at(from, 2), at(to, 0), at(to, 1), at(to, 2), radius, true);
+        colours.set(tendon.muscle ? this.palette[Math.round(255 * Math.min(1, Math.max(0, activation)))] : [0.6, 0.6, 0.55], 3 * i);
+      });
+      this.ropes.instanceMatrix.needsUpdate = this.ropes.instanceColor.needsUpdate = true;
+    }
+
+    push(episode, time) {
+      const [a, , f] = this.frame(episode, time), b = f > 0.5 ? Math.min(a + 1, episode.times.length - 1) : a;
+      const n = episode.contacts.length, { where, force } = episode;
+      const scale = (0.32 * this.head.camera.distance) / (this.strongest || 1), thick = 0.0045 * this.head.camera.distance;
+      let count = 0;
+      for (let i = 0; i < n; i++) {
+        const p = (b * n + i) * 3, [fx, fy, fz] = [force[p], force[p + 1], force[p + 2]], size = Math.hypot(fx, fy, fz);
+        if (size < 0.01 * this.strongest) continue;
+        const [x, y, z] = [where[p], where[p + 1], where[p + 2]], length = scale * size, tipLength = Math.min(6 * thick, 0.5 * length);
+        const [ux, uy, uz] = [fx / size, fy / size, fz / size], body = length - tipLength;
+        View.rod(this.shafts.instanceMatrix.array, 16 * count, x, y, z, x + ux * body, y + uy * body, z + uz * body, thick, false);
+        View.rod(this.cones.instanceMatrix.array, 16 * count, x + ux * body, y + uy * body, z + uz * body, x + ux * length, y + uy * length, z + uz * length, 2.4 * thick, false);
+        count++;
+      }
+      for (const mesh of [this.shafts, this.cones]) { mesh.count = count; mesh.instanceMatrix.needsUpdate = true; }
+    }
+
+    at(time) {
+      if (time === this.time) return;
+      this.time = time;
+      const episode = this.episodes[this.chosen ?? 0];
+      this.place(this.body.groups, episode, time);
+      if (this.ghost.all.visible) this.place(this.ghost.groups, this.episodes[this.compared], time);
+      if (this.ropes.visible) this.pull(episode, time);
+      if (this.shafts.visible) this.push(episode, time);
+      const track = this.head.camera.track;
+      if (track !== null && find(".follow").checked) {
+        const { x, y } = this.body.groups[track].position, [x0, y0] = [episode.pos[3 * track], episode.pos[3 * track + 1]];
+        const move = [x - x0 - this.followed[0], y - y0 - this.followed[1]];
+        for (const point of [this.controls.target, this.camera.position]) { point.x += move[0]; point.y += move[1]; }
+        this.followed = [x - x0, y - y0];
+        this.controls.update();
+      }
+      this.dirty();
+    }
+
+    dirty() {
+      if (this.waiting || !this.seen) { this.stale = true; return; }
+      this.waiting = true;
+      requestAnimationFrame((now) => { this.waiting = false; this.draw(now); });
+    }
+
+    draw(now) {
+      this.stale = false;
+      const css = getComputedStyle(document.documentElement), scheme = report.colour("code", css);
+      if (scheme !== this.scheme) {
+        this.scheme = scheme;
+        this.renderer.setClearColor(scheme);
+        this.lines?.material.color.set(report.colour("line", css));
+      }
+      const { clientWidth: width, clientHeight: height } = stage;
+      if (width !== this.width || height !== this.height || this.ratio !== this.renderer.getPixelRatio()) {
+        [this.width, this.height] = [width, height];
+        this.renderer.setPixelRatio(this.ratio);
+        this.renderer.setSize(width, height, false);
+        this.camera.aspect = width / height;
+        this.camera.updateProjectionMatrix();
+      }
+      this.renderer.render(this.scene, this.camera);
+      this.drawn = (this.drawn ?? 0) + 1;
+      box.dataset.frames = this.drawn;
+      this.pace(now);
+      if (this.pointer) this.look();
+      if (find(".now").open) this.list();
+    }
+
+    // fewer pixels where the graphics are slow
+    pace(now) {
+      const took = now - (this.last ?? now);
+      this.last = now;
+      if (took <= 0 || took > 250) return;
+      this.average = 0.9 * (this.average ?? took) + 0.1 * took;
+      this.since = (this.since ?? 0) + 1;
+      if (this.since > 15 && this.average > 31 && this.ratio > 0.5) {
+        this.ratio = Math.max(0.5, 0.8 * this.ratio);
+        this.since = 0;
+      }
+    }
+
+    look() {
+      const now = performance.now();
+      if (now - (this.looked ?? 0) < 80) return;
+      this.looked = now;
+      const ray = this.ray ??= new THREE.Raycaster();
+      ray.setFromCamera(this.pointer, this.camera);
+      const targets = this.ropes.visible ? [this.body.all, this.ropes] : [this.body.all];
+      if (this.ropes.visible) this.ropes.computeBoundingSphere();
+      const hit = ray.intersectObjects(targets, true)[0];
+      const text = hit ? (hit.object === this.ropes ? this.aboutMuscle(hit.instanceId) : this.aboutBody(hit.object.userData.body)) : "";
+      tip.hidden = !text;
+      if (tip.textContent !== text) tip.textContent = text;
+    }
+
+    values() {
+      const episode = this.episodes[this.chosen ?? 0], [a, b, f] = this.frame(episode, this.time), n = this.head.joints.length;
+      return this.head.joints.map((joint, j) => {
+        const value = episode.joints[a * n + j] + f * (episode.joints[b * n + j] - episode.joints[a * n + j]);
+        return { ...joint, text: joint.unit === "°" ? `${value.toFixed(1).replace("-", "−")}°` : `${value.toFixed(3).replace("-", "−")} m` };
+      });
+    }
+
+    aboutBody(body) {
+      const joints = this.values();
+      for (let b = body; b > 0; b = this.head.parents[b]) {
+        const here = joints.filter((joint) => joint.body === b);
+        if (here.length) return [this.head.bodies[body], ...here.slice(0, 8).map((joint) => `${joint.name} ${joint.text}`)].join("\n");
+      }
+      return this.head.bodies[body];
+    }
+
+    aboutMuscle(segment) {
+      const t = this.segments[segment][2], { name, muscle } = this.head.tendons[t];
+      if (!muscle) return name;
+      const episode = this.episodes[this.chosen ?? 0], [a] = this.frame(episode, this.time);
+      return `${name}\nactivation ${episode.act[a * this.head.tendons.length + t].toFixed(2)}`;
+    }
+
+    list() {
+      const now = performance.now();
+      if (now - (this.listed ?? 0) < 250) return;
+      this.listed = now;
+      find(".now dl").replaceChildren(...this.values().map(({ name, text }) => {
+        const row = document.createElement("div"), key = document.createElement("dt"), value = document.createElement("dd");
+        key.textContent = name;
+        value.textContent = text;
+        row.append(key, value);
+        return row;
+      }));
+    }
+  }
+
+  function connect(view) {
+    const again = () => { const { time } = view; view.time = -1; view.at(time); };
+    find(".shown").addEventListener("change", (event) => { view.chosen = Number(event.target.value); again(); });
+    find(".ghost")?.addEventListener("change", (event) => {
+      view.ghost.all.visible = event.target.value !== "";
+      view.compared = Number(event.target.value);
+      again();
+    });
+    find(".muscles").addEventListener("change", (event) => { view.ropes.visible = event.target.checked; again(); });
+    find(".forces").addEventListener("change", (event) => { view.shafts.visible = view.cones.visible = event.target.checked; again(); });
+    find(".follow").addEventListener("change", again);
+    find(".reset").addEventListener("click", () => view.reset());
+    find(".now").addEventListener("toggle", () => view.dirty());
+    canvas.addEventListener("pointermove", (event) => {
+      const { left, top, width, height } = canvas.getBoundingClientRect();
+      view.pointer = new THREE.Vector2((2 * (event.clientX - left)) / width - 1, 1 - (2 * (event.clientY - top)) / height);
+      view.dirty();
+    });
+    canvas.addEventListener("pointerleave", () => { view.pointer = null; tip.hidden = true; });
+    canvas.addEventListener("keydown", (event) => {
+      const step = 0.12;
+      const action = {
+        ArrowLeft: () => view.turn(-step, 0), ArrowRight: () => view.turn(step, 0), ArrowUp: () => view.turn(0, -step), ArrowDown: () => view.turn(0, step),
+        "+": () => view.closer(0.9), "=": () => view.closer(0.9), "-": () => view.closer(1.1), 0: () => view.reset(),
+        " ": () => (report.clock.playing ? report.pause() : report.play()),
+      }[event.key];
+      if (!action || event.ctrlKey || event.metaKey || event.altKey) return;
+      event.preventDefault();
+      action();
+    });
+    canvas.addEventListener("webglcontextlost", () => { find(".wait").hidden = false; find(".wait").textContent = "The 3-D view was stopped by the browser; load the page again."; });
+    report.onClock.push((time) => { if (view.seen) view.at(time); else view.missed = time; });
+    new IntersectionObserver(([{ isIntersecting }]) => {
+      view.seen = isIntersecting;
+      if (isIntersecting) { view.at(report.time ?? 0); view.dirty(); }
+    }).observe(stage);
+    new ResizeObserver(() => view.dirty()).observe(stage);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => view.dirty());
+  }
+
+  // made when it comes near
+  new IntersectionObserver(async (changes, observer) => {
+    if (!changes.some((change) => change.isIntersecting)) return;
+    observer.disconnect();
+    try {
+      const view = new View(await unpacked());
+      connect(view);
+      find(".wait").hidden = true;
+      box.dataset.ready = "true";
+      report.view = view;
+    } catch (error) {
+      find(".wait").textContent = `This browser cannot show the 3-D view: ${error.message}`;
+    }
+  }, { rootMargin: "400px" }).observe(box);
+})();

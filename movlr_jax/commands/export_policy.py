@@ -1,0 +1,108 @@
+"""`python -m movlr_jax.export policy=FILE.npz out=walk.onnx`: a trained policy as an ONNX graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from movlr_jax.commands import cli
+from movlr_jax.commands.session import task_of
+from movlr_jax.config.compose import compose, options
+from movlr_jax.config.recipe import read_recipe
+from movlr_jax.config.schema import Config, check
+from movlr_jax.control.build import build_optimizer
+from movlr_jax.errors import UserError, needed
+from movlr_jax.resources import resource_dir
+from movlr_jax.settings import CONFIG_BYTES, from_mapping, read_yaml
+from movlr_jax.storage.inside import read_inside
+from movlr_jax.tasks.registry import TASKS
+
+_UNTRAINED = (
+    "optimizer.ppo.env_steps=0",
+    "optimizer.ppo.teacher=",
+    "optimizer.ppo.acts=mode",
+    "physics=native",
+)
+
+
+def export_policy(arguments: Sequence[str]) -> int:
+    """Write a policy and the model that it acts on, and print their paths. Raises UserError."""
+    given, settings = cli.split_arguments(
+        arguments, {"policy": "", "recipe": "", "out": ""}, {"format": "policies are written as ONNX graphs"}
+    )
+    config = settings_of(given["policy"], given["recipe"], settings)
+    policy = config.optimizer.ppo.init
+    out = Path(given["out"] or Path(Path(policy).name).with_suffix(".onnx"))
+    if out.suffix != ".onnx":
+        raise UserError(f"out={out}: a policy is written to one file, whose name ends in .onnx")
+    with needed("export policy=", "onnx"):
+        from movlr_jax.control.onnx_export.policy import export_policy as write
+    task = task_of(config)
+    made: Any = build_optimizer(config.optimizer, task, "native")
+    for path in write(made, out):
+        print(path, flush=True)
+    return 0
+
+
+def settings_of(policy: str, recipe: str, settings: Sequence[str]) -> Config:
+    """Return the settings with which a policy runs.
+
+    Those given; for a recipe, its own; for a policy of the package, those of the task and the model in its name; else
+    those that the training kept next to the file. Raises UserError.
+    """
+    built_in = (resource_dir("assets") / "policies" / f"{policy}.npz").is_file()
+    if not recipe and policy in options("recipe") and (_trained(policy).is_file() or not built_in):
+        policy, recipe = "", policy
+    if recipe:
+        made = read_recipe(recipe)
+        file = Path(policy) if policy else _trained(made.name)
+        if not policy and not file.is_file():
+            raise UserError(
+                f"there is no policy {file} of recipe {recipe} yet; train it, or give policy=FILE.npz"
+            )
+        return compose([*made.evaluation(file, settings), *_UNTRAINED])
+    if any(word.lstrip("+").startswith("task=") for word in settings):
+        chosen = () if any(word.startswith("optimizer=") for word in settings) else ("optimizer=ppo",)
+        return compose([*settings, *chosen, f"optimizer.ppo.init={policy}", *_UNTRAINED])
+    if built_in:
+        task = next(
+            (name for name in sorted(TASKS, key=len, reverse=True) if policy.startswith(f"{name}_")), None
+        )
+        if task:
+            words = [f"+task={task}", f"model={policy.removeprefix(f'{task}_')}", "optimizer=ppo"]
+            return compose([*words, *settings, *_UNTRAINED])
+    return _recorded(Path(policy), settings)
+
+
+def _trained(recipe: str) -> Path:
+    """Return the file of the policy of a recipe, as `train` writes it."""
+    return Path(f"runs/train/{recipe}/seed0/policy.npz")
+
+
+def _recorded(policy: Path, settings: Sequence[str]) -> Config:
+    """Return the settings of the training that wrote the file `policy`. Raises UserError."""
+    folders = [policy.parent, *sorted(policy.parent.glob("stages/*"), reverse=True), policy.parent.parent]
+    texts = (read_inside(folder, "config.yaml", CONFIG_BYTES) for folder in folders if folder.is_dir())
+    if not policy.is_file() or (text := next((t for t in texts if t), None)) is None:
+        raise UserError(
+            f"the task of policy={policy} is not known: there is no config.yaml of a training next to it; give "
+            "+task=NAME model=... and the settings of the training"
+        )
+    try:
+        values = dict(read_yaml(text.decode("utf-8")))
+        if settings:
+            raise UserError(f"{settings[0]} cannot be changed: the settings are those of the training")
+        ppo = {
+            **values["optimizer"]["ppo"],
+            "init": str(policy),
+            "env_steps": 0,
+            "teacher": "",
+            "acts": "mode",
+        }
+        values["optimizer"] = {**values["optimizer"], "ppo": ppo}
+        return check(from_mapping(Config, values))
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"the settings next to policy={policy} cannot be read: {error}; give +task=NAME"
+        ) from None

@@ -1,0 +1,1 @@
+"""Policies as ONNX graphs, which run without JAX and without this package."""

@@ -1,0 +1,47 @@
+"""What a learner observes and commands, by the settings: for the policies of the package and for environments."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from movlr_jax.control.config import OptimizerConfig
+from movlr_jax.control.mpc.mpc2 import posture_space
+from movlr_jax.control.ppo import actions as spaces
+from movlr_jax.control.ppo.config import PpoConfig
+from movlr_jax.control.ppo.dynsyn import find_groups, grouped
+from movlr_jax.control.ppo.observations import gait_view, joint_view
+from movlr_jax.physics.native import NativePhysics
+from movlr_jax.tasks import Task
+
+Starts = tuple[np.ndarray, np.ndarray, np.ndarray]  # qpos [S, nq], qvel [S, nv], act [S, na]
+
+
+def observation(config: PpoConfig, task: Task, qpos: np.ndarray) -> spaces.Observe:
+    """Return the observation function of the settings, relative to the start posture `qpos` [nq]."""
+    more = {}
+    if "gait" in config.observe:
+        more["gait"] = gait_view(task, qpos)
+    if "joints" in config.observe:
+        more["joints"] = joint_view(task.model, qpos, config.joints)
+    return spaces.observation(task.model, task.layout, task.goals, config.observe, more)
+
+
+def action_space(config: OptimizerConfig, task: Task, starts: Starts) -> spaces.ActionSpace:
+    """Return the action space of the settings, around the start states (qpos, qvel, act)."""
+    kind = "groups" if config.name == "dynsyn" else config.ppo.action
+    if kind == "pd":
+        return spaces.pd(task.model, config.pd, starts[0][0])
+    rest = spaces.resting_controls(task.model, starts[0][0], starts[2].mean(axis=0))
+    if kind not in ("groups", "posture"):
+        return spaces.controls(task.model, rest)
+    physics = NativePhysics(task.model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
+    if kind == "posture":
+        made = posture_space(config.muscle, task)
+        moved = [task.adapter.planned_joints.index(name) for name in config.ppo.joints]
+        limits = config.ppo.reach == "limits"
+        return spaces.posture(made, physics, starts[0][0], rest, config.pd.beta, moved, limits)
+    found = find_groups(
+        task.model, task.layout, physics, starts, seconds=config.groups.seconds, count=config.groups.count
+    )
+    physics.close()
+    return grouped(task.model, rest, found, config.groups.correction)

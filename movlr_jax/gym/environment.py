@@ -1,0 +1,255 @@
+"""A task as a Gymnasium environment, simulated by C MuJoCo on one core."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+from gymnasium.spaces import Box
+
+from movlr_jax.commands.environment import prepare_environment
+from movlr_jax.commands.evaluate import reward_source
+from movlr_jax.commands.session import task_of
+from movlr_jax.config.compose import compose
+from movlr_jax.control.ppo.interface import action_space, observation
+from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.evolution.evaluation import make_probe
+from movlr_jax.film.renderer import Canvas, place
+from movlr_jax.models.spec import quiet
+from movlr_jax.physics.common import planning_model, whole_substeps
+from movlr_jax.physics.native import NativePhysics
+from movlr_jax.rewards.program import RewardProgram
+from movlr_jax.rewards.state import State
+from movlr_jax.sandbox.vet import Sandbox
+from movlr_jax.tasks import Task
+from movlr_jax.types import SimState, Step, Trajectory
+
+_STARTS = 32  # start states from which the action space is made
+
+
+class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
+    """One simulation of a task.
+
+    Actions in [-1, 1] and observations are those of `optimizer=ppo`; the reward of a step is w . r of a program.
+    An episode is terminated when the task says so (a fall) or the simulation diverges, and truncated after episode_s.
+    `info` has the `terms` of the reward, and at the end the `metrics` of the task.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 62}  # noqa: RUF012
+
+    def __init__(
+        self,
+        task: str | Path,
+        *,
+        model: str | Path | None = None,
+        reward: str | Path = "human",
+        settings: Sequence[str] = (),
+        episode_s: float | None = None,
+        sandbox: str = "",
+        size: tuple[int, int] = (480, 480),
+        render_mode: str | None = None,
+    ):
+        """Build the task and vet the reward.
+
+        Args:
+            task: Name of a task, or path of a Python file that defines one.
+            model: Name of a model or path of an MJCF file; None for the task's default.
+            reward: `human`, `initial`, path of a file or of a run directory, or the text of a reward program.
+            settings: Settings as on the command line, as "optimizer.ppo.action=posture" or
+                "task.settings.speed_m_s=1.0". "tuned=true" adds those tuned for the policies of the package.
+            episode_s: Length of an episode in s; None for the task's default.
+            sandbox: `confined` or `process`; empty for the default.
+            size: Width and height of pictures, px.
+            render_mode: `rgb_array`, or None.
+
+        Raises:
+            UserError: For unknown names, settings out of range, and a reward program that is rejected.
+        """
+        prepare_environment()
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise UserError(unknown_name("render_mode", str(render_mode), self.metadata["render_modes"]))
+        name = Path(task).resolve() if str(task).endswith(".py") else task
+        given = {"model": model, "episode_s": episode_s, "sandbox": sandbox or None}
+        words = [f"+task={name}", *([] if _sets("optimizer", settings) else ["optimizer=ppo"])]
+        words += [] if _sets("tuned", settings) else ["tuned=false"]
+        words += [f"{key}={value}" for key, value in given.items() if value is not None]
+        self.config = compose([*words, *settings])
+        self.task: Task = task_of(self.config)
+        optimizer = self.config.optimizer
+        starts = self.task.start(np.random.default_rng(0), _STARTS)
+        self._space = action_space(optimizer, self.task, starts)
+        self._ctrl_dt, self._sim_dt = optimizer.ctrl_dt, optimizer.sim_dt
+        self._substeps = whole_substeps(self._sim_dt, self._ctrl_dt)
+        self.model = planning_model(self._space.model, self._sim_dt, False)
+        self.data = mujoco.MjData(self.model)
+        self.program = _vetted(reward, self.task, self.config, self._space.model)
+        self._limit = max(1, round(self.task.episode_s / self._ctrl_dt))
+        self._goals = {name: jnp.asarray(value, jnp.float32) for name, value in self.task.data.items()}
+        self._weights = np.array(list(self.program.weights.values()), np.float32)
+        see = observation(optimizer.ppo, self.task, starts[0][0])
+        self._see, self._command = jax.jit(see), jax.jit(self._controls)
+        self._terms = jax.jit(self._reward)
+        self._steps: list[tuple[Step, np.ndarray]] = []
+        self._worst: dict[str, float] = {}
+        self._canvas: Canvas | None = None
+        self.render_mode, self._size = render_mode, size
+        self.metadata = {**self.metadata, "render_fps": round(1 / self._ctrl_dt)}
+        self._begin(*(x[:1] for x in starts))
+        (seen,) = self._see(self._view()).shape
+        self.observation_space = Box(-np.inf, np.inf, (seen,), np.float32)
+        self.action_space = Box(-1.0, 1.0, (self._space.size,), np.float32)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begin an episode at a random start state of the task."""
+        super().reset(seed=seed)
+        self._begin(*self.task.start(self.np_random, 1))
+        return self._observed(), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Hold the controls of `action` [size] for ctrl_dt."""
+        data, previous = self.data, self._ctrl
+        if self.task.perturb:
+            pushed = self.task.perturb(self._state(), self._ctrl_dt)
+            data.qpos[:], data.qvel[:] = np.asarray(pushed.qpos)[0], np.asarray(pushed.qvel)[0]
+        self._ctrl = np.asarray(self._command(np.asarray(action, np.float32), self._view()), np.float32)
+        data.ctrl[:] = self._ctrl
+        data.qacc_warmstart[:] = 0  # as rollouts of the package begin each control step
+        before = data.time
+        with quiet():
+            if self._substeps > 1:
+                mujoco.mj_step(self.model, data, self._substeps - 1)
+            time, (qpos, qvel, act) = data.time, (x.copy() for x in (data.qpos, data.qvel, data.act))
+            mujoco.mj_step(self.model, data, 1)
+        # MuJoCo resets a diverged simulation, and with it the clock
+        self._diverged = abs(data.time - before - self._ctrl_dt) > 0.5 * self._sim_dt
+        measured = _single(Step(time, qpos, qvel, act, data.sensordata.copy(), previous))
+        self._steps.append((measured, self._ctrl))
+        terms = self._finite(self._terms(measured, self._ctrl, self._initial))
+        over = self.task.over is not None and bool(
+            self.task.over(_rows(measured), _first(self._initial)).any()
+        )
+        terminated, truncated = over or self._diverged, len(self._steps) >= self._limit
+        info: dict[str, Any] = {"terms": terms}
+        if terminated or truncated:
+            info["metrics"] = dict(self.task.measure(self._trajectory(), self.task))
+        reward = float(self._weights @ np.array(list(terms.values()), np.float32))
+        return self._observed(), reward, terminated, truncated, info
+
+    def render(self) -> np.ndarray | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Return a picture [height, width, 3] of the first camera of the task, None without render_mode."""
+        if self.render_mode is None:
+            return None
+        self._canvas = self._canvas or Canvas(self.model, self._size)
+        spec, shown, camera = self.task.cameras[0], mujoco.MjData(self.model), mujoco.MjvCamera()
+        place(self.model, shown, self.data.qpos)
+        camera.type = mujoco.mjtCamera.mjCAMERA_FREE.value
+        camera.distance, camera.azimuth, camera.elevation = spec.distance, spec.azimuth, spec.elevation
+        camera.lookat[:] = spec.lookat
+        if spec.track is not None:
+            moved = shown.body(spec.track).xpos - self._tracked
+            camera.lookat[:] += moved * [1, 1, spec.vertical] + [0, 0, spec.rise * moved[0]]
+        return self._canvas.draw(shown, [camera]).copy()
+
+    def close(self) -> None:
+        """Free the renderer."""
+        if self._canvas is not None:
+            self._canvas.close()
+            self._canvas = None
+
+    def _begin(self, qpos: np.ndarray, qvel: np.ndarray, act: np.ndarray) -> None:
+        mujoco.mj_resetData(self.model, self.data)
+        self.data.qpos[:], self.data.qvel[:], self.data.act[:] = qpos[0], qvel[0], act[0]
+        mujoco.mj_forward(self.model, self.data)
+        self._ctrl, self._diverged = np.zeros(self.model.nu, np.float32), False
+        self._initial = self._view()
+        self._steps = []
+        track = self.task.cameras[0].track
+        self._tracked = np.zeros(3) if track is None else self.data.body(track).xpos.copy()
+
+    def _controls(self, action: jax.Array, view: Step) -> jax.Array:
+        return self._space.controls(jnp.clip(action, -1.0, 1.0), view, self._sim_dt, self._ctrl_dt)
+
+    def _reward(self, step: Step, ctrl: jax.Array, initial: Step) -> list[jax.Array]:
+        terms = self.program.reward(State(self.task.layout, step, self._goals, initial), ctrl)
+        return [jnp.asarray(terms[name], jnp.float32) for name in self.program.terms]
+
+    def _finite(self, values: Sequence[jax.Array]) -> dict[str, float]:
+        """Return the terms of a step; a non-finite one is replaced by its worst value so far."""
+        terms: dict[str, float] = {}
+        for name, value, weight in zip(self.program.terms, values, self._weights, strict=True):
+            found = float(value)
+            if np.isfinite(found):
+                worse = min if weight >= 0 else max
+                self._worst[name] = worse(found, self._worst.get(name, found))
+            terms[name] = found if np.isfinite(found) else self._worst.get(name, 0.0)
+        return terms
+
+    def _view(self) -> Step:
+        d = self.data
+        return _single(Step(d.time, d.qpos, d.qvel, d.act, d.sensordata, self._ctrl))
+
+    def _observed(self) -> np.ndarray:
+        seen = np.asarray(self._see(self._view()))
+        return np.nan_to_num(seen, nan=0.0, posinf=0.0, neginf=0.0)
+
+    def _state(self) -> SimState:
+        d = self.data
+        qpos, qvel, act, sensors = (x.copy()[None] for x in (d.qpos, d.qvel, d.act, d.sensordata))
+        return SimState(
+            time=np.array([d.time]),
+            qpos=qpos,
+            qvel=qvel,
+            act=act,
+            sensors=sensors,
+            prev_action=self._ctrl[None],
+            diverged=np.array([self._diverged]),
+        )
+
+    def _trajectory(self) -> Trajectory:
+        steps = jax.tree.map(lambda *x: np.stack(x), *(step for step, _ in self._steps))
+        actions = np.stack([ctrl for _, ctrl in self._steps])
+        final = jax.tree.map(lambda x: x[0], self._state())
+        return Trajectory(steps=steps, actions=actions, diverged=np.asarray(self._diverged), final=final)
+
+
+def _sets(name: str, settings: Sequence[str]) -> bool:
+    return any(word.lstrip("+").partition("=")[0] == name for word in settings)
+
+
+def _vetted(reward: str | Path, task: Task, config: Any, model: mujoco.MjModel) -> RewardProgram:
+    """Return the program of `reward`, vetted on states of the task. Raises UserError."""
+    text = str(reward)
+    source, origin = (text, "reward=") if "\n" in text else reward_source(text, task)
+    physics = NativePhysics(
+        model, task.layout, sim_dt=config.optimizer.sim_dt, ctrl_dt=config.optimizer.ctrl_dt, threads=1
+    )
+    sandbox = Sandbox(make_probe(task, physics, 0), name=config.sandbox)
+    try:
+        verdict = sandbox.vet(source)
+    finally:
+        sandbox.close()
+        physics.close()
+    if verdict.program is None:
+        raise UserError(f"reward {origin}: {verdict.message}")
+    return verdict.program
+
+
+def _single(step: Step) -> Step:
+    """Return a step in single precision, as policies and rewards read it; arrays are copied."""
+    return jax.tree.map(lambda x: np.array(x, np.float32), step)
+
+
+def _first(step: Step) -> Step:
+    return jax.tree.map(lambda x: np.asarray(x)[None], step)
+
+
+def _rows(step: Step) -> Step:
+    return jax.tree.map(lambda x: np.asarray(x)[None, None], step)

@@ -1,0 +1,148 @@
+"""What a person can take from a report: files as links of the page, and the commands that make them again."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from movlr_jax.errors import UserError
+from movlr_jax.language.base import Evaluation
+from movlr_jax.report.data import Run
+from movlr_jax.storage.inside import read_inside
+from movlr_jax.storage.layout import candidate_path
+from movlr_jax.tasks.registry import FILE_TASK
+
+_TRAJECTORY_BYTES = 3 * 2**20  # a larger trajectory stays in the run directory
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs text that begins with one of these
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file in the page."""
+
+    label: str
+    file: str  # its name when saved
+    address: Markup
+
+
+def downloads(run: Run) -> list[Download]:
+    """Return the best program, its trajectory, its curves and the table of all programs, as far as there are any."""
+    best, found = run.best, []
+    if best:
+        found.append(_of("Program (.py)", f"{best.name}.py", "text/x-python", best.source.encode()))
+        if trajectory := _trajectory(run, best):
+            found.append(_of("Trajectory (.npz)", f"{best.name}.npz", "application/octet-stream", trajectory))
+        if len(best.curve_time) > 1:
+            found.append(_of("Curves (.csv)", f"{best.name}_curves.csv", "text/csv", curves_csv(best)))
+    if run.candidates:
+        found.append(_of("All programs (.csv)", "programs.csv", "text/csv", programs_csv(run)))
+    return found
+
+
+def _of(label: str, file: str, kind: str, data: bytes) -> Download:
+    return Download(label, file, Markup(f"data:{kind};base64,") + base64.b64encode(data).decode())
+
+
+def _trajectory(run: Run, best: Evaluation) -> bytes | None:
+    try:
+        data = read_inside(
+            run.root, candidate_path(best.generation, best.candidate, ".npz"), _TRAJECTORY_BYTES
+        )
+    except UserError:
+        return None
+    return data or None
+
+
+def curves_csv(c: Evaluation) -> bytes:
+    """Return time, weighted terms (`term.NAME`) and motion curves of a program as a table."""
+    columns: dict[str, Sequence[Any]] = {"time_s": c.curve_time}
+    columns |= {f"term.{name}": term.get("curve") or [] for name, term in c.terms.items()}
+    columns |= dict(c.series)
+    rows = [[_cell(column[i] if i < len(column) else None) for column in columns.values()] for i in
+            range(len(c.curve_time))]  # fmt: skip
+    return _csv(list(columns), rows)
+
+
+def programs_csv(run: Run) -> bytes:
+    """Return a row for each program with its parent, outcome, measures and weights (`weight.NAME`)."""
+    programs = list(run.candidates.values())
+    metrics = list(dict.fromkeys(name for c in programs for name in c.metrics))
+    terms = list(dict.fromkeys(name for c in programs for name in c.weights))
+    head = ["program", "generation", "parent", "failed", *metrics, *(f"weight.{name}" for name in terms)]
+    rows = [
+        [c.name, c.generation, c.parent or "", _cell(c.reason)]
+        + [_cell(c.metrics.get(name)) for name in metrics]
+        + [_cell(c.weights.get(name)) for name in terms]
+        for c in programs
+    ]
+    return _csv(head, rows)
+
+
+def _csv(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([_cell(name) for name in head])
+    writer.writerows(rows)
+    return text.getvalue().encode("utf-8", "replace")
+
+
+def _cell(value: Any) -> Any:
+    """Return a value for a table: no number for what is not finite, and no text that a spreadsheet would run."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return ""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
+def commands(run: Run) -> list[tuple[str, str]]:
+    """Return (what it does, command) of everything that can be done with the run."""
+    root, about = _word(run.root), run.about
+    settings: Mapping[str, Any] = about.get("settings") or {}
+    found = []
+    if run.state != "finished":
+        found.append(("Continue the search", f"python -m movlr_jax.search resume={root}"))
+    found.append(
+        ("Search again, with the same settings and answers", f"python -m movlr_jax.search replay={root}")
+    )
+    if run.best:
+        found.append(("Simulate and film the best program again", _evaluate(run, settings)))
+        found.append(
+            ("Best motion as a table (or .mot, .sto)", f"python -m movlr_jax.export {root} format=csv")
+        )
+        if run.best.gait:
+            found.append(("Analyse its gait", f"python -m movlr_jax.gait {root}"))
+    if run.candidates:
+        found.append(("Compare the films yourself", f"python -m movlr_jax.vote {root}"))
+    return [*found, ("Write this page again", f"python -m movlr_jax.report {root}")]
+
+
+def _evaluate(run: Run, settings: Mapping[str, Any]) -> str:
+    task = settings.get("task.name") or run.about.get("task")
+    path = settings.get("task.settings.file") if task == FILE_TASK else None
+    words = [
+        "python -m movlr_jax.evaluate",
+        f"+task={_word(path or task)}",
+        f"reward={_word(run.root / 'best.py')}",
+    ]
+    for name in ("model", "instruction", "episode_s", "seed"):
+        if (value := settings.get(name)) is not None:
+            words.append(f"{name}={_word(value)}")
+    if settings.get("optimizer.name"):
+        words.insert(3, f"optimizer={_word(settings['optimizer.name'])}")
+    changed = [f"{k}={_word(v)}" for k, v in settings.items() if k in _EPISODE and v is not None]
+    return " ".join([*words, *changed])
+
+
+_EPISODE = ("optimizer.mppi.samples", "optimizer.ppo.env_steps")  # what most often differs from the defaults
+
+
+def _word(value: Any) -> str:
+    return shlex.quote(str(value)) if not isinstance(value, Path) else shlex.quote(value.as_posix())

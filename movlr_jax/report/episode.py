@@ -1,0 +1,157 @@
+"""The recorded episodes of a run for its report: the 3-D scene, muscle activations and joint angles over time."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import mujoco
+import numpy as np
+from markupsafe import Markup
+
+from movlr_jax.errors import UserError
+from movlr_jax.evolution.final_training import STEM
+from movlr_jax.report import charts as report_charts
+from movlr_jax.report.data import FIRST, Run
+from movlr_jax.report.scene import Episode, export_scene
+from movlr_jax.storage.inside import read_inside
+from movlr_jax.storage.layout import candidate_path
+from movlr_jax.storage.trajectory import EpisodeRecord
+from movlr_jax.tasks import Task
+
+SCENE_BYTES = 10 * 2**20
+_POINTS = 200  # of a curve
+_MOST_JOINTS = 48
+_TRAJECTORY_BYTES = 2**26
+
+
+@dataclass(frozen=True)
+class Staged:
+    """What a report shows of the recorded episodes; `missing` says why there is no scene."""
+
+    scene: Mapping[str, Any] | None = None
+    curves: Mapping[str, Any] = field(default_factory=dict)
+    missing: str = ""
+
+
+def staged(run: Run, task: Task | None, missing: str = "") -> Staged:
+    """Return the scene and the curves of the best and the first program. `missing` says why there is no task."""
+    if run.best is None:
+        return Staged()
+    if task is None:
+        return Staged(missing=missing)
+    try:
+        shown = _episodes(run, task)
+    except UserError as error:
+        return Staged(missing=f"the 3-D view, because {error}")
+    if not shown:
+        return Staged(missing="the 3-D view, because the trajectories are not in the run directory")
+    best = shown[0]
+    first = next((e for e in shown if e.name == FIRST and e is not best), None)
+    curves = {"muscles": _muscles(best), "joints": _joints(best, first)}
+    data = export_scene(task, shown)
+    if len(data) > SCENE_BYTES:
+        return Staged(None, curves, f"the 3-D view, because it would have {len(data) / 1e6:.0f} MB")
+    text = Markup(base64.b64encode(data).decode())
+    return Staged({"data": text, "episodes": shown}, curves)
+
+
+def _episodes(run: Run, task: Task) -> list[Episode]:
+    """Return the episodes of the best program, the first one and the final training, as far as they are there."""
+    best, first, found = run.best, run.candidates.get(FIRST), []
+    assert best
+    wanted = [(best.name, "Best", candidate_path(best.generation, best.candidate, ".npz"))]
+    if first and first is not best and not first.failed:
+        wanted.append((FIRST, "First program", candidate_path(0, 0, ".npz")))
+    if run.full and not run.full.failed:
+        wanted.append((run.full.name, "After the final training", f"{STEM}.npz"))
+    for name, label, path in wanted:
+        if states := read_inside(run.root, path, _TRAJECTORY_BYTES):
+            record = EpisodeRecord.read(states, task.model, task.adapter)
+            _check(record, task.model)
+            found.append(Episode(name, label, record))
+    return found
+
+
+def _check(record: EpisodeRecord, model: mujoco.MjModel) -> None:
+    """Raise UserError unless all arrays of an episode fit the model."""
+    steps = len(record.qpos)
+    shapes = {
+        "time": (steps,),
+        "qpos": (steps, model.nq),
+        "qvel": (steps, model.nv),
+        "act": (steps, model.na),
+        "ctrl": (steps, model.nu),
+    }
+    for name, shape in shapes.items():
+        values = getattr(record, name)
+        if not steps or values.shape[: len(shape)] != shape or values.dtype.kind not in "fiu":
+            raise UserError(
+                f"the trajectory has {name} {values.shape} {values.dtype}, expected {shape} numbers"
+            )
+
+
+def _picked(record: EpisodeRecord) -> np.ndarray:
+    return np.linspace(0, len(record.time) - 1, min(_POINTS, len(record.time))).astype(int)
+
+
+def _muscles(e: Episode) -> dict[str, Any] | None:
+    """Return names, times and activations (a byte each, base64) of all muscles, the most active first."""
+    model, record = e.record.model, e.record
+    muscles = [i for i in range(model.nu) if model.actuator_actnum[i]]
+    if not muscles:
+        return None
+    rows = _picked(record)
+    values = np.clip(np.nan_to_num(record.act[np.ix_(rows, model.actuator_actadr[muscles])].T), 0.0, 1.0)
+    order = np.argsort(-values.mean(axis=1), kind="stable")
+    return {
+        "names": [model.actuator(muscles[i]).name or str(muscles[i]) for i in order],
+        "times": report_charts.short(record.time[rows]),
+        "values": base64.b64encode(np.rint(255 * values[order]).astype(np.uint8).tobytes()).decode(),
+    }
+
+
+def _joints(best: Episode, first: Episode | None) -> list[dict[str, Any]]:
+    """Return title and chart of each joint that moves, the largest range first; the first program is dotted."""
+    model, rows = best.record.model, _picked(best.record)
+    driven = set(
+        model.eq_obj1id[(model.eq_type == mujoco.mjtEq.mjEQ_JOINT) & (model.eq_active0 != 0)].tolist()
+    )
+    found = []
+    for j in range(model.njnt):
+        kind = int(model.jnt_type[j])
+        if j in driven or kind not in (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE)):
+            continue
+        hinge = kind == int(mujoco.mjtJoint.mjJNT_HINGE)
+        scale, unit, least = (180 / np.pi, "deg", 1.0) if hinge else (1.0, "m", 0.002)
+        values = scale * best.record.qpos[rows, model.jnt_qposadr[j]].astype(float)
+        size = float(np.nanmax(values) - np.nanmin(values)) if np.isfinite(values).any() else 0.0
+        if size >= least:
+            found.append((size / least, j, unit, scale, values))
+    found.sort(key=lambda joint: (-joint[0], joint[1]))
+    return [_joint(best, first, rows, *joint[1:]) for joint in found[:_MOST_JOINTS]]
+
+
+def _joint(
+    best: Episode, first: Episode | None, rows: Sequence[int] | np.ndarray, j: int, unit: str, scale: float,
+    values: np.ndarray,
+) -> dict[str, Any]:  # fmt: skip
+    model, name = best.record.model, best.record.model.joint(j).name or str(j)
+    reference = None
+    if first:
+        picked = _picked(first.record)
+        other = scale * first.record.qpos[picked, model.jnt_qposadr[j]].astype(float)
+        reference = (first.name, first.record.time[picked].tolist(), other.tolist())
+    chart = report_charts.motion_chart(
+        f"{name} against time",
+        unit,
+        best.record.time[rows].tolist(),
+        {best.name: values.tolist()},
+        reference,
+        clock=True,
+    )
+    limited = bool(model.jnt_limited[j])
+    low, high = scale * model.jnt_range[j]
+    return {"title": name, "range": f"{low:.3g} to {high:.3g}" if limited else "", "chart": chart}

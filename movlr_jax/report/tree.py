@@ -1,0 +1,75 @@
+"""The family tree of a run: a node for each program, generations from left to right, its film in the node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from movlr_jax.language.base import Evaluation
+from movlr_jax.quantities import summary
+from movlr_jax.report.data import Run
+
+WIDTH, HEIGHT = 168, 132  # px of a node
+ACROSS, DOWN = 62, 18  # px between nodes
+HEAD = 30  # px above the nodes, for the numbers of the generations
+
+
+@dataclass(frozen=True)
+class Node:
+    """A program at (x, y) px, from its left upper corner."""
+
+    name: str
+    x: int
+    y: int
+    film: Path | None
+    outcome: str
+    kind: str  # best, ancestor (of the best), failed or other
+    parent: str | None
+
+
+def family_tree(run: Run) -> dict[str, Any] | None:
+    """Return nodes, edges and size of the tree, or None if no program has been evaluated."""
+    if not run.candidates:
+        return None
+    best = run.best.name if run.best else None
+    line = run.ancestry(best)
+    columns = {g: i for i, g in enumerate(sorted({c.generation for c in run.candidates.values()}))}
+    nodes, taken = {}, dict.fromkeys(columns.values(), 0)
+    for c in run.candidates.values():
+        column = columns[c.generation]
+        x, y = column * (WIDTH + ACROSS), HEAD + taken[column] * (HEIGHT + DOWN)
+        taken[column] += 1
+        nodes[c.name] = Node(c.name, x, y, c.film, _outcome(c), _kind(c, best, line), c.parent)
+    edges = [
+        {"path": _edge(nodes[n.parent], n), "chosen": n.name in line and n.parent in line}
+        for n in nodes.values()
+        if n.parent in nodes
+    ]
+    return {
+        "nodes": list(nodes.values()),
+        "edges": sorted(edges, key=lambda edge: edge["chosen"]),  # the line of the best on top
+        "heads": [(g, i * (WIDTH + ACROSS)) for g, i in columns.items()],
+        "width": len(columns) * (WIDTH + ACROSS) - ACROSS,
+        "height": HEAD + max(taken.values()) * (HEIGHT + DOWN) - DOWN,
+        "node": (WIDTH, HEIGHT),
+    }
+
+
+def _outcome(c: Evaluation) -> str:
+    return f"failed: {c.reason}"[:200] if c.failed else summary(c.metrics)
+
+
+def _kind(c: Evaluation, best: str | None, line: list[str]) -> str:
+    if c.failed:
+        return "failed"
+    return "best" if c.name == best else "ancestor" if c.name in line else "other"
+
+
+def _edge(parent: Node, child: Node) -> str:
+    """Return the path of a curve from the right side of the parent to the left side of the child."""
+    x0, y0, x1, y1 = parent.x + WIDTH, parent.y + HEIGHT // 2, child.x, child.y + HEIGHT // 2
+    if x1 < x0:  # both in one generation
+        return f"M{x0} {y0}C{x0 + 40} {y0} {x0 + 40} {y1} {x0} {y1}"
+    middle = (x0 + x1) // 2
+    return f"M{x0} {y0}C{middle} {y0} {middle} {y1} {x1} {y1}"

@@ -1,0 +1,299 @@
+"""The report in Chromium: it loads fast, fits every width, follows the film, turns in 3-D, and is accessible."""
+
+from __future__ import annotations
+
+import io
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import mujoco
+import numpy as np
+import pytest
+from voted_run import moving_bar
+
+import movlr_jax as mj
+from movlr_jax.report import page as report
+from movlr_jax.storage.archive import Archive
+from movlr_jax.storage.layout import candidate_path
+from movlr_jax.tasks import Task
+
+pytestmark = pytest.mark.slow
+SHOTS = os.environ.get("REPORT_SCREENSHOTS")  # a folder to keep pictures of the page in
+FPS = float(os.environ.get("REPORT_FPS", "8"))  # a busy machine draws fewer than the 30 of a quiet one
+HOSTILE = "<img src=x onerror=alert(1)> <b>bold</b> </script>"
+SECONDS = 2.0
+
+
+def states(task: Task) -> bytes:
+    """An episode of C MuJoCo: muscles contract in turn."""
+    model, data = task.model, mujoco.MjData(task.model)
+    qpos, qvel, act = task.start(np.random.default_rng(0), 1)
+    data.qpos[:], data.qvel[:], data.act[:] = qpos[0], qvel[0], act[0]
+    kept: dict[str, list[np.ndarray]] = {name: [] for name in ("time", "qpos", "qvel", "act", "ctrl")}
+    while data.time < SECONDS:
+        data.ctrl[:] = np.clip(0.25 + 0.35 * np.sin(4.4 * data.time + np.arange(model.nu)), 0, 1)
+        mujoco.mj_step(model, data, nstep=round(0.02 / model.opt.timestep))
+        for name, values in kept.items():
+            values.append(np.array(getattr(data, name), np.float32))
+    buffer = io.BytesIO()
+    arrays = {name: np.array(values) for name, values in kept.items()}
+    empty = {"touch": np.zeros((len(arrays["time"]), 0)), "touch_names": np.array([], str)}
+    np.savez_compressed(buffer, **arrays, **empty)
+    return buffer.getvalue()
+
+
+def make_report(root: Path, task: Task) -> Path:
+    """A run of two generations of three programs with films, comparisons and messages, without a simulation."""
+    episode, t = states(task), np.linspace(0.02, SECONDS, 100)
+    with Archive.create(root, "{}\n") as archive:
+        settings = {"task.name": task.name, "model": task.adapter.name, "seed": 0, "optimizer.name": "mpc2"}
+        about = {"task": task.name, "description": "bring the hand to the mark", "model": task.adapter.name}
+        archive.record("run", about | {"settings": settings, "models_used": "some model as judge"})
+        for g in range(2):
+            for k in range(3):
+                path = candidate_path(g, k, ".mp4")
+                archive.put(path, moving_bar(3 * g + k, views=1, seconds=SECONDS))
+                archive.put(candidate_path(g, k, ".npz"), episode)
+                weights = {"near": 2.0 + g, HOSTILE: 1.0}
+                terms = {
+                    n: {"mean": 0.2, "curve": (w * np.sin((k + 1) * t)).tolist()} for n, w in weights.items()
+                }
+                data = {
+                    "name": f"g{g:02d}k{k:02d}", "generation": g, "candidate": k, "reason": None, "film": path,
+                    "source": f'"""Come near. {HOSTILE}"""\n\nWEIGHTS = {weights}\n', "weights": weights,
+                    "terms": terms,
+                    "metrics": {"success": float(g), "object_position_error_m": 0.3 / (1 + 2 * g + k)},
+                    "series": {"speed_m_s": np.abs(np.sin(t)).tolist()}, "curve_time": t.tolist(),
+                    "parent": "g00k01" if g else None,
+                }  # fmt: skip
+                archive.record("evaluated", data, g, k)
+            names = [f"g{g:02d}k{k:02d}" for k in range(3)]
+            pairs = [{"first": names[0], "second": names[1], "winner": "second", "reason": HOSTILE}]
+            ranked = {
+                "names": names,
+                "strengths": [0.1, 1.0, -1.0],
+                "deviation": [0.3] * 3,
+                "p_best": [0.2, 0.7, 0.1],
+            }
+            archive.record("ranked", ranked | {"flip_rate": 0.0, "best": names[1], "comparisons": pairs}, g)
+        message = {"purpose": "judge", "provider": "x", "model": "y", "answer": HOSTILE}
+        archive.log_call("a", "answered", message | {"messages": [{"role": "user", "parts": [HOSTILE]}]})
+        archive.record("finished", {"best": "g01k01", "generations": 2, "interrupted": False})
+        return report.write_report(archive, task)
+
+
+@pytest.fixture(scope="module")
+def arm_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_report(tmp_path_factory.mktemp("arm") / "run", mj.load_task("bottle_pour"))
+
+
+class Shown:
+    """A report in a tab, and what the browser complained of."""
+
+    def __init__(self, browser, path: Path, width: int = 1200, scheme: str = "light"):
+        size = {"width": width, "height": 900}
+        self.context = browser.new_context(viewport=size, color_scheme=scheme, accept_downloads=True)
+        self.page = self.context.new_page()
+        self.problems: list[str] = []
+        self.page.on("console", lambda m: m.type in ("error", "warning") and self.problems.append(m.text))
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.problems.append(f"dialog: {dialog.message}"))
+        began = time.monotonic()
+        self.page.goto(path.as_uri())
+        self.load_s = time.monotonic() - began
+
+    def look_around(self) -> None:
+        """Scroll through the page, so that everything is drawn."""
+        height = self.page.evaluate("document.documentElement.scrollHeight")
+        for y in range(0, height, 600):
+            self.page.evaluate(f"scrollTo({{top: {y}, behavior: 'instant'}})")
+            self.page.wait_for_timeout(60)
+        self.page.wait_for_selector("[data-ready]", timeout=60_000)
+
+    def at(self, section: str) -> None:
+        self.page.evaluate(f"document.querySelector('#{section}').scrollIntoView({{behavior: 'instant'}})")
+
+    def shot(self, name: str) -> None:
+        if SHOTS:
+            self.page.evaluate("scrollTo({top: 0, behavior: 'instant'})")
+            self.page.screenshot(path=Path(SHOTS) / f"{name}.png", full_page=True)
+
+
+@pytest.fixture
+def show(browser, arm_report: Path) -> Iterator[Callable[..., Shown]]:
+    opened: list[Shown] = []
+
+    def new(**settings) -> Shown:
+        opened.append(Shown(browser, arm_report, **settings))
+        return opened[-1]
+
+    yield new
+    for shown in opened:
+        shown.context.close()
+        assert shown.problems == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1200, 2000])
+def test_the_page_fits_and_is_accessible(show, findings, width: int, scheme: str):
+    shown = show(width=width, scheme=scheme)
+    shown.look_around()
+    assert shown.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert findings(shown.page) == []
+    shown.shot(f"report_{width}_{scheme}")
+    print(f"\nloaded in {shown.load_s:.2f} s at {width} px, {scheme}")
+
+
+def test_every_section_is_reached_and_hostile_text_stays_text(show):
+    shown = show()
+    page = shown.page
+    shown.look_around()
+    for link in page.query_selector_all("nav.top a"):
+        target = link.get_attribute("href")
+        link.click()
+        page.wait_for_function(
+            "id => Math.abs(document.querySelector(id).getBoundingClientRect().top) < innerHeight", arg=target
+        )
+    assert page.evaluate("document.querySelectorAll('img, b b, td b:not(:only-child)').length") == 0
+    assert HOSTILE in (page.text_content("#comparisons") or "")
+    assert HOSTILE in (page.text_content("#time .u-legend") or ""), "in the legend of a chart"
+    assert HOSTILE in (page.text_content("#messages") or "")
+
+
+def test_charts_and_films_follow_one_clock(show):
+    shown = show()
+    page = shown.page
+    page.wait_for_function("() => document.querySelector('#films video').currentTime > 0.3")
+    page.evaluate("report.pause()")
+    shown.at("time")
+    page.wait_for_selector("#time .playhead")
+    plot = page.locator("#time .plot .u-over").first
+    box = plot.bounding_box()
+    assert box
+    page.mouse.click(box["x"] + 0.5 * box["width"], box["y"] + 0.5 * box["height"])
+    page.wait_for_function(
+        f"() => Math.abs(document.querySelector('#films video').currentTime - {SECONDS / 2}) < 0.08"
+    )
+    page.wait_for_function(
+        "() => Math.abs(report.time - document.querySelector('.watch video').currentTime) < 0.1"
+    )
+    at = page.evaluate(
+        "new DOMMatrix(getComputedStyle(document.querySelector('#time .plot .playhead')).transform).e"
+    )
+    assert at == pytest.approx(0.5 * box["width"], abs=0.05 * box["width"])
+    bar = page.locator(".watch .transport input")
+    bar.focus()
+    bar.fill("0.5")
+    page.wait_for_function("() => Math.abs(document.querySelector('#films video').currentTime - 0.5) < 0.05")
+    page.locator(".watch .transport .play").click()
+    page.wait_for_function("() => report.time > 0.8")
+
+
+def test_nodes_of_the_family_tree_and_pairs_play_their_films(show):
+    shown = show()
+    page = shown.page
+    shown.at("evolution")
+    node = page.locator("#node-g00k02")
+    node.focus()
+    page.wait_for_function("() => document.querySelector('#node-g00k02 video').currentTime > 0.1")
+    assert page.evaluate("document.querySelector('#node-g00k02 video').src") == page.evaluate(
+        "document.querySelector('video[data-name=g00k02]').src"
+    )
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => location.hash === '#g00k02'")
+    shown.at("comparisons")
+    page.locator("[data-pair]").first.click()
+    page.wait_for_function("() => document.querySelectorAll('#pair[open] video').length === 2")
+    page.keyboard.press("Escape")
+    page.wait_for_function("() => !document.querySelector('#pair').open")
+
+
+def test_files_and_commands_can_be_taken_away(show):
+    shown = show()
+    page = shown.page
+    for link, start in (
+        ("Program (.py)", b'"""Come near'),
+        ("All programs (.csv)", b"program,"),
+        ("Film (.mp4)", b"\x00"),
+    ):
+        with page.expect_download() as download:
+            page.locator(f"a:has-text('{link}')").click()
+        assert Path(download.value.path()).read_bytes().startswith(start), link
+    shown.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    button = page.locator("[data-copy-text]").first
+    button.click()
+    page.wait_for_function("() => document.querySelector('[data-copy-text]').textContent === 'Copied'")
+    assert "python -m movlr_jax.search replay=" in page.evaluate("navigator.clipboard.readText()")
+
+
+def picture(page) -> bytes:
+    page.wait_for_timeout(300)
+    return page.locator(".viewer canvas").screenshot()
+
+
+def test_the_scene_turns_compares_and_names_joints_and_muscles(show):
+    shown = show()
+    page = shown.page
+    page.wait_for_function("() => document.querySelector('#films video').currentTime > 0")
+    page.evaluate("report.pause()")
+    shown.at("space")
+    page.wait_for_selector("[data-ready]", timeout=60_000)
+    page.evaluate("report.seek(0.5)")
+    first = picture(page)
+    page.locator(".viewer canvas").focus()
+    page.keyboard.press("ArrowLeft")
+    turned = picture(page)
+    assert turned != first
+    page.keyboard.press("0")
+    page.locator(".viewer .muscles").uncheck()
+    without = picture(page)
+    assert without != first
+    page.locator(".viewer .muscles").check()
+    page.locator(".viewer .ghost").select_option("1")
+    page.evaluate("report.seek(1.5)")
+    assert picture(page) != first
+    page.locator(".viewer .now summary").click()
+    page.wait_for_selector(".viewer .now dd")
+    assert "°" in (page.text_content(".viewer .now dd") or "")
+    box = page.locator(".viewer canvas").bounding_box()
+    assert box
+    tips: list[str] = []
+    for x in np.linspace(0.3, 0.7, 14):
+        for y in np.linspace(0.3, 0.8, 8):
+            page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"])
+            page.wait_for_timeout(110)
+            tips.append(page.text_content(".viewer .tip") or "")
+    assert any("activation 0." in tip for tip in tips), set(tips)
+    assert any("elbow_flexion" in tip or "shoulder" in tip for tip in tips), set(tips)
+
+
+def test_frames_per_second_of_the_arm(show):
+    shown = show()
+    page = shown.page
+    shown.at("space")
+    page.wait_for_selector("[data-ready]", timeout=60_000)
+    page.evaluate("report.play()")
+    page.wait_for_timeout(4000)  # the picture finds its size
+    frames = "Number(document.querySelector('[data-viewer]').dataset.frames)"
+    before, began = page.evaluate(frames), time.monotonic()
+    page.wait_for_timeout(5000)
+    drawn = (page.evaluate(frames) - before) / (time.monotonic() - began)
+    size = page.evaluate("[report.view.width, report.view.height, report.view.ratio]")
+    print(
+        f"\n{drawn:.1f} frames/s of the arm in software OpenGL, {size[0]} x {size[1]} px, scaled by {size[2]:.2f}"
+    )
+    assert drawn >= FPS
+
+
+@pytest.mark.parametrize(("model", "most_mb"), [("ms_human_700_legs", 10)])
+def test_the_scene_of_large_models_stays_small(tmp_path: Path, model: str, most_mb: float):
+    from movlr_jax.report.scene import Episode, export_scene
+    from movlr_jax.storage.trajectory import EpisodeRecord
+
+    task = mj.load_task("flat_walk", model=model)
+    record = EpisodeRecord.read(states(task), task.model, task.adapter)
+    data = export_scene(task, [Episode("g00k01", "Best", record), Episode("g00k00", "First", record)])
+    print(f"\n{len(data) / 1e6:.2f} MB of two episodes of {SECONDS} s of {model}")
+    assert len(data) < most_mb * 1e6

@@ -1,0 +1,107 @@
+"""The programs of a replan and of a training are lowered for CUDA and TPU on a machine with neither.
+
+Each of them is whole and runs in single precision: it calls back to no host and no library of the CPU, and all its
+shapes are known.
+"""
+
+from __future__ import annotations
+
+import jax
+import mujoco
+import numpy as np
+import pytest
+from lowering import Recorder, faults, recording
+from tiny_task import task as tiny_task
+
+from movlr_jax.commands.session import task_of
+from movlr_jax.config.compose import compose
+from movlr_jax.control.build import build_planner
+from movlr_jax.control.config import OptimizerConfig
+from movlr_jax.control.mpc.mppi import MppiConfig
+from movlr_jax.control.muscle_controllers.actuation import MuscleConfig
+from movlr_jax.control.ppo.build import build_ppo
+from movlr_jax.control.ppo.config import PpoConfig
+from movlr_jax.control.ppo.training import CurveRecorder
+from movlr_jax.sandbox.source import parse
+from movlr_jax.sandbox.trace import load
+from movlr_jax.tasks import Task
+from movlr_jax.tasks.simple import simple_task
+
+pytest.importorskip("mujoco.mjx")
+KEY = jax.random.key(0)
+CART = """<mujoco><worldbody>
+<body name="cart"><joint name="x" type="slide" axis="1 0 0"/><geom type="sphere" size="0.1" mass="10"/>
+<body name="pole"><joint name="lean" axis="0 1 0"/>
+<geom type="capsule" fromto="0 0 0 0 0 0.6" size="0.05" mass="5"/></body></body></worldbody>
+<actuator><motor joint="x" gear="100" ctrllimited="true" ctrlrange="-3 3"/></actuator></mujoco>"""
+SHORT = {"horizon_s": 0.048, "mppi": MppiConfig(samples=4)}
+TRAINING = PpoConfig(envs=4, unroll=3, unrolls=2, minibatches=2, epochs=2, hidden=(8,), value_hidden=(8,))
+REWARDS = [
+    load(parse(f'WEIGHTS = {{"t": 1.0}}\ndef reward(state, action):\n    return {{"t": {term}}}\n'))
+    for term in ("state.com[2] - jnp.mean(action ** 2)", "state.com_vel[0] * jnp.exp(-state.time)")
+]
+
+
+def replan(config: OptimizerConfig, task: Task) -> Recorder:
+    """Return the programs of one replan of two candidates."""
+    with recording() as recorder:
+        planner = build_planner(config, task, "mjx")
+        start = planner.sim_physics.start(*task.start(np.random.default_rng(0), 2))
+        controllers = planner.optimise(REWARDS, KEY)
+        held = planner.space.held(start)
+        controllers.replan(planner.init(held), start, start.step, held, KEY, KEY)
+    return recorder
+
+
+def training(config: OptimizerConfig, task: Task) -> Recorder:
+    """Return the programs of one batch of a training of two candidates: collect, relabel, update."""
+    with recording() as recorder:
+        ppo = build_ppo(config, task, "mjx", print)
+        state = ppo.begin(2, KEY)
+        ppo.step(REWARDS, state, KEY, CurveRecorder(REWARDS, ppo.config.batch, ppo.physics.ctrl_dt))
+    return recorder
+
+
+def assert_whole(recorder: Recorder, *expected: str) -> None:
+    """Every program can run on an accelerator, and the `expected` ones are among them."""
+    names = {program.name for program in recorder.programs}
+    for part in expected:
+        assert any(part in name for name in names), (part, names)
+    wrong = {program.name: found for program in recorder.programs if (found := faults(program.text))}
+    assert not wrong
+
+
+REPLAN = ("Planner", "Programs", "_score")
+
+
+def test_a_replan_of_the_leg():
+    config = OptimizerConfig(muscle=MuscleConfig(law="torque"), **SHORT)
+    assert_whole(replan(config, tiny_task()), "StaticOptimiser", *REPLAN)
+
+
+def test_a_training_of_a_pole_on_a_cart():
+    task = simple_task(name="cart", model=mujoco.MjSpec.from_string(CART), description="keep the pole up")
+    config = OptimizerConfig(name="ppo", sim_dt=0.01, ctrl_dt=0.02, ppo=TRAINING)
+    assert_whole(training(config, task), "Ppo", "Programs", "_score")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["task=humanoid_walk"],
+        ["task=flat_walk", "model=ms_human_700_legs"],
+        ["task=bottle_pour", "model=myoarm_r"],
+    ],
+    ids=["humanoid", "legs of 100 muscles", "arm of 63 muscles"],
+)
+def test_a_replan_of(settings: list[str]):
+    config = compose([*settings, "optimizer.mppi.samples=4", "optimizer.horizon_s=0.1"])
+    assert_whole(replan(config.optimizer, task_of(config)), *REPLAN)
+
+
+@pytest.mark.slow
+def test_a_training_of_legs_of_100_muscles():
+    given = ["task=flat_walk", "model=ms_human_700_legs", "optimizer=ppo", "optimizer.ppo.init="]
+    config = compose([*given, "optimizer.ppo.envs=4", "optimizer.ppo.unrolls=2", "optimizer.ppo.unroll=3"])
+    assert_whole(training(config.optimizer, task_of(config)), "Ppo", "Programs", "_score")

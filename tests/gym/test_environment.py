@@ -1,0 +1,93 @@
+"""Tasks as Gymnasium environments."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_cases import SUPPORT
+
+pytest.importorskip("gymnasium", reason="the extra gym is not installed")
+
+import gymnasium
+import jax
+from gymnasium.utils.env_checker import check_env
+
+from movlr_jax.errors import UserError
+from movlr_jax.gym import environment_id, task_names
+from movlr_jax.physics.native import NativePhysics
+from movlr_jax.rewards.program import Scorer
+
+TINY = {"task": SUPPORT / "tiny_task.py", "settings": ["optimizer.sim_dt=0.002", "optimizer.ctrl_dt=0.02"]}
+REWARD = '''"""Lift the foot and save effort."""
+
+WEIGHTS = {"lift": 2.0, "effort": -0.5}
+
+
+def reward(state, action):
+    return {"lift": state.pos("foot")[2] - state.initial.pos("foot")[2], "effort": jnp.sum(action**2)}
+'''
+
+
+@pytest.fixture(scope="module")
+def env():
+    made = gymnasium.make(environment_id("task"), **TINY, reward=REWARD)
+    yield made
+    made.close()
+
+
+def test_an_environment_passes_the_checks_of_gymnasium(env: gymnasium.Env):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*infinity")  # observations have no bounds
+        check_env(env.unwrapped, skip_render_check=True)
+
+
+def test_a_step_is_that_of_the_physics_and_its_reward_that_of_the_scorer(env: gymnasium.Env):
+    one = env.unwrapped
+    env.reset(seed=5)
+    start, actions = one._state(), np.random.default_rng(1).uniform(-1, 1, (5, 7)).astype(np.float32)
+    rewards, ended = [], False
+    for action in actions:
+        _, reward, terminated, truncated, info = env.step(action)
+        rewards.append(reward)
+        ended |= terminated or truncated
+    physics = NativePhysics(one.model, one.task.layout, sim_dt=0.002, ctrl_dt=0.02)
+    controls = np.stack([ctrl for _, ctrl in one._steps])
+
+    def played(params, view, key):
+        return params[jax.numpy.round(view.time / 0.02).astype(int)]
+
+    rollout = physics.rollout(physics.start(start.qpos, start.qvel, start.act), played, controls[None], steps=5,
+                              key=jax.random.key(0))  # fmt: skip
+    np.testing.assert_allclose(one.data.qpos, rollout.final.qpos[0], atol=1e-7)
+    rows = jax.tree.map(
+        lambda x: np.asarray(x, np.float32)[None], (rollout.steps, rollout.actions, start.step)
+    )
+    scores = Scorer(one.task.layout, one.task.data)([one.program], *rows)
+    np.testing.assert_allclose(rewards, scores.totals[0, 0], rtol=1e-4, atol=1e-5)
+    assert ended  # after 0.1 s
+    assert info["metrics"]["object_position_error_m"] > 0
+    assert set(info["terms"]) == {"lift", "effort"}
+
+
+@pytest.mark.slow
+def test_a_reward_that_is_rejected_is_a_sentence():
+    with pytest.raises(UserError, match="knee_bone"):
+        gymnasium.make(environment_id("task"), **TINY, reward=REWARD.replace('"foot"', '"knee_bone"'))
+
+
+def test_every_task_has_an_environment():
+    assert {environment_id(name) for name in task_names()} <= set(gymnasium.registry)
+    assert environment_id("flat_walk") == "movlr_jax/flat_walk-v0"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", task_names())
+def test_every_environment_passes_the_checks(name: str, tmp_path: Path):
+    made = gymnasium.make(environment_id(name), episode_s=1.0)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*infinity")
+        check_env(made.unwrapped, skip_render_check=True)
+    made.close()
