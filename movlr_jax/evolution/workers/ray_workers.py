@@ -36,6 +36,9 @@ _LOOK_S = 0.5  # between two questions to a worker for its progress
 _LOOKS_PER_S = 200  # of all workers together, at most
 _ATTEMPTS = 20  # workers that one shard may lose, or that may die in a row before they are ready
 _START_S = 600.0  # that a worker may take to start, at least
+_STARTS = (
+    4  # of a cluster on this machine: Ray gives up on its own parts after 15 s, which a busy machine exceeds
+)
 _FINE = 1000  # units of progress per shard
 # variables that must be the same in the driver and in its workers for the same results
 _SHARED = ("XLA_FLAGS", "JAX_PLATFORMS", "JAX_ENABLE_X64", "JAX_DEFAULT_MATMUL_PRECISION", "MENAGERIE_ROOT")
@@ -75,7 +78,7 @@ class RayWorkers:
         self._begun = not ray.is_initialized()
         count = config.count or 0
         if self._begun:
-            _start(ray, config)
+            _start(ray, config, say)
         if not count:
             free = ray.cluster_resources().get("CPU", 1.0)
             count = max(1, min(rows, int(free // config.cores)))
@@ -275,10 +278,20 @@ class RayWorkers:
                 os.kill(worker.about["pid"], signal.SIGKILL)
 
 
-def _start(ray: Any, config: WorkersConfig) -> None:
+def _start(ray: Any, config: WorkersConfig, say: Callable[[str], object]) -> None:
     """Connect to the cluster at `config.address`, or start one on this machine. Raises UserError."""
+    for left in reversed(range(1 if config.address else _STARTS)):
+        try:
+            return _start_once(ray, config)
+        except UserError as error:
+            ray.shutdown()
+            if not left:
+                raise
+            say(f"  {error}; trying again, {left} more {'time' if left == 1 else 'times'}")
+
+
+def _start_once(ray: Any, config: WorkersConfig) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_raylet_start_wait_time_s", "180")  # 30 is too short on a busy machine
     main = threading.current_thread() is threading.main_thread()
     handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)} if main else {}
     local: dict[str, Any] = {"include_dashboard": False}
