@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli_cases import SUPPORT
-from conftest import Tiny
 
 from movlr_jax.commands.session import task_and_optimizer
 from movlr_jax.config.compose import compose
@@ -48,7 +47,7 @@ def results(run: Path) -> tuple[str, list[dict], list[bytes]]:
     return (run / "best.py").read_text(), events, [p.read_bytes() for p in sorted(run.rglob("k*.npz"))]
 
 
-def test_a_program_travels_as_operations_that_are_checked_again(tiny: Tiny, probe: Probe):
+def test_a_program_travels_as_operations_that_are_checked_again(tiny, probe: Probe):
     sandbox = Sandbox(probe)
     try:
         verdict = sandbox.vet(PROGRAMS[0])
