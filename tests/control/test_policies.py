@@ -14,7 +14,10 @@ from movlr_jax.commands.evaluate import main as evaluate
 
 @pytest.mark.parametrize(
     "task",
-    ["flat_walk", *(pytest.param(task, marks=pytest.mark.slow) for task in ("slope_walk", "left_turn", "injured_walk"))],
+    [
+        "flat_walk",
+        *(pytest.param(task, marks=pytest.mark.slow) for task in ("slope_walk", "left_turn", "injured_walk")),
+    ],
 )
 def test_a_policy_of_the_package_walks_from_a_start_it_has_not_seen(task: str, tmp_path: Path, capsys):
     """Six seconds: a planner falls in most of them. Knees bend: an earlier policy covered its distance without."""
