@@ -84,7 +84,13 @@ class Planner:
             """Return the noise [N, knots, dims] of plans, the same for all candidates."""
             return rule.noise(settings, key, n, shape, space.mixing, turn)
 
+        self.noise = noise
         self.init = compiled("init", lambda mean: mppi.init(settings, mean, lower, upper))
+        self.sample = compiled(
+            "sample",
+            lambda plan, held, home, noise: rule.sample(settings, plan, held, home, noise, lower, upper),
+            shared=1,
+        )
         xp = physics.xp
         # functions on NumPy arrays are not compiled
         jit = jax.jit if xp is jnp else lambda function, **_: function
