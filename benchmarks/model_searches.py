@@ -2,8 +2,9 @@
 
     python benchmarks/model_searches.py RUN_DIR ... [--starts 8] [--seed 301] [--out benchmarks/results]
 
-Writes model_searches.json. Best programs of searches of the same task run in one batch, from the same fresh starts,
-with the settings of the first of these searches; --starts 0 leaves that out.
+Writes model_searches.json; searches that are not named stay as they are in the file. Best programs of searches of the
+same task run in one batch, from the same fresh starts, with the settings of the first of these searches; --starts 0
+leaves that out.
 """
 
 from __future__ import annotations
@@ -69,14 +70,17 @@ def main() -> None:
     if arguments.starts:
         for config, task, members in batches.values():
             fresh(config, task, members, range(arguments.seed, arguments.seed + arguments.starts))
+    path = arguments.out / "model_searches.json"
+    before = json.loads(path.read_text())["searches"] if path.exists() else []
+    known = {row["name"]: row for row in (*before, *rows)}
     made = {
         "date": date.today().isoformat(),
         "hardware": hardware(),
         "versions": versions(),
-        "searches": rows,
+        "searches": list(known.values()),
     }
     arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "model_searches.json").write_text(json.dumps(made, indent=1, default=float) + "\n")
+    path.write_text(json.dumps(made, indent=1, default=float) + "\n")
     for row in rows:
         print(json.dumps(row, default=float))
 
