@@ -218,6 +218,8 @@ class NativePhysics:
             run.sensors[at, :, run.measured] = sensed[:, substeps - 1 :: substeps, run.measured]
             run.full[at] = states[:, -1]
         run.full[:, 0] = run.clock[-1]
+        lost = run.diverged  # their clock was reset
+        run.kept[lost, :, 0] = run.clock[:-1, lost].T + (substeps - 1) * self.sim_dt
 
     def _space(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
         """Return an array of `shape` whose memory is used again by the next call."""

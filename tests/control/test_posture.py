@@ -211,7 +211,7 @@ def test_a_policy_acts_by_its_mode_or_by_samples():
         ("flat_walk", "myolegs", 47, "mode"),
         ("slope_walk", "ms_human_700_legs", 47, "mode"),
         ("left_turn", "ms_human_700_legs", 47, "mode"),
-        ("injured_walk", "ms_human_700_legs", 185, "sample"),
+        ("injured_walk", "ms_human_700_legs", 47, "mode"),
     ],
 )
 def test_the_policies_of_the_package_fit_their_settings(task: str, model: str, sees: int, acts: str):

@@ -243,9 +243,8 @@ def test_only_what_does_not_make_it_another_run_may_change(mistake: Mistake, fin
     run = copy_of(finished)
     said = mistake(search, f"resume={run}", "seed=1")
     assert (
-        said
-        == "seed cannot be changed when a run is resumed, only generations, films, max_calls, max_cost_usd, "
-        "workers, tracker; start a new run"
+        said == "seed cannot be changed when a run is resumed, only generations, films, preview, max_calls, "
+        "max_cost_usd, workers, tracker; start a new run"
     )
     said = mistake(search, *LEG, "seed=1", f"resume={run}")
     assert said == (
