@@ -76,6 +76,7 @@ def assert_whole(recorder: Recorder, *expected: str) -> None:
 REPLAN = ("Planner", "Programs", "_score")
 
 
+@pytest.mark.slow
 def test_a_replan_of_the_leg():
     config = OptimizerConfig(muscle=MuscleConfig(law="torque"), **SHORT)
     assert_whole(replan(config, tiny_task()), "StaticOptimiser", *REPLAN)
