@@ -266,11 +266,9 @@ class SearchRun:
     @property
     def report(self) -> Path:
         """The page report.html, written from the run directory as it is now."""
-        from movlr_jax.report.page import write_report
-        from movlr_jax.storage.archive import Archive
+        from movlr_jax.commands.report import write_with_task
 
-        with Archive.open(self.root) as archive:
-            return write_report(archive)
+        return write_with_task(self.root, lambda: self.task)[0]
 
     def to_dataframe(self) -> pandas.DataFrame:
         """Return one row per program: name, parent, reason and all metrics. Needs pandas."""

@@ -8,14 +8,9 @@ const report = { plots: [], onClock: [] };
   const DASHES = [[], [7, 4], [2, 3]];
   const FONT = "12px system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
 
-  // activation 0 to 1 -> [r, g, b]: grey-blue at rest, yellow, red
-  const STOPS = [[0, 118, 138, 168], [0.35, 226, 190, 84], [0.7, 226, 96, 44], [1, 190, 10, 30]];
-  report.activation = (a) => {
-    let i = 1;
-    while (i < STOPS.length - 1 && a > STOPS[i][0]) i++;
-    const [low, high] = [STOPS[i - 1], STOPS[i]], f = Math.min(1, Math.max(0, (a - low[0]) / (high[0] - low[0])));
-    return [1, 2, 3].map((k) => low[k] + f * (high[k] - low[k]));
-  };
+  // activation 0 to 1 -> [r, g, b], as in films: blue-grey at rest, red when active
+  const REST = [107, 135, 184], ACTIVE = [235, 10, 10];
+  report.activation = (a) => REST.map((low, k) => low + Math.min(1, Math.max(0, a)) * (ACTIVE[k] - low));
 
   function number(value) {
     if (value === null || value === undefined) return "–";

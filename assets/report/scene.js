@@ -188,6 +188,7 @@
         find(".force-key").textContent = `→ contact force, the longest arrow ${this.strongest.toPrecision(2) * 1} N`;
       } else find(".has-forces").hidden = true;
       find(".muscle-key").hidden = find(".has-muscles").hidden = !this.head.tendons.length;
+      find(".weakened-key").hidden = !this.head.tendons.some((tendon) => tendon.weakened);
       find(".has-track").hidden = this.head.camera.track === null;
     }
 
@@ -263,7 +264,7 @@
         const activation = act[a * n + t] + f * (act[b * n + t] - act[a * n + t]);
         const radius = Math.min(0.0045, Math.max(0.0025, tendon.radius)) * (tendon.muscle ? 0.75 + 0.5 * activation : 0.5);
         View.rod(matrices, 16 * i, at(from, 0), at(from, 1), at(from, 2), at(to, 0), at(to, 1), at(to, 2), radius, true);
-        colours.set(tendon.muscle ? this.palette[Math.round(255 * Math.min(1, Math.max(0, activation)))] : [0.6, 0.6, 0.55], 3 * i);
+        colours.set(tendon.weakened ? [1, 0.64, 0] : tendon.muscle ? this.palette[Math.round(255 * Math.min(1, Math.max(0, activation)))] : [0.6, 0.6, 0.55], 3 * i);
       });
       this.ropes.instanceMatrix.needsUpdate = this.ropes.instanceColor.needsUpdate = true;
     }

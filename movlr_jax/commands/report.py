@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from movlr_jax.commands import outcome
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose
 from movlr_jax.errors import UserError
-from movlr_jax.report.data import Run, read_run
+from movlr_jax.report.data import read_run
 from movlr_jax.report.page import write_page
 from movlr_jax.report.sweep import write_sweep_page
 from movlr_jax.storage.archive import Archive
@@ -61,21 +62,30 @@ def _report(request: ReportRequest) -> int:
     if run_dir.is_dir() and not (run_dir / "run.db").exists():
         print(f"The report is at {write_sweep_page(run_dir)}")
         return 0
-    with Archive.open(run_dir) as archive:
-        run = read_run(archive)
-        task, why = _task(request, run) if request.scene else (None, "")
-        path = write_page(archive, run, task, why)
-    for sentence in [*run.unreadable, *([why] if why else [])]:
+    path, left_out = write_with_task(run_dir, (lambda: _task(request)) if request.scene else None)
+    for sentence in left_out:
         print(f"left out: {sentence}", file=sys.stderr)
     print(f"The report is at {path}")
     return 0
 
 
-def _task(request: ReportRequest, run: Run) -> tuple[Task | None, str]:
-    """Return the task of a run and "", or None and why it cannot be built."""
-    if run.best is None:
-        return None, ""
-    try:
-        return task_of(compose([f"resume={request.run_dir}", *(["trust=true"] if request.trust else [])])), ""
-    except UserError as error:
-        return None, f"the 3-D view, because the task cannot be built: {error}"
+def write_with_task(run_dir: Path, task: Callable[[], Task] | None) -> tuple[Path, list[str]]:
+    """Write report.html of a run. Return its path, and a sentence about each thing that is left out.
+
+    task: Builds the task of the run, for the 3-D view and the curves of muscles and joints; None leaves them out.
+    Raises UserError if there is no run or the page cannot be written.
+    """
+    built, why = None, ""
+    with Archive.open(run_dir) as archive:
+        run = read_run(archive)
+        if task and run.best:
+            try:
+                built = task()
+            except UserError as error:
+                why = f"the 3-D view, because the task cannot be built: {error}"
+        path = write_page(archive, run, built, why)
+    return path, [*run.unreadable, *([why] if why else [])]
+
+
+def _task(request: ReportRequest) -> Task:
+    return task_of(compose([f"resume={request.run_dir}", *(["trust=true"] if request.trust else [])]))

@@ -117,6 +117,7 @@ def commands(run: Run) -> list[tuple[str, str]]:
         found.append(
             ("Best motion as a table (or .mot, .sto)", f"python -m movlr_jax.export {root} format=csv")
         )
+        found.append(("Look at the best motion from all sides", f"python -m movlr_jax.view {root}"))
         if run.best.gait:
             found.append(("Analyse its gait", f"python -m movlr_jax.gait {root}"))
     if run.candidates:

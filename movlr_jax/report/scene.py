@@ -11,7 +11,7 @@ import gzip
 import json
 import math
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,7 +85,7 @@ def export_scene(task: Task, episodes: Sequence[Episode]) -> bytes:
         "meshes": list(_meshes(model, blob)),
         "shapes": list(_shapes(model)),
         "ground": _ground(model),
-        "tendons": [_tendon(model, t) for t in tendons],
+        "tendons": [_tendon(model, t, task.weakened) for t in tendons],
         "joints": [_joint(model, j) for j in joints],
         "camera": {
             "lookat": list(map(float, camera.lookat)),
@@ -223,8 +223,8 @@ def _spatial(model: mujoco.MjModel, t: int) -> bool:
     return model.wrap_type[model.tendon_adr[t]] != _JOINT and model.tendon_group[t] < _SHOWN_GROUPS
 
 
-def _tendon(model: mujoco.MjModel, t: int) -> dict[str, Any]:
-    """Return name, muscle (actuator), radius in m and, for each point of the path, whether a branch begins there."""
+def _tendon(model: mujoco.MjModel, t: int, weakened: Collection[str]) -> dict[str, Any]:
+    """Return what a tendon is; `starts` says of each point of its path whether a branch begins there."""
     driven = (model.actuator_trntype == mujoco.mjtTrn.mjTRN_TENDON) & (model.actuator_trnid[:, 0] == t)
     muscle = int(driven.argmax()) if driven.any() else None
     name = model.tendon(t).name if muscle is None else model.actuator(muscle).name
@@ -238,6 +238,7 @@ def _tendon(model: mujoco.MjModel, t: int) -> dict[str, Any]:
     return {
         "name": name,
         "muscle": muscle is not None,
+        "weakened": name in weakened,
         "radius": float(f"{max(model.tendon_width[t], 0.001):.4g}"),
         "rgba": [round(float(v), 3) for v in model.tendon_rgba[t]],
         "starts": starts,

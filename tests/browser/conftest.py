@@ -47,8 +47,9 @@ def findings(axe: str) -> Callable[..., list[str]]:
         page.evaluate(axe)  # not as a script element: the page's policy would refuse it
         result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
         return [
-            f"{v['id']}: {v['nodes'][0]['html'][:300]}"
+            f"{v['id']}: {n['html'][:300]}"
             for v in result["violations"]
+            for n in v["nodes"][:3]
             if v["impact"] in ("serious", "critical")
         ]
 
