@@ -155,6 +155,11 @@ def check(config: Config) -> Config:
     ):
         if value != AUTO and value not in registry:
             raise UserError(unknown_name(name, value, [AUTO, *registry]))
+    if o.warp_graph != "auto" and config.physics in ("native", "mjx"):
+        raise UserError(
+            f"optimizer.warp_graph={o.warp_graph} has no effect with physics={config.physics}; add physics=warp or "
+            "leave it out"
+        )
     _check_workers(config.workers)
     check_model(config.llm, "llm", WRITERS)
     check_model(config.vlm, "vlm", WATCHERS)

@@ -79,9 +79,8 @@ def build_planner(
     task = replace(task, model=model)
     worlds, ranges = config.mppi.worlds, task.ranges or _PLAN_RANGES
     domain = draw(ranges, worlds, _WORLD_SEED) if worlds > 1 else None
-    plan = planning_physics(
-        physics, task, sim_dt=config.plan_dt, ctrl_dt=config.ctrl_dt, say=say, domain=domain
-    )
+    times = {"sim_dt": config.plan_dt, "ctrl_dt": config.ctrl_dt}
+    plan = planning_physics(physics, task, **times, say=say, domain=domain, graph=config.warp_graph)
     sim = NativePhysics(model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
     planner = Planner(config, task, space, plan, sim, say)
     planner.notes = notes
@@ -116,8 +115,19 @@ class OptimizerEntry:
     )  # defaults of its own settings, `optimizer.options.*`
 
 
-_PLANNING = ("ctrl_dt", "sim_dt", "plan_dt", "horizon_s", "replan_every", "knots", "spline", "race", "mppi")
-_LEARNING = ("ctrl_dt", "sim_dt", "ppo", "pd", "groups", "muscle")
+_PLANNING = (
+    "ctrl_dt",
+    "sim_dt",
+    "plan_dt",
+    "horizon_s",
+    "replan_every",
+    "knots",
+    "spline",
+    "race",
+    "mppi",
+    "warp_graph",
+)
+_LEARNING = ("ctrl_dt", "sim_dt", "ppo", "pd", "groups", "muscle", "warp_graph")
 OPTIMIZERS: Registry[OptimizerEntry] = Registry(
     "optimizer",
     "movlr_jax.optimizers",

@@ -12,6 +12,7 @@ from movlr_jax.control.mpc.rules import RISKS, RULES, STRATEGIES
 from movlr_jax.control.muscle_controllers.actuation import LAWS, MuscleConfig
 from movlr_jax.control.ppo.config import ACTS, GroupsConfig, PdConfig, PpoConfig, PriorConfig, check_shape
 from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.physics.choose import GRAPHS
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class OptimizerConfig:
     spline: str = "linear"  # between knots: linear, zero (each is held) or cubic
     # with search=bank: a candidate that fell or diverged gives its plan rollouts to the others
     race: bool = False
+    # physics=warp: how a step of Warp becomes a CUDA graph: auto, warp, warp_staged, warp_staged_ex, jax, none
+    warp_graph: str = "auto"
     mppi: MppiConfig = field(default_factory=MppiConfig)
     muscle: MuscleConfig = field(default_factory=MuscleConfig)
     ppo: PpoConfig = field(default_factory=PpoConfig)
@@ -41,6 +44,8 @@ class OptimizerConfig:
 def check_optimizer(o: OptimizerConfig) -> None:
     """Raise UserError for values outside their ranges and for unknown choices."""
     mppi, muscle = o.mppi, o.muscle
+    if o.warp_graph not in GRAPHS:
+        raise UserError(unknown_name("optimizer.warp_graph", o.warp_graph, GRAPHS))
     for name, value in (
         ("replan_every", o.replan_every),
         ("knots", o.knots),

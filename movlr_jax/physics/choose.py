@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from movlr_jax.physics.domain import Domain
 
 PHYSICS = ("auto", "native", "mjx", "warp")
+GRAPHS = (
+    "auto",
+    "warp",
+    "warp_staged",
+    "warp_staged_ex",
+    "jax",
+    "none",
+)  # how Warp's steps become CUDA graphs
 
 
 def choose(name: str) -> tuple[str, str]:
@@ -68,13 +76,18 @@ def planning_physics(
     ctrl_dt: float,
     say: Callable[[str], object] = lambda text: None,
     domain: Domain | None = None,
+    graph: str = "auto",
 ) -> Physics:
     """Return the physics for the rollouts of a planner, with an integrator for large time steps. Raises UserError.
 
     If the backend that `auto` picked does not support this model, native is used; for a backend set by name this is
-    an error. domain: randomised worlds for the rows, as in `NativePhysics`.
+    an error. domain: randomised worlds for the rows, as in `NativePhysics`. graph: one of GRAPHS, for Warp.
     """
     chosen, why = choose(name)
+    if graph != "auto" and chosen != "warp":
+        raise UserError(
+            f"optimizer.warp_graph={graph} has no effect with physics={chosen}; add physics=warp or leave it out"
+        )
     if name == "auto" and chosen != "native":
         say(f"physics={chosen}: {why}")
     if chosen != "native":
@@ -83,7 +96,8 @@ def planning_physics(
         if sentence := use_full_precision():
             say(sentence)
         try:
-            return mjx_physics(chosen, scene, sim_dt=sim_dt, ctrl_dt=ctrl_dt, say=say, domain=domain)
+            times = {"sim_dt": sim_dt, "ctrl_dt": ctrl_dt}
+            return mjx_physics(chosen, scene, **times, say=say, domain=domain, graph=graph)
         except UserError as error:
             if name != "auto":
                 raise

@@ -60,11 +60,13 @@ class MjxPhysics:
         memory: int | None = None,
         say: Say = lambda text: None,
         domain: Domain | None = None,
+        graph: str = "auto",
     ):
         """start: typical qpos [n, nq], qvel, act, used to estimate the number of contacts (Warp).
 
         memory: bytes that a batch may use on each device; if None, the free memory.
         domain: N worlds, row r uses world r modulo N; if None, all rows use the model unchanged.
+        graph: how a step of Warp becomes a CUDA graph, a name of `choose.GRAPHS`; auto: as MJX does.
         """
         self.substeps = whole_substeps(sim_dt, ctrl_dt)
         self.name, self.layout, self.sim_dt, self.ctrl_dt = name, layout, sim_dt, ctrl_dt
@@ -80,7 +82,7 @@ class MjxPhysics:
             self._probe = ContactCounts()
         self._com = without_com_velocity(self.model, layout.blocks.get("com_vel"))
         try:
-            self._mjx = mjx.put_model(self.model, impl=IMPLS[name])
+            self._mjx = mjx.put_model(self.model, impl=IMPLS[name], graph_mode=_graph_mode(graph))
             if not self._warp:
                 self._mjx, limited = limit_contacts(self.model, self._mjx)
                 self.changes += (limited,) if limited else ()
@@ -207,7 +209,14 @@ class MjxPhysics:
 
 
 def mjx_physics(
-    name: str, scene: Scene, *, sim_dt: float, ctrl_dt: float, say: Say, domain: Domain | None = None
+    name: str,
+    scene: Scene,
+    *,
+    sim_dt: float,
+    ctrl_dt: float,
+    say: Say,
+    domain: Domain | None = None,
+    graph: str = "auto",
 ) -> MjxPhysics:
     """Return MJX physics for planning in `scene`; `say` reports the changes of the model. Raises UserError."""
     start = scene.start(np.random.default_rng(0), 4)
@@ -221,10 +230,20 @@ def mjx_physics(
         start=start,
         say=say,
         domain=domain,
+        graph=graph,
     )
     for change in physics.changes:
         say(f"  {name}, for planning: {change}")
     return physics
+
+
+def _graph_mode(graph: str) -> Any:
+    """Return Warp's value of a name of `choose.GRAPHS`, None for auto."""
+    if graph == "auto":
+        return None
+    import warp  # pyright: ignore[reportMissingImports]
+
+    return warp.JaxCallableGraphMode[graph.upper()]
 
 
 def check_warp() -> None:

@@ -14,7 +14,7 @@ from movlr_jax.control.muscle_controllers.actuation import MuscleConfig
 from movlr_jax.control.muscle_controllers.torque import in_one_kernel, resolve
 
 pytestmark = pytest.mark.slow
-CONTROL_STEP = 720  # kernels of a control step of the leg with two steps of MJX; 652 with JAX 0.10.2
+CONTROL_STEP = 720  # kernels of a control step of the leg with two steps of MJX
 
 
 def test_kernels_are_counted():

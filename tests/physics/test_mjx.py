@@ -18,7 +18,7 @@ from movlr_jax.control.build import build_planner
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.mpc.mppi import MppiConfig
 from movlr_jax.errors import UserError
-from movlr_jax.physics.choose import choose
+from movlr_jax.physics.choose import GRAPHS, choose, planning_physics
 from movlr_jax.physics.mjx import MjxPhysics
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox.source import parse
@@ -114,6 +114,20 @@ def test_steps_taken_one_by_one_inside_jit_are_the_rollout(tiny, mjx, mjx_run):
         state, seen = step(state, mjx_run.actions[:, t])
         np.testing.assert_allclose(seen.qpos, mjx_run.steps.qpos[:, t], atol=1e-6)
     np.testing.assert_allclose(state.time, 0.03, atol=1e-6)
+
+
+def test_the_graph_mode_of_warp_is_a_setting(tiny):
+    for graph in GRAPHS[1:]:
+        with pytest.raises(
+            UserError, match=f"optimizer.warp_graph={graph} has no effect with physics=native"
+        ):
+            planning_physics("native", tiny_task(), sim_dt=0.008, ctrl_dt=0.016, graph=graph)
+    warp = pytest.importorskip("warp", reason="the extra warp is not installed")
+    sizes = {"sim_dt": 0.002, "ctrl_dt": 0.01, "name": "warp"}
+    modes = {g: MjxPhysics(tiny.model, tiny.layout, **sizes, graph=g).simulator(1).model for g in GRAPHS[1:]}
+    assert {g: m.opt._impl.graph_mode for g, m in modes.items()} == {
+        graph: warp.JaxCallableGraphMode[graph.upper()] for graph in GRAPHS[1:]
+    }
 
 
 def test_a_batch_that_does_not_fit_is_split(tiny):

@@ -71,7 +71,7 @@ def build_ppo(
         model = assisted(model, starts[0].mean(axis=0), config.ppo.assist, speed, config.ppo.carry)
     if choose(physics)[0] != "native":
         made = replace(task, model=model)
-        train = planning_physics(physics, made, **steps, say=say, domain=domain)
+        train = planning_physics(physics, made, **steps, say=say, domain=domain, graph=config.warp_graph)
     elif domain is not None or config.ppo.train_dt or config.ppo.assist:
         coarse = config.ppo.train_dt > 0
         train = NativePhysics(model, task.layout, **steps, domain=domain, coarse=coarse)
