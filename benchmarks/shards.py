@@ -4,10 +4,12 @@
 
 Needs the extra `ray`. The last line of stdout is one JSON object:
 
-- bytes: what travels to a worker and back per candidate of `bottle_pour` (63 muscles, an episode of 3 s), pickled.
+- bytes: what travels to a worker and back per candidate of `bottle_pour` (63 muscles, an episode of 3 s), pickled;
+  `bank` is what search=bank adds. `film_s`: processor time to film that episode.
 - driver_ms: processor time of the driver's process per candidate (small task, shards of `shard` candidates): handing
   out, looking at progress and collecting. `record_ms` is the wall time to write and record a candidate, `vet_ms` to
   vet one.
+- ranking_s: processor time to rank K programs with a judge that answers at once.
 - ratio: wall time of one process with all cores over that of as many workers with one core each, alternating; K = 4.
 """
 
@@ -33,16 +35,22 @@ environment.prepare_environment()
 from movlr_jax.commands.session import task_and_optimizer  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
 from movlr_jax.config.schema import WorkersConfig  # noqa: E402
+from movlr_jax.evolution.bank import thinned  # noqa: E402
 from movlr_jax.evolution.evaluation import make_probe  # noqa: E402
+from movlr_jax.evolution.filming import clip_of  # noqa: E402
+from movlr_jax.evolution.ranking import rank  # noqa: E402
 from movlr_jax.evolution.workers.base import ThisProcess  # noqa: E402
 from movlr_jax.evolution.workers.ray_workers import RayWorkers  # noqa: E402
 from movlr_jax.evolution.workers.shard import shards  # noqa: E402
-from movlr_jax.language.base import Evaluation  # noqa: E402
+from movlr_jax.film.clips import Caption, film  # noqa: E402
+from movlr_jax.film.renderer import renderer  # noqa: E402
+from movlr_jax.language.base import Evaluation, Preference  # noqa: E402
 from movlr_jax.machine import cores, hardware, versions  # noqa: E402
 from movlr_jax.sandbox.source import parse, with_weights  # noqa: E402
 from movlr_jax.sandbox.vet import Sandbox, Verdict  # noqa: E402
 from movlr_jax.storage.archive import Archive  # noqa: E402
 from movlr_jax.storage.layout import candidate_path  # noqa: E402
+from movlr_jax.types import Step, Trajectory  # noqa: E402
 
 TINY = str(Path(__file__).resolve().parent.parent / "tests" / "support" / "tiny_task.py")
 SMALL = [
@@ -75,21 +83,50 @@ def vetted(overrides: Sequence[str], count: int) -> tuple[Any, Any, Any, list[Ve
 
 
 def cpu_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
+    """Return the processor time of this process and of those that it has waited for, s."""
+    used = [resource.getrusage(of) for of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in used)
 
 
-def travelling() -> dict[str, int]:
-    """Return the bytes per candidate of an episode of 3 s of the arm: to a worker, back, and of that the states."""
+def travelling() -> tuple[dict[str, int], float | None]:
+    """Return the bytes per candidate of an episode of 3 s of the arm, and the processor time to film it, s.
+
+    Bytes: to a worker, back, of that the states, and what a bank adds. The time is None without a renderer.
+    """
     _, task, optimizer, verdicts, _ = vetted(LARGE, 1)
     (shard,) = shards(verdicts, 1, 0, None)
-    (evaluation,) = ThisProcess(optimizer, task).evaluate(verdicts, 0)
+    kept: list[Any] = []
+
+    def keep(row: int, episode: Trajectory, first: Step) -> None:
+        kept.append((row, thinned(episode), first))
+
+    (evaluation,) = ThisProcess(optimizer, task).evaluate(verdicts, 0, keep=keep)
     back = replace(evaluation, source="")
-    return {
+    sizes = {
         "out": len(pickle.dumps(shard)),
         "back": len(pickle.dumps(back)),
         "states": len(back.states or b""),
+        "bank": len(pickle.dumps(kept)),
     }
+    if renderer().name is None:
+        return sizes, None
+    clip = clip_of(task, back.states or b"", Caption("bottle_pour g00k00", "", ""))
+    film(clip)
+    before = cpu_s()
+    film(clip)
+    return sizes, cpu_s() - before
+
+
+def ranking_s(scheme: str, count: int) -> float:
+    """Return the time to rank `count` programs whose judge prefers the one with the smaller number, s."""
+
+    def ask(pairs: Sequence[tuple[int, int]]) -> list[Preference]:
+        return [Preference("first" if i < j else "second", "") for i, j in pairs]
+
+    before = cpu_s()
+    found = rank(count, ask, scheme)
+    assert found.order[0] == 0
+    return cpu_s() - before
 
 
 def record_s(evaluations: Sequence[Evaluation]) -> float:
@@ -160,8 +197,17 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--skip-ratio", action="store_true")
     given = parser.parse_args()
-    found: dict[str, Any] = {"hardware": hardware(), "versions": versions(), "bytes": travelling()}
-    print(found["bytes"], flush=True)
+    sizes, film_s = travelling()
+    found: dict[str, Any] = {"hardware": hardware(), "versions": versions(), "bytes": sizes, "film_s": film_s}
+    print(sizes, film_s, flush=True)
+    found["ranking_s"] = [
+        {"scheme": scheme, "candidates": k, "seconds": ranking_s(scheme, k)}
+        for scheme, k in (
+            ("active", 16), ("active", 64), ("active", 256),
+            ("knockout", 256), ("knockout", 1000), ("knockout", 4000),
+        )
+    ]  # fmt: skip
+    print(found["ranking_s"], flush=True)
     found["driver"] = [driver(given.candidates, given.workers, shard) for shard in (1, 8)]
     print(found["driver"], flush=True)
     if not given.skip_ratio:

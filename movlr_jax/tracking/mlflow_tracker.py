@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from movlr_jax.errors import UserError, needed
 from movlr_jax.tracking.base import Shown, TrackerConfig
 
 _LONGEST = 500  # characters of a parameter
-_AT_ONCE = 100  # parameters of one request
+_AT_ONCE = 100  # parameters or numbers of one request
 DATABASE, ARTIFACTS = "mlflow.db", "artifacts"  # in the folder of `tracker.uri`
 
 
@@ -20,23 +22,21 @@ class MlflowTracker:
 
     def __init__(self, config: TrackerConfig, root: Path):
         with needed("tracker=mlflow", "tracking"):
-            from mlflow.entities import Param  # pyright: ignore[reportMissingImports]
+            from mlflow.entities import Metric, Param  # pyright: ignore[reportMissingImports]
             from mlflow.exceptions import MlflowException  # pyright: ignore[reportMissingImports]
             from mlflow.tracking import MlflowClient  # pyright: ignore[reportMissingImports]
-        self._param, self._failed = Param, MlflowException
+        self._metric, self._param, self._failed = Metric, Param, MlflowException
         self._config, self._root, self._run = config, root, ""
         self._folder = _folder(config.uri)
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)  # its tables are of no interest
-        try:
+        with self._reached():
             if self._folder:
                 self._folder.mkdir(parents=True, exist_ok=True)
             store = f"sqlite:///{self._folder / DATABASE}" if self._folder else config.uri
             self._client = MlflowClient(tracking_uri=store)
-        except MlflowException as error:
-            raise self._unreachable(error) from None
 
     def begin(self, about: Mapping[str, Any], key: str | None) -> str:
-        try:
+        with self._reached():
             if key:
                 self._run = self._client.get_run(key).info.run_id
                 return key
@@ -48,29 +48,36 @@ class MlflowTracker:
             params = [self._param(name, str(value)[:_LONGEST]) for name, value in about.items()]
             for first in range(0, len(params), _AT_ONCE):
                 self._client.log_batch(self._run, params=params[first : first + _AT_ONCE])
-        except self._failed as error:
-            raise self._unreachable(error) from None
-        return self._run
+            return self._run
 
     def generation(self, shown: Shown) -> None:
-        for name, value in shown.numbers.items():
-            self._client.log_metric(self._run, name, value, step=shown.generation)
-        for path in shown.films.values():
-            self._client.log_artifact(self._run, str(path), f"films/gen_{shown.generation:02d}")
+        now = int(1e3 * time.time())
+        metrics = [self._metric(name, value, now, shown.generation) for name, value in shown.numbers.items()]
+        with self._reached():
+            for first in range(0, len(metrics), _AT_ONCE):
+                self._client.log_batch(self._run, metrics=metrics[first : first + _AT_ONCE])
+            for path in shown.films.values():
+                self._client.log_artifact(self._run, str(path), f"films/gen_{shown.generation:02d}")
 
     def finish(self, best: Path, report: Path | None) -> None:
-        for path in filter(None, (best, report)):
-            self._client.log_artifact(self._run, str(path))
-        self._client.set_terminated(self._run)
+        with self._reached():
+            for path in filter(None, (best, report)):
+                self._client.log_artifact(self._run, str(path))
+            self._client.set_terminated(self._run)
 
     def close(self) -> None:
         """Nothing to end: every call is written at once."""
 
-    def _unreachable(self, error: Exception) -> UserError:
-        where = self._config.uri or "the default of MLflow"
-        return UserError(
-            f"tracker=mlflow cannot use {where}: {str(error).splitlines()[0]}; check tracker.uri"
-        )
+    @contextlib.contextmanager
+    def _reached(self) -> Iterator[None]:
+        """Turn an error of MLflow or of its store into a sentence."""
+        try:
+            yield
+        except (self._failed, OSError) as error:
+            where = self._config.uri or "the default of MLflow"
+            raise UserError(
+                f"tracker=mlflow cannot use {where}: {str(error).splitlines()[0]}; check tracker.uri, and resume"
+            ) from None
 
 
 def _folder(uri: str | None) -> Path | None:

@@ -53,6 +53,7 @@ def main() -> int:
     said = ["# Four searches by Slurm, each killed once", "", "```"]
 
     def note(text: str) -> None:
+        text = text.replace(f"{TASK.parents[2]}/", "")
         print(text, flush=True)
         said.append(text)
 
@@ -69,7 +70,7 @@ def main() -> int:
     runs = [root / "sweep" / str(i) for i in range(4)]
     killed: dict[int, float] = {}
     shown, started = "", time.monotonic()
-    while child.poll() is None and time.monotonic() - started < 1200:
+    while child.poll() is None and time.monotonic() - started < 3600:
         time.sleep(0.2)
         queue = subprocess.run(["squeue", "-h", "-o", "%i %T %r"], capture_output=True, text=True).stdout
         for i, run in enumerate(runs):

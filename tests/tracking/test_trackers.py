@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sqlite3
 import struct
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from movlr_jax.commands.search import main as search
 from movlr_jax.errors import UserError
 from movlr_jax.film.renderer import renderer
 from movlr_jax.storage.archive import Archive
-from movlr_jax.tracking.base import TrackerConfig, open_tracker
+from movlr_jax.tracking.base import Shown, TrackerConfig, open_tracker
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 GIVEN = [*(a for a in LEG if a != "films=false" and not a.startswith("generations")), "generations=2"]
@@ -155,12 +156,22 @@ def test_wandb(monkeypatch: pytest.MonkeyPatch):
         assert len([path for path in films if path.stat().st_size]) == 3
 
 
-def test_a_store_that_cannot_be_used_is_told(elsewhere: Path):
+def test_a_store_that_cannot_be_used_is_told(elsewhere: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("mlflow")
     tracker = open_tracker(TrackerConfig("mlflow", uri="http://127.0.0.1:9"), elsewhere)
     assert tracker
-    import os
-
-    os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with pytest.raises(UserError, match="tracker=mlflow cannot use"):
         tracker.begin({}, None)
+
+
+def test_a_store_that_goes_away_is_told(elsewhere: Path):
+    pytest.importorskip("mlflow")
+    store = elsewhere / "store"
+    tracker = open_tracker(TrackerConfig("mlflow", uri=str(store)), elsewhere)
+    assert tracker
+    tracker.begin({"candidates": 1}, None)
+    with sqlite3.connect(store / "mlflow.db") as database:
+        database.execute("DROP TABLE metrics")
+    with pytest.raises(UserError, match=r"tracker=mlflow cannot use .*store"):
+        tracker.generation(Shown(0, {"score/best": 1.0}))
