@@ -82,7 +82,12 @@ def build_planner(
     times = {"sim_dt": config.plan_dt, "ctrl_dt": config.ctrl_dt}
     plan = planning_physics(physics, task, **times, say=say, domain=domain, graph=config.warp_graph)
     sim = NativePhysics(model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
-    planner = Planner(config, task, space, plan, sim, say)
+    value = None
+    if config.value.use:
+        with needed("optimizer.value.use=true", "ppo"):
+            from movlr_jax.control.mpc.value import HorizonValue
+        value = HorizonValue(config, task, config.ctrl_dt)
+    planner = Planner(config, task, space, plan, sim, say, value)
     planner.notes = notes
     return planner
 
@@ -126,6 +131,7 @@ _PLANNING = (
     "race",
     "mppi",
     "warp_graph",
+    "value",
 )
 _LEARNING = ("ctrl_dt", "sim_dt", "ppo", "pd", "groups", "muscle", "warp_graph")
 OPTIMIZERS: Registry[OptimizerEntry] = Registry(

@@ -9,8 +9,17 @@ from typing import Any
 from movlr_jax.control.mpc.knots import SPLINES
 from movlr_jax.control.mpc.mppi import MppiConfig
 from movlr_jax.control.mpc.rules import RISKS, RULES, STRATEGIES
+from movlr_jax.control.mpc.value_config import ValueConfig, check_value
 from movlr_jax.control.muscle_controllers.actuation import LAWS, MuscleConfig
-from movlr_jax.control.ppo.config import ACTS, GroupsConfig, PdConfig, PpoConfig, PriorConfig, check_shape
+from movlr_jax.control.ppo.config import (
+    ACTS,
+    OBSERVABLE,
+    GroupsConfig,
+    PdConfig,
+    PpoConfig,
+    PriorConfig,
+    check_shape,
+)
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.physics.choose import GRAPHS
 
@@ -38,6 +47,7 @@ class OptimizerConfig:
     pd: PdConfig = field(default_factory=PdConfig)
     groups: GroupsConfig = field(default_factory=GroupsConfig)
     prior: PriorConfig = field(default_factory=PriorConfig)  # mpc2
+    value: ValueConfig = field(default_factory=ValueConfig)  # of the state at the end of a plan
     options: Mapping[str, Any] = field(default_factory=dict)  # of an optimiser registered by others
 
 
@@ -101,6 +111,11 @@ def check_optimizer(o: OptimizerConfig) -> None:
         raise UserError(f"optimizer.mppi.adapt={mppi.adapt:g}: a share must be 1 or less")
     if muscle.law not in LAWS:
         raise UserError(unknown_name("optimizer.muscle.law", muscle.law, LAWS))
+    if o.race and o.value.use:
+        raise UserError(
+            "optimizer.race=true lends rollouts between candidates, so optimizer.value cannot learn; set one to false"
+        )
+    check_value(o.value, OBSERVABLE)
     check_ppo(o)
 
 

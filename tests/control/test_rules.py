@@ -120,6 +120,11 @@ def test_an_evolution_strategy_is_that_of_evosax():
     """One row at a time, with evosax alone: the planner asks with its state of before."""
     algorithms = pytest.importorskip("evosax.algorithms", reason="the extra evosax is not installed")
     config, key = replace(BASE, rule="evosax"), jax.random.key(7)
+    rules._strategy.cache_clear()  # a planner makes it while it traces, and uses it in several traces
+    traced = jax.jit(
+        jax.vmap(lambda plan: rules.asked(config, plan, plan.mean, plan.mean, key, LOWER, UPPER))
+    )
+    traced(jax.tree.map(lambda x: x[None], PLAN))
     es = algorithms.CMA_ES(20, jnp.zeros(6))
     state = es.init(jax.random.key(0), (PLAN.mean / PLAN.sigma).ravel(), es.default_params)
     population, state = es.ask(key, state, es.default_params)

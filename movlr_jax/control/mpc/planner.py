@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from movlr_jax.control.config import OptimizerConfig
-from movlr_jax.control.episode import Loop, by_candidate, play
+from movlr_jax.control.episode import Loop, by_candidate, episode_ends, play
 from movlr_jax.control.mpc import mppi
 from movlr_jax.control.mpc.parts import Parts
 from movlr_jax.control.mpc.rules import RISKS, RULES
@@ -27,6 +27,10 @@ from movlr_jax.rewards.program import RewardProgram, Scorer
 from movlr_jax.tasks import Task
 from movlr_jax.types import Array, Policy, Progress, SimState, Step, Trajectory
 
+if TYPE_CHECKING:
+    from movlr_jax.control.mpc.value import HorizonValue
+
+_REHEARSAL = 50_000  # first seed of the start states from which a value learns, far from those of evaluations
 _UPDATES = 2**16  # number in the keys of the second update of a plan, beyond those of lent rows
 
 
@@ -53,7 +57,10 @@ class Planner:
         physics: Physics,
         sim_physics: Physics,
         say: Callable[[str], object] = lambda text: None,
+        value: HorizonValue | None = None,
     ):
+        """value: of the state at the end of a plan, learned while planning; None: plans end at their horizon."""
+        self.value, self._say = value, say
         self.name, self.config, self.task, self.space = config.name, config, task, space
         self.physics, self.sim_physics, self.scorer = physics, sim_physics, Scorer(task.layout, task.data)
         self.notes: Mapping[str, Any] = {}
@@ -113,9 +120,33 @@ class Planner:
         progress: Progress | None = None,
         folder: Path | None = None,
     ) -> PlannedControllers:
-        """Return K controllers, one per program. A planner has no training phase: it plans while it acts."""
+        """Return K controllers, one per program. A planner plans while it acts; a value learns in episodes before."""
         self.scorer.prepare(programs)  # compiles during the first rollouts
-        return PlannedControllers(self, tuple(programs), progress)
+        controllers = PlannedControllers(self, tuple(programs), progress)
+        if self.value is not None:
+            self.value.begin(len(programs))
+            self._rehearse(replace(controllers, progress=None), key)
+        return controllers
+
+    def _rehearse(self, controllers: PlannedControllers, key: jax.Array) -> None:
+        """Play the episodes from which the value learns."""
+        assert self.value is not None
+        config, k = self.value.config, len(controllers.programs)
+        steps = round((config.episode_s or self.task.episode_s) / self.sim_physics.ctrl_dt)
+        for number in range(config.rounds):
+            begin = self.task.start(np.random.default_rng(_REHEARSAL + number), config.starts)
+            start = self.sim_physics.start(*(np.tile(x, (k, 1)) for x in begin))
+            played = controllers.rollout(start, steps=steps, key=jax.random.fold_in(key, _REHEARSAL + number))
+            rows = (played.steps, played.actions, start.step)
+            seen = jax.tree.map(lambda x: by_candidate(np.asarray(x, np.float32), k), rows)
+            totals = self.scorer(controllers.programs, *seen).totals
+            self.value.played(played, totals.reshape(-1, totals.shape[-1]), start.step, self.horizon)
+            self.value.fit()
+            ends = episode_ends(played, start.step, self.task) * self.sim_physics.ctrl_dt
+            error = np.mean(self.value.errors[-50:] or [np.nan])
+            self._say(
+                f"  value: round {number + 1} of {config.rounds}, episodes of {ends.mean():.1f} s, error {error:.3f}"
+            )
 
 
 @dataclass(frozen=True)
@@ -174,6 +205,8 @@ class PlannedControllers:
         for number in range(self.planner.config.mppi.updates):
             noise = jax.random.fold_in(noise_key, _UPDATES + number) if number else noise_key
             plan = self._updated(plan, state, initial, home, (noise, plan_key), owners, number)
+        if self.planner.value is not None:
+            self.planner.value.learn()
         return plan
 
     def _updated(
@@ -210,6 +243,13 @@ class PlannedControllers:
             plans, cost = gathered(plans, cost, owners)
         return p.update(plan, plans, cost)
 
+    def _reads(self) -> np.ndarray | None:
+        """Return which sensor values the rollouts of plans must measure; None: all, as a task's `over` reads any."""
+        reads, value = self.planner.scorer.reads(self.programs), self.planner.value
+        if value is None:
+            return reads
+        return None if self.planner.task.over is not None else reads | value.reads
+
     def costs(
         self, plans: Array, state: SimState, initial: Step, key: jax.Array, owners: np.ndarray | None = None
     ) -> Array:
@@ -228,7 +268,7 @@ class PlannedControllers:
             steps=p.horizon,
             key=key,
             candidates=k,
-            read=p.scorer.reads(self.programs),
+            read=self._reads(),
         )
         seen = p.arrange(k, rollouts.steps, rollouts.actions, p.spread(initial, n * worlds))
         totals, _, counts = p.scorer.on_device([self.programs[i] for i in own], *seen)
@@ -239,7 +279,10 @@ class PlannedControllers:
                 for k, (i, c, b) in enumerate(zip(own, counts, before, strict=True))
             ]
         self.counted[:] = [_added(self.counted[0], counts) if self.counted else counts]
-        costs = p.costs_of(totals, rollouts.diverged, rows)
+        if p.value is not None:
+            costs = p.value.costs(rollouts, totals, p.spread(initial, n * worlds), state, rows)
+        else:
+            costs = p.costs_of(totals, rollouts.diverged, rows)
         return physics.collect(
             p.risk(costs.reshape(rows, n, worlds), p.config.mppi.tail) if worlds > 1 else costs
         )

@@ -105,8 +105,9 @@ def _strategy(config: MppiConfig, size: int) -> tuple[Any, Any]:
         raise UserError(unknown_name("optimizer.mppi.strategy", config.strategy, STRATEGIES))
     with needed("optimizer.mppi.rule=evosax", "evosax"):
         from evosax import algorithms
-    made = getattr(algorithms, config.strategy)(config.samples, jnp.zeros(size))
-    return made, made.default_params
+    with jax.ensure_compile_time_eval():  # it is kept, also if this is called while a function is traced
+        made = getattr(algorithms, config.strategy)(config.samples, jnp.zeros(size))
+        return made, made.default_params
 
 
 def _begun(config: MppiConfig, plan: PlanDistribution) -> tuple[Any, Any, Any]:
