@@ -111,7 +111,7 @@ class RewardResult:
 
         Args:
             path: The mp4 file to write; None for the one next to the trajectory, which is rendered once.
-            preview: Render a small film with few frames, in a tenth of the time.
+            preview: Render a small film with few frames, in a quarter of the time.
         """
         from movlr_jax.evolution.filming import clip_of, store, style_of
         from movlr_jax.film.captions import Caption

@@ -67,7 +67,7 @@ export class Films {
     this.shapes = films.map((film, i) => {
       const { videoWidth: width, videoHeight: height } = this.videos[i];
       const inner = height * (1 - 2 * film.strip);
-      return { width, inner, strip: film.strip, views: film.views || Math.max(1, Math.round(width / inner / 1.55)) };
+      return { width, inner, strip: film.strip, views: film.views || (width < 1.75 * inner ? 1 : Math.round(width / inner)) }; // views are about square
     });
     this.duration = Math.max(...this.videos.map((video) => video.duration));
     this.slider.max = this.duration;

@@ -52,7 +52,7 @@ def view(arguments: list[str]) -> int:
     if where == "auto":
         where = "window" if has_display() else "browser"
     if where == "browser":
-        with needed("view in the browser", "view"):
+        with needed("view without a display, or with in=browser,", "view"):
             import mjviser  # noqa: F401
     task = task_of_request(request)
     (name, states, _), *_ = episodes(request, "view")

@@ -106,7 +106,7 @@ class Config:
     )  # where the course of the search is shown too
     sandbox: str = "confined"  # confined (the kernel restricts generated programs) or process (weaker)
     films: bool = True
-    preview: bool = False  # true: small films with few frames, in a tenth of the time
+    preview: bool = False  # true: small films with few frames, in a quarter of the time
     bank: str | None = None  # for check: a run directory, on whose motions the programs are scored too
     reward: str = "human"  # for evaluate: a file, human, initial, or a run directory
 

@@ -23,6 +23,7 @@ from movlr_jax.types import Progress
 GAP = 4  # px between films side by side
 SHEET = "_sheet.png"  # end of the name of a film's contact sheet
 _LOST = 1e8  # larger coordinates count as divergence
+_LOSS = 25  # crf of H.264: two thirds of the size at 22
 _WINDOW_S = 1.0  # over which the speed is the mean
 _DETAIL_PX = 1.0  # size of the smallest details of meshes, at the distance at which the camera looks
 _THIN_PX = 1.5  # radius of the thinnest muscle, in such details
@@ -80,7 +81,7 @@ def side_by_side(clips: Sequence[Clip], style: Style = FULL, progress: Progress 
         films = [frames(clip, style) for clip in clips]
         for pictures in films:
             stack.callback(pictures.close)
-        mp4 = encode(_counted(sheet.watch(_joined(films)), total, progress), style.fps)
+        mp4 = encode(_counted(sheet.watch(_joined(films)), total, progress), style.fps, loss=_LOSS)
     return Film(mp4, sheet.png())
 
 

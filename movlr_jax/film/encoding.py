@@ -12,8 +12,8 @@ import numpy as np
 from movlr_jax.errors import UserError
 
 
-def encode(pictures: Iterable[np.ndarray], fps: float) -> bytes:
-    """Encode pictures [height, width, 3] uint8 as an mp4 that browsers play (H.264, yuv420p)."""
+def encode(pictures: Iterable[np.ndarray], fps: float, *, loss: int = 22) -> bytes:
+    """Encode pictures [height, width, 3] uint8 as an mp4 that browsers play (H.264, yuv420p); `loss` is its crf."""
     import imageio_ffmpeg
     import mediapy  # both are slow to import
 
@@ -27,7 +27,7 @@ def encode(pictures: Iterable[np.ndarray], fps: float) -> bytes:
         path = Path(folder) / "film.mp4"
         args = "-preset veryfast -movflags +faststart"  # index first: playback can begin before the end
         try:
-            with mediapy.VideoWriter(path, first.shape[:2], fps=fps, crf=22, ffmpeg_args=args) as writer:
+            with mediapy.VideoWriter(path, first.shape[:2], fps=fps, crf=loss, ffmpeg_args=args) as writer:
                 for picture in itertools.chain([first], pictures):
                     writer.add_image(picture)
             return path.read_bytes()
