@@ -18,7 +18,7 @@ TINY = [
 
 
 def read_options(parser: argparse.ArgumentParser, **quick: Any) -> argparse.Namespace:
-    """Parse the command line. `--quick` makes `quick` the defaults of the options; those that are given still count."""
+    """Parse the command line. `--quick` makes `quick` the defaults of the options; options that are given count."""
     text = " ".join(["the smallest measurement, within 60 s of processor time:", *_words(quick)])
     parser.add_argument("--quick", action="store_true", help=text.removesuffix(":").replace("%", "%%"))
     given = parser.parse_args()
