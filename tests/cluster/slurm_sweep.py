@@ -50,7 +50,7 @@ def evaluated(run: Path) -> list[dict]:
 
 
 def once(text: str) -> str:
-    """Leave out lines that differ from an earlier one in numbers only: Slurm without accounting says so every time."""
+    """Leave out lines that differ from an earlier one in numbers only."""
     kept: dict[str, str] = {}
     for line in text.splitlines():
         kept.setdefault(re.sub(r"\d+", "", line), line)
