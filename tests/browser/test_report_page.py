@@ -21,7 +21,8 @@ from movlr_jax.tasks import Task
 
 pytestmark = pytest.mark.slow
 SHOTS = os.environ.get("REPORT_SCREENSHOTS")  # a folder to keep pictures of the page in
-FPS = float(os.environ.get("REPORT_FPS", "8"))  # a busy machine draws fewer than the 30 of a quiet one
+FPS = float(os.environ.get("REPORT_FPS", "15"))  # a busy machine draws fewer than the 30 of a quiet one
+BY_BROWSER = ("GPU stall due to ReadPixels",)  # Chromium on how it brings WebGL to the screen without a GPU
 HOSTILE = "<img src=x onerror=alert(1)> <b>bold</b> </script>"
 SECONDS = 2.0
 
@@ -97,12 +98,16 @@ class Shown:
         self.context = browser.new_context(viewport=size, color_scheme=scheme, accept_downloads=True)
         self.page = self.context.new_page()
         self.problems: list[str] = []
-        self.page.on("console", lambda m: m.type in ("error", "warning") and self.problems.append(m.text))
+        self.page.on("console", self.hear)
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
         self.page.on("dialog", lambda dialog: self.problems.append(f"dialog: {dialog.message}"))
         began = time.monotonic()
         self.page.goto(path.as_uri())
         self.load_s = time.monotonic() - began
+
+    def hear(self, message) -> None:
+        if message.type in ("error", "warning") and not any(text in message.text for text in BY_BROWSER):
+            self.problems.append(message.text)
 
     def look_around(self) -> None:
         """Scroll through the page, so that everything is drawn."""
