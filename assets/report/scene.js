@@ -65,9 +65,10 @@
     // whether graphics are computed without a graphics card
     static software() {
       const context = document.createElement("canvas").getContext("webgl2");
-      const about = context?.getExtension("WEBGL_debug_renderer_info");
+      if (!context) throw new Error("it has no WebGL 2.");
+      const about = context.getExtension("WEBGL_debug_renderer_info");
       const name = about ? context.getParameter(about.UNMASKED_RENDERER_WEBGL) : "";
-      context?.getExtension("WEBGL_lose_context")?.loseContext();
+      context.getExtension("WEBGL_lose_context")?.loseContext();
       return /swiftshader|llvmpipe|software|basic render/i.test(name);
     }
 
