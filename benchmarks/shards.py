@@ -209,6 +209,11 @@ def main() -> None:
         "film_s": film_s,
     }
     print(sizes, film_s, flush=True)
+    found["driver"] = [driver(given.candidates, given.workers, shard) for shard in (1, 8)]
+    print(found["driver"], flush=True)
+    if not given.skip_ratio:
+        found["two_workers"] = ratio(given.workers, given.repeats)
+        print(found["two_workers"], flush=True)
     found["ranking_s"] = [
         {"scheme": scheme, "candidates": k, "seconds": ranking_s(scheme, k)}
         for scheme, k in (
@@ -217,11 +222,6 @@ def main() -> None:
         )
         if k <= given.ranked
     ]  # fmt: skip
-    print(found["ranking_s"], flush=True)
-    found["driver"] = [driver(given.candidates, given.workers, shard) for shard in (1, 8)]
-    print(found["driver"], flush=True)
-    if not given.skip_ratio:
-        found["two_workers"] = ratio(given.workers, given.repeats)
     if given.out:
         given.out.mkdir(parents=True, exist_ok=True)
         (given.out / "shards.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

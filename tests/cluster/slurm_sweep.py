@@ -73,7 +73,7 @@ def main() -> int:
     root = Path(tempfile.mkdtemp(prefix="movlr-slurm-"))
     ran("sinfo", "--version")
     ran("sinfo")
-    note("$ " + " ".join(["movlr-jax search", *sweep(Path("sweep"), *SLURM)[4:]]))
+    note("$ " + " ".join(["movlr-jax search", "-m", *sweep(Path("sweep"), *SLURM)[4:]]))
     log = (root / "said.txt").open("w")
     child = subprocess.Popen(sweep(root / "sweep", *SLURM), stderr=log, stdout=log)
     runs = [root / "sweep" / str(i) for i in range(4)]
@@ -100,7 +100,7 @@ def main() -> int:
         note(f"$ cat {record.relative_to(root)}")
         note(record.read_text().rstrip())
     ran("tail", "-n", "4", "/var/log/slurm/jobs.txt")
-    note("$ " + " ".join(["movlr-jax search", *sweep(Path("alone"))[4:]]))
+    note("$ " + " ".join(["movlr-jax search", "-m", *sweep(Path("alone"))[4:]]))
     subprocess.run(sweep(root / "alone"), stderr=subprocess.DEVNULL, check=True)
     alone = [root / "alone" / str(i) for i in range(4)]
     same = [evaluated(a) == evaluated(b) != [] for a, b in zip(runs, alone, strict=True)]
