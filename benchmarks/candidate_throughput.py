@@ -35,6 +35,7 @@ environment.prepare_physics("mjx")  # the usual way is MJX, whatever ours is
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
+from quick import read_options  # noqa: E402
 from workload import rates, rewards, starts, workload  # noqa: E402
 
 from movlr_jax.control.build import build_planner  # noqa: E402
@@ -237,15 +238,19 @@ def main() -> int:
     parser.add_argument("--inline", type=int, default=2, help="candidates measured the usual way; 0: none")
     parser.add_argument("--process", type=int, default=2, help="candidates measured as processes; 0: none")
     parser.add_argument("--repeats", type=int, default=5, help="measurements of steps/s")
-    parser.add_argument(
-        "--quick", action="store_true", help="as small as can be: a test of the benchmark itself"
-    )
     parser.add_argument("--out", type=Path, help="folder for the JSON and the plot")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.quick:
-        given.k, given.generations, given.samples, given.plans = [2], 3, 4, 3
-        given.horizon_s, given.inline, given.process, given.repeats = 0.032, min(given.inline, 1), 0, 1
+    given = read_options(
+        parser,
+        model="tiny_muscle",
+        k=[2],
+        samples=4,
+        plans=3,
+        horizon_s=0.032,
+        inline=1,
+        process=0,
+        repeats=1,
+    )
     setting = Setting(given.physics, given.model, given.samples, given.plans, given.horizon_s)
     try:
         if given.one is not None:

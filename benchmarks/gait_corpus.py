@@ -9,13 +9,14 @@ other motions of the file.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable
+import argparse
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import mujoco
 import numpy as np
+from quick import read_options
 
 from movlr_jax.biomech.gait.reference import PERCENT, human_gait
 from movlr_jax.commands.session import task_of
@@ -281,25 +282,33 @@ GOOD = tuple(
 )
 
 
-def main(episodes: list[str]) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("episodes", nargs="*", type=Path, metavar="EPISODE.npz")
+    given = read_options(parser)
+    if given.quick:
+        guide_all({}, ["humanoid"], [replace(BAD[0], seconds=1.0)])
+        return
     stored: dict[str, np.ndarray] = {}
     if OUT.exists():
         with np.load(OUT) as file:
             stored = {name: file[name] for name in file.files}
-    if episodes:
-        add_episodes(stored, map(Path, episodes))
+    if given.episodes:
+        add_episodes(stored, given.episodes)
     else:
-        guide_all(stored)
+        guide_all(stored, list(MODELS), [*BAD, *GOOD])
     OUT.parent.mkdir(exist_ok=True)
     np.savez_compressed(OUT, allow_pickle=False, **stored)
     print(OUT, OUT.stat().st_size)
 
 
-def guide_all(stored: dict[str, np.ndarray]) -> None:
-    """Put the guided motions of all models into `stored`."""
-    for name in MODELS:
+def guide_all(stored: dict[str, np.ndarray], models: Sequence[str], patterns: Sequence[Pattern]) -> None:
+    """Put the guided motions of `models` into `stored`."""
+    for name in models:
         guide = Guide(name)
-        for i, pattern in enumerate((*BAD, *GOOD)):
+        for i, pattern in enumerate(patterns):
             if name == "humanoid" and pattern.label in ("walk", "slow_fall"):
                 continue  # its servos hold it up, and against people's posture
             time, qpos, force, fell = guide.run(pattern)
@@ -332,4 +341,4 @@ def _store(
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -6,22 +6,30 @@ number of motions; `none` where no fault is told.
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections import Counter, defaultdict
+from itertools import islice
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from gait_corpus import faults_of, motions
+from quick import read_options
 
 from movlr_jax.machine import hardware, versions
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--motions", type=int, metavar="N", help="only the first N motions of the file")
+    given = read_options(parser, motions=3)
     first: dict[str, Counter[str]] = defaultdict(Counter)
     counts: Counter[str] = Counter()
-    for motion in motions():
+    for motion in islice(motions(), given.motions):
         found, bad = faults_of(motion), motion.label != "walk"
         first[motion.label][next(iter(found), "none")] += 1
         counts["degenerate" if bad else "walks"] += 1

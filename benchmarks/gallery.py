@@ -8,6 +8,8 @@ For a trajectory of a run directory, the settings of the run name the task. Show
 from __future__ import annotations
 
 import argparse
+import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +19,7 @@ environment.prepare_environment()
 
 import numpy as np  # noqa: E402
 from PIL import Image  # noqa: E402
+from quick import read_options, searched  # noqa: E402
 
 from movlr_jax.commands.episodes import read_request, task_of_request  # noqa: E402
 from movlr_jax.evolution.filming import clip_of  # noqa: E402
@@ -31,26 +34,36 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("gif", type=Path)
-    parser.add_argument("trajectory")
+    parser.add_argument("gif", type=Path, nargs="?")
+    parser.add_argument("trajectory", nargs="?")
     parser.add_argument("settings", nargs="*")
     parser.add_argument("--from-s", type=float, default=0.0)
-    given = parser.parse_args()
-    request, _ = read_request("gallery", "gallery GIF TRAJECTORY", [given.trajectory, *given.settings])
-    clip = clip_of(task_of_request(request), Path(given.trajectory).read_bytes(), Caption(""))
-    shown = clip.times <= given.from_s + LONGEST_S  # from the start, since the camera follows the body
+    given = read_options(parser)
+    if given.quick:
+        with tempfile.TemporaryDirectory() as folder:
+            trajectory = searched(Path(folder)) / "gen_00" / "k00.npz"
+            draw(Path(folder) / "quick.gif", str(trajectory), [], 0.0)
+    elif given.trajectory:
+        draw(given.gif, given.trajectory, given.settings, given.from_s)
+    else:
+        parser.error("GIF TRAJECTORY or --quick is needed")
+
+
+def draw(gif: Path, trajectory: str, settings: Sequence[str], from_s: float) -> None:
+    """Write a moving picture of a trajectory."""
+    request, _ = read_request("gallery", "gallery GIF TRAJECTORY", [trajectory, *settings])
+    clip = clip_of(task_of_request(request), Path(trajectory).read_bytes(), Caption(""))
+    shown = clip.times <= from_s + LONGEST_S  # from the start, since the camera follows the body
     act = None if clip.act is None else clip.act[shown]
     task = replace(clip.task, cameras=clip.task.cameras[:1])
     clip = replace(clip, task=task, qpos=clip.qpos[shown], times=clip.times[shown], act=act)
-    pictures = list(frames(clip, Style(SIZE, FPS, samples=4), captions=False))[int(given.from_s * FPS) :]
+    pictures = list(frames(clip, Style(SIZE, FPS, samples=4), captions=False))[int(from_s * FPS) :]
     palette = Image.fromarray(np.concatenate(pictures[:: max(1, len(pictures) // 4)])).quantize(COLOURS)
     first, *rest = [
         Image.fromarray(picture).quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures
     ]
-    first.save(
-        given.gif, save_all=True, append_images=rest, duration=round(1000 / FPS), loop=0, optimize=True
-    )
-    print(given.gif, given.gif.stat().st_size, "bytes")
+    first.save(gif, save_all=True, append_images=rest, duration=round(1000 / FPS), loop=0, optimize=True)
+    print(gif, gif.stat().st_size, "bytes")
 
 
 if __name__ == "__main__":

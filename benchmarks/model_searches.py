@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from movlr_jax.commands import environment
 environment.prepare_environment()
 
 import numpy as np  # noqa: E402
+from quick import read_options, searched  # noqa: E402
 
 from movlr_jax.commands.session import task_of  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
@@ -39,13 +42,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN_DIR")
+    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN_DIR")
     parser.add_argument("--starts", type=int, default=8)
     parser.add_argument("--seed", type=int, default=301)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
-    arguments = parser.parse_args()
+    arguments = read_options(parser, starts=1, out=None)
+    if arguments.runs:
+        read(arguments.runs, range(arguments.seed, arguments.seed + arguments.starts), arguments.out)
+    elif arguments.quick:  # one without models
+        with tempfile.TemporaryDirectory() as folder:
+            read([searched(Path(folder))], range(arguments.seed, arguments.seed + 1), None)
+    else:
+        parser.error("RUN_DIR or --quick is needed")
+
+
+def read(runs: Sequence[Path], seeds: range, out: Path | None) -> None:
+    """Print a row per run, and add them to the file in `out`."""
     rows, batches = [], {}
-    for path in arguments.runs:
+    for path in runs:
         config = compose([f"resume={path}"])
         task = task_of(config)
         with Archive.open(path, write=False) as archive:
@@ -67,10 +81,17 @@ def main() -> None:
         rows.append(row)
         key = (task.name, config.model, config.instruction, config.episode_s)
         batches.setdefault(key, (config, task, []))[2].append((row, source))
-    if arguments.starts:
-        for config, task, members in batches.values():
-            fresh(config, task, members, range(arguments.seed, arguments.seed + arguments.starts))
-    path = arguments.out / "model_searches.json"
+    for config, task, members in batches.values() if seeds else ():
+        fresh(config, task, members, seeds)
+    if out:
+        write(rows, out)
+    for row in rows:
+        print(json.dumps(row, default=float))
+
+
+def write(rows: list[dict[str, Any]], out: Path) -> None:
+    """Put the rows into model_searches.json, in the place of those with the same names."""
+    path = out / "model_searches.json"
     before = json.loads(path.read_text())["searches"] if path.exists() else []
     known = {row["name"]: row for row in (*before, *rows)}
     made = {
@@ -79,10 +100,8 @@ def main() -> None:
         "versions": versions(),
         "searches": list(known.values()),
     }
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(made, indent=1, default=float) + "\n")
-    for row in rows:
-        print(json.dumps(row, default=float))
 
 
 def found(run: Run) -> dict[str, Any]:

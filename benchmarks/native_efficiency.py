@@ -25,6 +25,7 @@ import jax  # noqa: E402
 import mujoco  # noqa: E402
 import numpy as np  # noqa: E402
 from mujoco import rollout as mj_rollout  # noqa: E402
+from quick import TINY_TASK, read_options  # noqa: E402
 
 from movlr_jax.commands.session import task_of  # noqa: E402
 from movlr_jax.control.build import build_planner  # noqa: E402
@@ -94,7 +95,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=32, help=f"N; the batch is {CANDIDATES} x N rows")
     parser.add_argument("--steps", type=int, default=50, help="simulation steps per row")
     parser.add_argument("--repeats", type=int, default=7)
-    arguments = parser.parse_args()
+    arguments = read_options(parser, task=str(TINY_TASK), samples=4, steps=16, repeats=1)
 
     config = compose([f"task={arguments.task}", f"optimizer.mppi.samples={arguments.samples}"])
     task = task_of(config)

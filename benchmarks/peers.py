@@ -38,6 +38,7 @@ import jax  # noqa: E402
 import mujoco  # noqa: E402
 import numpy as np  # noqa: E402
 from mujoco import rollout as mj_rollout  # noqa: E402
+from quick import read_options  # noqa: E402
 from workload import HUMANOID, humanoid_file  # noqa: E402
 
 from movlr_jax.control.build import build_planner, scored_at_once  # noqa: E402
@@ -285,20 +286,8 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=20, help="steps of a plan")
     parser.add_argument("--replans", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument(
-        "--quick", action="store_true", help="as small as can be: a test of the benchmark itself"
-    )
     parser.add_argument("--out", type=Path, help="folder for the JSON")
-    given = parser.parse_args()
-    if given.quick:
-        given.model, given.k, given.samples, given.steps, given.replans, given.repeats = (
-            HUMANOID,
-            [2],
-            4,
-            3,
-            2,
-            1,
-        )
+    given = read_options(parser, model=HUMANOID, k=[2], samples=4, steps=3, replans=2, repeats=1)
     try:
         result = measure(given)
     except UserError as error:

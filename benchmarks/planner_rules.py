@@ -25,6 +25,7 @@ prepare_environment()
 import jax  # noqa: E402
 import mujoco  # noqa: E402
 import numpy as np  # noqa: E402
+from quick import read_options  # noqa: E402
 
 from movlr_jax.commands.session import task_of  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
@@ -202,22 +203,26 @@ def run(name: str, row: str, rollouts: int, episodes: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
+    parser.add_argument("--rows", nargs="+", default=list(ROWS), choices=list(ROWS))
     parser.add_argument("--rollouts", type=int, default=64)
     parser.add_argument("--episodes", type=int, default=8)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/planner_rules.json"))
-    given = parser.parse_args()
+    given = read_options(
+        parser, tasks=["reacher"], rows=["mppi", "cem, 4 updates"], rollouts=16, episodes=2, out=None
+    )
     rows: list[dict[str, Any]] = []
-    if given.out.exists():
+    if given.out and given.out.exists():
         rows = list(json.loads(given.out.read_text())["rows"])
     for name in given.tasks:
         episodes, rollouts = (2, 32) if name == "bottle_pour" else (given.episodes, given.rollouts)
         for row in TASKS[name][3]:
-            if any(r["task"] == name and r["row"] == row for r in rows):
+            if row not in given.rows or any(r["task"] == name and r["row"] == row for r in rows):
                 continue
             rows.append(run(name, row, rollouts, episodes))
             print(json.dumps(rows[-1]), flush=True)
             about = {"date": str(date.today()), "hardware": hardware(), "versions": versions()}
-            given.out.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
+            if given.out:
+                given.out.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

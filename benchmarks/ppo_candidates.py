@@ -39,6 +39,7 @@ import jax  # noqa: E402
 from brax.training.agents.ppo.train import train  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 from pendulum import PPO, Reward, brax_settings, environment, rewards, settings, task  # noqa: E402
+from quick import read_options  # noqa: E402
 
 from movlr_jax.control.ppo.build import build_ppo  # noqa: E402
 from movlr_jax.control.ppo.config import PpoConfig  # noqa: E402
@@ -165,15 +166,13 @@ def main() -> None:
     parser.add_argument(
         "--brax", type=int, default=3, help="Brax's runs to measure; they stand for K of them"
     )
-    parser.add_argument("--quick", action="store_true", help="one tenth of the steps")
     parser.add_argument("--kept", type=Path, help="file of measurements; what it has is not measured again")
     parser.add_argument("--for-s", type=float, default=float("inf"), help="begin no measurement after that")
     parser.add_argument("--plot", type=Path, help="a picture of wall times over K")
-    arguments = parser.parse_args()
+    arguments = read_options(parser, k=[2], env_steps=PPO.batch * EPOCHS, brax=1)
     warnings.filterwarnings("ignore", category=UserWarning, module="brax")
-    steps = arguments.env_steps // 10 if arguments.quick else arguments.env_steps
     per_look = PPO.batch * EPOCHS  # so that Brax trains for no more steps than were asked for
-    config = replace(PPO, env_steps=-(-steps // per_look) * per_look)
+    config = replace(PPO, env_steps=-(-arguments.env_steps // per_look) * per_look)
     about = {"physics": arguments.physics, "env_steps": config.env_steps, "hardware": hardware()}
     kept = Kept(arguments.kept, about | {"versions": versions()}, arguments.for_s)
     brax_runs = [

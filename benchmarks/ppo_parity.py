@@ -28,6 +28,7 @@ import numpy as np  # noqa: E402
 from brax.training.agents.ppo.train import train  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 from pendulum import EPISODE, PPO, Reward, brax_settings, environment, settings, task  # noqa: E402
+from quick import read_options  # noqa: E402
 
 from movlr_jax.control.ppo.build import build_ppo  # noqa: E402
 from movlr_jax.control.ppo.config import PpoConfig  # noqa: E402
@@ -90,7 +91,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--env-steps", type=int, default=102_400)
     parser.add_argument("--plot", type=Path, default=Path("benchmarks/results/ppo_parity.png"))
-    arguments = parser.parse_args()
+    arguments = read_options(parser, seeds=1, env_steps=PPO.batch * LOOKS, plot=None)
     warnings.filterwarnings("ignore", category=UserWarning, module="brax")
     per_look = PPO.batch * LOOKS
     config = replace(PPO, env_steps=-(-arguments.env_steps // per_look) * per_look)
@@ -99,7 +100,8 @@ def main() -> None:
         "ours": [ours(ppo, seed) for seed in range(arguments.seeds)],
         "brax": [theirs(config, seed) for seed in range(arguments.seeds)],
     }
-    plot(curves, arguments.plot)
+    if arguments.plot:
+        plot(curves, arguments.plot)
     final = {name: [run[-1][1] for run in runs] for name, runs in curves.items()}
     area = {name: [float(np.mean([r for _, r in run])) for run in runs] for name, runs in curves.items()}
     about = {

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 
 import numpy as np
+from quick import read_options
 
 from movlr_jax.evolution.ranking import BOTH_ORDERS, Comparison, Showing, fit, rank, to_people
 from movlr_jax.language.base import Preference
@@ -135,7 +136,7 @@ def main() -> None:
     parser.add_argument("--bias", type=float, default=0.8, help="logits in favour of the first shown")
     parser.add_argument("--slopes", type=float, nargs="+", default=[1.5, 3.0])
     parser.add_argument("--generations", type=int, default=3)
-    a = parser.parse_args()
+    a = read_options(parser, trials=4, slopes=[1.5])
     tables = {f"{s:g}": table(a.k, a.trials, s, a.bias, a.generations) for s in a.slopes}
     for slope, rows in tables.items():
         print(f"slope {slope}, bias {a.bias:g}, K = {a.k}, {a.trials} trials")

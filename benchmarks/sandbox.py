@@ -26,6 +26,7 @@ environment.prepare_environment()
 
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
+from quick import read_options  # noqa: E402
 
 from movlr_jax.commands.session import task_of  # noqa: E402
 from movlr_jax.evolution.evaluation import make_probe  # noqa: E402
@@ -153,7 +154,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="What vetting costs")
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--leak", type=int, default=100)
-    options = parser.parse_args()
+    options = read_options(parser, repeats=2, leak=4)
     task = task_of(compose(["+task=bottle_pour"]))
     physics = NativePhysics(task.model, task.layout, sim_dt=0.002, ctrl_dt=0.016)
     probe = make_probe(task, physics, seed=0)

@@ -24,6 +24,7 @@ environment.prepare_environment()
 environment.prepare_physics("mjx")
 
 import jax  # noqa: E402
+from quick import read_options  # noqa: E402
 from workload import rates, workload  # noqa: E402
 
 from movlr_jax.control.build import build_planner  # noqa: E402
@@ -87,13 +88,8 @@ def main() -> int:
     parser.add_argument("--rows", type=int, nargs="+", default=[32, 128, 512])
     parser.add_argument("--horizons-s", type=float, nargs="+", default=[0.2, 0.4])
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument(
-        "--quick", action="store_true", help="as small as can be: a test of the benchmark itself"
-    )
     parser.add_argument("--out", type=Path, help="folder for the JSON and the plot")
-    given = parser.parse_args()
-    if given.quick:
-        given.models, given.rows, given.horizons_s, given.repeats = ["tiny_muscle"], [4], [0.032], 1
+    given = read_options(parser, models=["tiny_muscle"], rows=[4], horizons_s=[0.032], repeats=1)
     results = []
     try:
         for model in given.models:

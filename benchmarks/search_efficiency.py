@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from quick import read_options
 from rich.console import Console
 
 from movlr_jax.commands.session import build_context, task_of, to_yaml
@@ -230,9 +231,9 @@ def held_out(sources: Sequence[str], config: Config, task: Task, optimizer: Opti
     return {source: float(np.mean(values)) for source, values in scores.items()}
 
 
-def run(name: str, arms: Sequence[str], seeds: int, wrong: float, quick: bool) -> Path:
+def run(name: str, arms: Sequence[str], seeds: int, wrong: float, quick: bool, out: Path) -> Path:
     """Run the searches of a task that are not in its file yet. Return the file."""
-    path = RESULTS / "search_efficiency" / f"{name}_{round(100 * wrong)}.json"
+    path = out / "search_efficiency" / f"{name}_{round(100 * wrong)}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     kept = json.loads(path.read_text()) if path.exists() else {"task": name, "wrong": wrong, "runs": {}}
     with tempfile.TemporaryDirectory() as folder:
@@ -331,12 +332,14 @@ def main() -> None:
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--wrong", type=float, default=0.0)
-    parser.add_argument("--quick", action="store_true", help="short searches, to see that it works")
     parser.add_argument("--report", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.task:
-        run(arguments.task, arguments.arms, arguments.seeds, arguments.wrong, arguments.quick)
-    if arguments.report:
+    given = read_options(parser, task="touch_ball", seeds=1, arms=["plain", "all"])
+    if given.quick:
+        with tempfile.TemporaryDirectory() as folder:
+            run(given.task, given.arms, given.seeds, given.wrong, True, Path(folder))
+    elif given.task:
+        run(given.task, given.arms, given.seeds, given.wrong, False, RESULTS)
+    if given.report:
         report()
 
 

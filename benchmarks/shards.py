@@ -1,6 +1,6 @@
 """The cost of candidates over workers: bytes and driver seconds per candidate, and workers against one process.
 
-    python benchmarks/shards.py [--candidates 64] [--workers 2] [--repeats 3] [--skip-ratio]
+    python benchmarks/shards.py [--candidates 64] [--workers 2] [--repeats 3] [--out benchmarks/results]
 
 Needs the extra `ray`. The last line of stdout is one JSON object:
 
@@ -24,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ from typing import Any
 from movlr_jax.commands import environment
 
 environment.prepare_environment()
+
+from quick import TINY, read_options  # noqa: E402
 
 from movlr_jax.commands.session import task_and_optimizer  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
@@ -42,7 +45,8 @@ from movlr_jax.evolution.ranking import rank  # noqa: E402
 from movlr_jax.evolution.workers.base import ThisProcess  # noqa: E402
 from movlr_jax.evolution.workers.ray_workers import RayWorkers  # noqa: E402
 from movlr_jax.evolution.workers.shard import shards  # noqa: E402
-from movlr_jax.film.clips import Caption, film  # noqa: E402
+from movlr_jax.film.captions import Caption  # noqa: E402
+from movlr_jax.film.clips import film  # noqa: E402
 from movlr_jax.film.renderer import renderer  # noqa: E402
 from movlr_jax.language.base import Evaluation, Preference  # noqa: E402
 from movlr_jax.machine import cores, hardware, versions  # noqa: E402
@@ -52,14 +56,6 @@ from movlr_jax.storage.archive import Archive  # noqa: E402
 from movlr_jax.storage.layout import candidate_path  # noqa: E402
 from movlr_jax.types import Step, Trajectory  # noqa: E402
 
-TINY = str(Path(__file__).resolve().parent.parent / "tests" / "support" / "tiny_task.py")
-SMALL = [
-    f"+task={TINY}",
-    "optimizer=mppi",
-    "episode_s=0.3",
-    "optimizer.mppi.samples=4",
-    "optimizer.horizon_s=0.08",
-]
 LARGE = ["+task=bottle_pour", "optimizer.mppi.samples=2", "optimizer.horizon_s=0.05"]
 
 
@@ -88,12 +84,12 @@ def cpu_s() -> float:
     return sum(u.ru_utime + u.ru_stime for u in used)
 
 
-def travelling() -> tuple[dict[str, int], float | None]:
-    """Return the bytes per candidate of an episode of 3 s of the arm, and the processor time to film it, s.
+def travelling(episode_s: float) -> tuple[dict[str, int], float | None]:
+    """Return the bytes per candidate of an episode of the arm, and the processor time to film it, s.
 
     Bytes: to a worker, back, of that the states, and what a bank adds. The time is None without a renderer.
     """
-    _, task, optimizer, verdicts, _ = vetted(LARGE, 1)
+    _, task, optimizer, verdicts, _ = vetted([*LARGE, f"episode_s={episode_s}"], 1)
     (shard,) = shards(verdicts, 1, 0, None)
     kept: list[Any] = []
 
@@ -144,7 +140,7 @@ def record_s(evaluations: Sequence[Evaluation]) -> float:
 
 def driver(candidates: int, count: int, shard: int) -> dict[str, float]:
     """Return what a candidate costs the driver, ms."""
-    config, _, _, verdicts, vet_s = vetted(SMALL, candidates)
+    config, _, _, verdicts, vet_s = vetted(TINY, candidates)
     say: Callable[[str], object] = print
     workers = RayWorkers(
         WorkersConfig("ray", count=count, shard=shard), partial(task_and_optimizer, config), candidates, say
@@ -191,27 +187,44 @@ def ratio(count: int, repeats: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--candidates", type=int, default=64)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--ranked", type=int, default=4000, help="largest K whose ranking is measured")
+    parser.add_argument("--episode-s", type=float, default=3.0, help="of the episode whose bytes are counted")
     parser.add_argument("--skip-ratio", action="store_true")
-    given = parser.parse_args()
-    sizes, film_s = travelling()
-    found: dict[str, Any] = {"hardware": hardware(), "versions": versions(), "bytes": sizes, "film_s": film_s}
+    parser.add_argument("--out", type=Path, help="folder for the JSON")
+    given = read_options(parser, candidates=4, workers=1, ranked=16, episode_s=0.16, skip_ratio=True)
+    sizes, film_s = travelling(given.episode_s)
+    found: dict[str, Any] = {
+        "benchmark": "shards",
+        "date": date.today().isoformat(),
+        "hardware": hardware(),
+        "versions": versions(),
+        "episode_s": given.episode_s,
+        "bytes": sizes,
+        "film_s": film_s,
+    }
     print(sizes, film_s, flush=True)
+    found["driver"] = [driver(given.candidates, given.workers, shard) for shard in (1, 8)]
+    print(found["driver"], flush=True)
+    if not given.skip_ratio:
+        found["two_workers"] = ratio(given.workers, given.repeats)
+        print(found["two_workers"], flush=True)
     found["ranking_s"] = [
         {"scheme": scheme, "candidates": k, "seconds": ranking_s(scheme, k)}
         for scheme, k in (
             ("active", 16), ("active", 64), ("active", 256),
             ("knockout", 256), ("knockout", 1000), ("knockout", 4000),
         )
+        if k <= given.ranked
     ]  # fmt: skip
-    print(found["ranking_s"], flush=True)
-    found["driver"] = [driver(given.candidates, given.workers, shard) for shard in (1, 8)]
-    print(found["driver"], flush=True)
-    if not given.skip_ratio:
-        found["two_workers"] = ratio(given.workers, given.repeats)
+    if given.out:
+        given.out.mkdir(parents=True, exist_ok=True)
+        (given.out / "shards.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(found))
 
 

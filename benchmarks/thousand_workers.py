@@ -1,6 +1,6 @@
 """A simulation of many workers with the measured costs of a shard: where it saturates, and what K = 10,000 costs.
 
-    python benchmarks/thousand_workers.py [--measured benchmarks/results/shards.json]
+    python benchmarks/thousand_workers.py [--measured benchmarks/results/shards.json] [--out benchmarks/results]
 
 A discrete-event simulation of `RayWorkers`: one driver serves events one after another (hand out a shard, look at a
 worker's progress, take an answer), workers compute shards with stragglers (log-normal times and a share of slow
@@ -15,8 +15,13 @@ import json
 import math
 import random
 from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+from quick import read_options
 
 
 @dataclass(frozen=True)
@@ -107,28 +112,53 @@ def simulate(c: Cluster, seed: int = 0) -> Outcome:
     )
 
 
+def plot(rows: Sequence[Mapping[str, Any]], driver: float, path: Path) -> None:
+    """Candidates/s over workers, one line per time of a candidate, and the limit of the driver."""
+    figure = Figure(figsize=(6.0, 3.6), layout="constrained")
+    ax = figure.add_subplot()
+    for i, seconds in enumerate(dict.fromkeys(r["candidate_s"] for r in rows)):
+        mine = [r for r in rows if r["candidate_s"] == seconds]
+        ax.plot(
+            [r["workers"] for r in mine], [r["candidates_per_s"] for r in mine], "o-", color=f"C{i}",
+            label=f"{seconds:g} s",
+        )  # fmt: skip
+    ax.axhline(driver, color="black", linestyle="--", linewidth=1)
+    ax.annotate("the driver's limit", (rows[0]["workers"], driver), (2, 3), textcoords="offset points")
+    ax.set(xscale="log", yscale="log", xlabel="workers", ylabel="candidates/s")
+    ax.legend(frameon=False, title="one candidate takes")
+    ax.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=120)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--measured", type=Path, default=Path(__file__).parent / "results" / "shards.json")
-    given = parser.parse_args()
-    measured = json.loads(given.measured.read_text())["driver"][0]
+    parser.add_argument("--candidates", type=int, default=10_000, help="K of the generation")
+    parser.add_argument("--workers", type=int, nargs="+", default=[10, 100, 300, 1000, 3000])
+    parser.add_argument("--candidate-s", type=float, nargs="+", default=[1.0, 5.0, 20.0, 60.0, 300.0])
+    parser.add_argument("--out", type=Path, help="folder for the JSON and the plot")
+    given = read_options(parser, candidates=200, workers=[10, 100], candidate_s=[1.0, 60.0])
+    if not given.measured.exists():
+        raise SystemExit(f"{given.measured} is missing; write it with benchmarks/shards.py --out FOLDER")
+    found = json.loads(given.measured.read_text())
+    measured = found["driver"][0]
     # a shard of one: a third of the driver's time to hand it out, the rest to take the answer and to record it
     out, back = measured["driver_ms"] / 3e3, measured["driver_ms"] / 1.5e3 + measured["record_ms"] / 1e3
-    vet = measured["vet_ms"] / 1e3
-    base = Cluster(out_s=out, back_s=back)
-    print(
-        f"driver: {1 / (out + back):.0f} candidates/s; with vetting on it {1 / (out + back + vet):.1f} candidates/s"
-    )
+    vet, k = measured["vet_ms"] / 1e3, given.candidates
+    base = Cluster(candidates=k, out_s=out, back_s=back)
+    driver = {"candidates_per_s": 1 / (out + back), "with_vetting_candidates_per_s": 1 / (out + back + vet)}
+    print(f"driver: {driver['candidates_per_s']:.0f} candidates/s; with vetting {1 / (out + back + vet):.1f}")
     rows = []
-    for seconds in (1.0, 5.0, 20.0, 60.0, 300.0):
-        for workers in (10, 100, 300, 1000, 3000):
-            cluster = replace(base, candidate_s=seconds, workers=workers)
-            found = simulate(cluster)
-            rows.append({"candidate_s": seconds, "workers": workers, **asdict(found)})
+    for seconds in given.candidate_s:
+        for workers in given.workers:
+            row = simulate(replace(base, candidate_s=seconds, workers=workers))
+            rows.append({"candidate_s": seconds, "workers": workers, **asdict(row)})
             print(
-                f"{seconds:5.0f} s per candidate, {workers:5d} workers: {found.seconds:9.0f} s, "
-                f"{found.candidates_per_s:7.2f} candidates/s, driver {found.driver_busy:4.0%}, "
-                f"workers {found.workers_busy:4.0%}, {found.deaths} deaths, tail {found.last_s:.0f} s"
+                f"{seconds:5.0f} s per candidate, {workers:5d} workers: {row.seconds:9.0f} s, "
+                f"{row.candidates_per_s:7.2f} candidates/s, driver {row.driver_busy:4.0%}, "
+                f"workers {row.workers_busy:4.0%}, {row.deaths} deaths, tail {row.last_s:.0f} s"
             )
     extra = []
     for name, changes in (
@@ -138,11 +168,31 @@ def main() -> None:
         ("a death per worker and h", {"death_h": 1.0}),
         ("shards of 10", {"shard": 10}),
     ):
-        found = simulate(replace(base, **changes))
-        extra.append({"case": name, **asdict(found)})
-        print(f"K = 10,000, 1,000 workers, 60 s each, {name}: {found.seconds:.0f} s, {found}")
-    vetted = {"vet_10000_s_one_machine": 10_000 * vet}
-    print(json.dumps({"cluster": asdict(base), "grid": rows, "cases": extra, **vetted}))
+        cluster = replace(base, workers=min(1000, max(given.workers)), **changes)
+        case = simulate(cluster)
+        extra.append({"case": name, **asdict(case)})
+        print(f"K = {k:,}, {cluster.workers} workers, 60 s each, {name}: {case.seconds:.0f} s, {case}")
+    ranking = {r["scheme"] + f"_{r['candidates']}": r["seconds"] for r in found["ranking_s"]}
+    result = {
+        "benchmark": "thousand_workers",
+        "measured": {name: found.get(name) for name in ("date", "hardware", "versions")},
+        "driver": driver,
+        "cluster": asdict(base),
+        "grid": rows,
+        "cases": extra,
+        "generation_on_the_driver_s": {  # processor time next to the evaluations, for K candidates
+            "hand_out_collect_record": k * (out + back),
+            "vet": k * vet,
+            "film": k * found["film_s"] if found["film_s"] else None,
+            "ranking_measured": ranking,
+        },
+    }
+    if given.out:
+        given.out.mkdir(parents=True, exist_ok=True)
+        stem = given.out / "thousand_workers"
+        stem.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        plot(rows, driver["candidates_per_s"], stem.with_suffix(".png"))
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -22,6 +23,7 @@ environment.prepare_environment()
 
 import numpy as np  # noqa: E402
 from PIL import Image  # noqa: E402
+from quick import read_options  # noqa: E402
 
 from movlr_jax.commands.evaluate import prepared, run_episode  # noqa: E402
 from movlr_jax.commands.gait import analysed  # noqa: E402
@@ -51,7 +53,6 @@ ROWS = {  # name -> task, model and further settings
     "flat_walk_700": ("flat_walk", "ms_human_700"),
     "flat_walk_myolegs": ("flat_walk", "myolegs"),
 }
-STARTS = 8
 FROM_S, PICTURES, COLUMNS, SIZE = 5.0, 8, 4, (480, 480)  # of a stride
 SHOWN = (
     "success", "fell", "distance_m", "mean_speed_m_s", "lateral_drift_m", "heading_change_rad", "gait_r",
@@ -61,14 +62,14 @@ SHOWN = (
 )  # fmt: skip
 
 
-def measured(name: str, seed: int, out: Path) -> dict[str, Any]:
+def measured(name: str, seed: int, starts: int, out: Path) -> dict[str, Any]:
     """Return the figures of one row, and draw it."""
     task_name, model, *more = ROWS[name]
     with tempfile.TemporaryDirectory() as folder:
         where = [f"+task={task_name}", f"model={model}", f"run_dir={folder}"]
         config = compose([*where, "optimizer=ppo", "reward=human", "films=false", *more])
         setup, reporter, episodes = prepared(config, Reporter()), Reporter(), []
-        for i in range(STARTS):
+        for i in range(starts):
             outcome, record = run_episode(setup, seed + i, reporter)
             assert outcome.states is not None, outcome.reason
             metrics = {m: float(f"{record[m]:.4g}") for m in SHOWN if m in record}
@@ -100,13 +101,23 @@ def draw(name: str, states: bytes, curves: dict[str, Any] | None, setup: Any, ou
 def main() -> None:
     parser = argparse.ArgumentParser(description="how the trained policies walk")
     parser.add_argument("--rows", default=",".join(ROWS))
+    parser.add_argument("--starts", type=int, default=8)
     parser.add_argument("--seed", type=int, default=201)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
-    given = parser.parse_args()
-    path = given.out / "walks.json"
+    given = read_options(parser, rows="flat_walk_myolegs", starts=1, out=None)
+    if given.out:
+        measure(given.rows.split(","), given.seed, given.starts, given.out)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            measure(given.rows.split(","), given.seed, given.starts, Path(folder))
+
+
+def measure(names: Sequence[str], seed: int, starts: int, out: Path) -> None:
+    """Measure and draw the named rows, and put them into walks.json."""
+    path = out / "walks.json"
     rows = json.loads(path.read_text())["rows"] if path.exists() else {}
-    for name in given.rows.split(","):
-        rows[name] = measured(name, given.seed, given.out)
+    for name in names:
+        rows[name] = measured(name, seed, starts, out)
         summary = {
             m: [e[m] for e in rows[name]["episodes"] if m in e]
             for m in ("fell", "distance_m", "gait_r", "knee_swing_deg", "symmetry", "success")

@@ -18,6 +18,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from quick import read_options
+
 from movlr_jax.commands.environment import FUSION_FLAG
 from movlr_jax.machine import xla_knows
 
@@ -48,7 +50,7 @@ def main() -> None:
     parser.add_argument("--model", default="tiny_muscle")
     parser.add_argument("--rows", type=int, default=16)
     parser.add_argument("--horizon-s", type=float, default=0.1)
-    given = parser.parse_args()
+    given = read_options(parser, rows=4, horizon_s=0.032)
     measured = [(flags, measure(flags, given.model, given.rows, given.horizon_s)) for flags in choices()]
     first = measured[0][1]
     result = {

@@ -25,6 +25,7 @@ from movlr_jax.storage.inside import read_inside
 
 JOB = "job.yaml"  # in the folder of each job of a sweep: its overrides, exit status and error
 PAGE = "report.html"
+_TUNED = ("optimizer.", "episode_s")  # settings that a task and a model bring along
 # settings that differ between runs without a meaning for their results
 _MEANINGLESS = ("run_dir", "resume", "trust", "films", "preview", "reward", "tracker.", "workers.")
 
@@ -42,7 +43,7 @@ class Member:
     @property
     def group(self) -> str:
         """The settings that differ, without the seed."""
-        return " ".join(f"{k}={_word(v)}" for k, v in self.settings.items() if k != "seed")
+        return " ".join(_word(k, v) for k, v in self.settings.items() if k != "seed" and v is not None)
 
     @property
     def score(self) -> float:
@@ -51,9 +52,10 @@ class Member:
         return math.nan if score is None else float(score)
 
 
-def _word(value: Any) -> str:
+def _word(name: str, value: Any) -> str:
     """Return a setting as on the command line."""
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{name.removesuffix('.name')}={repr(text) if ' ' in text else text}"
 
 
 def write_sweep_page(folder: Path) -> Path:
@@ -112,7 +114,15 @@ def _different(runs: Sequence[Run]) -> list[str]:
     meaningful = [n for n in different if not n.startswith(_MEANINGLESS)]
     # a choice brings settings of its own, which say nothing more
     chosen = {n.partition(".")[0] for n in meaningful if re.fullmatch(r"\w+\.name", n)}
-    return [n for n in meaningful if n.partition(".")[0] not in chosen or n.endswith(".name")]
+    named = [n for n in meaningful if n.partition(".")[0] not in chosen or n.endswith(".name")]
+    by_place: dict[Any, list[Mapping[str, Any]]] = {}
+    for settings in all_settings:
+        by_place.setdefault((settings.get("task.name"), settings.get("model")), []).append(settings)
+    follow = {
+        n for n in named
+        if n.startswith(_TUNED) and all(len({repr(s.get(n)) for s in of}) == 1 for of in by_place.values())
+    }  # fmt: skip
+    return [n for n in named if len(by_place) == 1 or n not in follow]
 
 
 def render(folder: Path, members: Sequence[Member]) -> str:

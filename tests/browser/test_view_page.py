@@ -1,4 +1,4 @@
-"""The page of the command view in Chromium and Firefox: a moving body, a scrubbed time, no console error."""
+"""The page of the command view in Chromium: a moving body, a scrubbed time, no console error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("mjviser", reason="pip install 'movlr-jax[view]'")
-from turning_bar import replay_of
+from replayed import replay_of
 
 from movlr_jax.commands.view import Page
 

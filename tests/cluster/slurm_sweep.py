@@ -8,6 +8,7 @@ Needs the extra `sweep`. Writes what Slurm and the sweep printed to OUT.md.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -48,6 +49,14 @@ def evaluated(run: Path) -> list[dict]:
         return []
 
 
+def once(text: str) -> str:
+    """Leave out lines that differ from an earlier one in numbers only."""
+    kept: dict[str, str] = {}
+    for line in text.splitlines():
+        kept.setdefault(re.sub(r"\d+", "", line), line)
+    return "\n".join(kept.values())
+
+
 def main() -> int:
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     said = ["# Four searches by Slurm, each killed once", "", "```"]
@@ -64,7 +73,7 @@ def main() -> int:
     root = Path(tempfile.mkdtemp(prefix="movlr-slurm-"))
     ran("sinfo", "--version")
     ran("sinfo")
-    note("$ " + " ".join(["movlr-jax search", *sweep(Path("sweep"), *SLURM)[4:]]))
+    note("$ " + " ".join(["movlr-jax search", "-m", *sweep(Path("sweep"), *SLURM)[4:]]))
     log = (root / "said.txt").open("w")
     child = subprocess.Popen(sweep(root / "sweep", *SLURM), stderr=log, stdout=log)
     runs = [root / "sweep" / str(i) for i in range(4)]
@@ -82,7 +91,7 @@ def main() -> int:
         if queue != shown:
             shown = queue
             note(f"[{time.monotonic() - started:5.0f} s] squeue: {'; '.join(queue.splitlines()) or 'empty'}")
-    note((root / "said.txt").read_text().replace(str(root), "").rstrip())
+    note(once((root / "said.txt").read_text().replace(str(root), "").rstrip()))
     records = sorted((root / "sweep" / ".submitit").rglob("*_log.out"))
     for record in records[:1]:
         note(f"$ cat {record.relative_to(root)}")
@@ -91,16 +100,20 @@ def main() -> int:
         note(f"$ cat {record.relative_to(root)}")
         note(record.read_text().rstrip())
     ran("tail", "-n", "4", "/var/log/slurm/jobs.txt")
+    note("$ " + " ".join(["movlr-jax search", "-m", *sweep(Path("alone"))[4:]]))
     subprocess.run(sweep(root / "alone"), stderr=subprocess.DEVNULL, check=True)
-    same = [evaluated(runs[i]) == evaluated(root / "alone" / str(i)) != [] for i in range(4)]
-    note(
-        f"killed: {len(killed)} of 4; same programs and measures as without Slurm: {same}; status {child.returncode}"
-    )
+    alone = [root / "alone" / str(i) for i in range(4)]
+    same = [evaluated(a) == evaluated(b) != [] for a, b in zip(runs, alone, strict=True)]
+    best = [
+        (a / "best.py").read_bytes() == (b / "best.py").read_bytes() for a, b in zip(runs, alone, strict=True)
+    ]
+    note(f"killed: {len(killed)} of 4; status of the sweep: {child.returncode}")
+    note(f"as without Slurm and without kills: programs and measures {same}, best.py {best}")
     said.append("```")
     if out:
         out.write_text("\n".join(said) + "\n")
     shutil.rmtree(root)
-    return 0 if all(same) and len(killed) == 4 and child.returncode == 0 else 1
+    return 0 if all(same) and all(best) and len(killed) == 4 and child.returncode == 0 else 1
 
 
 if __name__ == "__main__":

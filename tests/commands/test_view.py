@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from turning_bar import replay_of
+from replayed import replay_of
 
 from movlr_jax.commands import view as command
 from movlr_jax.commands.view import main

@@ -1,4 +1,4 @@
-"""A recorded motion of a bar with one muscle, to play."""
+"""A motion that the command view can show: a bar that turns, with one muscle."""
 
 from __future__ import annotations
 
