@@ -34,6 +34,9 @@
     return { head, array, channels };
   }
 
+  const SIDES = 5, RING = Array.from({ length: SIDES }, (_, i) => [Math.cos((2 * Math.PI * i) / SIDES), Math.sin((2 * Math.PI * i) / SIDES)]);
+  const MOST_BODIES = 100; // of one geometry: two vectors each, and a shader has 256
+
   class View {
     constructor({ head, array, channels }) {
       this.head = head;
@@ -43,14 +46,11 @@
       }));
       const slow = View.software();
       this.renderer = new THREE.WebGLRenderer({ canvas, antialias: !slow, powerPreference: "high-performance" });
-      this.ratio = slow ? 0.75 : Math.min(devicePixelRatio, 1.5);
+      this.renderer.outputColorSpace = "srgb-linear"; // colours are given as they are shown
+      this.ratio = this.finest = slow ? 0.9 : Math.min(devicePixelRatio, 1.5);
       this.scene = new THREE.Scene();
       this.camera = new THREE.PerspectiveCamera(head.camera.fovy, 1, 0.01, 200);
       this.camera.up.set(0, 0, 1);
-      const sun = new THREE.DirectionalLight(0xffffff, 1.6);
-      sun.position.set(-0.4, 0.8, 1);
-      this.camera.add(sun);
-      this.scene.add(this.camera, new THREE.HemisphereLight(0xffffff, 0x8899aa, 1.5));
       this.controls = new THREE.OrbitControls(this.camera, canvas);
       this.controls.addEventListener("change", () => this.dirty());
       this.parts(array);
@@ -65,10 +65,16 @@
     // whether graphics are computed without a graphics card
     static software() {
       const context = document.createElement("canvas").getContext("webgl2");
-      const about = context?.getExtension("WEBGL_debug_renderer_info");
+      if (!context) throw new Error("it has no WebGL 2.");
+      const about = context.getExtension("WEBGL_debug_renderer_info");
       const name = about ? context.getParameter(about.UNMASKED_RENDERER_WEBGL) : "";
-      context?.getExtension("WEBGL_lose_context")?.loseContext();
+      context.getExtension("WEBGL_lose_context")?.loseContext();
       return /swiftshader|llvmpipe|software|basic render/i.test(name);
+    }
+
+    // a colour of CSS, for materials
+    static shown(css) {
+      return new THREE.Color(css).convertLinearToSRGB();
     }
 
     // geometry and colour of everything that is fixed to a body
@@ -99,22 +105,89 @@
       this.solid = parts;
     }
 
+    // Light from the sky and from behind the camera, at the vertices: at the pixels it takes longer without a graphics
+    // card. places: position and rotation of bodies, which the vertices name; without it they stand still.
+    static lit(places, options) {
+      const material = new THREE.MeshBasicMaterial({ vertexColors: true, ...options });
+      material.customProgramCacheKey = () => `lit ${places?.length}`;
+      material.onBeforeCompile = (shader) => {
+        if (places) shader.uniforms.places = { value: places };
+        shader.vertexShader = shader.vertexShader
+          .replace("void main() {", places ? `
+            attribute float body;
+            uniform vec4 places[${places.length / 4}];
+            vec3 turned(vec4 q, vec3 v) { return v + 2.0 * cross(q.xyz, cross(q.xyz, v) + q.w * v); }
+            void main() {
+              vec4 rotation = places[2 * int(body) + 1];
+              vec3 facing = turned(rotation, normal);` : `
+            void main() {
+              vec3 facing = normal;`)
+          .replace("#include <begin_vertex>", places
+            ? "vec3 transformed = places[2 * int(body)].xyz + turned(rotation, position);" : "#include <begin_vertex>")
+          .replace("#include <project_vertex>", `#include <project_vertex>
+            float sun = max(0.0, dot(mat3(viewMatrix) * facing, vec3(-0.3, 0.6, 0.74)));
+            vColor.rgb *= sqrt(0.51 * sun + 0.48 * mix(vec3(0.25, 0.32, 0.4), vec3(1.0), 0.5 + 0.5 * facing.z));`);
+      };
+      return material;
+    }
+
+    // What is fixed to bodies, as few geometries: each is drawn by one call.
     bodies(faint) {
-      const groups = this.head.bodies.map(() => new THREE.Group()), moving = this.moving();
-      for (const { body, rgba: [r, g, b, a], geometry } of this.solid) {
-        if (faint && !moving[body]) continue;
-        const opacity = faint ? 0.28 : a;
-        const material = new THREE.MeshLambertMaterial({ transparent: opacity < 1, opacity, depthWrite: opacity >= 1 });
-        material.color.setRGB(r, g, b, THREE.SRGBColorSpace);
-        if (faint) material.color.setRGB(0.35, 0.5, 0.9, THREE.SRGBColorSpace);
-        const mesh = new THREE.Mesh(geometry, material);
+      const moving = this.moving(), all = new THREE.Group(), sets = [];
+      const drawn = this.solid.filter(({ body }) => !faint || moving[body]).sort((a, b) => a.body - b.body);
+      for (const clear of [false, true]) {
+        const parts = drawn.filter(({ rgba }) => (faint || rgba[3] < 1) === clear);
+        for (let from = 0, to = 0; from < parts.length; from = to) {
+          const bodies = new Set();
+          while (to < parts.length && (bodies.size < MOST_BODIES || bodies.has(parts[to].body))) bodies.add(parts[to++].body);
+          sets.push({ bodies: [...bodies], places: new Float32Array(8 * bodies.size) });
+          const { bodies: names, places } = sets.at(-1);
+          const material = View.lit(places, { transparent: clear, depthWrite: !clear });
+          const mesh = new THREE.Mesh(View.merged(parts.slice(from, to), names, faint), material);
+          mesh.frustumCulled = false;
+          all.add(mesh);
+        }
+      }
+      all.visible = !faint;
+      this.scene.add(all);
+      return { all, sets };
+    }
+
+    static merged(parts, bodies, faint) {
+      const sum = (of) => parts.reduce((total, part) => total + of(part.geometry), 0);
+      const vertices = sum((g) => g.attributes.position.count), corners = sum((g) => g.index.count);
+      const position = new Float32Array(3 * vertices), normal = new Float32Array(3 * vertices);
+      const colour = new Uint8Array(4 * vertices), owner = new Float32Array(vertices), index = new Uint32Array(corners);
+      let v = 0, i = 0;
+      for (const { body, rgba, geometry } of parts) {
+        const { position: given, normal: facing } = geometry.attributes, n = given.count;
+        const bytes = (faint ? [0.35, 0.5, 0.9, 0.28] : rgba).map((value) => Math.round(255 * value));
+        position.set(given.array, 3 * v);
+        normal.set(facing.array, 3 * v);
+        owner.fill(bodies.indexOf(body), v, v + n);
+        for (let k = v; k < v + n; k++) colour.set(bytes, 4 * k);
+        for (let k = 0; k < geometry.index.count; k++) index[i + k] = v + geometry.index.array[k];
+        v += n;
+        i += geometry.index.count;
+      }
+      const made = new THREE.BufferGeometry();
+      made.setAttribute("position", new THREE.BufferAttribute(position, 3));
+      made.setAttribute("normal", new THREE.BufferAttribute(normal, 3));
+      made.setAttribute("color", new THREE.BufferAttribute(colour, 4, true));
+      made.setAttribute("body", new THREE.BufferAttribute(owner, 1));
+      made.setIndex(new THREE.BufferAttribute(index, 1));
+      return made;
+    }
+
+    // What a pointer can be on: not drawn, and placed when it is asked for.
+    targets() {
+      const groups = this.head.bodies.map(() => new THREE.Group()), all = new THREE.Group();
+      for (const { body, geometry } of this.solid) {
+        const mesh = new THREE.Mesh(geometry);
         mesh.userData.body = body;
         groups[body].add(mesh);
       }
-      const all = new THREE.Group();
       all.add(...groups);
-      all.visible = !faint;
-      this.scene.add(all);
       return { all, groups };
     }
 
@@ -158,23 +231,28 @@
         tendon.starts.forEach((start, i) => { if (!start) this.segments.push([slot + i - 1, slot + i, t]); });
         slot += tendon.starts.length;
       });
-      const geometry = new THREE.CylinderGeometry(1, 1, 1, 6, 1, true);
-      this.ropes = new THREE.InstancedMesh(geometry, new THREE.MeshLambertMaterial(), Math.max(1, this.segments.length));
+      // a tube for each segment: a ring of points at each end; instances would take longer without a graphics card
+      const n = this.segments.length, count = 2 * SIDES * n, index = new Uint32Array(6 * SIDES * n);
+      for (let s = 0, k = 0; s < n; s++) {
+        for (let i = 0; i < SIDES; i++) {
+          const [a, b] = [i, (i + 1) % SIDES].map((side) => 2 * (s * SIDES + side));
+          for (const vertex of [a, a + 1, b, b, a + 1, b + 1]) index[k++] = vertex;
+        }
+      }
+      const geometry = new THREE.BufferGeometry();
+      for (const [name, array, size] of [["position", new Float32Array(3 * count), 3], ["normal", new Float32Array(3 * count), 3], ["color", new Uint8Array(4 * count).fill(255), 4]]) {
+        geometry.setAttribute(name, new THREE.BufferAttribute(array, size, name === "color").setUsage(THREE.DynamicDrawUsage));
+      }
+      geometry.setIndex(new THREE.BufferAttribute(index, 1));
+      this.ropes = new THREE.Mesh(geometry, View.lit());
       this.ropes.frustumCulled = false;
-      this.ropes.count = this.segments.length;
-      this.ropes.setColorAt(0, new THREE.Color());
       this.scene.add(this.ropes);
-      const colour = new THREE.Color();
-      this.palette = Array.from({ length: 256 }, (_, i) => {
-        const [r, g, b] = report.activation(i / 255);
-        colour.setRGB(r / 255, g / 255, b / 255, THREE.SRGBColorSpace);
-        return [colour.r, colour.g, colour.b];
-      });
+      this.palette = Array.from({ length: 256 }, (_, i) => report.activation(i / 255).map(Math.round));
     }
 
     arrows() {
       const most = Math.max(1, ...this.episodes.map((e) => e.contacts.length));
-      const material = new THREE.MeshBasicMaterial({ color: 0x12a150 });
+      const material = new THREE.MeshBasicMaterial({ color: View.shown("#12a150") });
       const shaft = new THREE.CylinderGeometry(1, 1, 1, 8, 1).translate(0, 0.5, 0), cone = new THREE.ConeGeometry(1, 1, 12).translate(0, 0.5, 0);
       this.shafts = new THREE.InstancedMesh(shaft, material, most);
       this.cones = new THREE.InstancedMesh(cone, material, most);
@@ -231,42 +309,71 @@
       return [low, high, span > 0 ? Math.min(1, Math.max(0, (time - times[low]) / span)) : 0];
     }
 
-    place(groups, episode, time) {
-      const [a, b, f] = this.frame(episode, time), n = this.head.bodies.length, { pos, quat } = episode;
-      groups.forEach((group, i) => {
-        const p = (a * n + i) * 3, q = (b * n + i) * 3, r = (a * n + i) * 4, s = (b * n + i) * 4;
-        group.position.set(pos[p] + f * (pos[q] - pos[p]), pos[p + 1] + f * (pos[q + 1] - pos[p + 1]), pos[p + 2] + f * (pos[q + 2] - pos[p + 2]));
-        const [w, x, y, z] = [0, 1, 2, 3].map((k) => quat[r + k] + f * (quat[s + k] - quat[r + k]));
-        group.quaternion.set(x, y, z, w).normalize();
-      });
+    // position [3] and rotation [x, y, z, w] of a body
+    placed(episode, body, [a, b, f]) {
+      const n = this.head.bodies.length, { pos, quat } = episode;
+      const p = (a * n + body) * 3, q = (b * n + body) * 3, r = (a * n + body) * 4, s = (b * n + body) * 4;
+      const position = [0, 1, 2].map((k) => pos[p + k] + f * (pos[q + k] - pos[p + k]));
+      const turn = [1, 2, 3, 0].map((k) => quat[r + k] + f * (quat[s + k] - quat[r + k])), size = Math.hypot(...turn) || 1;
+      return [position, turn.map((value) => value / size)];
+    }
+
+    place({ sets }, episode, time) {
+      const frame = this.frame(episode, time);
+      for (const { bodies, places } of sets) {
+        bodies.forEach((body, i) => {
+          const [position, turn] = this.placed(episode, body, frame);
+          places.set(position, 8 * i);
+          places.set(turn, 8 * i + 4);
+        });
+      }
+    }
+
+    // two directions across a line, so that the first, the line and the second are right-handed
+    static across(dx, dy, dz) {
+      const length = Math.hypot(dx, dy, dz) || 1e-9, ux = dx / length, uy = dy / length, uz = dz / length;
+      let [sx, sy, sz] = Math.abs(uz) < 0.9 ? [-uy, ux, 0] : [0, -uz, uy];
+      const size = Math.hypot(sx, sy, sz) || 1;
+      sx /= size; sy /= size; sz /= size;
+      return [[sx, sy, sz], [sy * uz - sz * uy, sz * ux - sx * uz, sx * uy - sy * ux]];
     }
 
     // a unit cylinder along y, as column-major matrix: from a to b with radius r
-    static rod(out, at, ax, ay, az, bx, by, bz, r, centred) {
-      const dx = bx - ax, dy = by - ay, dz = bz - az, length = Math.hypot(dx, dy, dz) || 1e-9;
-      const [ux, uy, uz] = [dx / length, dy / length, dz / length];
-      // a direction across: the axis least along u
-      let [sx, sy, sz] = Math.abs(uz) < 0.9 ? [-uy, ux, 0] : [0, -uz, uy];
-      const size = r / (Math.hypot(sx, sy, sz) || 1);
-      sx *= size; sy *= size; sz *= size;
-      const [tx, ty, tz] = [sy * uz - sz * uy, sz * ux - sx * uz, sx * uy - sy * ux];
-      const h = centred ? 0.5 : 0;
-      out.set([sx, sy, sz, 0, dx, dy, dz, 0, tx, ty, tz, 0, ax + h * dx, ay + h * dy, az + h * dz, 1], at);
+    static rod(out, at, ax, ay, az, bx, by, bz, r) {
+      const dx = bx - ax, dy = by - ay, dz = bz - az;
+      const [[sx, sy, sz], [tx, ty, tz]] = View.across(dx, dy, dz);
+      out.set([r * sx, r * sy, r * sz, 0, dx, dy, dz, 0, r * tx, r * ty, r * tz, 0, ax, ay, az, 1], at);
     }
 
     pull(episode, time) {
       const [a, b, f] = this.frame(episode, time), { paths, act } = episode;
       const slots = paths.length / episode.times.length, n = this.head.tendons.length;
-      const matrices = this.ropes.instanceMatrix.array, colours = this.ropes.instanceColor.array;
+      const { position, normal, color } = this.ropes.geometry.attributes;
       const at = (slot, k) => { const p = paths[a * slots + 3 * slot + k]; return p + f * (paths[b * slots + 3 * slot + k] - p); };
       this.segments.forEach(([from, to, t], i) => {
         const tendon = this.head.tendons[t];
         const activation = act[a * n + t] + f * (act[b * n + t] - act[a * n + t]);
         const radius = Math.min(0.0045, Math.max(0.0025, tendon.radius)) * (tendon.muscle ? 0.75 + 0.5 * activation : 0.5);
-        View.rod(matrices, 16 * i, at(from, 0), at(from, 1), at(from, 2), at(to, 0), at(to, 1), at(to, 2), radius, true);
-        colours.set(tendon.weakened ? [1, 0.64, 0] : tendon.muscle ? this.palette[Math.round(255 * Math.min(1, Math.max(0, activation)))] : [0.6, 0.6, 0.55], 3 * i);
+        const ends = [from, to].map((slot) => [at(slot, 0), at(slot, 1), at(slot, 2)]);
+        const [across, up] = View.across(...[0, 1, 2].map((k) => ends[1][k] - ends[0][k]));
+        const colour = tendon.weakened ? [255, 209, 0] : tendon.muscle ? this.palette[Math.round(255 * Math.min(1, Math.max(0, activation)))] : [153, 153, 140];
+        for (let side = 0, v = 2 * SIDES * i; side < SIDES; side++) {
+          const [c, s] = RING[side], x = c * across[0] + s * up[0], y = c * across[1] + s * up[1], z = c * across[2] + s * up[2];
+          for (const end of ends) {
+            position.array[3 * v] = end[0] + radius * x;
+            position.array[3 * v + 1] = end[1] + radius * y;
+            position.array[3 * v + 2] = end[2] + radius * z;
+            normal.array[3 * v] = x;
+            normal.array[3 * v + 1] = y;
+            normal.array[3 * v + 2] = z;
+            color.array[4 * v] = colour[0];
+            color.array[4 * v + 1] = colour[1];
+            color.array[4 * v + 2] = colour[2];
+            v++;
+          }
+        }
       });
-      this.ropes.instanceMatrix.needsUpdate = this.ropes.instanceColor.needsUpdate = true;
+      position.needsUpdate = normal.needsUpdate = color.needsUpdate = true;
     }
 
     push(episode, time) {
@@ -279,8 +386,8 @@
         if (size < 0.01 * this.strongest) continue;
         const [x, y, z] = [where[p], where[p + 1], where[p + 2]], length = scale * size, tipLength = Math.min(6 * thick, 0.5 * length);
         const [ux, uy, uz] = [fx / size, fy / size, fz / size], body = length - tipLength;
-        View.rod(this.shafts.instanceMatrix.array, 16 * count, x, y, z, x + ux * body, y + uy * body, z + uz * body, thick, false);
-        View.rod(this.cones.instanceMatrix.array, 16 * count, x + ux * body, y + uy * body, z + uz * body, x + ux * length, y + uy * length, z + uz * length, 2.4 * thick, false);
+        View.rod(this.shafts.instanceMatrix.array, 16 * count, x, y, z, x + ux * body, y + uy * body, z + uz * body, thick);
+        View.rod(this.cones.instanceMatrix.array, 16 * count, x + ux * body, y + uy * body, z + uz * body, x + ux * length, y + uy * length, z + uz * length, 2.4 * thick);
         count++;
       }
       for (const mesh of [this.shafts, this.cones]) { mesh.count = count; mesh.instanceMatrix.needsUpdate = true; }
@@ -290,13 +397,13 @@
       if (time === this.time) return;
       this.time = time;
       const episode = this.episodes[this.chosen ?? 0];
-      this.place(this.body.groups, episode, time);
-      if (this.ghost.all.visible) this.place(this.ghost.groups, this.episodes[this.compared], time);
+      this.place(this.body, episode, time);
+      if (this.ghost.all.visible) this.place(this.ghost, this.episodes[this.compared], time);
       if (this.ropes.visible) this.pull(episode, time);
       if (this.shafts.visible) this.push(episode, time);
       const track = this.head.camera.track;
       if (track !== null && find(".follow").checked) {
-        const { x, y } = this.body.groups[track].position, [x0, y0] = [episode.pos[3 * track], episode.pos[3 * track + 1]];
+        const [[x, y]] = this.placed(episode, track, this.frame(episode, time)), [x0, y0] = [episode.pos[3 * track], episode.pos[3 * track + 1]];
         const move = [x - x0 - this.followed[0], y - y0 - this.followed[1]];
         for (const point of [this.controls.target, this.camera.position]) { point.x += move[0]; point.y += move[1]; }
         this.followed = [x - x0, y - y0];
@@ -316,8 +423,8 @@
       const css = getComputedStyle(document.documentElement), scheme = report.colour("code", css);
       if (scheme !== this.scheme) {
         this.scheme = scheme;
-        this.renderer.setClearColor(scheme);
-        this.lines?.material.color.set(report.colour("line", css));
+        this.renderer.setClearColor(View.shown(scheme));
+        this.lines?.material.color.copy(View.shown(report.colour("line", css)));
       }
       const { clientWidth: width, clientHeight: height } = stage;
       if (width !== this.width || height !== this.height || this.ratio !== this.renderer.getPixelRatio()) {
@@ -335,15 +442,16 @@
       if (find(".now").open) this.list();
     }
 
-    // fewer pixels where the graphics are slow
+    // fewer pixels while the graphics are slow
     pace(now) {
       const took = now - (this.last ?? now);
       this.last = now;
-      if (took <= 0 || took > 250) return;
-      this.average = 0.9 * (this.average ?? took) + 0.1 * took;
+      if (took <= 0 || took > 1000 || this.drawn < 10) return; // it stood still, or began
+      this.average = 0.9 * (this.average ?? took) + 0.1 * Math.min(took, 250);
       this.since = (this.since ?? 0) + 1;
-      if (this.since > 15 && this.average > 31 && this.ratio > 0.5) {
-        this.ratio = Math.max(0.5, 0.8 * this.ratio);
+      const finer = this.average < 20 && this.ratio < this.finest, coarser = this.average > 31 && this.ratio > 0.5;
+      if (this.since > (finer ? 90 : 15) && (finer || coarser)) {
+        this.ratio = finer ? Math.min(this.finest, 1.25 * this.ratio) : Math.max(0.5, 0.8 * this.ratio);
         this.since = 0;
       }
     }
@@ -354,10 +462,18 @@
       this.looked = now;
       const ray = this.ray ??= new THREE.Raycaster();
       ray.setFromCamera(this.pointer, this.camera);
-      const targets = this.ropes.visible ? [this.body.all, this.ropes] : [this.body.all];
-      if (this.ropes.visible) this.ropes.computeBoundingSphere();
+      this.pickable ??= this.targets();
+      const episode = this.episodes[this.chosen ?? 0], frame = this.frame(episode, this.time);
+      this.pickable.groups.forEach((group, body) => {
+        const [position, turn] = this.placed(episode, body, frame);
+        group.position.set(...position);
+        group.quaternion.set(...turn);
+      });
+      this.pickable.all.updateMatrixWorld(true);
+      const targets = this.ropes.visible ? [this.pickable.all, this.ropes] : [this.pickable.all];
+      if (this.ropes.visible) this.ropes.geometry.computeBoundingSphere();
       const hit = ray.intersectObjects(targets, true)[0];
-      const text = hit ? (hit.object === this.ropes ? this.aboutMuscle(hit.instanceId) : this.aboutBody(hit.object.userData.body)) : "";
+      const text = hit ? (hit.object === this.ropes ? this.aboutMuscle(Math.floor(hit.faceIndex / (2 * SIDES))) : this.aboutBody(hit.object.userData.body)) : "";
       tip.hidden = !text;
       if (tip.textContent !== text) tip.textContent = text;
     }

@@ -45,11 +45,12 @@ export class Films {
     this.rateButton = button("Speed 1", "s", () => this.slower());
     this.loopButton = button("Loop", "l", () => this.toggleLoop());
     this.loopButton.setAttribute("aria-pressed", "true");
-    this.cameraButton = button("Both cameras", "c", () => this.nextCamera());
+    this.cameraButton = button("View: all", "c", () => this.nextCamera());
   }
 
-  // films: [{id, views, strip}] as the server describes them
-  async load(films) {
+  // films: [{id, views, strip}] as the server describes them; cameras: what each view shows
+  async load(films, cameras) {
+    this.names = cameras ?? [];
     this.loaded = false;
     this.pause();
     const urls = await Promise.all(films.map(async (film) => {
@@ -90,7 +91,13 @@ export class Films {
     this.frame();
   }
 
-  // Shows one camera or all of a film, without the strips of text above and below.
+  // what a view shows
+  name(view) {
+    const known = this.names[view];
+    return known ? known[0].toUpperCase() + known.slice(1) : `Camera ${view + 1}`;
+  }
+
+  // Shows one camera or all of a film, without the strips of text above and below, and what each shows.
   frame() {
     this.videos.forEach((video, i) => {
       const { width, inner, strip, views } = this.shapes[i];
@@ -104,8 +111,17 @@ export class Films {
       video.style.left = one ? `${-100 * this.camera}%` : "0";
       video.style.height = `${100 / (1 - 2 * strip)}%`;
       video.style.top = `${(-100 * strip) / (1 - 2 * strip)}%`;
+      const seen = this.camera === "both" ? [...Array(views).keys()] : [this.camera];
+      const caption = box.parentElement.querySelector("figcaption");
+      caption.style.maxWidth = box.style.maxWidth;
+      caption.hidden = views < 2 && !this.names[0];
+      caption.replaceChildren(...seen.map((view) => {
+        const text = document.createElement("span");
+        text.textContent = this.name(view);
+        return text;
+      }));
     });
-    this.cameraButton.textContent = this.camera === "both" ? "Both cameras" : `Camera ${this.camera + 1}`;
+    this.cameraButton.textContent = this.camera === "both" ? "View: all" : `View: ${this.camera + 1}`;
   }
 
   play() {

@@ -155,7 +155,7 @@ async function compare(next) {
   section("compare");
   $("stop").hidden = !further;
   try {
-    await pair.load(next.films);
+    await pair.load(next.films, next.cameras);
     setTimeout(() => { ready = shown === next.id; }, PAUSE_MS);
   } catch (error) {
     say(`The films cannot be shown: ${error.message}.`);
@@ -166,7 +166,7 @@ async function criticise(next) {
   pair.pause();
   section("critique");
   critique.show(next);
-  await best.load(next.films).catch((error) => say(`The film cannot be shown: ${error.message}.`));
+  await best.load(next.films, next.cameras).catch((error) => say(`The film cannot be shown: ${error.message}.`));
 }
 
 function results(next) {
@@ -193,7 +193,7 @@ function results(next) {
   pair.pause();
   section("results", "critique");
   critique.show(next.best);
-  best.load(next.best.films).catch((error) => say(`The film cannot be shown: ${error.message}.`));
+  best.load(next.best.films, next.cameras).catch((error) => say(`The film cannot be shown: ${error.message}.`));
 }
 
 $("enter-form").addEventListener("submit", (event) => {

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from movlr_jax.commands.environment import prepare_environment, prepare_physics
-from movlr_jax.commands.outcome import INTERRUPTED, run_one
+from movlr_jax.commands.outcome import CLOSED_PIPE, INTERRUPTED, run_one
 from movlr_jax.errors import UserError
 
 
@@ -19,7 +20,13 @@ def entry_point(module: str) -> Callable[..., int]:
 
     def main(argv: Sequence[str] | None = None) -> int:
         prepare_environment()
-        return importlib.import_module(module).main(argv)
+        try:
+            status = importlib.import_module(module).main(argv)
+            sys.stdout.flush()
+        except BrokenPipeError:  # nobody reads any more, as after `| head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return CLOSED_PIPE
+        return status
 
     return main
 

@@ -11,6 +11,7 @@ from movlr_jax.errors import UserError
 # Exit statuses besides 0, 1 and 2.
 UNJUDGED = 3  # the judge answered no comparison of the search
 INTERRUPTED = 130  # the same as a shell reports after Ctrl-C
+CLOSED_PIPE = 141  # the same as a shell reports of a program whose output nobody reads any more
 
 
 def run_one(

@@ -165,6 +165,7 @@ def describe(context: SearchContext) -> dict[str, Any]:
         "description": task.description,
         "model": task.adapter.name,
         "model_notes": list(task.notes),
+        "cameras": [camera.shows for camera in (*task.cameras, *task.more_cameras)],
         "seed": config.seed,
         "method": config.method.name,
         "settings": flat(dataclasses.asdict(dataclasses.replace(config, tuned_settings={}))),

@@ -15,7 +15,7 @@ from movlr_jax.evolution.standing import Standing
 from movlr_jax.film.captions import STRIP
 from movlr_jax.language.base import Evaluation, Preference
 from movlr_jax.language.clients.person import program_card
-from movlr_jax.language.voting.desk import film_name, people
+from movlr_jax.language.voting.desk import cameras, film_name, people
 from movlr_jax.language.voting.votes import MODEL, PROVIDER, Vote, Winner, votes_of
 from movlr_jax.report.data import Run
 from movlr_jax.storage.archive import Archive
@@ -224,7 +224,8 @@ class RunDesk:
 
     def _task(self) -> dict[str, Any]:
         about = self._run.about
-        return {"task": str(about.get("description") or about.get("task") or ""), "details": "", "slow": 1.0}
+        task = str(about.get("description") or about.get("task") or "")
+        return {"task": task, "details": "", "slow": 1.0, "cameras": cameras(about)}
 
 
 def _film(archive: Archive, run: Run, candidate: Evaluation) -> Film | None:

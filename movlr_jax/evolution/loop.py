@@ -100,6 +100,7 @@ def propose(
             losses=losses(context, g, parent, history) if parent else (),
             weights=context.weights,
             looks_ahead_s=None if trains(optimizer) else optimizer.horizon_s,
+            control_s=optimizer.ctrl_dt,
         )  # fmt: skip
         if reuse:
             request = with_memory(context, reuse, request, wanted - len(given))

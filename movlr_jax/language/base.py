@@ -160,6 +160,7 @@ class ProposalRequest:
     mates: Sequence[Evaluation | None] = ()
     weights: tuple[float, float] | None = None  # range that `vet` requires of every weight; None: any
     looks_ahead_s: float | None = None  # how far the optimiser plans; None: it learns over whole episodes
+    control_s: float | None = None  # duration of a control step
 
 
 class Proposer(Protocol):

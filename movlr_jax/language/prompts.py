@@ -13,7 +13,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from movlr_jax.language.base import Critique, Evaluation, ProposalRequest
 from movlr_jax.language.excerpt import mjcf_excerpt
 from movlr_jax.language.media import MotionMedia, Seen, coloured, with_views, written
-from movlr_jax.language.scene import scene_facts
+from movlr_jax.language.scene import joint_facts, scene_facts, start_of
 from movlr_jax.resources import resource_text
 from movlr_jax.rewards import shaping
 from movlr_jax.rewards.state import state_table
@@ -57,12 +57,16 @@ def fill(template: str, **values: Any) -> str:
     return _environment.get_template(f"{template}.md").render(**values).strip()
 
 
-def system(task: Task, looks_ahead_s: float | None = None) -> str:
-    """Return the system message for program writers: format, allowed code, state, shaping functions and names."""
+def system(task: Task, looks_ahead_s: float | None = None, control_s: float | None = None) -> str:
+    """Return the system message for program writers: format, allowed code, state, shaping functions and names.
+
+    looks_ahead_s: how far the optimiser plans; control_s: duration of a control step; None: not told.
+    """
     return fill(
         "system",
         example=EXAMPLE,
         looks_ahead_s=looks_ahead_s,
+        control_s=control_s,
         state_table=[row for row in state_table() if not _without_use(row[0], task)],
         builtins=facade.BUILTINS,
         modules=facade.offered(),
@@ -80,7 +84,8 @@ def system(task: Task, looks_ahead_s: float | None = None) -> str:
 def names(task: Task) -> str:
     """Return the list of names of the model and scene that a program may use."""
     layout, model, adapter = task.layout, task.model, task.adapter
-    planned = [joint for joint in adapter.planned_joints if joint in layout.joints]
+    start = start_of(task)
+    planned = joint_facts(task, start)
     others = [joint for joint in layout.joints if joint and joint not in planned]
     goals = [
         (name, list(np.shape(value)), np.round(np.asarray(value, float), 3).tolist())
@@ -97,9 +102,7 @@ def names(task: Task) -> str:
         sizes=layout.sizes,
         roles=list(task.roles.items()),
         bodies=_listed(layout.bodies),
-        joints=_listed(
-            f"{joint} ({_range(model, joint)})" if joint in planned else joint for joint in planned + others
-        ),
+        joints=_listed([f"{joint} ({facts})" for joint, facts in planned.items()] + others),
         muscles=_listed(layout.muscles) if (np.asarray(layout.activations) >= 0).any() else "",
         groups=[(name, _listed(members)) for name, members in adapter.muscle_groups.items()],
         touch=_listed(layout.touch),
@@ -108,7 +111,7 @@ def names(task: Task) -> str:
         goals=goals,
         references=_listed(layout.references),
         reference_by=layout.reference_by,
-        scene=scene_facts(task),
+        scene=scene_facts(task, start),
     )
 
 
@@ -192,6 +195,7 @@ def feedback(request: ProposalRequest) -> dict[str, Any]:
     return {
         "feedback": critique_text(critique) if critique else "Nothing is known about its motion.",
         "terms": statistics(parent, points=_COURSE),
+        "times": _times(parent),
         "ancestors": [_weights(a) for a in reversed(ancestors)],
         "losses": [
             (_purpose(c.source), _weights(c), loss.reason, labels(c), c.description.get("alignment"))
@@ -253,6 +257,13 @@ def statistics(candidate: Evaluation, points: int = REFLECTION_POINTS) -> list[d
     return rows
 
 
+def _times(candidate: Evaluation) -> list[str]:
+    """Return the times in s of the samples of `statistics` with `_COURSE` points; empty if they are not known."""
+    curve = candidate.curve_time
+    picked = np.linspace(0, len(curve) - 1, _COURSE).round().astype(int) if len(curve) else []
+    return [f"{curve[i]:.2g}" for i in picked]
+
+
 def critique_text(critique: Critique) -> str:
     return fill("critique_text", critique=critique, author=critique.author)
 
@@ -274,9 +285,3 @@ def _listed(values: Iterable[str] | Mapping[str, Any]) -> str:
         )
         + more
     )
-
-
-def _range(model: Any, joint: str) -> str:
-    info = model.joint(joint)
-    low, high = info.range
-    return f"{low:.2f} to {high:.2f}" if model.jnt_limited[info.id] else "no limit"

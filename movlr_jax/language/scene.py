@@ -3,23 +3,73 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable, Sequence
 
 import mujoco
 import numpy as np
 
 from movlr_jax.tasks import Task
+from movlr_jax.tasks.base import axis_text
 
 _TOUCH_N = 0.5  # smaller contact forces are not told
+_MOVED_M = 0.001  # m per rad or m; a joint that moves every body less is not told
+_DIRECTIONS = [axis_text(way) for way in np.concatenate([np.eye(3), -np.eye(3)])]
 
 
-def scene_facts(task: Task) -> list[str]:
-    """Return sentences about one start state, by C MuJoCo. Positions are in the world frame."""
-    model, data = task.model, mujoco.MjData(task.model)
+def start_of(task: Task) -> mujoco.MjData:
+    """Return one start state, with everything that C MuJoCo derives from it."""
+    data = mujoco.MjData(task.model)
     qpos, qvel, act = task.start(np.random.default_rng(0), 1)
     data.qpos[:], data.qvel[:], data.act[:] = qpos[0], qvel[0], act[0]
-    mujoco.mj_forward(model, data)
+    mujoco.mj_forward(task.model, data)
+    return data
+
+
+def joint_facts(task: Task, data: mujoco.MjData) -> dict[str, str]:
+    """Return, for each planned joint, its range and position, and where a body goes if it rises.
+
+    The body is the one that moves most among the task's roles, else among all that a reward may read; the
+    direction is the closest axis of the world.
+    """
+    model, facts = task.model, {}
+    for name in task.adapter.planned_joints:
+        if name not in task.layout.joints:
+            continue
+        joint = model.joint(name)
+        low, high = joint.range
+        parts = [f"{low:.2f} to {high:.2f}" if model.jnt_limited[joint.id] else "no limit"]
+        if int(joint.type[0]) in (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE):
+            parts.append(f"starts at {round(data.qpos[joint.qposadr[0]], 2) + 0.0:.2f}")
+            moved = _moved(task, data, int(joint.dofadr[0]))
+            parts += [f"a rise moves `{moved[0]}` to {moved[1]}"] if moved else []
+        facts[name] = ", ".join(parts)
+    return facts
+
+
+def _moved(task: Task, data: mujoco.MjData, dof: int) -> tuple[str, str] | None:
+    """Return the body whose centre of mass a degree of freedom moves most, and the closest axis of the world."""
+    roles = [name for name in dict.fromkeys(task.roles.values()) if name in task.layout.bodies]
+    jacobian = np.empty((3, task.model.nv))
+    for names in (roles, task.layout.bodies):
+        ways = {}
+        for name in names:
+            mujoco.mj_jacBodyCom(task.model, data, jacobian, None, task.model.body(name).id)
+            ways[name] = jacobian[:, dof].copy()
+        name = max(ways, key=lambda n: np.linalg.norm(ways[n]), default=None)
+        if name is not None and np.linalg.norm(ways[name]) > _MOVED_M:
+            way = ways[name]
+            return name, _DIRECTIONS[int(np.argmax(np.concatenate([way, -way])))]
+    return None
+
+
+def scene_facts(task: Task, data: mujoco.MjData) -> list[str]:
+    """Return sentences about the start state `data`. Positions and axes are in the world frame."""
+    model = task.model
     gravity = float(np.linalg.norm(model.opt.gravity))
     names = [name for name in dict.fromkeys(task.roles.values()) if name in task.layout.bodies]
+    root = model.body(task.adapter.root).rootid[0]
+    free = model.jnt_bodyid[model.jnt_type == mujoco.mjtJoint.mjJNT_FREE]
+    things = [int(body) for body in free if model.body_rootid[body] != root]
     placed = {"Positions": [(name, data.body(name).xpos) for name in names]}
     placed["Sites"] = [(name, data.site(name).xpos) for name in task.layout.sites]
     facts = [
@@ -27,12 +77,21 @@ def scene_facts(task: Task) -> list[str]:
         for kind, found in placed.items()
         if found
     ]
-    root = model.body(task.adapter.root).rootid[0]
+    turned = [(name, model.body(name).id) for name in names if model.body(name).id not in things]
+    if turned:
+        facts.append(f"Axes: {'; '.join(f'`{name}` {_axes(data, body)}' for name, body in turned)}.")
+    facts += [f"{_quoted(group)} are one rigid body." for group in _rigid(model, names)]
+    covered = {
+        p: bodies for p, bodies in task.adapter.touch.items() if p in task.layout.touch and [p] != [*bodies]
+    }
+    if covered:
+        facts.append(
+            f"Contact sensors: {'; '.join(f'`{p}` covers {_quoted(b)}' for p, b in covered.items())}."
+        )
+    feet = [_foot(task, data, part) for part in ("left_foot", "right_foot") if part in task.adapter.touch]
+    facts += [fact for fact in feet if fact]
     facts.append(f"The whole body weighs {gravity * model.body_subtreemass[root]:.0f} N.")
-    for joint in np.flatnonzero(model.jnt_type == mujoco.mjtJoint.mjJNT_FREE):
-        body = int(model.jnt_bodyid[joint])
-        if model.body_rootid[body] != root:
-            facts.append(_thing(model, data, body, gravity))
+    facts += [_thing(model, data, body, gravity) for body in things]
     forces = {
         part: float(sum(data.sensordata[i] for i in sensors)) for part, sensors in task.layout.touch.items()
     }
@@ -50,26 +109,61 @@ def scene_facts(task: Task) -> list[str]:
 
 def _thing(model: mujoco.MjModel, data: mujoco.MjData, body: int, gravity: float) -> str:
     """Return size, weight, position and axes of a free body."""
-    corners = []
-    for geom in np.flatnonzero(
-        (model.geom_bodyid == body) & (model.geom_contype | model.geom_conaffinity != 0)
-    ):
-        rotation = np.empty(9)
-        mujoco.mju_quat2Mat(rotation, model.geom_quat[geom])
-        centre, half = model.geom_aabb[geom, :3], model.geom_aabb[geom, 3:]
-        signs = np.array(list(itertools.product((-1, 1), repeat=3)))
-        corners.append(model.geom_pos[geom] + (centre + signs * half) @ rotation.reshape(3, 3).T)
-    name, axes = model.body(body).name, data.xmat[body].reshape(3, 3)
+    frame = data.xmat[body].reshape(3, 3)
+    corners = (_corners(model, data, [body]) - data.xpos[body]) @ frame
+    name = model.body(body).name
     text = f"`{name}` weighs {gravity * model.body_mass[body]:.1f} N and is at {_vector(data.xpos[body])}"
-    if corners:
-        low, high = np.concatenate(corners).min(axis=0), np.concatenate(corners).max(axis=0)
+    if len(corners):
+        low, high = corners.min(axis=0), corners.max(axis=0)
         sizes = " x ".join(f"{100 * size:.1f}" for size in high - low)
         text += (
             f"; along its x, y and z axes it measures {sizes} cm, with its centre at {_vector((low + high) / 2)} m "
             "from its origin"
         )
-    ways = ", ".join(f"{axis} {_vector(axes[:, i], 2)}" for i, axis in enumerate("xyz"))
-    return f"{text}. Its axes point to: {ways}."
+    return f"{text}. Its axes point to: {_axes(data, body)}."
+
+
+def _corners(model: mujoco.MjModel, data: mujoco.MjData, bodies: Sequence[int]) -> np.ndarray:
+    """Return the corners [n, 3] m of boxes around the colliding geoms of bodies, in the world frame."""
+    colliding = (model.geom_contype | model.geom_conaffinity) != 0
+    signs = np.array(list(itertools.product((-1, 1), repeat=3)))
+    corners = [np.empty((0, 3))]
+    for geom in np.flatnonzero(np.isin(model.geom_bodyid, bodies) & colliding):
+        centre, half = model.geom_aabb[geom, :3], model.geom_aabb[geom, 3:]
+        corners.append(data.geom_xpos[geom] + (centre + signs * half) @ data.geom_xmat[geom].reshape(3, 3).T)
+    return np.concatenate(corners)
+
+
+def _foot(task: Task, data: mujoco.MjData, part: str) -> str:
+    """Return how far the sole of a foot reaches from the origin of its first body, along the world's axes."""
+    first, *_ = bodies = task.adapter.touch[part]
+    corners = (
+        _corners(task.model, data, [task.model.body(name).id for name in bodies]) - data.body(first).xpos
+    )
+    if not len(corners):
+        return ""
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    return (
+        f"From the origin of `{first}`, `{part}` reaches from {low[0]:.2f} to {high[0]:.2f} m along x, from "
+        f"{low[1]:.2f} to {high[1]:.2f} m along y and to {low[2]:.2f} m along z."
+    )
+
+
+def _axes(data: mujoco.MjData, body: int) -> str:
+    axes = data.xmat[body].reshape(3, 3)
+    return ", ".join(f"{axis} {_vector(axes[:, i], 2)}" for i, axis in enumerate("xyz"))
+
+
+def _rigid(model: mujoco.MjModel, names: Sequence[str]) -> list[list[str]]:
+    """Return the groups of bodies that no joint separates."""
+    groups: dict[int, list[str]] = {}
+    for name in names:
+        groups.setdefault(int(model.body(name).weldid[0]), []).append(name)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _vector(values: np.ndarray, digits: int = 3) -> str:

@@ -1,30 +1,55 @@
-"""A Chromium and axe-core for tests of pages.
+"""Chromium, Firefox and axe-core for tests of pages.
 
-Needs pip install 'movlr-jax[browser]', a Chromium (apt-get install chromium) and, for axe-core, npm.
+Needs pip install 'movlr-jax[browser]', a browser (apt-get install chromium firefox-esr) and, for axe-core, npm.
 """
 
 from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+FIREFOX = ("firefox-esr", "firefox")
 # graphics without a graphics card
-SOFTWARE_GL = ("--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist")
+SOFTWARE_GL = "--enable-unsafe-swiftshader"
 
 
 @pytest.fixture(scope="session")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'movlr-jax[browser]'")
-    if BROWSER is None:
-        pytest.skip("no Chromium here: apt-get install chromium")
-    with playwright.sync_playwright() as p:
-        made = p.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", *SOFTWARE_GL])
-        yield made
-        made.close()
+def playwright():
+    library = pytest.importorskip("playwright.sync_api", reason="pip install 'movlr-jax[browser]'")
+    with library.sync_playwright() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def chromium(playwright):
+    program = _installed(CHROMIUM, "apt-get install chromium")
+    made = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", SOFTWARE_GL])
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def firefox(playwright):
+    """The Firefox of the system. It needs no build of Playwright's: they speak WebDriver BiDi."""
+    program = _installed(FIREFOX, "apt-get install firefox-esr")
+    made = playwright.firefox.launch(executable_path=program, channel="moz-firefox")
+    yield made
+    made.close()
+
+
+def _installed(names: Sequence[str], fix: str) -> str:
+    found = next(filter(None, map(shutil.which, names)), None)
+    return found or pytest.skip(f"no {names[0]} here: {fix}")
+
+
+@pytest.fixture(params=["chromium", "firefox"])
+def browser(request: pytest.FixtureRequest):
+    """Each of the two browsers in turn."""
+    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("mjviser", reason="pip install 'movlr-jax[view]'")
-from test_view import replay_of
+from replayed import replay_of
 
 from movlr_jax.commands.view import Page
 

@@ -31,7 +31,10 @@ def films() -> Callable[[int], bytes]:
 def served(tmp_path: Path, films) -> Iterator[tuple[Path, str, subprocess.Popen]]:
     """A run of five candidates on the page of `python -m movlr_jax.vote`."""
     terms = ("near", "calm", "<b>bold</b>")
-    run = make_run(tmp_path / "run", 5, film=films, description="kick <i>hard</i>", terms=terms)
+    shows = ("the right side of the body", "the front, <i>far</i>")
+    run = make_run(
+        tmp_path / "run", 5, film=films, description="kick <i>hard</i>", terms=terms, cameras=shows
+    )
     process = subprocess.Popen(
         [sys.executable, "-m", "movlr_jax.vote", str(run), "port=0"],
         stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -171,11 +174,13 @@ def test_films_play_in_step_scrub_slow_down_and_change_cameras(browser, served):
     assert "Speed 1/4" in me.text("#transport")
     page.wait_for_function("() => document.querySelector('#films video').playbackRate == 0.25")
     wide = page.evaluate("document.querySelector('#films .frame').getBoundingClientRect().toJSON()")
+    assert me.text("#films figcaption") == "Right side of the bodyFront"
     page.keyboard.press("c")
     one = page.evaluate("document.querySelector('#films .frame').getBoundingClientRect().toJSON()")
     assert wide["width"] / wide["height"] == pytest.approx(2 / (1 - 0.14), rel=0.05)
     assert one["width"] / one["height"] == pytest.approx(1 / (1 - 0.14), rel=0.05)
-    assert "Camera 1" in me.text("#transport")
+    assert "View: 1" in me.text("#transport")
+    assert me.text("#films figcaption") == "Right side of the body"
     assert me.problems == []
 
 

@@ -16,6 +16,7 @@ from cli_cases import QUICK, TASK, Mistake
 import movlr_jax
 from movlr_jax.__main__ import main as commands_there_are
 from movlr_jax.commands.evaluate import main as evaluate
+from movlr_jax.commands.outcome import CLOSED_PIPE
 from movlr_jax.commands.search import main as search
 from movlr_jax.config.compose import compose, expand
 from movlr_jax.control.build import build_planner
@@ -229,6 +230,21 @@ def test_every_command_says_it_from_a_shell_too(elsewhere: Path):
         assert len(told.splitlines()) == 1
         assert out == ""
     assert list(elsewhere.iterdir()) == []
+
+
+def test_output_that_nobody_reads_ends_a_command_quietly(elsewhere: Path):
+    """As in `evaluate --help | head -1`."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "movlr_jax.evaluate", "--help"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    assert child.stderr is not None
+    child.stdout.close()
+    assert child.stderr.read() == ""
+    assert child.wait() == CLOSED_PIPE
 
 
 def test_the_package_alone_names_all_its_commands(capsys: pytest.CaptureFixture[str]):

@@ -4,50 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
-import mujoco
 import numpy as np
 import pytest
+from replayed import replay_of
 
 from movlr_jax.commands import view as command
-from movlr_jax.commands.view import Replay, main
+from movlr_jax.commands.view import main
 from movlr_jax.film import muscles
-from movlr_jax.storage.trajectory import EpisodeRecord
 from movlr_jax.tasks.base import Camera
-
-ARM = """
-<mujoco>
-  <worldbody>
-    <body name="bar" pos="0 0 1">
-      <joint name="hinge" axis="0 1 0"/>
-      <geom type="capsule" fromto="0 0 0 .3 0 0" size=".02"/>
-      <site name="on_bar" pos=".3 0 0"/>
-    </body>
-    <site name="on_floor" pos=".3 0 0"/>
-  </worldbody>
-  <tendon><spatial name="cord"><site site="on_bar"/><site site="on_floor"/></spatial></tendon>
-  <actuator><muscle name="cord" tendon="cord" lengthrange=".5 1.5"/></actuator>
-</mujoco>
-"""
-
-
-def replay_of(steps: int = 11, **changes: object) -> Replay:
-    """The bar turns by 1 rad in 1 s, one state each 0.1 s; its muscle becomes active."""
-    model = mujoco.MjModel.from_xml_string(ARM)
-    ramp = np.linspace(0.0, 1.0, steps)[:, None]
-    record = EpisodeRecord(
-        time=0.1 * np.arange(1, steps + 1),
-        qpos=ramp,
-        qvel=np.ones_like(ramp),
-        act=ramp,
-        ctrl=ramp,
-        touch=np.zeros((steps, 0)),
-        touch_names=(),
-        model=model,
-    )
-    task = SimpleNamespace(model=model, weakened={}, cameras=(Camera((0.0, 0.0, 1.0), 2.0, 90.0, -10.0),))
-    return Replay(task, record, "g00k00: turn", **changes)  # pyright: ignore
 
 
 def test_it_plays_in_real_time_at_a_speed_and_again():

@@ -27,6 +27,7 @@ def test_angles_between_the_phases_of_a_table_are_interpolated_around_its_end():
     np.testing.assert_allclose(at_phase(table, 1 - 0.5 / PHASES), [24.5, 245.0], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_joints_follow_the_stride_with_learned_targets():
     try:
         task = task_of(compose([*LEGS, "reference=people"]))

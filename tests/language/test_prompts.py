@@ -40,6 +40,7 @@ CURVE = [round(-5 + 0.02 * i, 3) for i in range(200)]
 BEST = Evaluation(
     1, 2, SOURCE, weights={"position": 100.0}, metrics={"success": 0.0, "object_position_error_m": 0.07,
     "object_orientation_error_rad": 0.5, "effort": 0.01}, terms={"position": {"mean": -0.05, "curve": CURVE}},
+    curve_time=[round(0.015 * i, 3) for i in range(200)],
 )  # fmt: skip
 CRITIQUE = Critique(
     False,
@@ -104,7 +105,7 @@ def task() -> Task:
 def messages(task: Task) -> dict[str, str]:
     """Every conversation, by its purpose."""
     film, frames = MotionMedia("video", slow=2.0, views=2), MotionMedia("frames", frames=4)
-    first = ProposalRequest(0, task, None, None, (), 0, looks_ahead_s=0.4)
+    first = ProposalRequest(0, task, None, None, (), 0, looks_ahead_s=0.4, control_s=0.016)
     best = replace(BEST, parent=FIRST.name)
     later = ProposalRequest(2, task, best, CRITIQUE, (FIRST, best), 0, losses=LOSSES)
     broken = writers._Slot(SOURCE, "", "line 6: there is no body 'bottel'; did you mean 'bottle'?")

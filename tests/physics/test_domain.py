@@ -146,6 +146,7 @@ SLEDGE = """
 """
 
 
+@pytest.mark.slow
 def test_mjx_lives_in_the_same_worlds():
     """A sledge that a servo drags over the floor: where it gets to is the world's, in either engine."""
     from movlr_jax.physics.mjx import MjxPhysics

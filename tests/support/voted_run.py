@@ -24,12 +24,19 @@ def make_run(
     said: Sequence[tuple[int, int, str]] = (),
     description: str = "kick the ball",
     terms: Sequence[str] = ("near", "calm"),
+    cameras: Sequence[str] = (),
 ) -> Path:
     """Make a run with n candidates. said: first, second and winner of each comparison of its judge."""
     names = [f"g00k{k:02d}" for k in range(n)]
     weights = dict.fromkeys(terms, 2.0)
     with Archive.create(root, "{}\n") as archive:
-        about = {"task": "kick", "description": description, "backends": {"judge": JUDGE}, "settings": {}}
+        about = {
+            "task": "kick",
+            "description": description,
+            "backends": {"judge": JUDGE},
+            "settings": {},
+            "cameras": [*cameras],
+        }
         archive.record("run", about)
         for k in range(n):
             archive.put(candidate_path(0, k, ".mp4"), film(k))

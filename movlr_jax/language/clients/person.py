@@ -10,7 +10,7 @@ from typing import Any
 from movlr_jax.errors import UserError
 from movlr_jax.language.clients.call import Media, Question, Reply, Retracted
 from movlr_jax.language.settings import ModelConfig
-from movlr_jax.language.voting.desk import Asked, Progress, SearchDesk, film_name
+from movlr_jax.language.voting.desk import Asked, Progress, SearchDesk, cameras, film_name
 from movlr_jax.language.voting.votes import MODEL, PROVIDER, Vote, votes_of
 from movlr_jax.storage.archive import Archive, write_atomically
 from movlr_jax.storage.layout import VOTE_PAGE
@@ -70,7 +70,10 @@ class Person:
             {"id": film_name(media.data), "views": self._config.views, "strip": 0.0}
             for media in question.media
         ]
-        card = {"id": key[:24], "films": shown, "slow": self._config.slow}
+        about_run = self._archive.get("run") or {}
+        card = {
+            "id": key[:24], "films": shown, "slow": self._config.slow, "cameras": cameras(about_run),
+        }  # fmt: skip
         text = [part for part in question.messages[-1].parts if not isinstance(part, Media)][-1]
         assert isinstance(text, str)
         task, *details = text.partition("\n\n")[0].split("\n")

@@ -137,6 +137,10 @@ def _repair_request(slot: _Slot) -> list[Message]:
     return [Message("user", [prompts.fill("repair", program=program, reason=slot.reason)])]
 
 
+def _system(request: ProposalRequest) -> str:
+    return prompts.system(request.task, request.looks_ahead_s, request.control_s)
+
+
 def edit_talk(request: ProposalRequest) -> list[Message]:
     """MoVLR: the source of the best program and its critique, with the request for a conservative edit."""
     task = request.task
@@ -154,14 +158,14 @@ def edit_talk(request: ProposalRequest) -> list[Message]:
             **prompts.feedback(request),
             **prompts.LIMITS,
         )
-    return [Message("system", [prompts.system(task, request.looks_ahead_s)]), Message("user", [text])]
+    return [Message("system", [_system(request)]), Message("user", [text])]
 
 
 def eureka_talk(request: ProposalRequest) -> list[Message]:
     """Eureka: system, user, best program, reflection; in the first generation only system and user."""
     task = request.task
     begin = [
-        Message("system", [prompts.system(task, request.looks_ahead_s)]),
+        Message("system", [_system(request)]),
         Message("user", [prompts.fill("eureka_first", task=prompts.task_text(task))]),
     ]
     if request.parent is None or request.critique is None:
@@ -183,7 +187,7 @@ def motionvl_talk(request: ProposalRequest) -> list[Message]:
         parent=request.parent.source.strip(),
         **{**prompts.feedback(request), "feedback": request.critique.said},
     )
-    return [Message("system", [prompts.system(request.task, request.looks_ahead_s)]), Message("user", [text])]
+    return [Message("system", [_system(request)]), Message("user", [text])]
 
 
 def watching_talk(media: MotionMedia) -> Talk:
@@ -200,7 +204,7 @@ def watching_talk(media: MotionMedia) -> Talk:
             parent=request.parent.source.strip(),
         )
         return [
-            Message("system", [prompts.system(request.task, request.looks_ahead_s)]),
+            Message("system", [_system(request)]),
             Message("user", [*seen.media, text]),
         ]
 

@@ -55,6 +55,12 @@ def people(votes: Sequence[Vote]) -> dict[str, Any]:
     }
 
 
+def cameras(about: Mapping[str, Any]) -> list[str]:
+    """Return what each camera of a run shows, from the record of the run; empty where that is not known."""
+    names = [str(shows).partition(",")[0].removeprefix("the ") for shows in about.get("cameras") or []]
+    return [name or "whole scene" for name in names] if any(names) else []
+
+
 @dataclass
 class Asked:
     """A question of the search that waits for a person."""

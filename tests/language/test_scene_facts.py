@@ -1,0 +1,62 @@
+"""What messages say about the start of an episode, compared with C MuJoCo."""
+
+from __future__ import annotations
+
+import re
+
+import mujoco
+import numpy as np
+import pytest
+
+from movlr_jax.language.scene import joint_facts, scene_facts, start_of
+from movlr_jax.tasks import Task, build_task
+
+
+@pytest.fixture(
+    scope="module", params=[("bottle_pour", "myoarm_r"), ("flat_walk", "humanoid")], ids=lambda p: p[1]
+)
+def task(request: pytest.FixtureRequest) -> Task:
+    return build_task(*request.param, 3.0, {})
+
+
+def test_a_body_moves_where_its_joint_is_said_to_move_it(task: Task):
+    """By finite differences of positions, not by Jacobians."""
+    start, step = start_of(task), 1e-6
+    facts = joint_facts(task, start)
+    assert list(facts) == list(task.adapter.planned_joints)
+    told = 0
+    for joint, fact in facts.items():
+        low, high = task.model.joint(joint).range
+        assert fact.startswith(f"{low:.2f} to {high:.2f}, starts at ")
+        said = re.search(r"a rise moves `(.*)` to ([+-])([xyz])", fact)
+        if not said:
+            continue
+        told += 1
+        moved = mujoco.MjData(task.model)
+        moved.qpos[:] = start.qpos
+        moved.joint(joint).qpos += step
+        mujoco.mj_kinematics(task.model, moved)
+        way = (moved.body(said[1]).xipos - start.body(said[1]).xipos) / step
+        axis = int(np.argmax(np.abs(way)))
+        assert (said[2], said[3]) == ("+" if way[axis] > 0 else "-", "xyz"[axis]), joint
+    assert told > 0.6 * len(facts)
+
+
+def test_the_soles_touch_the_floor():
+    task = build_task("flat_walk", "humanoid", 3.0, {})
+    start = start_of(task)
+    feet = [fact for fact in scene_facts(task, start) if fact.startswith("From the origin of")]
+    assert len(feet) == 2
+    for fact, body in zip(feet, ("left_foot", "right_foot"), strict=True):
+        back, front, right, left, low = map(float, re.findall(r"-?\d+\.\d+", fact))
+        assert start.body(body).xpos[2] + low == pytest.approx(0.0, abs=0.02)
+        assert -0.15 < back < 0 < front < 0.25
+        assert right < 0 < left
+
+
+def test_bodies_without_a_joint_between_them_are_told():
+    task = build_task("bottle_pour", "myoarm_r", 3.0, {})
+    facts = scene_facts(task, start_of(task))
+    assert "`torso`, `head` are one rigid body." in facts
+    covers = next(fact for fact in facts if fact.startswith("Contact sensors:"))
+    assert "`index` covers `2proxph_r`, `midph2_r`, `distph2_r`" in covers
