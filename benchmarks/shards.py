@@ -7,8 +7,8 @@ Needs the extra `ray`. The last line of stdout is one JSON object:
 - bytes: what travels to a worker and back per candidate of `bottle_pour` (63 muscles, an episode of 3 s), pickled;
   `bank` is what search=bank adds. `film_s`: processor time to film that episode.
 - driver_ms: processor time of the driver's process per candidate (small task, shards of `shard` candidates): handing
-  out, looking at progress and collecting. `record_ms` is the wall time to write and record a candidate, `vet_ms` to
-  vet one.
+  out, looking at progress and collecting. `record_ms` is the processor time to write and record a candidate,
+  `vet_ms` to vet one, over all processes.
 - ranking_s: processor time to rank K programs with a judge that answers at once.
 - ratio: wall time of one process with all cores over that of as many workers with one core each, alternating; K = 4.
 """
@@ -60,7 +60,7 @@ LARGE = ["+task=bottle_pour", "optimizer.mppi.samples=2", "optimizer.horizon_s=0
 
 
 def vetted(overrides: Sequence[str], count: int) -> tuple[Any, Any, Any, list[Verdict], float]:
-    """Return (config, task, optimizer, verdicts of `count` programs, s to vet one)."""
+    """Return (config, task, optimizer, verdicts of `count` programs, processor time to vet one in s)."""
     config = compose(overrides)
     task, optimizer = task_and_optimizer(config)
     first = parse(task.initial_reward).weights
@@ -70,9 +70,9 @@ def vetted(overrides: Sequence[str], count: int) -> tuple[Any, Any, Any, list[Ve
     ]
     sandbox = Sandbox(make_probe(task, optimizer.sim_physics, 0))
     sandbox.vet(texts[0])
-    began = time.monotonic()
+    before = cpu_s() + sandbox.cpu_s
     verdicts = sandbox.vet_all(texts)
-    seconds = (time.monotonic() - began) / count
+    seconds = (cpu_s() + sandbox.cpu_s - before) / count
     sandbox.close()
     assert all(v.accepted for v in verdicts)
     return config, task, optimizer, verdicts, seconds
@@ -126,16 +126,16 @@ def ranking_s(scheme: str, count: int) -> float:
 
 
 def record_s(evaluations: Sequence[Evaluation]) -> float:
-    """Return the time to write and to record one evaluation, s."""
+    """Return the processor time to write and to record one evaluation, s."""
     with tempfile.TemporaryDirectory() as folder, Archive.create(Path(folder) / "run", "") as archive:
-        began = time.monotonic()
+        before = cpu_s()
         for k, e in enumerate(evaluations):
             data = e.record()
             archive.put(candidate_path(0, k, ".py"), e.source.encode())
             archive.put(candidate_path(0, k, ".json"), json.dumps(data, indent=1).encode())
             archive.put(candidate_path(0, k, ".npz"), e.states or b"")
             archive.record("evaluated", data, 0, k)
-        return (time.monotonic() - began) / len(evaluations)
+        return (cpu_s() - before) / len(evaluations)
 
 
 def driver(candidates: int, count: int, shard: int) -> dict[str, float]:
@@ -224,7 +224,9 @@ def main() -> None:
     ]  # fmt: skip
     if given.out:
         given.out.mkdir(parents=True, exist_ok=True)
-        (given.out / "shards.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        path = given.out / "shards.json"
+        known = json.loads(path.read_text()) if path.exists() else {}  # --skip-ratio keeps the ratio
+        path.write_text(json.dumps(known | found, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(found))
 
 

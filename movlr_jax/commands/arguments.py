@@ -81,6 +81,11 @@ def read(arguments: Sequence[str]) -> Arguments:
             found = dataclasses.replace(found, info=value or "all")
         else:
             raise UserError(_unknown(word, flag))
+    if found.multirun and (found.cfg or found.info):
+        only = "--cfg" if found.cfg else "--info"
+        raise UserError(
+            f"{only} prints and runs nothing, so it does not go with --multirun; leave one of them out"
+        )
     return dataclasses.replace(found, overrides=tuple(overrides))
 
 

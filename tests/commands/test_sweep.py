@@ -105,6 +105,7 @@ WRONG = [
     (["-m", "hydra/launcher=rq"], "hydra/launcher=rq needs the package hydra-rq-launcher, which is not installed"),
     (["-m", "hydra.launcher.n_job=2", "hydra/launcher=basic"], "n_job"),
     (["-m", "run_dir=a", "hydra.sweep.dir=b"], "run_dir= and hydra.sweep.dir= both name the folder of the sweep"),
+    (["-m", "seed=0,1", "--cfg", "job"], "--cfg prints and runs nothing, so it does not go with --multirun"),
     (["-m", "seed=0,-1"], "seed=-1: it must be 0 or more"),
     (["workers=rays"], "there is no workers 'rays'; did you mean 'ray'?"),
     (["workers.count=0"], "workers.count=0: it must be 1 or more"),
