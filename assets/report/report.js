@@ -262,7 +262,7 @@
       more.type = "button";
       more.textContent = `Show all ${n} muscles`;
       more.addEventListener("click", () => { shown = n; paint(); more.remove(); });
-      box.after(more);
+      box.nextElementSibling.append(more); // in the line of the scale
     }
     paint();
   }

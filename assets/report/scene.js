@@ -432,6 +432,9 @@
         this.renderer.setPixelRatio(this.ratio);
         this.renderer.setSize(width, height, false);
         this.camera.aspect = width / height;
+        // what a narrow view would cut off at the sides is shown smaller
+        const half = Math.tan((this.head.camera.fovy * Math.PI) / 360) / Math.min(1, this.camera.aspect);
+        this.camera.fov = (360 / Math.PI) * Math.atan(half);
         this.camera.updateProjectionMatrix();
       }
       this.renderer.render(this.scene, this.camera);

@@ -129,8 +129,8 @@ function standing(state) {
   const { same, both } = state.agreement;
   const names = state.raters.map((r) => `${r.name} ${r.votes}`).join(", ");
   const agree = both ? `; two people agree in ${same} of ${both}` : "";
-  $("raters").textContent = `Votes: ${names}${agree}`;
-  $("raters").hidden = !state.raters.length;
+  $("raters").textContent = `Votes: ${names || "none yet"}${agree}`;
+  $("raters").hidden = false;
 }
 
 function waiting(state) {

