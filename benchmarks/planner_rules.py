@@ -36,12 +36,7 @@ from movlr_jax.machine import hardware, versions  # noqa: E402
 from movlr_jax.sandbox.vet import Sandbox  # noqa: E402
 from movlr_jax.tasks import Task, simple_task  # noqa: E402
 
-CARTPOLE = """<mujoco><option timestep="0.01"/><worldbody>
-<body name="cart"><joint name="slide" type="slide" axis="1 0 0" range="-2 2" limited="true" damping="0.1"/>
-<geom type="box" size="0.15 0.1 0.05" mass="1" contype="0" conaffinity="0"/>
-<body name="pole"><joint name="hinge" type="hinge" axis="0 1 0" damping="0.01"/>
-<geom type="capsule" fromto="0 0 0 0 0 0.6" size="0.03" mass="0.2" contype="0" conaffinity="0"/></body></body>
-</worldbody><actuator><motor name="push" joint="slide" ctrlrange="-6 6" ctrllimited="true"/></actuator></mujoco>"""
+CARTPOLE = Path(__file__).with_name("cartpole.xml")
 SWING_UP = '''"""Swing the pole up and keep it above the middle."""
 
 WEIGHTS = {"up": 1.0, "middle": 0.1, "effort": 0.002}
@@ -111,7 +106,7 @@ def cartpole() -> Task:
 
     return simple_task(
         name="cartpole",
-        model=mujoco.MjSpec.from_string(CARTPOLE),
+        model=mujoco.MjSpec.from_file(str(CARTPOLE)),
         description="swing the pole up and keep it there",
         start=hanging,
         human_reward=SWING_UP,

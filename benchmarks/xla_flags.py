@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--model", default="tiny_muscle")
     parser.add_argument("--rows", type=int, default=16)
     parser.add_argument("--horizon-s", type=float, default=0.1)
-    given = read_options(parser, rows=4, horizon_s=0.032)
+    given = read_options(parser, model=str(Path(__file__).with_name("cartpole.xml")), rows=4, horizon_s=0.032)
     measured = [(flags, measure(flags, given.model, given.rows, given.horizon_s)) for flags in choices()]
     first = measured[0][1]
     result = {
