@@ -21,7 +21,7 @@ from movlr_jax.tasks import Task
 
 pytestmark = pytest.mark.slow
 SHOTS = os.environ.get("REPORT_SCREENSHOTS")  # a folder to keep pictures of the page in
-FPS = float(os.environ.get("REPORT_FPS", "15"))  # a busy machine draws fewer than the 30 of a quiet one
+FPS = float(os.environ.get("REPORT_FPS", "20"))  # a busy machine draws fewer than the 30 of a quiet one
 BY_BROWSER = ("GPU stall due to ReadPixels",)  # Chromium on how it brings WebGL to the screen without a GPU
 HOSTILE = "<img src=x onerror=alert(1)> <b>bold</b> </script>"
 SECONDS = 2.0

@@ -16,6 +16,7 @@ from movlr_jax.commands.view import Page
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.parametrize("browser", ["chromium"], indirect=True)  # Firefox needs a graphics driver
 def test_a_motion_is_shown_and_plays(browser):
     replay = replay_of(playing=False)
     served = Page(replay, 0)
