@@ -363,7 +363,8 @@ def new_run_dir(base: Path, task: str) -> Path:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(path, isolation_level=None)  # every statement commits by itself
+    # every statement commits by itself; in a notebook another thread writes while this one waits
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     db.text_factory = lambda text: text.decode("utf-8", "replace")
     db.set_progress_handler(lambda: 0, _LOOK)  # lets Python handle signals during long SQLite statements
     return db

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import time
@@ -87,6 +88,20 @@ def test_a_call_and_its_record(kind: str, archive: Archive):
         assert asking.ask([question()])[0].value.ready
         assert len(server.requests) == 1, "an answered call is never made again"
         asking.client.close()
+
+
+def test_it_works_where_an_event_loop_runs_as_in_a_notebook(archive: Archive):
+    with FakeServer("openai") as server:
+        asking = Asking(server, archive)
+
+        async def cell() -> bool:
+            (answer,) = asking.ask([question()])
+            asking.client.close()
+            return answer.value.ready
+
+        assert asyncio.run(cell())
+        (call,) = archive.calls()
+        assert call["state"] == "answered"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,9 +7,10 @@ import hashlib
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from movlr_jax.errors import BudgetSpent, UserError, printable
 from movlr_jax.keys import redact
@@ -26,6 +27,8 @@ from movlr_jax.language.clients.call import (
 from movlr_jax.language.clients.prices import Price
 from movlr_jax.language.clients.replay import Answers
 from movlr_jax.language.settings import ModelConfig
+
+_T = TypeVar("_T")
 
 
 class Ledger(Protocol):
@@ -99,11 +102,29 @@ class ModelClient:
         Raises BudgetSpent, and UserError if a provider cannot be reached or denies access. Answers received before
         the error are recorded.
         """
-        return self._runner.run(self._ask_all(questions))
+        return self._outside(lambda: self._runner.run(self._ask_all(questions)))
 
     def close(self) -> None:
-        self._runner.run(self.backend.close())
-        self._runner.close()
+        def end() -> None:
+            self._runner.run(self.backend.close())
+            self._runner.close()
+
+        self._outside(end)
+
+    def _outside(self, act: Callable[[], _T]) -> _T:
+        """Call `act`, which runs the event loop; in another thread if this one runs a loop, as in a notebook."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return act()
+        loop = self._runner.get_loop()
+        with ThreadPoolExecutor(1) as pool:
+            done = pool.submit(act)
+            try:
+                return done.result()
+            except KeyboardInterrupt:
+                loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(loop)])
+                raise
 
     async def _ask_all(self, questions: Sequence[Question]) -> list[Answer]:
         limit = asyncio.Semaphore(self.config.concurrency)
