@@ -15,9 +15,11 @@ from jax import export
 
 PLATFORMS = ("cuda", "tpu")
 KERNEL = "__gpu$xla.gpu.triton"  # a kernel of Pallas
-# Calls of libraries that XLA has on these platforms: random numbers, sorting, LU, Cholesky and their substitutions.
+# Calls that XLA knows on these platforms: random numbers, sorting, LU, Cholesky and their substitutions, and arrays
+# without content, which JAX 0.11 makes for the results of a scan.
 KNOWN_CALLS = re.compile(
     r"cu_threefry2x32_ffi|cu(solver|blas)_\w+|LuDecomposition|cu_lu_pivots_to_permutation|mhlo\.topk|Sharding"
+    r"|AllocateBuffer"
 )
 
 
