@@ -110,7 +110,7 @@ def workers_of(driver: int, doing: str = "") -> list[int]:
     return [
         p
         for p, parent in parents.items()
-        if parent in raylets and names[p].startswith(f"ray::Worker{doing}".encode())
+        if parent in raylets and names.get(p, b"").startswith(f"ray::Worker{doing}".encode())
     ]
 
 
