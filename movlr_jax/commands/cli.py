@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import os
+import select
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,12 +24,23 @@ def entry_point(module: str) -> Callable[..., int]:
         try:
             status = importlib.import_module(module).main(argv)
             sys.stdout.flush()
-        except BrokenPipeError:  # nobody reads any more, as after `| head`
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except BrokenPipeError:
+            if not _unread():
+                raise  # the pipe of something else, such as an encoder
             return CLOSED_PIPE
         return status
 
     return main
+
+
+def _unread() -> bool:
+    """Return whether nobody reads what the process prints any more, as after `| head`; if so, drop the rest."""
+    poll, output = select.poll(), sys.stdout.fileno()
+    poll.register(output, 0)
+    if not poll.poll(0):  # a pipe without a reader is in error
+        return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), output)
+    return True
 
 
 def run(command: Callable[[Any], int], argv: Sequence[str] | None = None) -> int:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import mujoco
@@ -15,6 +16,7 @@ from cli_cases import QUICK, TASK, Mistake
 
 import movlr_jax
 from movlr_jax.__main__ import main as commands_there_are
+from movlr_jax.commands.cli import entry_point
 from movlr_jax.commands.evaluate import main as evaluate
 from movlr_jax.commands.outcome import CLOSED_PIPE
 from movlr_jax.commands.search import main as search
@@ -245,6 +247,17 @@ def test_output_that_nobody_reads_ends_a_command_quietly(elsewhere: Path):
     child.stdout.close()
     assert child.stderr.read() == ""
     assert child.wait() == CLOSED_PIPE
+
+
+def test_a_broken_pipe_of_something_else_is_not_hidden(monkeypatch: pytest.MonkeyPatch):
+    """Such as that of an encoder that has died."""
+
+    def encode(argv: object) -> int:
+        raise BrokenPipeError("encoder")
+
+    monkeypatch.setitem(sys.modules, "encoding_command", SimpleNamespace(main=encode))
+    with pytest.raises(BrokenPipeError, match="encoder"):
+        entry_point("encoding_command")([])
 
 
 def test_the_package_alone_names_all_its_commands(capsys: pytest.CaptureFixture[str]):
