@@ -54,7 +54,7 @@ from movlr_jax.storage.archive import Archive
 from movlr_jax.tasks import Task
 
 RESULTS = Path(__file__).parent / "results"
-HELD_OUT = (90_001, 90_002)  # seeds of start states and noise that no search uses
+HELD_OUT = (90_001, 90_002, 90_003, 90_004)  # seeds of start states and noise that no search uses
 _PAGE = Path(__file__).parent.parent / "docs" / "write_a_task.md"
 
 # Every arm simulates four rows per generation: four programs, or two with a variant of their weights each.
@@ -78,11 +78,17 @@ SHORT = [
     "optimizer.ctrl_dt=0.02", "optimizer.sim_dt=0.005", "optimizer.plan_dt=0.01", "optimizer.horizon_s=0.4",
     "optimizer.knots=4", "optimizer.mppi.samples=12", "optimizer.replan_every=4",
 ]  # fmt: skip
+ARM = [
+    "candidates=4", "generations=3", "films=false", "comparisons=16", "physics=native", "optimizer.mppi.samples=8",
+    "episode_s=1.6",
+]  # fmt: skip
 TASKS: Mapping[str, Sequence[str]] = {
-    "touch_ball": [*SHORT, "episode_s=1"],
-    "reacher": ["+task=playground", "env=ReacherEasy", *SHORT, "episode_s=1"],
+    "touch_ball": [*SHORT, "episode_s=2"],
+    "reacher": ["+task=playground", "env=ReacherEasy", *SHORT, "episode_s=2"],
     "cartpole_swingup": ["+task=playground", "env=CartpoleSwingup", *SHORT, "episode_s=2"],
     "walker_walk": ["+task=playground", "env=WalkerWalk", *SHORT, "episode_s=1.6"],
+    "bottle_pour": ["+task=bottle_pour", *ARM],
+    "cube_rotate": ["+task=cube_rotate", *ARM],
 }
 
 

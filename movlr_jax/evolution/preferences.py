@@ -13,11 +13,15 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
 
+from movlr_jax.sandbox.source import MAX_WEIGHT
+
 _BETAS = np.array([0.5, 1.0, 2.0, 4.0, 8.0])  # per standard deviation of a program's returns
 _TINY = 1e-9
 _SLOPE = 2.0  # length of the written weights in the prior, in logits per standard deviation of a term
 _VARIANCE = 16.0  # of the prior around the written weights
-_LEAST = 0.1  # share of its written weight that a term keeps: a fit changes no sign and drops no term
+# A fit changes no sign and drops no term: contributions keep `_LEAST` of what was written. No weight becomes more
+# than `_MOST` times the written one, as that of a term which hardly varied over the bank would.
+_LEAST, _MOST = 0.1, 10.0
 
 
 @dataclass(frozen=True)
@@ -103,11 +107,9 @@ def fit_weights(
     def weights(u: np.ndarray) -> dict[str, float]:
         """Convert contributions to weights with the signs and the total size of the written ones."""
         kept = np.sign(prior) * np.maximum(np.sign(prior) * u, _LEAST * np.abs(prior))
-        kept = kept * size / np.linalg.norm(kept)
-        return {
-            name: float(f"{w:.4g}")
-            for name, w in zip(names, np.where(varies, kept / scale, before), strict=True)
-        }
+        fitted = np.where(varies, kept * size / np.linalg.norm(kept) / scale, before)
+        most = np.minimum(_MOST * np.abs(before), MAX_WEIGHT)
+        return {name: float(f"{w:.4g}") for name, w in zip(names, np.clip(fitted, -most, most), strict=True)}
 
     unit = size / np.linalg.norm(mode)
     deviation = np.where(varies, np.sqrt(np.diag(covariance)) * unit / scale, 0.0)

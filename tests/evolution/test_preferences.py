@@ -79,6 +79,17 @@ def test_a_fit_keeps_signs_and_the_weight_of_a_constant_term():
     assert fit.deviation["same"] == 0.0
 
 
+def test_a_term_that_hardly_varied_does_not_grow_beyond_all_bounds():
+    """A term that was near zero on all motions but the preferred one would get a weight of millions."""
+    rng = np.random.default_rng(0)
+    terms = {"distance": rng.normal(size=8), "arrival": np.array([1e-7, *np.zeros(7)])}
+    pairs = Pairs(np.zeros(7, int), np.arange(1, 8), np.ones(7))
+    fit = fit_weights(terms, {"distance": 1.0, "arrival": 2.0}, pairs, rng, draws=20)
+    assert max(w["arrival"] for w in [fit.weights, *fit.draws]) <= 20.0
+    near_the_limit = fit_weights(terms, {"distance": 1.0, "arrival": 9e5}, pairs, rng)
+    assert near_the_limit.weights["arrival"] <= 1e6
+
+
 def test_likelihood_of_one_comparison_by_hand():
     """Two motions have standardised returns +1 and -1, so the logit is 2 beta; the mean is over beta."""
     pairs = Pairs(np.array([0]), np.array([1]), np.array([1.0]))
