@@ -32,6 +32,7 @@ class Seen:
 
     media: Sequence[Media]  # one video, or several pictures
     seconds: float  # length of the motion, which may be shorter than an episode
+    times: Sequence[float] = ()  # s, of the pictures; none for a video
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,9 @@ class MotionMedia:
     def see(self, candidate: Evaluation) -> Seen:
         """Return the motion as one video or several pictures. Raises UserError if nothing can be rendered."""
         shown = self._shown(self.clip(candidate))
-        return Seen(self._media(candidate, shown), float(shown.times[-1] - shown.times[0]))
+        first, last = float(shown.times[0]), float(shown.times[-1])
+        times = () if self.mode == "video" else tuple((self.times(shown) - first).tolist())
+        return Seen(self._media(candidate, shown), last - first, times)
 
     def _media(self, candidate: Evaluation, shown: Clip) -> list[Media]:
         stem = candidate_path(candidate.generation, candidate.candidate, "_seen")
@@ -68,10 +71,17 @@ class MotionMedia:
         return [Media("image/jpeg", self.archive.read(name)) for name in names]
 
     def times(self, clip: Clip) -> np.ndarray:
-        """Return the times [n] s of the pictures: evenly spaced, including the first and the last step."""
+        """Return the times [n] s of the pictures, including the first and the last step.
+
+        They are evenly spaced. But where a success must last for the end of an episode (`Task.hold_s`), the last
+        three of four or more show the begin, the middle and the end of that time.
+        """
         first, last = float(clip.times[0]), float(clip.times[-1])
         n = self.config.frames if self.every_s is None else max(1, round((last - first) / self.every_s)) + 1
-        return np.linspace(first, last, n)
+        hold = clip.task.hold_s
+        if n < 4 or not 0 < 2 * hold < last - first:
+            return np.linspace(first, last, n)
+        return np.concatenate([np.linspace(first, last - hold, n - 2), [last - hold / 2, last]])
 
     def _shown(self, clip: Clip) -> Clip:
         return dataclasses.replace(clip, task=with_views(clip.task, self.config.views))

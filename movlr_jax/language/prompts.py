@@ -149,7 +149,7 @@ def shown(media: MotionMedia, task: Task, *motions: Seen) -> str:
     lengths = [
         {
             "seconds": f"{motion.seconds:.3g}",
-            "step": f"{motion.seconds / max(1, len(motion.media) - 1):.2g}",
+            "times": ", ".join(f"{time:.3g}" for time in motion.times[:-1]),
             "early": motion.seconds < 0.98 * task.episode_s,
         }
         for motion in motions

@@ -61,7 +61,7 @@ class ModelConfig:
         None  # USD per million input and output tokens; None: from the price table
     )
     media: str = "video"  # how motions are shown: video or frames
-    frames: int = 8  # of media=frames, evenly spaced
+    frames: int = 8  # pictures of a motion, with media=frames
     fps: float = 8.0  # pictures per second of a video
     slow: float = 1.0  # 2: the video plays at half the speed
     views: int = 2  # cameras side by side: the task's first, then others around it

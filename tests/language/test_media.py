@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from movlr_jax.language.media import coloured, with_views, written
+from movlr_jax.film.captions import Caption
+from movlr_jax.film.clips import Clip
+from movlr_jax.language.media import MotionMedia, coloured, with_views, written
+from movlr_jax.language.settings import ModelConfig
 from movlr_jax.tasks import Task, build_task
 from movlr_jax.tasks.base import Camera
 
@@ -41,3 +45,21 @@ def test_what_is_written_into_pictures_is_told_in_words(task: Task):
     assert coloured(task)
     still = build_task("bottle_pour", "myoarm_r", 3.0, {})
     assert written(still) == "the time"
+
+
+@pytest.mark.parametrize(
+    ("hold_s", "expected"),
+    [
+        (0.0, [0.2, 0.7, 1.2, 1.7, 2.2]),  # evenly spaced
+        (0.5, [0.2, 0.95, 1.7, 1.95, 2.2]),  # the begin, the middle and the end of the last half second
+        (1.0, [0.2, 0.7, 1.2, 1.7, 2.2]),  # half of the motion or more: evenly spaced
+    ],
+)
+def test_pictures_show_the_time_in_which_a_success_must_last(
+    task: Task, hold_s: float, expected: list[float]
+):
+    clip = Clip(
+        replace(task, hold_s=hold_s), np.zeros((21, task.model.nq)), np.linspace(0.2, 2.2, 21), Caption("")
+    )
+    media = MotionMedia(ModelConfig("gemini", media="frames", frames=5), None, lambda candidate: clip)  # pyright: ignore[reportArgumentType]
+    assert media.times(clip) == pytest.approx(expected)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from jinja2 import UndefinedError
 
@@ -74,7 +75,8 @@ class MotionMedia:
         if self.mode == "video":
             return Seen([Media("video/mp4", candidate.name.encode(), 8.0)], seconds)
         names = [f"{candidate.name} {i}" for i in range(self.config.frames)]
-        return Seen([Media("image/jpeg", name.encode()) for name in names], seconds)
+        times = tuple(np.linspace(0.0, seconds, len(names)).tolist())
+        return Seen([Media("image/jpeg", name.encode()) for name in names], seconds, times)
 
 
 class ModelClient:

@@ -46,7 +46,7 @@ class GraspGoal:
         """Return the tolerances in words."""
         return (
             f"throughout the last {self.hold_s:g} s the {thing} is within {100 * self.position_m:g} cm and "
-            f"{np.degrees(self.orientation_rad):.0f} degrees of its goal"
+            f"{np.degrees(self.orientation_rad):.0f} degrees of its goal (turns about every axis count)"
         )
 
 
@@ -201,6 +201,7 @@ def grasp_task(
         human_reward=rewards[1],
         diagnose=lambda metrics: diagnose(metrics, thing),
         series=lambda episode, task: errors(episode, task, thing, goal),
+        hold_s=goal.hold_s,
         success=goal.text(thing),
         roles=roles,
         notes=(f"{adapter.name}: {adapter.source}; {adapter.licence}",),
