@@ -18,6 +18,12 @@
   }, { rootMargin: "200px" });
   for (const film of all("video[data-film]")) arrive.observe(film);
 
+  // on paper, a picture is in the place of a film
+  for (const picture of all("img[data-still]")) {
+    const from = document.querySelector(`video[data-name="${CSS.escape(picture.dataset.still)}"] + img.still`)?.src;
+    if (from) picture.src = from;
+  }
+
   // A late picture says more than the first one.
   function still(film) {
     let untouched = true;
