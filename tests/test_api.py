@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import threading
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -176,8 +177,12 @@ def test_a_result_shows_its_film_and_its_measures(leg: mj.Task):
 
 
 def test_a_search_leaves_what_the_command_leaves(leg: mj.Task, folder: Path):
+    before = {*threading.enumerate()}
     run = mj.run_search(leg, *QUICK, **small(run_dir="mine"))
     assert run.finished
+    for thread in {*threading.enumerate()} - before:
+        thread.join(10)
+        assert not thread.is_alive(), thread.name
     assert run.root == Path("mine")
     assert (run.root / "best.py").read_text() == run.best.source
     assert [c.name for c in run.candidates] == ["g00k00", "g00k01"]

@@ -160,8 +160,13 @@ const report = { plots: [], onClock: [] };
   const again = () => report.plots.forEach((entry) => entry.plot && remake(entry));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
   matchMedia("print").addEventListener("change", again);
+  let opened = [];
   addEventListener("beforeprint", () => {
-    for (const box of document.querySelectorAll("details")) if (!box.closest("#messages, .generation .inside, .used")) box.open = true;
+    opened = [...document.querySelectorAll("details:not([open])")].filter((box) => !box.closest("#messages, .generation .inside, .used"));
+    for (const box of opened) box.open = true;
     report.plots.forEach(make);
+  });
+  addEventListener("afterprint", () => {
+    for (const box of opened) box.open = false;
   });
 })();

@@ -4,19 +4,24 @@
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
   const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-  // --- films that another place of the page has the data of
+  // --- films that load when they are in sight; another place of the page may have their data
   const source = (name) => document.querySelector(`video[data-name="${CSS.escape(name)}"]`)?.src ?? "";
   const arrive = new IntersectionObserver((changes) => {
     for (const { target, isIntersecting } of changes) {
-      if (!isIntersecting || target.src) continue;
+      if (!isIntersecting) continue;
       arrive.unobserve(target);
-      const from = source(target.dataset.film);
-      if (!from) continue;
       target.preload = "metadata";
-      target.src = from;
+      const from = target.dataset.film && source(target.dataset.film);
+      if (from) target.src = from;
     }
   }, { rootMargin: "200px" });
-  for (const film of all("video[data-film]")) arrive.observe(film);
+  for (const film of all("video[preload=none], video[data-film]")) arrive.observe(film);
+
+  // on paper, a picture is in the place of a film
+  for (const picture of all("img[data-still]")) {
+    const from = document.querySelector(`video[data-name="${CSS.escape(picture.dataset.still)}"] + img.still`)?.src;
+    if (from) picture.src = from;
+  }
 
   // A late picture says more than the first one.
   function still(film) {

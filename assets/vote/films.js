@@ -2,6 +2,7 @@
 
 const RATES = [1, 0.5, 0.25];
 const STEP_S = 1 / 25;
+const HOLD_S = 0.8; // how long the last picture stays before the films begin again
 const DRIFT_S = 0.06; // a film that is further from the clock is set to it
 
 export class Films {
@@ -106,7 +107,7 @@ export class Films {
       const ratio = width / across / inner;
       const box = video.parentElement;
       box.style.aspectRatio = ratio;
-      box.style.maxWidth = `calc(68vh * ${ratio})`;
+      box.style.maxWidth = `calc(var(--film-height) * ${ratio})`;
       video.style.width = `${100 * across}%`;
       video.style.left = one ? `${-100 * this.camera}%` : "0";
       video.style.height = `${100 / (1 - 2 * strip)}%`;
@@ -157,6 +158,12 @@ export class Films {
     this.seek(this.time + pictures * STEP_S);
   }
 
+  // the last picture, which says most of a task with a goal
+  end() {
+    this.pause();
+    this.seek(this.duration);
+  }
+
   seek(time) {
     if (!this.loaded) return;
     this.time = Math.min(Math.max(time, 0), this.duration);
@@ -166,7 +173,7 @@ export class Films {
 
   show() {
     this.slider.value = this.time;
-    this.clock.textContent = `${this.time.toFixed(2)} of ${this.duration.toFixed(2)} s`;
+    this.clock.textContent = `${Math.min(this.time, this.duration).toFixed(2)} of ${this.duration.toFixed(2)} s`;
     this.slider.setAttribute("aria-valuetext", this.clock.textContent);
   }
 
@@ -176,12 +183,13 @@ export class Films {
     if (this.before !== null) this.time += (this.rate * (now - this.before)) / 1000;
     this.before = now;
     if (this.time >= this.duration) {
-      if (this.loop) this.seek(0);
-      else {
-        this.seek(this.duration);
-        this.pause();
+      if (!this.loop) return this.end();
+      if (this.time < this.duration + HOLD_S * this.rate) {
+        this.videos.forEach((video) => video.pause());
+        this.show();
         return;
       }
+      this.seek(0);
     }
     for (const video of this.videos) {
       if (this.time >= video.duration) {

@@ -224,6 +224,7 @@ const FILM_KEYS = {
   s: (films) => films.slower(),
   l: (films) => films.toggleLoop(),
   c: (films) => films.nextCamera(),
+  e: (films) => films.end(),
   ArrowLeft: (films) => films.step(-1),
   ArrowRight: (films) => films.step(1),
 };

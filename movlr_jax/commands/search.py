@@ -110,6 +110,8 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
                 reporter.say(f"report: {path}")
                 if (archive.root / "best.py").exists():
                     reporter.say(f"reward: {archive.root / 'best.py'}")
+        for part in (optimizer.scorer, optimizer.physics, optimizer.sim_physics):
+            part.close()  # in a notebook, the process goes on
 
 
 def _check_before_building(config: Config) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -46,3 +47,26 @@ def read_frames(path: Path, most: int) -> list[np.ndarray]:
     mediapy.set_ffmpeg(imageio_ffmpeg.get_ffmpeg_exe())
     pictures = mediapy.read_video(path)
     return [pictures[i] for i in np.linspace(0, len(pictures) - 1, min(most, len(pictures))).astype(int)]
+
+
+def still(path: Path, before_end_s: float = 1.0, width: int = 480) -> bytes | None:
+    """Return the picture `before_end_s` before the end of an mp4 file as a JPEG of `width` px, or None."""
+    import imageio_ffmpeg
+
+    try:
+        command = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-nostdin", "-threads", "1"]
+        command += [
+            "-sseof",
+            f"-{before_end_s}",
+            "-i",
+            str(path),
+            "-frames:v",
+            "1",
+            "-vf",
+            f"scale={width}:-2",
+        ]
+        command += ["-q:v", "5", "-f", "image2pipe", "-c:v", "mjpeg", "-"]
+        done = subprocess.run(command, capture_output=True, timeout=20, check=True)
+    except (OSError, RuntimeError, subprocess.SubprocessError):
+        return None
+    return done.stdout or None

@@ -21,6 +21,7 @@ from markupsafe import Markup
 from movlr_jax import quantities
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.ranking import silence
+from movlr_jax.film.encoding import still
 from movlr_jax.film.group_picture import GROUPS
 from movlr_jax.report import text as report_text
 from movlr_jax.report import training as report_training
@@ -43,11 +44,15 @@ _SCENE = ("vendor/three.min.js", "scene.js")
 
 @dataclass(frozen=True)
 class Film:
-    """A film of the run directory, embedded in the page (`data`) or linked (`link`); missing if both are None."""
+    """A film of the run directory, embedded in the page (`data`) or linked (`link`); missing if both are None.
+
+    still: A picture of an embedded film, which is printed in its place.
+    """
 
     path: Path
     data: Markup | None = None
     link: str | None = None
+    still: Markup | None = None
 
 
 def write_report(archive: Archive, task: Task | None = None) -> Path:
@@ -152,7 +157,8 @@ def embedded(root: Path, paths: Iterable[Path]) -> dict[Path, Film]:
             films[path] = Film(path, link=quote(str(path)))
         else:
             left -= size
-            films[path] = Film(path, data=_embedded(root, str(path), "video/mp4"))
+            data, picture = _embedded(root, str(path), "video/mp4"), still(inside(root, str(path)))
+            films[path] = Film(path, data, still=_data(picture, "image/jpeg") if picture else None)
     return films
 
 
@@ -172,4 +178,8 @@ def _size(root: Path, path: str) -> int | None:
 
 
 def _embedded(root: Path, path: str, kind: str) -> Markup:
-    return Markup(f"data:{kind};base64,") + base64.b64encode(read_inside(root, path) or b"").decode()
+    return _data(read_inside(root, path) or b"", kind)
+
+
+def _data(content: bytes, kind: str) -> Markup:
+    return Markup(f"data:{kind};base64,") + base64.b64encode(content).decode()

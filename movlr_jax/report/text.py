@@ -92,15 +92,18 @@ def highlight(source: str) -> Markup:
 
 
 def highlight_css() -> Markup:
-    """Return the CSS colours of `highlight` for light and dark mode; empty without pygments."""
+    """Return the CSS colours of `highlight` for light and dark mode and for paper; empty without pygments."""
     try:
         from pygments.formatters import HtmlFormatter
     except ImportError:
         return Markup("")
     blocks = []
-    for scheme, style in (("light", "xcode"), ("dark", "github-dark")):
+    for media, style in (
+        ("print, (prefers-color-scheme: light)", "xcode"),
+        ("screen and (prefers-color-scheme: dark)", "github-dark"),
+    ):
         rules = "\n".join(HtmlFormatter(style=style).get_token_style_defs(".code"))
-        blocks.append(f"@media (prefers-color-scheme: {scheme}) {{\n{rules}\n}}")
+        blocks.append(f"@media {media} {{\n{rules}\n}}")
     return Markup("\n".join(blocks))
 
 

@@ -13,6 +13,8 @@ from movlr_jax.report.data import Run
 WIDTH, HEIGHT = 168, 132  # px of a node
 ACROSS, DOWN = 62, 18  # px between nodes
 HEAD = 30  # px above the nodes, for the numbers of the generations
+PAPER = (680, 900)  # px of a printed page, which a tree is scaled to, but not to less than SMALLEST
+SMALLEST = 0.35
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Node:
 
 
 def family_tree(run: Run) -> dict[str, Any] | None:
-    """Return nodes, edges and size of the tree, or None if no program has been evaluated."""
+    """Return nodes, edges, size and scale on paper of the tree, or None if no program has been evaluated."""
     if not run.candidates:
         return None
     best = run.best.name if run.best else None
@@ -46,12 +48,15 @@ def family_tree(run: Run) -> dict[str, Any] | None:
         for n in nodes.values()
         if n.parent in nodes
     ]
+    width = len(columns) * (WIDTH + ACROSS) - ACROSS
+    height = HEAD + max(taken.values()) * (HEIGHT + DOWN) - DOWN
     return {
         "nodes": list(nodes.values()),
         "edges": sorted(edges, key=lambda edge: edge["chosen"]),  # the line of the best on top
         "heads": [(g, i * (WIDTH + ACROSS)) for g, i in columns.items()],
-        "width": len(columns) * (WIDTH + ACROSS) - ACROSS,
-        "height": HEAD + max(taken.values()) * (HEIGHT + DOWN) - DOWN,
+        "width": width,
+        "height": height,
+        "fit": round(max(SMALLEST, min(1.0, PAPER[0] / width, PAPER[1] / height)), 3),
         "node": (WIDTH, HEIGHT),
     }
 

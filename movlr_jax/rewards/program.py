@@ -121,6 +121,11 @@ class Scorer:
         self.late: dict[str, str] = {}  # structure -> why the program is no longer scored
         self.traces = 0
 
+    def close(self) -> None:
+        """Stop the threads, those that compile when they are done; the object cannot be used afterwards."""
+        for pool in (self._compilers, self._runners):
+            pool.shutdown(wait=False, cancel_futures=True)
+
     def __call__(
         self, programs: Sequence[RewardProgram], steps: Step, actions: Array, initial: Step
     ) -> Scores:

@@ -166,7 +166,7 @@ def test_every_section_is_reached_and_hostile_text_stays_text(show):
         page.wait_for_function(
             "id => Math.abs(document.querySelector(id).getBoundingClientRect().top) < innerHeight", arg=target
         )
-    assert page.evaluate("document.querySelectorAll('img').length") == 0
+    assert page.evaluate("document.querySelectorAll('img:not(.still)').length") == 0
     assert (
         page.evaluate("[...document.querySelectorAll('b')].filter((b) => b.textContent === 'bold').length")
         == 0
@@ -242,6 +242,34 @@ def test_files_and_commands_can_be_taken_away(show):
     button.click()
     page.wait_for_function("() => document.querySelector('[data-copy-text]').textContent === 'Copied'")
     assert "python -m movlr_jax.search replay=" in page.evaluate("navigator.clipboard.readText()")
+
+
+@pytest.mark.parametrize("browser", ["chromium"], indirect=True)  # what writes a PDF
+def test_paper_is_light_and_shows_a_picture_of_every_film(show, tmp_path: Path):
+    page = show(scheme="dark").page
+    page.wait_for_function("() => document.querySelector('#films video').currentTime > 0")
+    page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.evaluate("report.colour('ink')") in ("#000", "rgb(0, 0, 0)")
+    light = "(e) => Math.min(...getComputedStyle(e).backgroundColor.match(/[0-9]+/g).slice(0, 3)) > 200"
+    for selector in ("pre.code", ".chip", ".diff .add", ".node", ".card"):
+        assert page.locator(selector).first.evaluate(light), selector
+    pictures = page.locator(".node img.still, .hero img.still, .ranking img.still")
+    assert pictures.count() == 6 + 6 + 2, "in the family tree, in the generations, at the top"
+    page.evaluate("document.querySelectorAll('details').forEach((box) => { box.open = true; })")
+    shown = "(all) => all.filter((i) => i.clientWidth > 40 && i.naturalWidth === 480).length"
+    assert pictures.evaluate_all(shown) == 14
+    assert page.evaluate(
+        "[...document.querySelectorAll('video')].every((film) => !film.clientWidth || film.closest('.watch'))"
+    )
+    assert page.evaluate("document.querySelector('.tree .canvas').getBoundingClientRect().width") <= 680
+    page.emulate_media(media="screen")
+    closed = "document.querySelectorAll('details:not([open])').length"
+    page.evaluate("document.querySelectorAll('#comparisons details').forEach((box) => { box.open = false; })")
+    before = page.evaluate(closed)
+    page.pdf(path=tmp_path / "report.pdf", format="A4")
+    assert (tmp_path / "report.pdf").stat().st_size > 100_000
+    assert page.evaluate(closed) == before, "what was opened for the paper is closed again"
 
 
 def picture(page) -> bytes:

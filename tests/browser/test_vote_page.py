@@ -157,10 +157,12 @@ def test_films_play_in_step_scrub_slow_down_and_change_cameras(browser, served):
         times.append(
             (page.evaluate("document.querySelector('#films video').currentTime"), page.evaluate(gap))
         )
-    assert len({t for t, _ in times}) > 5, "they play, over and over"
+    assert len({t for t, _ in times}) > 3, "they play, and hold the end for a moment"
     assert sum(g < 0.12 or g >= 0.25 for _, g in times) >= 6, "in step; one film of 0.7 s holds its end"
-    page.keyboard.press(" ")
-    page.wait_for_function("() => document.querySelector('#films video').paused")
+    page.keyboard.press("e")
+    ends = "(v) => v.paused && v.duration - v.currentTime < 0.05"
+    page.wait_for_function(f"() => [...document.querySelectorAll('#films video')].every({ends})")
+    assert "Play" in me.text("#transport")
     page.keyboard.press("r")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
