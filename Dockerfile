@@ -10,10 +10,10 @@ ARG VARIANT=cpu
 FROM debian:bookworm-slim AS base
 ENV DEBIAN_FRONTEND=noninteractive PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONUNBUFFERED=1 \
     VIRTUAL_ENV=/opt/movlr PATH=/opt/movlr/bin:$PATH XDG_CACHE_HOME=/work/.cache
-# libegl1, libgl1-mesa-dri: films; git: the source of models that are downloaded
+# libegl1, libgl1-mesa-dri, libopengl0: films; git: the source of models that are downloaded
 # hadolint ignore=DL3008
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends ca-certificates git libegl1 libgl1-mesa-dri python3 python3-venv \
+    && apt-get install -y --no-install-recommends ca-certificates git libegl1 libgl1-mesa-dri libopengl0 python3 python3-venv \
     && rm -rf /var/lib/apt/lists/*
 RUN python3 -m venv /opt/movlr
 COPY . /opt/movlr-jax

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import mujoco
 
 PROBE_DEADLINE_S = 30.0
-ADVICE = "apt-get install libegl1 libgl1-mesa-dri installs EGL, apt-get install libosmesa6 installs OSMesa"
+ADVICE = "apt-get install libegl1 libgl1-mesa-dri libopengl0 installs EGL, apt-get install libosmesa6 installs OSMesa"
 MAX_GEOMS = 20000  # a whole body with 700 muscles has about 8000
 
 _OFF = ("disable", "disabled", "off", "false", "0")
