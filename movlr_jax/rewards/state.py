@@ -170,7 +170,9 @@ def rotation(quat: Array) -> Array:
 
 
 def goal_heading(goals: Mapping[str, Array], time: Array) -> Array:
-    """Return the target heading [...] rad at `time` [...] s of a task with the goals heading and turn_time."""
+    """Return the target heading [...] rad at `time` [...] s of a task with a heading, and a turn_time if it turns."""
+    if "turn_time" not in goals:
+        return jnp.zeros_like(time) + goals["heading"]
     return jnp.clip((time - goals["turn_time"]) / _TURN, 0.0, 1.0) * goals["heading"]
 
 
@@ -270,9 +272,9 @@ class Fields(Generic[A]):
     @property
     def goal_heading(self) -> A:
         """[] rad, left is positive | target heading: from 0 to the goal's heading within 1.5 s after turn_time"""
-        if "turn_time" not in self._layout.goals:
+        if "heading" not in self._layout.goals:
             raise self._error(
-                f"{self._what}.goal_heading: this task has no goal 'turn_time'; use {self._what}.goal"
+                f"{self._what}.goal_heading: this task has no goal 'heading'; use {self._what}.goal"
             )
         return self._given(goal_heading(self._goals, self.time))
 

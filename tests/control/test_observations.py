@@ -10,6 +10,7 @@ import pytest
 from movlr_jax.control.ppo.observations import gait_view, joint_view
 from movlr_jax.errors import UserError
 from movlr_jax.tasks import build_task
+from movlr_jax.tasks.instruction import with_instruction
 from movlr_jax.types import Step
 
 TURN = np.pi / 2
@@ -44,6 +45,18 @@ def seen(task, time: float, *, yaw: float = 0.0, place=(0.0, 0.0), qvel=None) ->
     mujoco.mj_forward(model, data)
     fields = (time, data.qpos, data.qvel, data.act, data.sensordata, np.zeros(model.nu))
     return Step(*(jnp.asarray(x, jnp.float32) for x in fields)), data
+
+
+def test_a_motion_from_words_is_seen_as_the_walk_it_replaces(turn):
+    """A task from words has a heading and no turn_time: nothing but the goal speed (entry 16) differs."""
+    flat = build_task("flat_walk", "myolegs", 10.0, {})
+    words = with_instruction(flat, "walk forward in a crouch")
+    assert "turn_time" in flat.goals
+    assert "turn_time" not in words.goals
+    step, _ = seen(turn, 0.25, place=(3.0, 0.2))
+    walk, told = (np.asarray(gait_view(task, posture(flat))(step)) for task in (flat, words))
+    np.testing.assert_array_equal(np.delete(walk, 16), np.delete(told, 16))
+    assert told[16] == pytest.approx(np.linalg.norm(words.goals["velocity"]))
 
 
 def test_the_view_of_a_leaning_moving_body_by_hand(turn):
