@@ -14,7 +14,7 @@ cp /etc/resolv.conf "$root/etc/resolv.conf"
 [ -e /etc/pip.conf ] && cp /etc/pip.conf "$root/etc/pip.conf"
 cp -r /etc/apt/sources.list* /etc/apt/apt.conf.d "$root/etc/apt/" 2>/dev/null || true
 for ca in /usr/local/share/ca-certificates /etc/ssl/certs; do
-  [ -d "$ca" ] && mkdir -p "$root$ca" && cp -rL "$ca/." "$root$ca/"
+  [ -d "$ca" ] && mkdir -p "$root$ca" && cp -rL --remove-destination "$ca/." "$root$ca/"
 done
 mountpoint -q "$root/proc" || mount -t proc proc "$root/proc"
 mountpoint -q "$root/dev" || mount --rbind /dev "$root/dev"
