@@ -54,18 +54,13 @@ def still(path: Path, before_end_s: float = 1.0, width: int = 480) -> bytes | No
     import imageio_ffmpeg
 
     try:
-        command = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-nostdin", "-threads", "1"]
-        command += [
-            "-sseof",
-            f"-{before_end_s}",
-            "-i",
+        begin, size = f"-sseof -{before_end_s:g} -i", f"-frames:v 1 -vf scale={width}:-2"
+        command = [
+            imageio_ffmpeg.get_ffmpeg_exe(),
+            *f"-v error -nostdin -threads 1 {begin}".split(),
             str(path),
-            "-frames:v",
-            "1",
-            "-vf",
-            f"scale={width}:-2",
         ]
-        command += ["-q:v", "5", "-f", "image2pipe", "-c:v", "mjpeg", "-"]
+        command += f"{size} -q:v 5 -f image2pipe -c:v mjpeg -".split()
         done = subprocess.run(command, capture_output=True, timeout=20, check=True)
     except (OSError, RuntimeError, subprocess.SubprocessError):
         return None
