@@ -17,9 +17,8 @@ from movlr_jax.tasks.walking.terrain import rough, slope
 # muscles weakened in the injured leg: both heads of the biceps femoris, both gastrocnemii, semimembranosus and
 # semitendinosus
 INJURED = ("biceps_femoris", "gastrocnemius", "semimembranosus", "semitendinosus")
-# rewards of the package: `walk` has penalties for planners; `gait` rewards walking more than standing, for learning;
-# `imitate` follows the joints of people's stride, `heights` also where their joints are above the ground
-HAND_MADE = ("walk", "gait", "imitate", "heights")
+# hand-written rewards: `walk` has penalties for planners; `gait` rewards walking more than standing, for learning
+HAND_MADE = ("walk", "gait", "imitate")
 _GAIT = (
     "whether the body stays up and moves forward, then trunk, lift and placement of the feet, knees and hips"
 )
