@@ -64,9 +64,15 @@ def shared() -> Iterator[None]:
             sandboxes.append(Shared(probe, name=name, batch=batch))
         return sandboxes[0]
 
+    def left_open(*args):  # a search closes its planner, which the next one needs here
+        planner = build_optimizer(*args)
+        for part in (planner.scorer, planner.physics, planner.sim_physics):
+            patch.setattr(part, "close", lambda: None)
+        return planner
+
     with pytest.MonkeyPatch.context() as patch:
         tasks = once("task", lambda settings: task_of(settings.config))
-        planners = once("planner", build_optimizer)
+        planners = once("planner", left_open)
         patch.setattr(search_module, "task_of", lambda config: tasks(_Settings(config)))
         patch.setattr(search_module, "build_optimizer", planners)
         patch.setattr(session, "Sandbox", sandbox)
