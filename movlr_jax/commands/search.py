@@ -21,7 +21,7 @@ from movlr_jax.commands.session import (
 )
 from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import EVENT, about_task_file, task_file
-from movlr_jax.control.build import build_optimizer, trains
+from movlr_jax.control.build import build_optimizer, close, trains
 from movlr_jax.errors import BudgetSpent, UserError
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.filming import film_best_and_first
@@ -110,8 +110,7 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
                 reporter.say(f"report: {path}")
                 if (archive.root / "best.py").exists():
                     reporter.say(f"reward: {archive.root / 'best.py'}")
-        for part in (optimizer.scorer, optimizer.physics, optimizer.sim_physics):
-            part.close()  # in a notebook, the process goes on
+        close(optimizer)  # in a notebook, the process goes on
 
 
 def _check_before_building(config: Config) -> None:

@@ -13,7 +13,7 @@ from movlr_jax.commands.environment import prepare_environment, prepare_physics
 from movlr_jax.config.compose import RESETTABLE
 from movlr_jax.config.schema import Config
 from movlr_jax.control.base import Optimizer
-from movlr_jax.control.build import OPTIMIZERS, build_optimizer, build_planner, scored_at_once
+from movlr_jax.control.build import OPTIMIZERS, build_optimizer, build_planner, close, scored_at_once
 from movlr_jax.control.mpc.autosize import chosen
 from movlr_jax.errors import UserError, needed, shortened
 from movlr_jax.evolution.context import Reuse, SearchContext
@@ -63,8 +63,7 @@ def sized(config: Config, task: Task, candidates: int, say: Callable[[str], obje
     one = dataclasses.replace(o, mppi=dataclasses.replace(o.mppi, samples=1))
     planner = build_planner(one, task, config.physics, say)
     n = chosen(planner, candidates, say)
-    planner.physics.close()
-    planner.sim_physics.close()
+    close(planner)
     return dataclasses.replace(
         config, optimizer=dataclasses.replace(o, mppi=dataclasses.replace(o.mppi, samples=n))
     )

@@ -35,6 +35,12 @@ def build_optimizer(
     return OPTIMIZERS.get_or_raise(config.name).build(config, task, physics, say)
 
 
+def close(optimizer: Optimizer) -> None:
+    """Stop the threads of an optimiser and free its programs; it cannot be used afterwards."""
+    for part in (optimizer.scorer, optimizer.physics, optimizer.sim_physics):
+        part.close()
+
+
 def scored_at_once(config: OptimizerConfig, task: Task) -> int:
     """Return the largest number of states scored in one batch per candidate: plans, training data or an episode."""
     plans = config.mppi.samples * plan_steps(config.horizon_s, config.ctrl_dt)

@@ -74,7 +74,7 @@ class MotionMedia:
         """Return the times [n] s of the pictures, including the first and the last step.
 
         They are evenly spaced. But where a success must last for the end of an episode (`Task.hold_s`), the last
-        three of four or more show the begin, the middle and the end of that time.
+        three of four or more show the beginning, the middle and the end of that time.
         """
         first, last = float(clip.times[0]), float(clip.times[-1])
         n = self.config.frames if self.every_s is None else max(1, round((last - first) / self.every_s)) + 1

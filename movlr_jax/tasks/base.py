@@ -126,9 +126,7 @@ class Task:
     # muscle -> remaining share of its force, of muscles that the task weakens; films mark them
     weakened: Mapping[str, float] = field(default_factory=dict)
     roles: Mapping[str, str] = field(default_factory=dict)  # those of the adapter and of the scene (object)
-    hold_s: float = (
-        0.0  # the time before the end of an episode in which a success must last; 0: it is not asked
-    )
+    hold_s: float = 0.0  # s before the end of an episode in which a success must last; 0: none
     success: str = ""  # what counts as a success, as in "success: ..."; empty if nothing is measured
     motion: Motion | None = None  # motion read from the description, if no place is to be reached
     overrides: Sequence[str] = ()  # settings that name this task to a command, if any

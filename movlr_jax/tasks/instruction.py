@@ -69,6 +69,7 @@ def with_instruction(task: Task, instruction: str) -> Task:
         series=None,
         faults=None,
         success="",
+        hold_s=0.0,
         motion=motion,
     )
 

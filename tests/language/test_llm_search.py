@@ -64,17 +64,12 @@ def shared() -> Iterator[None]:
             sandboxes.append(Shared(probe, name=name, batch=batch))
         return sandboxes[0]
 
-    def left_open(*args):  # a search closes its planner, which the next one needs here
-        planner = build_optimizer(*args)
-        for part in (planner.scorer, planner.physics, planner.sim_physics):
-            patch.setattr(part, "close", lambda: None)
-        return planner
-
     with pytest.MonkeyPatch.context() as patch:
         tasks = once("task", lambda settings: task_of(settings.config))
-        planners = once("planner", left_open)
+        planners = once("planner", build_optimizer)
         patch.setattr(search_module, "task_of", lambda config: tasks(_Settings(config)))
         patch.setattr(search_module, "build_optimizer", planners)
+        patch.setattr(search_module, "close", lambda planner: None)  # the next search needs it
         patch.setattr(session, "Sandbox", sandbox)
         yield
     for one in sandboxes:

@@ -51,7 +51,7 @@ def test_what_is_written_into_pictures_is_told_in_words(task: Task):
     ("hold_s", "expected"),
     [
         (0.0, [0.2, 0.7, 1.2, 1.7, 2.2]),  # evenly spaced
-        (0.5, [0.2, 0.95, 1.7, 1.95, 2.2]),  # the begin, the middle and the end of the last half second
+        (0.5, [0.2, 0.95, 1.7, 1.95, 2.2]),  # the beginning, the middle and the end of the last half second
         (1.0, [0.2, 0.7, 1.2, 1.7, 2.2]),  # half of the motion or more: evenly spaced
     ],
 )

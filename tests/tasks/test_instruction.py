@@ -33,6 +33,7 @@ def test_the_words_are_the_description_and_judge_and_gates_decide(arm: Task, wal
     assert arm.description == "wave with the open hand, the palm to the front"
     for task in (arm, walker):
         assert not task.success
+        assert task.hold_s == 0.0, "nothing must last, so pictures are evenly spaced"
         assert task.faults is None
     assert set(arm.goals) == set()
     assert walker.goals["velocity"][0] < 0
