@@ -10,8 +10,9 @@ WEIGHTS = {
     "hips": 4.0,
     "knees": 3.0,
     "ankles": 2.0,
+    "toes": 0.5,
     "width": 1.0,
-    "support": 3.0,
+    "support": 6.0,
     "clearance": 1.0,
     "apart": 2.0,
     "others": 0.5,
@@ -20,9 +21,9 @@ WEIGHTS = {
     "effort": 0.5,
 }
 SIDES = ("l", "r")
-OTHERS = ("hip_rotation", "subtalar_angle", "mtp_angle")
+OTHERS = ("hip_rotation", "subtalar_angle")
 STILL = 6.0  # about what standing still earns, so that only a gait is worth staying up for
-LOADED = 150.0  # N, a foot that bears
+LOADED = 100.0  # N, a foot that bears
 
 
 def near(state, name):
@@ -43,10 +44,10 @@ def reward(state, action):
     lost = jnp.linalg.norm(state.com_vel[:2] - wanted)
     facing = state.rot("$pelvis") @ start.rot("$pelvis").T
     yaw = jnp.arctan2(facing[1, 0], facing[0, 0]) - heading
-    # people's feet swing from 0.12 to 0.5 of the left phase; the middle of the swing counts
+    # people's feet swing from 0.12 to 0.5 of the phase
     phase = state.gait_phase
-    swings = jnp.where((phase > 0.15) & (phase < 0.45), 1.0, 0.0)
-    stands = jnp.where((phase > 0.58) | (phase < 0.05), 1.0, 0.0)
+    swings = jnp.where((phase > 0.14) & (phase < 0.47), 1.0, 0.0)
+    stands = jnp.where((phase > 0.505) | (phase < 0.11), 1.0, 0.0)
     loads = jnp.clip(jnp.stack([state.touch("left_foot"), state.touch("right_foot")]) / LOADED, 0.0, 1.0)
     toes = jnp.stack([state.pos("$left_toes")[2], state.pos("$right_toes")[2]])
     heels = jnp.stack([state.pos("$left_foot")[2], state.pos("$right_foot")[2]])
@@ -70,12 +71,13 @@ def reward(state, action):
         "hips": near(state, "hip_flexion"),
         "knees": near(state, "knee_angle"),
         "ankles": near(state, "ankle_angle"),
+        "toes": near(state, "mtp_angle"),
         "width": near(state, "hip_adduction"),
         "support": jnp.mean(stands * loads - swings * loads),
         "clearance": jnp.mean(swings * jnp.clip(lifted / 0.03, 0.0, 1.0)),
         # a lifted foot that bears touches the other leg
         "apart": -jnp.mean(jnp.maximum(high * loads, bumped)),
-        "others": shaping.gaussian(jnp.sqrt(moved / 6.0 + 1e-8), 0.15),
+        "others": shaping.gaussian(jnp.sqrt(moved / 4.0 + 1e-8), 0.15),
         "sway": -0.1 * jnp.sum(state.angvel("$pelvis") ** 2) - state.com_vel[2] ** 2,
         "smooth": -jnp.mean((action - state.prev_action) ** 2),
         "effort": -jnp.mean(action**2),

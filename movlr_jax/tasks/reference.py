@@ -9,7 +9,7 @@ import mujoco
 import numpy as np
 
 from movlr_jax.biomech.coordinates import Coordinates
-from movlr_jax.biomech.gait.reference import class_of_speed, human_gait
+from movlr_jax.biomech.gait.reference import ANGLES, PERCENT, HumanGait, class_of_speed, human_gait
 from movlr_jax.biomech.opensim import Coordinate, Table, coordinates_in, read_storage
 from movlr_jax.errors import UserError, near_matches, unknown_name
 from movlr_jax.models import coordinates_of
@@ -20,8 +20,12 @@ from movlr_jax.tasks.walking.biomechanics import leg_coordinates, leg_length
 BY = ("time", "phase")
 PEOPLE = "people"  # instead of a file
 _APART = -4.0  # deg, adduction of the hips: legs of models are wider than bones and would touch
-# deg forward in people, to which their hip angles are relative; a walker starts with a level pelvis
-_PELVIS_TILT = 11.0
+# deg forward of the pelvis, to which people's hip angles are relative; a walker starts with a level pelvis. People's
+# mean is 11. With 14 and toes that bend, both feet of the 100-muscle legs are on the ground when people's are, to
+# within 1 cm; with 11 and straight toes the leading foot is 4 cm above the ground when it should touch.
+_PELVIS_TILT = 14.0
+_TOES_BEND = 25.0  # deg at most
+_TOE_OFF = (60.0, 75.0)  # percent of the stride between which the toes straighten again
 _SAMPLES = 4000  # at most; a reward reads single samples, so more would only cost memory
 _UNEVEN = 1e-3  # of the interval between rows
 _RADIANS = 4 * np.pi  # larger angles are in degrees although the header says radians
@@ -106,17 +110,31 @@ def _with_people(task: Task) -> Task:
             samples = np.append(q, q[0]).astype(np.float32)
             reference[reference_name(coordinate.joint)], shapes[coordinate.joint] = samples, samples.shape
     known = {c.name: c for c in task.adapter.opensim}
-    for name in ("hip_adduction_l", "hip_adduction_r"):
+    toes = _toes(people)
+    others = {"hip_adduction_l": np.full(2, _APART), "hip_adduction_r": np.full(2, _APART)}
+    others |= {"mtp_angle_l": np.roll(toes, len(toes) // 2), "mtp_angle_r": toes}
+    for name, degrees in others.items():
         coordinate = known.get(name, Coordinate(name, name))
         if coordinate.joint in task.layout.joints:
-            samples = np.full(2, coordinate.sign * (np.deg2rad(_APART) - coordinate.offset), np.float32)
-            reference[reference_name(coordinate.joint)], shapes[coordinate.joint] = samples, samples.shape
+            samples = coordinate.sign * (np.deg2rad(np.append(degrees, degrees[0])) - coordinate.offset)
+            reference[reference_name(coordinate.joint)] = samples.astype(np.float32)
+            shapes[coordinate.joint] = samples.shape
     return dataclasses.replace(
         task,
         layout=dataclasses.replace(task.layout, references=shapes, reference_by="phase"),
         reference=reference,
         notes=(*task.notes, f"people who walk at {people.speed_class} speed, by phase: {', '.join(shapes)}"),
     )
+
+
+def _toes(people: HumanGait) -> np.ndarray:
+    """Return the angle [50] deg of the toes over the stride, negative when they bend up.
+
+    While the foot stands, the toes stay on the ground when the heel lifts.
+    """
+    hip, knee, ankle = (people.mean(angle) for angle in ANGLES)
+    down = knee - (hip - _PELVIS_TILT) - ankle  # pitch of the foot
+    return -(np.clip(down, 0.0, _TOES_BEND) * np.interp(PERCENT, _TOE_OFF, (1.0, 0.0)))[:-1]
 
 
 def _check_range(model: mujoco.MjModel, joint: str, samples: np.ndarray, path: Path) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
+import mujoco
 import numpy as np
 import pytest
 
@@ -90,6 +91,35 @@ def test_reflecting_twice_changes_nothing(walk: Task, sees: PpoConfig):
     x = jnp.asarray(np.random.default_rng(0).normal(size=19 + 28), jnp.float32)
     across = observation_reflection(sees, walk)
     np.testing.assert_array_equal(across(across(x)), x)
+
+
+@pytest.mark.slow
+def test_legs_and_spine_of_other_bodies_are_reflected():
+    """Bones of a bird (r_hip_x) and of a person with a spine: reflected joints give bodies on the other side."""
+    for model_name, task_name, pick in (
+        ("ostrich", "ostrich_walk", lambda joint: joint[:2] in ("l_", "r_")),
+        ("ms_human_700", "flat_walk", lambda joint: True),
+    ):
+        try:
+            task = task_of(compose([f"+task={task_name}", f"model={model_name}", "optimizer=ppo"]))
+        except UserError as error:
+            pytest.skip(str(error))
+        model, data = task.model, mujoco.MjData(task.model)
+        names = tuple(joint for joint in task.adapter.planned_joints if pick(joint))
+        across = joint_reflection(PpoConfig(action="posture", joints=names), task)
+        places = np.array([model.joint(name).qposadr[0] for name in names])
+        angles = np.random.default_rng(2).uniform(-0.4, 0.4, len(names)).astype(np.float32)
+        ways = []
+        for values in (angles, np.asarray(across(jnp.asarray(angles)))):
+            data.qpos[:] = model.qpos0
+            data.qpos[places] = values
+            mujoco.mj_kinematics(model, data)
+            toes = [data.body(task.adapter.roles[f"{side}_toes"]).xpos for side in ("left", "right")]
+            ways.append(np.stack([*toes, data.body(task.adapter.roles["head"]).xpos]))
+        here, there = ways
+        # bones of these bodies are up to 2 cm from symmetric
+        np.testing.assert_allclose(there[[1, 0, 2]] * [1, -1, 1], here, atol=0.06)
+        assert np.abs(here[0] - here[1] * [1, -1, 1]).max() > 0.1
 
 
 def test_policies_and_values_are_symmetric_for_any_weights():

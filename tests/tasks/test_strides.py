@@ -16,7 +16,9 @@ from movlr_jax.tasks.walking.biomechanics import leg_coordinates, leg_length
 from movlr_jax.tasks.walking.strides import stride_starts
 from movlr_jax.types import Step
 
-ANGLES = {"hip_flexion": -11.0, "knee_flexion": 0.0, "ankle_dorsiflexion": 0.0}  # and their shift in deg
+ANGLES = {"hip_flexion": -14.0, "knee_flexion": 0.0, "ankle_dorsiflexion": 0.0}  # and their shift in deg
+
+LEGS = ["+task=flat_walk", "model=ms_human_700_legs", "task.settings.speed_m_s=1.2"]
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +51,31 @@ def test_the_legs_follow_people_half_a_stride_apart(walk: Task):
                 )
                 wanted = np.interp((phase + late) % 1.0 * 100, np.linspace(0, 100, 51), curve)
                 assert shown == pytest.approx(wanted, abs=0.7)  # the curves do not quite close
+
+
+def test_both_feet_of_a_person_are_on_the_ground_when_people_s_are():
+    """At right contact the lowest points of both feet of the skeleton are level, and the toes behind bend."""
+    try:
+        made = task_of(compose([*LEGS, "reference=people"]))
+    except UserError as error:
+        pytest.skip(str(error))
+    model, data = made.model, mujoco.MjData(made.model)
+    qpos = np.mean(made.start(np.random.default_rng(0), 16)[0], axis=0)
+    for joint in made.layout.references:
+        qpos[model.joint(joint).qposadr[0]] = made.reference[reference_name(joint)][0]  # at phase 0
+    assert np.degrees(qpos[model.joint("mtp_angle_l").qposadr[0]]) == pytest.approx(-16, abs=5)
+    data.qpos[:] = qpos
+    mujoco.mj_kinematics(model, data)
+    lowest = {}
+    for side in ("left", "right"):
+        bodies = [model.body(made.adapter.roles[f"{side}_{part}"]).id for part in ("foot", "toes")]
+        heights = []
+        for g in np.flatnonzero(np.isin(model.geom_bodyid, bodies) & (model.geom_conaffinity > 0)):
+            first = model.mesh_vertadr[model.geom_dataid[g]]
+            vertices = model.mesh_vert[first : first + model.mesh_vertnum[model.geom_dataid[g]]]
+            heights.append((vertices @ data.geom_xmat[g].reshape(3, 3).T + data.geom_xpos[g])[:, 2].min())
+        lowest[side] = min(heights)
+    assert lowest["right"] - lowest["left"] == pytest.approx(0.0, abs=0.015)
 
 
 def test_starts_in_a_stride_stand_on_the_ground_and_move_as_the_reference(walk: Task):

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import mujoco
 import numpy as np
 from brax.training.agents.ppo.networks import PPONetworks
 
@@ -15,7 +16,8 @@ from movlr_jax.control.ppo.observations import GAIT_MIRROR
 from movlr_jax.errors import UserError
 from movlr_jax.tasks import Task
 
-_SIDES = {"_l": "_r", "_r": "_l"}
+# of joints on the two sides: what their names end or begin with
+_SIDES = (("_l", "_r"), ("_left", "_right"))
 
 
 @dataclass(frozen=True)
@@ -36,24 +38,40 @@ class Reflection:
 
 
 def joint_reflection(config: PpoConfig, task: Task) -> Reflection:
-    """Return the reflection of the angles of the commanded joints, whose names end in _l and _r. Raises UserError.
+    """Return the reflection of the angles of the commanded joints, of which each has a partner on the other side.
 
-    Signs are those by which the adapter turns the joints into clinical angles, which are the same on both sides.
+    Partners have names as hip_l and hip_r, or l_hip and r_hip. Their signs follow from the axes of the joints in the
+    reference posture of the model, in which the plane of symmetry is y = 0.
+
+    Raises:
+        UserError: If a joint has no partner.
     """
-    signs = {c.joint: c.sign for c in task.adapter.opensim}
     names = list(config.joints)
-    partners = [name[:-2] + _SIDES.get(name[-2:], "") for name in names]
-    if missing := next(
-        (name for name, other in zip(names, partners, strict=True) if other not in names), None
-    ):
+    partners = [_partner(name) for name in names]
+    if missing := next((a for a, b in zip(names, partners, strict=True) if b not in names), None):
         raise UserError(
             f"optimizer.ppo.mirror=true needs joints in pairs, as hip_flexion_l and hip_flexion_r, but {missing} has "
             "no partner among optimizer.ppo.joints"
         )
-    sign = np.array(
-        [signs.get(a, 1.0) * signs.get(b, 1.0) for a, b in zip(names, partners, strict=True)], np.float32
-    )
-    return Reflection(np.array([names.index(name) for name in partners]), sign)
+    data = mujoco.MjData(task.model)
+    mujoco.mj_kinematics(task.model, data)
+    axes = np.array([data.xaxis[task.model.joint(name).id] for name in names])
+    index = np.array([names.index(name) for name in partners])
+    # a rotation about an axis in the plane changes its direction, one about the normal of the plane does not
+    sign = np.sign(np.sum(axes * [-1.0, 1.0, -1.0] * axes[index], axis=1))
+    return Reflection(index, sign.astype(np.float32))
+
+
+def _partner(name: str) -> str:
+    """Return the name of the joint on the other side, the same if the name has no side."""
+    for ends in _SIDES:
+        for this, other in (ends, ends[::-1]):
+            if name.endswith(this):
+                return name.removesuffix(this) + other
+            begin = f"{this[1:]}_"
+            if name.startswith(begin):
+                return f"{other[1:]}_" + name.removeprefix(begin)
+    return name
 
 
 def observation_reflection(config: PpoConfig, task: Task) -> Reflection:
