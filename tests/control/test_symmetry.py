@@ -106,7 +106,7 @@ def test_legs_and_spine_of_other_bodies_are_reflected():
             pytest.skip(str(error))
         model, data = task.model, mujoco.MjData(task.model)
         names = tuple(joint for joint in task.adapter.planned_joints if pick(joint))
-        across = joint_reflection(PpoConfig(action="posture", joints=names), task)
+        across = joint_reflection(names, task)
         places = np.array([model.joint(name).qposadr[0] for name in names])
         angles = np.random.default_rng(2).uniform(-0.4, 0.4, len(names)).astype(np.float32)
         ways = []
@@ -144,6 +144,6 @@ def test_policies_and_values_are_symmetric_for_any_weights():
 
 def test_what_cannot_be_reflected_is_told(walk: Task, sees: PpoConfig):
     with pytest.raises(UserError, match="hip_flexion_l has no partner"):
-        joint_reflection(replace(sees, joints=("hip_flexion_l",)), walk)
+        joint_reflection(("hip_flexion_l",), walk)
     with pytest.raises(UserError, match="gait and joints, not act"):
         observation_reflection(replace(sees, observe=("gait", "act")), walk)

@@ -20,7 +20,7 @@ from movlr_jax.control.ppo.anticipation import learned_targets
 from movlr_jax.control.ppo.config import REFERENCE, PpoConfig
 from movlr_jax.control.ppo.interface import Starts, action_space, observation
 from movlr_jax.control.ppo.policy_file import load_policy, policy_settings
-from movlr_jax.control.ppo.symmetry import joint_reflection, observation_reflection, symmetric
+from movlr_jax.control.ppo.symmetry import action_reflection, observation_reflection, symmetric
 from movlr_jax.control.ppo.teaching import ReferenceTeacher, Teacher
 from movlr_jax.control.ppo.trainer import Agent, Ppo
 from movlr_jax.errors import UserError, unknown_name
@@ -112,9 +112,7 @@ def _networks(config: PpoConfig, task: Task, observations: int, actions: int) ->
     network = learning.networks(config, observations, actions)
     if not config.mirror:
         return network
-    if config.action != "posture":
-        raise UserError(f"optimizer.ppo.mirror=true needs optimizer.ppo.action=posture, not {config.action}")
-    return symmetric(network, observation_reflection(config, task), joint_reflection(config, task))
+    return symmetric(network, observation_reflection(config, task), action_reflection(config, task))
 
 
 def _with_strides(config: PpoConfig, task: Task, starts: Starts) -> tuple[Starts, np.ndarray | None]:

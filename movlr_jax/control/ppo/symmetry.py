@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,21 +38,35 @@ class Reflection:
         return Reflection(index, np.concatenate([self.sign, other.sign]))
 
 
-def joint_reflection(config: PpoConfig, task: Task) -> Reflection:
-    """Return the reflection of the angles of the commanded joints, of which each has a partner on the other side.
+def action_reflection(config: PpoConfig, task: Task) -> Reflection:
+    """Return the reflection of actions, of which each moves one joint. Raises UserError for other actions."""
+    if config.action == "posture":
+        return joint_reflection(config.joints, task)
+    model = task.model
+    joint = model.actuator_trntype == mujoco.mjtTrn.mjTRN_JOINT
+    if config.action not in ("auto", "controls", "pd") or not joint.all():
+        raise UserError(
+            f"optimizer.ppo.mirror=true with optimizer.ppo.action={config.action} and {task.adapter.name}: every action "
+            "must move one joint; give optimizer.ppo.action=posture"
+        )
+    return joint_reflection([model.joint(i).name for i in model.actuator_trnid[:, 0]], task)
 
-    Partners have names as hip_l and hip_r, or l_hip and r_hip. Their signs follow from the axes of the joints in the
-    reference posture of the model, in which the plane of symmetry is y = 0.
+
+def joint_reflection(joints: Sequence[str], task: Task) -> Reflection:
+    """Return the reflection of the angles of `joints`, of which each has a partner on the other side.
+
+    Partners have names as hip_l and hip_r, or l_hip and r_hip; joints of the spine are their own. Their signs follow
+    from the axes of the joints in the reference posture of the model, in which the plane of symmetry is y = 0.
 
     Raises:
         UserError: If a joint has no partner.
     """
-    names = list(config.joints)
+    names = list(joints)
     partners = [_partner(name) for name in names]
     if missing := next((a for a, b in zip(names, partners, strict=True) if b not in names), None):
         raise UserError(
             f"optimizer.ppo.mirror=true needs joints in pairs, as hip_flexion_l and hip_flexion_r, but {missing} has "
-            "no partner among optimizer.ppo.joints"
+            "no partner among those that the actions move"
         )
     data = mujoco.MjData(task.model)
     mujoco.mj_kinematics(task.model, data)
@@ -76,7 +91,7 @@ def _partner(name: str) -> str:
 
 def observation_reflection(config: PpoConfig, task: Task) -> Reflection:
     """Return the reflection of what the policy observes. Raises UserError for other observations than these two."""
-    joints = joint_reflection(config, task)
+    joints = joint_reflection(config.joints, task)
     known = {"gait": Reflection(*GAIT_MIRROR), "joints": joints.then(joints)}  # angles, then velocities
     if strange := next((name for name in config.observe if name not in known), None):
         raise UserError(
