@@ -16,9 +16,15 @@ from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.config import PpoConfig
-from movlr_jax.control.ppo.interface import observation
+from movlr_jax.control.ppo.interface import action_space, observation
 from movlr_jax.control.ppo.observations import GAIT_MIRROR
-from movlr_jax.control.ppo.symmetry import Reflection, joint_reflection, observation_reflection, symmetric
+from movlr_jax.control.ppo.symmetry import (
+    Reflection,
+    action_reflection,
+    joint_reflection,
+    observation_reflection,
+    symmetric,
+)
 from movlr_jax.errors import UserError
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.tasks import Task
@@ -140,6 +146,28 @@ def test_policies_and_values_are_symmetric_for_any_weights():
         atol=1e-6,
     )
     assert np.abs(logits[:, 0] + logits[:, 1]).max() > 1e-3
+
+
+def test_a_reflected_robot_does_what_the_robot_does_on_the_other_side():
+    """Actions and their reflection, from a symmetric start: 0.2 s later the feet have changed places."""
+    config = compose(["+task=humanoid_walk", "optimizer=ppo", "optimizer.ppo.mirror=true"])
+    task, sees = task_of(config), replace(config.optimizer.ppo, observe=("gait", "joints"))
+    across = action_reflection(sees, task)
+    qpos, qvel, act = (np.asarray(x)[:1] for x in task.start(np.random.default_rng(0), 1))
+    qpos[:, 7:] = 0.0
+    space = action_space(config.optimizer, task, (qpos, 0.0 * qvel, act))
+    action = np.random.default_rng(5).uniform(-0.3, 0.3, space.size).astype(np.float32)
+    feet = []
+    for a in (action, np.asarray(across(jnp.asarray(action)))):
+        data = mujoco.MjData(space.model)
+        data.qpos[:] = qpos[0]
+        mujoco.mj_forward(space.model, data)
+        data.ctrl[:] = np.asarray(space.controls(jnp.asarray(a), None, 0.004, 0.02))
+        for _ in range(50):
+            mujoco.mj_step(space.model, data)
+        feet.append(np.stack([data.body(task.adapter.roles[f"{s}_foot"]).xpos for s in ("left", "right")]))
+    np.testing.assert_allclose(feet[1][::-1] * [1, -1, 1], feet[0], atol=1e-3)
+    assert np.abs(feet[0][0] - feet[0][1] * [1, -1, 1]).max() > 0.02
 
 
 def test_what_cannot_be_reflected_is_told(walk: Task, sees: PpoConfig):

@@ -46,8 +46,8 @@ def action_reflection(config: PpoConfig, task: Task) -> Reflection:
     joint = model.actuator_trntype == mujoco.mjtTrn.mjTRN_JOINT
     if config.action not in ("auto", "controls", "pd") or not joint.all():
         raise UserError(
-            f"optimizer.ppo.mirror=true with optimizer.ppo.action={config.action} and {task.adapter.name}: every action "
-            "must move one joint; give optimizer.ppo.action=posture"
+            f"optimizer.ppo.mirror=true with optimizer.ppo.action={config.action} and {task.adapter.name}: every "
+            "action must move one joint; give optimizer.ppo.action=posture"
         )
     return joint_reflection([model.joint(i).name for i in model.actuator_trnid[:, 0]], task)
 
