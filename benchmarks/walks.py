@@ -25,18 +25,20 @@ import numpy as np  # noqa: E402
 from PIL import Image  # noqa: E402
 from quick import read_options  # noqa: E402
 
-from movlr_jax.commands.evaluate import prepared, run_episode  # noqa: E402
+from movlr_jax.commands.evaluate import EvaluationSetup, prepared, run_episode  # noqa: E402
 from movlr_jax.commands.gait import analysed  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
 from movlr_jax.evolution.filming import clip_of  # noqa: E402
 from movlr_jax.film.captions import Caption  # noqa: E402
 from movlr_jax.film.clips import Style, frames  # noqa: E402
 from movlr_jax.machine import hardware, versions  # noqa: E402
+from movlr_jax.physics.domain import draw as draw_worlds  # noqa: E402
+from movlr_jax.physics.native import NativePhysics  # noqa: E402
 from movlr_jax.progress import Reporter  # noqa: E402
 from movlr_jax.report.gait import picture  # noqa: E402
 from movlr_jax.storage.trajectory import EpisodeRecord  # noqa: E402
 
-LEGS = "ms_human_700_legs"
+LEGS, ROBOT = "ms_human_700_legs", "humanoid"
 ROWS = {  # name -> task, model and further settings
     "flat_walk": ("flat_walk", LEGS),
     "slow_walk": (
@@ -52,12 +54,17 @@ ROWS = {  # name -> task, model and further settings
     "injured_walk": ("injured_walk", LEGS),
     "flat_walk_700": ("flat_walk", "ms_human_700"),
     "flat_walk_myolegs": ("flat_walk", "myolegs"),
+    # each start in a world of its own, with pushes
+    "humanoid_walk": ("humanoid_walk", ROBOT, "task.settings.randomise=true"),
+    "humanoid_straight_leg": ("humanoid_straight_leg", ROBOT, "task.settings.randomise=true"),
+    "humanoid_stairs": ("humanoid_stairs", ROBOT, "task.settings.randomise=true"),
 }
 FROM_S, PICTURES, COLUMNS, SIZE = 5.0, 8, 4, (480, 480)  # of a stride
 SHOWN = (
     "success", "fell", "distance_m", "mean_speed_m_s", "lateral_drift_m", "heading_change_rad", "gait_r",
     "gait_rmse_deg", "gait_within_sd", "knee_swing_deg", "symmetry", "stance_percent",
     "double_support_percent", "cadence_steps_min", "step_length_m", "step_width_m", "foot_clearance_m",
+    "stance_knee_rad", "terrain_level", "velocity_error_m_s",
     "trunk_tilt_deg", "alternation", "force_r", "muscle_overlap", "cost_of_transport",
 )  # fmt: skip
 
@@ -70,7 +77,7 @@ def measured(name: str, seed: int, starts: int, out: Path) -> dict[str, Any]:
         config = compose([*where, "optimizer=ppo", "reward=human", "films=false", *more])
         setup, reporter, episodes = prepared(config, Reporter()), Reporter(), []
         for i in range(starts):
-            outcome, record = run_episode(setup, seed + i, reporter)
+            outcome, record = run_episode(in_a_world(setup, seed + i), seed + i, reporter)
             assert outcome.states is not None, outcome.reason
             metrics = {m: float(f"{record[m]:.4g}") for m in SHOWN if m in record}
             found = analysed(
@@ -80,6 +87,21 @@ def measured(name: str, seed: int, starts: int, out: Path) -> dict[str, Any]:
             if i == 0:
                 draw(name, outcome.states, found["curves"], setup, out)
     return {"task": task_name, "model": model, "policy": config.optimizer.ppo.init, "episodes": episodes}
+
+
+def in_a_world(setup: EvaluationSetup, seed: int) -> EvaluationSetup:
+    """Return `setup` with episodes in a randomised world, if the task has any."""
+    if setup.task.ranges is None:
+        return setup
+    known = setup.optimizer.sim_physics
+    world = NativePhysics(
+        known.model,
+        known.layout,
+        sim_dt=known.sim_dt,
+        ctrl_dt=known.ctrl_dt,
+        domain=draw_worlds(setup.task.ranges, 1, seed),
+    )
+    return replace(setup, optimizer=setup.optimizer.acting_in(world))
 
 
 def draw(name: str, states: bytes, curves: dict[str, Any] | None, setup: Any, out: Path) -> None:
