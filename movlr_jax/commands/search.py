@@ -26,7 +26,7 @@ from movlr_jax.errors import BudgetSpent, UserError
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.filming import film_best_and_first
 from movlr_jax.evolution.final_training import has_final_training, run_final_training
-from movlr_jax.evolution.loop import evolve
+from movlr_jax.evolution.loop import evolve, in_a_line
 from movlr_jax.evolution.ranking import nothing_answered, silence
 from movlr_jax.evolution.weight_variants import score_of
 from movlr_jax.film.group_picture import GROUPS, picture
@@ -146,7 +146,7 @@ def _record_end(
     )
     first = archive.get("evaluated", 0, 0) or {}
     reporter.say(f"first: {first.get('name')}  {first.get('reason') or summary(first.get('metrics', {}))}")
-    reporter.say(f"best:  {best.name}  {summary(best.metrics)}")
+    reporter.say(f"best:  {best.name}  {in_a_line(archive, best)}")
     if silent:
         reporter.say(f"WARNING: {silent}")
 

@@ -31,6 +31,7 @@ from movlr_jax.language.base import (
 )
 from movlr_jax.language.clients.call import Retracted
 from movlr_jax.quantities import summary
+from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.layout import bank_path, candidate_name, candidate_path, generation_folder
 
 
@@ -52,7 +53,7 @@ def evolve(context: SearchContext) -> Evaluation:
         record_returns(context, g, best)
         context.archive.record("timing", context.seconds, g)
         track(context, g, evaluations, best)
-        context.reporter.say(f"  best so far: {best.name}  {summary(best.metrics)}")
+        context.reporter.say(f"  best so far: {best.name}  {in_a_line(context.archive, best)}")
         if g + 1 < context.config.generations and (reason := satisfied(context, best)):
             reason = f"the search ends after generation {g}: {reason}"
             context.archive.record("stopped", {"reason": reason}, g)
@@ -242,6 +243,16 @@ def criticise(context: SearchContext, g: int, best: Evaluation) -> Critique:
     said, observation = data.get("said", ""), data.get("observation", "")
     alignment = data.get("alignment")
     return Critique(data["success"], data["problems"], advice, data["author"], said, observation, alignment)
+
+
+def in_a_line(archive: Archive, best: Evaluation) -> str:
+    """Return what `best` came to. Where the task measures nothing, as one from words, it is the last critique."""
+    criticised = archive.events("criticised")
+    if (measured := summary(best.metrics)) or not criticised:
+        return measured
+    critique = criticised[-1].data
+    verdict = "success" if critique["success"] else "; ".join(["no success", *critique["problems"][:1]])
+    return f"{critique['author']}: {verdict}"
 
 
 def broken_terms(best: Evaluation) -> list[str]:

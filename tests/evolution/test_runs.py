@@ -18,6 +18,8 @@ from movlr_jax.commands.evaluate import main as evaluate
 from movlr_jax.commands.report import main as report
 from movlr_jax.commands.search import main as search
 from movlr_jax.errors import UserError
+from movlr_jax.evolution.loop import in_a_line
+from movlr_jax.language.base import Evaluation
 from movlr_jax.storage.archive import Archive
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
@@ -312,3 +314,19 @@ def test_a_job_that_fails_does_not_keep_the_others_from_running(mistake: Mistake
     assert "Traceback" not in said
     (run,) = (Path("runs") / "bottle_pour").iterdir()
     assert seeds(run) == 0
+
+
+def test_a_motion_from_words_is_reported_with_the_last_critique(tmp_path: Path):
+    """Nothing is measured in it but falls; a motion with measures is reported with these."""
+    archive = Archive.create(tmp_path / "run", "task: stand\n")
+    unmeasured, walk = (
+        Evaluation(1, 2, "", metrics=metrics) for metrics in ({"fell": 0.0}, {"distance_m": 5.0})
+    )
+    with archive:
+        assert in_a_line(archive, unmeasured) == ""
+        critique = {"author": "someone", "success": False, "problems": ["knees are straight", "slow"]}
+        archive.record("criticised", critique, 0)
+        assert in_a_line(archive, unmeasured) == "someone: no success; knees are straight"
+        archive.record("criticised", critique | {"success": True, "problems": []}, 1)
+        assert in_a_line(archive, unmeasured) == "someone: success"
+        assert in_a_line(archive, walk) == "moved 5 m"
