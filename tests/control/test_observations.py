@@ -103,6 +103,29 @@ def test_a_body_that_has_turned_as_asked_sees_what_it_saw_before(turn):
     assert np.abs(late - ahead).max() > 0.5  # who has not turned sees it
 
 
+def test_a_robot_sees_a_turn_by_its_place():
+    """A door at x = 2 m, y = 1.2 m: ahead along x until 1 m before it, then to the left, through the door."""
+    task = build_task("humanoid_turn", "humanoid", 10.0, {"start_noise": 0.0})
+    view = gait_view(task, task.start(np.random.default_rng(0), 1)[0][0])
+
+    def at(x: float, y: float, yaw: float) -> np.ndarray:
+        data = mujoco.MjData(task.model)
+        data.qpos[:] = task.start(np.random.default_rng(0), 1)[0][0]
+        data.qpos[:2], data.qpos[3:7] = (x, y), [np.cos(yaw / 2), 0.0, 0.0, np.sin(yaw / 2)]
+        data.qvel[:2] = 0.6 * np.cos(yaw), 0.6 * np.sin(yaw)
+        mujoco.mj_forward(task.model, data)
+        fields = (0.4, data.qpos, data.qvel, data.act, data.sensordata, np.zeros(task.model.nu))
+        return np.asarray(view(Step(*(jnp.asarray(x, jnp.float32) for x in fields))))
+
+    ahead = at(0.3, 0.1, 0.0)
+    np.testing.assert_allclose(ahead[7], 0.6, atol=1e-5)
+    assert ahead[13] == pytest.approx(0.1, abs=1e-5)
+    assert at(2.0, 0.8, TURN)[13] == pytest.approx(0.0, abs=1e-5)
+    assert at(2.2, 0.8, TURN)[13] == pytest.approx(-0.2, abs=1e-5)  # to the right of the way through the door
+    np.testing.assert_allclose(at(2.0, 0.8, TURN)[1:10], ahead[1:10], atol=1e-5)
+    assert np.abs(at(2.0, 0.8, 0.0) - ahead).max() > 0.5  # who has not turned sees it
+
+
 def test_heights_are_above_the_feet_also_up_a_slope():
     task = build_task("slope_walk", "myolegs", 10.0, {"start_noise": 0.0})
     view = gait_view(task, posture(task))

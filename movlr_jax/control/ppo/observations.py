@@ -31,6 +31,7 @@ GAIT_MIRROR = (
     np.array([1, 1, -1, 1, 1, -1, 1, 1, -1, 1, -1, 1, -1, -1, 1, 1, 1, -1, -1], np.float32),
 )
 _OFF = 0.5  # m, bound of the observed distance from the line
+_TURN = 1.0  # m before the place of a turn at which it begins
 
 
 def joint_view(model: mujoco.MjModel, qpos: np.ndarray, names: Sequence[str]) -> Observe:
@@ -49,7 +50,7 @@ def gait_view(task: Task, qpos: np.ndarray) -> Observe:
 
     Height of the pelvis above the lowest foot, relative to the start, m; directions of the pelvis axes that pointed
     ahead and up at the start; pelvis velocity, m/s, and angular velocity, rad/s; lateral distance from the line of a
-    straight walk, m; load on each foot in body weights; goal speed, m/s; sine and cosine of the gait phase. Raises
+    walk, m; load on each foot in body weights; goal speed, m/s; sine and cosine of the gait phase. Raises
     UserError.
     """
     if "heading" not in task.goals or "stride_frequency" not in task.goals:
@@ -70,12 +71,22 @@ def gait_view(task: Task, qpos: np.ndarray) -> Observe:
 
     def see(view: Step) -> jax.Array:
         state = State(layout, view, goals, view)
-        heading = goal_heading(goals, view.time)
+        at = state.pos(pelvis)
+        if (
+            "turn_pos" in goals
+        ):  # a turn at a place instead of a time; before it along x, after it through the place
+            place = goals["turn_pos"][0]
+            turned = jnp.clip((at[0] - place) / _TURN + 1.0, 0.0, 1.0)
+            heading = turned * goals["heading"]
+            aside = (1.0 - turned) * at[1] + turned * (place - at[0]) * jnp.sign(goals["heading"])
+        else:
+            heading = goal_heading(goals, view.time)
+            aside = jnp.where(heading == 0, at[1], 0.0)  # a turn at a time has no line
         cos, sin, zero, one = jnp.cos(heading), jnp.sin(heading), jnp.zeros(()), jnp.ones(())
         ahead = jnp.stack(
             [jnp.stack([cos, sin, zero]), jnp.stack([-sin, cos, zero]), jnp.stack([zero, zero, one])]
         )
-        facing, at = ahead @ state.rot(pelvis) @ began.T, state.pos(pelvis)
+        facing = ahead @ state.rot(pelvis) @ began.T
         phase = 2 * jnp.pi * goals["stride_frequency"] * view.time
         seen = [
             at[2] - jnp.min(jnp.stack([state.pos(foot)[2] for foot in feet])) - height,
@@ -83,7 +94,7 @@ def gait_view(task: Task, qpos: np.ndarray) -> Observe:
             facing[:, 2],
             ahead @ state.vel(pelvis),
             ahead @ state.angvel(pelvis),
-            jnp.where(heading == 0, jnp.clip(at[1], -_OFF, _OFF), 0.0),  # a turn has no line
+            jnp.clip(aside, -_OFF, _OFF),
             *(state.touch(part) / weight for part in FEET),
             jnp.linalg.norm(goals["velocity"]),
             jnp.sin(phase),
