@@ -43,8 +43,8 @@ def reward(state, action):
     lost = jnp.sum((state.com_vel[:2] - wanted) ** 2)
     facing = state.rot("$pelvis") @ start.rot("$pelvis").T
     yaw = jnp.arctan2(facing[1, 0], facing[0, 0]) - heading
-    # each foot swings for its part of a stride, half a stride after the other
-    wave = jnp.sin(2.0 * jnp.pi * state.gait_phase)
+    # each foot swings for 40 % of a stride, half a stride after the other
+    wave = (jnp.sin(2.0 * jnp.pi * state.gait_phase) - 0.3) / 0.7
     swings = jnp.clip(wave / 0.4, 0.0, 1.0)
     feet = jnp.stack([state.pos("$left_foot"), state.pos("$right_foot")])
     moving = jnp.stack([state.vel("$left_foot"), state.vel("$right_foot")])
