@@ -12,6 +12,7 @@ from movlr_jax.control.mpc.rules import RISKS, RULES, STRATEGIES
 from movlr_jax.control.mpc.value_config import ValueConfig, check_value
 from movlr_jax.control.muscle_controllers.actuation import LAWS, MuscleConfig
 from movlr_jax.control.ppo.config import (
+    ABOUT,
     ACTS,
     OBSERVABLE,
     GroupsConfig,
@@ -157,6 +158,7 @@ def check_ppo(o: OptimizerConfig) -> None:
             raise UserError(f"optimizer.{name}={value:g}: it must be more than 0")
     for name, value in (
         ("ppo.entropy", p.entropy),
+        ("ppo.target_kl", p.target_kl),
         ("ppo.value_loss", p.value_loss),
         ("ppo.max_grad_norm", p.max_grad_norm),
         ("ppo.noise", p.noise),
@@ -170,6 +172,8 @@ def check_ppo(o: OptimizerConfig) -> None:
     ):
         if value < 0:
             raise UserError(f"optimizer.{name}={value:g}: it must be 0 or more")
+    if o.pd.about not in ABOUT:
+        raise UserError(unknown_name("optimizer.pd.about", o.pd.about, ABOUT))
     for name, value in (("discount", p.discount), ("gae_lambda", p.gae_lambda)):
         if not 0 <= value <= 1:
             raise UserError(f"optimizer.ppo.{name}={value:g}: it must be from 0 to 1")

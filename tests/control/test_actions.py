@@ -24,6 +24,7 @@ from movlr_jax.film.group_picture import picture
 from movlr_jax.film.renderer import renderer
 from movlr_jax.rewards.state import instrument, layout_of
 from movlr_jax.tasks import build_task
+from movlr_jax.types import Step
 
 LEG = """<mujoco><worldbody><body name="trunk"><freejoint name="root"/><geom size="0.1" mass="10"/>
 <body name="thigh" pos="0 0 -0.1"><joint name="hip" type="hinge" axis="0 1 0" range="-60 60" limited="true"/>
@@ -64,6 +65,23 @@ def test_pd_is_the_law_worked_out_in_joint_space():
         )
     assert 0 < clipped < 40
     np.testing.assert_array_equal(model.actuator_biasprm, 0)  # the caller's model is left alone
+
+
+def test_targets_about_the_present_posture_leave_a_resting_joint_alone():
+    """p_d = p + beta a: without an action nothing but damping acts, wherever the joints are."""
+    model, config = mujoco.MjModel.from_xml_string(LEG), PdConfig(kp=50.0, kd=3.0, beta=0.4, about="present")
+    space = spaces.pd(model, config, model.qpos0)
+    for q in ([0.3, 0.9], [-0.2, 0.4]):
+        data = mujoco.MjData(model)
+        data.qpos[7:] = q
+        fields = (data.qpos, data.qvel, data.act, data.sensordata, np.zeros(2))
+        view = Step(jnp.zeros(()), *(jnp.asarray(x, jnp.float32) for x in fields))
+        for action in ([0.0, 0.0], [0.5, -0.5]):
+            ctrl = np.asarray(space.controls(jnp.asarray(action), view, 0.002, 0.02))
+            expected = 50.0 * 0.4 * np.array(action)
+            np.testing.assert_allclose(
+                forces(space.model, np.array(q), np.zeros(2), ctrl), np.clip(expected, -15, 15), atol=1e-3
+            )
 
 
 def test_servos_keep_their_gains_and_muscles_are_refused():

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
+import optax
 import pytest
 
 pytest.importorskip("brax", reason="the extra ppo is not installed")
@@ -160,6 +161,25 @@ def test_the_loss_is_that_of_brax():
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
     np.testing.assert_allclose(measures["policy_loss"], parts["policy_loss"], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(measures["value_loss"], parts["v_loss"], rtol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("target", "factor"), [(1e-9, 1 / 1.5), (10.0, 1.5)])
+def test_the_learning_rate_follows_the_divergence(target: float, factor: float):
+    """Updates that change the policy by more than twice the target make the next ones smaller, and the reverse."""
+    _, network, _, batch = data(0)
+    passes = {"epochs": 2, "minibatches": 2, "envs": 6}
+    config = replace(SMALL, clip_observation=0.0, target_kl=target, learning_rate=1e-3, **passes)
+    learner = learning.init(config, network, 3, jax.random.key(0))
+    logits = network.policy_network.apply(learner.normalizer, learner.params.policy, batch.observation)
+    actions = network.parametric_action_distribution
+    raw = actions.sample_no_postprocessing(logits, KEY)
+    batch = batch.replace(raw_action=raw, log_prob=actions.log_prob(logits, raw))
+    update = learning.updater(config, network)
+    for i in (1, 2):
+        learner, measures = update(learner, batch, KEY)
+        assert float(optax.tree.get(learner.optimizer, "learning_rate")) == pytest.approx(1e-3 * factor**i)
+    assert float(measures["kl"]) > 2e-9
 
 
 def test_advantages_of_an_episode_that_time_cut_short_worked_by_hand():

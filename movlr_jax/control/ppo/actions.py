@@ -128,8 +128,9 @@ def controls(model: mujoco.MjModel, rest: np.ndarray) -> ActionSpace:
 def pd(model: mujoco.MjModel, config: PdConfig, posture: np.ndarray) -> ActionSpace:
     """Return the action space of joint targets around `posture` [nq], tracked by PD at every simulation step.
 
-    p_d = p0 + beta a;  tau = kp (p_d - p) - kd p', clipped to the limits of the motor. Motors become servos in a copy
-    of the model; existing servos keep their gains. Raises UserError if an actuator does not act on a hinge or slide.
+    p_d = p0 + beta a;  tau = kp (p_d - p) - kd p', clipped to the limits of the motor. With config.about=present, p0
+    is the posture at the time of the action. Motors become servos in a copy of the model; existing servos keep their
+    gains. Raises UserError if an actuator does not act on a hinge or slide.
     """
     model = copy.copy(model)
     fixed, affine = mujoco.mjtGain.mjGAIN_FIXED, mujoco.mjtBias.mjBIAS_AFFINE
@@ -156,12 +157,23 @@ def pd(model: mujoco.MjModel, config: PdConfig, posture: np.ndarray) -> ActionSp
         reach[i] = np.sort(gear * limits)
         model.actuator_ctrllimited[i] = bool(model.jnt_limited[joint])
         model.actuator_ctrlrange[i] = reach[i] if model.jnt_limited[joint] else 0.0
-    step = config.beta * np.abs(model.actuator_gear[:, 0])
+    gear, angle = model.actuator_gear[:, 0], model.jnt_qposadr[model.actuator_trnid[:, 0]]
+    step = config.beta * np.abs(gear)
+
+    def from_here(action: jax.Array, view: Step, *_: float) -> jax.Array:
+        return jnp.clip(gear * view.qpos[angle] + step * action, reach[:, 0], reach[:, 1])
+
     return ActionSpace(
         model,
         model.nu,
-        _around(target, step, step, reach[:, 0], reach[:, 1]),
-        {"action": "joint targets", "kp": config.kp, "kd": config.kd, "beta": config.beta},
+        from_here if config.about == "present" else _around(target, step, step, reach[:, 0], reach[:, 1]),
+        {
+            "action": "joint targets",
+            "about": config.about,
+            "kp": config.kp,
+            "kd": config.kd,
+            "beta": config.beta,
+        },
     )
 
 

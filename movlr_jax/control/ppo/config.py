@@ -8,6 +8,7 @@ from movlr_jax.errors import UserError, unknown_name
 
 OBSERVED = ("qpos", "qvel", "act", "touch", "prev_action", "goal")
 OBSERVABLE = (*OBSERVED, "gait", "joints")
+ABOUT = ("start", "present")
 ACTIONS = ("auto", "controls", "pd", "groups", "posture")
 
 
@@ -23,6 +24,7 @@ class PdConfig:
     kp: float = 60.0  # N m/rad
     kd: float = 2.0  # N m s/rad
     beta: float = 0.5  # rad
+    about: str = "start"  # p0: the start posture, or the `present` one at each action
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,9 @@ class PpoConfig:
     minibatches: int = 4
     epochs: int = 4  # per batch
     learning_rate: float = 3e-4
+    # nats; 0: a constant learning rate. Else it is divided by 1.5 after a batch whose updates change the policy by
+    # more than twice this KL divergence, and multiplied by 1.5 if by less than half of it (Rudin et al., 2022)
+    target_kl: float = 0.0
     discount: float = 0.98
     gae_lambda: float = 0.95
     clip: float = 0.2

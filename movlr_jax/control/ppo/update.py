@@ -21,6 +21,8 @@ from flax import struct
 from movlr_jax.control.ppo.config import PpoConfig
 
 _CONSTANT = 2e-6  # slightly above the smallest standard deviation that Brax allows
+_FASTER = 1.5  # factor of the learning rate under target_kl
+_RATES = (1e-5, 1e-2)  # its bounds
 _CLIP = 10.0  # bound of rewards, in units of the root mean square of the returns
 
 
@@ -72,7 +74,11 @@ def normalised(observation: jax.Array, statistics: Any, most: float | None = Non
 
 
 def adam(config: PpoConfig) -> optax.GradientTransformation:
-    step = optax.adam(config.learning_rate)
+    step = (
+        optax.inject_hyperparams(optax.adam)(learning_rate=config.learning_rate)
+        if config.target_kl
+        else optax.adam(config.learning_rate)
+    )
     if not config.max_grad_norm:
         return step
     return optax.chain(optax.clip_by_global_norm(config.max_grad_norm), step)
@@ -162,7 +168,7 @@ def loss(
         dist.entropy(logits.swapaxes(0, 1), key).T
     )  # time axis first, as in Brax, for the same random samples
     total = policy_loss + value_loss - config.entropy * entropy
-    kl = mean(jnp.where(data.valid, data.log_prob - log_prob, 0.0))
+    kl = mean(ratio - 1.0 - jnp.log(ratio))  # never negative, unlike the mean of -log(ratio)
     return total, {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "kl": kl}
 
 
@@ -235,6 +241,8 @@ def updater(config: PpoConfig, network: PPONetworks) -> Callable[..., tuple[Lear
             epoch, (learner.params, learner.optimizer), jax.random.split(key, config.epochs)
         )
         skipped = measures.pop("skipped").sum()
+        if config.target_kl:
+            carry = (carry[0], _adapted(config, carry[1], measures["kl"][-1].mean()))
         learner = learner.replace(  # pyright: ignore[reportAttributeAccessIssue]
             params=carry[0],
             optimizer=carry[1],
@@ -243,6 +251,15 @@ def updater(config: PpoConfig, network: PPONetworks) -> Callable[..., tuple[Lear
         return learner, {**{name: x.mean() for name, x in measures.items()}, "skipped": skipped}
 
     return update
+
+
+def _adapted(config: PpoConfig, state: Any, kl: jax.Array) -> Any:
+    """Return the state of Adam with the learning rate of the next batch. kl: mean over the last epoch, nats."""
+    rate = optax.tree.get(state, "learning_rate")
+    factor = jnp.where(
+        kl > 2 * config.target_kl, 1 / _FASTER, jnp.where(kl < 0.5 * config.target_kl, _FASTER, 1.0)
+    )
+    return optax.tree.set(state, learning_rate=jnp.clip(rate * factor, *_RATES))
 
 
 def _where(condition: jax.Array, new: Any, old: Any) -> Any:
