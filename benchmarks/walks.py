@@ -39,6 +39,7 @@ from movlr_jax.report.gait import picture  # noqa: E402
 from movlr_jax.storage.trajectory import EpisodeRecord  # noqa: E402
 
 LEGS, ROBOT = "ms_human_700_legs", "humanoid"
+WORLDS = ("task.settings.randomise=true", "optimizer.ppo.env_steps=0")
 ROWS = {  # name -> task, model and further settings
     "flat_walk": ("flat_walk", LEGS),
     "slow_walk": (
@@ -55,9 +56,13 @@ ROWS = {  # name -> task, model and further settings
     "flat_walk_700": ("flat_walk", "ms_human_700"),
     "flat_walk_myolegs": ("flat_walk", "myolegs"),
     # each start in a world of its own, with pushes
-    "humanoid_walk": ("humanoid_walk", ROBOT, "task.settings.randomise=true"),
-    "humanoid_straight_leg": ("humanoid_straight_leg", ROBOT, "task.settings.randomise=true"),
-    "humanoid_stairs": ("humanoid_stairs", ROBOT, "task.settings.randomise=true"),
+    "humanoid_walk": ("humanoid_walk", ROBOT, *WORLDS, "optimizer.ppo.init=humanoid_walk"),
+    "humanoid_straight_leg": (
+        "humanoid_straight_leg",
+        ROBOT,
+        *WORLDS,
+        "optimizer.ppo.init=humanoid_straight_leg",
+    ),
 }
 FROM_S, PICTURES, COLUMNS, SIZE = 5.0, 8, 4, (480, 480)  # of a stride
 SHOWN = (
