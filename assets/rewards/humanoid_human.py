@@ -17,6 +17,7 @@ WEIGHTS = {
 }
 JOINTS = ["$joints"]
 LOADED = 100.0  # N, a foot that bears
+NORMAL = 0.4  # rad, knees of a normal walk in stance
 TURN = 1.0  # m before the place of a turn at which it begins
 
 
@@ -67,8 +68,9 @@ def reward(state, action):
         "height": shaping.gaussian(state.pos("$pelvis")[2] - floor - standing, 0.08),
         "stance": jnp.mean(swings * (1.0 - loads) + (1.0 - swings) * loads),
         "lift": -jnp.mean(jnp.minimum(jnp.abs(lifted - jnp.maximum(wave, 0.0)), 1.0)),
+        # the straighter the knees should be, the more it counts
         "knees": jnp.mean(1.0 - swings)
-        - jnp.mean((1.0 - swings) * jnp.abs(bent - state.goal("stance_knee"))),
+        - NORMAL * jnp.mean((1.0 - swings) * jnp.abs(bent / state.goal("stance_knee") - 1.0)),
         "slip": -jnp.sum(loads * jnp.sum(moving[:, :2] ** 2, axis=1)),
         "sway": -0.2 * jnp.sum(state.angvel("$pelvis")[:2] ** 2) - state.com_vel[2] ** 2,
         "posture": -moved,
