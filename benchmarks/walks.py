@@ -57,12 +57,6 @@ ROWS = {  # name -> task, model and further settings
     "flat_walk_myolegs": ("flat_walk", "myolegs"),
     # each start in a world of its own, with pushes
     "humanoid_walk": ("humanoid_walk", ROBOT, *WORLDS, "optimizer.ppo.init=humanoid_walk"),
-    "humanoid_straight_leg": (
-        "humanoid_straight_leg",
-        ROBOT,
-        *WORLDS,
-        "optimizer.ppo.init=humanoid_straight_leg",
-    ),
 }
 FROM_S, PICTURES, COLUMNS, SIZE = 5.0, 8, 4, (480, 480)  # of a stride
 SHOWN = (
