@@ -44,7 +44,7 @@ def sandbox(probe: Probe) -> Iterator[Sandbox]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "SOMETHING_ELSE"):
             patch.setenv(name, SECRET)
-        box = Sandbox(probe, deadline_s=6.0)
+        box = Sandbox(probe, deadline_s=15.0)
         yield box
     box.close()
 
