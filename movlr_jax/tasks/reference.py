@@ -39,7 +39,8 @@ def with_reference(task: Task, file: str | Path, by: str = "time") -> Task:
     Args:
         task: Any task.
         file: A .mot or .sto file. Its coordinates are mapped to the joints of the model as in an export. Or `people`:
-            hips, knees and ankles of people who walk at the task's goal speed (`biomech.gait.reference`), by phase.
+            hips, knees and ankles of people who walk at the task's goal speed (`biomech.gait.reference`), by phase,
+            and toes that stay on the ground while the heel lifts.
         by: With `time`, the first row of the file is the start of an episode, and the last row holds after the end.
             With `phase`, the file is one stride, from contact of the right foot to its next, which repeats at the
             goal `stride_frequency` of the task.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import jax
@@ -168,6 +169,16 @@ def test_a_reflected_robot_does_what_the_robot_does_on_the_other_side():
         feet.append(np.stack([data.body(task.adapter.roles[f"{s}_foot"]).xpos for s in ("left", "right")]))
     np.testing.assert_allclose(feet[1][::-1] * [1, -1, 1], feet[0], atol=1e-3)
     assert np.abs(feet[0][0] - feet[0][1] * [1, -1, 1]).max() > 0.02
+
+
+def test_a_motor_that_turns_the_other_way_has_the_other_sign():
+    task = task_of(compose(["+task=humanoid_walk", "optimizer=ppo"]))
+    sees = replace(PpoConfig(), observe=("gait", "joints"))
+    model = copy.copy(task.model)
+    model.actuator_gear[:6, 0] *= -1.0  # of the left leg
+    as_it_is, turned = (action_reflection(sees, replace(task, model=m)) for m in (task.model, model))
+    np.testing.assert_array_equal(turned.index, as_it_is.index)
+    np.testing.assert_array_equal(turned.sign, -as_it_is.sign)
 
 
 def test_what_cannot_be_reflected_is_told(walk: Task, sees: PpoConfig):

@@ -49,9 +49,9 @@ def gait_view(task: Task, qpos: np.ndarray) -> Observe:
     """Observe the gait [19] in the frame of the current goal heading. qpos [nq]: posture of the start.
 
     Height of the pelvis above the lowest foot, relative to the start, m; directions of the pelvis axes that pointed
-    ahead and up at the start; pelvis velocity, m/s, and angular velocity, rad/s; lateral distance from the line of a
-    walk, m; load on each foot in body weights; goal speed, m/s; sine and cosine of the gait phase. Raises
-    UserError.
+    ahead and up at the start; pelvis velocity, m/s, and angular velocity, rad/s; lateral distance from the line of
+    the walk, m, 0 in a turn at a time; load on each foot in body weights; goal speed, m/s; sine and cosine of the
+    gait phase. Raises UserError.
     """
     if "heading" not in task.goals or "stride_frequency" not in task.goals:
         raise UserError(
@@ -72,9 +72,7 @@ def gait_view(task: Task, qpos: np.ndarray) -> Observe:
     def see(view: Step) -> jax.Array:
         state = State(layout, view, goals, view)
         at = state.pos(pelvis)
-        if (
-            "turn_pos" in goals
-        ):  # a turn at a place instead of a time; before it along x, after it through the place
+        if "turn_pos" in goals:  # the turn is at a place: before it along x, after it through the place
             place = goals["turn_pos"][0]
             turned = jnp.clip((at[0] - place) / _TURN + 1.0, 0.0, 1.0)
             heading = turned * goals["heading"]

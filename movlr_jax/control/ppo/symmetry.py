@@ -49,7 +49,11 @@ def action_reflection(config: PpoConfig, task: Task) -> Reflection:
             f"optimizer.ppo.mirror=true with optimizer.ppo.action={config.action} and {task.adapter.name}: every "
             "action must move one joint; give optimizer.ppo.action=posture"
         )
-    return joint_reflection([model.joint(i).name for i in model.actuator_trnid[:, 0]], task)
+    across = joint_reflection([model.joint(i).name for i in model.actuator_trnid[:, 0]], task)
+    turns = np.sign(model.actuator_gear[:, 0]).astype(
+        np.float32
+    )  # a negative gear turns the joint the other way
+    return replace(across, sign=across.sign * turns * turns[across.index])
 
 
 def joint_reflection(joints: Sequence[str], task: Task) -> Reflection:
@@ -70,10 +74,11 @@ def joint_reflection(joints: Sequence[str], task: Task) -> Reflection:
         )
     data = mujoco.MjData(task.model)
     mujoco.mj_kinematics(task.model, data)
-    axes = np.array([data.xaxis[task.model.joint(name).id] for name in names])
-    index = np.array([names.index(name) for name in partners])
-    # a rotation about an axis in the plane changes its direction, one about the normal of the plane does not
-    sign = np.sign(np.sum(axes * [-1.0, 1.0, -1.0] * axes[index], axis=1))
+    joint = [task.model.joint(name).id for name in names]
+    axes, index = data.xaxis[joint], np.array([names.index(name) for name in partners])
+    # a rotation about an axis in the plane changes its direction, one about the normal does not; slides the reverse
+    slides = task.model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE
+    sign = np.sign(np.sum(axes * [-1.0, 1.0, -1.0] * axes[index], axis=1)) * np.where(slides, -1.0, 1.0)
     return Reflection(index, sign.astype(np.float32))
 
 

@@ -160,7 +160,8 @@ def loss(
     centred = advantages - mean(advantages)
     advantages = centred / (jnp.sqrt(mean(jnp.square(centred))) + 1e-8)
     log_prob = dist.log_prob(logits, data.raw_action)
-    ratio = jnp.exp(jnp.where(data.valid, log_prob - data.log_prob, 0.0))
+    change = jnp.where(data.valid, log_prob - data.log_prob, 0.0)
+    ratio = jnp.exp(change)
     clipped = jnp.clip(ratio, 1 - config.clip, 1 + config.clip)
     policy_loss = -mean(jnp.minimum(ratio * advantages, clipped * advantages))
     value_loss = 0.5 * config.value_loss * mean(jnp.square(targets - values))
@@ -168,7 +169,7 @@ def loss(
         dist.entropy(logits.swapaxes(0, 1), key).T
     )  # time axis first, as in Brax, for the same random samples
     total = policy_loss + value_loss - config.entropy * entropy
-    kl = mean(ratio - 1.0 - jnp.log(ratio))  # never negative, unlike the mean of -log(ratio)
+    kl = mean(ratio - 1.0 - change)  # never negative, unlike the mean of -change
     return total, {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "kl": kl}
 
 
