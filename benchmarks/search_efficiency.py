@@ -136,6 +136,9 @@ class SharedScorer(Scorer):
     def prepare(self, programs: Sequence[RewardProgram]) -> None:
         pass
 
+    def close(self) -> None:
+        """Stay open: all searches of a task use it."""
+
     def on_device(self, programs: Sequence[RewardProgram], steps: Any, actions: Any, initial: Any) -> Any:
         shared = [self._shared(program) for program in programs]
         used = [s[0] if s else program for s, program in zip(shared, programs, strict=True)]

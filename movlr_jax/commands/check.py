@@ -74,7 +74,7 @@ def _on_bank(run: Path, task: Task, verdicts: Sequence[Verdict]) -> list[dict[st
             raise UserError(f"bank={run} has no rollout bank; searches with search=bank keep one")
         pairs = pairs_of(archive, bank)
     accepted = [v.program for v in verdicts if v.program]
-    returns = iter(bank.returns(Scorer(task.layout, task.data), accepted))
+    returns = iter(bank.returns(bank.values(Scorer(task.layout, task.data), accepted)))
     decided, scored = int((pairs.share != 0.5).sum()), []
     for verdict in verdicts:
         if verdict.program is None:

@@ -46,12 +46,11 @@ class Bank:
     def __len__(self) -> int:
         return len(self.names)
 
-    def term_returns(self, scorer: Scorer, programs: Sequence[RewardProgram]) -> list[dict[str, np.ndarray]]:
-        """Return, for each program, term -> [E] mean unweighted value over the states of each episode."""
+    def term_values(self, scorer: Scorer, programs: Sequence[RewardProgram]) -> list[dict[str, np.ndarray]]:
+        """Return, for each program, term -> [S] its unweighted value at every state."""
         if not programs:
             return []
-        counts = np.maximum(np.bincount(self.owner, minlength=len(self)), 1)
-        sums = [{name: np.zeros(len(self)) for name in p.terms} for p in programs]
+        values = [{name: np.zeros(len(self.owner)) for name in p.terms} for p in programs]
         for begin in range(0, len(self.owner), _CHUNK):
             end = min(begin + _CHUNK, len(self.owner))
             # the last chunk is padded with its last state
@@ -64,21 +63,25 @@ class Bank:
             )
             same = jax.tree.map(lambda x: np.broadcast_to(x, (len(programs), *x.shape)), states)
             scores = scorer(programs, *same)
-            for found, terms in zip(sums, scores.terms, strict=True):
-                for name, values in terms.items():
-                    found[name] += np.bincount(
-                        owner[: end - begin], values[: end - begin, 0].astype(float), len(self)
-                    )
-        return [{name: total / counts for name, total in found.items()} for found in sums]
+            for found, terms in zip(values, scores.terms, strict=True):
+                for name, new in terms.items():
+                    found[name][begin:end] = new[: end - begin, 0]
+        return values
 
-    def returns(self, scorer: Scorer, programs: Sequence[RewardProgram]) -> np.ndarray:
-        """Return [P, E]: the mean reward of a control step of each episode under each program."""
-        scored = self.term_returns(scorer, programs)
+    def values(self, scorer: Scorer, programs: Sequence[RewardProgram]) -> np.ndarray:
+        """Return [P, S]: the reward of every state under each program."""
+        scored = self.term_values(scorer, programs)
         return np.array([weighted(terms, p.weights) for terms, p in zip(scored, programs, strict=True)])
+
+    def returns(self, values: np.ndarray) -> np.ndarray:
+        """Return [..., E]: the mean of values [..., S] over the states of each episode."""
+        counts = np.bincount(self.owner, minlength=len(self))
+        starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+        return np.add.reduceat(values, starts, axis=-1) / counts
 
 
 def weighted(terms: Mapping[str, np.ndarray], weights: Mapping[str, float]) -> np.ndarray:
-    """Return r = w . r of term returns [E]."""
+    """Return r = w . r of the values of terms at states [S]."""
     return np.sum([weights[name] * values for name, values in terms.items()], axis=0)
 
 

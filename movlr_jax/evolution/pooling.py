@@ -1,7 +1,7 @@
-"""Term returns of many programs at the price of few: programs share terms, and a shared term is scored once.
+"""Values of the terms of many programs at the price of few: programs share terms, and a shared term is scored once.
 
 The distinct terms of all programs with the same preamble and helpers make one program, which is vetted and compiled
-once. The returns of a program are sums over its terms, r = w . r, so no program is compiled for itself.
+once. The reward of a program is a sum over its terms, r = w . r, so no program is compiled for itself.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from movlr_jax.sandbox.genome import Genome, genome_of
 from movlr_jax.sandbox.source import parse
 
 _MOST = 24  # terms of one pool
-_DIGITS = 6  # of a return: what differs less is equal, whichever terms are computed together
+_DIGITS = 6  # of a value: what differs less is equal, whichever terms are computed together
 
 Term = tuple[str, str, str]  # preamble, helpers, expression
 
 
-def term_returns(
+def term_values(
     context: SearchContext, reuse: Reuse, bank: Bank, sources: Sequence[str]
 ) -> list[dict[str, np.ndarray] | str]:
-    """Return, for each program, term -> [E] mean unweighted value of each episode, or why it cannot be scored."""
+    """Return, for each program, term -> [S] its unweighted value at every state, or why it cannot be scored."""
     refused = {source: reason for source in sources if (reason := _refused(context, source))}
     genomes = {source: _read(source)[1] for source in sources if source not in refused}
     values: dict[Term, np.ndarray] = {}
@@ -47,12 +47,12 @@ def term_returns(
     return [found[source] for source in sources]
 
 
-def program_returns(
+def program_values(
     context: SearchContext, reuse: Reuse, bank: Bank, sources: Sequence[str]
 ) -> list[np.ndarray | str]:
-    """Return, for each program, [E] its mean reward of a control step, r = w . r, or why it cannot be scored."""
+    """Return, for each program, [S] its reward of every state, r = w . r, or why it cannot be scored."""
     found: list[np.ndarray | str] = []
-    for source, terms in zip(sources, term_returns(context, reuse, bank, sources), strict=True):
+    for source, terms in zip(sources, term_values(context, reuse, bank, sources), strict=True):
         weights, _ = _read(source)
         if isinstance(terms, str) or isinstance(weights, str):
             found.append(str(terms))
@@ -106,22 +106,22 @@ def _written(pool: Sequence[Term]) -> str:
 def _scored(
     context: SearchContext, reuse: Reuse, bank: Bank, sources: Sequence[str]
 ) -> list[dict[str, np.ndarray] | str]:
-    """Vet programs and score them as they are. Return their term returns, or why one was rejected."""
+    """Vet programs and score them as they are. Return the values of their terms, or why one was rejected."""
     verdicts = vet_all(context, sources)
     programs = [v.program for v in verdicts if v.program]
-    returns = iter(bank.term_returns(reuse.scorer, programs))
+    values = iter(bank.term_values(reuse.scorer, programs))
     found: list[dict[str, np.ndarray] | str] = []
     for verdict in verdicts:
         if verdict.program is None:
             found.append(str(verdict.message))
             continue
-        scored = {name: _rounded(values) for name, values in next(returns).items()}
+        scored = {name: _rounded(v) for name, v in next(values).items()}
         found.append(reuse.scorer.late.get(verdict.program.structure) or scored)
     return found
 
 
 def _rounded(values: np.ndarray) -> np.ndarray:
-    """Return values [E] rounded to some digits of the largest."""
+    """Return values [S] rounded to some digits of the largest."""
     largest = float(np.abs(values).max(initial=0.0))
     digits = _DIGITS - 1 - int(np.floor(np.log10(largest))) if largest > 0 else 0
     return np.round(values, digits)

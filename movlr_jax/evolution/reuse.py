@@ -11,12 +11,13 @@ import numpy as np
 from movlr_jax.evolution.bank import Bank, bank_of, read_bank
 from movlr_jax.evolution.context import Reuse, SearchContext, once, timed
 from movlr_jax.evolution.parents import drawn_parents
-from movlr_jax.evolution.pooling import program_returns, term_returns
+from movlr_jax.evolution.pooling import program_values, term_values
 from movlr_jax.evolution.preferences import FittedWeights, Pairs, agreeing, fit_weights
-from movlr_jax.evolution.screening import screen
+from movlr_jax.evolution.screening import expected_worth, screen
 from movlr_jax.language.base import Evaluation, ProposalRequest, Screened
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.storage.archive import Archive
+from movlr_jax.storage.layout import candidate_name
 
 _CROSSED = 0.3  # probability that a program is crossed with one of another kind
 
@@ -36,6 +37,20 @@ def pairs_of(archive: Archive, bank: Bank, before: int | None = None) -> Pairs:
     return Pairs(np.array(first, int), np.array(second, int), np.array(shares, float))
 
 
+def ranked_before(archive: Archive, g: int) -> tuple[list[str], np.ndarray]:
+    """Return the sources of the programs in the ranking of the generation before g, and their strengths."""
+    ranking = (archive.get("ranked", g - 1) or {}) if g else {}
+    sources = {
+        candidate_name(e.generation, e.candidate): e.data["source"] for e in archive.events("evaluated")
+    }
+    found = [
+        (sources[name], strength)
+        for name, strength in zip(ranking.get("names", []), ranking.get("strengths", []), strict=True)
+        if strength is not None
+    ]
+    return [source for source, _ in found], np.array([strength for _, strength in found])
+
+
 def screened(
     context: SearchContext, reuse: Reuse, g: int, proposed: dict[str, Any], given: int
 ) -> dict[str, Any]:
@@ -49,14 +64,19 @@ def screened(
         bank = read_bank(context.archive, context.task.layout, g)
         pairs = pairs_of(context.archive, bank, g)
         bank = bank if len(bank) else bank_of(reuse.probe)
-        found = program_returns(context, reuse, bank, sources)
+        simulated, strengths = ranked_before(context.archive, g)
+        scored = program_values(context, reuse, bank, [*simulated, *sources])
+        before, found = scored[: len(simulated)], scored[len(simulated) :]
         reasons = {i: reason for i, reason in enumerate(found) if isinstance(reason, str)}
-        returns = {i: values for i, values in enumerate(found) if not isinstance(values, str)}
-        at = list(returns)
+        values = {i: v for i, v in enumerate(found) if not isinstance(v, str)}
+        at = list(values)
         kept = [n for n, i in enumerate(at) if i < given]
-        choice = screen(
-            np.array(list(returns.values())).reshape(len(at), len(bank)), k, pairs, bank.graves, kept
+        rewards = np.array(list(values.values())).reshape(len(at), len(bank.owner))
+        known = [i for i, v in enumerate(before) if not isinstance(v, str)]
+        worth = (
+            expected_worth(rewards, np.array([before[i] for i in known]), strengths[known]) if known else 0.0
         )
+        choice = screen(rewards, bank.returns(rewards), k, pairs, bank.graves, worth, kept)
     reasons |= {at[n]: reason for n, reason in enumerate(choice.reasons)}
     chosen = list(dict.fromkeys([*range(given), *(at[n] for n in choice.chosen), *reasons]))[:k]
     return {
@@ -97,15 +117,16 @@ def fitted(context: SearchContext, g: int, verdicts: Sequence[Verdict]) -> list[
     if not len(pairs):
         return [None] * len(verdicts)
     programs = [v.program for v in verdicts if v.program]
-    scored = iter(term_returns(context, reuse, bank, [program.source for program in programs]))
+    scored = iter(term_values(context, reuse, bank, [program.source for program in programs]))
     fits: list[FittedWeights | None] = []
     for k, verdict in enumerate(verdicts):
         terms = next(scored) if verdict.program else ""
         if not verdict.program or isinstance(terms, str):
             fits.append(None)
             continue
+        means = {name: bank.returns(values) for name, values in terms.items()}
         rng, draws = np.random.default_rng([context.config.seed, g, k]), context.config.inner_weights - 1
-        fits.append(fit_weights(terms, verdict.program.weights, pairs, rng, draws))
+        fits.append(fit_weights(means, verdict.program.weights, pairs, rng, draws))
     return fits
 
 
@@ -116,9 +137,10 @@ def record_returns(context: SearchContext, g: int, best: Evaluation) -> None:
         assert context.reuse
         bank = read_bank(context.archive, context.task.layout, g + 1)
         pairs = pairs_of(context.archive, bank, g + 1)
-        (returns,) = program_returns(context, context.reuse, bank, [best.source])
-        if isinstance(returns, str):
+        (values,) = program_values(context, context.reuse, bank, [best.source])
+        if isinstance(values, str):
             return {"program": best.name, "motions": [], "returns": [], "agree": 0, "decided": 0}
+        returns = bank.returns(values)
         return {
             "program": best.name,
             "motions": list(bank.names),

@@ -15,6 +15,8 @@ import numpy as np
 from movlr_jax.evolution.preferences import Pairs, agreeing, log_likelihood, standardised
 
 _QUALITY = 4.0  # weight of a nat of the mean log likelihood against a nat of difference
+_WORTH = 2.0  # weight of a standard deviation of expected worth
+_NOISE = 1.0  # variance of the strength of one motion about what its program is worth, beside that between programs
 _RIDGE = 0.05  # part of a profile that counts as different even from its copy
 _ALIKE = 0.1  # a program of which less than this is new is rejected as alike
 
@@ -27,14 +29,24 @@ class Choice:
     reasons: list[str]  # [P]
 
 
-def screen(returns: np.ndarray, k: int, pairs: Pairs, caught: np.ndarray, kept: Sequence[int] = ()) -> Choice:
-    """Choose k of P programs by their returns [P, E] on the motions of the bank.
+def screen(
+    rewards: np.ndarray,
+    returns: np.ndarray,
+    k: int,
+    pairs: Pairs,
+    caught: np.ndarray,
+    worth: np.ndarray | float = 0.0,
+    kept: Sequence[int] = (),
+) -> Choice:
+    """Choose k of P programs by their rewards of the states and motions of the bank.
 
     Args:
-        returns: Mean reward of each motion under each program.
+        rewards: [P, S] reward of each state under each program.
+        returns: [P, E] mean reward of each motion under each program.
         k: Number of programs to choose.
         pairs: Comparisons of the motions; none in the first generation, which chooses by difference alone.
         caught: [E] how grave the fault of each motion is; a program should prefer the lesser fault.
+        worth: [P] what the motion of each program is expected to be worth, see `expected_worth`.
         kept: Programs that are chosen in any case. They count towards k.
 
     Returns:
@@ -42,9 +54,8 @@ def screen(returns: np.ndarray, k: int, pairs: Pairs, caught: np.ndarray, kept: 
     """
     gates = gate_pairs(caught)
     quality = _QUALITY * sum(log_likelihood(returns, p) - np.log(0.5) for p in (pairs, gates) if len(p))
-    quality = np.broadcast_to(quality, len(returns))
-    profiles = standardised(returns)
-    profiles = profiles / np.maximum(np.linalg.norm(profiles, axis=1, keepdims=True), 1e-9)
+    quality = np.broadcast_to(quality + _WORTH * worth, len(returns))
+    profiles = directions(rewards)
     right, safe = agreeing(returns, pairs), agreeing(returns, gates)
     residual, left = profiles.copy(), np.square(profiles).sum(axis=1)
     chosen, reasons = list(kept), [""] * len(returns)
@@ -79,6 +90,34 @@ def screen(returns: np.ndarray, k: int, pairs: Pairs, caught: np.ndarray, kept: 
             else "others agree better or differ more"
         )
     return Choice(chosen, reasons)
+
+
+def expected_worth(rewards: np.ndarray, simulated: np.ndarray, worth: np.ndarray) -> np.ndarray:
+    """Return [P] what the motion that each program leads to is expected to be worth, before it is simulated.
+
+    The mean of a Gaussian process over programs. Its covariance is the correlation of their rewards over the states
+    of the bank (the Pearson distance of Gleave et al., 2021): programs that reward the same lead to similar motions.
+
+    Args:
+        rewards: [P, S] reward of each state of the bank under each program.
+        simulated: [Q, S] the same for the programs that were simulated.
+        worth: [Q] strengths of their motions in the ranking.
+
+    Returns:
+        Worth in standard deviations of `worth`; 0 is their mean.
+    """
+    spread = worth.std()
+    if spread < 1e-9:
+        return np.zeros(len(rewards))
+    known = directions(simulated)
+    covariance = known @ known.T + _NOISE * np.eye(len(known))
+    return directions(rewards) @ (known.T @ np.linalg.solve(covariance, (worth - worth.mean()) / spread))
+
+
+def directions(rewards: np.ndarray) -> np.ndarray:
+    """Return rewards [P, S] with mean 0 and length 1 in each row, so that products are correlations."""
+    rows = standardised(rewards)
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
 
 
 def _without(residual: np.ndarray, direction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

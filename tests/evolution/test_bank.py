@@ -86,12 +86,12 @@ def test_every_episode_has_the_returns_that_its_evaluation_measured(finished: Pa
     scorer = Scorer(task.layout, task.data)
     for data in recorded(finished, "evaluated"):
         program = load(parse(data["source"]))
-        (terms,) = bank.term_returns(scorer, [program])
+        (terms,) = bank.term_values(scorer, [program])
         at = bank.names.index(data["name"])
         for name, term in data["terms"].items():
-            assert terms[name][at] == pytest.approx(term["mean"], rel=1e-5, abs=1e-6)
-        (returns,) = bank.returns(scorer, [program])
-        np.testing.assert_allclose(returns, weighted(terms, data["weights"]))
+            assert bank.returns(terms[name])[at] == pytest.approx(term["mean"], rel=1e-5, abs=1e-6)
+        (values,) = bank.values(scorer, [program])
+        np.testing.assert_allclose(values, weighted(terms, data["weights"]))
     assert scorer.traces <= len(recorded(finished, "evaluated")), "a program compiles once for any bank"
 
 

@@ -5,10 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from movlr_jax.evolution.preferences import Pairs
-from movlr_jax.evolution.screening import gate_pairs, screen
+from movlr_jax.evolution.screening import Choice, expected_worth, gate_pairs
+from movlr_jax.evolution.screening import screen as screen_rewards
 
 NOTHING = Pairs(np.zeros(0, int), np.zeros(0, int), np.zeros(0))
 SOUND = np.zeros(6, int)
+
+
+def screen(returns: np.ndarray, *rest, **options) -> Choice:
+    """Screen programs on motions that have one state each."""
+    return screen_rewards(returns, returns, *rest, **options)
 
 
 def returns(*rows: list[float]) -> np.ndarray:
@@ -68,3 +74,28 @@ def test_a_program_that_is_the_same_everywhere_is_last():
     found = screen(np.stack([np.full(6, 7.0), up, down]), 2, NOTHING, SOUND)
     assert sorted(found.chosen) == [1, 2]
     assert found.reasons[0] == "its return is the same for all motions"
+
+
+def test_worth_is_that_of_programs_that_reward_the_same():
+    """A copy of the best of three programs at another scale is expected to be best, its opposite to be worst."""
+    states = np.random.default_rng(0).normal(size=(3, 40))
+    strengths = np.array([2.0, -1.0, -1.0])
+    found = expected_worth(np.stack([5 * states[0] - 3, -states[0], states[1]]), states, strengths)
+    assert found[0] > 0.4 and found[1] < -0.4 and found[0] > found[2] > found[1]
+    assert not expected_worth(states, states, np.ones(3)).any(), "equal strengths say nothing"
+
+
+def test_worth_recovers_a_planted_optimum_from_few_programs():
+    """Rewards are mixtures of four terms and the worth is a direction in them, known for 8 programs with noise."""
+    rng = np.random.default_rng(1)
+    terms, direction = rng.normal(size=(4, 60)), np.array([0.8, -0.4, 0.4, 0.2])
+    weights = rng.normal(size=(208, 4))
+    weights /= np.linalg.norm(weights, axis=1, keepdims=True)
+    worth = weights @ direction
+    found = expected_worth(weights[8:] @ terms, weights[:8] @ terms, worth[:8] + 0.2 * rng.normal(size=8))
+    assert np.corrcoef(found, worth[8:])[0, 1] > 0.8
+
+
+def test_a_program_of_more_expected_worth_is_chosen():
+    rows = returns([0, 1, 2, 3, 4, 5], [3, 0, 2, 5, 1, 4], [5, 0, 5, 0, 5, 0])
+    assert screen(rows, 1, NOTHING, SOUND, np.array([-1.0, 1.0, 0.0])).chosen == [1]
