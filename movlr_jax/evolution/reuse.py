@@ -74,7 +74,7 @@ def screened(
         rewards = np.array(list(values.values())).reshape(len(at), len(bank.owner))
         known = [i for i, v in enumerate(before) if not isinstance(v, str)]
         worth = (
-            expected_worth(rewards, np.array([before[i] for i in known]), strengths[known]) if known else 0.0
+            expected_worth(rewards, np.array([before[i] for i in known]), strengths[known]) if known else None
         )
         choice = screen(rewards, bank.returns(rewards), k, pairs, bank.graves, worth, kept)
     reasons |= {at[n]: reason for n, reason in enumerate(choice.reasons)}

@@ -1,8 +1,9 @@
-"""Screening: of M proposed programs, K are chosen for the physics by their returns on the rollout bank.
+"""Screening: of M proposed programs, K are chosen for the physics by their rewards of the states of the rollout bank.
 
-A program is worth simulating if it agrees with what the comparisons say, does not prefer motions that a gate caught,
-and differs from the programs that are chosen already. The choice is the greedy maximum of a determinantal point
-process (Chen et al., 2018): quality times the part of a profile of returns that those chosen do not explain.
+A program is worth simulating if programs that reward the same led to good motions, if it agrees with what the
+comparisons say, does not prefer motions that a gate caught, and differs from those chosen already. The
+choice is the greedy maximum of a determinantal point process (Chen et al., 2018): quality times the part of a
+program's rewards that those chosen do not explain.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def screen(
     k: int,
     pairs: Pairs,
     caught: np.ndarray,
-    worth: np.ndarray | float = 0.0,
+    worth: np.ndarray | None = None,
     kept: Sequence[int] = (),
 ) -> Choice:
     """Choose k of P programs by their rewards of the states and motions of the bank.
@@ -46,7 +47,7 @@ def screen(
         k: Number of programs to choose.
         pairs: Comparisons of the motions; none in the first generation, which chooses by difference alone.
         caught: [E] how grave the fault of each motion is; a program should prefer the lesser fault.
-        worth: [P] what the motion of each program is expected to be worth, see `expected_worth`.
+        worth: [P] see `expected_worth`; None if no program was simulated.
         kept: Programs that are chosen in any case. They count towards k.
 
     Returns:
@@ -54,7 +55,9 @@ def screen(
     """
     gates = gate_pairs(caught)
     quality = _QUALITY * sum(log_likelihood(returns, p) - np.log(0.5) for p in (pairs, gates) if len(p))
-    quality = np.broadcast_to(quality + _WORTH * worth, len(returns))
+    quality = np.broadcast_to(quality, len(returns)) + _WORTH * (
+        np.zeros(len(returns)) if worth is None else worth
+    )
     profiles = directions(rewards)
     right, safe = agreeing(returns, pairs), agreeing(returns, gates)
     residual, left = profiles.copy(), np.square(profiles).sum(axis=1)
@@ -62,11 +65,16 @@ def screen(
 
     def said(i: int) -> str:
         parts = []
+        if worth is not None:
+            parts.append(
+                f"its motion is expected to be worth {worth[i]:.1f} "
+                "(0 is the mean so far, 1 a standard deviation more)"
+            )
         if n := int((pairs.share != 0.5).sum()):
             parts.append(f"its returns agree with {right[i]} of {n} comparisons")
         if len(gates):
             parts.append(f"put {safe[i]} of {len(gates)} pairs of a sound and a faulty motion in order")
-        return " and ".join(parts) + ("; " if parts else "")
+        return ", ".join(parts) + ("; " if parts else "")
 
     for i in kept:
         residual, left = _without(residual, residual[i])
@@ -75,7 +83,7 @@ def screen(
         gain = quality + np.log(left + _RIDGE)
         gain[chosen] = -np.inf
         i = int(np.argmax(np.round(gain, 9)))  # among equals the first, whatever the rounding
-        share = f"{100 * left[i]:.0f} % of its profile of returns is new"
+        share = f"{100 * left[i]:.0f} % of what it rewards is new"
         reasons[i] = f"{said(i)}{share}"
         chosen.append(i)
         residual, left = _without(residual, residual[i])
@@ -83,11 +91,11 @@ def screen(
         alike = left[i] < _ALIKE
         other = max(chosen, key=lambda j, i=i: abs(float(profiles[i] @ profiles[j])))
         reasons[i] = said(i) + (
-            "its return is the same for all motions"
+            "its reward is the same at all states"
             if not profiles[i].any()
-            else f"only {100 * left[i]:.0f} % of its profile of returns is new beside proposal {other}"
+            else f"only {100 * left[i]:.0f} % of what it rewards is new beside proposal {other}"
             if alike
-            else "others agree better or differ more"
+            else "others promise more or differ more"
         )
     return Choice(chosen, reasons)
 

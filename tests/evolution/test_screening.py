@@ -26,7 +26,7 @@ def test_without_comparisons_programs_that_differ_are_chosen():
     up, zigzag = np.arange(6.0), np.array([0, 1, 0, 1, 0, 1.0])
     found = screen(np.stack([up, 10 * up - 3, zigzag, 2 * zigzag]), 2, NOTHING, SOUND)
     assert found.chosen == [0, 2]
-    assert "only 0 % of its profile of returns is new beside proposal 0" in found.reasons[1]
+    assert "only 0 % of what it rewards is new beside proposal 0" in found.reasons[1]
     assert "beside proposal 2" in found.reasons[3]
 
 
@@ -73,7 +73,7 @@ def test_a_program_that_is_the_same_everywhere_is_last():
     up, down = np.arange(6.0), np.array([3, 0, 2, 5, 1, 4.0])
     found = screen(np.stack([np.full(6, 7.0), up, down]), 2, NOTHING, SOUND)
     assert sorted(found.chosen) == [1, 2]
-    assert found.reasons[0] == "its return is the same for all motions"
+    assert found.reasons[0] == "its reward is the same at all states"
 
 
 def test_worth_is_that_of_programs_that_reward_the_same():
@@ -81,7 +81,9 @@ def test_worth_is_that_of_programs_that_reward_the_same():
     states = np.random.default_rng(0).normal(size=(3, 40))
     strengths = np.array([2.0, -1.0, -1.0])
     found = expected_worth(np.stack([5 * states[0] - 3, -states[0], states[1]]), states, strengths)
-    assert found[0] > 0.4 and found[1] < -0.4 and found[0] > found[2] > found[1]
+    assert found[0] > 0.4
+    assert found[1] < -0.4
+    assert found[0] > found[2] > found[1]
     assert not expected_worth(states, states, np.ones(3)).any(), "equal strengths say nothing"
 
 
@@ -98,4 +100,6 @@ def test_worth_recovers_a_planted_optimum_from_few_programs():
 
 def test_a_program_of_more_expected_worth_is_chosen():
     rows = returns([0, 1, 2, 3, 4, 5], [3, 0, 2, 5, 1, 4], [5, 0, 5, 0, 5, 0])
-    assert screen(rows, 1, NOTHING, SOUND, np.array([-1.0, 1.0, 0.0])).chosen == [1]
+    found = screen(rows, 1, NOTHING, SOUND, np.array([-1.0, 1.0, 0.0]))
+    assert found.chosen == [1]
+    assert found.reasons[0].startswith("its motion is expected to be worth -1.0 (0 is the mean so far")

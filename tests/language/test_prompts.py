@@ -59,7 +59,7 @@ LOSSES = (
     Loss(Evaluation(1, 1, "def", reason="line 1: invalid syntax"), "line 1: invalid syntax"),
 )  # fmt: skip
 SCREENED = (
-    Screened(SOURCE, "its returns agree with 3 of 9 comparisons; others agree better or differ more"),
+    Screened(SOURCE, "its returns agree with 3 of 9 comparisons; others promise more or differ more"),
     Screened("def", "line 1: invalid syntax"),
 )  # fmt: skip
 

@@ -1,0 +1,154 @@
+"""How well screening knows a program before it is simulated.
+
+Programs of the scripted proposer are each simulated from several start states. From a few of them and the first start
+alone, screening predicts the others; the truth is their mean score from the other starts.
+
+    nice python benchmarks/expected_worth.py [--task walker_walk ...] [--programs 96] [--starts 4]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from quick import read_options
+from search_efficiency import RESULTS, TASKS, SharedScorer, Trusting, settings_of
+
+from movlr_jax.commands.session import task_of
+from movlr_jax.config.compose import compose
+from movlr_jax.control.build import build_optimizer
+from movlr_jax.evolution.bank import Bank, Recorder
+from movlr_jax.evolution.evaluation import evaluate, make_probe
+from movlr_jax.evolution.preferences import Pairs, log_likelihood
+from movlr_jax.evolution.screening import expected_worth
+from movlr_jax.evolution.weight_variants import score_of
+from movlr_jax.language.base import ProposalRequest
+from movlr_jax.language.proposers.scripted import ScriptedProposer
+from movlr_jax.machine import hardware, versions
+from movlr_jax.types import Step, Trajectory
+
+KNOWN = (4, 8, 16, 32)  # programs that were simulated
+_DRAWS = 100  # choices of these
+_FIRST = 11  # seed of the first start state
+
+
+def simulated(name: str, count: int, starts: int, quick: bool) -> tuple[np.ndarray, np.ndarray, Bank]:
+    """Return scores [P, starts], rewards [P, S] and the motions from the first start, one of each program."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = compose([*settings_of(name, Path(folder)), *(["episode_s=0.2"] if quick else [])])
+        task = task_of(config)
+        optimizer = build_optimizer(config.optimizer, task, config.physics)
+    optimizer.scorer = SharedScorer(task)
+    sandbox = Trusting(make_probe(task, optimizer.sim_physics, 0))
+    request = ProposalRequest(
+        0, task, None, None, (), config.seed, lambda source: sandbox.vet(source).message
+    )
+    verdicts = sandbox.vet_all(ScriptedProposer().propose(request, count))
+    scores, k, episodes = np.zeros((count, starts)), config.candidates, Recorder()
+    for begin in range(0, count, k):
+        for start in range(starts):
+
+            def keep(
+                row: int, episode: Trajectory, first: Step, begin: int = begin, start: int = start
+            ) -> None:
+                if start == 0:
+                    episodes.keep(begin + row, episode, first)
+
+            rows = evaluate(optimizer, task, verdicts[begin : begin + k], _FIRST + start, keep=keep)
+            scores[begin : begin + k, start] = [score_of(task, row) for row in rows]
+    programs = [v.program for v in verdicts if v.program]
+    bank = bank_from(episodes, count)
+    rewards = np.concatenate([bank.values(optimizer.scorer, programs[i : i + k]) for i in range(0, count, k)])
+    return scores, rewards, bank
+
+
+def bank_from(episodes: Recorder, count: int) -> Bank:
+    """Return the bank of episodes that are still in memory."""
+    found = [episodes.episodes[i] for i in range(count)]
+    together = lambda *parts: np.concatenate([np.asarray(p, np.float32) for p in parts])  # noqa: E731
+    return Bank(
+        names=tuple(map(str, range(count))),
+        graves=np.zeros(count, int),
+        owner=np.repeat(np.arange(count), [len(e.actions) for e, _ in found]),
+        steps=jax.tree.map(together, *(e.steps for e, _ in found)),
+        actions=together(*(e.actions for e, _ in found)),
+        initial=jax.tree.map(lambda *firsts: np.stack(firsts), *(first for _, first in found)),
+    )
+
+
+def spread(scores: np.ndarray) -> tuple[float, float]:
+    """Return the standard deviations of scores [P, starts] between programs, and of one program between starts.
+
+    What all programs share at a start is left out (two-way analysis of variance).
+    """
+    p, n = scores.shape
+    away = scores - scores.mean(axis=0)
+    noise = np.square(away - away.mean(axis=1, keepdims=True)).sum() / ((p - 1) * (n - 1))
+    return float(np.sqrt(max(away.mean(axis=1).var(ddof=1) - noise / n, 0.0))), float(np.sqrt(noise))
+
+
+def predicted(scores: np.ndarray, rewards: np.ndarray, bank: Bank, known: int) -> Mapping[str, float]:
+    """Return the mean correlations of two predictions with the scores from the other starts."""
+    found: dict[str, list[float]] = {"agreement": [], "expected worth": []}
+    rng, away = np.random.default_rng(0), scores - scores.mean(axis=0)
+    for _ in range(_DRAWS):
+        some = rng.permutation(len(scores))
+        some, others = some[:known], some[known:]
+        seen = rewards[:, np.isin(bank.owner, some)]
+        returns = bank.returns(rewards)[:, some]
+        first, second = np.nonzero(np.greater.outer(away[some, 0], away[some, 0]))
+        pairs, truth = Pairs(first, second, np.ones(len(first))), away[others, 1:].mean(axis=1)
+        found["agreement"].append(_correlation(log_likelihood(returns[others], pairs), truth))
+        worth = expected_worth(seen[others], seen[some], away[some, 0])
+        found["expected worth"].append(_correlation(worth, truth))
+    return {name: round(float(np.mean(values)), 2) for name, values in found.items()}
+
+
+def _correlation(x: np.ndarray, y: np.ndarray) -> float:
+    return float(np.corrcoef(x, y)[0, 1]) if x.std() > 0 and y.std() > 0 else 0.0
+
+
+def run(names: Sequence[str], count: int, starts: int, quick: bool) -> dict[str, Any]:
+    rows = []
+    for name in names:
+        scores, rewards, bank = simulated(name, count, starts, quick)
+        between, noise = spread(scores)
+        good = scores.mean(axis=1)
+        row: dict[str, Any] = {
+            "task": name,
+            "programs": count,
+            "starts": starts,
+            "between_programs": round(between, 2),
+            "between_starts": round(noise, 2),
+            "one_start_explains": round(between**2 / (between**2 + noise**2), 3),
+            "quantiles": [round(float(q), 2) for q in np.quantile(good, [0.0, 0.25, 0.5, 0.75, 1.0])],
+        }
+        # the highest correlation with the truth that noise between starts allows
+        row["highest"] = round(between / float(np.sqrt(between**2 + noise**2 / (starts - 1))), 2)
+        row["predicted"] = {n: predicted(scores, rewards, bank, n) for n in KNOWN if 2 * n <= count}
+        print(json.dumps(row), flush=True)
+        rows.append(row)
+    about = {"benchmark": "expected_worth", "date": date.today().isoformat()}
+    return {**about, "hardware": hardware(), "versions": versions(), "rows": rows}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="how well screening knows a program before it is simulated")
+    parser.add_argument("--task", nargs="+", choices=TASKS, default=["walker_walk", "reacher", "touch_ball"])
+    parser.add_argument("--programs", type=int, default=96)
+    parser.add_argument("--starts", type=int, default=4)
+    given = read_options(parser, task=["touch_ball"], programs=8, starts=2)
+    found = run(given.task, given.programs, given.starts, given.quick)
+    if not given.quick:
+        (RESULTS / "expected_worth.json").write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
