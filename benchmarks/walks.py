@@ -56,7 +56,10 @@ ROWS = {  # name -> task, model and further settings
     "flat_walk_700": ("flat_walk", "ms_human_700"),
     "flat_walk_myolegs": ("flat_walk", "myolegs"),
     # each start in a world of its own, with pushes
-    "humanoid_walk": ("humanoid_walk", ROBOT, *WORLDS, "optimizer.ppo.init=humanoid_walk"),
+    **{
+        name: (name, ROBOT, *WORLDS, f"optimizer.ppo.init={name}")
+        for name in ("humanoid_walk", "humanoid_straight_leg", "humanoid_stairs", "humanoid_turn")
+    },
 }
 FROM_S, PICTURES, COLUMNS, SIZE = 5.0, 8, 4, (480, 480)  # of a stride
 SHOWN = (

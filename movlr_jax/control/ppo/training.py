@@ -56,9 +56,9 @@ class CurveRecorder:
             return f"{steps}: no episode has ended yet"
         seconds, returns = (sorted(values) for values in zip(*last, strict=True))
         if len(last) == 1:
-            return f"{steps}: episodes of {seconds[0]:.2g} s, return {returns[0]:.4g}"
+            return f"{steps}: episodes of {seconds[0]:.3g} s, return {returns[0]:.4g}"
         return (
-            f"{steps}: episodes of {seconds[0]:.2g} to {seconds[-1]:.2g} s, "
+            f"{steps}: episodes of {seconds[0]:.3g} to {seconds[-1]:.3g} s, "
             f"returns {returns[0]:.4g} to {returns[-1]:.4g}"
         )
 
