@@ -70,7 +70,7 @@ def reward(state, action):
         "lift": -jnp.mean(jnp.minimum(jnp.abs(lifted - jnp.maximum(wave, 0.0)), 1.0)),
         # the straighter the knees should be, the more it counts
         "knees": jnp.mean(1.0 - swings)
-        - (NORMAL / state.goal("stance_knee")) ** 4
+        - (NORMAL / state.goal("stance_knee")) ** 2
         * jnp.mean((1.0 - swings) * jnp.abs(bent - state.goal("stance_knee"))),
         "slip": -jnp.sum(loads * jnp.sum(moving[:, :2] ** 2, axis=1)),
         "sway": -0.2 * jnp.sum(state.angvel("$pelvis")[:2] ** 2) - state.com_vel[2] ** 2,
