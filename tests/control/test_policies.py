@@ -31,3 +31,21 @@ def test_a_policy_of_the_package_walks_from_a_start_it_has_not_seen(task: str, t
     assert result["gait_r"] > 0.75
     assert result["symmetry"] > 0.8
     assert f"the policy {task}_ms_human_700_legs runs unchanged" in said.err
+
+
+@pytest.mark.parametrize(
+    ("task", "metric", "least"),
+    [
+        ("humanoid_turn", "past_door_m", 0.3),
+        pytest.param("humanoid_stairs", "terrain_level", 2.0, marks=pytest.mark.slow),
+        pytest.param("humanoid_straight_leg", "stance_knee_rad", 0.1, marks=pytest.mark.slow),
+    ],
+)
+def test_a_policy_of_the_robot_does_its_task(task: str, metric: str, least: float, tmp_path: Path, capsys):
+    settings = [f"+task={task}", "optimizer=ppo", f"optimizer.ppo.init={task}", "optimizer.ppo.env_steps=0"]
+    assert evaluate([*settings, "reward=human", "seed=11", "films=false", f"run_dir={tmp_path}"]) == 0
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert not result["fell"]
+    assert result["symmetry"] > 0.8
+    assert result[metric] >= least
+    assert task != "humanoid_straight_leg" or result["stance_knee_rad"] <= 0.262, "15 degrees"
