@@ -316,7 +316,8 @@ def report() -> None:
             scores = np.array([r[arm]["scores"] for r in runs.values() if arm in r])
             axes.plot(
                 np.arange(scores.shape[1]) + 1, np.median(scores, axis=0), marker=".", label=arm,
-                color="black" if arm == "plain" else f"C{list(ARMS).index(arm)}", lw=2 if arm in ("plain", "all") else 1,
+                color="black" if arm == "plain" else f"C{list(ARMS).index(arm)}",
+                lw=2 if arm in ("plain", "all") else 1,
             )  # fmt: skip
         axes.set_xlabel("generations (equal simulated seconds)", fontsize=8)
         if i == 0:
