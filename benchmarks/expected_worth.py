@@ -16,7 +16,6 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from quick import read_options
 from search_efficiency import RESULTS, TASKS, SharedScorer, Trusting, settings_of
@@ -24,7 +23,7 @@ from search_efficiency import RESULTS, TASKS, SharedScorer, Trusting, settings_o
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose
 from movlr_jax.control.build import build_optimizer
-from movlr_jax.evolution.bank import Bank, Recorder
+from movlr_jax.evolution.bank import Bank, Recorder, read_bank
 from movlr_jax.evolution.evaluation import evaluate, make_probe
 from movlr_jax.evolution.preferences import Pairs, log_likelihood
 from movlr_jax.evolution.screening import expected_worth
@@ -32,6 +31,8 @@ from movlr_jax.evolution.weight_variants import score_of
 from movlr_jax.language.base import ProposalRequest
 from movlr_jax.language.proposers.scripted import ScriptedProposer
 from movlr_jax.machine import hardware, versions
+from movlr_jax.storage.archive import Archive
+from movlr_jax.storage.layout import bank_path
 from movlr_jax.types import Step, Trajectory
 
 KNOWN = (4, 8, 16, 32)  # programs that were simulated
@@ -64,23 +65,11 @@ def simulated(name: str, count: int, starts: int, quick: bool) -> tuple[np.ndarr
             rows = evaluate(optimizer, task, verdicts[begin : begin + k], _FIRST + start, keep=keep)
             scores[begin : begin + k, start] = [score_of(task, row) for row in rows]
     programs = [v.program for v in verdicts if v.program]
-    bank = bank_from(episodes, count)
+    with tempfile.TemporaryDirectory() as folder, Archive.create(Path(folder) / "run", "") as archive:
+        archive.put(bank_path(0), episodes.data([str(i) for i in range(count)], [0] * count))
+        bank = read_bank(archive, task.layout)
     rewards = np.concatenate([bank.values(optimizer.scorer, programs[i : i + k]) for i in range(0, count, k)])
     return scores, rewards, bank
-
-
-def bank_from(episodes: Recorder, count: int) -> Bank:
-    """Return the bank of episodes that are still in memory."""
-    found = [episodes.episodes[i] for i in range(count)]
-    together = lambda *parts: np.concatenate([np.asarray(p, np.float32) for p in parts])  # noqa: E731
-    return Bank(
-        names=tuple(map(str, range(count))),
-        graves=np.zeros(count, int),
-        owner=np.repeat(np.arange(count), [len(e.actions) for e, _ in found]),
-        steps=jax.tree.map(together, *(e.steps for e, _ in found)),
-        actions=together(*(e.actions for e, _ in found)),
-        initial=jax.tree.map(lambda *firsts: np.stack(firsts), *(first for _, first in found)),
-    )
 
 
 def spread(scores: np.ndarray) -> tuple[float, float]:
@@ -97,15 +86,14 @@ def spread(scores: np.ndarray) -> tuple[float, float]:
 def predicted(scores: np.ndarray, rewards: np.ndarray, bank: Bank, known: int) -> Mapping[str, float]:
     """Return the mean correlations of two predictions with the scores from the other starts."""
     found: dict[str, list[float]] = {"agreement": [], "expected worth": []}
-    rng, away = np.random.default_rng(0), scores - scores.mean(axis=0)
+    rng, away, returns = np.random.default_rng(0), scores - scores.mean(axis=0), bank.returns(rewards)
     for _ in range(_DRAWS):
         some = rng.permutation(len(scores))
         some, others = some[:known], some[known:]
         seen = rewards[:, np.isin(bank.owner, some)]
-        returns = bank.returns(rewards)[:, some]
         first, second = np.nonzero(np.greater.outer(away[some, 0], away[some, 0]))
         pairs, truth = Pairs(first, second, np.ones(len(first))), away[others, 1:].mean(axis=1)
-        found["agreement"].append(_correlation(log_likelihood(returns[others], pairs), truth))
+        found["agreement"].append(_correlation(log_likelihood(returns[np.ix_(others, some)], pairs), truth))
         worth = expected_worth(seen[others], seen[some], away[some, 0])
         found["expected worth"].append(_correlation(worth, truth))
     return {name: round(float(np.mean(values)), 2) for name, values in found.items()}
@@ -141,7 +129,8 @@ def run(names: Sequence[str], count: int, starts: int, quick: bool) -> dict[str,
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="how well screening knows a program before it is simulated")
-    parser.add_argument("--task", nargs="+", choices=TASKS, default=["walker_walk", "reacher", "touch_ball"])
+    usual = ["walker_walk", "reacher", "touch_ball", "cartpole_swingup"]
+    parser.add_argument("--task", nargs="+", choices=TASKS, default=usual)
     parser.add_argument("--programs", type=int, default=96)
     parser.add_argument("--starts", type=int, default=4)
     given = read_options(parser, task=["touch_ball"], programs=8, starts=2)

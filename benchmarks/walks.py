@@ -66,7 +66,7 @@ SHOWN = (
     "success", "fell", "distance_m", "mean_speed_m_s", "lateral_drift_m", "heading_change_rad", "gait_r",
     "gait_rmse_deg", "gait_within_sd", "knee_swing_deg", "symmetry", "stance_percent",
     "double_support_percent", "cadence_steps_min", "step_length_m", "step_width_m", "foot_clearance_m",
-    "stance_knee_rad", "terrain_level", "velocity_error_m_s",
+    "stance_knee_rad", "terrain_level", "past_door_m", "velocity_error_m_s",
     "trunk_tilt_deg", "alternation", "force_r", "muscle_overlap", "cost_of_transport",
 )  # fmt: skip
 

@@ -76,8 +76,7 @@ class Bank:
     def returns(self, values: np.ndarray) -> np.ndarray:
         """Return [..., E]: the mean of values [..., S] over the states of each episode."""
         counts = np.bincount(self.owner, minlength=len(self))
-        starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
-        return np.add.reduceat(values, starts, axis=-1) / counts
+        return np.add.reduceat(values, np.cumsum(counts) - counts, axis=-1) / counts
 
 
 def weighted(terms: Mapping[str, np.ndarray], weights: Mapping[str, float]) -> np.ndarray:

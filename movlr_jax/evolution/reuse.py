@@ -17,7 +17,6 @@ from movlr_jax.evolution.screening import expected_worth, screen
 from movlr_jax.language.base import Evaluation, ProposalRequest, Screened
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.storage.archive import Archive
-from movlr_jax.storage.layout import candidate_name
 
 _CROSSED = 0.3  # probability that a program is crossed with one of another kind
 
@@ -39,10 +38,8 @@ def pairs_of(archive: Archive, bank: Bank, before: int | None = None) -> Pairs:
 
 def ranked_before(archive: Archive, g: int) -> tuple[list[str], np.ndarray]:
     """Return the sources of the programs in the ranking of the generation before g, and their strengths."""
-    ranking = (archive.get("ranked", g - 1) or {}) if g else {}
-    sources = {
-        candidate_name(e.generation, e.candidate): e.data["source"] for e in archive.events("evaluated")
-    }
+    ranking = archive.get("ranked", g - 1) or {}
+    sources = {e.data["name"]: e.data["source"] for e in archive.events("evaluated")}
     found = [
         (sources[name], strength)
         for name, strength in zip(ranking.get("names", []), ranking.get("strengths", []), strict=True)

@@ -55,9 +55,9 @@ def screen(
     """
     gates = gate_pairs(caught)
     quality = _QUALITY * sum(log_likelihood(returns, p) - np.log(0.5) for p in (pairs, gates) if len(p))
-    quality = np.broadcast_to(quality, len(returns)) + _WORTH * (
-        np.zeros(len(returns)) if worth is None else worth
-    )
+    quality = np.broadcast_to(quality, len(returns))
+    if worth is not None:
+        quality = quality + _WORTH * worth
     profiles = directions(rewards)
     right, safe = agreeing(returns, pairs), agreeing(returns, gates)
     residual, left = profiles.copy(), np.square(profiles).sum(axis=1)
@@ -129,7 +129,7 @@ def directions(rewards: np.ndarray) -> np.ndarray:
 
 
 def _without(residual: np.ndarray, direction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Remove from the residual profiles [P, E] the part that a chosen one explains. Return them, and what is left."""
+    """Remove from the residual profiles [P, S] the part that a chosen one explains. Return them, and what is left."""
     length = np.linalg.norm(direction)
     if length > 1e-6:
         unit = direction / length

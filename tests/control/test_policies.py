@@ -34,18 +34,19 @@ def test_a_policy_of_the_package_walks_from_a_start_it_has_not_seen(task: str, t
 
 
 @pytest.mark.parametrize(
-    ("task", "metric", "least"),
+    ("task", "metric", "least", "most"),
     [
-        ("humanoid_turn", "past_door_m", 0.3),
-        pytest.param("humanoid_stairs", "terrain_level", 2.0, marks=pytest.mark.slow),
-        pytest.param("humanoid_straight_leg", "stance_knee_rad", 0.1, marks=pytest.mark.slow),
+        ("humanoid_turn", "past_door_m", 0.3, 10.0),
+        pytest.param("humanoid_stairs", "terrain_level", 2.0, 6.0, marks=pytest.mark.slow),
+        pytest.param("humanoid_straight_leg", "stance_knee_rad", 0.1, 0.262, marks=pytest.mark.slow),
     ],
 )
-def test_a_policy_of_the_robot_does_its_task(task: str, metric: str, least: float, tmp_path: Path, capsys):
+def test_a_policy_of_the_robot_does_its_task(
+    task: str, metric: str, least: float, most: float, tmp_path: Path, capsys
+):
     settings = [f"+task={task}", "optimizer=ppo", f"optimizer.ppo.init={task}", "optimizer.ppo.env_steps=0"]
     assert evaluate([*settings, "reward=human", "seed=11", "films=false", f"run_dir={tmp_path}"]) == 0
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert not result["fell"]
     assert result["symmetry"] > 0.8
-    assert result[metric] >= least
-    assert task != "humanoid_straight_leg" or result["stance_knee_rad"] <= 0.262, "15 degrees"
+    assert least <= result[metric] <= most

@@ -50,9 +50,8 @@ def action_reflection(config: PpoConfig, task: Task) -> Reflection:
             "action must move one joint; give optimizer.ppo.action=posture"
         )
     across = joint_reflection([model.joint(i).name for i in model.actuator_trnid[:, 0]], task)
-    turns = np.sign(model.actuator_gear[:, 0]).astype(
-        np.float32
-    )  # a negative gear turns the joint the other way
+    # a negative gear turns the joint the other way
+    turns = np.sign(model.actuator_gear[:, 0]).astype(np.float32)
     return replace(across, sign=across.sign * turns * turns[across.index])
 
 
