@@ -75,6 +75,7 @@ def check_optimizer(o: OptimizerConfig) -> None:
         ("mppi.anneal_updates", mppi.anneal_updates),
         ("mppi.anneal_knots", mppi.anneal_knots),
         ("mppi.tail", mppi.tail),
+        ("mppi.density", mppi.density),
     ):
         if value <= 0:
             raise UserError(f"optimizer.{name}={value:g}: it must be more than 0")
@@ -106,10 +107,9 @@ def check_optimizer(o: OptimizerConfig) -> None:
     ):
         if value not in known:
             raise UserError(unknown_name(f"optimizer.{name}", value, known))
-    if mppi.tail > 1:
-        raise UserError(f"optimizer.mppi.tail={mppi.tail:g}: a share must be 1 or less")
-    if mppi.adapt > 1:
-        raise UserError(f"optimizer.mppi.adapt={mppi.adapt:g}: a share must be 1 or less")
+    for name, share in (("tail", mppi.tail), ("adapt", mppi.adapt), ("density", mppi.density)):
+        if share > 1:
+            raise UserError(f"optimizer.mppi.{name}={share:g}: a share must be 1 or less")
     if muscle.law not in LAWS:
         raise UserError(unknown_name("optimizer.muscle.law", muscle.law, LAWS))
     if o.race and o.value.use:

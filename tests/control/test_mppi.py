@@ -187,6 +187,21 @@ def test_a_plan_moves_on_with_time():
     assert mppi.shift(constant, 0.4).mean == 3.0
 
 
+def test_sparse_noise_changes_few_dimensions_in_all_knots():
+    """A third of the dimensions of each sample, others in the next sample; what is changed is the given noise."""
+    key = jax.random.key(0)
+    white = jax.random.normal(key, (3000, KNOTS, DIMS))
+    noise = np.asarray(mppi.sparse(white, key, 1 / 3))
+    changed = noise != 0
+    np.testing.assert_array_equal(changed[:, 0], changed[:, 1])
+    np.testing.assert_array_equal(noise[changed], np.asarray(white)[changed])
+    np.testing.assert_allclose(
+        np.cov(changed[:, 0].T), np.eye(DIMS) * 2 / 9, atol=0.02
+    )  # each by itself, p = 1/3
+    np.testing.assert_allclose(changed.mean((0, 1)), 1 / 3, atol=0.03)
+    np.testing.assert_array_equal(mppi.sparse(white, key, 1.0), white)
+
+
 def test_smooth_noise_correlates_in_time_alone():
     """Of many draws: unit variance, smooth^k between knots k apart, nothing between dimensions."""
     white = jax.random.normal(jax.random.key(0), (20000, 4, 2))

@@ -10,11 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
 from movlr_jax.types import Array
+
+_MASK = 1 << 20  # folded into the key of the noise for the choice of dimensions
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,7 @@ class MppiConfig:
     # number of samples that are not random: the mean, then plans that hold the current state and the initial state
     keep: int = 2
     smooth: float = 0.0  # noise correlation between neighbouring knots, 0..1
+    density: float = 1.0  # share of the dimensions that a sample changes, drawn anew for each sample
     rule: str = "mppi"  # how samples become the next plan: a name of `rules.RULES`
     updates: int = 1  # rounds of samples, rollouts and update per plan
     strategy: str = "CMA_ES"  # rule=evosax: a name of `rules.STRATEGIES`
@@ -64,6 +68,17 @@ def colored(noise: Array, smooth: float) -> Array:
         return noise
     apart = np.abs(np.subtract.outer(np.arange(noise.shape[1]), np.arange(noise.shape[1])))
     return jnp.einsum("kl,nld->nkd", np.linalg.cholesky(smooth**apart).astype(np.float32), noise)
+
+
+def sparse(noise: Array, key: Array, density: float) -> Array:
+    """Return `noise` [N, knots, dims] in which each sample keeps a share `density` of the dimensions; others are 0.
+
+    Noise in all joints at once disturbs those that should stay as they are: a hand that lifts loses its grip.
+    """
+    if density == 1.0:
+        return noise
+    n, _, dims = noise.shape
+    return noise * jax.random.bernoulli(jax.random.fold_in(key, _MASK), density, (n, 1, dims))
 
 
 def sample(

@@ -28,7 +28,8 @@ def normal(
     config: MppiConfig, key: jax.Array, n: int, shape: tuple[int, int], mixing: Array, turn: int
 ) -> Array:
     """Return the noise [N, knots, dims] of the plans of update `turn`, the same for all candidates."""
-    return mppi.colored(jax.random.normal(key, (n, *shape)) @ mixing, config.smooth)
+    noise = mppi.sparse(jax.random.normal(key, (n, *shape)), key, config.density)
+    return mppi.colored(noise @ mixing, config.smooth)
 
 
 def annealed(
