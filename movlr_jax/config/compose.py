@@ -78,7 +78,7 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Any:
     from movlr_jax.config.schema import Config, check
     from movlr_jax.config.trust import check_task_file
     from movlr_jax.settings import from_mapping
-    from movlr_jax.tasks.reference import PEOPLE
+    from movlr_jax.tasks.reference import PEOPLE, STEPS
 
     _refuse_unused(overrides)
     if (resumed := _recorded(overrides, "resume", RESETTABLE)) is not None:
@@ -113,7 +113,7 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Any:
             f"no task is set; give +task=NAME, or +task=FILE.py for your own. Available: {', '.join(options('task'))}"
         )
     # absolute, because a run may be resumed from another folder
-    if values.get("reference") and values["reference"] != PEOPLE:
+    if values.get("reference") and values["reference"] not in (PEOPLE, STEPS):
         values["reference"] = str(Path(str(values["reference"])).expanduser().resolve())
     if "+task=own" in overrides:  # absolute for the same reason
         settings = values["task"]["settings"]

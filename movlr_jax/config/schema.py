@@ -58,7 +58,8 @@ class Config:
     seed: int = 0
     # true: use the settings tuned for this task and model, if any; explicit settings override them
     tuned: bool = True
-    # .mot or .sto file of a recorded motion, or people (see docs/data.md); rewards read it as state.reference(joint)
+    # .mot or .sto file of a recorded motion, or people, or steps (see docs/data.md); rewards read it as
+    # state.reference(joint)
     reference: str | None = None
     # time: from the start of the episode; phase: the file is one stride, repeated at the goal's stride frequency
     reference_by: str = "time"

@@ -16,9 +16,10 @@ from movlr_jax.models import coordinates_of
 from movlr_jax.rewards.state import REFERENCE_RATE, reference_name
 from movlr_jax.tasks.base import Task
 from movlr_jax.tasks.walking.biomechanics import leg_coordinates, leg_length
+from movlr_jax.tasks.walking.steps import steps
 
 BY = ("time", "phase")
-PEOPLE = "people"  # instead of a file
+PEOPLE, STEPS = "people", "steps"  # instead of a file
 _APART = -4.0  # deg, adduction of the hips: legs of models are wider than bones and would touch
 # deg forward of the pelvis, to which people's hip angles are relative; a walker starts with a level pelvis. People's
 # mean is 11. With 14 and toes that bend, both feet of the 100-muscle legs are on the ground when people's are, to
@@ -40,7 +41,8 @@ def with_reference(task: Task, file: str | Path, by: str = "time") -> Task:
         task: Any task.
         file: A .mot or .sto file. Its coordinates are mapped to the joints of the model as in an export. Or `people`:
             hips, knees and ankles of people who walk at the task's goal speed (`biomech.gait.reference`), by phase,
-            and toes that stay on the ground while the heel lifts.
+            and toes that stay on the ground while the heel lifts. Or `steps`: a stride from paths of the feet, by
+            inverse kinematics, by phase (`tasks.walking.steps`).
         by: With `time`, the first row of the file is the start of an episode, and the last row holds after the end.
             With `phase`, the file is one stride, from contact of the right foot to its next, which repeats at the
             goal `stride_frequency` of the task.
@@ -50,6 +52,8 @@ def with_reference(task: Task, file: str | Path, by: str = "time") -> Task:
     """
     if str(file) == PEOPLE:
         return _with_people(task)
+    if str(file) == STEPS:
+        return _by_phase(task, steps(task), "steps, by inverse kinematics")
     if by not in BY:
         raise UserError(unknown_name("reference_by", by, BY))
     if by == "phase" and "stride_frequency" not in task.goals:
@@ -101,15 +105,13 @@ def _with_people(task: Task) -> Task:
         )
     speed = float(np.linalg.norm(task.goals["velocity"]))
     people = human_gait(class_of_speed(speed, length))
-    reference = {REFERENCE_RATE: np.asarray(1.0, np.float32)}
-    shapes = {}
+    stride = {}
     for angle, pair in coordinates.items():
         curve = people.mean(angle)[:-1] - (_PELVIS_TILT if angle == "hip_flexion" else 0.0)
         # the left leg is half a stride after the right
         for coordinate, late in zip(pair, (len(curve) // 2, 0), strict=True):
             q = coordinate.sign * (np.deg2rad(np.roll(curve, -late)) - coordinate.offset)
-            samples = np.append(q, q[0]).astype(np.float32)
-            reference[reference_name(coordinate.joint)], shapes[coordinate.joint] = samples, samples.shape
+            stride[coordinate.joint] = np.append(q, q[0])
     known = {c.name: c for c in task.adapter.opensim}
     toes = _toes(people)
     others = {"hip_adduction_l": np.full(2, _APART), "hip_adduction_r": np.full(2, _APART)}
@@ -117,14 +119,21 @@ def _with_people(task: Task) -> Task:
     for name, degrees in others.items():
         coordinate = known.get(name, Coordinate(name, name))
         if coordinate.joint in task.layout.joints:
-            samples = coordinate.sign * (np.deg2rad(np.append(degrees, degrees[0])) - coordinate.offset)
-            reference[reference_name(coordinate.joint)] = samples.astype(np.float32)
-            shapes[coordinate.joint] = samples.shape
+            q = np.deg2rad(np.append(degrees, degrees[0])) - coordinate.offset
+            stride[coordinate.joint] = coordinate.sign * q
+    return _by_phase(task, stride, f"people who walk at {people.speed_class} speed")
+
+
+def _by_phase(task: Task, stride: dict[str, np.ndarray], what: str) -> Task:
+    """Return `task` with the angles [S] rad of joints over a `stride`, whose last sample is the first one."""
+    samples = {joint: angles.astype(np.float32) for joint, angles in stride.items()}
+    reference = {reference_name(joint): angles for joint, angles in samples.items()}
+    shapes = {joint: angles.shape for joint, angles in samples.items()}
     return dataclasses.replace(
         task,
         layout=dataclasses.replace(task.layout, references=shapes, reference_by="phase"),
-        reference=reference,
-        notes=(*task.notes, f"people who walk at {people.speed_class} speed, by phase: {', '.join(shapes)}"),
+        reference={REFERENCE_RATE: np.asarray(1.0, np.float32), **reference},
+        notes=(*task.notes, f"{what}, by phase: {', '.join(shapes)}"),
     )
 
 

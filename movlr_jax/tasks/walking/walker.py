@@ -107,6 +107,17 @@ class Walker:
             qvel[i, self.base] = self._base_motion(q, v)
         return qvel
 
+    def pitching(self, foot: str, qpos: np.ndarray) -> list[mujoco._structs._MjModelJointViews]:
+        """Return the planned hinges that pitch a leg in the posture [nq], from the foot (a role) to the hip."""
+        self._place(qpos)
+        found, body = [], self.model.body(self.adapter.role(foot)).id
+        while body:
+            for joint in self.planned:
+                if self.model.jnt_bodyid[joint.id] == body and abs(self._data.xaxis[joint.id][1]) > 0.7:
+                    found.append(joint)
+            body = self.model.body_parentid[body]
+        return found
+
     def cameras(self, slope: float = 0.0) -> tuple[Camera, Camera]:
         """Return a camera at the right side and one in front. They follow the body, also up a `slope`.
 
@@ -182,21 +193,8 @@ class Walker:
 
     def _ankles(self, qpos: np.ndarray) -> list[tuple[mujoco._structs._MjModelJointViews, float]]:
         """Return the joint of each leg that pitches the foot, and its sign: 1 if larger angles raise the toes."""
-        self._place(qpos)
-        found = []
-        for side in FEET:
-            body = self.model.body(self.adapter.role(side)).id
-            while body:
-                pitching = [
-                    joint
-                    for joint in self.planned
-                    if self.model.jnt_bodyid[joint.id] == body and abs(self._data.xaxis[joint.id][1]) > 0.7
-                ]
-                if pitching:
-                    found.append((pitching[0], -float(np.sign(self._data.xaxis[pitching[0].id][1]))))
-                    break
-                body = self.model.body_parentid[body]
-        return found
+        ankles = [joints[0] for foot in FEET if (joints := self.pitching(foot, qpos))]
+        return [(joint, -float(np.sign(self._data.xaxis[joint.id][1]))) for joint in ankles]
 
 
 def random_direction(qpos: np.ndarray) -> np.ndarray:
