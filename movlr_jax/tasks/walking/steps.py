@@ -1,7 +1,8 @@
 """A stride from the paths of the feet, by inverse kinematics, for walkers of which no motion is recorded.
 
-The base stays as it stands, or lower if the legs are too straight. Each foot moves back under its hip in stance, its heel lifts from toes that stay in their
-place, and it swings ahead with its toes pointing down. The left leg is half a stride after the right.
+The base stays as it stands, or lower if the legs are too straight. Each foot moves back under its hip in stance, its
+heel lifts from toes that stay in their place, and it swings ahead with its toes pointing down. The left leg is half a
+stride after the right.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class _Leg:
         return np.array(found[len(path) :])
 
     def _lower(self, stood: np.ndarray, reach: float) -> float:
-        """Return by how much in m the base is lower than in standing, so that legs that stand `reach` m apart bend."""
+        """Return by how much in m the base is lower than in standing, so that feet `reach` m apart can stand."""
         hip, body, length = self._model.body(self._hip), self._model.body(self._foot.id), 0.0
         while body.id != hip.id:
             length, body = length + float(np.linalg.norm(body.pos)), self._model.body(body.parentid[0])
