@@ -46,21 +46,21 @@ def test_a_file_of_conf_holds_no_copy_of_a_default(file: Path):
 
 def test_tuned_settings_are_known_by_name_and_can_be_left_out():
     tuned, plain = compose([TASK]), compose([TASK, "tuned=false"])
-    assert tuned.tuned_settings == {"optimizer.mppi.sigma": 0.05, "optimizer.mppi.sigma_min": 0.05}
-    assert (tuned.optimizer.mppi.sigma, plain.optimizer.mppi.sigma) == (0.05, 0.1)
+    assert tuned.tuned_settings == {"optimizer.mppi.density": 0.3}
+    assert (tuned.optimizer.mppi.density, plain.optimizer.mppi.density) == (0.3, 1.0)
     assert plain.tuned_settings == {}
-    mine = compose([TASK, "optimizer.mppi.sigma=0.3"])
-    assert mine.optimizer.mppi.sigma == 0.3
-    assert "optimizer.mppi.sigma" not in mine.tuned_settings
+    mine = compose([TASK, "optimizer.mppi.density=0.5"])
+    assert mine.optimizer.mppi.density == 0.5
+    assert "optimizer.mppi.density" not in mine.tuned_settings
 
 
 def test_a_search_says_what_was_tuned(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     assert search([*QUICK, f"run_dir={tmp_path / 'run'}"]) == 0
-    said = "optimizer.mppi.sigma=0.05, optimizer.mppi.sigma_min=0.05 (tuned=false ignores them)"
-    assert f"tuned for this task and model: {said}" in capfd.readouterr().err
+    said = "tuned for this task and model: optimizer.mppi.density=0.3 (tuned=false ignores"
+    assert said in capfd.readouterr().err
     kept = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
     assert kept["tuned"] is True
-    assert kept["tuned_settings"] == {"optimizer.mppi.sigma": 0.05, "optimizer.mppi.sigma_min": 0.05}
+    assert kept["tuned_settings"] == {"optimizer.mppi.density": 0.3}
     assert "Tuned for this task and model" in (tmp_path / "run" / "report.html").read_text()
 
 
