@@ -21,6 +21,7 @@ OUTSIDE = (
     "benchmarks/results/*.md",
     "benchmarks/results/*.png",
     "benchmarks/results/*.jpg",
+    "benchmarks/results/*.json",
 )
 OTHER = ("CITATION.cff", "LICENSE")  # files of the repository that are no pages: links to them become text
 MODULES = re.compile(r"<!-- modules: (.+) -->")
@@ -41,7 +42,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         up = "../" * (page.file.src_uri.count("/") + 1)
         markdown = markdown.replace(f"]({up}", f"]({up.removesuffix('../')}")
     else:
-        markdown = markdown.replace("](docs/", "](")
+        markdown = markdown.replace("](docs/", "](").replace("](../../docs/", "](../../")
     names = "|".join(re.escape(name) for name in OTHER)
     markdown = re.sub(rf"\[([^\]]+)\]\((?:\.\./)*(?:{names})\)", r"\1", markdown)
     return MODULES.sub(lambda match: documented(match[1].split()), markdown)

@@ -1,4 +1,4 @@
-"""Walk at the goal's velocity and heading with a level body, and move the legs of a bird as the recorded motion does."""
+"""Walk at the goal's velocity and heading with a level body, and move the legs as the recorded stride does."""
 
 WEIGHTS = {
     "still": 1.0,

@@ -17,8 +17,9 @@ from movlr_jax.tasks.walking.terrain import rough, slope
 # muscles weakened in the injured leg: both heads of the biceps femoris, both gastrocnemii, semimembranosus and
 # semitendinosus
 INJURED = ("biceps_femoris", "gastrocnemius", "semimembranosus", "semitendinosus")
-# hand-written rewards: `walk` has penalties for planners; `gait` rewards walking more than standing, for learning
-HAND_MADE = ("walk", "gait", "imitate")
+# hand-written rewards: `walk` has penalties for planners; `gait` rewards walking more than standing, for learning;
+# `imitate` and `bird` follow a recorded motion
+HAND_MADE = ("walk", "gait", "imitate", "bird")
 _GAIT = (
     "whether the body stays up and moves forward, then trunk, lift and placement of the feet, knees and hips"
 )
