@@ -43,7 +43,7 @@ def reward(state, action):
     lost = jnp.linalg.norm(state.com_vel[:2] - wanted)
     facing = state.rot("$pelvis") @ start.rot("$pelvis").T
     yaw = jnp.arctan2(facing[1, 0], facing[0, 0]) - heading
-    # people's feet swing from 0.12 to 0.5 of the phase
+    # as in the recorded stride, feet swing from 0.12 to 0.5 of the phase
     phase = state.gait_phase
     swings = jnp.where((phase > 0.14) & (phase < 0.47), 1.0, 0.0)
     stands = jnp.where((phase > 0.505) | (phase < 0.11), 1.0, 0.0)

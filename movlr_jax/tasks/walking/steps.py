@@ -16,23 +16,17 @@ from movlr_jax.tasks.base import Task
 from movlr_jax.tasks.walking.walker import Walker
 
 SAMPLES = 50  # of a stride
-STANCE, HEEL_OFF = (
-    0.62,
-    0.42,
-)  # shares of the stride: a foot stands until STANCE, its heel lifts from HEEL_OFF on
+STANCE = 0.62  # share of the stride at which a foot leaves the ground
+HEEL_OFF = 0.42  # share of the stride from which its heel lifts
 LIFT = 0.14  # m, of the toes in the middle of the swing
-PUSH_OFF, HANG = (
-    0.5,
-    0.35,
-)  # rad by which toes point down when the foot leaves the ground, and more in mid-swing
+PUSH_OFF = 0.5  # rad by which the toes point down when the foot leaves the ground
+HANG = 0.35  # rad by which they point down in the middle of the swing, in addition
 _AHEAD = 0.02  # m by which the path is ahead of the standing foot
 _BENT = 0.98  # of its length, to which a leg extends at most
 _INSIDE = 0.02  # rad, distance from the ends of the joints' ranges
 _WEIGHTS = np.array([20.0, 20.0, 2.0])  # of errors in m and rad
-_LAST, _REST = (
-    0.1,
-    0.5,
-)  # weights of the distances from the last angles, and of the hip from where it stands, 1/rad
+_LAST = 0.1  # 1/rad, weight of the distance from the last angles
+_REST = 0.5  # 1/rad, weight of the distance of the hip from where it stands
 
 
 def foot_path(speed: float, frequency: float, length: float) -> np.ndarray:
@@ -67,9 +61,9 @@ def steps(task: Task) -> dict[str, np.ndarray]:
     if not {"velocity", "stride_frequency"} <= set(task.goals):
         raise UserError(f"reference=steps needs a walking task, which {task.name} is not")
     speed, frequency = float(np.linalg.norm(task.goals["velocity"])), float(task.goals["stride_frequency"])
-    found = {}
+    walker, found = Walker(task.model, task.adapter), {}
     for side, late in (("right", 0), ("left", SAMPLES // 2)):
-        leg = _Leg(task, side)
+        leg = _Leg(walker, side)
         curve = np.roll(leg.follow(foot_path(speed, frequency, leg.length)), late, axis=0)
         found |= dict(zip(leg.names, np.append(curve, curve[:1], axis=0).T, strict=True))
     return found
@@ -78,10 +72,9 @@ def steps(task: Task) -> dict[str, np.ndarray]:
 class _Leg:
     """The hinges that pitch one leg, from the hip on; the rest of the body stands."""
 
-    def __init__(self, task: Task, side: str):
-        self._model, self._data = task.model, mujoco.MjData(task.model)
-        walker = Walker(task.model, task.adapter)
-        foot, toes = (task.adapter.role(f"{side}_{part}") for part in ("foot", "toes"))
+    def __init__(self, walker: Walker, side: str):
+        self._model, self._data = walker.model, mujoco.MjData(walker.model)
+        foot, toes = (walker.adapter.role(f"{side}_{part}") for part in ("foot", "toes"))
         joints = walker.pitching(f"{side}_foot", walker.nominal)[::-1]
         self.names = [joint.name for joint in joints]
         self.length = float(np.linalg.norm(self._model.body(toes).pos))  # m, of the foot
