@@ -91,15 +91,20 @@ class Reporter:
             bar.update(task, completed=total, total=total, rate=rate())
 
     def _plain(self, what: str, rate: Callable[[], str], started: float) -> Tick:
-        """Print a line at every quarter of a stage that takes longer than 5 s."""
-        printed = 0
+        """Print a line at every quarter of a stage that takes longer than 5 s.
+
+        The time left counts from the first call on, since what it reports as done may come from a checkpoint.
+        """
+        printed, since, before = 0, started, 0
 
         def tick(done: int, total: int) -> None:
-            nonlocal printed
-            elapsed, quarter = time.monotonic() - started, 4 * done // max(total, 1)
-            if elapsed > 5 and printed < quarter < 4:
+            nonlocal printed, since, before
+            now, quarter = time.monotonic(), 4 * done // max(total, 1)
+            if now - started > 5 and printed < quarter < 4:
                 printed = quarter
-                left = elapsed * (total - done) / max(done, 1)
+                left = (now - since) * (total - done) / max(done - before, 1)
                 self.say(f"  {what}: {25 * quarter} % {rate()} about {left:.0f} s left")
+            if since == started:
+                since, before = now, done
 
         return tick

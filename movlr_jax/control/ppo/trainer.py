@@ -147,6 +147,8 @@ class Ppo:
         recorder = CurveRecorder(programs, self.config.batch, self.physics.ctrl_dt)
         with Training(folder, programs, self.config, key) as training:
             state = training.restored(self.begin(k, begin_key, teach=not training.begun), recorder)
+            if progress:
+                progress(recorder.batches, self.config.batches)
             for batch in range(recorder.batches, self.config.batches):
                 try:
                     state = self.step(programs, state, jax.random.fold_in(key, batch), recorder)
