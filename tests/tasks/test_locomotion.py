@@ -248,6 +248,21 @@ def test_a_turn_is_measured_along_the_new_heading():
     assert task.measure(episode_of(task, straight), task)["success"] == 0
 
 
+@pytest.mark.parametrize(("tilt", "stands"), [(0.3, True), (0.4, False)])
+def test_a_body_that_bends_over_does_not_stand(tilt: float, stands: bool):
+    """0.3 rad are 17 degrees, and 0.4 are 23; 20 are allowed, at any time."""
+    task = built("stand", start_noise=0.0)
+    qpos, *_ = task.start(np.random.default_rng(0), 1)
+    bent = base_move(task, qpos[0])
+    mujoco.mju_mulQuat(bent[3:7], np.array([np.cos(tilt / 2), 0, np.sin(tilt / 2), 0]), qpos[0, 3:7])
+    metrics = task.measure(episode_of(task, [qpos[0]] * 8 + [bent] + [qpos[0]] * 8), task)
+    assert metrics["trunk_tilt_max_deg"] == pytest.approx(np.degrees(tilt), abs=0.1)
+    assert metrics["trunk_tilt_deg"] == pytest.approx(np.degrees(tilt) / 17, abs=0.1)
+    assert metrics["fell"] == 0
+    assert metrics["success"] == stands
+    assert [need.kind for need in task.diagnose(metrics)].count("upright") == 1 - stands
+
+
 def test_a_push_gives_the_whole_body_its_speed_once():
     task = built("stand", push_m_s=0.3, push_s=1.0)
     assert task.perturb is not None

@@ -128,7 +128,8 @@ def metrics(episode: Trajectory, task: Task, sides: Sequence[str] = SIDES) -> Me
         }
         found["step_length_m"], found["step_width_m"] = events.step_size(time, com, *made.feet)
         if "trunk" in task.roles:
-            found["trunk_tilt_deg"] = trunk_tilt(read.rot(task.roles["trunk"]))
+            tilt = trunk_tilt(read.rot(task.roles["trunk"]))
+            found |= {"trunk_tilt_deg": tilt.mean(), "trunk_tilt_max_deg": tilt.max()}
         if analysis := analyse(made):
             found |= analysis.measures(sides)
     return {name: float(value) for name, value in found.items() if value is not None and math.isfinite(value)}
@@ -194,10 +195,10 @@ def biomechanical_needs(measured: Mapping[str, float]) -> list[Need]:
     return needs
 
 
-def trunk_tilt(rot: np.ndarray) -> float:
-    """Return the mean angle in deg between the vertical axis of a body, rot [T, 3, 3], and the one at the start."""
+def trunk_tilt(rot: np.ndarray) -> np.ndarray:
+    """Return the angle [T] deg between the vertical axis of a body, rot [T, 3, 3], and the one at the start."""
     up = (rot @ rot[0].T)[:, 2, 2]
-    return float(np.degrees(np.arccos(np.clip(up, -1.0, 1.0))).mean())
+    return np.degrees(np.arccos(np.clip(up, -1.0, 1.0)))
 
 
 def weight_of(task: Task) -> float:

@@ -52,6 +52,7 @@ class WalkGoal:
     min_distance_m: float = 0.0
     max_drift_m: float = 0.3
     max_heading_error: float = 0.5  # rad
+    max_tilt_deg: float = np.inf  # of the trunk, at any time
     walk: GaitCriteria | None = None  # what counts as walking; None: no limits, for standing
 
     def success(self) -> str:
@@ -66,6 +67,8 @@ class WalkGoal:
             parts.append(f"a turn of {np.degrees(self.heading):.0f} degrees within {off:.0f}")
         if np.isfinite(self.max_drift_m):
             parts.append(f"at most {self.max_drift_m:g} m off {'the line' if self.speed else 'the start'}")
+        if np.isfinite(self.max_tilt_deg):
+            parts.append(f"a trunk that never tilts by more than {self.max_tilt_deg:g} degrees")
         return ", ".join([*parts, *(self.walk.texts() if self.walk else [])])
 
 
@@ -238,6 +241,8 @@ def succeeded(metrics: Metrics, goal: WalkGoal) -> bool:
         return False
     if metrics["fell"] or abs(metrics["heading_change_rad"] - goal.heading) > goal.max_heading_error:
         return False
+    if metrics.get("trunk_tilt_max_deg", 0.0) > goal.max_tilt_deg:
+        return False
     if not goal.speed:
         return float(np.hypot(metrics["distance_m"], metrics["lateral_drift_m"])) <= goal.max_drift_m
     if goal.speed_tolerance is not None and _off_speed(metrics, goal) > goal.speed_tolerance:
@@ -290,6 +295,8 @@ def diagnose(metrics: Metrics, goal: WalkGoal) -> list[Need]:
         needs.append(Need(f"it faces {np.rad2deg(abs(off)):.0f} degrees too far {side}", "straight"))
     if not goal.speed and abs(metrics["distance_m"]) > goal.max_drift_m:
         needs.append(Need(f"it moves {metrics['distance_m']:.2f} m instead of standing still", "steady"))
+    if (tilt := metrics.get("trunk_tilt_max_deg", 0.0)) > goal.max_tilt_deg:
+        needs.append(Need(f"its trunk tilts by up to {tilt:.0f} degrees", "upright"))
     if goal.walk and not metrics["fell"]:
         needs += [Need(words, "gait") for words in goal.walk.shortfalls(metrics).values()]
     return needs + biomechanics.biomechanical_needs(metrics)

@@ -71,12 +71,13 @@ def stand(
     push_m_s: float = 0.0,
     push_s: float = 2.0,
 ) -> Task:
-    """Stand upright to the end, within 0.3 m of the start."""
+    """Stand upright to the end, within 0.3 m of the start and with the trunk within 20 degrees of it."""
     goal = WalkGoal(
         name="stand",
         description="stand still and upright",
         focus="whether the body stays up, then sway, drift and the posture of trunk and legs",
         reward="stand",
+        max_tilt_deg=20.0,
     )
     return locomotion(
         adapter, goal, episode_s=episode_s, start_noise=start_noise, push_m_s=push_m_s, push_s=push_s
