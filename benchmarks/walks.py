@@ -55,6 +55,7 @@ ROWS = {  # name -> task, model and further settings
     "injured_walk": ("injured_walk", LEGS),
     "flat_walk_700": ("flat_walk", "ms_human_700"),
     "flat_walk_myolegs": ("flat_walk", "myolegs"),
+    "ostrich_walk": ("ostrich_walk", "ostrich"),
     # each start in a world of its own, with pushes
     **{
         name: (name, ROBOT, *WORLDS, f"optimizer.ppo.init={name}")
@@ -138,6 +139,7 @@ def main() -> None:
 
 def measure(names: Sequence[str], seed: int, starts: int, out: Path) -> None:
     """Measure and draw the named rows, and put them into walks.json."""
+    out.mkdir(parents=True, exist_ok=True)
     path = out / "walks.json"
     rows = json.loads(path.read_text())["rows"] if path.exists() else {}
     for name in names:

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("brax", reason="the extra ppo is not installed")
 
 from movlr_jax.commands.evaluate import main as evaluate
+from movlr_jax.models import ms_human, ostrich
 
 
 @pytest.mark.parametrize(
@@ -50,3 +51,24 @@ def test_a_policy_of_the_robot_does_its_task(
     assert not result["fell"]
     assert result["symmetry"] > 0.8
     assert least <= result[metric] <= most
+
+
+@pytest.mark.parametrize(
+    ("task", "model", "files"),
+    [
+        ("ostrich_walk", "ostrich", ostrich.files),
+        pytest.param("flat_walk", "ms_human_700", ms_human.files, marks=pytest.mark.slow),
+    ],
+)
+def test_a_policy_of_a_downloaded_model_walks(task: str, model: str, files, tmp_path: Path, capsys):
+    if not files():
+        pytest.skip(f"{model} has not been downloaded here")
+    settings = [f"+task={task}", f"model={model}", "optimizer=ppo", "reward=human", "seed=11", "episode_s=6"]
+    assert evaluate([*settings, "films=false", f"run_dir={tmp_path}"]) == 0
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert not result["fell"]
+    assert result["distance_m"] > 3.0
+    assert result["symmetry"] > 0.8
+    assert result["alternation"] > 0.9  # the feet strike in turn
+    assert result["foot_clearance_m"] > 0.05
+    assert result["trunk_tilt_deg"] < 15.0
