@@ -162,21 +162,19 @@ def _with_tuned(overrides: Sequence[str], tuned: str) -> list[str]:
 def _tuned(composed: Any, folder: Path) -> str | None:
     """Return the override that adds the settings tuned for this task and model, or None without such settings.
 
-    The option is MODEL for mpc2, MODEL_prior for mpc2 around a policy, and MODEL_ppo for ppo.
+    The option is MODEL for mpc2, MODEL_prior for mpc2 around a policy, MODEL_stride around a recorded stride, and
+    MODEL_ppo for ppo.
     """
     from omegaconf import OmegaConf
+
+    from movlr_jax.control.ppo.config import REFERENCE
 
     name, model, optimizer = (OmegaConf.select(composed, x) for x in ("task.name", "model", "optimizer.name"))
     if not composed.tuned or not isinstance(model, str) or optimizer not in ("mpc2", "ppo"):
         return None
-    kind = (
-        "_ppo"
-        if optimizer == "ppo"
-        else "_prior"
-        if OmegaConf.select(composed, "optimizer.prior.policy")
-        else ""
-    )
-    choice = f"{model}{kind}"
+    prior = OmegaConf.select(composed, "optimizer.prior.policy")
+    around = "_stride" if prior == REFERENCE else "_prior" if prior else ""
+    choice = f"{model}{'_ppo' if optimizer == 'ppo' else around}"
     return (
         f"+tuned_for/{name}={choice}"
         if (folder / "tuned_for" / str(name) / f"{choice}.yaml").is_file()

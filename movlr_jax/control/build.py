@@ -67,8 +67,11 @@ def build_planner(
     if config.name == "mpc2" and config.prior.policy:
         with needed("optimizer.prior.policy", "ppo"):
             from movlr_jax.control.ppo.build import prior_space
-        space, model = prior_space(config, task)
-        notes = {"action": "added to the actions of a trained policy", "policy": config.prior.policy}
+        space, model = prior_space(config, task, say)
+        notes = {
+            "action": "added to the actions of a policy or a recorded stride",
+            "policy": config.prior.policy,
+        }
     elif config.name == "mpc2":
         space = posture_space(
             config.muscle,

@@ -95,6 +95,8 @@ def check_optimizer(o: OptimizerConfig) -> None:
     ):
         if value < 0:
             raise UserError(f"optimizer.{name}={value:g}: it must be 0 or more")
+    if mppi.spread < 1:
+        raise UserError(f"optimizer.mppi.spread={mppi.spread:g}: a factor up and down must be 1 or more")
     if o.synergy >= 1:
         raise UserError(f"optimizer.synergy={o.synergy:g}: a correlation of noise must be less than 1")
     if mppi.smooth >= 1:

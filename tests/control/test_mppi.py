@@ -202,6 +202,14 @@ def test_sparse_noise_changes_few_dimensions_in_all_knots():
     np.testing.assert_array_equal(mppi.sparse(white, key, 1.0), white)
 
 
+def test_samples_differ_in_the_size_of_their_noise():
+    """From a third to three times, by the same factor from one sample to the next."""
+    noise = np.asarray(mppi.spread_out(jnp.ones((5, KNOTS, DIMS)), 3.0))
+    for n, factor in enumerate((1 / 3, 3**-0.5, 1.0, 3**0.5, 3.0)):
+        np.testing.assert_allclose(noise[n], factor, rtol=1e-5)
+    np.testing.assert_array_equal(mppi.spread_out(jnp.ones((5, KNOTS, DIMS)), 1.0), 1.0)
+
+
 def test_smooth_noise_correlates_in_time_alone():
     """Of many draws: unit variance, smooth^k between knots k apart, nothing between dimensions."""
     white = jax.random.normal(jax.random.key(0), (20000, 4, 2))

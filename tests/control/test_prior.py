@@ -14,14 +14,17 @@ pytest.importorskip("brax", reason="the extra ppo is not installed")
 
 from tiny_task import task as tiny_task
 
+from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose
-from movlr_jax.control.build import build_optimizer
+from movlr_jax.control.build import build_optimizer, close
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.mpc.mppi import MppiConfig
 from movlr_jax.control.muscle_controllers.actuation import MuscleConfig
 from movlr_jax.control.ppo.config import PpoConfig, PriorConfig
 from movlr_jax.control.ppo.policy_file import save_policy
 from movlr_jax.control.ppo.trainer import Ppo
+from movlr_jax.errors import UserError
+from movlr_jax.rewards.state import reference_name
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
 from movlr_jax.types import Trajectory
@@ -129,6 +132,42 @@ def test_a_plan_is_added_to_what_the_policy_commands(config: OptimizerConfig):
     wanted = numbers(view, jax.random.key(0)) + plans[0, 0, 0]
     expected = trained.space.controls(jnp.clip(wanted, -1.0, 1.0), view, physics.sim_dt, physics.ctrl_dt)
     np.testing.assert_allclose(done.actions[0, 0], expected, atol=1e-5)
+
+
+def test_a_plan_around_a_stride_adds_to_its_targets():
+    """One sample, the stride alone: for 0.9 s the joints move as people's do. No policy is read."""
+    config = compose(
+        [
+            "+task=flat_walk",
+            "model=ms_human_700_legs",
+            "optimizer.prior.policy=reference",
+            "optimizer.mppi.samples=1",
+        ]
+    )
+    assert (config.reference, config.optimizer.ppo.init) == ("people", "")
+    try:
+        task = task_of(config)
+    except UserError as error:
+        pytest.skip(str(error))
+    planner: Any = build_optimizer(config.optimizer, task)
+    assert planner.notes["policy"] == "reference"
+    start = planner.sim_physics.start(*task.start(np.random.default_rng(0), 1))
+    controllers = planner.optimise([load(parse(task.human_reward))], jax.random.key(0))
+    steps = controllers.rollout(start, steps=45, key=jax.random.key(0)).steps
+    phase = np.asarray(steps.time)[0] * float(task.goals["stride_frequency"])
+    for joint in ("knee_angle_r", "hip_flexion_r"):  # the left leg bears the body
+        people = task.reference[reference_name(joint)]
+        people = np.interp(phase, np.linspace(0, 1, len(people)), people)
+        angle = np.asarray(steps.qpos)[0, :, task.model.joint(joint).qposadr[0]]
+        assert np.corrcoef(people[10:], angle[10:])[0, 1] > 0.6, joint  # muscles answer late
+    close(planner)
+
+
+def test_a_stride_to_plan_around_must_be_recorded():
+    given = ["+task=flat_walk", "model=myolegs", "optimizer.prior.policy=reference"]
+    config = compose(given)
+    with pytest.raises(UserError, match=r"optimizer\.prior\.policy=reference needs joint targets"):
+        build_optimizer(config.optimizer, task_of(config))
 
 
 def test_a_policy_brings_its_own_law_and_rhythm_beneath_what_is_set():

@@ -34,6 +34,7 @@ class MppiConfig:
     keep: int = 2
     smooth: float = 0.0  # noise correlation between neighbouring knots, 0..1
     density: float = 1.0  # share of the dimensions that a sample changes, drawn anew for each sample
+    spread: float = 1.0  # sigmas of the samples of a plan lie between sigma / spread and sigma * spread
     rule: str = "mppi"  # how samples become the next plan: a name of `rules.RULES`
     updates: int = 1  # rounds of samples, rollouts and update per plan
     strategy: str = "CMA_ES"  # rule=evosax: a name of `rules.STRATEGIES`
@@ -79,6 +80,16 @@ def sparse(noise: Array, key: Array, density: float) -> Array:
         return noise
     n, _, dims = noise.shape
     return noise * jax.random.bernoulli(jax.random.fold_in(key, _MASK), density, (n, 1, dims))
+
+
+def spread_out(noise: Array, spread: float) -> Array:
+    """Return `noise` [N, knots, dims] times factors that grow geometrically over the samples, 1 / spread to spread.
+
+    Small changes keep what works, and large ones find a way out.
+    """
+    if spread == 1.0:
+        return noise
+    return noise * jnp.geomspace(1.0 / spread, spread, len(noise))[:, None, None]
 
 
 def sample(

@@ -29,7 +29,7 @@ def normal(
 ) -> Array:
     """Return the noise [N, knots, dims] of the plans of update `turn`, the same for all candidates."""
     noise = mppi.sparse(jax.random.normal(key, (n, *shape)), key, config.density)
-    return mppi.colored(noise @ mixing, config.smooth)
+    return mppi.spread_out(mppi.colored(noise @ mixing, config.smooth), config.spread)
 
 
 def annealed(

@@ -32,7 +32,7 @@ from movlr_jax.tasks.walking.strides import stride_starts
 from movlr_jax.tasks.walking.walker import Walker
 from movlr_jax.types import Step
 
-_TEACHER = "optimizer.ppo.teacher"
+_TEACHER, _PRIOR = "optimizer.ppo.teacher", "optimizer.prior.policy"
 _SEED = 0  # of the start states and the domain randomisation, the same for all searches
 _STILL = np.zeros(3)
 _SAG, _STRAY = 0.03, 0.1  # m, up and down, and to the side
@@ -90,11 +90,12 @@ def _reference_teacher(
     start: Step,
     space: spaces.ActionSpace,
     say: Callable[[str], object],
+    setting: str = _TEACHER,
 ) -> ReferenceTeacher:
-    """Return the teacher of a recorded stride. Raises UserError."""
+    """Return the teacher of a recorded stride, which `setting` names. Raises UserError."""
     if space.targets is None or not task.reference or task.layout.reference_by != "phase":
         raise UserError(
-            "optimizer.ppo.teacher=reference needs joint targets as actions and a recorded stride: give "
+            f"{setting}={REFERENCE} needs joint targets as actions and a recorded stride: give "
             "optimizer.ppo.action=posture, and reference=people or reference=FILE.mot reference_by=phase"
         )
     hung = Walker(task.model, task.adapter).raised(np.asarray(start.qpos, float), _HUNG)
@@ -169,12 +170,35 @@ def shaped(config: PpoConfig, task: Task) -> PpoConfig:
     return replace(config, joints=config.joints or planned)
 
 
-def prior_space(config: OptimizerConfig, task: Task) -> tuple[PriorSpace, mujoco.MjModel]:
-    """Return the plan space around the policy `config.prior`, and its model. Its file defines its shapes."""
-    settings = policy_settings(config.prior.policy, config.ppo, "optimizer.prior.policy")
-    untrained = replace(settings, init=config.prior.policy, env_steps=0)
-    ppo = build_ppo(replace(config, name="ppo", ppo=untrained), task)
-    return PriorSpace(ppo.acting(), ppo.space, config.knots, config.horizon_s, config.spline), ppo.space.model
+def prior_space(
+    config: OptimizerConfig, task: Task, say: Callable[[str], object] = lambda text: None
+) -> tuple[PriorSpace, mujoco.MjModel]:
+    """Return the plan space around the policy or the recorded stride `config.prior`, and its model.
+
+    The file of a policy defines its shapes. Raises UserError.
+    """
+    if config.prior.policy == REFERENCE:
+        numbers, space = _stride(config, task, say)
+    else:
+        settings = policy_settings(config.prior.policy, config.ppo, _PRIOR)
+        untrained = replace(settings, init=config.prior.policy, env_steps=0)
+        ppo = build_ppo(replace(config, name="ppo", ppo=untrained), task)
+        numbers, space = ppo.acting(), ppo.space
+    return PriorSpace(numbers, space, config.knots, config.horizon_s, config.spline), space.model
+
+
+def _stride(
+    config: OptimizerConfig, task: Task, say: Callable[[str], object]
+) -> tuple[Callable[[Step, jax.Array], jax.Array], spaces.ActionSpace]:
+    """Return the actions that command the recorded stride, which no training has changed, and their space."""
+    config = replace(config, ppo=shaped(replace(config.ppo, init=""), task))
+    starts = task.start(np.random.default_rng(_SEED), 1)
+    space = action_space(config, task, starts)
+    sim = NativePhysics(space.model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
+    view = jax.tree.map(lambda x: np.asarray(x)[0], sim.start(*starts).step)
+    sim.close()
+    teacher = _reference_teacher(config, task, view, space, say, _PRIOR)
+    return lambda view, key: teacher.action(view), space
 
 
 def assisted(

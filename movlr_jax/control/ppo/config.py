@@ -121,6 +121,7 @@ def check_shape(p: PpoConfig) -> None:
 
 @dataclass(frozen=True)
 class PriorConfig:
-    """A trained policy to whose actions the plans of a planner are added."""
+    """A trained policy, or a recorded stride, to whose actions the plans of a planner are added."""
 
-    policy: str = ""  # path of a policy_k00.npz, or a policy of assets/policies; empty: none
+    # path of a policy_k00.npz, a policy of assets/policies, or reference: the recorded stride; empty: none
+    policy: str = ""

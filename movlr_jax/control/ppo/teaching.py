@@ -70,17 +70,20 @@ class ReferenceTeacher:
     network: PPONetworks
     noise: float  # standard deviation of the learner's actions before squashing
 
+    def action(self, view: Step) -> jax.Array:
+        """Return the action [n] that commands the targets of the stride, grown in from the start posture."""
+        targets = self.space.targets
+        assert targets is not None
+        grown = jnp.clip(view.time / _GROWN_S, 0.0, 1.0)
+        stride = at_phase(jnp.asarray(self.targets, jnp.float32), self.stride_frequency * view.time)
+        return jnp.clip(targets.action(targets.rest + grown * (stride - targets.rest)), -_MOST, _MOST)
+
     def mixed_with(self, policy: Callable[..., Any]) -> Callable[..., Any]:
         """Return a policy like `Teacher.mixed_with`."""
-        targets, table = self.space.targets, jnp.asarray(self.targets, jnp.float32)
-        assert targets is not None
-        scale = jnp.full(len(targets.joints), jnp.log(jnp.expm1(self.noise)))
+        scale = jnp.full(self.targets.shape[1], jnp.log(jnp.expm1(self.noise)))
 
         def logits_at(view: Step) -> jax.Array:
-            grown = jnp.clip(view.time / _GROWN_S, 0.0, 1.0)
-            z = targets.rest + grown * (at_phase(table, self.stride_frequency * view.time) - targets.rest)
-            action = jnp.clip(targets.action(z), -_MOST, _MOST)
-            return jnp.concatenate([jnp.arctanh(action), scale])
+            return jnp.concatenate([jnp.arctanh(self.action(view)), scale])
 
         def act(params_and_share: Any, view: Step, key: jax.Array) -> Any:
             student_params, share = params_and_share

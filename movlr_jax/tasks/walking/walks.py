@@ -18,8 +18,8 @@ from movlr_jax.tasks.walking.terrain import rough, slope
 # semitendinosus
 INJURED = ("biceps_femoris", "gastrocnemius", "semimembranosus", "semitendinosus")
 # hand-written rewards: `walk` has penalties for planners; `gait` rewards walking more than standing, for learning;
-# `imitate` and `bird` follow a recorded motion
-HAND_MADE = ("walk", "gait", "imitate", "bird")
+# `imitate` and `bird` follow a recorded motion, `stride` is for planners around one
+HAND_MADE = ("walk", "gait", "imitate", "bird", "stride")
 _GAIT = (
     "whether the body stays up and moves forward, then trunk, lift and placement of the feet, knees and hips"
 )
