@@ -18,7 +18,8 @@ from movlr_jax.tasks.walking.terrain import rough, slope
 # semitendinosus
 INJURED = ("biceps_femoris", "gastrocnemius", "semimembranosus", "semitendinosus")
 # hand-written rewards: `walk` has penalties for planners; `gait` rewards walking more than standing, for learning;
-# `imitate` and `bird` follow a recorded motion, `stride` is for planners around one
+# `imitate` follows a recorded motion, and `stride` is for planners around one; `bird` is `imitate` with the ostrich's
+# joints and its own weights, and without a term for the adduction of the hips, which its stride lacks
 HAND_MADE = ("walk", "gait", "imitate", "bird", "stride")
 _GAIT = (
     "whether the body stays up and moves forward, then trunk, lift and placement of the feet, knees and hips"
