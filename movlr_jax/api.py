@@ -54,7 +54,8 @@ def load_task(
         *settings: Further settings as on the command line, as "env=CartpoleBalance" of the task "playground".
         model: Name of a model or path of an MJCF file; None for the task's default.
         episode_s: Length of an evaluation episode in s; None for the task's default.
-        reference: A .mot or .sto file of a recorded motion, which rewards read as `state.reference(joint)`.
+        reference: A .mot or .sto file of a recorded motion, which rewards read as `state.reference(joint)`; or for
+            walkers `people` or `steps`.
         reference_by: `time`, or `phase` if the file is one stride.
         instruction: A motion in words, in place of the task's own, on its body and in its scene.
         **task_settings: Settings of the task, as `tilt_deg=30.0`; on the command line `task.settings.tilt_deg=30.0`.
@@ -71,10 +72,12 @@ def load_task(
 
     from movlr_jax.commands.session import task_of
     from movlr_jax.config.compose import compose
+    from movlr_jax.tasks.reference import PEOPLE, STEPS
 
     given = {"model": model, "episode_s": episode_s, "instruction": instruction}
     if reference is not None:
-        given |= {"reference": Path(reference).resolve(), "reference_by": reference_by}
+        named = str(reference) in (PEOPLE, STEPS)
+        given |= {"reference": reference if named else Path(reference).resolve(), "reference_by": reference_by}
     overrides = (
         f"+task={Path(name).resolve() if str(name).endswith('.py') else name}",
         *settings,

@@ -69,6 +69,14 @@ def test_a_task_by_name_has_the_settings_of_the_command():
     assert config.task.settings["bottle_kg"] == compose(["+task=bottle_pour"]).task.settings["bottle_kg"]
 
 
+@pytest.mark.parametrize("reference", ["people", "steps"])
+def test_a_walker_follows_people_or_made_steps(reference: str):
+    task = mj.load_task("flat_walk", model="humanoid", reference=reference)
+    assert task.layout.reference_by == "phase"
+    assert {"left_hip_pitch", "right_hip_pitch", "left_knee", "right_knee"} <= set(task.layout.references)
+
+
+
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
