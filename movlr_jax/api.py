@@ -77,7 +77,10 @@ def load_task(
     given = {"model": model, "episode_s": episode_s, "instruction": instruction}
     if reference is not None:
         named = str(reference) in (PEOPLE, STEPS)
-        given |= {"reference": reference if named else Path(reference).resolve(), "reference_by": reference_by}
+        given |= {
+            "reference": reference if named else Path(reference).resolve(),
+            "reference_by": reference_by,
+        }
     overrides = (
         f"+task={Path(name).resolve() if str(name).endswith('.py') else name}",
         *settings,

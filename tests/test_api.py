@@ -76,7 +76,6 @@ def test_a_walker_follows_people_or_made_steps(reference: str):
     assert {"left_hip_pitch", "right_hip_pitch", "left_knee", "right_knee"} <= set(task.layout.references)
 
 
-
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
