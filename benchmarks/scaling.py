@@ -3,7 +3,7 @@
 One row per (model, rows, horizon); each starts cold. The last line of stdout is one JSON object with all of them.
 
     nice python benchmarks/scaling.py --physics native --models tiny_muscle myoarm_r ms_human_700_legs
-    python benchmarks/scaling.py --physics warp --rows 512 2048 8192 --models humanoid ms_human_700_legs ms_human_700
+    python benchmarks/scaling.py --physics warp --rows 512 2048 8192 --models humanoid ms_human_700_legs full700
 """
 
 from __future__ import annotations

@@ -30,10 +30,11 @@ from movlr_jax.types import SimState
 HUMANOID = "humanoid"  # the small one that comes with mujoco-mjx: 21 motors, 27 degrees of freedom
 _HAND = ("myoarm_r", "ms_human_700", "musclemimic_arm_r")
 _TASKS = {**dict.fromkeys(_HAND, "bottle_pour"), "ostrich": "ostrich_walk"}
+FULL = "full700"  # the whole body of MS-Human-700, which walks; `ms_human_700` is its arm of 81 muscles
 
 
 def workload(model: str, samples: int, horizon_s: float | None = None) -> tuple[Config, Task]:
-    """Settings and task for `model`: a registered name, `humanoid`, or the path of an MJCF file.
+    """Settings and task for `model`: a registered name, `full700`, `humanoid`, or the path of an MJCF file.
 
     Raises UserError.
     """
@@ -42,7 +43,7 @@ def workload(model: str, samples: int, horizon_s: float | None = None) -> tuple[
     known = model not in (HUMANOID, "tiny_muscle") and not model.endswith(".xml")
     if known:
         task = _TASKS.get(model, "flat_walk")
-        config = compose([f"task={task}", f"model={model}", *given])
+        config = compose([f"task={task}", f"model={'ms_human_700' if model == FULL else model}", *given])
         return config, task_of(config)
     path = humanoid_file() if model == HUMANOID else model
     optimizer = [] if model == "tiny_muscle" else ["optimizer=mppi"]
