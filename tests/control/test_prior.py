@@ -166,7 +166,9 @@ def test_a_plan_around_a_stride_adds_to_its_targets():
 def test_a_stride_to_plan_around_must_be_recorded():
     given = ["+task=flat_walk", "model=myolegs", "optimizer.prior.policy=reference"]
     config = compose(given)
-    with pytest.raises(UserError, match=r"optimizer\.prior\.policy=reference needs joint targets"):
+    with pytest.raises(
+        UserError, match=r"optimizer\.prior\.policy=reference needs joint targets.*: give reference="
+    ):
         build_optimizer(config.optimizer, task_of(config))
 
 

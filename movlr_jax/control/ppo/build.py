@@ -94,9 +94,10 @@ def _reference_teacher(
 ) -> ReferenceTeacher:
     """Return the teacher of a recorded stride, which `setting` names. Raises UserError."""
     if space.targets is None or not task.reference or task.layout.reference_by != "phase":
+        posture = "" if setting == _PRIOR else "optimizer.ppo.action=posture, and "
         raise UserError(
-            f"{setting}={REFERENCE} needs joint targets as actions and a recorded stride: give "
-            "optimizer.ppo.action=posture, and reference=people or reference=FILE.mot reference_by=phase"
+            f"{setting}={REFERENCE} needs joint targets as actions and a recorded stride: give {posture}"
+            "reference=people or reference=FILE.mot reference_by=phase"
         )
     hung = Walker(task.model, task.adapter).raised(np.asarray(start.qpos, float), _HUNG)
     held = assisted(space.model, hung, _HELD, carry=_HELD)
@@ -191,7 +192,7 @@ def _stride(
     config: OptimizerConfig, task: Task, say: Callable[[str], object]
 ) -> tuple[Callable[[Step, jax.Array], jax.Array], spaces.ActionSpace]:
     """Return the actions that command the recorded stride, which no training has changed, and their space."""
-    config = replace(config, ppo=shaped(replace(config.ppo, init=""), task))
+    config = replace(config, ppo=shaped(replace(config.ppo, init="", action="posture"), task))
     starts = task.start(np.random.default_rng(_SEED), 1)
     space = action_space(config, task, starts)
     sim = NativePhysics(space.model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
