@@ -162,14 +162,18 @@ class Simulator:
         worlds = jax.tree.map(lambda x: jnp.repeat(x, k, axis=0), world)
         each = jax.vmap(jax.vmap(policy, in_axes=(0, 0, None)), in_axes=(None, 0, 0))
 
-        def advance(state: SimState, keys: jax.Array) -> tuple[SimState, tuple[Step, Array, Any]]:
+        def advance(carry: _Carry, keys: jax.Array) -> tuple[_Carry, tuple[Step, Array, Any]]:
+            state, data = carry
             action, extras = controls_of(each(params, state.step, keys))
             flat = jax.tree.map(lambda x: x.reshape(n * k, *x.shape[2:]), (state, action))
-            done = jax.vmap(self.control_step)(flat[0], flat[1].astype(state.prev_action.dtype), worlds)
+            *done, data = jax.vmap(self._control_step)(
+                flat[0], flat[1].astype(state.prev_action.dtype), data, worlds
+            )
             after, step = jax.tree.map(lambda x: x.reshape(n, k, *x.shape[1:]), done)
-            return after, (step, after.prev_action, extras)
+            return (after, data), (step, after.prev_action, extras)
 
-        final, seen = jax.lax.scan(advance, start, keys.swapaxes(0, 1))
+        data = jax.vmap(lambda _: self.template)(jnp.arange(n * k))
+        (final, _), seen = jax.lax.scan(advance, (start, data), keys.swapaxes(0, 1))
         steps, actions, extras = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), seen)
         return Trajectory(steps=steps, actions=actions, diverged=final.diverged, final=final, extras=extras)
 
