@@ -85,7 +85,7 @@ class PostureSpace:
         self._kept = np.array([model.joint(name).qposadr[0] for name in kept], int)
         self._kept_at = np.array(list(kept.values()))
         self._held = np.array([model.joint(name).dofadr[0] for name in kept], int)
-        self._static = StaticOptimiser(model, np.concatenate([self._dofs, self._held]))
+        self.static = StaticOptimiser(model, np.concatenate([self._dofs, self._held]))
         self.mixing = synergy_mixing(planned, synergies, share)
         self.lower, self.upper = self.actuation.lower, self.actuation.upper
         self._last: tuple[bytes, Array] | None = None  # a state and its static feed-forward
@@ -143,7 +143,7 @@ class PostureSpace:
         if not self.config.hold:
             return np.zeros((len(qpos), self._model.nu), np.float32)
         if self._last is None or self._last[0] != qpos.tobytes():
-            found = self._static.on_device(qpos) if device else np.array([self._static(q) for q in qpos])
+            found = self.static.on_device(qpos) if device else np.array([self.static(q) for q in qpos])
             self._last = qpos.tobytes(), found.astype(np.float32)
         return self._last[1] if device else np.asarray(self._last[1])
 
