@@ -100,7 +100,7 @@ def test_a_person_writes_judges_and_criticises(answered: tuple[Path, Person, str
     assert sorted(c["key"][:16] for c in made) == sorted(person.seen), "everything was asked once, and read"
     assert "winner: Input should be 'first', 'second' or 'tie'; please correct it" in said
     assert re.search(r"propose: read .*/request.md, write answer.json or program.py next to it", said)
-    assert "language model: manual person; vision model: manual person" in said
+    assert "language model: manual unnamed; vision model: manual unnamed" in said
 
 
 @pytest.mark.usefixtures("shared")

@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jinja2 import UndefinedError
+from scipy.spatial.transform import Rotation
 
 from movlr_jax.errors import ProgramError
 from movlr_jax.language import prompts
@@ -23,6 +25,7 @@ from movlr_jax.language.media import Seen
 from movlr_jax.language.proposers import llm as writers
 from movlr_jax.language.settings import ModelConfig
 from movlr_jax.resources import resource_dir
+from movlr_jax.rewards import shaping
 from movlr_jax.rewards.state import state_table
 from movlr_jax.sandbox import facade, graph
 from movlr_jax.sandbox.source import parse
@@ -262,6 +265,39 @@ def test_all_that_is_in_scope_is_listed(messages: dict[str, str]):
     assert left - listed - parts == set()
     for limit in (graph.MAX_EQUATIONS, graph.MAX_TURNS, graph.MAX_ELEMENTS, facade.MAX_ENTRIES):
         assert f" {limit:,} " in said
+
+
+def test_the_operations_on_rotations_compute_what_is_said_of_them(messages: dict[str, str]):
+    """Each expression of the section, in the functions of a program, against scipy's rotations."""
+    said = messages["propose_first"].partition("## Vectors and rotations")[2].partition("=== ")[0]
+    rng = np.random.default_rng(0)
+    turned, begun = Rotation.from_euler("ZYX", [0.9, 0.4, -0.3]), Rotation.random(rng=rng)
+    u, v = rng.standard_normal((2, 3))
+    a, b = u / np.linalg.norm(u), v / np.linalg.norm(v)
+    given = {"rot": turned.as_matrix(), "start": begun.as_matrix(), "u": u, "v": v, "a": a, "b": b}
+    given = {name: jnp.asarray(value) for name, value in given.items()}
+    expected = {
+        "rot[:, 0]": turned.apply([1, 0, 0]),
+        "rot[:, 1]": turned.apply([0, 1, 0]),
+        "rot[:, 2]": turned.apply([0, 0, 1]),
+        "rot[2, 2]": np.cos(np.arccos(turned.apply([0, 0, 1])[2])),
+        "rot @ v": turned.apply(v),
+        "rot.T @ v": turned.inv().apply(v),
+        "jnp.dot(u, v)": sum(u * v),
+        "jnp.cross(u, v)": [u[1] * v[2] - u[2] * v[1], u[2] * v[0] - u[0] * v[2], u[0] * v[1] - u[1] * v[0]],
+        "jnp.linalg.norm(v)": np.sqrt(sum(v * v)),
+        "v / (jnp.linalg.norm(v) + 1e-6)": b,
+        "jnp.arctan2(jnp.linalg.norm(jnp.cross(a, b)), jnp.dot(a, b))": np.arccos(a @ b),
+        "jnp.arctan2(rot[1, 0], rot[0, 0])": 0.9,
+        "rot @ start.T": (turned * begun.inv()).as_matrix(),
+        "shaping.rotation_error(rot, start)": (turned * begun.inv()).magnitude(),
+    }
+    for text, value in expected.items():
+        assert f"`{text}`" in said, text
+        found = eval(text, {"jnp": jnp, "shaping": shaping}, given)
+        np.testing.assert_allclose(found, value, atol=1e-5, err_msg=text)
+    names = 'rot, start = state.rot("bottle"), state.initial.rot("bottle"); u = v = a = b = rot[0]'
+    parse(SOURCE.replace("    return", f"    {names}; _ = [{', '.join(expected)}]\n    return"))
 
 
 def test_the_success_measure_stays_hidden_from_writers_and_judges(messages: dict[str, str]):

@@ -35,7 +35,7 @@ class Manual:
 
     @property
     def model(self) -> str:
-        return self._config.model or "person"
+        return self._config.model or "unnamed"
 
     def parameters(self, question: Question) -> Mapping[str, Any]:
         return parameters(self._config, question)

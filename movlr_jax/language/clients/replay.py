@@ -137,7 +137,7 @@ class Replayed:
 
     @property
     def model(self) -> str:
-        return self._config.model or ("person" if self._config.name in ("manual", "person") else "")
+        return self._config.model or {"manual": "unnamed", "person": "person"}.get(self._config.name, "")
 
     def parameters(self, question: Question) -> Mapping[str, Any]:
         return self._parameters(self._config, question)
