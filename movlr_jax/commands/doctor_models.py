@@ -21,9 +21,14 @@ from movlr_jax.film.captions import Caption
 from movlr_jax.film.clips import Clip
 from movlr_jax.language.base import Evaluation, Preference
 from movlr_jax.language.clients.opening import open_client
+from movlr_jax.models import follow_couplings
 from movlr_jax.progress import Reporter
 from movlr_jax.storage.archive import Archive
 from movlr_jax.tasks import Task, build_task
+from movlr_jax.tasks.reference import PEOPLE, with_reference
+from movlr_jax.tasks.walking.biomechanics import leg_coordinates
+from movlr_jax.tasks.walking.strides import stride_posture
+from movlr_jax.tasks.walking.walker import Walker
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -144,7 +149,10 @@ def judge_pair(
     a, b = (Evaluation(generation, k, "") for k in range(2))
     clips = {a.name: pair.good, b.name: pair.bad or pair.good}
     judge = ModelJudge(client, MotionMedia(model, archive, lambda e: clips[e.name]))
-    pair_task = dataclasses.replace(task, description=pair.description, focus="", episode_s=_SECONDS)
+    # the success of the task is not that of the pair
+    pair_task = dataclasses.replace(
+        task, description=pair.description, focus="", success="", episode_s=_SECONDS
+    )
     # with one film shown twice, both orders are the same question, so the second order needs another sample number
     preferences = judge.compare_all(pair_task, [(a, b), (b, a)], [0, 0 if pair.bad else 1])
     expected = ("first", "second") if pair.bad else ("tie", "tie")
@@ -152,7 +160,10 @@ def judge_pair(
 
 
 def known_pairs(task: Task) -> list[KnownPair]:
-    """Return the pairs: standing, fallen; forward, reversed; one motion twice. Raises UserError without a pelvis."""
+    """Return the pairs: standing, fallen; forward, reversed; one motion twice; bent knees, locked knees.
+
+    The last one needs a person's legs. Raises UserError without a pelvis.
+    """
     if "pelvis" not in task.roles:
         raise UserError(f"task {task.name} has no standing body; give +task={_TASK}, or no task")
     qpos = task.start(np.random.default_rng(0), 1)[0][0]
@@ -168,11 +179,41 @@ def known_pairs(task: Task) -> list[KnownPair]:
     fallen = _clip(task, qpos, falls)
     walk = _clip(task, qpos, lambda t: (forward * 1.0, np.zeros(3)), legs=True)
     back = dataclasses.replace(walk, qpos=np.asarray(walk.qpos)[::-1].copy())
-    return [
+    pairs = [
         KnownPair("standing, fallen", "stand upright and keep the balance", still, fallen),
         KnownPair("forward, reversed", "walk forward, in the direction the body faces", walk, back),
         KnownPair("identical", "walk forward, in the direction the body faces", walk, None),
     ]
+    strides = _strides(task)
+    if strides:
+        pairs.append(KnownPair("bent knees, locked knees", "walk forward as a person does", *strides))
+    return pairs
+
+
+def _strides(task: Task) -> tuple[Clip, Clip] | None:
+    """Return people's stride with their knees and with straight ones; None without a person's legs.
+
+    Both move forward equally fast and stay on the ground, so that distance and height do not tell them apart.
+    """
+    knees = leg_coordinates(task.adapter, task.layout.joints).get("knee_flexion")
+    if knees is None or "stride_frequency" not in task.goals:
+        return None
+    task = with_reference(task, PEOPLE)
+    walker, forward = Walker(task.model, task.adapter), np.array(task.adapter.forward, float)
+    frequency, speed = float(task.goals["stride_frequency"]), float(np.linalg.norm(task.goals["velocity"]))
+    times = np.arange(0.0, _SECONDS, _STEP)
+
+    def clip(locked: bool) -> Clip:
+        postures = []
+        for t in times:
+            qpos = stride_posture(task, walker, frequency * t)
+            for knee in knees if locked else ():
+                qpos[task.model.joint(knee.joint).qposadr[0]] = -knee.sign * knee.offset
+            on_ground = walker.on_ground(follow_couplings(task.model, qpos))
+            postures.append(walker.moved(on_ground, speed * t * forward))
+        return Clip(task, np.array(postures), times, Caption(""))
+
+    return clip(locked=False), clip(locked=True)
 
 
 def _clip(

@@ -20,14 +20,14 @@ SETTINGS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "scripted": (),
         "gemini": (*_SENT, "thinking"),
         "openai_compatible": _SENT,
-        "manual": ("timeout_s", "concurrency"),
+        "manual": ("model", "timeout_s", "concurrency"),
         "replay": ("run",),
     },
     "vlm": {
         "metrics": (),
         "gemini": (*_SENT, *_SHOWN, "thinking", "inline_mb"),
         "openai_compatible": (*_SENT, *_SHOWN, "logprobs"),
-        "manual": ("timeout_s", "concurrency", *_SHOWN),
+        "manual": ("model", "timeout_s", "concurrency", *_SHOWN),
         "person": ("timeout_s", "concurrency", "raters", "host", "port", *_SHOWN),
         "replay": ("run",),
     },
@@ -43,7 +43,7 @@ class ModelConfig:
     """Settings of one model: the backend, its limits, and how motions are shown to it."""
 
     name: str
-    model: str | None = None
+    model: str | None = None  # manual: who answers, for the record
     base_url: str | None = None  # None: the provider's default
     key_env: str | None = None  # environment variable with the key; None: no key
     temperature: float | None = None  # None: the method's temperature

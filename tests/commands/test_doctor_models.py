@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from fake_servers import Asked, FakeServer, scripted_model
 
@@ -56,6 +58,15 @@ def test_known_pairs_are_what_they_are_called():
     fallen = pairs["standing, fallen"].bad
     assert fallen is not None
     assert (fallen.qpos[-1] - fallen.qpos[0])[2] < -0.5
+    bent, locked = pairs["bent knees, locked knees"].good, pairs["bent knees, locked knees"].bad
+    assert locked is not None
+    knees = [task.model.joint(f"knee_angle_{side}").qposadr[0] for side in "lr"]
+    assert np.abs(locked.qpos[:, knees]).max() < 0.01
+    assert 0.9 < bent.qpos[:, knees].max() < 1.3, "55 to 70 degrees"
+    for clip in (bent, locked):  # neither distance nor a fall tells them apart
+        moved = (clip.qpos[-1] - clip.qpos[0])[:3]
+        assert moved @ np.array(task.adapter.forward) == pytest.approx(1.98, abs=0.05)
+        assert np.ptp(clip.qpos[:, 2]) < 0.15
 
 
 def test_a_judge_that_always_says_first_is_found_out(capsys: pytest.CaptureFixture[str]):
@@ -66,9 +77,12 @@ def test_a_judge_that_always_says_first_is_found_out(capsys: pytest.CaptureFixtu
 
     with FakeServer("gemini", brain=first) as vlm:
         assert main(["judge", "vlm=gemini", f"vlm.base_url={vlm.url}", *SMALL]) == 0
-        assert len(vlm.requests) == 6
+        assert len(vlm.requests) == 8
+        assert not any("Success:" in json.dumps(request["body"]) for request in vlm.requests), (
+            "that of the task"
+        )
     said = capsys.readouterr().out
-    assert "accuracy 2 of 6, flip rate 100 %, first shown preferred 6 of 6, 6 calls, 0." in said
+    assert "accuracy 3 of 8, flip rate 100 %, first shown preferred 8 of 8, 8 calls, 0." in said
     assert "a generation of 4 programs makes at most 20 calls to it, about 0." in said
     assert "its accuracy is no better than chance" in said
 
@@ -86,8 +100,8 @@ def test_silence_is_no_tie(capsys: pytest.CaptureFixture[str]):
         with server as vlm:
             assert main(["judge", "vlm=gemini", f"vlm.base_url={vlm.url}", *SMALL]) == 0
         said = capsys.readouterr().out
-        assert f"accuracy {accuracy} of 6, flip rate 0 %, first shown preferred 0 of 6" in said
-        assert ("6 of 6 comparisons were not answered" in said) == (accuracy == 0)
+        assert f"accuracy {accuracy} of 8, flip rate 0 %, first shown preferred 0 of 8" in said
+        assert ("8 of 8 comparisons were not answered" in said) == (accuracy == 0)
 
 
 def test_the_metrics_judge_sees_no_films(capsys: pytest.CaptureFixture[str]):

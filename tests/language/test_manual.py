@@ -20,7 +20,14 @@ from movlr_jax.language.clients.call import Media, Message, Question
 from movlr_jax.language.clients.manual import Manual
 from movlr_jax.language.settings import ModelConfig
 
-MANUAL = ["llm=manual", "vlm=manual", "vlm.media=frames", "vlm.frames=2", "vlm.size=[64,64]"]
+MANUAL = [
+    "llm=manual",
+    "vlm=manual",
+    "vlm.model=agent",
+    "vlm.media=frames",
+    "vlm.frames=2",
+    "vlm.size=[64,64]",
+]
 PROGRAM = '''"""Kick."""
 
 WEIGHTS = {"near": %s}
@@ -100,7 +107,7 @@ def test_a_person_writes_judges_and_criticises(answered: tuple[Path, Person, str
     assert sorted(c["key"][:16] for c in made) == sorted(person.seen), "everything was asked once, and read"
     assert "winner: Input should be 'first', 'second' or 'tie'; please correct it" in said
     assert re.search(r"propose: read .*/request.md, write answer.json or program.py next to it", said)
-    assert "language model: manual unnamed; vision model: manual unnamed" in said
+    assert "language model: manual unnamed; vision model: manual agent" in said
 
 
 @pytest.mark.usefixtures("shared")

@@ -99,7 +99,7 @@ def _reference_teacher(
             f"{setting}={REFERENCE} needs joint targets as actions and a recorded stride: give {posture}"
             "reference=people or reference=FILE.mot reference_by=phase"
         )
-    hung = Walker(task.model, task.adapter).raised(np.asarray(start.qpos, float), _HUNG)
+    hung = Walker(task.model, task.adapter).moved(np.asarray(start.qpos, float), np.array([0.0, 0.0, _HUNG]))
     held = assisted(space.model, hung, _HELD, carry=_HELD)
     held.opt.timestep, held.opt.integrator = _HELD_DT, mujoco.mjtIntegrator.mjINT_IMPLICITFAST
     targets, left = learned_targets(task, space, held, hung, optimizer.ctrl_dt)

@@ -25,22 +25,12 @@ def stride_starts(
     frequency = float(task.goals["stride_frequency"])
     speed = np.asarray(task.goals["velocity"], float)
 
-    def posture(phase: float) -> np.ndarray:
-        qpos = walker.nominal.copy()
-        for joint in task.layout.references:
-            samples = task.reference[reference_name(joint)]
-            at = np.linspace(0.0, 1.0, len(samples))
-            low, high = model.joint(joint).range
-            angle = np.interp(phase % 1.0, at, samples)
-            qpos[model.joint(joint).qposadr[0]] = np.clip(angle, low, high)
-        return follow_couplings(model, qpos)
-
     phases = rng.random(n)
     qpos, qvel = np.zeros((n, model.nq)), np.zeros((n, model.nv))
     for i, phase in enumerate(phases):
-        before, after = posture(phase - _STEP), posture(phase + _STEP)
+        before, after = (stride_posture(task, walker, p) for p in (phase - _STEP, phase + _STEP))
         mujoco.mj_differentiatePos(model, qvel[i], 2 * _STEP / frequency, before, after)
-        middle = posture(phase)
+        middle = stride_posture(task, walker, phase)
         for joint in walker.planned:
             at = joint.qposadr[0]
             middle[at] = np.clip(middle[at] + noise * rng.standard_normal(), *joint.range)
@@ -48,3 +38,14 @@ def stride_starts(
     qvel += walker.push(qpos, speed)
     act = np.array([walker.static(q) if model.na else np.zeros(0) for q in qpos])
     return (1.0 + phases) / frequency, qpos, qvel, act
+
+
+def stride_posture(task: Task, walker: Walker, phase: float) -> np.ndarray:
+    """Return the nominal posture [nq] with the joints at `phase` of the recorded stride, 1 for the whole stride."""
+    model, qpos = task.model, walker.nominal.copy()
+    for joint in task.layout.references:
+        samples = task.reference[reference_name(joint)]
+        low, high = model.joint(joint).range
+        angle = np.interp(phase % 1.0, np.linspace(0.0, 1.0, len(samples)), samples)
+        qpos[model.joint(joint).qposadr[0]] = np.clip(angle, low, high)
+    return follow_couplings(model, qpos)

@@ -94,11 +94,14 @@ class Walker:
         self._place(qpos)
         solid = self.model.geom_conaffinity.astype(bool)
         height = min(lowest(self.model, self._data, int(g), normal) for g in np.flatnonzero(solid))
-        return self._moved(qpos, np.array([0.0, 0.0, -(height + SINK) / normal[2]]))
+        return self.moved(qpos, np.array([0.0, 0.0, -(height + SINK) / normal[2]]))
 
-    def raised(self, qpos: np.ndarray, height: float) -> np.ndarray:
-        """Return the posture [nq] with the whole body moved up by `height` in m."""
-        return self._moved(qpos, np.array([0.0, 0.0, height]))
+    def moved(self, qpos: np.ndarray, move: np.ndarray, turn: np.ndarray = _NONE) -> np.ndarray:
+        """Return the posture [nq] with the whole body moved by `move` [3] m and turned by `turn` [3] rad."""
+        qvel, moved = np.zeros(self.model.nv), qpos.copy()
+        qvel[self.base] = self._base_motion(qpos, move, turn)
+        mujoco.mj_integratePos(self.model, moved, qvel, 1.0)
+        return moved
 
     def push(self, qpos: np.ndarray, velocity: np.ndarray) -> np.ndarray:
         """Return the change of qvel [n, nv] that adds `velocity` [3] or [n, 3] m/s to the body at `qpos` [n, nq]."""
@@ -160,7 +163,7 @@ class Walker:
         )
 
         def leaned(angle: float) -> np.ndarray:
-            turned = self._moved(qpos, np.zeros(3), np.array([0.0, angle, 0.0]))
+            turned = self.moved(qpos, np.zeros(3), np.array([0.0, angle, 0.0]))
             for joint, sign in ankles:
                 turned[joint.qposadr[0]] += sign * angle  # keeps the feet level
             return follow_couplings(self.model, turned)
@@ -184,12 +187,6 @@ class Walker:
         root = self.model.body(self.adapter.root).id
         mujoco.mj_jacBody(self.model, self._data, jacobian[:3], jacobian[3:], root)
         return np.linalg.pinv(jacobian[:, self.base]) @ np.concatenate([move, turn])
-
-    def _moved(self, qpos: np.ndarray, move: np.ndarray, turn: np.ndarray = _NONE) -> np.ndarray:
-        qvel, moved = np.zeros(self.model.nv), qpos.copy()
-        qvel[self.base] = self._base_motion(qpos, move, turn)
-        mujoco.mj_integratePos(self.model, moved, qvel, 1.0)
-        return moved
 
     def _ankles(self, qpos: np.ndarray) -> list[tuple[mujoco._structs._MjModelJointViews, float]]:
         """Return the joint of each leg that pitches the foot, and its sign: 1 if larger angles raise the toes."""
