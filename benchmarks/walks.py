@@ -3,7 +3,8 @@
     nice python benchmarks/walks.py [--rows flat_walk,slope_walk] [--seed 201] [--out benchmarks/results]
 
 Writes walks.json, and of each row pictures of one stride (walk_ROW.jpg) and its curves with people's behind them
-(walk_ROW.png), both of the first start. Rows that are not named stay as they are in the file.
+(walk_ROW.png), of the robot also the angles of its twelve joints (walk_ROW_joints.png), all of the first start. Rows
+that are not named stay as they are in the file.
 """
 
 from __future__ import annotations
@@ -89,6 +90,8 @@ def measured(name: str, seed: int, starts: int, out: Path) -> dict[str, Any]:
             episodes.append({"seed": seed + i, **metrics, "faults": list(found["faults"])})
             if i == 0:
                 draw(name, outcome.states, found["curves"], setup, out)
+                if model == ROBOT:
+                    draw_joints(outcome.states, setup, out / f"walk_{name}_joints.png")
     return {"task": task_name, "model": model, "policy": config.optimizer.ppo.init, "episodes": episodes}
 
 
@@ -121,6 +124,32 @@ def draw(name: str, states: bytes, curves: dict[str, Any] | None, setup: Any, ou
     if curves:
         figure = picture(curves, f"{setup.task.name}, {setup.task.adapter.name}")
         figure.savefig(out / f"walk_{name}.png", dpi=110)
+
+
+def draw_joints(states: bytes, setup: Any, path: Path) -> None:
+    """Write the angles of the planned joints over an episode, left and right of a pair in one panel."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    clip = clip_of(setup.task, states, Caption(""))
+    joints = setup.task.adapter.planned_joints
+    names = [joint.removeprefix("left_") for joint in joints if joint.startswith("left_")]
+    figure, panels = plt.subplots(
+        2, -(-len(names) // 2), figsize=(12, 4.5), sharex=True, constrained_layout=True
+    )
+    for panel, name in zip(panels.flat, names, strict=True):
+        for side in ("left", "right"):
+            column = setup.task.model.joint(f"{side}_{name}").qposadr[0]
+            panel.plot(clip.times, np.rad2deg(clip.qpos[:, column]), lw=0.9, label=side)
+        panel.set_title(name.replace("_", " "), fontsize=9)
+        panel.grid(alpha=0.3)
+    panels[0, 0].legend(fontsize=8)
+    figure.supxlabel("time, s", fontsize=9)
+    figure.supylabel("angle, deg", fontsize=9)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
 
 
 def main() -> None:

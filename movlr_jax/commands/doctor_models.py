@@ -177,8 +177,9 @@ def known_pairs(task: Task) -> list[KnownPair]:
         return np.array([0.0, 0.0, -0.8 * height * rate]), side * (np.pi / 2) * rate
 
     fallen = _clip(task, qpos, falls)
-    walk = _clip(task, qpos, lambda t: (forward * 1.0, np.zeros(3)), legs=True)
-    back = dataclasses.replace(walk, qpos=np.asarray(walk.qpos)[::-1].copy())
+    walk, back = (
+        _clip(task, qpos, lambda t, way=way: (way * forward, np.zeros(3)), swing=way) for way in (1.0, -1.0)
+    )
     pairs = [
         KnownPair("standing, fallen", "stand upright and keep the balance", still, fallen),
         KnownPair("forward, reversed", "walk forward, in the direction the body faces", walk, back),
@@ -220,19 +221,20 @@ def _clip(
     task: Task,
     qpos: np.ndarray,
     velocity: Callable[[float], tuple[np.ndarray, np.ndarray]],
-    legs: bool = False,
+    swing: float = 0.0,
 ) -> Clip:
     """Move the start posture kinematically.
 
-    `velocity(t)` returns the linear (m/s) and the angular (rad/s) velocity of the pelvis.
+    `velocity(t)` returns the linear (m/s) and the angular (rad/s) velocity of the pelvis. swing: 1 swings the legs,
+    -1 swings them in the reverse order of time.
     """
     model, data = task.model, mujoco.MjData(task.model)
     body = model.body(task.roles["pelvis"]).id
     q, times, postures = np.array(qpos, float), np.arange(0.0, _SECONDS, _STEP), []
     for t in times:
         posture = q.copy()
-        if legs:
-            _swing(model, posture, t)
+        if swing:
+            _swing(model, posture, t if swing > 0 else times[-1] - t)
         postures.append(posture)
         data.qpos[:] = q
         mujoco.mj_kinematics(model, data)
