@@ -105,9 +105,12 @@ def _with_people(task: Task) -> Task:
         )
     speed = float(np.linalg.norm(task.goals["velocity"]))
     people = human_gait(class_of_speed(speed, length))
+    # degrees that a model's angle has beyond people's; on a slope, the ankles keep the feet along the ground
+    slope = float(np.rad2deg(np.arctan(task.goals.get("slope", 0.0))))
+    beyond = {"hip_flexion": -_PELVIS_TILT, "ankle_dorsiflexion": slope}
     stride = {}
     for angle, pair in coordinates.items():
-        curve = people.mean(angle)[:-1] - (_PELVIS_TILT if angle == "hip_flexion" else 0.0)
+        curve = people.mean(angle)[:-1] + beyond.get(angle, 0.0)
         # the left leg is half a stride after the right
         for coordinate, late in zip(pair, (len(curve) // 2, 0), strict=True):
             q = coordinate.sign * (np.deg2rad(np.roll(curve, -late)) - coordinate.offset)

@@ -13,7 +13,8 @@ from movlr_jax.errors import UserError
 from movlr_jax.rewards.state import State, reference_name
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.walking.biomechanics import leg_coordinates, leg_length
-from movlr_jax.tasks.walking.strides import stride_starts
+from movlr_jax.tasks.walking.strides import stride_posture, stride_starts
+from movlr_jax.tasks.walking.walker import SINK, Walker, lowest
 from movlr_jax.types import Step
 
 ANGLES = {"hip_flexion": -14.0, "knee_flexion": 0.0, "ankle_dorsiflexion": 0.0}  # and their shift in deg
@@ -107,3 +108,31 @@ def test_starts_in_a_stride_stand_on_the_ground_and_move_as_the_reference(walk: 
 def test_a_body_without_legs_has_no_people_to_follow():
     with pytest.raises(UserError, match="reference=people needs a walking task"):
         task_of(compose(["+task=bottle_pour", "reference=people"]))
+
+
+def test_on_a_slope_ankles_and_start_states_follow_it():
+    """In mid-stance a foot lies along the slope as it lies along level ground, and starts climb at its angle."""
+    up = task_of(compose(["+task=slope_walk", "model=myolegs", "optimizer=mppi", "reference=people"]))
+    flat = task_of(compose(["+task=flat_walk", "model=myolegs", "optimizer=mppi", "reference=people"]))
+    slope = float(up.goals["slope"])
+    assert slope == pytest.approx(np.tan(np.deg2rad(5.0)), abs=1e-4)
+    pitch = {}
+    for task in (up, flat):
+        walker, data = Walker(task.model, task.adapter), mujoco.MjData(task.model)
+        data.qpos[:] = stride_posture(task, walker, 0.25)  # the right leg stands
+        mujoco.mj_kinematics(task.model, data)
+        heel, toes = (data.body(task.adapter.role(f"right_{part}")).xpos for part in ("foot", "toes"))
+        pitch[task.name] = np.arctan2((toes - heel)[2], (toes - heel)[0])
+    assert np.rad2deg(pitch["slope_walk"] - pitch["flat_walk"]) == pytest.approx(5.0, abs=0.7)
+    _, qpos, qvel, _ = stride_starts(up, np.random.default_rng(0), 3, noise=0.0)
+    data, root = mujoco.MjData(up.model), up.model.body(up.adapter.root).id
+    normal = np.array([-slope, 0.0, 1.0]) / np.hypot(1.0, slope)
+    for q, v in zip(qpos, qvel, strict=True):
+        data.qpos[:], data.qvel[:] = q, v
+        mujoco.mj_forward(up.model, data)
+        solid = np.flatnonzero((up.model.geom_conaffinity > 0) & (up.model.geom_bodyid > 0))
+        height = min(lowest(up.model, data, int(g), normal) for g in solid)
+        assert height == pytest.approx(-SINK, abs=1e-4)
+        velocity = np.zeros(6)
+        mujoco.mj_objectVelocity(up.model, data, mujoco.mjtObj.mjOBJ_BODY, root, velocity, 0)
+        assert velocity[5] == pytest.approx(slope * velocity[3], abs=0.05)

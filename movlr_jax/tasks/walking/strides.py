@@ -18,12 +18,13 @@ def stride_starts(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return time [n] s, qpos [n, nq], qvel [n, nv] and act [n, na] at random phases of the second recorded stride.
 
-    The joints have the angles and velocities of the recorded motion, the lowest foot touches level ground, and the
-    whole body moves forward at the goal speed. noise: standard deviation of the planned joints, rad.
+    The joints have the angles and velocities of the recorded motion, the lowest foot touches the ground or its slope,
+    and the whole body moves along it at the goal speed. noise: standard deviation of the planned joints, rad.
     """
     model, walker = task.model, Walker(task.model, task.adapter)
     frequency = float(task.goals["stride_frequency"])
-    speed = np.asarray(task.goals["velocity"], float)
+    slope = float(task.goals["slope"])
+    speed = task.goals["velocity"] + np.array([0.0, 0.0, slope * task.goals["velocity"][0]])
 
     phases = rng.random(n)
     qpos, qvel = np.zeros((n, model.nq)), np.zeros((n, model.nv))
@@ -34,7 +35,7 @@ def stride_starts(
         for joint in walker.planned:
             at = joint.qposadr[0]
             middle[at] = np.clip(middle[at] + noise * rng.standard_normal(), *joint.range)
-        qpos[i] = walker.on_ground(follow_couplings(model, middle))
+        qpos[i] = walker.on_ground(follow_couplings(model, middle), slope)
     qvel += walker.push(qpos, speed)
     act = np.array([walker.static(q) if model.na else np.zeros(0) for q in qpos])
     return (1.0 + phases) / frequency, qpos, qvel, act
