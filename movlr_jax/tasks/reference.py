@@ -105,12 +105,12 @@ def _with_people(task: Task) -> Task:
         )
     speed = float(np.linalg.norm(task.goals["velocity"]))
     people = human_gait(class_of_speed(speed, length))
-    # degrees that a model's angle has beyond people's; on a slope, the ankles keep the feet along the ground
-    slope = float(np.rad2deg(np.arctan(task.goals.get("slope", 0.0))))
-    beyond = {"hip_flexion": -_PELVIS_TILT, "ankle_dorsiflexion": slope}
+    curves = {angle: people.mean(angle)[:-1] for angle in coordinates}
+    curves["hip_flexion"] = curves["hip_flexion"] - _PELVIS_TILT
+    curves = _along(curves, float(task.goals.get("slope", 0.0)))
     stride = {}
     for angle, pair in coordinates.items():
-        curve = people.mean(angle)[:-1] + beyond.get(angle, 0.0)
+        curve = curves[angle]
         # the left leg is half a stride after the right
         for coordinate, late in zip(pair, (len(curve) // 2, 0), strict=True):
             q = coordinate.sign * (np.deg2rad(np.roll(curve, -late)) - coordinate.offset)
@@ -125,6 +125,25 @@ def _with_people(task: Task) -> Task:
             q = np.deg2rad(np.append(degrees, degrees[0])) - coordinate.offset
             stride[coordinate.joint] = coordinate.sign * q
     return _by_phase(task, stride, f"people who walk at {people.speed_class} speed")
+
+
+def _along(curves: dict[str, np.ndarray], slope: float) -> dict[str, np.ndarray]:
+    """Return the angles [S] deg of a leg whose ankle and foot move along a slope as they move along level ground.
+
+    Thigh and shank are taken as equally long, with half their sum as the unit. The ankle rises as the ground below it
+    does, as far as a straight leg reaches, and the foot turns with the ground.
+    """
+    hip, knee, ankle = (np.deg2rad(curves[angle]) for angle in ANGLES)
+    reach, lean = (
+        2 * np.cos(knee / 2),
+        hip - knee / 2,
+    )  # of the line from hip to ankle, lean from the vertical
+    ahead, below = reach * np.sin(lean), reach * np.cos(lean)
+    below = below - slope * ahead
+    bent = 2 * np.arccos(np.minimum(np.hypot(ahead, below) / 2, 1.0))
+    flexed = np.arctan2(ahead, below) + bent / 2
+    turned = ankle + np.arctan(slope) + (hip - knee) - (flexed - bent)
+    return {angle: np.rad2deg(x) for angle, x in zip(ANGLES, (flexed, bent, turned), strict=True)}
 
 
 def _by_phase(task: Task, stride: dict[str, np.ndarray], what: str) -> Task:

@@ -110,20 +110,29 @@ def test_a_body_without_legs_has_no_people_to_follow():
         task_of(compose(["+task=bottle_pour", "reference=people"]))
 
 
-def test_on_a_slope_ankles_and_start_states_follow_it():
-    """In mid-stance a foot lies along the slope as it lies along level ground, and starts climb at its angle."""
+def test_on_a_slope_legs_and_start_states_follow_it():
+    """An ankle is as much higher as the ground, a foot turns with it, and start states climb at its angle."""
     up = task_of(compose(["+task=slope_walk", "model=myolegs", "optimizer=mppi", "reference=people"]))
     flat = task_of(compose(["+task=flat_walk", "model=myolegs", "optimizer=mppi", "reference=people"]))
     slope = float(up.goals["slope"])
     assert slope == pytest.approx(np.tan(np.deg2rad(5.0)), abs=1e-4)
-    pitch = {}
+    placed = {}
     for task in (up, flat):
         walker, data = Walker(task.model, task.adapter), mujoco.MjData(task.model)
-        data.qpos[:] = stride_posture(task, walker, 0.25)  # the right leg stands
-        mujoco.mj_kinematics(task.model, data)
-        heel, toes = (data.body(task.adapter.role(f"right_{part}")).xpos for part in ("foot", "toes"))
-        pitch[task.name] = np.arctan2((toes - heel)[2], (toes - heel)[0])
-    assert np.rad2deg(pitch["slope_walk"] - pitch["flat_walk"]) == pytest.approx(5.0, abs=0.7)
+        for phase in (0.02, 0.25, 0.45, 0.8):  # the right leg lands, stands, pushes, swings
+            data.qpos[:] = stride_posture(task, walker, phase)
+            mujoco.mj_kinematics(task.model, data)
+            ankle, toes = (data.body(task.adapter.role(f"right_{part}")).xpos for part in ("foot", "toes"))
+            hip = data.body(task.adapter.role("right_thigh")).xpos
+            pitch = np.arctan2((toes - ankle)[2], (toes - ankle)[0])
+            placed[task.name, phase] = np.array([*(ankle - hip)[[0, 2]], pitch])
+    for phase in (0.02, 0.25, 0.45, 0.8):
+        ahead, rise, turn = placed["slope_walk", phase] - placed["flat_walk", phase]
+        assert ahead == pytest.approx(0.0, abs=0.03)
+        wanted = slope * placed["flat_walk", phase][0]
+        # the leg that pushes is almost straight, and cannot reach all the way down
+        assert wanted - 0.015 < rise < (0.0 if phase == 0.45 else wanted + 0.015)
+        assert np.rad2deg(turn) == pytest.approx(5.0, abs=1.0)
     _, qpos, qvel, _ = stride_starts(up, np.random.default_rng(0), 3, noise=0.0)
     data, root = mujoco.MjData(up.model), up.model.body(up.adapter.root).id
     normal = np.array([-slope, 0.0, 1.0]) / np.hypot(1.0, slope)
