@@ -23,8 +23,8 @@ def stride_starts(
     """
     model, walker = task.model, Walker(task.model, task.adapter)
     frequency = float(task.goals["stride_frequency"])
-    slope = float(task.goals["slope"])
-    speed = task.goals["velocity"] + np.array([0.0, 0.0, slope * task.goals["velocity"][0]])
+    slope, speed = float(task.goals["slope"]), np.array(task.goals["velocity"], float)
+    speed[2] = slope * speed[0]
 
     phases = rng.random(n)
     qpos, qvel = np.zeros((n, model.nq)), np.zeros((n, model.nv))
