@@ -63,7 +63,7 @@ def test_a_policy_of_the_robot_does_its_task(
 def test_a_policy_of_a_downloaded_model_walks(task: str, model: str, files, tmp_path: Path, capsys):
     if not files():
         pytest.skip(f"{model} has not been downloaded here")
-    settings = [f"+task={task}", f"model={model}", "optimizer=ppo", "reward=human", "seed=11"]
+    settings = [f"+task={task}", f"model={model}", "optimizer=ppo", "reward=human", "seed=11", "episode_s=6"]
     assert evaluate([*settings, "films=false", f"run_dir={tmp_path}"]) == 0
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert not result["fell"]
