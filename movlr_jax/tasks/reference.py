@@ -134,12 +134,9 @@ def _along(curves: dict[str, np.ndarray], slope: float) -> dict[str, np.ndarray]
     does, as far as a straight leg reaches, and the foot turns with the ground.
     """
     hip, knee, ankle = (np.deg2rad(curves[angle]) for angle in ANGLES)
-    reach, lean = (
-        2 * np.cos(knee / 2),
-        hip - knee / 2,
-    )  # of the line from hip to ankle, lean from the vertical
-    ahead, below = reach * np.sin(lean), reach * np.cos(lean)
-    below = below - slope * ahead
+    reach, lean = 2 * np.cos(knee / 2), hip - knee / 2  # length and lean of the line from hip to ankle
+    ahead = reach * np.sin(lean)
+    below = reach * np.cos(lean) - slope * ahead
     bent = 2 * np.arccos(np.minimum(np.hypot(ahead, below) / 2, 1.0))
     flexed = np.arctan2(ahead, below) + bent / 2
     turned = ankle + np.arctan(slope) + (hip - knee) - (flexed - bent)
