@@ -201,15 +201,21 @@ def flat(values: Any, prefix: str = "") -> dict[str, Any]:
     return {k: v for name, value in values.items() for k, v in flat(value, f"{prefix}{name}.").items()}
 
 
+def changes(ours: Mapping[str, Any], recorded: Mapping[str, Any]) -> list[str]:
+    """Return which of `ours` differ from recorded settings, both flat, in words. Options younger than the record do
+    not count; a task's own settings, which are recorded where they are given, do."""
+    return [
+        f"{name} was {shortened(recorded.get(name))}, is {shortened(value)}"
+        for name, value in ours.items()
+        if (name in recorded or name.startswith("task.settings.")) and recorded.get(name) != _json(value)
+    ]
+
+
 def same_search(config: Config, recorded: dict[str, Any], archive: Archive) -> None:
     """Raise UserError if a run is resumed with other settings, or with fewer generations than it has finished."""
     ours = flat(dataclasses.asdict(dataclasses.replace(config, tuned_settings={})))
-    free = ("run_dir", "resume", "reward", "trust", *RESETTABLE)
-    changed = [
-        f"{name} was {shortened(recorded.get(name))}, is {shortened(value)}"
-        for name, value in ours.items()
-        if name in recorded and name.partition(".")[0] not in free and recorded[name] != _json(value)
-    ]
+    free = ("run_dir", "resume", "reward", "trust", "tuned_settings", *RESETTABLE)
+    changed = changes({n: v for n, v in ours.items() if n.partition(".")[0] not in free}, recorded)
     if changed:
         raise UserError(
             f"{archive.root} was created with other settings: {'; '.join(changed)}; "

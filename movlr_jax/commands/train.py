@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+import yaml
 
 from movlr_jax.commands import cli
 from movlr_jax.commands.evaluate import EvaluationSetup, prepared
-from movlr_jax.commands.session import to_yaml
+from movlr_jax.commands.session import changes, flat, to_yaml
 from movlr_jax.config.compose import compose
 from movlr_jax.config.recipe import Recipe, Stage, read_recipe
 from movlr_jax.config.schema import Config
@@ -130,11 +131,14 @@ class _Clock:
 def _same_settings(folder: Path, config: Config) -> None:
     """Write the settings of a stage, or raise UserError if it was begun with others."""
     path, text = folder / "config.yaml", to_yaml(config)
-    if path.exists() and path.read_text(encoding="utf-8") != text:
-        raise UserError(
-            f"{folder} was trained with other settings (see {path}); give another run_dir, or remove this stage and "
-            "those after it to train them again"
-        )
+    if path.exists():
+        ours, then = (flat(yaml.safe_load(t)) for t in (text, path.read_text(encoding="utf-8")))
+        changed = changes(ours, then) + [f"{name} is no longer given" for name in then.keys() - ours.keys()]
+        if changed:
+            raise UserError(
+                f"{folder} was trained with other settings: {'; '.join(changed)}; give another run_dir, or remove this "
+                "stage and those after it to train them again"
+            )
     folder.mkdir(parents=True, exist_ok=True)
     write(path, text.encode())
 

@@ -75,7 +75,14 @@ def test_stages_follow_one_another_and_are_not_repeated(
     assert "stage 2 of 2" in err
     again = arrays(root / "policy.npz")
     assert all(np.array_equal(again[name], last[name]) for name in last)
-    assert "was trained with other settings" in mistake(train, *command, "optimizer.ppo.epochs=2")
+
+    settings = root / "stages" / "01_second" / "config.yaml"
+    older = [line for line in settings.read_text().splitlines() if not line.lstrip().startswith("spread:")]
+    settings.write_text("\n".join(older))  # of a version without this option
+    assert train(command) == 0
+    err = mistake(train, *command, "optimizer.ppo.epochs=2")
+    assert "optimizer.ppo.epochs was 4, is 2" in err
+    assert "task.settings.speed_m_s was None, is 0.5" in mistake(train, *command, "+task.settings.speed_m_s=0.5")
 
 
 def test_mistakes(recipe: Path, mistake: Mistake):
