@@ -2,7 +2,8 @@
 
     python benchmarks/model_searches.py RUN_DIR ... [--starts 8] [--seed 301] [--out benchmarks/results]
 
-Writes model_searches.json; searches that are not named stay as they are in the file. Best programs of searches of the
+Writes model_searches.json, and term_weights.png with the weights of the searches of three or more generations;
+searches that are not named stay as they are in the file. Best programs of searches of the
 same task run in one batch, from the same fresh starts, with the settings of the first of these searches; --starts 0
 leaves that out.
 """
@@ -23,6 +24,7 @@ from movlr_jax.commands import environment
 environment.prepare_environment()
 
 import numpy as np  # noqa: E402
+from matplotlib.figure import Figure  # noqa: E402
 from quick import read_options, searched  # noqa: E402
 
 from movlr_jax.commands.session import task_of  # noqa: E402
@@ -30,7 +32,7 @@ from movlr_jax.config.compose import compose  # noqa: E402
 from movlr_jax.control.build import build_optimizer  # noqa: E402
 from movlr_jax.evolution.evaluation import evaluate, make_probe  # noqa: E402
 from movlr_jax.machine import hardware, versions  # noqa: E402
-from movlr_jax.report.data import Run, read_run  # noqa: E402
+from movlr_jax.report.data import Run, read_run, weight_shares  # noqa: E402
 from movlr_jax.sandbox.vet import Sandbox  # noqa: E402
 from movlr_jax.storage.archive import Archive  # noqa: E402
 from movlr_jax.tasks import Task  # noqa: E402
@@ -101,6 +103,8 @@ def write(rows: list[dict[str, Any]], out: Path) -> None:
         "searches": list(known.values()),
     }
     out.mkdir(parents=True, exist_ok=True)
+    if long := [row for row in known.values() if len(row.get("stages", ())) > 2]:
+        draw(long, out / "term_weights.png")
     path.write_text(json.dumps(made, indent=1, default=float) + "\n")
 
 
@@ -112,8 +116,31 @@ def found(run: Run) -> dict[str, Any]:
         "best_metrics": dict(run.best.metrics),
         "first_metrics": dict(run.candidates["g00k00"].metrics) if "g00k00" in run.candidates else {},
         "weights": {name: dict(c.weights) for name, c in run.candidates.items()},
+        "stages": [
+            {"generation": g, "best": c.name, "shares": weight_shares(c.weights)}
+            for g, c in run.stages
+            if c.weights
+        ],
         "failed": sum(c.failed for c in run.candidates.values()),
     }
+
+
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
+    """Draw the share of each term's weight in the best program after each generation, a row of cells per term."""
+    figure = Figure(figsize=(4.6 * len(rows), 4.2), layout="constrained")
+    for axes, row in zip(figure.subplots(1, len(rows), squeeze=False)[0], rows, strict=True):
+        stages = [stage["shares"] for stage in row["stages"]]
+        terms = list(dict.fromkeys(term for shares in stages for term in shares))
+        cells = np.array([[shares.get(term, np.nan) for shares in stages] for term in terms])
+        axes.imshow(cells, cmap="Blues", vmin=0.0, vmax=np.nanmax(cells) * 1.4, aspect="auto")
+        for (i, g), share in np.ndenumerate(cells):
+            if np.isfinite(share):
+                axes.text(g, i, f"{share:.0%}", ha="center", va="center", fontsize=8)
+        axes.set_xticks(range(len(stages)), [stage["generation"] + 1 for stage in row["stages"]])
+        axes.set_yticks(range(len(terms)), terms)
+        axes.set_xlabel("generation")
+        axes.set_title(row["name"])
+    figure.savefig(path, dpi=150)
 
 
 def cost(calls: list[dict[str, Any]]) -> dict[str, Any]:

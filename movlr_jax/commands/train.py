@@ -136,8 +136,8 @@ def _same_settings(folder: Path, config: Config) -> None:
         changed = changes(ours, then) + [f"{name} is no longer given" for name in then.keys() - ours.keys()]
         if changed:
             raise UserError(
-                f"{folder} was trained with other settings: {'; '.join(changed)}; give another run_dir, or remove this "
-                "stage and those after it to train them again"
+                f"{folder} was trained with other settings: {'; '.join(changed)}; give another run_dir, or remove "
+                "this stage and those after it to train them again"
             )
     folder.mkdir(parents=True, exist_ok=True)
     write(path, text.encode())
