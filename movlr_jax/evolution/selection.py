@@ -104,7 +104,7 @@ def no_gradient(items: Sequence[Evaluation], comparisons: Sequence[Mapping[str, 
         else "... with a metric that `measure` returns"
     )
     return (
-        "all programs fail with the same score, so their order means nothing; "
+        "all programs fail with almost the same score, so their order means nothing; in a task of your own, "
         f"give simple_task a score that grows as the goal gets nearer, as in score=lambda m: {example}"
     )
 

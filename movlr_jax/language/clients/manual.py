@@ -93,7 +93,7 @@ def _answer(folder: Path, question: Question, model: str) -> Reply | None:
         if name == "program.py":
             if not settled:
                 continue
-            text = json.dumps({"changes": "written by hand", "program": text})
+            text = json.dumps({"changes": "answered with program.py", "program": text})
         reply = Reply(text, model)
         try:
             read(question.schema, reply)
