@@ -3,9 +3,8 @@
     python benchmarks/model_searches.py RUN_DIR ... [--starts 8] [--seed 301] [--out benchmarks/results]
 
 Writes model_searches.json, and term_weights.png with the weights of the searches of three or more generations;
-searches that are not named stay as they are in the file. Best programs of searches of the
-same task run in one batch, from the same fresh starts, with the settings of the first of these searches; --starts 0
-leaves that out.
+searches that are not named stay as they are in the file. Best programs of searches of the same task run in one batch,
+from the same fresh starts, with the settings of the first of these searches; --starts 0 leaves that out.
 """
 
 from __future__ import annotations

@@ -213,7 +213,7 @@ def changes(ours: Mapping[str, Any], recorded: Mapping[str, Any]) -> list[str]:
 
 def same_search(config: Config, recorded: dict[str, Any], archive: Archive) -> None:
     """Raise UserError if a run is resumed with other settings, or with fewer generations than it has finished."""
-    ours = flat(dataclasses.asdict(dataclasses.replace(config, tuned_settings={})))
+    ours = flat(dataclasses.asdict(config))
     free = ("run_dir", "resume", "reward", "trust", "tuned_settings", *RESETTABLE)
     changed = changes({n: v for n, v in ours.items() if n.partition(".")[0] not in free}, recorded)
     if changed:

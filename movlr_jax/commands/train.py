@@ -133,7 +133,9 @@ def _same_settings(folder: Path, config: Config) -> None:
     path, text = folder / "config.yaml", to_yaml(config)
     if path.exists():
         ours, then = (flat(yaml.safe_load(t)) for t in (text, path.read_text(encoding="utf-8")))
-        changed = changes(ours, then) + [f"{name} is no longer given" for name in then.keys() - ours.keys()]
+        changed = changes(ours, then) + [
+            f"{name} is no longer given" for name in sorted(then.keys() - ours.keys())
+        ]
         if changed:
             raise UserError(
                 f"{folder} was trained with other settings: {'; '.join(changed)}; give another run_dir, or remove "

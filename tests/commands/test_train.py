@@ -81,7 +81,7 @@ def test_stages_follow_one_another_and_are_not_repeated(
     settings.write_text("\n".join(older))  # of a version without this option
     assert train(command) == 0
     err = mistake(train, *command, "optimizer.ppo.epochs=2")
-    assert "optimizer.ppo.epochs was 4, is 2" in err
+    assert "was trained with other settings: optimizer.ppo.epochs was 4, is 2" in err
     assert "task.settings.speed_m_s was None, is 0.5" in mistake(
         train, *command, "+task.settings.speed_m_s=0.5"
     )
