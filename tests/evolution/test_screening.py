@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from movlr_jax.evolution.preferences import Pairs
 from movlr_jax.evolution.screening import Choice, expected_worth, gate_pairs
@@ -77,25 +78,45 @@ def test_a_program_that_is_the_same_everywhere_is_last():
 
 
 def test_worth_is_that_of_programs_that_reward_the_same():
-    """A copy of the best of three programs at another scale is expected to be best, its opposite to be worst."""
-    states = np.random.default_rng(0).normal(size=(3, 40))
+    """Copies of the best and of a bad one of three programs at other scales, and one unlike all of them."""
+    states = np.random.default_rng(0).normal(size=(4, 40))
     strengths = np.array([2.0, -1.0, -1.0])
-    found = expected_worth(np.stack([5 * states[0] - 3, -states[0], states[1]]), states, strengths)
-    assert found[0] > 0.4
-    assert found[1] < -0.4
+    found = expected_worth(np.stack([5 * states[0] - 3, 2 * states[1], states[3]]), states[:3], strengths)
+    assert found[0] > 0.3
+    assert found[1] < -0.15
     assert found[0] > found[2] > found[1]
-    assert not expected_worth(states, states, np.ones(3)).any(), "equal strengths say nothing"
+    assert not expected_worth(states, states, np.ones(4)).any(), "equal strengths say nothing"
 
 
-def test_worth_recovers_a_planted_optimum_from_few_programs():
-    """Rewards are mixtures of four terms and the worth is a direction in them, known for 8 programs with noise."""
+@pytest.mark.parametrize("shared", [0.0, 10.0])
+def test_worth_recovers_a_planted_optimum_from_few_programs(shared: float):
+    """Rewards are mixtures of four terms and the worth is a direction in them, known for 8 programs with noise.
+
+    With a large term that all of them share, as the distance from a goal, correlations between programs are 0.99.
+    """
     rng = np.random.default_rng(1)
     terms, direction = rng.normal(size=(4, 60)), np.array([0.8, -0.4, 0.4, 0.2])
     weights = rng.normal(size=(208, 4))
     weights /= np.linalg.norm(weights, axis=1, keepdims=True)
-    worth = weights @ direction
-    found = expected_worth(weights[8:] @ terms, weights[:8] @ terms, worth[:8] + 0.2 * rng.normal(size=8))
+    worth, rewards = weights @ direction, weights @ terms + shared * rng.normal(size=60)
+    found = expected_worth(rewards[8:], rewards[:8], worth[:8] + 0.2 * rng.normal(size=8))
     assert np.corrcoef(found, worth[8:])[0, 1] > 0.8
+    assert found.std() > 0.2, "in standard deviations, else it would not count beside difference"
+
+
+def test_three_good_motions_of_one_reward_outweigh_a_slightly_better_one_of_another():
+    """Three copies of a reward and one unlike them, worth 1, 1, 1 and 1.2, and one of -1: solved by hand."""
+    one, other, bad = np.random.default_rng(2).normal(size=(3, 4000))
+    programs, worth = np.stack([one, one, one, other, bad]), np.array([1.0, 1.0, 1.0, 1.2, -1.0])
+    found = expected_worth(programs, programs, worth)
+    # all distances but those of the copies are equal up to chance: covariance exp(-1) between unlike programs
+    k = np.exp(-1)
+    covariance = np.array(
+        [[1, 1, 1, k, k], [1, 1, 1, k, k], [1, 1, 1, k, k], [k, k, k, 1, k], [k, k, k, k, 1]]
+    )
+    by_hand = covariance @ np.linalg.solve(covariance + np.eye(5), (worth - worth.mean()) / worth.std())
+    np.testing.assert_allclose(found, by_hand, atol=0.02)
+    assert found[0] > found[3] > found[4]
 
 
 def test_a_program_of_more_expected_worth_is_chosen():
