@@ -61,6 +61,7 @@ _PAGE = Path(__file__).parent.parent / "docs" / "write_a_task.md"
 BANK = ["search=bank", "proposals=4"]
 ARMS: Mapping[str, Sequence[str]] = {
     "plain": [],
+    "pooled": BANK,
     "screen": ["search=bank"],
     "parents": [*BANK, "parents=sampled", "islands=2"],
     "random weights": ["candidates=2", "inner_weights=1"],
@@ -85,7 +86,13 @@ ARM = [
 TASKS: Mapping[str, Sequence[str]] = {
     "touch_ball": [*SHORT, "episode_s=2"],
     "reacher": ["+task=playground", "env=ReacherEasy", *SHORT, "episode_s=2"],
-    "cartpole_swingup": ["+task=playground", "env=CartpoleSwingup", *SHORT, "episode_s=2"],
+    "cartpole_swingup": [
+        "+task=playground",
+        "env=CartpoleSwingup",
+        *SHORT,
+        "episode_s=4",
+        "optimizer.horizon_s=0.8",
+    ],
     "walker_walk": ["+task=playground", "env=WalkerWalk", *SHORT, "episode_s=1.6"],
     "bottle_pour": ["+task=bottle_pour", *ARM],
     "cube_rotate": ["+task=cube_rotate", *ARM],

@@ -10,6 +10,7 @@ import numpy as np
 
 from movlr_jax.evolution.bank import Bank, bank_of, read_bank
 from movlr_jax.evolution.context import Reuse, SearchContext, once, timed
+from movlr_jax.evolution.gates import fault
 from movlr_jax.evolution.parents import drawn_parents
 from movlr_jax.evolution.pooling import program_values, term_values
 from movlr_jax.evolution.preferences import FittedWeights, Pairs, agreeing, fit_weights
@@ -84,6 +85,30 @@ def screened(
             {"source": source, "reason": reasons[i]} for i, source in enumerate(sources) if i not in chosen
         ],
     }
+
+
+def pooled(
+    context: SearchContext, reuse: Reuse, g: int, motions: Sequence[Evaluation], ranking: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the ranking of `motions` with the expected worth of each, and the program of the most as the best.
+
+    One film shows one start and one draw of noise. So a program is judged by the motions of all programs that reward
+    almost the same, not by its own alone. A motion with a fault is the best only if all have faults as grave.
+    """
+    with timed(context, "screen"):
+        bank = read_bank(context.archive, context.task.layout, g + 1)
+        values = program_values(context, reuse, bank, [e.source for e in motions])
+        known = [
+            i for i, s in enumerate(ranking["strengths"]) if s is not None and not isinstance(values[i], str)
+        ]
+        if not known:
+            return ranking
+        rewards = np.array([values[i] for i in known])
+        found = expected_worth(rewards, rewards, np.array([ranking["strengths"][i] for i in known], float))
+    worth = dict(zip(known, found.round(6).tolist(), strict=True))
+    grave = {i: fault(motions[i])[0] for i in known}
+    best = min(known, key=lambda i: (grave[i], -worth[i], -ranking["strengths"][i]))
+    return {**ranking, "worth": [worth.get(i) for i in range(len(motions))], "best": motions[best].name}
 
 
 def with_memory(context: SearchContext, reuse: Reuse, request: ProposalRequest, n: int) -> ProposalRequest:

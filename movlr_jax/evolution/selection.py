@@ -14,6 +14,7 @@ from movlr_jax.errors import UserError
 from movlr_jax.evolution.context import SearchContext, once
 from movlr_jax.evolution.gates import by_gates, gated
 from movlr_jax.evolution.ranking import BUDGET, Comparison, Ranking, decided, rank, unanswered
+from movlr_jax.evolution.reuse import pooled
 from movlr_jax.evolution.standing import Standing
 from movlr_jax.language.base import BatchJudge, Evaluation, Preference
 from movlr_jax.language.clients.call import Retracted
@@ -61,7 +62,8 @@ def choose(
             len(items), ask, config.ranking, config.comparisons, known=known, entrants=entrants,
             showing=context.showing, watch=watch,
         )  # fmt: skip
-        return _record(names, result)
+        data = _record(names, result)
+        return pooled(context, context.reuse, g, items, data) if context.reuse else data
 
     data = once(context, "ranked", g, "rank", work)
     if differing := sorted({*data["names"]} ^ {*names}):
@@ -84,8 +86,11 @@ def _ranking_line(data: Mapping[str, Any], judge: str, kept: bool) -> str:
     if data["flip_rate"] is None:
         because = "it was the previous best" if kept else "it is the first that ran"
         return f"{warning}this generation is not ranked, and {name} is kept only because {because}"
-    p_best = data["p_best"][data["names"].index(name)]
+    at = data["names"].index(name)
+    p_best, worth = data["p_best"][at], data.get("worth")
     confidence = "because no answer contradicts it" if p_best is None else f"with P = {p_best:.2f}"
+    if worth:
+        confidence += f" and an expected worth of {worth[at]:.1f}"
     return (
         f"{warning}{name} is the best {confidence}; {asked} comparisons, "
         f"flip rate {100 * data['flip_rate']:.0f} %, {overruled} overruled by gates"

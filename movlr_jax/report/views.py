@@ -349,8 +349,8 @@ def returns(run: Run) -> dict[str, Any] | None:
 
 
 def _strengths(ranked: Mapping[str, Any]) -> list[tuple]:
-    """Return (name, strength, deviation, probability of being the best) of all ranked programs."""
-    columns = (ranked.get(key) or [] for key in ("names", "strengths", "deviation", "p_best"))
+    """Return (name, strength, deviation, probability of being the best, expected worth) of all ranked programs."""
+    columns = (ranked.get(key) or [] for key in ("names", "strengths", "deviation", "p_best", "worth"))
     return [row for row in itertools.zip_longest(*columns) if row[0] is not None]
 
 
@@ -362,6 +362,7 @@ def _row(
     strength: Any = None,
     deviation: Any = None,
     p_best: Any = None,
+    worth: Any = None,
 ) -> dict[str, Any]:
     c = run.candidates.get(name)
     new = c is not None and c.generation == g.index
@@ -372,6 +373,7 @@ def _row(
         "strength": _number(strength),
         "deviation": _number(deviation) or 0.0,
         "p_best": _number(p_best),
+        "worth": _number(worth),  # with search=bank
         "best": name == g.best,
         "sparklines": _sparklines(c) if new else [],
         "note": notes.get(c.candidate) if c and new else None,

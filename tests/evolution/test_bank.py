@@ -21,6 +21,7 @@ from movlr_jax.errors import UserError
 from movlr_jax.evolution.bank import Recorder, read_bank, weighted
 from movlr_jax.evolution.reuse import pairs_of
 from movlr_jax.language.base import Evaluation, Preference
+from movlr_jax.quantities import number
 from movlr_jax.rewards.program import Scorer
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
@@ -104,6 +105,17 @@ def test_screening_says_why_for_every_proposal(finished: Path):
     page = (finished / "report.html").read_text()
     assert "4 proposals screened out before the simulation" in page
     assert "Returns of the best program" in page
+
+
+def test_the_best_is_the_program_from_which_most_is_expected(finished: Path):
+    rankings = recorded(finished, "ranked")
+    for data in rankings:
+        assert len(data["worth"]) == len(data["names"])
+        assert data["best"] == data["names"][int(np.argmax(data["worth"]))]
+    sources = {d["name"]: d["source"] for d in recorded(finished, "evaluated")}
+    assert (finished / "best.py").read_text() == sources[rankings[-1]["best"]]
+    page = (finished / "report.html").read_text()
+    assert all(f"worth {number(w, 2)}" in page for w in rankings[-1]["worth"])
 
 
 def test_variants_after_the_first_comparisons_are_fitted_and_reported(finished: Path):
