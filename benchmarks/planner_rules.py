@@ -83,7 +83,6 @@ class Setting:
 
 ROWS = {
     "mppi": Setting(),
-    "mppi, constant sigma": Setting(more=("optimizer.mppi.adapt=0", "optimizer.mppi.sigma_min=0.1")),
     "mppi, 4 updates": Setting(4),
     "mppi, zero-order": Setting(more=("optimizer.spline=zero",)),
     "mppi, cubic": Setting(more=("optimizer.spline=cubic",)),

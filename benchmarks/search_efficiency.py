@@ -79,17 +79,19 @@ SHORT = [
     "optimizer.ctrl_dt=0.02", "optimizer.sim_dt=0.005", "optimizer.plan_dt=0.01", "optimizer.horizon_s=0.4",
     "optimizer.knots=4", "optimizer.mppi.samples=12", "optimizer.replan_every=4",
 ]  # fmt: skip
+SETTLE = ["optimizer.mppi.adapt=0.3", "optimizer.mppi.sigma_min=0.01"]  # for a limb that comes to rest
 ARM = [
     "candidates=4", "generations=3", "films=false", "comparisons=16", "physics=native", "optimizer.mppi.samples=8",
     "episode_s=1.6",
 ]  # fmt: skip
 TASKS: Mapping[str, Sequence[str]] = {
-    "touch_ball": [*SHORT, "episode_s=2"],
-    "reacher": ["+task=playground", "env=ReacherEasy", *SHORT, "episode_s=2"],
+    "touch_ball": [*SHORT, *SETTLE, "episode_s=2"],
+    "reacher": ["+task=playground", "env=ReacherEasy", *SHORT, *SETTLE, "episode_s=2"],
     "cartpole_swingup": [
         "+task=playground",
         "env=CartpoleSwingup",
         *SHORT,
+        *SETTLE,
         "episode_s=4",
         "optimizer.horizon_s=0.8",
     ],

@@ -72,7 +72,9 @@ def choose(
             "the run cannot be continued"
         )
     context.reporter.say(f"  rank: {_ranking_line(data, context.judge.name, bool(best))}")
-    if isinstance(context.judge, MetricsJudge) and (hint := no_gradient(items, data["comparisons"])):
+    if isinstance(context.judge, MetricsJudge) and (
+        hint := no_gradient(items, data["comparisons"], bool(context.config.instruction))
+    ):
         context.reporter.say(f"  rank: {hint}")
     return items[names.index(data["best"])]
 
@@ -97,11 +99,22 @@ def _ranking_line(data: Mapping[str, Any], judge: str, kept: bool) -> str:
     )
 
 
-def no_gradient(items: Sequence[Evaluation], comparisons: Sequence[Mapping[str, str]]) -> str:
-    """Return a hint if all candidates tie in the score of the task and none succeeds, else an empty string."""
+def no_gradient(
+    items: Sequence[Evaluation], comparisons: Sequence[Mapping[str, str]], words_alone: bool = False
+) -> str:
+    """Return a hint if all candidates tie in the score of the task and none succeeds, else an empty string.
+
+    words_alone: the task is an instruction, so it has only the scores that its words give.
+    """
     tied = comparisons and all(c["winner"] == "tie" for c in comparisons)
     if not tied or any(e.metrics.get("success", 0.0) for e in items):
         return ""
+    if words_alone:
+        return (
+            "all programs have almost the same score, because the words of the instruction name little that can be "
+            "measured, so their order means nothing; let a judge watch the films: method=movlr with vlm=gemini, "
+            "openai_compatible, person or manual"
+        )
     task_metrics = [name for name in items[0].metrics if name not in ("success", *SHARED)]
     example = (
         f"m[{task_metrics[0]!r}], negated if less is better"

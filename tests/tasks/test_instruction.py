@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from pathlib import Path
 
 import mujoco
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from moving import episode_of
 
 import movlr_jax as mj
+from movlr_jax.commands.search import main as search
 from movlr_jax.config.compose import compose, expand
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import make_probe
@@ -146,3 +148,15 @@ def test_the_library_has_terms_for_words_that_it_reads(walker: Task):
 def test_method_human_is_refused():
     with pytest.raises(UserError, match="method=human needs a hand-written reward"):
         compose(["+task=stand", "instruction=wave", "method=human"])
+
+
+def test_words_that_name_nothing_to_measure_ask_for_a_judge_that_watches(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
+    settings = ["candidates=2", "generations=1", "films=false", "episode_s=0.1", "optimizer.mppi.samples=2"]
+    words = "instruction='raise the hand to the forehead in a salute'"
+    assert search(["+task=bottle_pour", words, *settings, f"run_dir={tmp_path / 'run'}"]) == 0
+    said = capfd.readouterr().err
+    assert "the words of the instruction name little that can be measured" in said
+    assert "let a judge watch the films: method=movlr with vlm=gemini" in said
+    assert "give simple_task a score" not in said

@@ -166,7 +166,7 @@ def test_the_library_is_made_from_the_model():
     [
         ("hop forward", HOPPER, "reads 'hop', 'forward' in the description as: move along +x at about 1.7 m/s"),
         ("play the piano", HOPPER, "knows no term for 'play the piano' and tries what the model can do, at random; "
-         "write a reward program (reward= of simple_task), set a goal '<body>_pos' or 'velocity', or use llm=..."),
+         "use llm=..., or in a task of your own write a reward program (reward= of simple_task) or set a goal"),
         ("walk to the left", HOPPER, "knows no term for 'walk to the left': no joint lets 'trunk' move along +y; "),
         ("bend the knee", HOPPER, "tries angles and speeds of the joints named in the description: knee"),
     ],

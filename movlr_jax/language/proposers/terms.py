@@ -37,8 +37,8 @@ def reading(task: Task) -> str:
     unknown = f"{who} knows no term for {task.description!r}"
     lacks = f"no joint lets {motion.subject!r} {motion.lacks}"
     otherwise = (
-        "write a reward program (reward= of simple_task), set a goal '<body>_pos' or 'velocity', or use llm=... "
-        "(docs/write_a_task.md)"
+        "use llm=..., or in a task of your own write a reward program (reward= of simple_task) or set a goal "
+        "'<body>_pos' or 'velocity' (docs/write_a_task.md)"
     )
     if motion.moves or motion.still:
         by = f"{quoted} in the description" if motion.words else "the goal 'velocity'"
