@@ -142,7 +142,7 @@ def losses(context: SearchContext, g: int, parent: Evaluation, history: Sequence
             if c[place] == candidate.name and c["winner"] == other
         ]
         why = [candidate.reason or "", *candidate.faults.values(), *said]
-        found.append(Loss(candidate, next(filter(None, why), "it was not preferred to the best program")))
+        found.append(Loss(candidate, next(filter(None, why), "it is not the best program")))
     return found
 
 

@@ -63,7 +63,8 @@ def choose(
             showing=context.showing, watch=watch,
         )  # fmt: skip
         data = _record(names, result)
-        return pooled(context, context.reuse, g, items, data) if context.reuse else data
+        ranked = data["flip_rate"] is not None  # else the previous best is kept
+        return pooled(context, context.reuse, g, items, data) if context.reuse and ranked else data
 
     data = once(context, "ranked", g, "rank", work)
     if differing := sorted({*data["names"]} ^ {*names}):

@@ -147,12 +147,16 @@ class Compared(TypedDict, total=False):
 
 
 class Ranked(TypedDict, total=False):
-    """Ranking of a generation. A strength or the flip rate is null if no answer of the judge determines it."""
+    """Ranking of a generation. A strength or the flip rate is null if no answer of the judge determines it.
+
+    worth: expected worth of each program, with `search=bank`; null for a program without strength.
+    """
 
     names: list[str]
     strengths: list[float | None]
     deviation: list[float | None]
     p_best: list[float | None]
+    worth: list[float | None]
     flip_rate: float | None
     best: str
     comparisons: list[Compared]
@@ -389,8 +393,8 @@ def _lacking(kind: str, generation: int, candidate: int, data: Mapping[str, Any]
     if kind == "ranked":
         names = data["names"]
         shown = [c.get(side) for c in data["comparisons"] for side in ("first", "second")]
-        if not len(names) == len(data["strengths"]) == len(data["p_best"]):
-            return "its numbers of names, strengths and p_best differ"
+        if not len(names) == len(data["strengths"]) == len(data["p_best"]) == len(data.get("worth", names)):
+            return "its numbers of names, strengths, p_best and worth differ"
         if unknown := next((name for name in [data["best"], *shown] if name not in names), None):
             return f"{unknown!r:.50} is not among its names"
         if None in shown or any(

@@ -18,6 +18,7 @@ from movlr_jax.commands.search import main as search
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose
 from movlr_jax.errors import UserError
+from movlr_jax.evolution import reuse
 from movlr_jax.evolution.bank import Recorder, read_bank, weighted
 from movlr_jax.evolution.reuse import pairs_of
 from movlr_jax.language.base import Evaluation, Preference
@@ -116,6 +117,37 @@ def test_the_best_is_the_program_from_which_most_is_expected(finished: Path):
     assert (finished / "best.py").read_text() == sources[rankings[-1]["best"]]
     page = (finished / "report.html").read_text()
     assert all(f"worth {number(w, 2)}" in page for w in rankings[-1]["worth"])
+
+
+class SilentLater(LeastEffort):
+    """A judge that answers in the first generation only."""
+
+    name = "silent judge of the tests (no vision model)"
+
+    def compare(self, task: Task, a: Evaluation, b: Evaluation) -> Preference:
+        if max(a.generation, b.generation) == 0:
+            return super().compare(task, a, b)
+        return Preference("none", "the answer is empty", answered=False)
+
+
+mj.register_judge("silent_later", SilentLater)
+
+
+def test_without_an_answer_the_previous_best_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Even if the larger bank of the second generation changes what is expected of the programs of the first."""
+    calls = []
+
+    def worth(rewards: np.ndarray, simulated: np.ndarray, worth: np.ndarray) -> np.ndarray:
+        calls.append(len(rewards))
+        return np.arange(len(rewards)) * (1.0 if len(calls) == 1 else -1.0)
+
+    monkeypatch.setattr(reuse, "expected_worth", worth)
+    run = tmp_path / "run"
+    assert search([*SEARCH, *BANK, "judge=silent_later", f"run_dir={run}"]) == 0
+    first, second = recorded(run, "ranked")
+    assert first["best"] == first["names"][-1]
+    assert second["flip_rate"] is None
+    assert second["best"] == first["best"]
 
 
 def test_variants_after_the_first_comparisons_are_fitted_and_reported(finished: Path):
