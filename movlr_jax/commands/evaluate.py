@@ -31,6 +31,7 @@ from movlr_jax.film.clips import film
 from movlr_jax.language.base import Evaluation
 from movlr_jax.progress import Reporter
 from movlr_jax.quantities import summary
+from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox.vet import Sandbox, Verdict
 from movlr_jax.sandbox.warm import start_ahead
 from movlr_jax.storage.archive import write_atomically as write
@@ -67,6 +68,7 @@ class EvaluationSetup:
     verdict: Verdict
     origin: str  # of the reward: its file, or `human` or `initial`
     folder: Path  # for films, trajectories and training checkpoints
+    human: RewardProgram | None = None  # the hand-written reward, where it is wanted and another one
 
     @property
     def engine(self) -> str:
@@ -97,13 +99,18 @@ def fingerprint(task: Task) -> bytes:
 
 
 def prepared(
-    config: Config, reporter: Reporter, given: tuple[str, str] | None = None, task: Task | None = None
+    config: Config,
+    reporter: Reporter,
+    given: tuple[str, str] | None = None,
+    task: Task | None = None,
+    compare: bool = False,
 ) -> EvaluationSetup:
     """Build what an evaluation needs. Raises UserError.
 
     Args:
         given: Source and origin of a reward that replaces the one in `config`.
         task: The task, if it is built already.
+        compare: Whether the hand-written reward of the task is wanted too.
     """
     task = task or task_of(config)
     config = sized(config, task, 1, reporter.say)
@@ -120,6 +127,9 @@ def prepared(
     try:
         with reporter.stage("vet"):
             verdict = sandbox.vet(source)
+            human = (
+                sandbox.vet(task.human_reward).program if compare and source != task.human_reward else None
+            )
     finally:
         sandbox.close()
     if not verdict.accepted:
@@ -132,7 +142,7 @@ def prepared(
         )
     for note in notes:
         reporter.say(f"note: {note}")
-    return EvaluationSetup(config, task, optimizer, verdict, origin, folder)
+    return EvaluationSetup(config, task, optimizer, verdict, origin, folder, human)
 
 
 def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[Evaluation, dict[str, Any]]:

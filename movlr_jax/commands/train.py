@@ -4,7 +4,8 @@ recipe= names a file of conf/recipe or your own YAML file, seed=0 the random num
 runs/train/RECIPE/seedN). Further settings apply to every stage. The same command continues an interrupted training.
 Afterwards the policy runs from starts=8 fresh start states; a table of its gait is printed on stderr, one JSON object
 on stdout. run_dir has policy.npz, stages/*/ with checkpoints, curves and TensorBoard events, curves.png and
-evaluation.json.
+evaluation.json. With another reward=, the curves also have the hand-written reward of the task, which nothing is then
+trained on.
 """
 
 from __future__ import annotations
@@ -147,8 +148,9 @@ def _same_settings(folder: Path, config: Config) -> None:
 
 def _run(config: Config, folder: Path, key: jax.Array, reporter: Reporter) -> None:
     """Train one stage and write its curves. An interrupted one goes on from its last checkpoint."""
-    setup = prepared(config, reporter)
+    setup = prepared(config, reporter, compare=True)
     trainer = _trainer(setup)
+    trainer.yardstick = setup.human
     assert setup.verdict.program is not None
     with reporter.stage("train") as tick:
         controllers = trainer.optimise([setup.verdict.program], key, tick, folder)
@@ -212,7 +214,9 @@ def draw_curves(root: Path) -> None:
     done = 0.0
     for stage, curve in curves:
         steps = [(done + s) / 1e6 for s in curve["env_steps"]]
-        upper.plot(steps, curve["reward"], color="tab:blue")
+        upper.plot(steps, curve["reward"], color="tab:blue", label=None if done else "the reward itself")
+        if human := curve.get("human_reward"):
+            upper.plot(steps, human, color="tab:gray", label=None if done else "hand-written reward")
         for name in terms:
             if values := curve["terms"].get(name):
                 lower.plot(steps, values, color=colours[name], label=None if done else name)
@@ -223,6 +227,8 @@ def draw_curves(root: Path) -> None:
             annotation_clip=False,
         )  # fmt: skip
         done += curve["env_steps"][-1]
+    if "human_reward" in curves[0][1]:
+        upper.legend(fontsize=7)
     upper.set_ylabel("reward per control step")
     lower.set_ylabel("weighted terms")
     lower.set_xlabel("control steps, millions")

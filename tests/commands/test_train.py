@@ -87,6 +87,23 @@ def test_stages_follow_one_another_and_are_not_repeated(
     )
 
 
+def test_the_hand_written_reward_is_recorded_beside_another_one(recipe: Path, tmp_path: Path):
+    other = tmp_path / "still.py"
+    other.write_text(
+        '"""Hold still."""\n\nWEIGHTS = {"still": 1.0}\n\n\n'
+        'def reward(state, action):\n    return {"still": -jnp.sum(state.qvel**2)}\n'
+    )
+    found = {}
+    for name, more in (("own", []), ("other", [f"reward={other}"])):
+        root = tmp_path / name
+        assert train([f"+recipe={recipe}", f"run_dir={root}", "starts=0", *more]) == 0
+        found[name] = json.loads((root / "stages" / "00_first" / "curves.json").read_text())
+    assert "human_reward" not in found["own"]
+    first = [found["other"]["human_reward"][0], found["own"]["reward"][0]]
+    assert first[0] == pytest.approx(first[1], rel=1e-4)  # the first batch is that of the same policy
+    assert found["other"]["human_reward"] != found["other"]["reward"]
+
+
 def test_mistakes(recipe: Path, mistake: Mistake):
     assert "train needs a recipe" in mistake(train)
     assert "seed=x" in mistake(train, f"recipe={recipe}", "seed=x")

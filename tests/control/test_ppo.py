@@ -267,6 +267,21 @@ def test_k_trainings_in_one_batch_are_k_trainings(ppo):
     assert not np.array_equal(first, second), "different rewards were learned alike"
 
 
+def test_a_yardstick_is_recorded_and_nothing_is_trained_on_it(ppo):
+    plain = ppo.optimise([STILL, UPRIGHT], KEY)
+    ppo.yardstick = UPRIGHT
+    try:
+        compared = ppo.optimise([STILL, UPRIGHT], KEY)
+    finally:
+        ppo.yardstick = None
+    still, upright = compared.learning
+    assert upright["human_reward"] == upright["reward"]
+    assert still["human_reward"] != still["reward"]
+    for k, curve in enumerate(plain.learning):
+        assert curve == {n: v for n, v in compared.learning[k].items() if n != "human_reward"}
+        same(of_candidate(plain.learners, k), of_candidate(compared.learners, k))
+
+
 @pytest.mark.parametrize("harm", ["a policy's nan", "a lost simulation", "a reward that explodes"])
 def test_what_goes_wrong_in_one_candidate_stays_there(ppo, harm: str):
     programs = [UPRIGHT, STILL, LAZY]

@@ -94,6 +94,8 @@ class Ppo:
         self.name, self.task, self.say = config.name, task, say
         self.config, observe, space = config.ppo, agent.observe, agent.space
         self.physics, self.sim_physics, self.scorer = physics, sim_physics, Scorer(task.layout, task.data)
+        # a second program, whose reward is recorded beside each candidate's own; nothing is trained on it
+        self.yardstick: RewardProgram | None = None
         self.limit = max(1, round(task.episode_s / physics.ctrl_dt))  # control steps of an episode
         pool = physics.start(*agent.starts)
         if agent.times is not None:
@@ -283,9 +285,8 @@ class Ppo:
         k, count = len(programs), len(segments)
         tall = [jax.tree.map(lambda x: by_candidate(x, k), (p.trajectory.steps, p.trajectory.actions, p.initial))
                 for p in segments]  # fmt: skip
-        scores = self.scorer(
-            programs, *jax.tree.map(lambda *x: self.physics.xp.concatenate(x, axis=1), *tall)
-        )
+        states = jax.tree.map(lambda *x: self.physics.xp.concatenate(x, axis=1), *tall)
+        scores = self.scorer(programs, *states)
         rewards = scores.totals.reshape(k, count, -1, self.config.unroll).swapaxes(0, 1)
         rewards = rewards.reshape(count, -1, self.config.unroll)
         total = fleet.reward
@@ -295,6 +296,8 @@ class Ppo:
             recorder.ended(total, counted, np.asarray(segment.terminated.any(axis=1)))
             total = np.where(segment.ended, 0.0, total).astype(np.float32)
         valid = np.concatenate([by_candidate(p.valid, k) for p in segments], axis=1)
+        if self.yardstick:
+            recorder.compared(self.scorer([self.yardstick] * k, *states), valid)
         recorder.scored(scores, valid)
         return fleet.replace(reward=total), rewards  # pyright: ignore[reportAttributeAccessIssue]
 

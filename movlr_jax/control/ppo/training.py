@@ -27,7 +27,7 @@ class CurveRecorder:
     env_steps: control steps so far; reward: mean per control step; terms: the same for each weighted term;
     return: mean return of the episodes that ended in the batch; episode_s: their mean length in s (both None if no
     episode ended); terminated: number of them that the task ended; nonfinite: number of replaced term values;
-    skipped: number of skipped updates.
+    skipped: number of skipped updates; human_reward: mean per control step of the yardstick, if there is one.
     """
 
     def __init__(self, programs: Sequence[RewardProgram], batch: int, ctrl_dt: float):
@@ -89,6 +89,12 @@ class CurveRecorder:
             for name, value in point.items():
                 curve.setdefault(name, []).append(_number(value))
         self._clear()
+
+    def compared(self, scores: Scores, valid: np.ndarray) -> None:
+        """Record the scores of the same batch under the yardstick, restricted to `valid` [K, R, T]."""
+        for curve, totals, counted in zip(self.curves, scores.totals, valid, strict=True):
+            mean = totals[counted].sum() / max(int(counted.sum()), 1)
+            curve.setdefault("human_reward", []).append(_number(mean))
 
     def learned(self, measures: Mapping[str, np.ndarray]) -> None:
         """Record the losses and other measures of an update, each [K]."""
