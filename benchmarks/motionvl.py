@@ -1,0 +1,167 @@
+"""MotionVL's comparison: the robot trained under hand-written rewards and under those that a search found.
+
+    python -m movlr_jax.train +recipe=benchmarks/motionvl.yaml reward=best.py seed=0 run_dir=DIR
+    python benchmarks/motionvl.py rl_base=DIR,DIR,DIR rl_llm=DIR,DIR,DIR [--seed 801] [--out benchmarks/results]
+
+METHOD=DIR,DIR,... names the trainings of one method, one per seed, or policies of the package. Each policy runs from
+eight starts, each in a randomised world of its own with pushes, for 10 s in C MuJoCo. Writes motionvl.json and
+motionvl.png, the learning curves of the methods: the hand-written reward per control step, on which the others do not
+train, and the length of episodes, mean and standard deviation over the trainings of a method.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from movlr_jax.commands import environment
+
+environment.prepare_environment()
+
+import numpy as np  # noqa: E402
+from matplotlib.figure import Figure  # noqa: E402
+from quick import read_options  # noqa: E402
+from walks import in_a_world  # noqa: E402
+
+from movlr_jax.commands.evaluate import prepared, run_episode  # noqa: E402
+from movlr_jax.config.compose import compose  # noqa: E402
+from movlr_jax.machine import hardware, versions  # noqa: E402
+from movlr_jax.progress import Reporter  # noqa: E402
+from movlr_jax.storage.trajectory import EpisodeRecord  # noqa: E402
+from movlr_jax.tasks.readout import Readout  # noqa: E402
+from movlr_jax.tasks.walking.biomechanics import trunk_tilt  # noqa: E402
+
+WORLDS = ("model=humanoid", "task.settings.randomise=true")
+UPRIGHT_DEG = 15.0
+SHOWN = (
+    "upright_percent", "human_reward", "velocity_error_m_s", "fell", "distance_m", "mean_speed_m_s", "symmetry",
+    "stance_percent", "stance_knee_rad", "trunk_tilt_deg", "lateral_drift_m", "cost_of_transport", "success",
+)  # fmt: skip
+
+
+def measured(policy: Path, seeds: range, task_name: str) -> list[dict[str, float]]:
+    """Return the measures of one policy from each start."""
+    with tempfile.TemporaryDirectory() as folder:
+        given = [
+            "optimizer=ppo",
+            "reward=human",
+            "films=false",
+            f"run_dir={folder}",
+            "optimizer.ppo.env_steps=0",
+        ]
+        config = compose([f"+task={task_name}", *WORLDS, *given, f"optimizer.ppo.init={policy}"])
+        setup, episodes = prepared(config, reporter := Reporter()), []
+        task = setup.task
+        for seed in seeds:
+            outcome, record = run_episode(in_a_world(setup, seed), seed, reporter)
+            assert outcome.states is not None, outcome.reason
+            states = EpisodeRecord.read(outcome.states, task.model, task.adapter)
+            whole = round(task.episode_s / setup.optimizer.sim_physics.ctrl_dt)
+            measures = record | {
+                # nothing is earned after a fall
+                "human_reward": len(states.time)
+                / whole
+                * sum(t["weighted_mean"] for t in outcome.terms.values()),
+            }
+            if "trunk" in task.roles:
+                read = Readout(task.layout, states.replayed(task.layout).steps)
+                tilt = trunk_tilt(read.rot(task.roles["trunk"]))
+                measures["upright_percent"] = 100.0 * np.sum(tilt <= UPRIGHT_DEG) / whole
+            episodes.append(
+                {"seed": seed, **{n: float(f"{measures[n]:.4g}") for n in SHOWN if n in measures}}
+            )
+        return episodes
+
+
+def summarised(trainings: Mapping[str, list[dict[str, float]]]) -> dict[str, Any]:
+    """Return mean and standard deviation over trainings of each measure, itself the mean over starts."""
+    means = {
+        name: [float(np.mean([e[name] for e in episodes if name in e])) for episodes in trainings.values()]
+        for name in SHOWN
+        if any(name in e for episodes in trainings.values() for e in episodes)
+    }
+    return {
+        name: {"mean": float(np.mean(x)), "std": float(np.std(x)), "n": len(x)} for name, x in means.items()
+    }
+
+
+def learning(folder: Path) -> dict[str, np.ndarray]:
+    """Return the learning curves of all stages of a training, one after another."""
+    done, found = 0.0, {"env_steps": [], "human_reward": [], "episode_s": []}
+    for path in sorted(folder.glob("stages/*/curves.json")):
+        curve = json.loads(path.read_text(encoding="utf-8"))
+        found["env_steps"] += [done + s for s in curve["env_steps"]]
+        found["human_reward"] += curve.get("human_reward", curve["reward"])  # its own, if it trained on that
+        found["episode_s"] += curve["episode_s"]
+        done = found["env_steps"][-1]
+    return {name: np.array(values, float) for name, values in found.items()}
+
+
+def draw(methods: Mapping[str, Sequence[Path]], path: Path) -> None:
+    """Draw the learning curves of the methods, mean and standard deviation over trainings."""
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    panels = figure.subplots(1, 2)
+    for method, folders in methods.items():
+        curves = [learning(folder) for folder in folders if (folder / "stages").is_dir()]
+        for panel, name in zip(panels, ("human_reward", "episode_s"), strict=True):
+            if not curves:
+                continue
+            steps = curves[0]["env_steps"]
+            rows = np.stack([np.interp(steps, c["env_steps"], _smooth(c[name])) for c in curves])
+            (line,) = panel.plot(steps / 1e6, rows.mean(axis=0), label=f"{method} (n = {len(rows)})")
+            low, high = rows.mean(axis=0) - rows.std(axis=0), rows.mean(axis=0) + rows.std(axis=0)
+            panel.fill_between(steps / 1e6, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
+    for panel, label in zip(
+        panels, ("hand-written reward per control step", "length of episodes, s"), strict=True
+    ):
+        panel.set_xlabel("control steps, millions")
+        panel.set_ylabel(label)
+        panel.grid(alpha=0.3)
+    panels[0].legend()
+    figure.savefig(path, dpi=120)
+
+
+def _smooth(values: np.ndarray, points: int = 9) -> np.ndarray:
+    """Return the running mean over `points`; missing values are filled in from their neighbours."""
+    at, known = np.arange(len(values)), np.isfinite(values)
+    padded = np.pad(np.interp(at, at[known], values[known]), points // 2, mode="edge")
+    return np.convolve(padded, np.full(points, 1.0 / points), mode="valid")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("methods", nargs="*", metavar="METHOD=DIR,DIR")
+    parser.add_argument("--starts", type=int, default=8)
+    parser.add_argument("--seed", type=int, default=801)
+    parser.add_argument("--task", default="humanoid_walk", help="a task of the robot")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    given = read_options(parser, methods=["package=humanoid_walk"], starts=1, out=None)
+    methods = {
+        method: [Path(folder) for folder in folders.split(",")]
+        for method, _, folders in (text.partition("=") for text in given.methods)
+    }
+    if not methods:
+        parser.error("METHOD=DIR or --quick is needed")
+    seeds, rows = range(given.seed, given.seed + given.starts), {}
+    for method, folders in methods.items():
+        trainings = {}
+        for folder in folders:
+            policy = folder / "policy.npz"
+            trainings[folder.name] = measured(policy if policy.exists() else folder, seeds, given.task)
+        rows[method] = {"summary": summarised(trainings), "trainings": trainings}
+        print(method, json.dumps(rows[method]["summary"]), flush=True)
+    if given.out:
+        record = {"date": str(date.today()), "hardware": hardware(), "versions": versions(), "methods": rows}
+        (given.out / "motionvl.json").write_text(json.dumps({"task": given.task} | record, indent=1) + "\n")
+        draw(methods, given.out / "motionvl.png")
+
+
+if __name__ == "__main__":
+    main()
