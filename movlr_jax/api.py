@@ -111,6 +111,8 @@ class RewardResult:
     trajectory_file: Path
     source: str
     task: Task = field(repr=False)
+    _states: bytes = field(repr=False)  # of this episode, also when a later one has replaced the file
+    _films: dict[bool, Path] = field(default_factory=dict, repr=False)  # preview -> what `film` has rendered
 
     def film(self, path: str | Path | None = None, *, preview: bool = False) -> Path:
         """Render the episode and return the mp4 file, by default next to the trajectory. Raises UserError.
@@ -126,11 +128,13 @@ class RewardResult:
         from movlr_jax.storage.archive import write_atomically
 
         target = Path(path) if path else self.trajectory_file.with_suffix(".mp4")
-        if path or not target.exists():
+        if path or self._films.get(preview) is None or not target.exists():
             caption = Caption(self.task.description, "", summary(self.metrics))
-            clip = clip_of(self.task, self.trajectory_file.read_bytes(), caption)
-            made = film(clip, style_of(preview))
+            made = film(clip_of(self.task, self._states, caption), style_of(preview))
             store(lambda name, data: write_atomically(Path(name), data), str(target), made)
+            if not path:
+                self._films.clear()
+                self._films[preview] = target
         return target
 
     def _repr_html_(self) -> str:
@@ -182,6 +186,7 @@ def evaluate_reward(
         trajectory_file=states,
         source=setup.verdict.program.source,
         task=setup.task,
+        _states=states.read_bytes(),
     )
 
 
@@ -481,7 +486,7 @@ def _configured(
     from dataclasses import replace
 
     from movlr_jax.commands.environment import prepare_physics
-    from movlr_jax.commands.session import adapted
+    from movlr_jax.commands.session import adapted, task_of
     from movlr_jax.config.compose import compose
     from movlr_jax.config.schema import TaskConfig
 
@@ -489,8 +494,15 @@ def _configured(
     if task is None or isinstance(task, str):
         config, built = compose([*([f"+task={task}"] if task else []), *overrides]), None
     elif task.overrides:
-        config, built = compose([*task.overrides, *overrides]), task
+        config, own = compose([*task.overrides, *overrides]), compose(task.overrides)
+        same = (config.task, config.model, config.episode_s) == (own.task, own.model, own.episode_s)
+        built = task if same else task_of(config)
     else:  # made in Python: no command can name it
+        for name in (text.lstrip("+").partition("=")[0] for text in overrides):
+            if name in ("model", "episode_s") or name.startswith("task."):
+                raise UserError(
+                    f"{name} cannot be set here: the task {task.name} was made in Python; give it where it is made"
+                )
         config, built = compose(["+task=own", *overrides]), task
         config = replace(
             config, task=TaskConfig(task.name), model=task.adapter.name, episode_s=task.episode_s

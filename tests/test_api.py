@@ -180,6 +180,23 @@ def test_a_result_shows_its_film_and_its_measures(leg: mj.Task):
     assert "data:video/mp4;base64," in page
 
 
+def test_a_film_shows_its_own_episode_when_a_later_one_has_replaced_the_file(leg: mj.Task):
+    first = mj.evaluate_reward("human", leg, *QUICK)
+    film = first.film(preview=True).read_bytes()
+    second = mj.evaluate_reward("human", leg, *QUICK, episode_s=0.4)
+    assert second.trajectory_file == first.trajectory_file
+    assert len(second.trajectory.qpos) > len(first.trajectory.qpos)
+    assert second.film(preview=True).read_bytes() != film
+    assert first.film("first.mp4", preview=True).read_bytes() == film
+    small = second.film(preview=True).stat().st_size
+    assert second.film().stat().st_size > small
+
+
+def test_settings_of_the_task_count_when_the_task_is_built_already(leg: mj.Task):
+    longer = mj.evaluate_reward("human", leg, *QUICK, episode_s=0.096)
+    assert len(longer.trajectory.time) == 6
+
+
 # Searches.
 
 
@@ -215,6 +232,9 @@ def test_a_task_made_in_python_is_searched_and_continued(folder: Path):
     )  # fmt: skip
     run = mj.run_search(task, *QUICK, **small())
     assert run.root.parent == Path("runs/point")
+    for given in ({"episode_s": 1.0}, {"model": "humanoid"}):
+        with pytest.raises(mj.UserError, match="cannot be set here: the task point was made in Python"):
+            mj.evaluate_reward("human", task, *QUICK, **given)
     assert run.best.trajectory.model is task.model
     assert len(mj.run_search(task, *QUICK, **small(generations=2), resume=run.root).candidates) == 4
 

@@ -216,7 +216,10 @@ def draw_curves(root: Path) -> None:
         steps = [(done + s) / 1e6 for s in curve["env_steps"]]
         upper.plot(steps, curve["reward"], color="tab:blue", label=None if done else "the reward itself")
         if human := curve.get("human_reward"):
-            upper.plot(steps, human, color="tab:gray", label=None if done else "hand-written reward")
+            # shorter if the first part was trained before it was recorded
+            upper.plot(
+                steps[-len(human) :], human, color="tab:gray", label=None if done else "hand-written reward"
+            )
         for name in terms:
             if values := curve["terms"].get(name):
                 lower.plot(steps, values, color=colours[name], label=None if done else name)
