@@ -112,7 +112,9 @@ class RewardResult:
     source: str
     task: Task = field(repr=False)
     _states: bytes = field(repr=False)  # of this episode, also when a later one has replaced the file
-    _films: dict[bool, Path] = field(default_factory=dict, repr=False)  # preview -> what `film` has rendered
+    _filmed: dict[Path, tuple[bool, int]] = field(
+        default_factory=dict, repr=False
+    )  # preview, time of writing in ns
 
     def film(self, path: str | Path | None = None, *, preview: bool = False) -> Path:
         """Render the episode and return the mp4 file, by default next to the trajectory. Raises UserError.
@@ -128,13 +130,12 @@ class RewardResult:
         from movlr_jax.storage.archive import write_atomically
 
         target = Path(path) if path else self.trajectory_file.with_suffix(".mp4")
-        if path or self._films.get(preview) is None or not target.exists():
+        written = target.stat().st_mtime_ns if target.exists() else 0
+        if path or self._filmed.get(target) != (preview, written):
             caption = Caption(self.task.description, "", summary(self.metrics))
             made = film(clip_of(self.task, self._states, caption), style_of(preview))
             store(lambda name, data: write_atomically(Path(name), data), str(target), made)
-            if not path:
-                self._films.clear()
-                self._films[preview] = target
+            self._filmed[target] = (preview, target.stat().st_mtime_ns)
         return target
 
     def _repr_html_(self) -> str:
@@ -487,22 +488,22 @@ def _configured(
 
     from movlr_jax.commands.environment import prepare_physics
     from movlr_jax.commands.session import adapted, task_of
-    from movlr_jax.config.compose import compose
+    from movlr_jax.config.compose import SHORTHANDS, compose
     from movlr_jax.config.schema import TaskConfig
 
     overrides = [*settings, *_overrides(more)]
+    names = [text.lstrip("+").partition("=")[0] for text in overrides]
+    others = [n for n in names if n in ("model", "episode_s", *SHORTHANDS) or n.startswith("task.")]
     if task is None or isinstance(task, str):
         config, built = compose([*([f"+task={task}"] if task else []), *overrides]), None
     elif task.overrides:
-        config, own = compose([*task.overrides, *overrides]), compose(task.overrides)
-        same = (config.task, config.model, config.episode_s) == (own.task, own.model, own.episode_s)
-        built = task if same else task_of(config)
+        config = compose([*task.overrides, *overrides])
+        built = task_of(config) if others else task
     else:  # made in Python: no command can name it
-        for name in (text.lstrip("+").partition("=")[0] for text in overrides):
-            if name in ("model", "episode_s") or name.startswith("task."):
-                raise UserError(
-                    f"{name} cannot be set here: the task {task.name} was made in Python; give it where it is made"
-                )
+        if others:
+            raise UserError(
+                f"{others[0]} cannot be set here: the task {task.name} was made in Python; give it where it is made"
+            )
         config, built = compose(["+task=own", *overrides]), task
         config = replace(
             config, task=TaskConfig(task.name), model=task.adapter.name, episode_s=task.episode_s

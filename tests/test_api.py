@@ -188,6 +188,7 @@ def test_a_film_shows_its_own_episode_when_a_later_one_has_replaced_the_file(leg
     assert len(second.trajectory.qpos) > len(first.trajectory.qpos)
     assert second.film(preview=True).read_bytes() != film
     assert first.film("first.mp4", preview=True).read_bytes() == film
+    assert first.film(preview=True).read_bytes() == film
     small = second.film(preview=True).stat().st_size
     assert second.film().stat().st_size > small
 

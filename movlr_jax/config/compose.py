@@ -20,7 +20,7 @@ from movlr_jax.tasks.registry import TASKS
 from movlr_jax.tracking.base import TRACKERS
 
 _GROUPS = ("task", "optimizer", "method", "llm", "vlm", "workers", "tracker")
-_SHORTHANDS = ("env", "file")  # top-level shorthands for settings of a task; composing copies them there
+SHORTHANDS = ("env", "file")  # top-level shorthands for settings of a task; composing copies them there
 _REMOVABLE = {"llm": "scripted", "vlm": "metrics", "optimizer": "mppi", "method": "movlr"}
 _OF_A_SWEEP = ("launcher", "sweeper", "sweep")  # Hydra's own settings that -m reads
 _UNUSED = {  # Hydra settings without effect here, and what to use instead
@@ -101,7 +101,7 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Any:
     assert isinstance(values, dict)
     if tuned:
         values["tuned_settings"] = _differences(plain, composed)
-    values = {str(name): value for name, value in values.items() if name not in _SHORTHANDS}
+    values = {str(name): value for name, value in values.items() if name not in SHORTHANDS}
     if "experiment" in values:
         given = next(o for o in overrides if o.lstrip("+").startswith("experiment="))
         raise UserError(
