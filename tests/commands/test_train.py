@@ -12,6 +12,7 @@ pytest.importorskip("brax", reason="the extra ppo is not installed")
 
 from cli_cases import SUPPORT, Mistake
 
+from movlr_jax.commands.train import draw_curves
 from movlr_jax.commands.train import main as train
 
 RECIPE = f"""
@@ -102,6 +103,10 @@ def test_the_hand_written_reward_is_recorded_beside_another_one(recipe: Path, tm
     first = [found["other"]["human_reward"][0], found["own"]["reward"][0]]
     assert first[0] == pytest.approx(first[1], rel=1e-4)  # the first batch is that of the same policy
     assert found["other"]["human_reward"] != found["other"]["reward"]
+
+    path = root / "stages" / "00_first" / "curves.json"
+    path.write_text(json.dumps(found["other"] | {"human_reward": found["other"]["human_reward"][1:]}))
+    draw_curves(root)  # as of a training that began before this was recorded
 
 
 def test_mistakes(recipe: Path, mistake: Mistake):
