@@ -26,9 +26,9 @@ environment.prepare_environment()
 import numpy as np  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 from quick import read_options  # noqa: E402
-from walks import in_a_world  # noqa: E402
+from walks import rounded, walked  # noqa: E402
 
-from movlr_jax.commands.evaluate import prepared, run_episode  # noqa: E402
+from movlr_jax.commands.evaluate import prepared  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
 from movlr_jax.machine import hardware, versions  # noqa: E402
 from movlr_jax.progress import Reporter  # noqa: E402
@@ -36,8 +36,11 @@ from movlr_jax.storage.trajectory import EpisodeRecord  # noqa: E402
 from movlr_jax.tasks.readout import Readout  # noqa: E402
 from movlr_jax.tasks.walking.biomechanics import trunk_tilt  # noqa: E402
 
-WORLDS = ("model=humanoid", "task.settings.randomise=true")
-UPRIGHT_DEG = 15.0
+WORLDS = (
+    "model=humanoid", "task.settings.randomise=true", "optimizer=ppo", "optimizer.ppo.env_steps=0", "reward=human",
+    "films=false",
+)  # fmt: skip
+UPRIGHT_DEG = 15.0  # at most, of the trunk against the vertical at the start
 SHOWN = (
     "upright_percent", "human_reward", "velocity_error_m_s", "fell", "distance_m", "mean_speed_m_s", "symmetry",
     "stance_percent", "stance_knee_rad", "trunk_tilt_deg", "lateral_drift_m", "cost_of_transport", "success",
@@ -47,34 +50,17 @@ SHOWN = (
 def measured(policy: Path, seeds: range, task_name: str) -> list[dict[str, float]]:
     """Return the measures of one policy from each start."""
     with tempfile.TemporaryDirectory() as folder:
-        given = [
-            "optimizer=ppo",
-            "reward=human",
-            "films=false",
-            f"run_dir={folder}",
-            "optimizer.ppo.env_steps=0",
-        ]
-        config = compose([f"+task={task_name}", *WORLDS, *given, f"optimizer.ppo.init={policy}"])
-        setup, episodes = prepared(config, reporter := Reporter()), []
-        task = setup.task
-        for seed in seeds:
-            outcome, record = run_episode(in_a_world(setup, seed), seed, reporter)
-            assert outcome.states is not None, outcome.reason
-            states = EpisodeRecord.read(outcome.states, task.model, task.adapter)
-            whole = round(task.episode_s / setup.optimizer.sim_physics.ctrl_dt)
-            measures = record | {
-                # nothing is earned after a fall
-                "human_reward": len(states.time)
-                / whole
-                * sum(t["weighted_mean"] for t in outcome.terms.values()),
-            }
-            if "trunk" in task.roles:
-                read = Readout(task.layout, states.replayed(task.layout).steps)
-                tilt = trunk_tilt(read.rot(task.roles["trunk"]))
-                measures["upright_percent"] = 100.0 * np.sum(tilt <= UPRIGHT_DEG) / whole
-            episodes.append(
-                {"seed": seed, **{n: float(f"{measures[n]:.4g}") for n in SHOWN if n in measures}}
-            )
+        given = [f"+task={task_name}", *WORLDS, f"run_dir={folder}", f"optimizer.ppo.init={policy}"]
+        setup, episodes = prepared(compose(given), Reporter()), []
+        task, whole = setup.task, round(setup.task.episode_s / setup.optimizer.sim_physics.ctrl_dt)
+        for seed, (kept, outcome, record) in zip(seeds, walked(setup, seeds), strict=True):
+            states = EpisodeRecord.read(kept, task.model, task.adapter)
+            read = Readout(task.layout, states.replayed(task.layout).steps)
+            upright = trunk_tilt(read.rot(task.roles["trunk"])) <= UPRIGHT_DEG
+            mean = sum(term["weighted_mean"] for term in outcome.terms.values())
+            record["upright_percent"] = 100.0 * upright.sum() / whole
+            record["human_reward"] = mean * len(states.time) / whole  # nothing is earned after a fall
+            episodes.append({"seed": seed, **rounded(record, SHOWN)})
         return episodes
 
 
@@ -105,24 +91,21 @@ def learning(folder: Path) -> dict[str, np.ndarray]:
 def draw(methods: Mapping[str, Sequence[Path]], path: Path) -> None:
     """Draw the learning curves of the methods, mean and standard deviation over trainings."""
     figure = Figure(figsize=(10, 4), layout="constrained")
-    panels = figure.subplots(1, 2)
+    panels = dict(zip(("human_reward", "episode_s"), figure.subplots(1, 2), strict=True))
     for method, folders in methods.items():
         curves = [learning(folder) for folder in folders if (folder / "stages").is_dir()]
-        for panel, name in zip(panels, ("human_reward", "episode_s"), strict=True):
-            if not curves:
-                continue
+        for name, panel in panels.items() if curves else ():
             steps = curves[0]["env_steps"]
             rows = np.stack([np.interp(steps, c["env_steps"], _smooth(c[name])) for c in curves])
-            (line,) = panel.plot(steps / 1e6, rows.mean(axis=0), label=f"{method} (n = {len(rows)})")
-            low, high = rows.mean(axis=0) - rows.std(axis=0), rows.mean(axis=0) + rows.std(axis=0)
-            panel.fill_between(steps / 1e6, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
-    for panel, label in zip(
-        panels, ("hand-written reward per control step", "length of episodes, s"), strict=True
-    ):
-        panel.set_xlabel("control steps, millions")
-        panel.set_ylabel(label)
-        panel.grid(alpha=0.3)
-    panels[0].legend()
+            mean, deviation = rows.mean(axis=0), rows.std(axis=0)
+            (line,) = panel.plot(steps / 1e6, mean, label=f"{method} (n = {len(rows)})")
+            band = {"color": line.get_color(), "alpha": 0.2, "linewidth": 0}
+            panel.fill_between(steps / 1e6, mean - deviation, mean + deviation, **band)
+            panel.set_xlabel("control steps, millions")
+            panel.grid(visible=True, alpha=0.3)
+    panels["human_reward"].set_ylabel("hand-written reward per control step")
+    panels["episode_s"].set_ylabel("length of episodes, s")
+    panels["human_reward"].legend()
     figure.savefig(path, dpi=120)
 
 
@@ -149,6 +132,8 @@ def main() -> None:
     }
     if not methods:
         parser.error("METHOD=DIR or --quick is needed")
+    if given.out:
+        given.out.mkdir(parents=True, exist_ok=True)
     seeds, rows = range(given.seed, given.seed + given.starts), {}
     for method, folders in methods.items():
         trainings = {}

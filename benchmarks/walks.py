@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -32,6 +32,7 @@ from movlr_jax.config.compose import compose  # noqa: E402
 from movlr_jax.evolution.filming import clip_of  # noqa: E402
 from movlr_jax.film.captions import Caption  # noqa: E402
 from movlr_jax.film.clips import Style, frames  # noqa: E402
+from movlr_jax.language.base import Evaluation  # noqa: E402
 from movlr_jax.machine import hardware, versions  # noqa: E402
 from movlr_jax.physics.domain import draw as draw_worlds  # noqa: E402
 from movlr_jax.physics.native import NativePhysics  # noqa: E402
@@ -79,20 +80,29 @@ def measured(name: str, seed: int, starts: int, out: Path) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         where = [f"+task={task_name}", f"model={model}", f"run_dir={folder}"]
         config = compose([*where, "optimizer=ppo", "reward=human", "films=false", *more])
-        setup, reporter, episodes = prepared(config, Reporter()), Reporter(), []
-        for i in range(starts):
-            outcome, record = run_episode(in_a_world(setup, seed + i), seed + i, reporter)
-            assert outcome.states is not None, outcome.reason
-            metrics = {m: float(f"{record[m]:.4g}") for m in SHOWN if m in record}
-            found = analysed(
-                EpisodeRecord.read(outcome.states, setup.task.model, setup.task.adapter), setup.task
-            )
+        setup, episodes = prepared(config, Reporter()), []
+        for i, (states, _, record) in enumerate(walked(setup, range(seed, seed + starts))):
+            metrics = rounded(record, SHOWN)
+            found = analysed(EpisodeRecord.read(states, setup.task.model, setup.task.adapter), setup.task)
             episodes.append({"seed": seed + i, **metrics, "faults": list(found["faults"])})
             if i == 0:
-                draw(name, outcome.states, found["curves"], setup, out)
+                draw(name, states, found["curves"], setup, out)
                 if model == ROBOT:
-                    draw_joints(outcome.states, setup, out / f"walk_{name}_joints.png")
+                    draw_joints(states, setup, out / f"walk_{name}_joints.png")
     return {"task": task_name, "model": model, "policy": config.optimizer.ppo.init, "episodes": episodes}
+
+
+def walked(setup: EvaluationSetup, seeds: range) -> Iterator[tuple[bytes, Evaluation, dict[str, Any]]]:
+    """Run an episode from each start, in a randomised world of its own if the task has any."""
+    for seed in seeds:
+        outcome, record = run_episode(in_a_world(setup, seed), seed, Reporter())
+        assert outcome.states is not None, outcome.reason
+        yield outcome.states, outcome, record
+
+
+def rounded(measures: Mapping[str, Any], names: Sequence[str]) -> dict[str, float]:
+    """Return the measures of these names to four digits; those that are missing are left out."""
+    return {name: float(f"{measures[name]:.4g}") for name in names if name in measures}
 
 
 def in_a_world(setup: EvaluationSetup, seed: int) -> EvaluationSetup:
