@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import hashlib
 import io
 import json
 import math
@@ -25,6 +26,7 @@ from movlr_jax.commands.session import flat, task_of
 from movlr_jax.config.compose import compose
 from movlr_jax.config.schema import Config
 from movlr_jax.config.space import OPTIMIZER, TASK, WEIGHTS, Range, read_space
+from movlr_jax.config.trust import task_file
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.errors import UserError, needed, unknown_name
 from movlr_jax.evolution.evaluation import evaluate
@@ -94,7 +96,7 @@ def tune(plan: StudySettings) -> int:
     assert verdict.program is not None
     defaults = _defaults(config, verdict.program.weights, plan.space)
     plan.root.mkdir(parents=True, exist_ok=True)
-    study = _study(plan, origin)
+    study = _study(plan, origin, verdict.program)
     if not study.trials:
         study.enqueue_trial(defaults)
     left = plan.trials - len(_ended(study))
@@ -127,7 +129,7 @@ def _defaults(config: Config, weights: Mapping[str, float], space: Mapping[str, 
     return {name: allowed.nearest(known[name]) for name, allowed in space.items()}
 
 
-def _study(plan: StudySettings, origin: str) -> optuna.Study:
+def _study(plan: StudySettings, origin: str, program: RewardProgram) -> optuna.Study:
     """Open or create the study of `plan.root`. A trial left running by a crash counts as failed. Raises UserError."""
     import optuna
 
@@ -137,6 +139,8 @@ def _study(plan: StudySettings, origin: str) -> optuna.Study:
         "reward": origin,
         "seeds": list(plan.seeds),
         "space": {name: dataclasses.asdict(allowed) for name, allowed in plan.space.items()},
+        "content of the reward": hashlib.sha256(program.source.encode()).hexdigest(),
+        "content of the task file": (task_file(plan.config) or {}).get("sha256"),
     }
     try:
         study = optuna.create_study(
@@ -145,12 +149,13 @@ def _study(plan: StudySettings, origin: str) -> optuna.Study:
     except Exception as error:  # SQLAlchemy raises many types for a file that is not a study
         first = str(error).strip().splitlines()[0]
         raise UserError(f"{path} cannot be read as an Optuna study: {first}; give another run_dir=") from None
-    recorded = study.user_attrs.get("made_with")
-    if recorded is None:
-        study.set_user_attr("made_with", made_with)
-    elif recorded != json.loads(json.dumps(made_with)):
-        changed = [name for name, value in made_with.items() if recorded.get(name) != value]
-        raise UserError(f"{path} was created with other {', '.join(changed)}; give another run_dir=")
+    given = json.loads(json.dumps(made_with))
+    recorded = given | study.user_attrs.get("made_with", {})  # earlier versions did not record the contents
+    if changed := [name for name, value in given.items() if recorded[name] != value]:
+        raise UserError(
+            f"{path} was created with other {', '.join(changed)}; undo the change, or give another run_dir="
+        )
+    study.set_user_attr("made_with", recorded)
     for trial in study.get_trials(states=(optuna.trial.TrialState.RUNNING,)):
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
     # a new seed, so that a continued study does not repeat its earlier samples

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cli_cases import SUPPORT
+from cli_cases import SUPPORT, Mistake
 
 from movlr_jax.commands import tune
 from movlr_jax.config.space import Range, read_space
@@ -78,6 +78,53 @@ def test_a_study_begins_with_what_is_set_goes_on_and_keeps_its_best(tmp_path: Pa
     status, _, err = ran("trials=4", "optimizer.mppi.keep=1")
     assert status == 2
     assert "other settings" in err
+
+
+REWARD = '''"""Hold still."""
+
+WEIGHTS = {"still": 1.0}
+
+
+def reward(state, action):
+    return {"still": -jnp.sum(state.qvel**2)}
+'''
+
+
+def small_study(folder: Path) -> list[str]:
+    """Return the arguments of a study in `folder` of one trial, whose task and reward are files there."""
+    (folder / "kick.py").write_text((SUPPORT / "tiny_task.py").read_text())
+    (folder / "mine.py").write_text(REWARD)
+    (folder / "space.yaml").write_text("weights.still: {low: 0.5, high: 2.0}\n")
+    return [f"+task={folder / 'kick.py'}", f"reward={folder / 'mine.py'}", f"space={folder / 'space.yaml'}",
+            f"run_dir={folder / 'study'}", "seeds=0", "trials=1", "optimizer.mppi.samples=4",
+            "optimizer.horizon_s=0.05"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("edited", "said"), [("mine.py", "content of the reward"), ("kick.py", "content of the task file")]
+)
+def test_a_study_of_an_edited_file_does_not_go_on(edited: str, said: str, tmp_path: Path, mistake: Mistake):
+    command = small_study(tmp_path)
+    assert tune.main(command) == 0
+    best = (tmp_path / "study" / "best.py").read_text()
+    path = tmp_path / edited
+    path.write_text(path.read_text().replace("qvel**2", "qvel**4").replace("0.25", "0.2"))
+    told = mistake(tune.main, *command, "trials=2", alone=False)
+    assert f"study.db was created with other {said}; undo the change, or give another run_dir=" in told
+    assert (tmp_path / "study" / "best.py").read_text() == best
+
+
+def test_a_study_without_a_record_of_its_files_goes_on(tmp_path: Path, mistake: Mistake):
+    optuna = pytest.importorskip("optuna")
+    command = small_study(tmp_path)
+    assert tune.main(command) == 0
+    study = optuna.load_study(storage=f"sqlite:///{tmp_path / 'study' / 'study.db'}", study_name="tune")
+    older = {name: v for name, v in study.user_attrs["made_with"].items() if not name.startswith("content")}
+    study.set_user_attr("made_with", older)
+    (tmp_path / "mine.py").write_text(REWARD.replace("**2", "**4"))
+    assert tune.main(command) == 0
+    (tmp_path / "mine.py").write_text(REWARD)
+    assert "content of the reward" in mistake(tune.main, *command, alone=False)
 
 
 @pytest.mark.parametrize(
