@@ -81,11 +81,12 @@ class EvaluationSetup:
         return "" if self.engine == "native" else f" in {self.engine}"
 
     def digest(self, seed: int) -> str:
-        """Return a hash of task and settings, without settings that do not affect the result, and the reward."""
+        """Return a hash of task, settings and policies, without the reward and what does not affect the result."""
         relevant = dataclasses.replace(
             self.config, seed=seed, run_dir=None, films=False, preview=False, reward=""
         )
         given = repr((relevant, task_file(relevant))).encode() + fingerprint(self.task)
+        given += "".join(relevant.optimizer.ppo.policy_hashes()).encode()
         return hashlib.sha256(given).hexdigest()[:12]
 
 

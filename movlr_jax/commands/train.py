@@ -10,6 +10,7 @@ trained on.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import itertools
 import json
@@ -30,6 +31,7 @@ from movlr_jax.commands.session import changes, flat, to_yaml
 from movlr_jax.config.compose import compose
 from movlr_jax.config.recipe import Recipe, Stage, read_recipe
 from movlr_jax.config.schema import Config
+from movlr_jax.config.trust import task_file
 from movlr_jax.control.episode import episode_ends, episode_of
 from movlr_jax.errors import UserError
 from movlr_jax.progress import Reporter
@@ -90,7 +92,7 @@ def train(request: TrainingRequest) -> int:
     for number, stage in enumerate(recipe.stages):
         folder = request.root / "stages" / f"{number:02d}_{stage.name}"
         config = compose([*recipe.overrides(stage, policy, request.settings), f"seed={request.seed}"])
-        _same_settings(folder, config)
+        _same_settings(folder, config, _contents(config, policy))
         if not (folder / POLICY).exists():
             reporter.say(f"stage {number + 1} of {len(recipe.stages)}: {stage.name}{clock.left(number)}")
             key = jax.random.fold_in(jax.random.key(request.seed), number)
@@ -129,13 +131,42 @@ class _Clock:
         return f", {steps:,} control steps to go, about {self._s / self._steps * steps / 60:.0f} min"
 
 
-def _same_settings(folder: Path, config: Config) -> None:
-    """Write the settings of a stage, or raise UserError if it was begun with others."""
-    path, text = folder / "config.yaml", to_yaml(config)
+def _contents(config: Config, policy: Path | None) -> dict[str, str]:
+    """Return hashes of the user's files that a stage reads, without `policy`, the result of the previous one.
+
+    Raises UserError if one cannot be read.
+    """
+    reward, ppo = Path(config.reward), config.optimizer.ppo
+    files = {
+        f"reward={reward}": reward / "best.py" if reward.is_dir() else reward,
+        f"optimizer.ppo.init={ppo.init}": Path(ppo.init),
+        f"optimizer.ppo.teacher={ppo.teacher}": Path(ppo.teacher),
+        f"reference={config.reference}": Path(config.reference or ""),
+    }
+    if made_from := task_file(config):
+        files[f"task={made_from['path']}"] = Path(made_from["path"])
+    try:
+        return {
+            name: hashlib.sha256(path.read_bytes()).hexdigest()
+            for name, path in files.items()
+            if path != policy and path.is_file()
+        }
+    except OSError as error:
+        raise UserError(f"cannot read {error.filename}: {error.strerror}; make the file readable") from None
+
+
+def _same_settings(folder: Path, config: Config, contents: Mapping[str, str]) -> None:
+    """Write the settings of a stage and hashes of its files, or raise UserError if it was begun with others."""
+    path, text, kept = folder / "config.yaml", to_yaml(config), folder / "contents.json"
+    # earlier versions did not record the contents
+    recorded = {**contents, **(json.loads(kept.read_text()) if kept.exists() else {})}
     if path.exists():
         ours, then = (flat(yaml.safe_load(t)) for t in (text, path.read_text(encoding="utf-8")))
         changed = changes(ours, then) + [
             f"{name} is no longer given" for name in sorted(then.keys() - ours.keys())
+        ]
+        changed += [
+            f"the content of {name} has changed" for name in contents if contents[name] != recorded[name]
         ]
         if changed:
             raise UserError(
@@ -144,6 +175,7 @@ def _same_settings(folder: Path, config: Config) -> None:
             )
     folder.mkdir(parents=True, exist_ok=True)
     write(path, text.encode())
+    write(kept, json.dumps(recorded).encode())
 
 
 def _run(config: Config, folder: Path, key: jax.Array, reporter: Reporter) -> None:

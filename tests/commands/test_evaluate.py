@@ -42,3 +42,12 @@ def test_a_changed_task_file_is_another_task(leg: Task, tmp_path: Path):
     before = digest(leg, file=file)
     file.write_text(LEG.read_text() + "\n# a fall ends the episode\n")
     assert digest(leg, file=file) != before
+
+
+def test_another_content_of_a_policy_file_is_another_evaluation(leg: Task, tmp_path: Path):
+    file = tmp_path / "policy_k00.npz"
+    found = set()
+    for content in (b"one", b"other"):
+        file.write_bytes(content)
+        found.add(digest(leg, "optimizer=ppo", f"optimizer.ppo.init={file}"))
+    assert len(found) == 2

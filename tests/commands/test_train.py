@@ -31,6 +31,15 @@ stages:
   - {{name: second, optimizer.ppo.learning_rate: 1.0e-3, optimizer.ppo.env_steps: 40}}
 """
 
+STILL = '''"""Hold still."""
+
+WEIGHTS = {"still": 1.0}
+
+
+def reward(state, action):
+    return {"still": -jnp.sum(state.qvel**2)}
+'''
+
 
 @pytest.fixture
 def recipe(tmp_path: Path) -> Path:
@@ -88,12 +97,36 @@ def test_stages_follow_one_another_and_are_not_repeated(
     )
 
 
+def test_stages_of_an_edited_file_are_not_reused(recipe: Path, tmp_path: Path, mistake: Mistake):
+    files = {name: tmp_path / name for name in ("still.py", "kick.py", "begin.npz")}
+    files["still.py"].write_text(STILL)
+    files["kick.py"].write_text((SUPPORT / "tiny_task.py").read_text())
+    recipe.write_text(RECIPE.replace(str(SUPPORT / "tiny_task.py"), str(files["kick.py"])))
+    first = [f"+recipe={recipe}", "starts=0", f"reward={files['still.py']}"]
+    assert train([*first, f"run_dir={tmp_path / 'before'}"]) == 0
+    files["begin.npz"].write_bytes((tmp_path / "before" / "policy.npz").read_bytes())
+    command = [*first, f"run_dir={tmp_path / 'run'}", f"optimizer.ppo.init={files['begin.npz']}"]
+    assert train(command) == 0
+    assert train(command) == 0
+    stages = tmp_path / "run" / "stages"
+    for setting, path in zip(("reward", "task", "optimizer.ppo.init"), files.values(), strict=True):
+        before = path.read_bytes()
+        path.write_bytes(before + b"\n")
+        told = mistake(train, *command)
+        assert told.startswith(
+            f"{stages / '00_first'} was trained with other settings: the content of {setting}={path} has changed; "
+            "give another run_dir"
+        )
+        path.write_bytes(before)
+    (stages / "00_first" / "contents.json").unlink()  # of a version that did not record it
+    (stages / "01_second" / "contents.json").unlink()
+    files["still.py"].write_text(STILL + "\n")
+    assert train(command) == 0
+
+
 def test_the_hand_written_reward_is_recorded_beside_another_one(recipe: Path, tmp_path: Path):
     other = tmp_path / "still.py"
-    other.write_text(
-        '"""Hold still."""\n\nWEIGHTS = {"still": 1.0}\n\n\n'
-        'def reward(state, action):\n    return {"still": -jnp.sum(state.qvel**2)}\n'
-    )
+    other.write_text(STILL)
     found = {}
     for name, more in (("own", []), ("other", [f"reward={other}"])):
         root = tmp_path / name

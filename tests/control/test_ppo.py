@@ -23,7 +23,7 @@ from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.build import build_ppo
 from movlr_jax.control.ppo.config import PpoConfig
 from movlr_jax.control.ppo.trainer import Ppo
-from movlr_jax.control.ppo.training import CurveRecorder
+from movlr_jax.control.ppo.training import CurveRecorder, Training
 from movlr_jax.control.ppo.update import Batch
 from movlr_jax.evolution.evaluation import evaluate
 from movlr_jax.sandbox.source import parse
@@ -341,6 +341,23 @@ def test_a_training_that_was_cut_short_goes_on(ppo, tmp_path: Path):
     events = b"".join(path.read_bytes() for path in tmp_path.glob("tensorboard/k01/*"))
     assert b"terms/t1" in events
     assert b"training/return" in events
+
+
+def test_a_training_from_another_content_of_the_initial_policy_starts_anew(tmp_path: Path):
+    file, recorder = tmp_path / "policy.npz", CurveRecorder([UPRIGHT], 96, 0.02)
+
+    def begun(save: bool = False) -> bool:
+        config = replace(SMALL, init=str(file))
+        with Training(tmp_path / "run", [UPRIGHT], config, KEY) as training:
+            if save:
+                training.save(1, np.ones(2), recorder)
+            return training.begun
+
+    file.write_bytes(b"one")
+    assert begun(save=True)
+    assert begun()
+    file.write_bytes(b"other")
+    assert not begun()
 
 
 def test_a_person_is_told_how_trainings_go():

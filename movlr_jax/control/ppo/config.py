@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from pathlib import Path
 
 from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.resources import resource_dir
 
 OBSERVED = ("qpos", "qvel", "act", "touch", "prev_action", "goal")
 OBSERVABLE = (*OBSERVED, "gait", "joints")
@@ -101,6 +104,17 @@ class PpoConfig:
     def batches(self) -> int:
         """Number of batches of the training."""
         return -(-self.env_steps // self.batch)
+
+    def policy_hashes(self) -> list[str]:
+        """Return the hashes of the policy files of `init` and `teacher`, which tell contents under one path apart."""
+        paths = (policy_path(name) for name in (self.init, self.teacher))
+        return [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths if path.is_file()]
+
+
+def policy_path(name: str) -> Path:
+    """Return the path of a policy: the one of that name in assets/policies, or else `name` itself."""
+    built_in = resource_dir("assets") / "policies" / f"{name}.npz"
+    return built_in if "\0" not in name and built_in.is_file() else Path(name)
 
 
 def check_shape(p: PpoConfig) -> None:

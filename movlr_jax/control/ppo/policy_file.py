@@ -15,10 +15,9 @@ from typing import Any, get_type_hints
 import jax
 import numpy as np
 
-from movlr_jax.control.ppo.config import PpoConfig, check_shape
+from movlr_jax.control.ppo.config import PpoConfig, check_shape, policy_path
 from movlr_jax.control.ppo.update import Learner
 from movlr_jax.errors import UserError, shortened
-from movlr_jax.resources import resource_dir
 from movlr_jax.settings import typed
 from movlr_jax.storage.archive import write_atomically
 from movlr_jax.storage.arrays import read_arrays
@@ -103,8 +102,7 @@ def policy_settings(name: str, config: PpoConfig, option: str = _INIT) -> PpoCon
 
 
 def _read(name: str, option: str) -> tuple[Path, dict[str, np.ndarray]]:
-    built_in = resource_dir("assets") / "policies" / f"{name}.npz"
-    path = built_in if "\0" not in name and built_in.is_file() else Path(name)
+    path = policy_path(name)
     try:
         if not path.is_file():
             raise ValueError("there is no such file")
