@@ -35,6 +35,7 @@ from movlr_jax.config.trust import task_file
 from movlr_jax.control.episode import episode_ends, episode_of
 from movlr_jax.errors import UserError
 from movlr_jax.progress import Reporter
+from movlr_jax.storage.archive import locked
 from movlr_jax.storage.archive import write_atomically as write
 
 if TYPE_CHECKING:
@@ -86,6 +87,11 @@ def read_request(arguments: Sequence[str]) -> TrainingRequest:
 
 def train(request: TrainingRequest) -> int:
     """Run the stages that are left, then evaluate the policy. Raises UserError."""
+    with locked(request.root):
+        return _train(request)
+
+
+def _train(request: TrainingRequest) -> int:
     reporter, recipe = Reporter(), request.recipe
     policy: Path | None = None
     clock = _Clock(recipe.stages)

@@ -36,7 +36,7 @@ from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox.source import with_weights
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.settings import RENAMED
-from movlr_jax.storage.archive import write_atomically
+from movlr_jax.storage.archive import locked, write_atomically
 from movlr_jax.tasks import Task
 
 if TYPE_CHECKING:
@@ -95,22 +95,24 @@ def tune(plan: StudySettings) -> int:
     task, verdict, origin = bench.task, bench.verdict, bench.origin
     assert verdict.program is not None
     defaults = _defaults(config, verdict.program.weights, plan.space)
-    plan.root.mkdir(parents=True, exist_ok=True)
-    study = _study(plan, origin, verdict.program)
-    if not study.trials:
-        study.enqueue_trial(defaults)
-    left = plan.trials - len(_ended(study))
-    if left <= 0:
-        reporter.say(f"{plan.root} already has {plan.trials} trials; give a larger trials=... to run more")
 
     def objective(trial: optuna.Trial) -> float:
         values = {name: allowed.suggest(trial, name) for name, allowed in plan.space.items()}
         return _trial(plan, task, verdict, values, trial, reporter)
 
-    try:
-        study.optimize(objective, n_trials=max(left, 0))
-    finally:
-        result = _write(plan, study, verdict.program)
+    with locked(plan.root):
+        study = _study(plan, origin, verdict.program)
+        if not study.trials:
+            study.enqueue_trial(defaults)
+        left = plan.trials - len(_ended(study))
+        if left <= 0:
+            reporter.say(
+                f"{plan.root} already has {plan.trials} trials; give a larger trials=... to run more"
+            )
+        try:
+            study.optimize(objective, n_trials=max(left, 0))
+        finally:
+            result = _write(plan, study, verdict.program)
     print(json.dumps(result), flush=True)
     return 0
 

@@ -347,6 +347,16 @@ def write_atomically(path: Path, data: bytes) -> Path:
     return path
 
 
+@contextlib.contextmanager
+def locked(root: Path) -> Iterator[None]:
+    """Keep other processes out of `root`, which is created if needed. Raises UserError if one is working there."""
+    with _write_errors(root):
+        root.mkdir(parents=True, exist_ok=True)
+        lock = _lock(root)
+    with lock:
+        yield
+
+
 def new_run_dir(base: Path, task: str) -> Path:
     """Create and return `<base>/<task>/<time>`, a different folder for each run started in the same second."""
     stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")

@@ -14,6 +14,7 @@ from cli_cases import SUPPORT, Mistake
 
 from movlr_jax.commands.train import draw_curves
 from movlr_jax.commands.train import main as train
+from movlr_jax.storage.archive import locked
 
 RECIPE = f"""
 settings:
@@ -140,6 +141,12 @@ def test_the_hand_written_reward_is_recorded_beside_another_one(recipe: Path, tm
     path = root / "stages" / "00_first" / "curves.json"
     path.write_text(json.dumps(found["other"] | {"human_reward": found["other"]["human_reward"][1:]}))
     draw_curves(root)  # as of a training that began before this was recorded
+
+
+def test_one_process_at_a_time_trains_in_a_folder(recipe: Path, tmp_path: Path, mistake: Mistake):
+    with locked(tmp_path / "run"):
+        told = mistake(train, f"+recipe={recipe}", f"run_dir={tmp_path / 'run'}")
+    assert told.startswith(f"another process is working in {tmp_path / 'run'}; wait for it")
 
 
 def test_mistakes(recipe: Path, mistake: Mistake):

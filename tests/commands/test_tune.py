@@ -13,6 +13,7 @@ from movlr_jax.commands import tune
 from movlr_jax.config.space import Range, read_space
 from movlr_jax.errors import UserError
 from movlr_jax.sandbox.source import parse
+from movlr_jax.storage.archive import locked
 
 TASK = f"+task={SUPPORT / 'tiny_task.py'}"
 
@@ -125,6 +126,18 @@ def test_a_study_without_a_record_of_its_files_goes_on(tmp_path: Path, mistake: 
     assert tune.main(command) == 0
     (tmp_path / "mine.py").write_text(REWARD)
     assert "content of the reward" in mistake(tune.main, *command, alone=False)
+
+
+def test_one_process_at_a_time_works_on_a_study(tmp_path: Path, mistake: Mistake):
+    optuna = pytest.importorskip("optuna")
+    command, root = small_study(tmp_path), tmp_path / "study"
+    assert tune.main(command) == 0
+    study = optuna.load_study(storage=f"sqlite:///{root / 'study.db'}", study_name="tune")
+    running = study.ask()
+    with locked(root):
+        told = mistake(tune.main, *command, "trials=2", alone=False)
+    assert f"another process is working in {root}; wait for it" in told
+    study.tell(running, 1.0)  # an error if the other command had marked it as failed
 
 
 @pytest.mark.parametrize(
