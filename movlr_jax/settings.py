@@ -129,6 +129,8 @@ def typed(hint: Any, value: Any, name: str) -> Any:
         return str(value)  # run_dir=2026 is a folder name
     if hint in _WORDS and type(value) is not hint:
         raise UserError(f"{name}={shortened(value)} is not {_WORDS[hint]}")
+    if get_origin(hint) is Sequence and not isinstance(value, list | tuple):
+        raise UserError(f"{name}={shortened(value)} is not a list, as in [1, 2]")
     if get_origin(hint) is Mapping and not isinstance(value, Mapping):
         raise UserError(f"{name} is {shortened(value)}, expected a group of settings")
     return value

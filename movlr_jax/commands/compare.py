@@ -143,7 +143,11 @@ def read_arguments(arguments: Sequence[str]) -> tuple[list[str], float | None, l
     try:
         sim_s = float(given["sim_s"]) if given["sim_s"] else None
     except ValueError:
-        raise UserError(f"sim_s={given['sim_s']!r} is not a number of seconds") from None
+        sim_s = math.nan
+    if sim_s is not None and not 0 < sim_s < math.inf:
+        raise UserError(
+            f"sim_s={given['sim_s']}: expected simulated seconds of more than 0 per method, as in sim_s=60"
+        )
     for method in methods:
         METHODS.get_or_raise(method)
     if not methods:

@@ -28,7 +28,7 @@ from movlr_jax.config.schema import Config
 from movlr_jax.config.space import OPTIMIZER, TASK, WEIGHTS, Range, read_space
 from movlr_jax.config.trust import task_file
 from movlr_jax.control.build import build_optimizer
-from movlr_jax.errors import UserError, needed, unknown_name
+from movlr_jax.errors import UserError, needed, shortened, unknown_name
 from movlr_jax.evolution.evaluation import evaluate
 from movlr_jax.evolution.weight_variants import score_of
 from movlr_jax.progress import Reporter
@@ -118,16 +118,21 @@ def tune(plan: StudySettings) -> int:
 
 
 def _defaults(config: Config, weights: Mapping[str, float], space: Mapping[str, Range]) -> dict[str, Any]:
-    """Return the current values of all tuned settings, for the first trial. Raises UserError for unknown names."""
+    """Return the current values of all tuned settings, for the first trial. Raises UserError."""
     known = {f"{WEIGHTS}{name}": value for name, value in weights.items()}
     known |= {f"{OPTIMIZER}{n}": v for n, v in flat(dataclasses.asdict(config.optimizer)).items()}
     known |= {f"{TASK}{name}": value for name, value in config.task.settings.items()}
     known |= {
         f"{TASK}{old}": known[f"{TASK}{new}"] for old, new in RENAMED.items() if f"{TASK}{new}" in known
     }
-    for name in space:
+    for name, allowed in space.items():
         if name not in known:
             raise UserError(unknown_name("setting of the space", name, known))
+        value = known[name]
+        if not allowed.choices and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise UserError(
+                f"{name} is {shortened(value)}, but low and high need a number; give {{choices: [...]}} in the space"
+            )
     return {name: allowed.nearest(known[name]) for name, allowed in space.items()}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from movlr_jax.config.option_file import read_option_file
-from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.errors import UserError, shortened, unknown_name
 
 STEPS = "optimizer.ppo.env_steps"
 
@@ -59,10 +59,15 @@ def _words(settings: Mapping[str, Any]) -> list[str]:
 def read_recipe(name: str, extending: Sequence[str] = ()) -> Recipe:
     """Return the recipe `name`: an option of conf/recipe, or the path of a YAML file. Raises UserError.
 
-    In the file, `extends` names a recipe whose settings it takes over, but for its own. `extending`: recipes that are
-    being read.
+    In the file, `extends` names a recipe whose settings it takes over, but for its own; a path is relative to the
+    file. `extending`: recipes that are being read.
     """
-    stem, values = read_option_file("recipe", name)
+    try:
+        stem, values = read_option_file("recipe", name)
+    except UserError as error:
+        if not extending:
+            raise
+        raise UserError(f"recipe={extending[-1]} extends {name}: {error}") from None
     if not isinstance(stages := values.get("stages"), list) or not stages:
         raise UserError(
             f"recipe={name} must contain settings: {{...}} and a list of stages: [{{name: ..., ...}}]"
@@ -73,14 +78,26 @@ def read_recipe(name: str, extending: Sequence[str] = ()) -> Recipe:
         own = {str(k): v for k, v in given.items() if k != "name"}
         steps = own.get(STEPS)
         if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
-            raise UserError(f"recipe={name}: stage {given['name']} must set {STEPS} to 1 or more")
+            wrong = f", not {shortened(steps)}; write an integer in digits, as in 1000"
+            raise UserError(
+                f"recipe={name}: stage {given['name']} must set {STEPS} to 1 or more"
+                + (wrong if STEPS in own else "")
+            )
         made.append(Stage(str(given["name"]), own))
     known = ("extends", "settings", "acting", "stages")
     if strange := [group for group in values if group not in known]:
         raise UserError(f"recipe={name}: {unknown_name('group', strange[0], known)}")
-    chain = (*extending, name)
-    if (extended := values.get("extends")) in chain:
-        raise UserError(f"recipe={name} extends itself: {' -> '.join((*chain, str(extended)))}")
-    base = read_recipe(str(extended), chain) if extended else Recipe(stem, {}, (), {})
+    chain, extended = (*extending, name), str(values.get("extends") or "")
+    if extended.endswith((".yaml", ".yml")):
+        extended = str((Path(name).parent / extended).resolve())
+    if extended in chain:
+        raise UserError(f"recipe={name} extends itself: {' -> '.join((*chain, extended))}")
+    base = read_recipe(extended, chain) if extended else Recipe(stem, {}, (), {})
     settings, acting = (values.get(group) or {} for group in ("settings", "acting"))
+    for group, members in (("settings", settings), ("acting", acting)):
+        if not isinstance(members, Mapping):
+            raise UserError(
+                f"recipe={name}: {group} is {shortened(members)}, expected a group of settings, as in "
+                f"{group}: {{episode_s: 10}}"
+            )
     return Recipe(stem, {**base.settings, **settings}, tuple(made), {**base.acting, **acting})

@@ -17,6 +17,7 @@ from cli_cases import QUICK, TASK, Mistake
 import movlr_jax
 from movlr_jax.__main__ import main as commands_there_are
 from movlr_jax.commands.cli import entry_point
+from movlr_jax.commands.compare import main as compare
 from movlr_jax.commands.evaluate import main as evaluate
 from movlr_jax.commands.outcome import CLOSED_PIPE
 from movlr_jax.commands.search import main as search
@@ -200,6 +201,13 @@ def test_a_setting_that_the_task_refuses_leaves_no_run(
     mistake: Mistake, elsewhere: Path, arguments: list[str], sentence: str
 ):
     assert sentence in mistake(search, TASK, *arguments, "run_dir=run")
+    assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "0", "-3", "long"])
+def test_compare_needs_seconds_to_simulate(mistake: Mistake, elsewhere: Path, seconds: str):
+    said = mistake(compare, TASK, "methods=[human]", f"sim_s={seconds}")
+    assert said.startswith(f"sim_s={seconds}: expected simulated seconds of more than 0")
     assert list(elsewhere.iterdir()) == []
 
 

@@ -26,6 +26,8 @@ TASK = f"+task={SUPPORT / 'tiny_task.py'}"
         ("optimizer.mppi.sigma: {low: 0, high: 1, log: true}", "more than 0"),
         ("optimizer.mppi.sigma: {lo: 0, high: 1}", "low"),
         ("optimizer.mppi.sigma: {low: 0, high: 1, choices: [1]}", "not both"),
+        ("weights.a: {choices: 3}", "weights.a.choices=3 is not a list"),
+        ("optimizer.mppi.elites: {choices: abc}", "optimizer.mppi.elites.choices='abc' is not a list"),
         ("episode_s: {low: 1, high: 2}", "cannot be tuned"),
         ("[1, 2]", "must contain lines"),
         ("a: [", "cannot be read"),
@@ -126,6 +128,16 @@ def test_a_study_without_a_record_of_its_files_goes_on(tmp_path: Path, mistake: 
     assert tune.main(command) == 0
     (tmp_path / "mine.py").write_text(REWARD)
     assert "content of the reward" in mistake(tune.main, *command, alone=False)
+
+
+def test_a_range_of_a_setting_that_is_no_number_is_told(tmp_path: Path, mistake: Mistake):
+    command = small_study(tmp_path)
+    (tmp_path / "space.yaml").write_text("optimizer.mppi.rule: {low: 1, high: 3}\n")
+    told = mistake(tune.main, *command, alone=False)
+    assert told.startswith(
+        "optimizer.mppi.rule is 'mppi', but low and high need a number; give {choices: [...]}"
+    )
+    assert not (tmp_path / "study").exists()
 
 
 def test_one_process_at_a_time_works_on_a_study(tmp_path: Path, mistake: Mistake):

@@ -45,6 +45,16 @@ def test_a_later_stage_begins_with_the_policy_of_the_one_before():
         ("stages: [{name: a}]", "stage a must set optimizer.ppo.env_steps to 1 or more"),
         ("stages: [{optimizer.ppo.env_steps: true}]", "stage 0 must set"),
         ("stages: [7]", "stage 0 must set"),
+        ("stages: [{optimizer.ppo.env_steps: 1e3}]", "to 1 or more, not '1e3'; write an integer in digits"),
+        (
+            "settings: [a, b]\nstages: [{optimizer.ppo.env_steps: 5}]",
+            r"settings is \['a', 'b'\], expected a group",
+        ),
+        ("acting: 3\nstages: [{optimizer.ppo.env_steps: 5}]", "acting is 3, expected a group"),
+        (
+            "extends: ./base.yaml\nstages: [{optimizer.ppo.env_steps: 5}]",
+            r"mine.yaml extends .*base.yaml: .* read",
+        ),
         ("stages: [{optimizer.ppo.env_steps: 5}]\nsetings: {}", "did you mean 'settings'"),
         ("a: &x 1\nb: *x", "alias"),
         ("extends: flat_walk_leg\nstages: [{optimizer.ppo.env_steps: 5}]", "did you mean 'flat_walk_legs'"),
@@ -70,6 +80,15 @@ def test_a_recipe_takes_over_the_settings_of_another(tmp_path: Path):
     mine, base = read_recipe(str(path)), read_recipe("flat_walk_legs")
     assert {name for name in base.settings if base.settings[name] != mine.settings[name]} == {"task"}
     assert (mine.acting, mine.settings["task"], len(mine.stages)) == (base.acting, "slope_walk", 1)
+
+
+def test_a_recipe_extends_a_file_next_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    stages = "stages: [{optimizer.ppo.env_steps: 5}]"
+    (tmp_path / "base.yaml").write_text(f"settings: {{episode_s: 3}}\n{stages}")
+    (tmp_path / "mine.yaml").write_text(f"extends: ./base.yaml\n{stages}")
+    assert read_recipe(str(tmp_path / "mine.yaml")).settings == {"episode_s": 3}
+    monkeypatch.chdir(tmp_path.parent)
+    assert read_recipe(f"{tmp_path.name}/mine.yaml").settings == {"episode_s": 3}
 
 
 def test_recipes_that_extend_each_other_are_told(tmp_path: Path):
