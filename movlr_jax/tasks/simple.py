@@ -61,7 +61,8 @@ def simple_task(
     goals: name -> numbers, or the name of a body or site, whose position at the start is used. A goal named
     `<body or site>_pos` is a target position of that body or site, in m. It is measured (`object_position_error_m`),
     it decides `success` (within `tolerance_m` throughout the last half second), and the scripted proposer has terms
-    for it. A goal named velocity, [3] m/s, sets direction and speed of travel; otherwise the description sets them.
+    for it. A `_pos` goal of another name is an error, unless `reward` or `human_reward` is there to read it. A goal
+    named velocity, [3] m/s, sets direction and speed of travel; otherwise the description sets them.
     start: joint -> rad or m, or the name of a keyframe, or a function (rng, n) -> qpos, qvel, act. Default: the first
     keyframe, or qpos0. start_noise: standard deviation of driven hinges at the start, rad.
     measure(episode) reads positions and other quantities of the whole episode by name, each [T, ...], and returns
@@ -88,9 +89,9 @@ def simple_task(
     placed = _at_start(bare, start)
     targets = {goal: _target(goal, value, *placed) for goal, value in (goals or {}).items()}
     roles = {**adapter.roles, **(roles or {})}
-    things = {goal.removesuffix("_pos") for goal in targets if goal.endswith("_pos")}
+    things = _placed_by(targets, bare, own_program=bool(reward or human_reward))
     motion = None
-    if not things & {*(body.name for body in spec.bodies), *(site.name for site in spec.sites)}:
+    if not things:
         ahead = known.forward if known else forward_of(bare, placed[1].qpos, roles)
         motion = motion_of(description, bare, placed[1].qpos, adapter.root, ahead)
         motion = towards(motion, targets["velocity"].tolist()) if "velocity" in targets else motion
@@ -253,16 +254,34 @@ def _target(goal: str, value: object, model: mujoco.MjModel, data: mujoco.MjData
             found = mujoco.mj_name2id(model, kind, value)
             if found >= 0:
                 return places[found].astype(np.float32)
-        names = [model.body(i).name for i in range(model.nbody)] + [
-            model.site(i).name for i in range(model.nsite)
-        ]
-        raise UserError(f"goal {goal!r}: {unknown_name('body or site', value, names)}")
+        raise UserError(f"goal {goal!r}: {unknown_name('body or site', value, _places(model))}")
     try:
         return np.asarray(value, np.float32)
     except (TypeError, ValueError):
         raise UserError(
             f"goal {goal!r} is {value!r}, expected numbers or the name of a body or site"
         ) from None
+
+
+def _placed_by(goals: Mapping[str, Array], model: mujoco.MjModel, own_program: bool) -> set[str]:
+    """Return the bodies and sites with a target position in `goals`.
+
+    Raises UserError for a `_pos` goal of another name if the user has no program that could read it.
+    """
+    known = [name for name in _places(model) if name not in ("", "world")]
+    things = [goal.removesuffix("_pos") for goal in goals if goal.endswith("_pos")]
+    for thing in things:
+        if thing not in known and not own_program:
+            raise UserError(
+                f"goal '{thing}_pos' is the target position of a body or site, but "
+                + unknown_name("body or site", thing, known)
+            )
+    return {thing for thing in things if thing in known}
+
+
+def _places(model: mujoco.MjModel) -> list[str]:
+    """Return the names of all bodies and sites."""
+    return [model.body(b).name for b in range(model.nbody)] + [model.site(s).name for s in range(model.nsite)]
 
 
 def _starts(

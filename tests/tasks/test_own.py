@@ -219,6 +219,9 @@ CHANGES = [
     ('"shoulder": 0.2', '"sholder": 0.2', "start: there is no joint 'sholder'; did you mean 'shoulder'?"),
     ('"tip_pos": "ball"', '"tip_pos": "bal"', "goal 'tip_pos': there is no body or site 'bal'; did you mean 'ball'"),
     ('"tip_pos": "ball"', '"tip_pos": len', "is <built-in function len>, expected numbers or the name"),
+    ('"tip_pos"', '"tipp_pos"', "of a body or site, but there is no body or site 'tipp'; did you mean 'tip'?"),
+    ('"tip_pos"', '"world_pos"', "there is no body or site 'world'; there are: upper_arm, forearm, ball, tip"),
+    ('"tip_pos": "ball"', '"tip_pos": "ball", "elbo_pos": "tip"', "goal 'elbo_pos' is the target position of a body"),
     ('name="touch_ball"', 'name="../touch"', "name='../touch': a task name is also a folder name"),
     ("measure=measure,", "mesure=measure,", "touch_ball.py: line 12: TypeError: simple_task() got an unexpected"),
 ]  # fmt: skip
@@ -229,6 +232,29 @@ def test_a_task_that_is_wrong_is_told(folder: Path, old: str, new: str, sentence
     path = Path("touch_ball.py")
     path.write_text(path.read_text().replace(old, new, 1))
     assert sentence.replace("FOLDER", str(folder)) in refused()
+
+
+READS_MARK = """import jax.numpy as jnp
+WEIGHTS = {"near": 1.0}
+def reward(state, action):
+    return {"near": -jnp.linalg.norm(state.site("tip") - state.goal("mark_pos"))}
+"""
+
+
+@pytest.mark.parametrize(("reward", "human_reward"), [(READS_MARK, None), (None, READS_MARK)])
+def test_a_program_of_ones_own_may_read_any_position(
+    folder: Path, reward: str | None, human_reward: str | None
+):
+    task = simple_task(
+        name="near",
+        model="arm.xml",
+        description="come near",
+        goals={"mark_pos": (0.3, 0.0, 0.6)},
+        reward=reward,
+        human_reward=human_reward,
+    )
+    assert task.human_reward == READS_MARK
+    assert task.layout.goals["mark_pos"] == (3,)
 
 
 def test_settings_are_those_of_the_function(folder: Path):
