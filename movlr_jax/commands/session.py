@@ -31,6 +31,7 @@ from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.layout import candidate_path
 from movlr_jax.tasks import Task, build_task
+from movlr_jax.tasks.base import check_episode
 from movlr_jax.tasks.instruction import described, with_instruction
 from movlr_jax.tasks.reference import with_reference
 from movlr_jax.tracking.base import open_tracker
@@ -45,6 +46,7 @@ def task_of(config: Config) -> Task:
 
 def adapted(task: Task, config: Config) -> Task:
     """Return the task with the recorded motion and the instruction that the settings give. Raises UserError."""
+    check_episode(task.episode_s, config.optimizer.ctrl_dt)
     if config.reference and not task.reference:
         task = with_reference(task, config.reference, config.reference_by)
     if config.instruction and task.description != described(config.instruction):

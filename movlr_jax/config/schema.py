@@ -12,6 +12,7 @@ from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.language.registry import AUTO, CRITICS, JUDGES, PROPOSERS
 from movlr_jax.language.settings import WATCHERS, WRITERS, ModelConfig, check_model
 from movlr_jax.physics.choose import PHYSICS
+from movlr_jax.tasks.base import check_episode
 from movlr_jax.tasks.reference import BY
 from movlr_jax.tracking.base import TRACKERS, TrackerConfig
 
@@ -122,11 +123,8 @@ def check(config: Config) -> Config:
     ):
         if value < 1:
             raise UserError(f"{name}={value}: it must be 1 or more")
-    for name, value in (("episode_s", o.ctrl_dt if config.episode_s is None else config.episode_s),):
-        if value <= 0:
-            raise UserError(f"{name}={value:g}: it must be more than 0")
-    if config.episode_s is not None and config.episode_s < o.ctrl_dt:
-        raise UserError(f"episode_s={config.episode_s:g} is shorter than one control step of {o.ctrl_dt:g} s")
+    if config.episode_s is not None:
+        check_episode(config.episode_s, o.ctrl_dt)
     for name, value in (
         ("seed", config.seed),
         ("retries", config.retries),

@@ -4,19 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from string import Template
+from typing import Any
 
 import mujoco
 import numpy as np
 
-from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.errors import UserError, shortened, unknown_name
 from movlr_jax.models import ModelAdapter
 from movlr_jax.physics.domain import Ranges
 from movlr_jax.rewards.state import Layout
 from movlr_jax.types import Array, SimState, Trajectory
 
+LONGEST_S = 3600.0  # s, longest episode
 Metrics = dict[str, float]
 StartFn = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray, np.ndarray]]
+
+
+def check_episode(episode_s: Any, ctrl_dt: float = 0.0) -> None:
+    """Check the length of an episode, which has steps of `ctrl_dt` s. Raises UserError."""
+    number = isinstance(episode_s, Real) and not isinstance(episode_s, bool)
+    if not number or not 0 < episode_s <= LONGEST_S:
+        raise UserError(
+            f"episode_s={shortened(episode_s)}: it must be a number of s, more than 0 and at most {LONGEST_S:g}"
+        )
+    if episode_s < ctrl_dt:
+        raise UserError(f"episode_s={episode_s:g} is shorter than one control step of {ctrl_dt:g} s")
 
 
 class Measures(Metrics):
@@ -133,6 +147,9 @@ class Task:
     notes: Sequence[str] = field(
         default_factory=tuple
     )  # licences and other notes, shown by doctor and report
+
+    def __post_init__(self):
+        check_episode(self.episode_s)
 
     @property
     def data(self) -> dict[str, Array]:

@@ -14,7 +14,7 @@ import mujoco
 import numpy as np
 
 from movlr_jax.biomech.static_optimisation import StaticOptimiser
-from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.errors import UserError, shortened, unknown_name
 from movlr_jax.models import ModelAdapter, follow_couplings, model_adapter
 from movlr_jax.models.derived import derive_adapter, name_all
 from movlr_jax.models.from_path import forward_of, roles_of
@@ -31,6 +31,8 @@ from movlr_jax.tasks.walking import biomechanics
 from movlr_jax.types import Array, Trajectory
 
 HOLD_S = 0.5  # the error of a goal position is the largest one in the last HOLD_S seconds
+_UNITS = {int(mujoco.mjtJoint.mjJNT_HINGE): "rad", int(mujoco.mjtJoint.mjJNT_SLIDE): "m"}
+_ROUNDING = 1e-3  # rad or m that a start may lie outside the range of its joint, as -0.524 for -30 degrees
 MUSCLE = mujoco.mjtGain.mjGAIN_MUSCLE
 FOLDER: ContextVar[Path] = ContextVar("FOLDER", default=Path())  # of the task file that is being read
 
@@ -63,8 +65,8 @@ def simple_task(
     it decides `success` (within `tolerance_m` throughout the last half second), and the scripted proposer has terms
     for it. A `_pos` goal of another name is an error, unless `reward` or `human_reward` is there to read it. A goal
     named velocity, [3] m/s, sets direction and speed of travel; otherwise the description sets them.
-    start: joint -> rad or m, or the name of a keyframe, or a function (rng, n) -> qpos, qvel, act. Default: the first
-    keyframe, or qpos0. start_noise: standard deviation of driven hinges at the start, rad.
+    start: joint -> rad or m within its range, or the name of a keyframe, or a function (rng, n) -> qpos, qvel, act.
+    Default: the first keyframe, or qpos0. start_noise: standard deviation of driven hinges at the start, rad.
     measure(episode) reads positions and other quantities of the whole episode by name, each [T, ...], and returns
     numbers with units in their names. Success is its value `success`, or success(metrics).
     score(metrics) orders candidates, higher is better. Default: `default_score`.
@@ -236,12 +238,36 @@ def _at_start(model: mujoco.MjModel, start: Any) -> tuple[mujoco.MjModel, mujoco
         for joint, value in start.items():
             if joint not in joints:
                 raise UserError(f"start: {unknown_name('joint', joint, joints)}")
-            data.qpos[model.joint(joint).qposadr[0]] = value
+            data.qpos[model.joint(joint).qposadr[0]] = _joint_start(model, joint, value)
     elif callable(start):
         data.qpos[:] = cast(StartFn, start)(np.random.default_rng(0), 1)[0][0]
+    elif start is not None and not isinstance(start, str):
+        raise UserError(
+            f"start={shortened(start)}: expected joint -> rad or m, the name of a keyframe, or a function; name the "
+            "joints, as in start={'elbow': -0.5}"
+        )
     data.qpos[:] = follow_couplings(model, data.qpos)
     mujoco.mj_kinematics(model, data)
     return model, data
+
+
+def _joint_start(model: mujoco.MjModel, name: str, value: Any) -> float:
+    """Return the start of a joint in rad or m. Raises UserError if it is no number or outside the joint's range."""
+    joint = model.joint(name)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = np.nan
+    if not np.isfinite(number):
+        raise UserError(f"start: {name!r} is {shortened(value)}, expected a finite number in rad or m")
+    unit = _UNITS.get(int(joint.type[0]))
+    low, high = joint.range
+    if unit and joint.limited[0] and not low - _ROUNDING <= number <= high + _ROUNDING:
+        fix = "; angles are in rad, not in degrees" if unit == "rad" else ""
+        raise UserError(
+            f"start: {name!r} is {number:g} {unit}, expected {low:.4g} to {high:.4g} {unit}, the joint's range{fix}"
+        )
+    return number
 
 
 def _target(goal: str, value: object, model: mujoco.MjModel, data: mujoco.MjData) -> np.ndarray:
@@ -269,14 +295,19 @@ def _placed_by(goals: Mapping[str, Array], model: mujoco.MjModel, own_program: b
     Raises UserError for a `_pos` goal of another name if the user has no program that could read it.
     """
     known = [name for name in _places(model) if name not in ("", "world")]
-    things = [goal.removesuffix("_pos") for goal in goals if goal.endswith("_pos")]
-    for thing in things:
+    things = {goal.removesuffix("_pos"): value for goal, value in goals.items() if goal.endswith("_pos")}
+    for thing, value in things.items():
+        if thing in known and not (np.shape(value) == (3,) and np.isfinite(value).all()):
+            given = np.round(np.float64(value), 6).tolist()
+            raise UserError(
+                f"goal '{thing}_pos' is {shortened(given)}, expected 3 finite numbers: x, y and z in m"
+            )
         if thing not in known and not own_program:
             raise UserError(
                 f"goal '{thing}_pos' is the target position of a body or site, but "
                 + unknown_name("body or site", thing, known)
             )
-    return {thing for thing in things if thing in known}
+    return things.keys() & set(known)
 
 
 def _places(model: mujoco.MjModel) -> list[str]:

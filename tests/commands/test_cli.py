@@ -132,6 +132,8 @@ REFUSED = [
     ([TASK, "optimizer.mppi.adapt=2"], "optimizer.mppi.adapt=2: a share must be 1 or less"),
     ([TASK, "optimizer.synergy=1"], "optimizer.synergy=1: a correlation of noise must be less than 1"),
     ([TASK, "optimizer.sim_dt=0"], "optimizer.sim_dt=0: it must be more than 0"),
+    ([TASK, "episode_s=-1"], "episode_s=-1.0: it must be a number of s, more than 0 and at most 3600"),
+    ([TASK, "episode_s=1e9"], "episode_s=1000000000.0: it must be a number of s, more than 0 and at most 3600"),
     ([TASK, "episode_s=0.001"], "episode_s=0.001 is shorter than one control step of 0.016 s"),
     ([TASK, "candidates=2.5"], "candidates=2.5 is not an integer"),
     ([TASK, "candidates=many"], "candidates='many' is not an integer"),

@@ -217,6 +217,20 @@ CHANGES = [
     ('"arm.xml"', '"leg.xml"', "there is no model file FOLDER/leg.xml; give its path"),
     ('"arm.xml"', '"touch_ball.py"', "FOLDER/touch_ball.py cannot be read: could not find decoder"),
     ('"shoulder": 0.2', '"sholder": 0.2', "start: there is no joint 'sholder'; did you mean 'shoulder'?"),
+    ('{"shoulder": 0.2, "elbow": -0.5}', "[0.2, -0.5]", "start=[0.2, -0.5]: expected joint -> rad or m, the"),
+    ('{"shoulder": 0.2, "elbow": -0.5}', "np.array([0.2, -0.5])", "start=array([ 0.2, -0.5]): expected joint -> rad"),
+    ('"shoulder": 0.2', '"shoulder": 90', "is 90 rad, expected -2.094 to 2.094 rad, the joint's range; angles are"),
+    ('"elbow": -0.5', '"elbow": 0.1', "start: 'elbow' is 0.1 rad, expected -2.618 to 0 rad"),
+    ('"elbow": -0.5', '"elbow": "bent"', "start: 'elbow' is 'bent', expected a finite number in rad or m"),
+    ('"elbow": -0.5', '"elbow": np.nan', "start: 'elbow' is nan, expected a finite number in rad or m"),
+    ('"tip_pos": "ball"', '"tip_pos": (0.3, 0.6)', "goal 'tip_pos' is [0.3, 0.6], expected 3 finite numbers"),
+    ('"tip_pos": "ball"', '"tip_pos": (0.3, 0, np.nan)', "is [0.3, 0.0, nan], expected 3 finite numbers"),
+    ("episode_s=2.0", "episode_s=-1", "episode_s=-1: it must be a number of s, more than 0 and at most 3600"),
+    ("episode_s=2.0", "episode_s=0", "episode_s=0: it must be a number of s"),
+    ("episode_s=2.0", 'episode_s="3"', "episode_s='3': it must be a number of s"),
+    ("episode_s=2.0", "episode_s=np.inf", "episode_s=inf: it must be a number of s"),
+    ("episode_s=2.0", "episode_s=1e9", "it must be a number of s, more than 0 and at most 3600"),
+    ("episode_s=2.0", "episode_s=0.001", "episode_s=0.001 is shorter than one control step of 0.016 s"),
     ('"tip_pos": "ball"', '"tip_pos": "bal"', "goal 'tip_pos': there is no body or site 'bal'; did you mean 'ball'"),
     ('"tip_pos": "ball"', '"tip_pos": len', "is <built-in function len>, expected numbers or the name"),
     ('"tip_pos"', '"tipp_pos"', "of a body or site, but there is no body or site 'tipp'; did you mean 'tip'?"),
@@ -232,6 +246,14 @@ def test_a_task_that_is_wrong_is_told(folder: Path, old: str, new: str, sentence
     path = Path("touch_ball.py")
     path.write_text(path.read_text().replace(old, new, 1))
     assert sentence.replace("FOLDER", str(folder)) in refused()
+
+
+@pytest.mark.parametrize("elbow", [-2.618, np.float32(-0.5), 0])
+def test_a_start_may_be_a_rounded_limit_of_the_joint(folder: Path, elbow: float):
+    task = simple_task(
+        name="bend", model="arm.xml", description="bend the elbow", start={"elbow": elbow}, start_noise=0.0
+    )
+    assert task.start(np.random.default_rng(0), 1)[0][0] == pytest.approx([0.0, elbow], abs=1e-3)
 
 
 READS_MARK = """import jax.numpy as jnp
