@@ -1,12 +1,15 @@
 """MotionVL's comparison: the robot trained under hand-written rewards and under those that a search found.
 
-    python -m movlr_jax.train +recipe=benchmarks/motionvl.yaml reward=best.py seed=0 run_dir=DIR
+    python -m movlr_jax.train +recipe=benchmarks/motionvl_walk.yaml reward=best.py seed=0 run_dir=DIR
     python benchmarks/motionvl.py rl_base=DIR,DIR,DIR rl_llm=DIR,DIR,DIR [--seed 801] [--out benchmarks/results]
 
 METHOD=DIR,DIR,... names the trainings of one method, one per seed, or policies of the package. Each policy runs from
-eight starts, each in a randomised world of its own with pushes, for 10 s in C MuJoCo. Writes motionvl.json and
-motionvl.png, the learning curves of the methods: the hand-written reward per control step, on which the others do not
-train, and the length of episodes, mean and standard deviation over the trainings of a method.
+eight starts, each in a randomised world of its own with pushes, for 10 s in C MuJoCo. Writes, for the task:
+
+    motionvl_TASK.json         measures of each start, mean and standard deviation over the trainings of a method
+    motionvl_TASK.png          learning curves: the hand-written reward per control step, on which the others do not
+                               train, and the length of episodes, mean and standard deviation over the trainings
+    motionvl_TASK_joints.png   angles of the twelve joints under the first policy of each method, from the first start
 """
 
 from __future__ import annotations
@@ -41,27 +44,37 @@ WORLDS = (
     "films=false",
 )  # fmt: skip
 UPRIGHT_DEG = 15.0  # at most, of the trunk against the vertical at the start
+PART_S = (4.0, 6.0)  # of an episode, of which angles are drawn
+Angles = dict[str, np.ndarray]
 SHOWN = (
     "upright_percent", "human_reward", "velocity_error_m_s", "fell", "distance_m", "mean_speed_m_s", "symmetry",
     "stance_percent", "stance_knee_rad", "trunk_tilt_deg", "lateral_drift_m", "cost_of_transport", "success",
 )  # fmt: skip
 
 
-def measured(policy: Path, seeds: range, task_name: str) -> list[dict[str, float]]:
-    """Return the measures of one policy from each start."""
+def measured(policy: Path, seeds: range, task_name: str) -> tuple[list[dict[str, float]], Angles]:
+    """Return the measures of one policy from each start, and the angles of the planned joints from the first."""
     with tempfile.TemporaryDirectory() as folder:
         given = [f"+task={task_name}", *WORLDS, f"run_dir={folder}", f"optimizer.ppo.init={policy}"]
-        setup, episodes = prepared(compose(given), Reporter()), []
+        setup, episodes, angles = prepared(compose(given), Reporter()), [], {}
         task, whole = setup.task, round(setup.task.episode_s / setup.optimizer.sim_physics.ctrl_dt)
         for seed, (kept, outcome, record) in zip(seeds, walked(setup, seeds), strict=True):
             states = EpisodeRecord.read(kept, task.model, task.adapter)
+            angles = angles or angles_of(states, task.adapter.planned_joints)
             read = Readout(task.layout, states.replayed(task.layout).steps)
             upright = trunk_tilt(read.rot(task.roles["trunk"])) <= UPRIGHT_DEG
             mean = sum(term["weighted_mean"] for term in outcome.terms.values())
             record["upright_percent"] = 100.0 * upright.sum() / whole
             record["human_reward"] = mean * len(states.time) / whole  # nothing is earned after a fall
             episodes.append({"seed": seed, **rounded(record, SHOWN)})
-        return episodes
+        return episodes, angles
+
+
+def angles_of(episode: EpisodeRecord, joints: Sequence[str]) -> Angles:
+    """Return the time in s, under "time", and the angle of each joint in degrees."""
+    columns = {joint: episode.model.joint(joint).qposadr[0] for joint in joints}
+    found = {joint: np.rad2deg(episode.qpos[:, column]) for joint, column in columns.items()}
+    return {"time": episode.time, **found}
 
 
 def summarised(trainings: Mapping[str, list[dict[str, float]]]) -> dict[str, Any]:
@@ -109,6 +122,24 @@ def draw(methods: Mapping[str, Sequence[Path]], path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
+def draw_joints(methods: Mapping[str, Angles], path: Path) -> None:
+    """Draw the angles of all joints over a part of an episode: a row per side, a line per method."""
+    joints = [name for name in next(iter(methods.values())) if name != "time"]
+    figure = Figure(figsize=(14, 5), layout="constrained")
+    panels = figure.subplots(2, len(joints) // 2, sharex=True)
+    for row, side in zip(panels, ("left", "right"), strict=True):
+        for panel, name in zip(row, [j for j in joints if j.startswith(side)], strict=True):
+            for method, angles in methods.items():
+                part = (PART_S[0] <= angles["time"]) & (angles["time"] <= PART_S[1])
+                panel.plot(angles["time"][part], angles[name][part], lw=1.0, label=method)
+            panel.set_title(name.replace("_", " "), fontsize=9)
+            panel.grid(visible=True, alpha=0.3)
+    panels[0, 0].legend(fontsize=8)
+    figure.supxlabel("time, s", fontsize=9)
+    figure.supylabel("angle, deg", fontsize=9)
+    figure.savefig(path, dpi=110)
+
+
 def _smooth(values: np.ndarray, points: int = 9) -> np.ndarray:
     """Return the running mean over `points`; missing values are filled in from their neighbours."""
     at, known = np.arange(len(values)), np.isfinite(values)
@@ -134,18 +165,21 @@ def main() -> None:
         parser.error("METHOD=DIR or --quick is needed")
     if given.out:
         given.out.mkdir(parents=True, exist_ok=True)
-    seeds, rows = range(given.seed, given.seed + given.starts), {}
+    seeds, rows, angles = range(given.seed, given.seed + given.starts), {}, {}
     for method, folders in methods.items():
         trainings = {}
         for folder in folders:
             policy = folder / "policy.npz"
-            trainings[folder.name] = measured(policy if policy.exists() else folder, seeds, given.task)
+            trainings[folder.name], first = measured(policy if policy.exists() else folder, seeds, given.task)
+            angles.setdefault(method, first)
         rows[method] = {"summary": summarised(trainings), "trainings": trainings}
         print(method, json.dumps(rows[method]["summary"]), flush=True)
     if given.out:
         record = {"date": str(date.today()), "hardware": hardware(), "versions": versions(), "methods": rows}
-        (given.out / "motionvl.json").write_text(json.dumps({"task": given.task} | record, indent=1) + "\n")
-        draw(methods, given.out / "motionvl.png")
+        stem = f"motionvl_{given.task}"
+        (given.out / f"{stem}.json").write_text(json.dumps({"task": given.task} | record, indent=1) + "\n")
+        draw(methods, given.out / f"{stem}.png")
+        draw_joints(angles, given.out / f"{stem}_joints.png")
 
 
 if __name__ == "__main__":
