@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from movlr_jax.errors import printable
 
 Tick = Callable[[int, int], None]  # (done, total)
-
+SILENT_S = 120.0  # s, longest time without a line where there is no terminal
 
 _stop = threading.Event()
 
@@ -91,19 +91,19 @@ class Reporter:
             bar.update(task, completed=total, total=total, rate=rate())
 
     def _plain(self, what: str, rate: Callable[[], str], started: float) -> Tick:
-        """Print a line at every quarter of a stage that takes longer than 5 s.
+        """Print a line at every quarter of a stage that takes longer than 5 s, and every SILENT_S.
 
         The time left counts from the first call on, since what it reports as done may come from a checkpoint.
         """
-        printed, since, before = 0, started, 0
+        printed, told, since, before = 0, started, started, 0
 
         def tick(done: int, total: int) -> None:
-            nonlocal printed, since, before
+            nonlocal printed, told, since, before
             now, quarter = time.monotonic(), 4 * done // max(total, 1)
-            if now - started > 5 and printed < quarter < 4:
-                printed = quarter
+            if (now - started > 5 and printed < quarter < 4) or (now - told > SILENT_S and done < total):
+                printed, told = quarter, now
                 left = (now - since) * (total - done) / max(done - before, 1)
-                self.say(f"  {what}: {25 * quarter} % {rate()} about {left:.0f} s left")
+                self.say(f"  {what}: {100 * done // max(total, 1)} % {rate()} about {left:.0f} s left")
             if since == started:
                 since, before = now, done
 

@@ -18,6 +18,8 @@ from movlr_jax.progress import Reporter
         pytest.param([(2.0, 60), (152.0, 75)], "train: 75 %  about 250 s left", id="resumed"),
         # the first call comes late, and nothing else is known
         pytest.param([(40.0, 50)], "train: 50 %  about 40 s left", id="the first call"),
+        # no quarter ends, but two minutes have passed
+        pytest.param([(0.0, 0), (121.0, 11)], "train: 11 %  about 979 s left", id="long without a quarter"),
     ],
 )
 def test_the_time_left_counts_what_this_process_has_done(monkeypatch, calls, line):

@@ -12,6 +12,7 @@ last valid step is always the true next observation.
 from __future__ import annotations
 
 import copy
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,12 +36,13 @@ from movlr_jax.control.ppo.update import Batch, Learner
 from movlr_jax.errors import UserError
 from movlr_jax.physics.base import Physics
 from movlr_jax.physics.memory import out_of_memory
+from movlr_jax.progress import SILENT_S
 from movlr_jax.rewards.program import RewardProgram, Scorer
 from movlr_jax.tasks import Task
 from movlr_jax.types import Array, Progress, SimState, Step, Trajectory
 
 _TABLE = 4096  # episodes of one simulation before its start states repeat
-_SUMMARIES = 8  # progress messages per training
+_SUMMARIES = 8  # progress messages per training, at least
 _EVERY = 25  # control steps of an evaluation between two checks whether all episodes have ended
 
 
@@ -151,6 +153,7 @@ class Ppo:
             state = training.restored(self.begin(k, begin_key, teach=not training.begun), recorder)
             if progress:
                 progress(recorder.batches, self.config.batches)
+            told = time.monotonic()
             for batch in range(recorder.batches, self.config.batches):
                 try:
                     state = self.step(programs, state, jax.random.fold_in(key, batch), recorder)
@@ -162,10 +165,10 @@ class Ppo:
                         "into the memory of the device; use a smaller optimizer.ppo.envs or fewer candidates"
                     ) from None
                 training.write_events(recorder)
-                if (
-                    batch + 1
-                ) * _SUMMARIES // self.config.batches > batch * _SUMMARIES // self.config.batches:
+                eighths = [n * _SUMMARIES // self.config.batches for n in (batch, batch + 1)]
+                if eighths[0] < eighths[1] or time.monotonic() - told > SILENT_S:
                     self.say(f"  {recorder.summary()}")
+                    told = time.monotonic()
                 if (batch + 1) % self.config.checkpoint_every == 0 or batch + 1 == self.config.batches:
                     training.save(batch + 1, state, recorder)
                 if progress:
