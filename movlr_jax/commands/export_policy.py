@@ -16,7 +16,6 @@ from movlr_jax.errors import UserError, needed
 from movlr_jax.resources import resource_dir
 from movlr_jax.settings import CONFIG_BYTES, from_mapping, read_yaml
 from movlr_jax.storage.inside import read_inside
-from movlr_jax.tasks.registry import TASKS
 
 _UNTRAINED = (
     "optimizer.ppo.env_steps=0",
@@ -48,12 +47,15 @@ def export_policy(arguments: Sequence[str]) -> int:
 def settings_of(policy: str, recipe: str, settings: Sequence[str]) -> Config:
     """Return the settings with which a policy runs.
 
-    Those given; for a recipe, its own; for a policy of the package, those of the task and the model in its name; else
-    those that the training kept next to the file. Raises UserError.
+    Those given; for a recipe, its own; for a policy of the package, those of its recipe; else those that the training
+    kept next to the file. Raises UserError.
     """
+    with_task = any(word.lstrip("+").startswith("task=") for word in settings)
     built_in = (resource_dir("assets") / "policies" / f"{policy}.npz").is_file()
     if not recipe and policy in options("recipe") and (_trained(policy).is_file() or not built_in):
         policy, recipe = "", policy
+    elif not recipe and not with_task and built_in:
+        recipe = _recipe_of(policy)
     if recipe:
         made = read_recipe(recipe)
         file = Path(policy) if policy else _trained(made.name)
@@ -62,17 +64,19 @@ def settings_of(policy: str, recipe: str, settings: Sequence[str]) -> Config:
                 f"there is no policy {file} of recipe {recipe} yet; train it, or give policy=FILE.npz"
             )
         return compose([*made.evaluation(file, settings), *_UNTRAINED])
-    if any(word.lstrip("+").startswith("task=") for word in settings):
+    if with_task:
         chosen = () if any(word.startswith("optimizer=") for word in settings) else ("optimizer=ppo",)
         return compose([*settings, *chosen, f"optimizer.ppo.init={policy}", *_UNTRAINED])
-    if built_in:
-        task = next(
-            (name for name in sorted(TASKS, key=len, reverse=True) if policy.startswith(f"{name}_")), None
-        )
-        if task:
-            words = [f"+task={task}", f"model={policy.removeprefix(f'{task}_')}", "optimizer=ppo"]
-            return compose([*words, *settings, *_UNTRAINED])
     return _recorded(Path(policy), settings)
+
+
+def _recipe_of(policy: str) -> str:
+    """Return the recipe of a policy of the package: flat_walk_legs is that of flat_walk_ms_human_700_legs."""
+    for recipe in options("recipe"):
+        walk, _, model = recipe.rpartition("_")
+        if policy.startswith(f"{walk}_") and policy.endswith(f"_{model}"):
+            return recipe
+    return ""
 
 
 def _trained(recipe: str) -> Path:

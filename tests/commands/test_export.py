@@ -11,10 +11,15 @@ from cli_cases import LEG, Mistake
 
 from movlr_jax.commands.evaluate import main as evaluate
 from movlr_jax.commands.export import main as export
+from movlr_jax.commands.export_policy import settings_of
 from movlr_jax.commands.search import main as search
+from movlr_jax.config.compose import options
+from movlr_jax.config.recipe import read_recipe
+from movlr_jax.resources import resource_dir
 from movlr_jax.storage.tables import read_table
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
+POLICIES = sorted(path.stem for path in (resource_dir("assets") / "policies").glob("*.npz"))
 KEPT = Path("runs/tiny_kick/evaluate/human_seed3.npz")
 
 
@@ -78,6 +83,17 @@ def test_a_run_is_exported_into_its_folder(
 def test_a_candidate_of_a_run_by_its_file(searched: Path, capfd: pytest.CaptureFixture[str]):
     assert export([str(searched / "gen_00" / "k01.npz"), "format=csv"]) == 0
     assert capfd.readouterr().out.splitlines() == [str(searched / "export" / "g00k01.csv")]
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_policy_of_the_package_is_exported_by_its_name(name: str):
+    config = settings_of(name, "", [])
+    assert (config.optimizer.name, config.optimizer.ppo.init) == ("ppo", name)
+    assert name.startswith(config.task.name) or (config.task.name, name[:9]) == ("flat_walk", "slow_walk")
+    assert name.endswith(f"_{config.model}") or config.model == name.partition("_")[0]
+    if name in options("recipe"):
+        settings = read_recipe(name).settings
+        assert (settings["task"], settings["model"]) == (config.task.name, config.model)
 
 
 def test_mistakes_are_one_sentence(evaluated: Path, searched: Path, mistake: Mistake, tmp_path: Path):
