@@ -8,8 +8,8 @@ import os
 import select
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from movlr_jax.commands.environment import prepare_environment, prepare_physics
 from movlr_jax.commands.outcome import CLOSED_PIPE, INTERRUPTED, run_one
@@ -43,12 +43,15 @@ def _unread() -> bool:
     return True
 
 
-def run(command: Callable[[Any], int], argv: Sequence[str] | None = None) -> int:
+def run(command: Callable[..., int], argv: Sequence[str] | None = None, *, numbered: bool = False) -> int:
     """Compose the settings of each job in `argv` and run `command` on each. Return the exit status.
 
     `command` takes a `config.Config`. With -m, Hydra's sweeper and launcher run the jobs (`commands.sweep`). Without
     it, a value with commas is a sweep as well: the jobs run one after another in this process. If one job fails with
     a user error, the others still run.
+
+    numbered: `command` also takes the number of a job of such a sweep, as `job`. Without run_dir, it has to choose a
+    folder for each.
     """
     from movlr_jax.commands import arguments as reading
     from movlr_jax.config.compose import compose, expand
@@ -72,11 +75,14 @@ def run(command: Callable[[Any], int], argv: Sequence[str] | None = None) -> int
         prepare_physics(config.physics)
     status = 0
     for number, (job, config) in enumerate(zip(jobs, configs, strict=True)):
+        this = command
         if len(jobs) > 1:
             print(f"job {number + 1} of {len(jobs)}: {' '.join(job)}", file=sys.stderr)
             if config.run_dir:  # one folder per job, numbered as by Hydra
                 config = dataclasses.replace(config, run_dir=str(Path(config.run_dir) / str(number)))
-        status = max(status, run_one(command, config))
+            elif numbered:
+                this = partial(command, job=number)
+        status = max(status, run_one(this, config))
         if status == INTERRUPTED:
             break
     return status

@@ -41,16 +41,22 @@ from movlr_jax.tasks import Task
 _PROGRAM_BYTES = 2**20  # size limit of best.py, larger than any program
 
 
-def evaluate(config: Config) -> int:
-    """Optimise control under one reward, film the motion, print the metrics. Raises UserError."""
+def evaluate(config: Config, job: int | None = None) -> int:
+    """Optimise control under one reward, film the motion, print the metrics. Raises UserError.
+
+    job: number of the job in a sweep without run_dir, each of which has a folder.
+    """
     if config.resume:
         raise UserError(
             f"resume continues a search; to evaluate its best program, give reward={config.resume}"
         )
     reporter = Reporter()
     start_ahead()
+    task = task_of(config)
+    if job is not None:
+        config = dataclasses.replace(config, run_dir=str(_default_folder(task) / str(job)))
     run_and_film(
-        prepared(config, reporter),
+        prepared(config, reporter, task=task),
         config.seed,
         reporter,
         lambda record: print(json.dumps(record), flush=True),
@@ -115,7 +121,7 @@ def prepared(
     """
     task = task or task_of(config)
     config = sized(config, task, 1, reporter.say)
-    folder = Path(config.run_dir) if config.run_dir else Path("runs") / task.name / "evaluate"
+    folder = Path(config.run_dir) if config.run_dir else _default_folder(task)
     source, origin = given or reward_source(config.reward, task)
     if sentence := about_tuned(config):
         reporter.say(sentence)
@@ -144,6 +150,10 @@ def prepared(
     for note in notes:
         reporter.say(f"note: {note}")
     return EvaluationSetup(config, task, optimizer, verdict, origin, folder, human)
+
+
+def _default_folder(task: Task) -> Path:
+    return Path("runs") / task.name / "evaluate"
 
 
 def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[Evaluation, dict[str, Any]]:
@@ -228,4 +238,4 @@ def reward_source(reward: str, task: Task) -> tuple[str, str]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    return cli.run(evaluate, argv)
+    return cli.run(evaluate, argv, numbered=True)

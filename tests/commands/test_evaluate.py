@@ -6,11 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_cases import LEG as QUICK
 from cli_cases import SUPPORT
 from tiny_task import task as tiny_task
 
+from movlr_jax.commands import evaluate as module
 from movlr_jax.commands.evaluate import EvaluationSetup
+from movlr_jax.commands.evaluate import main as evaluate
 from movlr_jax.config.compose import compose
+from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.tasks import Task
 
 LEG = SUPPORT / "tiny_task.py"
@@ -51,3 +55,21 @@ def test_another_content_of_a_policy_file_is_another_evaluation(leg: Task, tmp_p
         file.write_bytes(content)
         found.add(digest(leg, "optimizer=ppo", f"optimizer.ppo.init={file}"))
     assert len(found) == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "folders"),
+    [
+        (["optimizer.mppi.samples=2,3"], ["runs/tiny_kick/evaluate/0", "runs/tiny_kick/evaluate/1"]),
+        (["seed=0,1", "run_dir=mine"], ["mine/0", "mine/1"]),
+        (["seed=1"], ["runs/tiny_kick/evaluate"]),
+    ],
+)
+def test_each_job_of_a_sweep_keeps_its_result(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch, more: list[str], folders: list[str]
+):
+    used: list[str] = []
+    monkeypatch.setattr(module.Sandbox, "vet", lambda sandbox, source: Verdict("probe", None, 0.0))
+    monkeypatch.setattr(module, "run_and_film", lambda setup, *rest: used.append(str(setup.folder)))
+    assert evaluate([*QUICK, *more]) == 0
+    assert used == folders
