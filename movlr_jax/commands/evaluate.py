@@ -34,6 +34,7 @@ from movlr_jax.quantities import summary
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox.vet import Sandbox, Verdict
 from movlr_jax.sandbox.warm import start_ahead
+from movlr_jax.storage.archive import check_writable
 from movlr_jax.storage.archive import write_atomically as write
 from movlr_jax.storage.inside import read_inside
 from movlr_jax.tasks import Task
@@ -159,6 +160,7 @@ def _default_folder(task: Task) -> Path:
 def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[Evaluation, dict[str, Any]]:
     """Optimise control, run one episode and save its trajectory. Return its evaluation and a JSON record."""
     config = setup.config
+    check_writable(setup.folder)  # before the work, whose result could not be kept
     kept = setup.folder / "training" / setup.digest(seed)
     with reporter.stage("optimise") as tick:  # an interrupted training is continued
         (outcome,) = evaluate_programs(setup.optimizer, setup.task, [setup.verdict], seed, tick, kept)

@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import sqlite3
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -345,6 +346,13 @@ def write_atomically(path: Path, data: bytes) -> Path:
             raise
         _sync(path.parent)
     return path
+
+
+def check_writable(folder: Path) -> None:
+    """Create `folder` if needed. Raises UserError if no file can be written in it."""
+    with _write_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from cli_cases import LEG as QUICK
-from cli_cases import SUPPORT
+from cli_cases import SUPPORT, Mistake
 from tiny_task import task as tiny_task
 
 from movlr_jax.commands import evaluate as module
@@ -73,3 +73,15 @@ def test_each_job_of_a_sweep_keeps_its_result(
     monkeypatch.setattr(module, "run_and_film", lambda setup, *rest: used.append(str(setup.folder)))
     assert evaluate([*QUICK, *more]) == 0
     assert used == folders
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_the_work(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch, mistake: Mistake
+):
+    (elsewhere / "taken").write_text("")
+    monkeypatch.setattr(module.Sandbox, "vet", lambda sandbox, source: Verdict("probe", None, 0.0))
+    monkeypatch.setattr(module, "evaluate_programs", lambda *given: pytest.fail("it begins to optimise"))
+    for folder in ("taken", "taken/x"):
+        said = mistake(evaluate, *QUICK, f"run_dir={folder}", alone=False)
+        assert said.startswith(f"cannot write {folder}: ")
+        assert said.endswith("choose another run_dir=...")
