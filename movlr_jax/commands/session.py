@@ -49,7 +49,7 @@ def adapted(task: Task, config: Config) -> Task:
     check_episode(task.episode_s, config.optimizer.ctrl_dt)
     if config.reference and not task.reference:
         task = with_reference(task, config.reference, config.reference_by)
-    if config.instruction and task.description != described(config.instruction):
+    if config.instruction is not None and task.description != described(config.instruction):
         task = with_instruction(task, config.instruction)
     return task
 

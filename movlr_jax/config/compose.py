@@ -33,6 +33,10 @@ _UNUSED = {  # Hydra settings without effect here, and what to use instead
     "hydra.mode": "-m runs a sweep",
     "hydra": "of Hydra's own settings, only those of hydra/launcher, hydra/sweeper and hydra.sweep are, with -m",
 }
+_REFERENCE, _ESCAPED = (
+    re.compile(r"(?<!\\)((?:\\\\)*)\$\{"),
+    r"\1\\${",
+)  # after no or an even number of backslashes
 REPLAYABLE = ("run_dir", "films", "preview", "workers", "tracker")  # may change when a recording is replayed
 # may change when a run is resumed
 RESETTABLE = ("generations", "films", "preview", "max_calls", "max_cost_usd", "workers", "tracker")
@@ -267,10 +271,15 @@ def _with_task(overrides: Sequence[str], folders: Sequence[Path]) -> list[str]:
 
 
 def _sentence_quoted(override: str) -> str:
-    """Return an override with its sentence quoted, so that its commas are no sweep; others as they are."""
+    """Return an override with its sentence quoted, so that its commas are no sweep; others as they are.
+
+    A ${ in the sentence is escaped, unless it is already: it refers to no other setting.
+    """
     name, _, value = override.partition("=")
-    plain = name.lstrip("+") == "instruction" and value != "null" and value[:1] not in ("'", '"')
-    return f"{name}={_quoted(value)}" if plain else override
+    if name.lstrip("+") != "instruction" or value == "null":
+        return override
+    quoted = value if value[:1] in ("'", '"') else _quoted(value)
+    return f"{name}={_REFERENCE.sub(_ESCAPED, quoted)}"
 
 
 def _quoted(text: str) -> str:

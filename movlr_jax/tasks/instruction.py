@@ -78,8 +78,10 @@ def described(instruction: str) -> str:
     """Return the description of a task with this instruction. Raises UserError if it is empty or too long."""
     words = " ".join(instruction.split()).rstrip(".")
     if not words or len(words) > MOST:
+        wrong = f"has {len(words)} characters" if words else "is empty"
         raise UserError(
-            f"instruction={instruction[:40]!r}: describe the motion in a sentence of 1 to {MOST} characters"
+            f"instruction={instruction[:40]!r} {wrong}: describe the motion in a sentence of 1 to {MOST} characters, "
+            "or leave it out"
         )
     return words
 

@@ -12,6 +12,7 @@ from moving import episode_of
 
 import movlr_jax as mj
 from movlr_jax.commands.search import main as search
+from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose, expand
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import make_probe
@@ -50,10 +51,23 @@ def test_a_comma_and_an_apostrophe_need_no_quotes():
     assert compose(["+task=stand", "instruction=null"]).instruction is None
 
 
-@pytest.mark.parametrize("words", ["''", "x" * 501])
-def test_too_few_or_too_many_words_are_refused(words: str):
-    with pytest.raises(UserError, match="1 to 500 characters"):
-        mj.load_task("stand", instruction=words.strip("'") or " ")
+@pytest.mark.parametrize(
+    "typed", ["lift ${it}, don't drop", "'lift ${it}, don\\'t drop'", r"'lift \${it}, don\'t drop'"]
+)
+def test_a_dollar_sign_is_one(typed: str):
+    ((job,),) = expand([f"instruction={typed}"])
+    for given in (f"instruction={typed}", job):
+        assert compose(["+task=stand", given]).instruction == "lift ${it}, don't drop"
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"), [("", "is empty"), (" ", "is empty"), ("x" * 501, "has 501 char")]
+)
+def test_too_few_or_too_many_words_are_refused(words: str, wrong: str):
+    with pytest.raises(
+        UserError, match=f"{wrong}.*: describe the motion in a sentence of 1 to 500 characters"
+    ):
+        task_of(compose(["+task=stand", f"instruction={words}"]))
 
 
 def test_the_target_of_the_task_is_not_shown_and_its_physics_stays(arm: Task):
