@@ -98,6 +98,8 @@ def programs(reward: str, task: Task) -> list[tuple[str, str]]:
         return [(reward, known[reward])]
     path = Path(reward)
     try:
+        if not reward:  # Path("") is the current folder
+            raise FileNotFoundError
         if path.is_dir():
             found = [(str(p), p.read_text(encoding="utf-8")) for p in sorted(path.rglob("*.py"))]
         elif path.suffix == ".jsonl":

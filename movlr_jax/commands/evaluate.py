@@ -223,6 +223,8 @@ def reward_source(reward: str, task: Task) -> tuple[str, str]:
         return known[reward], reward
     path = Path(reward)
     try:
+        if not reward:  # Path("") is the current folder
+            raise FileNotFoundError
         if not path.is_dir():
             return path.read_text(encoding="utf-8"), str(path)
         data = read_inside(path, "best.py", _PROGRAM_BYTES)

@@ -102,6 +102,7 @@ def test_a_file_a_folder_and_names(tmp_path: Path, capfd: pytest.CaptureFixture[
             "nowhere.py",
             "there is no reward 'nowhere.py': give a file, a folder, a .jsonl file, or one of: human, in",
         ),
+        ("", "there is no reward '': give a file, a folder"),
         (".", "has no reward program"),
         ("bad.jsonl", 'bad.jsonl, line 1: expected an object like {"name": ..., "code": "WEIGHTS = ..."}'),
         ("binary.py", "cannot read the reward 'binary.py'"),

@@ -67,7 +67,8 @@ def test_a_reward_that_cannot_be_read_is_told(mistake: Mistake, elsewhere: Path)
     Path("empty").mkdir()
     said = mistake(evaluate, *LEG, "reward=empty")
     assert said == "empty has no best.py: it is not a run directory, or no generation has finished"
-    assert "there is no reward 'humn'" in mistake(evaluate, *LEG, "reward=humn")
+    for name in ("humn", ""):
+        assert f"there is no reward '{name}': give a file" in mistake(evaluate, *LEG, f"reward={name}")
 
 
 def test_a_diverging_simulation_is_told(mistake: Mistake, capfd: pytest.CaptureFixture[str]):
