@@ -187,17 +187,21 @@ def _tuned(composed: Any, folder: Path) -> str | None:
 
 
 def _recorded(overrides: Sequence[str], kind: str, changeable: Sequence[str]) -> dict[str, Any] | None:
-    """Return the recorded settings if `resume=RUN_DIR` or `replay=FOLDER` is given without a task, else None.
+    """Return the recorded settings if `resume=RUN_DIR`, without a task, or `replay=FOLDER` is given, else None.
 
-    kind: resume or replay. The settings in `changeable` may be changed.
+    kind: resume or replay. The settings in `changeable` may be changed. Raises UserError.
     """
     from movlr_jax.settings import CONFIG_BYTES, read_yaml
     from movlr_jax.storage.inside import read_inside
 
     parts = [override.lstrip("+").partition("=") for override in overrides]
     given: dict[str, str] = {name: value for name, _, value in parts}
-    if not given.get(kind) or "task" in given:
+    if not given.get(kind) or (kind == "resume" and "task" in given):
         return None
+    if "task" in given:
+        raise UserError(
+            f"replay={given[kind]} takes the task from the recording; leave out task={given['task']}"
+        )
     run, done = Path(given[kind]), f"{kind.removesuffix('e')}ed"
     path, text = run / "config.yaml", read_inside(run, "config.yaml", CONFIG_BYTES)
     if text is None:

@@ -161,6 +161,7 @@ REFUSED = [
     ([TASK, "candidates=${nope}"], "Interpolation key 'nope' not found"),
     ([TASK, "--config-name=x"], "there is no option '--config-name=x'; give settings as name=value"),
     ([TASK, "resume=nowhere", "seed=3", "run_dir=x"], "there is no run directory nowhere"),
+    ([TASK, "replay=nowhere"], "replay=nowhere takes the task from the recording; leave out task=bottle_pour"),
     (["resume=nowhere"], "nowhere is not a run directory of movlr-jax: it has no config.yaml"),
     ([TASK, "seed=0,-1"], "seed=-1: it must be 0 or more"),  # no job of a sweep starts when one is wrong
     ([TASK, "optimizer=ppo", "optimizer.ppo.envs=0"], "optimizer.ppo.envs=0: it must be 1 or more"),
