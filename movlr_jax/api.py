@@ -11,7 +11,6 @@ import base64
 import hashlib
 import html
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from movlr_jax.models import ModelAdapter
     from movlr_jax.storage.trajectory import EpisodeRecord
     from movlr_jax.tasks import Task
-
-_PLAIN = re.compile(r"[\w./:+-]+")
 
 
 # Tasks.
@@ -72,6 +69,7 @@ def load_task(
 
     from movlr_jax.commands.session import task_of
     from movlr_jax.config.compose import compose
+    from movlr_jax.config.override import overrides_of, task_override
     from movlr_jax.tasks.reference import PEOPLE, STEPS
 
     given = {"model": model, "episode_s": episode_s, "instruction": instruction}
@@ -82,10 +80,10 @@ def load_task(
             "reference_by": reference_by,
         }
     overrides = (
-        f"+task={Path(name).resolve() if str(name).endswith('.py') else name}",
+        task_override(name),
         *settings,
-        *_overrides({key: value for key, value in given.items() if value is not None}),
-        *_overrides({f"task.settings.{key}": value for key, value in task_settings.items()}),
+        *overrides_of({key: value for key, value in given.items() if value is not None}),
+        *overrides_of({f"task.settings.{key}": value for key, value in task_settings.items()}),
     )
     return replace(task_of(compose(overrides)), overrides=overrides)
 
@@ -489,9 +487,10 @@ def _configured(
     from movlr_jax.commands.environment import prepare_physics
     from movlr_jax.commands.session import adapted, task_of
     from movlr_jax.config.compose import SHORTHANDS, compose
+    from movlr_jax.config.override import overrides_of
     from movlr_jax.config.schema import TaskConfig
 
-    overrides = [*settings, *_overrides(more)]
+    overrides = [*settings, *overrides_of(more)]
     names = [text.lstrip("+").partition("=")[0] for text in overrides]
     others = [n for n in names if n in ("model", "episode_s", *SHORTHANDS) or n.startswith("task.")]
     if task is None or isinstance(task, str):
@@ -510,31 +509,6 @@ def _configured(
         )
     prepare_physics(config.physics)
     return config, built and adapted(built, config)
-
-
-def _overrides(values: Mapping[str, Any]) -> list[str]:
-    """Return settings by name as the strings that the command line takes; a mapping holds the settings of a group."""
-    found = []
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            found += _overrides({f"{name}.{key}": v for key, v in value.items()})
-        else:
-            found.append(f"{name}={_text(value)}")
-    return found
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list | tuple):
-        return f"[{','.join(_text(v) for v in value)}]"
-    text = str(value)
-    if not isinstance(value, str | Path) or _PLAIN.fullmatch(text):
-        return text
-    quoted = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{quoted}'"
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

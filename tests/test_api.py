@@ -15,8 +15,8 @@ import pytest
 from cli_cases import SUPPORT
 
 import movlr_jax as mj
-from movlr_jax.api import _text
 from movlr_jax.config.compose import compose
+from movlr_jax.config.override import text_of
 from movlr_jax.language.registry import JUDGES
 from movlr_jax.registry import Registry
 
@@ -97,10 +97,12 @@ def test_a_mistake_is_the_sentence_of_the_command(call, sentence: str):
 @pytest.mark.parametrize(
     ("value", "text"),
     [(None, "null"), (True, "true"), (3, "3"), (0.5, "0.5"), ("eureka", "eureka"), ("a b's", "'a b\\'s'"),
-     ((1, "x"), "[1,x]"), (Path("/a/b.py"), "/a/b.py"), ("", "''")],
+     ((1, "x"), "[1,x]"),
+     ("hand [l], é", "'hand [l], é'"), ("é", "'é'"), ("a\\b${c}\\", "'a\\b\\${c}\\\\'"),
+     (Path("/a/b.py"), "/a/b.py"), ("", "''")],
 )  # fmt: skip
 def test_values_become_settings(value, text: str):
-    assert _text(value) == text
+    assert text_of(value) == text
     if isinstance(value, str) and value:
         assert compose(["+task=bottle_pour", f"run_dir={text}"]).run_dir == value
 

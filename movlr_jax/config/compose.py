@@ -11,6 +11,7 @@ from typing import Any
 
 from movlr_jax.config.defaults import CHOICES, store_defaults
 from movlr_jax.config.methods import METHODS
+from movlr_jax.config.override import quoted
 from movlr_jax.config.schema import WORKERS
 from movlr_jax.control.build import OPTIMIZERS
 from movlr_jax.errors import UserError, shortened, unknown_name
@@ -33,10 +34,7 @@ _UNUSED = {  # Hydra settings without effect here, and what to use instead
     "hydra.mode": "-m runs a sweep",
     "hydra": "of Hydra's own settings, only those of hydra/launcher, hydra/sweeper and hydra.sweep are, with -m",
 }
-_REFERENCE, _ESCAPED = (
-    re.compile(r"(?<!\\)((?:\\\\)*)\$\{"),
-    r"\1\\${",
-)  # after no or an even number of backslashes
+_REFERENCE = re.compile(r"(?<!\\)\$\{")  # to another setting, not escaped
 REPLAYABLE = ("run_dir", "films", "preview", "workers", "tracker")  # may change when a recording is replayed
 # may change when a run is resumed
 RESETTABLE = ("generations", "films", "preview", "max_calls", "max_cost_usd", "workers", "tracker")
@@ -143,7 +141,7 @@ def search_path(config_dir: Path | None) -> list[str]:
         return []
     if not config_dir.is_dir():
         raise UserError(f"--config-dir {config_dir}: there is no such folder")
-    return [f"hydra.searchpath=[{_quoted(f'file://{config_dir.resolve()}')}]"]
+    return [f"hydra.searchpath=[{quoted(f'file://{config_dir.resolve()}')}]"]
 
 
 def composable(overrides: Sequence[str], config_dir: Path | None = None) -> list[str]:
@@ -260,7 +258,7 @@ def _with_task(overrides: Sequence[str], folders: Sequence[Path]) -> list[str]:
         group, sign, value = override.lstrip("+").partition("=")
         path = value.strip().strip("\"'")
         if group == "task" and path.endswith(".py"):
-            result += ["+task=own", f"file={_quoted(path)}"]
+            result += ["+task=own", f"file={quoted(path)}"]
             continue
         if sign and group in _GROUPS and value not in (known := _options(folders, group)):
             raise UserError(unknown_name(group, value, known))
@@ -282,14 +280,8 @@ def _sentence_quoted(override: str) -> str:
     name, _, value = override.partition("=")
     if name.lstrip("+") != "instruction" or value == "null":
         return override
-    quoted = value if value[:1] in ("'", '"') else _quoted(value)
-    return f"{name}={_REFERENCE.sub(_ESCAPED, quoted)}"
-
-
-def _quoted(text: str) -> str:
-    """Return `text` as a quoted value of Hydra's grammar."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    escaped = _REFERENCE.sub(r"\\${", value) if value[:1] in ("'", '"') else quoted(value)
+    return f"{name}={escaped}"
 
 
 def _current(override: str) -> str:

@@ -17,6 +17,7 @@ from movlr_jax.commands.environment import prepare_environment
 from movlr_jax.commands.evaluate import reward_source
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose
+from movlr_jax.config.override import overrides_of, task_override
 from movlr_jax.control.ppo.interface import action_space, observation
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.evolution.evaluation import make_probe
@@ -49,7 +50,7 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         *,
         model: str | Path | None = None,
         reward: str | Path = "human",
-        settings: Sequence[str] = (),
+        settings: str | Sequence[str] = (),
         episode_s: float | None = None,
         sandbox: str = "",
         size: tuple[int, int] = (480, 480),
@@ -61,7 +62,7 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
             task: Name of a task, or path of a Python file that defines one.
             model: Name of a model or path of an MJCF file; None for the task's default.
             reward: `human`, `initial`, path of a file or of a run directory, or the text of a reward program.
-            settings: Settings as on the command line, as "optimizer.ppo.action=posture" or
+            settings: One or more settings as on the command line, as "optimizer.ppo.action=posture" or
                 "task.settings.speed_m_s=1.0". "tuned=true" adds those tuned for the policies of the package.
             episode_s: Length of an episode in s; None for the task's default.
             sandbox: `confined` or `process`; empty for the default.
@@ -74,11 +75,11 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         prepare_environment()
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise UserError(unknown_name("render_mode", str(render_mode), self.metadata["render_modes"]))
-        name = Path(task).resolve() if str(task).endswith(".py") else task
+        settings = [settings] if isinstance(settings, str) else settings
         given = {"model": model, "episode_s": episode_s, "sandbox": sandbox or None}
-        words = [f"+task={name}", *([] if _sets("optimizer", settings) else ["optimizer=ppo"])]
+        words = [task_override(task), *([] if _sets("optimizer", settings) else ["optimizer=ppo"])]
         words += [] if _sets("tuned", settings) else ["tuned=false"]
-        words += [f"{key}={value}" for key, value in given.items() if value is not None]
+        words += overrides_of({key: value for key, value in given.items() if value is not None})
         self.config = compose([*words, *settings])
         self.task: Task = task_of(self.config)
         optimizer = self.config.optimizer

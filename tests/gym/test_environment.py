@@ -15,8 +15,9 @@ import gymnasium
 import jax
 from gymnasium.utils.env_checker import check_env
 
+from movlr_jax.config.schema import Config
 from movlr_jax.errors import UserError
-from movlr_jax.gym import environment_id, task_names
+from movlr_jax.gym import environment, environment_id, task_names
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.program import Scorer
 
@@ -76,6 +77,15 @@ def test_a_step_is_that_of_the_physics_and_its_reward_that_of_the_scorer(env: gy
 def test_a_reward_that_is_rejected_is_a_sentence():
     with pytest.raises(UserError, match="knee_bone"):
         gymnasium.make(environment_id("task"), **TINY, reward=REWARD.replace('"foot"', '"knee_bone"'))
+
+
+def test_arguments_may_be_any_text_and_one_setting_a_string(monkeypatch: pytest.MonkeyPatch):
+    def task_of(config: Config):
+        raise UserError(f"{config.model} {config.optimizer.ctrl_dt}")
+
+    monkeypatch.setattr(environment, "task_of", task_of)
+    with pytest.raises(UserError, match=r"^my \[legs\], 2\.xml 0\.02$"):
+        environment.TaskEnv("stand", model="my [legs], 2.xml", settings="optimizer.ctrl_dt=0.02")
 
 
 def test_every_task_has_an_environment():
