@@ -145,13 +145,13 @@ class RewardResult:
 
 
 def evaluate_reward(
-    source: str | Path, task: Task | str, *settings: str, seed: int = 0, **more: Any
+    source: str | Path, task: Task | str | Path, *settings: str, seed: int = 0, **more: Any
 ) -> RewardResult:
     """Optimise control under one reward and measure the motion.
 
     Args:
         source: Text of a reward program, path of a file or of a run directory, "human" or "initial".
-        task: A task, or its name.
+        task: A task, its name, or path of a Python file that defines one.
         *settings: Settings as on the command line, as "optimizer.mppi.samples=8".
         seed: Seed of the start state and of the optimiser.
         **more: Settings by keyword, as `optimizer="mppi"`, `physics="native"`, `run_dir="results"`.
@@ -322,12 +322,12 @@ class SearchRun:
 
 
 def run_search(
-    task: Task | str | None = None, *settings: str, resume: str | Path | None = None, **more: Any
+    task: Task | str | Path | None = None, *settings: str, resume: str | Path | None = None, **more: Any
 ) -> SearchRun:
     """Search a reward for a task.
 
     Args:
-        task: A task, or its name. None with `resume`.
+        task: A task, its name, or path of a Python file that defines one. None with `resume`.
         *settings: Settings as on the command line, as "optimizer.mppi.samples=8".
         resume: Run directory of a search to continue.
         **more: Settings by keyword, as `candidates=4`, `generations=3`, `method="eureka"`, `run_dir="results"`.
@@ -478,7 +478,7 @@ def _prepare() -> None:
 
 
 def _configured(
-    task: Task | str | None, settings: Sequence[str], more: Mapping[str, Any]
+    task: Task | str | Path | None, settings: Sequence[str], more: Mapping[str, Any]
 ) -> tuple[Config, Task | None]:
     """Return the checked settings, and the task if it is built already."""
     _prepare()
@@ -487,14 +487,14 @@ def _configured(
     from movlr_jax.commands.environment import prepare_physics
     from movlr_jax.commands.session import adapted, task_of
     from movlr_jax.config.compose import SHORTHANDS, compose
-    from movlr_jax.config.override import overrides_of
+    from movlr_jax.config.override import overrides_of, task_override
     from movlr_jax.config.schema import TaskConfig
 
     overrides = [*settings, *overrides_of(more)]
     names = [text.lstrip("+").partition("=")[0] for text in overrides]
     others = [n for n in names if n in ("model", "episode_s", *SHORTHANDS) or n.startswith("task.")]
-    if task is None or isinstance(task, str):
-        config, built = compose([*([f"+task={task}"] if task else []), *overrides]), None
+    if task is None or isinstance(task, str | Path):
+        config, built = compose([*([task_override(task)] if task else []), *overrides]), None
     elif task.overrides:
         config = compose([*task.overrides, *overrides])
         built = task_of(config) if others else task

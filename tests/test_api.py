@@ -87,6 +87,10 @@ def test_a_walker_follows_people_or_made_steps(reference: str):
         (lambda: mj.run_search("bottle_pour", judge="x"), "there is no judge 'x'; there are: auto, metrics"),
         (lambda: mj.open_run("nowhere"), "there is no run directory nowhere"),
         (lambda: mj.evaluate_reward("nope.py", "bottle_pour"), "there is no reward 'nope.py'"),
+        (lambda: mj.evaluate_reward("nope.py", LEG, *QUICK), "there is no reward 'nope.py'"),
+        (lambda: mj.evaluate_reward("", str(LEG), *QUICK), "there is no reward ''"),
+        (lambda: mj.run_search(LEG, candidates=0), "candidates=0: it must be 1 or more"),
+        (lambda: mj.run_search(Path("none.py")), "none.py"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_the_sentence_of_the_command(call, sentence: str):
