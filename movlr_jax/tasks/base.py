@@ -24,13 +24,13 @@ StartFn = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray, np.
 
 def check_episode(episode_s: Any, ctrl_dt: float = 0.0) -> None:
     """Check the length of an episode, which has steps of `ctrl_dt` s. Raises UserError."""
-    number = isinstance(episode_s, Real) and not isinstance(episode_s, bool)
-    if not number or not 0 < episode_s <= LONGEST_S:
+    number = float(episode_s) if isinstance(episode_s, Real) and not isinstance(episode_s, bool) else 0.0
+    if not 0 < number <= LONGEST_S:
         raise UserError(
             f"episode_s={shortened(episode_s)}: it must be a number of s, more than 0 and at most {LONGEST_S:g}"
         )
-    if episode_s < ctrl_dt:
-        raise UserError(f"episode_s={episode_s:g} is shorter than one control step of {ctrl_dt:g} s")
+    if number < ctrl_dt:
+        raise UserError(f"episode_s={number:g} is shorter than one control step of {ctrl_dt:g} s")
 
 
 class Measures(Metrics):
