@@ -374,6 +374,21 @@ def test_a_person_is_told_how_trainings_go():
     assert recorder.summary() == "1,000 control steps: no episode has ended yet"
 
 
+def test_the_length_of_episodes_counts_their_steps_in_earlier_batches(ppo):
+    """A batch of one segment, of six steps, is shorter than most episodes, of up to 20."""
+    learners, fleet = ppo.begin(1, KEY)
+    params, recorder = (learners.normalizer, learners.params.policy), CurveRecorder([UPRIGHT], 48, 0.02)
+    counted, ended = np.zeros(8, int), []
+    for t in range(5):
+        piece, fleet = ppo.collect(params, fleet, jax.random.fold_in(KEY, t), 1)
+        fleet, _ = ppo.relabel([UPRIGHT], [piece], fleet, recorder)
+        counted += piece.valid.sum(axis=1)
+        ended.append(0.02 * counted[piece.ended].mean() if piece.ended.any() else 0.0)
+        counted[piece.ended] = 0
+    assert [s or 0.0 for s in recorder.curves[0]["episode_s"]] == pytest.approx(ended, rel=1e-5)
+    assert any(ended)
+
+
 def test_pieces_end_where_episodes_do(ppo):
     """After 20 control steps at the latest, which six does not divide, and where the task says so."""
     learners, fleet = ppo.begin(1, KEY)

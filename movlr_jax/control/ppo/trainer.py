@@ -55,6 +55,7 @@ class Fleet:
     age: Array  # [B] control steps since the start of the episode
     episode: Array  # [B] number of finished episodes
     reward: Array  # [B] sum of the rewards of the episode so far
+    steps: Array  # [B] number of these rewards
 
 
 @dataclass(frozen=True)
@@ -225,7 +226,7 @@ class Ppo:
     def _fleet(self, rows: int) -> Fleet:
         """Return `rows` simulations at start states."""
         state, zero = self._starts(np.zeros(rows, int)), np.zeros(rows, int)
-        return Fleet(state, _begun(state), zero, zero, np.zeros(rows, np.float32))
+        return Fleet(state, _begun(state), zero, zero, np.zeros(rows, np.float32), zero)
 
     def _staggered(self, fleet: Fleet) -> Fleet:
         """Return the simulations with episodes that end at different times, so that batches are alike."""
@@ -275,7 +276,7 @@ class Ppo:
         fresh = self._starts(episode)
         final, initial = self._restarted(ended, (fresh, _begun(fresh)), (done.final, fleet.initial))
         age = np.where(ended, 0, fleet.age + steps)
-        return segment, Fleet(final, initial, age, episode, fleet.reward)
+        return segment, Fleet(final, initial, age, episode, fleet.reward, fleet.steps)
 
     def relabel(
         self,
@@ -292,17 +293,19 @@ class Ppo:
         scores = self.scorer(programs, *states)
         rewards = scores.totals.reshape(k, count, -1, self.config.unroll).swapaxes(0, 1)
         rewards = rewards.reshape(count, -1, self.config.unroll)
-        total = fleet.reward
+        total, steps = fleet.reward, fleet.steps
         for segment, reward in zip(segments, rewards, strict=True):
             total = total + np.where(segment.valid, reward, 0.0).sum(axis=1)
+            steps = steps + segment.valid.sum(axis=1)
             counted = np.logical_and(segment.ended, segment.valid.any(axis=1))
-            recorder.ended(total, counted, np.asarray(segment.terminated.any(axis=1)))
+            recorder.ended(total, steps, counted, np.asarray(segment.terminated.any(axis=1)))
             total = np.where(segment.ended, 0.0, total).astype(np.float32)
+            steps = np.where(segment.ended, 0, steps)
         valid = np.concatenate([by_candidate(p.valid, k) for p in segments], axis=1)
         if self.yardstick:
             recorder.compared(self.scorer([self.yardstick] * k, *states), valid)
         recorder.scored(scores, valid)
-        return fleet.replace(reward=total), rewards  # pyright: ignore[reportAttributeAccessIssue]
+        return fleet.replace(reward=total, steps=steps), rewards  # pyright: ignore[reportAttributeAccessIssue]
 
     def batch(self, segments: Sequence[Segment], rewards: np.ndarray, k: int) -> Batch:
         """Return the data of the K candidates, [K, R, ...] with R = M x N."""

@@ -39,6 +39,7 @@ class CurveRecorder:
 
     def _clear(self) -> None:
         self._returns: list[list[float]] = [[] for _ in self.curves]
+        self._steps: list[list[int]] = [[] for _ in self.curves]
         self._falls = np.zeros(len(self.curves))
 
     @property
@@ -62,12 +63,13 @@ class CurveRecorder:
             f"returns {returns[0]:.4g} to {returns[-1]:.4g}"
         )
 
-    def ended(self, total: np.ndarray, ended: np.ndarray, terminated: np.ndarray) -> None:
-        """Record the episodes that ended (`ended` [B]), their returns `total`, and which of them the task ended."""
+    def ended(self, total: np.ndarray, steps: np.ndarray, ended: np.ndarray, terminated: np.ndarray) -> None:
+        """Record the episodes that ended (`ended`), their returns and lengths, and which the task ended, each [B]."""
         k = len(self.curves)
-        marks = (by_candidate(x, k) for x in (total, ended, terminated))
-        for i, (sums, over, fell) in enumerate(zip(*marks, strict=True)):
+        marks = (by_candidate(x, k) for x in (total, steps, ended, terminated))
+        for i, (sums, lengths, over, fell) in enumerate(zip(*marks, strict=True)):
             self._returns[i] += sums[over].tolist()
+            self._steps[i] += lengths[over].tolist()
             self._falls[i] += (over & fell).sum()
 
     def scored(self, scores: Scores, valid: np.ndarray) -> None:
@@ -82,7 +84,7 @@ class CurveRecorder:
                 "env_steps": steps,
                 "reward": scores.totals[i][valid[i]].sum() / count,
                 "return": np.mean(ends) if ends else math.nan,
-                "episode_s": self._ctrl_dt * count / len(ends) if ends else math.nan,
+                "episode_s": self._ctrl_dt * np.mean(self._steps[i]) if ends else math.nan,
                 "terminated": self._falls[i],
                 "nonfinite": sum(scores.nonfinite[i].values()),
             }
