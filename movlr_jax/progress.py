@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from movlr_jax.errors import printable
 
 Tick = Callable[[int, int], None]  # (done, total)
-SILENT_S = 120.0  # s, longest time without a line where there is no terminal
+SILENT_S = 120.0  # s, longest time without a line about work that takes long
 
 _stop = threading.Event()
 

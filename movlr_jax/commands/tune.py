@@ -24,6 +24,7 @@ from movlr_jax.commands import cli
 from movlr_jax.commands.evaluate import prepared
 from movlr_jax.commands.session import flat, task_of
 from movlr_jax.config.compose import compose
+from movlr_jax.config.override import overrides_of
 from movlr_jax.config.schema import Config
 from movlr_jax.config.space import OPTIMIZER, TASK, WEIGHTS, Range, read_space
 from movlr_jax.config.trust import task_file
@@ -197,7 +198,7 @@ def _trial(
 
     program = verdict.program
     assert program is not None
-    settings = [f"{name}={value}" for name, value in values.items() if not name.startswith(WEIGHTS)]
+    settings = overrides_of({name: v for name, v in values.items() if not name.startswith(WEIGHTS)})
     weights = _weights(program.weights, values)
     config = compose([*plan.overrides, *settings])
     weighted = dataclasses.replace(verdict, program=dataclasses.replace(program, weights=weights))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from movlr_jax.config.option_file import read_option_file
+from movlr_jax.config.override import overrides_of
 from movlr_jax.errors import UserError, shortened, unknown_name
 
 STEPS = "optimizer.ppo.env_steps"
@@ -48,12 +49,7 @@ class Recipe:
 
 
 def _words(settings: Mapping[str, Any]) -> list[str]:
-    def text(value: Any) -> str:
-        if isinstance(value, list | tuple):
-            return f"[{','.join(map(text, value))}]"
-        return str(value).lower() if isinstance(value, bool) else str(value)
-
-    return [f"{'+' if name == 'task' else ''}{name}={text(value)}" for name, value in settings.items()]
+    return overrides_of({"+task" if name == "task" else name: value for name, value in settings.items()})
 
 
 def read_recipe(name: str, extending: Sequence[str] = ()) -> Recipe:

@@ -82,6 +82,12 @@ def test_a_recipe_takes_over_the_settings_of_another(tmp_path: Path):
     assert (mine.acting, mine.settings["task"], len(mine.stages)) == (base.acting, "slope_walk", 1)
 
 
+def test_a_policy_may_lie_in_any_folder():
+    recipe, policy = read_recipe("humanoid_walk"), Path("my [runs], é/policy.npz")
+    for overrides in (recipe.overrides(recipe.stages[1], policy, []), recipe.evaluation(policy, [])):
+        assert compose(overrides).optimizer.ppo.init == str(policy)
+
+
 def test_a_recipe_extends_a_file_next_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     stages = "stages: [{optimizer.ppo.env_steps: 5}]"
     (tmp_path / "base.yaml").write_text(f"settings: {{episode_s: 3}}\n{stages}")
