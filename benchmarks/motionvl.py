@@ -29,7 +29,7 @@ environment.prepare_environment()
 import numpy as np  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 from quick import read_options  # noqa: E402
-from walks import rounded, walked  # noqa: E402
+from walks import angles_of, draw_angles, rounded, walked  # noqa: E402
 
 from movlr_jax.commands.evaluate import prepared  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
@@ -45,7 +45,7 @@ WORLDS = (
 )  # fmt: skip
 UPRIGHT_DEG = 15.0  # at most, of the trunk against the vertical at the start
 PART_S = (4.0, 6.0)  # of an episode, of which angles are drawn
-Angles = dict[str, np.ndarray]
+Angles = dict[str, np.ndarray]  # time in s, under "time", and the angle of each joint in degrees
 SHOWN = (
     "upright_percent", "human_reward", "velocity_error_m_s", "fell", "distance_m", "mean_speed_m_s", "symmetry",
     "stance_percent", "stance_knee_rad", "trunk_tilt_deg", "lateral_drift_m", "cost_of_transport", "success",
@@ -60,7 +60,7 @@ def measured(policy: Path, seeds: range, task_name: str) -> tuple[list[dict[str,
         task, whole = setup.task, round(setup.task.episode_s / setup.optimizer.sim_physics.ctrl_dt)
         for seed, (kept, outcome, record) in zip(seeds, walked(setup, seeds), strict=True):
             states = EpisodeRecord.read(kept, task.model, task.adapter)
-            angles = angles or angles_of(states, task.adapter.planned_joints)
+            angles = angles or {"time": states.time, **angles_of(states, task.adapter.planned_joints)}
             read = Readout(task.layout, states.replayed(task.layout).steps)
             upright = trunk_tilt(read.rot(task.roles["trunk"])) <= UPRIGHT_DEG
             mean = sum(term["weighted_mean"] for term in outcome.terms.values())
@@ -68,13 +68,6 @@ def measured(policy: Path, seeds: range, task_name: str) -> tuple[list[dict[str,
             record["human_reward"] = mean * len(states.time) / whole  # nothing is earned after a fall
             episodes.append({"seed": seed, **rounded(record, SHOWN)})
         return episodes, angles
-
-
-def angles_of(episode: EpisodeRecord, joints: Sequence[str]) -> Angles:
-    """Return the time in s, under "time", and the angle of each joint in degrees."""
-    columns = {joint: episode.model.joint(joint).qposadr[0] for joint in joints}
-    found = {joint: np.rad2deg(episode.qpos[:, column]) for joint, column in columns.items()}
-    return {"time": episode.time, **found}
 
 
 def summarised(trainings: Mapping[str, list[dict[str, float]]]) -> dict[str, Any]:
@@ -123,21 +116,15 @@ def draw(methods: Mapping[str, Sequence[Path]], path: Path) -> None:
 
 
 def draw_joints(methods: Mapping[str, Angles], path: Path) -> None:
-    """Draw the angles of all joints over a part of an episode: a row per side, a line per method."""
+    """Draw the angles of all joints over a part of an episode: left joints above right ones, a line per method."""
     joints = [name for name in next(iter(methods.values())) if name != "time"]
-    figure = Figure(figsize=(14, 5), layout="constrained")
-    panels = figure.subplots(2, len(joints) // 2, sharex=True)
-    for row, side in zip(panels, ("left", "right"), strict=True):
-        for panel, name in zip(row, [j for j in joints if j.startswith(side)], strict=True):
-            for method, angles in methods.items():
-                part = (PART_S[0] <= angles["time"]) & (angles["time"] <= PART_S[1])
-                panel.plot(angles["time"][part], angles[name][part], lw=1.0, label=method)
-            panel.set_title(name.replace("_", " "), fontsize=9)
-            panel.grid(visible=True, alpha=0.3)
-    panels[0, 0].legend(fontsize=8)
-    figure.supxlabel("time, s", fontsize=9)
-    figure.supylabel("angle, deg", fontsize=9)
-    figure.savefig(path, dpi=110)
+    panels = {}
+    for name in sorted(joints, key=lambda joint: joint.startswith("right")):
+        panels[name] = {}
+        for method, angles in methods.items():
+            part = (PART_S[0] <= angles["time"]) & (angles["time"] <= PART_S[1])
+            panels[name][method] = (angles["time"][part], angles[name][part])
+    draw_angles(panels, path)
 
 
 def _smooth(values: np.ndarray, points: int = 9) -> np.ndarray:

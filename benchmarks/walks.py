@@ -23,6 +23,7 @@ from movlr_jax.commands import environment
 environment.prepare_environment()
 
 import numpy as np  # noqa: E402
+from matplotlib.figure import Figure  # noqa: E402
 from PIL import Image  # noqa: E402
 from quick import read_options  # noqa: E402
 
@@ -136,30 +137,37 @@ def draw(name: str, states: bytes, curves: dict[str, Any] | None, setup: Any, ou
         figure.savefig(out / f"walk_{name}.png", dpi=110)
 
 
-def draw_joints(states: bytes, setup: Any, path: Path) -> None:
-    """Write the angles of the planned joints over an episode, left and right of a pair in one panel."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    clip = clip_of(setup.task, states, Caption(""))
+def draw_joints(states: bytes, setup: EvaluationSetup, path: Path) -> None:
+    """Draw the angles of the planned joints over an episode, left and right of a pair in one panel."""
     joints = setup.task.adapter.planned_joints
+    episode = EpisodeRecord.read(states, setup.task.model, setup.task.adapter)
+    angles = angles_of(episode, joints)
     names = [joint.removeprefix("left_") for joint in joints if joint.startswith("left_")]
-    figure, panels = plt.subplots(
-        2, -(-len(names) // 2), figsize=(12, 4.5), sharex=True, constrained_layout=True
-    )
-    for panel, name in zip(panels.flat, names, strict=True):
-        for side in ("left", "right"):
-            column = setup.task.model.joint(f"{side}_{name}").qposadr[0]
-            panel.plot(clip.times, np.rad2deg(clip.qpos[:, column]), lw=0.9, label=side)
-        panel.set_title(name.replace("_", " "), fontsize=9)
-        panel.grid(alpha=0.3)
-    panels[0, 0].legend(fontsize=8)
+    pairs = {
+        name: {side: (episode.time, angles[f"{side}_{name}"]) for side in ("left", "right")} for name in names
+    }
+    draw_angles(pairs, path)
+
+
+def angles_of(episode: EpisodeRecord, joints: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return the angle of each joint over the episode, [T] deg."""
+    columns = {joint: episode.model.joint(joint).qposadr[0] for joint in joints}
+    return {joint: np.rad2deg(episode.qpos[:, column]) for joint, column in columns.items()}
+
+
+def draw_angles(panels: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]], path: Path) -> None:
+    """Draw joint -> label of a line -> (time in s, angle in deg), a panel per joint in two rows."""
+    figure = Figure(figsize=(12, 4.5), layout="constrained")
+    axes = figure.subplots(2, -(-len(panels) // 2), sharex=True)
+    for axis, (name, lines) in zip(axes.flat, panels.items(), strict=True):
+        for label, (time, angle) in lines.items():
+            axis.plot(time, angle, lw=0.9, label=label)
+        axis.set_title(name.replace("_", " "), fontsize=9)
+        axis.grid(visible=True, alpha=0.3)
+    axes[0, 0].legend(fontsize=8)
     figure.supxlabel("time, s", fontsize=9)
     figure.supylabel("angle, deg", fontsize=9)
     figure.savefig(path, dpi=110)
-    plt.close(figure)
 
 
 def main() -> None:
