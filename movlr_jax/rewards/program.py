@@ -62,18 +62,25 @@ def structure_hash(canonical: str) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
-def guard(value: Array, weight: Array) -> tuple[Array, Array]:
-    """Replace non-finite entries of a term [N, T] by its worst finite entry. Also returns their number [].
+def guard(xp: Any, values: Array, weights: Array) -> tuple[Array, Array]:
+    """Replace non-finite entries of terms [F, N, T] by the worst finite entry of their term. Also returns counts [F].
 
     The worst entry lowers the total most: the smallest if the weight is positive, else the largest. Values so large
-    that a weighted total or its mean could overflow float32 count as non-finite.
+    that a weighted total or its mean could overflow float32 count as non-finite. xp: NumPy or jax.numpy.
     """
-    finite = jnp.abs(value) < _HUGE / jnp.maximum(jnp.abs(weight), 1.0)  # false for nan
-    least = jnp.min(jnp.where(finite, value, jnp.inf))
-    largest = jnp.max(jnp.where(finite, value, -jnp.inf))
-    worst = jnp.where(weight >= 0, least, largest)
-    worst = jnp.where(jnp.isfinite(worst), worst, 0.0)  # no finite value: all rows get the same value
-    return jnp.where(finite, value, worst), jnp.sum(~finite)
+    above = xp.float32(_HUGE) / xp.maximum(xp.abs(weights), 1.0)
+    finite = xp.abs(values) < above[:, None, None]  # false for nan
+    least = xp.where(finite, values, xp.inf).min(axis=(1, 2))
+    largest = xp.where(finite, values, -xp.inf).max(axis=(1, 2))
+    worst = xp.where(weights >= 0, least, largest)
+    worst = xp.where(xp.isfinite(worst), worst, 0.0)  # no finite value: all rows get the same value
+    return xp.where(finite, values, worst[:, None, None]), (~finite).sum(axis=(1, 2))
+
+
+def _total(xp: Any, weights: Array, terms: Sequence[Array]) -> tuple[Array, Sequence[Array], Sequence[Array]]:
+    """Return (total [N, T], guarded terms, counts of replaced values) of one candidate from its terms [N, T]."""
+    values, counts = guard(xp, xp.stack(terms), weights)
+    return (weights[:, None, None] * values).sum(axis=0), list(values), list(counts)
 
 
 class _Work:
@@ -121,6 +128,12 @@ class Scorer:
         self.late: dict[str, str] = {}  # structure -> why the program is no longer scored
         self.traces = 0
 
+        @jax.jit
+        def total(weights: Array, terms: Sequence[Array]) -> Any:
+            return _total(jnp, weights, terms)
+
+        self._total = total
+
     def close(self) -> None:
         """Stop the threads, those that compile when they are done; the object cannot be used afterwards."""
         for pool in (self._compilers, self._runners):
@@ -153,7 +166,7 @@ class Scorer:
         begun = [self._compile(program, known) for program in programs]
         compiled = [self._within(p, work, known, "compiled") for p, work in zip(programs, begun, strict=True)]
         scoring = [
-            call and _Work(self._runners, _done, call, _weights(program), *states, self.goals)
+            call and _Work(self._runners, self._scored, call, _weights(program), *states)
             for call, program, states in zip(compiled, programs, each, strict=True)
         ]
         results = [
@@ -162,6 +175,15 @@ class Scorer:
         ]
         totals, terms, counts = (list(r) for r in zip(*results, strict=True))
         return totals, terms, counts
+
+    def _scored(
+        self, call: Callable[..., Any], weights: np.ndarray, steps: Step, actions: Array, initial: Step
+    ) -> Any:
+        """Return the results of `_total`: NumPy arrays if the states are, so that nothing more is compiled."""
+        terms = call(steps, actions, initial, self.goals)
+        if isinstance(actions, jax.Array):
+            return jax.block_until_ready(self._total(weights, terms))
+        return _total(np, weights, [np.asarray(x) for x in terms])
 
     def _within(self, program: RewardProgram, work: _Work | None, known: Any, what: str) -> Any:
         """Return the result of `work`, None if it exceeds the deadline or the program did so before."""
@@ -199,9 +221,7 @@ class Scorer:
             states = self._shapes[shapes]
             n, t = states[1].shape[:2]
             score = partial(_score, self._layout, program.terms, program.reward, program.cost.at_once(n * t))
-            self._compiled[key] = _Work(
-                self._compilers, _compiled, score, _weights(program), states, self.goals
-            )
+            self._compiled[key] = _Work(self._compilers, _compiled, score, states, self.goals)
         return self._compiled.get(key)
 
 
@@ -210,13 +230,12 @@ def _score(
     names: Sequence[str],
     reward: RewardFn,
     at_once: int,
-    weights: Array,
     steps: Step,
     actions: Array,
     initial: Step,
     goals: Mapping[str, Array],
-) -> Any:
-    """Return (total [N, T], terms, counts of replaced values) of one candidate, `at_once` states at a time."""
+) -> list[Array]:
+    """Return the terms [N, T] of one candidate, computed `at_once` states at a time."""
 
     def instant(step: Step, action: Array, start: Step) -> list[Array]:
         terms = reward(State(layout, step, goals, start), action)
@@ -229,13 +248,10 @@ def _score(
     n, t = actions.shape[:2]
     if n * t <= at_once:
         over_time = jax.vmap(instant, in_axes=(0, 0, None))
-        raw = jax.vmap(over_time)(steps, actions, initial)  # terms of [N, T]
-    else:  # the last chunk is padded with the last state
-        states = jnp.minimum(jnp.arange(-(-n * t // at_once) * at_once), n * t - 1)
-        raw = [x[: n * t].reshape(n, t) for x in jax.lax.map(numbered, states, batch_size=at_once)]
-    values, counts = zip(*(guard(v, w) for v, w in zip(raw, weights, strict=True)), strict=True)
-    total = sum((w * v for w, v in zip(weights[1:], values[1:], strict=True)), weights[0] * values[0])
-    return total, values, counts
+        return jax.vmap(over_time)(steps, actions, initial)
+    # the last chunk is padded with the last state
+    states = jnp.minimum(jnp.arange(-(-n * t // at_once) * at_once), n * t - 1)
+    return [x[: n * t].reshape(n, t) for x in jax.lax.map(numbered, states, batch_size=at_once)]
 
 
 def _reads(layout: Layout, program: RewardProgram, goals: Mapping[str, Array]) -> np.ndarray:
@@ -249,12 +265,8 @@ def _reads(layout: Layout, program: RewardProgram, goals: Mapping[str, Array]) -
     return reads_of(terms, step, step, shape(layout.sizes["nu"])).sensors
 
 
-def _compiled(score: Callable[..., Any], weights: np.ndarray, states: Any, goals: Any) -> Callable[..., Any]:
-    return jax.jit(score, compiler_options=_compiler_options()).lower(weights, *states, goals).compile()
-
-
-def _done(call: Callable[..., Any], *arguments: Any) -> Any:
-    return jax.block_until_ready(call(*arguments))
+def _compiled(score: Callable[..., Any], states: Any, goals: Any) -> Callable[..., Any]:
+    return jax.jit(score, compiler_options=compiler_options()).lower(*states, goals).compile()
 
 
 def _nothing(
@@ -265,14 +277,14 @@ def _nothing(
     return value, [value] * len(program.terms), [np.int32(0)] * len(program.terms)
 
 
-def _compiler_options() -> dict[str, int]:
-    """Return options that reduce compile time on a CPU from 0.3 s to 0.06 s.
-
-    Eight programs over 256 rollouts then run in 2.5 ms instead of 1.8 ms.
-    """
+def compiler_options() -> dict[str, Any]:
+    """Return options with which XLA compiles a reward program in the least time; its code may be a little slower."""
     if jax.default_backend() != "cpu":
         return {"xla_backend_optimization_level": 1}
-    return {"xla_backend_optimization_level": 0, "xla_cpu_parallel_codegen_split_count": 1}
+    options: dict[str, Any] = {"xla_backend_optimization_level": 0, "xla_cpu_parallel_codegen_split_count": 1}
+    if jax.__version_info__ < (0, 11):  # later versions cannot switch it for one program
+        options["xla_cpu_use_fusion_emitters"] = False
+    return options
 
 
 def _weights(program: RewardProgram) -> np.ndarray:

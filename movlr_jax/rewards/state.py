@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, ClassVar, Generic, TypeVar
 
+import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
@@ -158,6 +159,7 @@ def layout_of(model: mujoco.MjModel, goals: Mapping[str, Array]) -> Layout:
     )
 
 
+@jax.jit  # traced once for all programs
 def rotation(quat: Array) -> Array:
     """Return the rotation matrix [..., 3, 3] of a unit quaternion [..., 4] (w, x, y, z)."""
     w, x, y, z = quat[..., 0], quat[..., 1], quat[..., 2], quat[..., 3]

@@ -7,8 +7,8 @@ anything is built; sizes are computed here, not taken from the document. It rais
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -124,6 +124,62 @@ def _scan(equation: Equation, operands: list[Any]) -> list[Any]:
     return [*carry, *stacked]
 
 
+def _needed(graph: Graph) -> Graph:
+    """Return the graph without equations that no result depends on. An element of a stack is what was stacked.
+
+    So `state.rot(body)[2, 2]` computes one entry of the matrix, not nine.
+    """
+    first = graph.inputs + len(graph.consts)
+    equations: list[Equation] = []
+    places: list[int] = []  # of the equation of each result
+    same: dict[int, Atom] = {}
+
+    def found(atom: Atom) -> Atom:
+        return same.get(atom, atom) if isinstance(atom, int) else atom
+
+    def place(atom: Atom) -> int | None:
+        return places[atom - first] if isinstance(atom, int) and atom >= first else None
+
+    for checked in graph.equations:
+        equation = replace(checked, operands=tuple(found(a) for a in checked.operands))
+        element = _element(equation, lambda a: None if (i := place(a)) is None else equations[i])
+        if element is not None:
+            same[first + len(places)] = element
+        places += [len(equations)] * len(equation.results)
+        equations.append(equation)
+    out = tuple(found(a) for a in graph.out)
+    needed, open_ends = set[int](), list(out)
+    while open_ends:
+        i = place(open_ends.pop())
+        if i is not None and i not in needed:
+            needed.add(i)
+            open_ends += equations[i].operands
+    kept = (first + j for j, i in enumerate(places) if i in needed)
+    numbers = {old: new for new, old in enumerate((*range(first), *kept))}
+
+    def renumbered(atoms: Sequence[Atom]) -> tuple[Atom, ...]:
+        return tuple(numbers[a] if isinstance(a, int) else a for a in atoms)
+
+    rest = tuple(replace(equations[i], operands=renumbered(equations[i].operands)) for i in sorted(needed))
+    return Graph(graph.inputs, graph.consts, rest, renumbered(out))
+
+
+def _element(equation: Equation, maker: Callable[[Atom], Equation | None]) -> Atom | None:
+    """Return the value that an equation selects from stacks of stacks, None if it does something else."""
+    cut = maker(equation.operands[0]) if equation.primitive == "squeeze" else None
+    if cut is None or cut.primitive != "slice" or cut.params["strides"] is not None:
+        return None
+    value, starts = cut.operands[0], list(cut.params["start_indices"])
+    if len(equation.params["dimensions"]) != len(starts):
+        return None
+    while starts:
+        stack = maker(value)
+        if stack is None or stack.primitive != "stack":
+            return None
+        value = stack.operands[starts.pop(stack.params["axis"])]
+    return value
+
+
 def _malformed(detail: str) -> ProgramError:
     return ProgramError(f"the description of the traced program is malformed: {detail}")
 
@@ -167,7 +223,8 @@ class _Reader:
             equations.append(equation)
             avals += results
         out = tuple(self.atom(a, avals) for a in _list(data["out"], MAX_OPERANDS))
-        return Graph(len(inputs), consts, tuple(equations), out), [self.shape(a, avals) for a in out]
+        graph = Graph(len(inputs), consts, tuple(equations), out)
+        return _needed(graph), [self.shape(a, avals) for a in out]
 
     def equation(self, item: Any, avals: list[Shape], turns: int, depth: int) -> tuple[Equation, list[Shape]]:
         required = ("p", "i", "n", "a", "l")

@@ -10,13 +10,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from movlr_jax.rewards.program import compiler_options
 from movlr_jax.rewards.state import Layout
 from movlr_jax.sandbox.graph import read, run
 from movlr_jax.sandbox.inputs import flat, inputs
 from movlr_jax.types import Array, Step
 
 _EXTREMES = (-1e3, 0.0, 1e3)
-_HUGE = 1e30  # as `rewards.program.guard`
+_HUGE = 1e30  # as in `rewards.program`
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,7 @@ def examine(
     def instant(*x: Any) -> list[jax.Array]:
         return run(graph, [*x, *goals])
 
-    # it runs only once, so fast compilation matters more than fast code
-    @partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+    @partial(jax.jit, compiler_options=compiler_options())
     def work(*x: Any) -> Any:
         slopes = []
         if gradients:

@@ -49,8 +49,10 @@ def main() -> None:
     importlib.metadata.entry_points = lambda **_: importlib.metadata.EntryPoints()
     import jax
 
+    from movlr_jax.rewards.state import rotation
+    from movlr_jax.sandbox import graph, trace
     from movlr_jax.sandbox import probe as prober
-    from movlr_jax.sandbox import trace
+    from movlr_jax.sandbox.inputs import inputs
 
     for name in _LATE:
         with contextlib.suppress(ImportError):
@@ -60,7 +62,8 @@ def main() -> None:
     )  # filtering reads paths, which a tracer is not allowed to
     settings: dict[str, Any] = pickle.load(sys.stdin.buffer)  # it may come long after the start
     what = settings["probe"]
-    trace.document(_WARM, what.layout)
+    graph.read(trace.document(_WARM, what.layout), ["a"], inputs(what.layout))
+    jax.eval_shape(rotation, jax.ShapeDtypeStruct((4,), "float32"))
     with contextlib.suppress(trace.Rejection):
         trace.document(_BROKEN, what.layout)
     jobs = {

@@ -73,7 +73,7 @@ def assert_whole(recorder: Recorder, *expected: str) -> None:
     assert not wrong
 
 
-REPLAN = ("Planner", "Programs", "_score")
+REPLAN = ("Planner", "Programs", "_score", "total")
 
 
 @pytest.mark.slow
@@ -85,7 +85,7 @@ def test_a_replan_of_the_leg():
 def test_a_training_of_a_pole_on_a_cart():
     task = simple_task(name="cart", model=mujoco.MjSpec.from_string(CART), description="keep the pole up")
     config = OptimizerConfig(name="ppo", sim_dt=0.01, ctrl_dt=0.02, ppo=TRAINING)
-    assert_whole(training(config, task), "Ppo", "Programs", "_score")
+    assert_whole(training(config, task), "Ppo", "Programs", "_score", "total")
 
 
 @pytest.mark.slow
@@ -107,4 +107,4 @@ def test_a_replan_of(settings: list[str]):
 def test_a_training_of_legs_of_100_muscles():
     given = ["task=flat_walk", "model=ms_human_700_legs", "optimizer=ppo", "optimizer.ppo.init="]
     config = compose([*given, "optimizer.ppo.envs=4", "optimizer.ppo.unrolls=2", "optimizer.ppo.unroll=3"])
-    assert_whole(training(config.optimizer, task_of(config)), "Ppo", "Programs", "_score")
+    assert_whole(training(config.optimizer, task_of(config)), "Ppo", "Programs", "_score", "total")

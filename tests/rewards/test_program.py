@@ -247,10 +247,15 @@ def test_terms_that_overflow_only_when_weighted(tiny, scorer):
         ([1.0, 2.0, 3.0], 1.0, [1.0, 2.0, 3.0], 0),
     ],
 )
-def test_the_guard_worked_by_hand(values, weight: float, expected, count: int):
-    value, number = guard(jnp.float32(values)[:, None], jnp.float32(weight))
-    np.testing.assert_array_equal(value[:, 0], np.float32(expected))
-    assert number == count
+@pytest.mark.parametrize("xp", [np, jnp])  # states on the host, and on a device
+def test_the_guard_worked_by_hand(xp, values, weight: float, expected, count: int):
+    terms = xp.asarray([values, [7.0, 8.0, np.nan]], np.float32)[
+        :, :, None
+    ]  # the second does not change the first
+    value, number = guard(xp, terms, xp.asarray([weight, -1.0], np.float32))
+    assert value.dtype == np.float32
+    np.testing.assert_array_equal(value[:, :, 0], np.float32([expected, [7.0, 8.0, 8.0]]))
+    assert number.tolist() == [count, 1]
 
 
 def test_a_generation_compiles_and_scores_within_a_second(tiny, scorer):

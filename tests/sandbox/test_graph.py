@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from movlr_jax.errors import ProgramError
 from movlr_jax.rewards import shaping
 from movlr_jax.sandbox import facade, graph
 from movlr_jax.sandbox.codec import encode
@@ -254,6 +255,41 @@ def test_a_transfer_to_no_device_is_a_copy_and_one_to_a_device_is_not():
 def test_values_are_the_same_bit_by_bit(name: str):
     function = OPERATORS.get(name) or CALLS[name.removeprefix("call ")]
     same_bits(total(function), V)
+
+
+def _matrix(x: jax.Array) -> jax.Array:
+    return jnp.stack([jnp.stack([x[0], x[1] * 2.0]), jnp.stack([jnp.sin(x[1]), jnp.exp(x[2])])])
+
+
+@pytest.mark.parametrize(
+    ("function", "computes"),
+    [
+        (lambda x: [_matrix(x)[1, 1]], {"exp"}),
+        (lambda x: [_matrix(x)[-1, 0]], {"sin"}),
+        (
+            lambda x: [jnp.stack([jnp.exp(x), jnp.sin(x)], axis=1)[2, 0]],
+            {"exp", "sin"},
+        ),  # a vector in a column
+        (lambda x: [_matrix(x)[1].sum()], {"exp", "sin", "mul"}),  # a row: not taken apart
+        (lambda x: [_matrix(x)[:, 1].sum()], {"exp", "sin", "mul"}),
+        (lambda x: [x[0] + 0.0 * jnp.stack([x, x]).sum()], {"mul"}),
+        (lambda x: [(jnp.exp(x), x[0])[1]], set()),
+    ],
+)
+def test_what_no_result_needs_is_left_out(function: Callable[..., Any], computes: set[str]):
+    """The entries of a matrix that a program does not read, above all."""
+    same_bits(function, V)
+    kept = {equation.primitive for equation in there_and_back(function, V).equations}
+    assert kept & {"exp", "sin", "mul"} == computes
+
+
+def test_what_no_result_needs_is_checked_all_the_same():
+    def unused(x: jax.Array) -> list[jax.Array]:
+        jax.debug.print("{}", x[0])
+        return [x[0]]
+
+    with pytest.raises(ProgramError, match="printing is not allowed"):
+        there_and_back(unused, V)
 
 
 def test_gradients_and_loops_of_a_rebuilt_function():
