@@ -25,9 +25,9 @@ from movlr_jax.config.compose import compose
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.evolution.bank import Bank, Recorder, read_bank
 from movlr_jax.evolution.evaluation import evaluate, make_probe
+from movlr_jax.evolution.gates import score_of
 from movlr_jax.evolution.preferences import Pairs, log_likelihood
 from movlr_jax.evolution.screening import expected_worth
-from movlr_jax.evolution.weight_variants import score_of
 from movlr_jax.language.base import ProposalRequest
 from movlr_jax.language.proposers.scripted import ScriptedProposer
 from movlr_jax.machine import hardware, versions

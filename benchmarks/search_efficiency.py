@@ -38,8 +38,8 @@ from movlr_jax.control.build import build_optimizer
 from movlr_jax.errors import ProgramError
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.evaluation import evaluate, make_probe
+from movlr_jax.evolution.gates import score_of
 from movlr_jax.evolution.loop import evolve
-from movlr_jax.evolution.weight_variants import score_of
 from movlr_jax.language.base import Evaluation, Judge, Preference
 from movlr_jax.language.judges.metrics import MetricsJudge
 from movlr_jax.language.proposers.terms import library

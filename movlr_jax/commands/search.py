@@ -26,9 +26,9 @@ from movlr_jax.errors import BudgetSpent, UserError
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.filming import film_best_and_first
 from movlr_jax.evolution.final_training import has_final_training, run_final_training
+from movlr_jax.evolution.gates import score_of
 from movlr_jax.evolution.loop import evolve, in_a_line
 from movlr_jax.evolution.ranking import nothing_answered, silence
-from movlr_jax.evolution.weight_variants import score_of
 from movlr_jax.film.group_picture import GROUPS, picture
 from movlr_jax.language.base import Evaluation
 from movlr_jax.progress import Reporter
@@ -63,7 +63,7 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
     _check_before_building(config)
     # a worker builds the task from the settings, unless only Python code can
     built, task = None if task and task.overrides else task, task or task_of(config)
-    config = sized(config, task, config.candidates * (1 + config.inner_weights), reporter.say)
+    config = sized(config, task, config.candidates * (1 + config.inner_weights) * config.starts, reporter.say)
     optimizer = build_optimizer(config.optimizer, task, config.physics, reporter.say)
     archive = open_archive(config, task.name)
     context = None

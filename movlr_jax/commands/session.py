@@ -143,12 +143,12 @@ def _workers(
 ) -> Workers:
     """Return who evaluates the candidates. Raises UserError."""
     if config.workers.name == "none":
-        return ThisProcess(optimizer, task)
+        return ThisProcess(optimizer, task, config.starts)
     with needed("workers=ray", "ray"):
         from movlr_jax.evolution.workers.ray_workers import RayWorkers
 
     rows = config.candidates * (1 + config.inner_weights)
-    return RayWorkers(config.workers, make, rows, reporter.say)
+    return RayWorkers(config.workers, make, rows, reporter.say, config.starts)
 
 
 def task_and_optimizer(config: Config, task: Task | None = None) -> tuple[Task, Optimizer]:

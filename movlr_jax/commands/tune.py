@@ -31,7 +31,7 @@ from movlr_jax.config.trust import task_file
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.errors import UserError, needed, shortened, unknown_name
 from movlr_jax.evolution.evaluation import evaluate
-from movlr_jax.evolution.weight_variants import score_of
+from movlr_jax.evolution.gates import score_of
 from movlr_jax.progress import Reporter
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox.source import with_weights

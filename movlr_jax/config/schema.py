@@ -56,6 +56,8 @@ class Config:
     optimizer: OptimizerConfig
     candidates: int = 4  # K, programs per generation
     generations: int = 3  # N
+    # start states from which each program is evaluated; the motion with the middle score is filmed and compared
+    starts: int = 1
     seed: int = 0
     # true: use the settings tuned for this task and model, if any; explicit settings override them
     tuned: bool = True
@@ -120,6 +122,7 @@ def check(config: Config) -> Config:
     for name, value in (
         ("candidates", config.candidates),
         ("generations", config.generations),
+        ("starts", config.starts),
     ):
         if value < 1:
             raise UserError(f"{name}={value}: it must be 1 or more")
@@ -201,6 +204,11 @@ def _check_search(config: Config) -> None:
         raise UserError(
             f"optimizer.race=true shares rollouts between the candidates of one process, so with "
             f"workers={config.workers.name} results would depend on the number of workers; leave one of them out"
+        )
+    if config.optimizer.race and config.starts > 1:
+        raise UserError(
+            f"optimizer.race=true needs one start state per candidate, and starts={config.starts}; leave one of them "
+            "out"
         )
     if config.proposals is not None and config.proposals < config.candidates:
         raise UserError(

@@ -18,6 +18,7 @@ import numpy as np
 
 from movlr_jax.control.base import Optimizer
 from movlr_jax.control.episode import by_candidate, episode_ends, episode_of
+from movlr_jax.evolution.gates import merit, score_of
 from movlr_jax.language.base import Evaluation
 from movlr_jax.physics.base import Physics
 from movlr_jax.rewards.program import RewardProgram
@@ -43,20 +44,25 @@ def evaluate(
     progress: Progress | None = None,
     folder: Path | None = None,
     keep: Keep | None = None,
+    starts: int = 1,
 ) -> list[Evaluation]:
-    """Run one episode per verdict, all in one batch with common random numbers.
+    """Run `starts` episodes per verdict, all in one batch with common random numbers.
 
-    The batch always has K rows, so that a rejected program causes no recompilation: its row runs an accepted program,
-    and the result of that row is discarded.
+    A program is evaluated by its middle episode: of those from all start states, the one with the middle score, after
+    faults; of an even number, the worse one in the middle. So a lucky or unlucky start does not decide.
+
+    The batch always has K x `starts` rows, so that a rejected program causes no recompilation: its rows run an
+    accepted program, and their results are discarded.
 
     Args:
         optimizer: Optimises control under all programs.
         task: The task of the episodes.
         verdicts: K accepted or rejected programs.
-        seed: Seed of the start state and of all noise.
+        seed: Seed of the start states and of all noise.
         progress: Called during the optimisation.
         folder: Where an optimizer that trains saves its checkpoints; None saves nothing.
         keep: Called with the row, the episode [T, ...] and its first state of every program that ran.
+        starts: Number of start states; all programs have the same.
 
     Returns:
         K evaluations, numbered by row. Those of rejected programs have a reason and no metrics.
@@ -68,7 +74,7 @@ def evaluate(
     k, ctrl_dt = len(programs), optimizer.sim_physics.ctrl_dt
     steps = round(task.episode_s / ctrl_dt)
     started, before = time.monotonic(), optimizer.steps_done
-    qpos, qvel, act = (np.repeat(x, k, axis=0) for x in task.start(np.random.default_rng(seed), 1))
+    qpos, qvel, act = (np.tile(x, (k, 1)) for x in task.start(np.random.default_rng(seed), starts))
     start, key = optimizer.sim_physics.start(qpos, qvel, act), jax.random.key(seed)
     controllers = optimizer.optimise(programs, key, progress, folder)
     trajectory = controllers.rollout(start, steps=steps, key=key)
@@ -90,14 +96,26 @@ def evaluate(
                 failed_row(i, replace(verdict, stage="run", message=late) if late else verdict)
             )
             continue
-        episode = episode_of(trajectory, i, ends[i])
-        if keep:
-            keep(i, episode, jax.tree.map(lambda x, i=i: np.asarray(x)[i], start.step))
-        terms = {name: values[0, : ends[i]] for name, values in scores.terms[i].items()}
         replaced = (scores.nonfinite[i], planned[i] if planned else {})
-        measured = measure(task, verdict.program, episode, terms, replaced, ctrl_dt)
+        rows = range(i * starts, (i + 1) * starts)
+        episodes = [episode_of(trajectory, row, ends[row]) for row in rows]
+        each = [
+            measure(
+                task, verdict.program, episode,
+                {name: values[e, : len(episode.actions)] for name, values in scores.terms[i].items()},
+                replaced, ctrl_dt,
+            )
+            for e, episode in enumerate(episodes)
+        ]  # fmt: skip
+        middle = sorted(range(starts), key=lambda e: merit(task, each[e]))[(starts - 1) // 2]
+        if keep:
+            first = jax.tree.map(lambda x, row=rows[middle]: np.asarray(x)[row], start.step)
+            keep(i, episodes[middle], first)
         learning = controllers.learning[i] if controllers.learning else {}
-        evaluations.append(replace(measured, candidate=i, timing=timing, learning=learning))
+        scored = [score_of(task, e) for e in each] if starts > 1 else []
+        several = tuple(round(score, 4) if math.isfinite(score) else None for score in scored)
+        chosen = replace(each[middle], candidate=i, timing=timing, learning=learning, starts=several)
+        evaluations.append(chosen)
     return evaluations
 
 

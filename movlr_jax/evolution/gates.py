@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from movlr_jax.language.base import Evaluation, Preference
+from movlr_jax.tasks import Task
 
 
 def fault(candidate: Evaluation) -> tuple[int, str]:
@@ -22,6 +24,19 @@ def fault(candidate: Evaluation) -> tuple[int, str]:
     if candidate.faults:
         return 1, next(iter(candidate.faults.values()))
     return 0, ""
+
+
+def score_of(task: Task, evaluation: Evaluation) -> float:
+    """Return the task score of one episode, -inf if it failed or the simulation diverged."""
+    if evaluation.failed or evaluation.metrics.get("diverged_fraction", 0.0) > 0:
+        return -math.inf
+    score = task.score(dict(evaluation.metrics))
+    return score if math.isfinite(score) else -math.inf
+
+
+def merit(task: Task, evaluation: Evaluation) -> tuple[int, float]:
+    """Return what orders motions without a judge: the lesser fault is better, then the higher score."""
+    return -fault(evaluation)[0], score_of(task, evaluation)
 
 
 def gated(preference: Preference, a: Evaluation, b: Evaluation) -> Preference:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from movlr_jax.evolution.context import SearchContext
-from movlr_jax.evolution.weight_variants import score_of
+from movlr_jax.evolution.gates import score_of
 from movlr_jax.language.base import Evaluation
 from movlr_jax.tracking.base import Shown
 

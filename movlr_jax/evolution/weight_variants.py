@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from movlr_jax.errors import ProgramError
-from movlr_jax.evolution.gates import fault
+from movlr_jax.evolution.gates import merit, score_of
 from movlr_jax.evolution.preferences import FittedWeights
 from movlr_jax.language.base import Evaluation
 from movlr_jax.sandbox.source import parse, with_weights
@@ -97,7 +97,7 @@ def adopt(
     if len(variants) == 1 or not variants[0].weights:
         return variants[0], None
     scores = [score_of(task, variant) for variant in variants]
-    best = max(range(len(scores)), key=lambda i: (-fault(variants[i])[0], scores[i], -i))
+    best = max(range(len(scores)), key=lambda i: (*merit(task, variants[i]), -i))
     tried = [
         {"weights": variant.weights, "score": score if math.isfinite(score) else None}
         for variant, score in zip(variants, scores, strict=True)
@@ -117,11 +117,3 @@ def row_names(generation: int, variants: Sequence[Mapping[str, Any] | None], row
         name = candidate_name(generation, k)
         names.append(name if i == (variants[k] or {}).get("adopted", 0) else f"{name}.{i}")
     return names
-
-
-def score_of(task: Task, evaluation: Evaluation) -> float:
-    """Return the task score of one episode, -inf if it failed or the simulation diverged."""
-    if evaluation.failed or evaluation.metrics.get("diverged_fraction", 0.0) > 0:
-        return -math.inf
-    score = task.score(dict(evaluation.metrics))
-    return score if math.isfinite(score) else -math.inf

@@ -28,6 +28,8 @@ class Evaluation:
     curve_time: Sequence[float] = ()  # s, time axis of the curves in `terms` and `series`
     timing: Mapping[str, float] = field(default_factory=dict)
     learning: Mapping[str, Any] = field(default_factory=dict)  # training curves, if a policy was trained
+    # scores from several start states, None where it failed; the motion is the one with the middle score
+    starts: Sequence[float | None] = ()
     faults: Mapping[str, str] = field(
         default_factory=dict
     )  # degenerate pattern -> sentence; see `Task.faults`
@@ -79,6 +81,7 @@ class Evaluation:
             curve_time=numbers(data.get("curve_time")),
             timing=_floats(named("timing")),
             learning=named("learning"),
+            starts=tuple(data.get("starts") or ()),
             faults=named("faults"),
             gait=named("gait"),
             film=root / data["film"] if data.get("film") else None,

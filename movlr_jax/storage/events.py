@@ -121,6 +121,7 @@ class Measured(TypedDict, total=False):
     film: str | None
     timing: dict[str, float]
     learning: Learning
+    starts: list[float | None]
     faults: dict[str, str]
     gait: Gait
 

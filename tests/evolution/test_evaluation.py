@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+from cli_cases import SUPPORT
 from made_gait import DT, Gait, replaced, walk, walker_of_boxes
 
-from movlr_jax.evolution.evaluation import measure
+from movlr_jax.commands.session import task_and_optimizer
+from movlr_jax.config.compose import compose
+from movlr_jax.evolution.evaluation import evaluate, measure
+from movlr_jax.evolution.gates import merit
 from movlr_jax.evolution.ranking import rank
 from movlr_jax.language.base import Evaluation
 from movlr_jax.language.judges.metrics import MetricsJudge
 from movlr_jax.rewards.program import RewardProgram
+from movlr_jax.sandbox.source import parse
+from movlr_jax.sandbox.trace import load
+from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.tasks import Task
-from movlr_jax.types import Trajectory
+from movlr_jax.types import Step, Trajectory
 
 
 @pytest.fixture(scope="module")
@@ -86,3 +94,46 @@ def test_an_evaluation_has_the_series_and_the_terms(task: Task):
     assert result.series["error_m"][-1] == 1.0
     assert len(result.terms["a"]["curve"]) == points
     assert {"effort", "speed_m_s", "left_foot_force_n", "error_m"} <= set(result.series)
+
+
+def test_a_program_is_evaluated_by_its_middle_episode():
+    """Of three starts, the one with the middle score, as if each had been evaluated alone; of two, the worse."""
+    config = compose([f"+task={SUPPORT / 'tiny_task.py'}", "optimizer=mppi", "optimizer.mppi.samples=4",
+                      "optimizer.horizon_s=0.08", "episode_s=0.16"])  # fmt: skip
+    task, optimizer = task_and_optimizer(config)
+    source = 'WEIGHTS = {"up": 1.0}\ndef reward(state, action):\n    return {"up": state.pos("foot")[2]}\n'
+    verdicts = [
+        Verdict("probe", None, 0.0, load(parse(text))) for text in (source, source.replace("1.0", "-1.0"))
+    ]
+    states = task.start(np.random.default_rng(5), 3)
+
+    def alone(start: int) -> list[Evaluation]:
+        one = replace(task, start=lambda rng, rows: tuple(x[start : start + 1] for x in states))
+        return evaluate(optimizer, one, verdicts, 7)
+
+    each = [alone(start) for start in range(3)]
+    for count in (3, 2):
+        kept: list[tuple[int, Trajectory, Step]] = []
+
+        def keep(*given: Any, kept: list[Any] = kept) -> None:
+            kept.append(given)
+
+        several = replace(task, start=lambda rng, rows, count=count: tuple(x[:count] for x in states))
+        found = evaluate(optimizer, several, verdicts, 7, keep=keep, starts=count)
+        for k, evaluation in enumerate(found):
+            scores = [task.score(dict(each[start][k].metrics)) for start in range(count)]
+            assert len(set(scores)) == count
+            assert evaluation.starts == tuple(round(score, 4) for score in scores)
+            middle = scores.index(sorted(scores)[(count - 1) // 2])
+            assert replace(evaluation, timing={}, starts=()) == replace(each[middle][k], timing={})
+            row, episode, first = kept[k]
+            assert row == k
+            np.testing.assert_array_equal(first.qpos, states[0][middle].astype(first.qpos.dtype))
+            assert len(episode.actions) == len(each[middle][k].curve_time)
+
+
+def test_a_fault_counts_before_the_score(task: Task):
+    fell = Evaluation(0, 0, "", metrics={"distance_m": 6.0, "fell": 1.0, "success": 0.0})
+    ran = Evaluation(0, 0, "", metrics={"distance_m": 1.0, "fell": 0.0, "success": 0.0})
+    assert merit(task, fell) < merit(task, ran)
+    assert merit(task, replace(ran, reason="late")) < merit(task, fell)

@@ -72,7 +72,8 @@ def test_a_program_travels_as_operations_that_are_checked_again(tiny, probe: Pro
         unpack(Packed(document, {"near": 2.0}), tiny.layout)
 
 
-def test_parts_of_a_batch_are_bitwise_the_same_as_the_whole_batch():
+@pytest.mark.parametrize("starts", [1, 3])
+def test_parts_of_a_batch_are_bitwise_the_same_as_the_whole_batch(starts: int):
     config = compose([*SEARCH, "episode_s=0.16"])
     task, optimizer = task_and_optimizer(config)
     sandbox = Sandbox(make_probe(task, optimizer.sim_physics, 0))
@@ -81,9 +82,11 @@ def test_parts_of_a_batch_are_bitwise_the_same_as_the_whole_batch():
     finally:
         sandbox.close()
     assert [v.accepted for v in verdicts] == [True, True, False, True, True]
-    whole = [replace(e, timing={}, source="") for e in evaluate(optimizer, task, verdicts, 3)]
+    ran = evaluate(optimizer, task, verdicts, 3, starts=starts)
+    whole = [replace(e, timing={}, source="") for e in ran]
     for size in (1, 3):
-        parts = [e for s in shards(verdicts, size, 3, None) for e in evaluate_shard(optimizer, task, s)]
+        given = shards(verdicts, size, 3, None, starts=starts)
+        parts = [e for shard in given for e in evaluate_shard(optimizer, task, shard)]
         assert [replace(e, timing={}) for e in parts] == [e for e in whole if not e.failed]
 
 

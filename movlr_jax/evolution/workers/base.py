@@ -31,7 +31,7 @@ class Workers(Protocol):
         folder: Path | None = None,
         keep: Keep | None = None,
     ) -> list[Evaluation]:
-        """Run one episode per verdict with common random numbers; see `evaluation.evaluate`."""
+        """Evaluate all verdicts from the same start states; see `evaluation.evaluate`."""
         ...
 
     def close(self) -> None: ...
@@ -43,6 +43,7 @@ class ThisProcess:
 
     optimizer: Optimizer
     task: Task
+    starts: int = 1
 
     @property
     def steps_done(self) -> int:
@@ -56,7 +57,7 @@ class ThisProcess:
         folder: Path | None = None,
         keep: Keep | None = None,
     ) -> list[Evaluation]:
-        return evaluate(self.optimizer, self.task, verdicts, seed, progress, folder, keep)
+        return evaluate(self.optimizer, self.task, verdicts, seed, progress, folder, keep, self.starts)
 
     def close(self) -> None:
         """Nothing to end."""

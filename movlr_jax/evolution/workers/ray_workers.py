@@ -69,13 +69,21 @@ class RayWorkers:
     name = "ray"
 
     def __init__(
-        self, config: WorkersConfig, make: Callable[[], Parts], rows: int, say: Callable[[str], object]
+        self,
+        config: WorkersConfig,
+        make: Callable[[], Parts],
+        rows: int,
+        say: Callable[[str], object],
+        starts: int = 1,
     ):
-        """rows: programs of a batch. make: builds task and optimizer in a worker; it travels by Ray's pickle."""
+        """rows: programs of a batch. make: builds task and optimizer in a worker; it travels by Ray's pickle.
+
+        starts: start states of each program.
+        """
         with needed("workers=ray", "ray"):
             import ray  # pyright: ignore[reportMissingImports]
         self._ray, self._config, self._make, self._say = ray, config, make, say
-        self._begun = not ray.is_initialized()
+        self._begun, self._starts = not ray.is_initialized(), starts
         count = config.count or 0
         if self._begun:
             _start(ray, config, say)
@@ -115,7 +123,7 @@ class RayWorkers:
         keep: Keep | None = None,
     ) -> list[Evaluation]:
         rows = {row: failed_row(row, v) for row, v in enumerate(verdicts) if not v.program}
-        given = shards(verdicts, self._size, seed, folder, keep is not None)
+        given = shards(verdicts, self._size, seed, folder, keep is not None, self._starts)
         for shard, evaluations, episodes in self._run(given, progress):
             if keep:
                 for episode in episodes:

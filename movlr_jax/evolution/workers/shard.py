@@ -43,6 +43,7 @@ class Shard:
     seed: int
     folder: Path | None  # where an optimizer that trains saves its checkpoints
     keeps: bool = False  # whether the episodes travel back too
+    starts: int = 1  # start states of each program
 
 
 def unpack(packed: Packed, layout: Layout) -> RewardProgram:
@@ -53,7 +54,12 @@ def unpack(packed: Packed, layout: Layout) -> RewardProgram:
 
 
 def shards(
-    verdicts: Sequence[Verdict], size: int, seed: int, folder: Path | None, keeps: bool = False
+    verdicts: Sequence[Verdict],
+    size: int,
+    seed: int,
+    folder: Path | None,
+    keeps: bool = False,
+    starts: int = 1,
 ) -> list[Shard]:
     """Return the accepted programs of a batch in shards of `size`."""
     accepted = {row: v.program for row, v in enumerate(verdicts) if v.program}
@@ -62,7 +68,7 @@ def shards(
         part = tuple(rows[first : first + size])
         place = folder / f"rows_{part[0]:02d}_{part[-1]:02d}" if folder else None
         programs = tuple(Packed(accepted[row].document, dict(accepted[row].weights)) for row in part)
-        found.append(Shard(part, programs, size, seed, place, keeps))
+        found.append(Shard(part, programs, size, seed, place, keeps, starts))
     return found
 
 
@@ -85,5 +91,5 @@ def evaluate_shard(
     programs = [unpack(text, task.layout) for text in shard.programs]
     programs += [programs[-1]] * (shard.size - len(programs))
     verdicts = [Verdict("probe", None, 0.0, program) for program in programs]
-    rows = evaluate(optimizer, task, verdicts, shard.seed, progress, shard.folder, kept)
+    rows = evaluate(optimizer, task, verdicts, shard.seed, progress, shard.folder, kept, shard.starts)
     return [replace(e, candidate=row) for row, e in zip(shard.rows, rows, strict=False)]
