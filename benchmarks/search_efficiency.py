@@ -84,6 +84,10 @@ ARM = [
     "candidates=4", "generations=3", "films=false", "comparisons=16", "physics=native", "optimizer.mppi.samples=8",
     "episode_s=1.6",
 ]  # fmt: skip
+TRAINED = [
+    "candidates=4", "generations=3", "films=false", "comparisons=16", "optimizer=ppo",
+    "optimizer.ppo.env_steps=98304", "optimizer.ppo.unrolls=2",
+]  # fmt: skip
 TASKS: Mapping[str, Sequence[str]] = {
     "touch_ball": [*SHORT, *SETTLE, "episode_s=2"],
     "reacher": ["+task=playground", "env=ReacherEasy", *SHORT, *SETTLE, "episode_s=2"],
@@ -98,6 +102,8 @@ TASKS: Mapping[str, Sequence[str]] = {
     "walker_walk": ["+task=playground", "env=WalkerWalk", *SHORT, "episode_s=1.6"],
     "bottle_pour": ["+task=bottle_pour", *ARM],
     "cube_rotate": ["+task=cube_rotate", *ARM],
+    "straight_leg": ["+task=humanoid_straight_leg", "optimizer.ppo.init=humanoid_walk", *TRAINED],
+    "flat_walk": ["+task=flat_walk", "model=ms_human_700_legs", *TRAINED],
 }
 
 

@@ -53,7 +53,8 @@ def evolve(context: SearchContext) -> Evaluation:
         record_returns(context, g, best)
         context.archive.record("timing", context.seconds, g)
         track(context, g, evaluations, best)
-        context.reporter.say(f"  best so far: {best.name}  {in_a_line(context.archive, best)}")
+        told = "; ".join(filter(None, [in_a_line(context.archive, best), best.spread]))
+        context.reporter.say(f"  best so far: {best.name}  {told}")
         if g + 1 < context.config.generations and (reason := satisfied(context, best)):
             reason = f"the search ends after generation {g}: {reason}"
             context.archive.record("stopped", {"reason": reason}, g)

@@ -49,6 +49,17 @@ class Evaluation:
     def failed(self) -> bool:
         return self.reason is not None
 
+    @property
+    def spread(self) -> str:
+        """From how many start states the motion is the middle one, with the scores; empty if there was one start."""
+        scores = [score for score in self.starts if score is not None]
+        if not scores:
+            return ""
+        failed = len(self.starts) - len(scores)
+        return f"middle of {len(self.starts)} starts, scores {min(scores):.3g} to {max(scores):.3g}" + (
+            f", {failed} failed" if failed else ""
+        )
+
     def record(self) -> dict[str, Any]:
         """Return the data of the event that records a candidate without a film and before it is described."""
         data = asdict(self)

@@ -62,7 +62,9 @@ def family_tree(run: Run) -> dict[str, Any] | None:
 
 
 def _outcome(c: Evaluation) -> str:
-    return f"failed: {c.reason}"[:200] if c.failed else summary(c.metrics)
+    return (
+        f"failed: {c.reason}"[:200] if c.failed else "; ".join(filter(None, [summary(c.metrics), c.spread]))
+    )
 
 
 def _kind(c: Evaluation, best: str | None, line: list[str]) -> str:
