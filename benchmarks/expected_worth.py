@@ -22,6 +22,8 @@ from search_efficiency import RESULTS, TASKS, SharedScorer, Trusting, settings_o
 
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose
+from movlr_jax.config.schema import Config
+from movlr_jax.control.base import Optimizer
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.evolution.bank import Bank, Recorder, read_bank
 from movlr_jax.evolution.evaluation import evaluate, make_probe
@@ -31,8 +33,10 @@ from movlr_jax.evolution.screening import expected_worth
 from movlr_jax.language.base import ProposalRequest
 from movlr_jax.language.proposers.scripted import ScriptedProposer
 from movlr_jax.machine import hardware, versions
+from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.layout import bank_path
+from movlr_jax.tasks import Task
 from movlr_jax.types import Step, Trajectory
 
 KNOWN = (4, 8, 16, 32)  # programs that were simulated
@@ -40,8 +44,8 @@ _DRAWS = 100  # choices of these
 _FIRST = 11  # seed of the first start state
 
 
-def simulated(name: str, count: int, starts: int, quick: bool) -> tuple[np.ndarray, np.ndarray, Bank]:
-    """Return scores [P, starts], rewards [P, S] and the motions from the first start, one of each program."""
+def proposed(name: str, count: int, quick: bool) -> tuple[Config, Task, Optimizer, list[Verdict]]:
+    """Return the settings, task and optimizer of a search, its first program and `count` that the proposer writes."""
     with tempfile.TemporaryDirectory() as folder:
         config = compose([*settings_of(name, Path(folder)), *(["episode_s=0.2"] if quick else [])])
         task = task_of(config)
@@ -51,7 +55,13 @@ def simulated(name: str, count: int, starts: int, quick: bool) -> tuple[np.ndarr
     request = ProposalRequest(
         0, task, None, None, (), config.seed, lambda source: sandbox.vet(source).message
     )
-    verdicts = sandbox.vet_all(ScriptedProposer().propose(request, count))
+    sources = [task.initial_reward, *ScriptedProposer().propose(request, count)]
+    return config, task, optimizer, sandbox.vet_all(sources)
+
+
+def simulated(name: str, count: int, starts: int, quick: bool) -> tuple[np.ndarray, np.ndarray, Bank]:
+    """Return scores [P, starts], rewards [P, S] and the motions from the first start, one of each program."""
+    config, task, optimizer, (_, *verdicts) = proposed(name, count, quick)
     scores, k, episodes = np.zeros((count, starts)), config.candidates, Recorder()
     for begin in range(0, count, k):
         for start in range(starts):
@@ -123,7 +133,12 @@ def run(names: Sequence[str], count: int, starts: int, quick: bool) -> dict[str,
         row["predicted"] = {n: predicted(scores, rewards, bank, n) for n in KNOWN if 2 * n <= count}
         print(json.dumps(row), flush=True)
         rows.append(row)
-    about = {"benchmark": "expected_worth", "date": date.today().isoformat()}
+    return found("expected_worth", rows)
+
+
+def found(benchmark: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the data of the JSON file of a benchmark."""
+    about = {"benchmark": benchmark, "date": date.today().isoformat()}
     return {**about, "hardware": hardware(), "versions": versions(), "rows": rows}
 
 
@@ -134,9 +149,9 @@ def main() -> None:
     parser.add_argument("--programs", type=int, default=96)
     parser.add_argument("--starts", type=int, default=4)
     given = read_options(parser, task=["touch_ball"], programs=8, starts=2)
-    found = run(given.task, given.programs, given.starts, given.quick)
+    data = run(given.task, given.programs, given.starts, given.quick)
     if not given.quick:
-        (RESULTS / "expected_worth.json").write_text(json.dumps(found, indent=1) + "\n")
+        (RESULTS / "expected_worth.json").write_text(json.dumps(data, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -10,24 +10,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 from collections.abc import Sequence
-from datetime import date
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from expected_worth import spread
+from expected_worth import found, proposed, spread
 from quick import read_options
-from search_efficiency import RESULTS, TASKS, SharedScorer, Trusting, settings_of
+from search_efficiency import RESULTS, TASKS
 
-from movlr_jax.commands.session import task_of
-from movlr_jax.config.compose import compose
-from movlr_jax.control.build import build_optimizer
-from movlr_jax.evolution.evaluation import evaluate, make_probe
-from movlr_jax.language.base import ProposalRequest
-from movlr_jax.language.proposers.scripted import ScriptedProposer
-from movlr_jax.machine import hardware, versions
+from movlr_jax.evolution.evaluation import evaluate
 
 USED = (1, 3, 5)  # start states by which a program is chosen
 _DRAWS = 2000
@@ -36,21 +27,12 @@ _SEED = 11
 
 def scores_of(name: str, count: int, starts: int, quick: bool) -> np.ndarray:
     """Return the scores [P, starts] of the first programs of a search."""
-    with tempfile.TemporaryDirectory() as folder:
-        config = compose([*settings_of(name, Path(folder)), *(["episode_s=0.2"] if quick else [])])
-        task = task_of(config)
-        optimizer = build_optimizer(config.optimizer, task, config.physics)
-    optimizer.scorer = SharedScorer(task)
-    sandbox = Trusting(make_probe(task, optimizer.sim_physics, 0))
-    request = ProposalRequest(
-        0, task, None, None, (), config.seed, lambda source: sandbox.vet(source).message
-    )
-    verdicts = sandbox.vet_all([task.initial_reward, *ScriptedProposer().propose(request, count - 1)])
-    found: list[Sequence[float | None]] = []
+    config, task, optimizer, verdicts = proposed(name, count - 1, quick)
+    each: list[Sequence[float | None]] = []
     for begin in range(0, count, config.candidates):
         part = verdicts[begin : begin + config.candidates]
-        found += [e.starts for e in evaluate(optimizer, task, part, _SEED, starts=starts)]
-    scores = np.array(found, float)  # None, where a simulation diverged, becomes NaN
+        each += [e.starts for e in evaluate(optimizer, task, part, _SEED, starts=starts)]
+    scores = np.array(each, float)  # None, where a simulation diverged, becomes NaN
     return np.where(np.isnan(scores), np.nanmin(scores), scores)
 
 
@@ -89,8 +71,7 @@ def run(names: Sequence[str], count: int, starts: int, quick: bool) -> dict[str,
             }
         )
         print(json.dumps({k: v for k, v in rows[-1].items() if k != "scores"}), flush=True)
-    about = {"benchmark": "starts", "date": date.today().isoformat()}
-    return {**about, "hardware": hardware(), "versions": versions(), "rows": rows}
+    return found("starts", rows)
 
 
 def main() -> None:
@@ -100,9 +81,9 @@ def main() -> None:
     parser.add_argument("--programs", type=int, default=8)
     parser.add_argument("--starts", type=int, default=16)
     given = read_options(parser, task=["touch_ball"], programs=4, starts=4)
-    found = run(given.task, given.programs, given.starts, given.quick)
+    data = run(given.task, given.programs, given.starts, given.quick)
     if not given.quick:
-        (RESULTS / "starts.json").write_text(json.dumps(found, indent=1) + "\n")
+        (RESULTS / "starts.json").write_text(json.dumps(data, indent=1) + "\n")
 
 
 if __name__ == "__main__":

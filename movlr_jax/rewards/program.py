@@ -62,14 +62,18 @@ def structure_hash(canonical: str) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
+def bounded(xp: Any, values: Array, weights: Array) -> Array:
+    """Return which values of terms are finite, and so small that no weighted total overflows float32."""
+    return xp.abs(values) < _HUGE / xp.maximum(xp.abs(weights), 1.0)  # false for nan
+
+
 def guard(xp: Any, values: Array, weights: Array) -> tuple[Array, Array]:
     """Replace non-finite entries of terms [F, N, T] by the worst finite entry of their term. Also returns counts [F].
 
-    The worst entry lowers the total most: the smallest if the weight is positive, else the largest. Values so large
-    that a weighted total or its mean could overflow float32 count as non-finite. xp: NumPy or jax.numpy.
+    The worst entry lowers the total most: the smallest if the weight is positive, else the largest. Values that are
+    not `bounded` count as non-finite. xp: NumPy or jax.numpy.
     """
-    above = xp.float32(_HUGE) / xp.maximum(xp.abs(weights), 1.0)
-    finite = xp.abs(values) < above[:, None, None]  # false for nan
+    finite = bounded(xp, values, weights[:, None, None])
     least = xp.where(finite, values, xp.inf).min(axis=(1, 2))
     largest = xp.where(finite, values, -xp.inf).max(axis=(1, 2))
     worst = xp.where(weights >= 0, least, largest)

@@ -10,14 +10,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from movlr_jax.rewards.program import compiler_options
+from movlr_jax.rewards.program import bounded, compiler_options
 from movlr_jax.rewards.state import Layout
 from movlr_jax.sandbox.graph import read, run
 from movlr_jax.sandbox.inputs import flat, inputs
 from movlr_jax.types import Array, Step
 
 _EXTREMES = (-1e3, 0.0, 1e3)
-_HUGE = 1e30  # as in `rewards.program`
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ def examine(
     report = {}
     for i, (term, weight) in enumerate(zip(terms, weights, strict=True)):
         value = np.asarray(found[i])
-        finite = np.abs(value) < _HUGE / max(abs(weight), 1.0)
+        finite = bounded(np, value, np.asarray(weight, np.float32))
         steep = np.ones(reached, bool)
         for slope in slopes[i] if gradients else ():
             steep &= np.isfinite(slope[:reached].reshape(reached, -1)).all(axis=1)

@@ -266,10 +266,8 @@ def _matrix(x: jax.Array) -> jax.Array:
     [
         (lambda x: [_matrix(x)[1, 1]], {"exp"}),
         (lambda x: [_matrix(x)[-1, 0]], {"sin"}),
-        (
-            lambda x: [jnp.stack([jnp.exp(x), jnp.sin(x)], axis=1)[2, 0]],
-            {"exp", "sin"},
-        ),  # a vector in a column
+        # a vector in a column
+        (lambda x: [jnp.stack([jnp.exp(x), jnp.sin(x)], axis=1)[2, 0]], {"exp", "sin"}),
         (lambda x: [_matrix(x)[1].sum()], {"exp", "sin", "mul"}),  # a row: not taken apart
         (lambda x: [_matrix(x)[:, 1].sum()], {"exp", "sin", "mul"}),
         (lambda x: [x[0] + 0.0 * jnp.stack([x, x]).sum()], {"mul"}),
