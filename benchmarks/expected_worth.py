@@ -37,7 +37,6 @@ from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.layout import bank_path
 from movlr_jax.tasks import Task
-from movlr_jax.types import Step, Trajectory
 
 KNOWN = (4, 8, 16, 32)  # programs that were simulated
 _DRAWS = 100  # choices of these
@@ -66,17 +65,15 @@ def simulated(name: str, count: int, starts: int, quick: bool) -> tuple[np.ndarr
     for begin in range(0, count, k):
         for start in range(starts):
 
-            def keep(
-                row: int, episode: Trajectory, first: Step, begin: int = begin, start: int = start
-            ) -> None:
-                if start == 0:
-                    episodes.keep(begin + row, episode, first)
+            def keep(row: int, *episode: Any, begin: int = begin) -> None:
+                episodes.keep(begin + row, *episode)
 
-            rows = evaluate(optimizer, task, verdicts[begin : begin + k], _FIRST + start, keep=keep)
+            some, seed = verdicts[begin : begin + k], _FIRST + start
+            rows = evaluate(optimizer, task, some, seed, keep=None if start else keep)
             scores[begin : begin + k, start] = [score_of(task, row) for row in rows]
     programs = [v.program for v in verdicts if v.program]
     with tempfile.TemporaryDirectory() as folder, Archive.create(Path(folder) / "run", "") as archive:
-        archive.put(bank_path(0), episodes.data([str(i) for i in range(count)], [0] * count))
+        archive.put(bank_path(0), episodes.data([str(i) for i in range(count)]))
         bank = read_bank(archive, task.layout)
     rewards = np.concatenate([bank.values(optimizer.scorer, programs[i : i + k]) for i in range(0, count, k)])
     return scores, rewards, bank

@@ -93,8 +93,8 @@ def travelling(episode_s: float) -> tuple[dict[str, int], float | None]:
     (shard,) = shards(verdicts, 1, 0, None)
     kept: list[Any] = []
 
-    def keep(row: int, episode: Trajectory, first: Step) -> None:
-        kept.append((row, thinned(episode), first))
+    def keep(row: int, episode: Trajectory, first: Step, evaluation: Evaluation) -> None:
+        kept.append((row, thinned(episode), first, evaluation))
 
     (evaluation,) = ThisProcess(optimizer, task).evaluate(verdicts, 0, keep=keep)
     back = replace(evaluation, source="")

@@ -16,6 +16,8 @@ import jax
 import numpy as np
 
 from movlr_jax.errors import UserError
+from movlr_jax.evolution.gates import fault
+from movlr_jax.language.base import Evaluation
 from movlr_jax.rewards.program import RewardProgram, Scorer
 from movlr_jax.rewards.state import Layout
 from movlr_jax.sandbox.probe import Probe
@@ -36,7 +38,8 @@ _SIZES = {"qpos": "nq", "qvel": "nv", "act": "na", "sensors": "nsensordata", "pr
 class Bank:
     """E episodes with S states in all. A state belongs to the episode `owner[s]`."""
 
-    names: tuple[str, ...]  # [E] the candidate that an episode belongs to; `g01k02.3`: its third variant
+    # [E] the candidate of each episode; `g01k02.3`: of its third variant; `g01k02@2`: from its second other start
+    names: tuple[str, ...]
     graves: np.ndarray  # [E] how grave the fault of each motion is, see `gates.fault`
     owner: np.ndarray  # [S] index of an episode
     steps: Step  # [S, ...]
@@ -98,33 +101,40 @@ def thinned(episode: Trajectory) -> Trajectory:
 class Recorder:
     """Collects the episodes of one generation. `keep` is called with each one that ran."""
 
-    episodes: dict[int, tuple[Trajectory, Step]] = field(default_factory=dict)  # row -> episode, first state
+    # row -> its episodes, the one by which the program is judged first: states, first state, gravity of the fault
+    episodes: dict[int, list[tuple[Trajectory, Step, int]]] = field(default_factory=dict)
 
-    def keep(self, row: int, episode: Trajectory, first: Step) -> None:
-        """Keep an episode [T, ...]. One with values that are not finite is left out: it has no returns."""
-        thin = thinned(episode)
-        if all(np.isfinite(x).all() for x in jax.tree.leaves((thin.steps, thin.actions))):
-            self.episodes[row] = thin, first
+    def keep(self, row: int, episode: Trajectory, first: Step, evaluation: Evaluation) -> None:
+        """Keep an episode [T, ...] of a program."""
+        self.episodes.setdefault(row, []).append((thinned(episode), first, fault(evaluation)[0]))
 
-    def data(self, names: Sequence[str], graves: Sequence[int]) -> bytes:
-        """Return the file of the bank; `names` and `graves` are those of all rows."""
-        rows = sorted(self.episodes)
+    def data(self, names: Sequence[str]) -> bytes:
+        """Return the file of the bank; `names` are those of all rows.
+
+        An episode with values that are not finite is left out: it has no returns.
+        """
+        found = [
+            (names[row] if n == 0 else f"{names[row]}@{n}", episode, first, grave)
+            for row in sorted(self.episodes)
+            for n, (episode, first, grave) in enumerate(self.episodes[row])
+            if all(np.isfinite(x).all() for x in jax.tree.leaves((episode.steps, episode.actions)))
+        ]
         arrays: dict[str, Any] = {
-            "names": np.array([names[r] for r in rows], dtype=str),
-            "graves": np.array([graves[r] for r in rows], np.int32),
-            "lengths": np.array([len(self.episodes[r][0].actions) for r in rows], np.int32),
+            "names": np.array([name for name, *_ in found], dtype=str),
+            "graves": np.array([grave for *_, grave in found], np.int32),
+            "lengths": np.array([len(episode.actions) for _, episode, *_ in found], np.int32),
         }
-        if rows:
-            steps, firsts = zip(
-                *((self.episodes[r][0].steps, self.episodes[r][1]) for r in rows), strict=True
-            )
+        if found:
+            _, episodes, firsts, _ = zip(*found, strict=True)
             for name in _FIELDS:
-                arrays[name] = np.concatenate([np.asarray(getattr(s, name), np.float32) for s in steps])
+                arrays[name] = np.concatenate(
+                    [np.asarray(getattr(episode.steps, name), np.float32) for episode in episodes]
+                )
                 arrays[f"initial_{name}"] = np.stack(
                     [np.asarray(getattr(s, name), np.float32) for s in firsts]
                 )
             arrays["action"] = np.concatenate(
-                [np.asarray(self.episodes[r][0].actions, np.float32) for r in rows]
+                [np.asarray(episode.actions, np.float32) for episode in episodes]
             )
         buffer = io.BytesIO()
         np.savez_compressed(buffer, **arrays)

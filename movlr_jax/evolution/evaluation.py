@@ -33,7 +33,8 @@ from movlr_jax.types import Progress, Step, Trajectory
 _CURVE_POINTS = 200  # enough to show the phases of a step in an episode of 10 s
 
 
-Keep = Callable[[int, Trajectory, Step], None]  # takes the row of a program, its episode and its first state
+# takes the row of a program, an episode, its first state, and its evaluation
+Keep = Callable[[int, Trajectory, Step, Evaluation], None]
 
 
 def evaluate(
@@ -61,7 +62,7 @@ def evaluate(
         seed: Seed of the start states and of all noise.
         progress: Called during the optimisation.
         folder: Where an optimizer that trains saves its checkpoints; None saves nothing.
-        keep: Called with the row, the episode [T, ...] and its first state of every program that ran.
+        keep: Called with every episode [T, ...] of every program that ran; the middle one of a program comes first.
         starts: Number of start states; all programs have the same.
 
     Returns:
@@ -109,13 +110,22 @@ def evaluate(
         ]  # fmt: skip
         middle = sorted(range(starts), key=lambda e: merit(task, each[e]))[(starts - 1) // 2]
         if keep:
-            first = jax.tree.map(lambda x, row=rows[middle]: np.asarray(x)[row], start.step)
-            keep(i, episodes[middle], first)
+            for e in [middle, *(e for e in range(starts) if e != middle)]:
+                first = jax.tree.map(lambda x, row=rows[e]: np.asarray(x)[row], start.step)
+                keep(i, episodes[e], first, each[e])
         learning = controllers.learning[i] if controllers.learning else {}
         scored = [score_of(task, e) for e in each] if starts > 1 else []
         several = tuple(round(score, 4) if math.isfinite(score) else None for score in scored)
-        chosen = replace(each[middle], candidate=i, timing=timing, learning=learning, starts=several)
-        evaluations.append(chosen)
+        evaluations.append(
+            replace(
+                each[middle],
+                candidate=i,
+                timing=timing,
+                learning=learning,
+                starts=several,
+                states=_states(episodes[middle], task),
+            )
+        )
     return evaluations
 
 
@@ -127,7 +137,7 @@ def measure(
     replaced: tuple[Mapping[str, int], Mapping[str, int]],
     ctrl_dt: float,
 ) -> Evaluation:
-    """Return the evaluation of a finished episode under a program, numbered 0.
+    """Return the evaluation of a finished episode under a program, numbered 0 and without its states.
 
     terms: Values [T] of each term. replaced: Counts of non-finite values per term, in the episode and in its plans.
     """
@@ -156,7 +166,6 @@ def measure(
         curve_time=[round(t, 4) for t in time_s[picked].tolist()],
         faults=dict(task.faults(episode, task)) if task.faults and not reason else {},
         gait={} if reason else biomechanics.gait(episode, task),
-        states=_states(episode, task),
     )
 
 

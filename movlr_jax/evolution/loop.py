@@ -170,10 +170,7 @@ def optimise(
         )
     evaluations, best = [], [adopt(context.task, rows, k, len(sources), fits[k]) for k in range(len(sources))]
     if context.reuse:
-        archive.put(
-            bank_path(g),
-            episodes.data(row_names(g, [v for _, v in best], len(rows)), [fault(e)[0] for e in rows]),
-        )
+        archive.put(bank_path(g), episodes.data(row_names(g, [v for _, v in best], len(rows))))
     for k, (source, (adopted, variants)) in enumerate(zip(sources, best, strict=True)):
         source = adopted.source or source  # a program that was rejected has only its text
         candidate = replace(adopted, generation=g, candidate=k, source=source, parent=parents[k])

@@ -97,6 +97,26 @@ def test_every_episode_has_the_returns_that_its_evaluation_measured(finished: Pa
     assert scorer.traces <= len(recorded(finished, "evaluated")), "a program compiles once for any bank"
 
 
+def test_motions_from_all_start_states_are_in_the_bank(tmp_path: Path):
+    """A program is judged by its middle motion; the others are scored, too."""
+    run, seed = tmp_path / "run", 3
+    assert search([*SEARCH, "search=bank", "proposals=2", "starts=3", f"seed={seed}", f"run_dir={run}"]) == 0
+    task = task_of(compose(SEARCH))
+    with Archive.open(run, write=False) as archive:
+        bank = read_bank(archive, task.layout, before=1)
+    assert bank.names == tuple(f"g00k0{k}{e}" for k in (0, 1) for e in ("", "@1", "@2"))
+    starts, _, _ = task.start(np.random.default_rng(seed), 3)
+    for program in (bank.initial.qpos[:3], bank.initial.qpos[3:]):
+        for start in starts:
+            assert (np.abs(program - start).max(axis=1) < 1e-6).sum() == 1, "each start once"
+    for data in recorded(run, "evaluated")[:2]:
+        (terms,) = bank.term_values(Scorer(task.layout, task.data), [load(parse(data["source"]))])
+        for name, term in data["terms"].items():
+            returns = bank.returns(terms[name])
+            assert returns[bank.names.index(data["name"])] == pytest.approx(term["mean"], rel=1e-5, abs=1e-6)
+    assert "g00k00@1" in (run / "report.html").read_text()
+
+
 def test_screening_says_why_for_every_proposal(finished: Path):
     for g, data in enumerate(recorded(finished, "proposed")):
         assert len(data["sources"]) == len(data["chosen"]) == 2
@@ -204,7 +224,7 @@ def test_a_bank_that_cannot_be_used_is_told(finished: Path):
 def test_an_empty_generation_has_an_empty_bank(finished: Path):
     task, run = task_of(compose(SEARCH)), Path(shutil.copytree(finished, "run"))
     with Archive.open(run) as archive:
-        archive.put("gen_00/bank.npz", Recorder().data([], []))
+        archive.put("gen_00/bank.npz", Recorder().data([]))
         assert len(read_bank(archive, task.layout)) == 4
         assert len(read_bank(archive, task.layout, before=1)) == 0
         assert len(pairs_of(archive, read_bank(archive, task.layout, before=1))) == 0

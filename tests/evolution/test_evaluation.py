@@ -113,7 +113,7 @@ def test_a_program_is_evaluated_by_its_middle_episode():
 
     each = [alone(start) for start in range(3)]
     for count in (3, 2):
-        kept: list[tuple[int, Trajectory, Step]] = []
+        kept: list[tuple[int, Trajectory, Step, Evaluation]] = []
 
         def keep(*given: Any, kept: list[Any] = kept) -> None:
             kept.append(given)
@@ -126,10 +126,13 @@ def test_a_program_is_evaluated_by_its_middle_episode():
             assert evaluation.starts == tuple(round(score, 4) for score in scores)
             middle = scores.index(sorted(scores)[(count - 1) // 2])
             assert replace(evaluation, timing={}, starts=()) == replace(each[middle][k], timing={})
-            row, episode, first = kept[k]
-            assert row == k
-            np.testing.assert_array_equal(first.qpos, states[0][middle].astype(first.qpos.dtype))
-            assert len(episode.actions) == len(each[middle][k].curve_time)
+            others = [start for start in range(count) if start != middle]
+            own = kept[k * count : (k + 1) * count]
+            for (row, episode, first, measured), start in zip(own, [middle, *others], strict=True):
+                assert row == k
+                np.testing.assert_array_equal(first.qpos, states[0][start].astype(first.qpos.dtype))
+                assert len(episode.actions) == len(each[start][k].curve_time)
+                assert measured.metrics == each[start][k].metrics
 
 
 def test_a_fault_counts_before_the_score(task: Task):

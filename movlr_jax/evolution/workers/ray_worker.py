@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from movlr_jax.language.base import Evaluation
 
 Parts = tuple[Any, Any]  # (task, optimizer)
-Episode = tuple[int, Any, Any]  # (row of the batch, episode, its first state)
+Episode = tuple[int, Any, Any, Any]  # (row of the batch, episode, its first state, its evaluation)
 
 
 class Worker:
@@ -44,8 +44,8 @@ class Worker:
         self._progress = (0, 1)
         episodes: list[Episode] = []
 
-        def kept(row: int, episode: Any, first: Any) -> None:
-            episodes.append((row, thinned(episode), first))
+        def kept(row: int, episode: Any, first: Any, evaluation: Evaluation) -> None:
+            episodes.append((row, thinned(episode), first, evaluation))
 
         keep = kept if shard.keeps else None
         evaluations = evaluate_shard(self._optimizer, self._task, shard, self._tick, keep)

@@ -81,12 +81,12 @@ def evaluate_shard(
 ) -> list[Evaluation]:
     """Evaluate the programs of a shard. The evaluations have their places in the batch, and no source.
 
-    keep: Called with the place in the batch, the episode and its first state of every program that ran.
+    keep: Called with the place in the batch instead of the row; see `evaluation.evaluate`.
     """
 
-    def kept(row: int, episode: Trajectory, first: Step) -> None:
+    def kept(row: int, episode: Trajectory, first: Step, evaluation: Evaluation) -> None:
         if keep and row < len(shard.rows):
-            keep(shard.rows[row], episode, first)
+            keep(shard.rows[row], episode, first, evaluation)
 
     programs = [unpack(text, task.layout) for text in shard.programs]
     programs += [programs[-1]] * (shard.size - len(programs))
