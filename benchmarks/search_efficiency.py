@@ -34,7 +34,7 @@ from movlr_jax.commands.session import build_context, task_of, to_yaml
 from movlr_jax.config.compose import compose
 from movlr_jax.config.schema import Config
 from movlr_jax.control.base import Optimizer
-from movlr_jax.control.build import build_optimizer
+from movlr_jax.control.build import build_optimizer, trains
 from movlr_jax.errors import ProgramError
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.evaluation import evaluate, make_probe
@@ -239,19 +239,24 @@ def searched(config: Config, task: Task, optimizer: Optimizer, wrong: float) -> 
 
 
 def held_out(sources: Sequence[str], config: Config, task: Task, optimizer: Optimizer) -> dict[str, float]:
-    """Return the mean score of each program over start states and noise that no search has seen."""
+    """Return the mean score of each program over start states and noise that no search has seen.
+
+    An optimizer that trains does so twice per program, and evaluates each policy from two start states.
+    """
     unique, k = list(dict.fromkeys(sources)), config.candidates
     scores: dict[str, list[float]] = {source: [] for source in unique}
+    seeds, starts = (HELD_OUT[:2], 2) if trains(config.optimizer) else (HELD_OUT, 1)
     with context_of(config, task, optimizer, MetricsJudge()) as (context, _):
         verdicts = dict(zip(unique, context.sandbox.vet_all(unique), strict=True))
         for begin in range(0, len(unique), k):
             batch = (unique[begin : begin + k] * k)[
                 :k
             ]  # as many rows as in the search: nothing compiles again
-            for seed in HELD_OUT:
-                rows = evaluate(optimizer, task, [verdicts[s] for s in batch], seed)
+            for seed in seeds:
+                rows = evaluate(optimizer, task, [verdicts[s] for s in batch], seed, starts=starts)
                 for source, row in dict(zip(batch, rows, strict=True)).items():
-                    scores[source].append(score_of(task, row))
+                    found = row.starts or [score_of(task, row)]
+                    scores[source] += [-np.inf if score is None else score for score in found]
     return {source: float(np.mean(values)) for source, values in scores.items()}
 
 
