@@ -1,7 +1,8 @@
 """How well screening knows a program before it is simulated.
 
 Programs of the scripted proposer are each simulated from several start states. From a few of them and the first start
-alone, screening predicts the others; the truth is their mean score from the other starts.
+alone, screening predicts the others; the truth is their mean score from the other starts. How the programs of a first
+generation are chosen is compared, too: the winner is the one with the best score from the first start.
 
     nice python benchmarks/expected_worth.py [--task walker_walk ...] [--programs 96] [--starts 4]
 """
@@ -25,11 +26,11 @@ from movlr_jax.config.compose import compose
 from movlr_jax.config.schema import Config
 from movlr_jax.control.base import Optimizer
 from movlr_jax.control.build import build_optimizer
-from movlr_jax.evolution.bank import Bank, Recorder, read_bank
+from movlr_jax.evolution.bank import Bank, Recorder, bank_of, read_bank
 from movlr_jax.evolution.evaluation import evaluate, make_probe
 from movlr_jax.evolution.gates import score_of
 from movlr_jax.evolution.preferences import Pairs, log_likelihood
-from movlr_jax.evolution.screening import expected_worth
+from movlr_jax.evolution.screening import expected_worth, represent, screen
 from movlr_jax.language.base import ProposalRequest
 from movlr_jax.language.proposers.scripted import ScriptedProposer
 from movlr_jax.machine import hardware, versions
@@ -40,6 +41,7 @@ from movlr_jax.tasks import Task
 
 KNOWN = (4, 8, 16, 32)  # programs that were simulated
 _DRAWS = 100  # choices of these
+_WRITTEN = 64  # programs of which a first generation is chosen
 _FIRST = 11  # seed of the first start state
 
 
@@ -58,8 +60,13 @@ def proposed(name: str, count: int, quick: bool) -> tuple[Config, Task, Optimize
     return config, task, optimizer, sandbox.vet_all(sources)
 
 
-def simulated(name: str, count: int, starts: int, quick: bool) -> tuple[np.ndarray, np.ndarray, Bank]:
-    """Return scores [P, starts], rewards [P, S] and the motions from the first start, one of each program."""
+def simulated(
+    name: str, count: int, starts: int, quick: bool
+) -> tuple[np.ndarray, np.ndarray, Bank, np.ndarray]:
+    """Return scores [P, starts], rewards [P, S] and the motions from the first start, one of each program.
+
+    The last one has the rewards [P, S] of the states that a first generation is chosen by.
+    """
     config, task, optimizer, (_, *verdicts) = proposed(name, count, quick)
     scores, k, episodes = np.zeros((count, starts)), config.candidates, Recorder()
     for begin in range(0, count, k):
@@ -75,8 +82,11 @@ def simulated(name: str, count: int, starts: int, quick: bool) -> tuple[np.ndarr
     with tempfile.TemporaryDirectory() as folder, Archive.create(Path(folder) / "run", "") as archive:
         archive.put(bank_path(0), episodes.data([str(i) for i in range(count)]))
         bank = read_bank(archive, task.layout)
-    rewards = np.concatenate([bank.values(optimizer.scorer, programs[i : i + k]) for i in range(0, count, k)])
-    return scores, rewards, bank
+    rewards, before = (
+        np.concatenate([b.values(optimizer.scorer, programs[i : i + k]) for i in range(0, count, k)])
+        for b in (bank, bank_of(make_probe(task, optimizer.sim_physics, 0)))
+    )
+    return scores, rewards, bank, before
 
 
 def spread(scores: np.ndarray) -> tuple[float, float]:
@@ -106,6 +116,30 @@ def predicted(scores: np.ndarray, rewards: np.ndarray, bank: Bank, known: int) -
     return {name: round(float(np.mean(values)), 2) for name, values in found.items()}
 
 
+def first_generations(scores: np.ndarray, rewards: np.ndarray, k: int) -> Mapping[str, Mapping[str, float]]:
+    """Return the mean score of k chosen programs and of their winner, for three ways to choose them.
+
+    rewards: [P, S] of the states that are known before any simulation.
+    """
+    rng, truth, found = np.random.default_rng(0), scores[:, 1:].mean(axis=1), {}
+    none, no = Pairs(np.zeros(0, int), np.zeros(0, int), np.zeros(0)), np.zeros(rewards.shape[1], int)
+    for _ in range(_DRAWS):
+        some = rng.permutation(len(scores))[: min(_WRITTEN, 2 * len(scores) // 3)]
+        seen = rewards[some]
+        chosen = {
+            "representative": represent(seen, k).chosen,
+            "most different": screen(seen, seen, k, none, no).chosen,
+            "random": list(range(k)),
+        }
+        for name, picked in chosen.items():
+            at = some[picked]
+            found.setdefault(name, []).append((truth[at].mean(), truth[at[scores[at, 0].argmax()]]))
+    return {
+        name: dict(zip(("all", "winner"), np.mean(values, axis=0).round(2).tolist(), strict=True))
+        for name, values in found.items()
+    }
+
+
 def _correlation(x: np.ndarray, y: np.ndarray) -> float:
     return float(np.corrcoef(x, y)[0, 1]) if x.std() > 0 and y.std() > 0 else 0.0
 
@@ -113,7 +147,7 @@ def _correlation(x: np.ndarray, y: np.ndarray) -> float:
 def run(names: Sequence[str], count: int, starts: int, quick: bool) -> dict[str, Any]:
     rows = []
     for name in names:
-        scores, rewards, bank = simulated(name, count, starts, quick)
+        scores, rewards, bank, before = simulated(name, count, starts, quick)
         between, noise = spread(scores)
         good = scores.mean(axis=1)
         row: dict[str, Any] = {
@@ -127,6 +161,7 @@ def run(names: Sequence[str], count: int, starts: int, quick: bool) -> dict[str,
         }
         # the highest correlation with the truth that noise between starts allows
         row["highest"] = round(between / float(np.sqrt(between**2 + noise**2 / (starts - 1))), 2)
+        row["first_generation"] = first_generations(scores, before, 4)
         row["predicted"] = {n: predicted(scores, rewards, bank, n) for n in KNOWN if 2 * n <= count}
         print(json.dumps(row), flush=True)
         rows.append(row)

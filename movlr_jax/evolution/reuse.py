@@ -14,7 +14,7 @@ from movlr_jax.evolution.gates import fault
 from movlr_jax.evolution.parents import drawn_parents
 from movlr_jax.evolution.pooling import program_values, term_values
 from movlr_jax.evolution.preferences import FittedWeights, Pairs, agreeing, fit_weights
-from movlr_jax.evolution.screening import expected_worth, screen
+from movlr_jax.evolution.screening import expected_worth, represent, screen
 from movlr_jax.language.base import Evaluation, ProposalRequest, Screened
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.storage.archive import Archive
@@ -60,8 +60,8 @@ def screened(
     sources, notes, k = proposed["sources"], proposed["notes"], context.config.candidates
     with timed(context, "screen"), context.reporter.stage("screen"):
         bank = read_bank(context.archive, context.task.layout, g)
-        pairs = pairs_of(context.archive, bank, g)
-        bank = bank if len(bank) else bank_of(reuse.probe)
+        pairs, unknown = pairs_of(context.archive, bank, g), not len(bank)
+        bank = bank_of(reuse.probe) if unknown else bank
         simulated, strengths = ranked_before(context.archive, g)
         scored = program_values(context, reuse, bank, [*simulated, *sources])
         before, found = scored[: len(simulated)], scored[len(simulated) :]
@@ -74,7 +74,11 @@ def screened(
         worth = (
             expected_worth(rewards, np.array([before[i] for i in known]), strengths[known]) if known else None
         )
-        choice = screen(rewards, bank.returns(rewards), k, pairs, bank.graves, worth, kept)
+        choice = (
+            represent(rewards, k, kept)
+            if unknown
+            else screen(rewards, bank.returns(rewards), k, pairs, bank.graves, worth, kept)
+        )
     reasons |= {at[n]: reason for n, reason in enumerate(choice.reasons)}
     chosen = list(dict.fromkeys([*range(given), *(at[n] for n in choice.chosen), *reasons]))[:k]
     return {

@@ -1,9 +1,10 @@
 """Screening: of M proposed programs, K are chosen for the physics by their rewards of the states of the rollout bank.
 
-A program is worth simulating if programs that reward the same led to good motions, if it agrees with what the
-comparisons say, does not prefer motions that a gate caught, and differs from those chosen already. The
-choice is the greedy maximum of a determinantal point process (Chen et al., 2018): quality times the part of a
-program's rewards that those chosen do not explain.
+Before anything was simulated, `represent` chooses the K programs that stand for all M. Then `screen` chooses: a
+program is worth simulating if programs that reward the same led to good motions, if it agrees with what the
+comparisons say, does not prefer motions that a gate caught, and differs from those chosen already. That choice is the
+greedy maximum of a determinantal point process (Chen et al., 2018): quality times the part of a program's rewards
+that those chosen do not explain.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _WORTH = 2.0  # weight of a standard deviation of expected worth
 _NOISE = 1.0  # variance of the strength of one motion about what its program is worth, beside that between programs
 _RIDGE = 0.05  # part of a profile that counts as different even from its copy
 _ALIKE = 0.1  # a program of which less than this is new is rejected as alike
+_NOTHING = "its reward is the same at all states"
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,43 @@ class Choice:
 
     chosen: list[int]
     reasons: list[str]  # [P]
+
+
+def represent(rewards: np.ndarray, k: int, kept: Sequence[int] = ()) -> Choice:
+    """Choose the k of P programs that the others resemble most: the greedy maximum of facility location.
+
+    Each program counts with its likeness to the chosen one that is nearest to it (Nemhauser et al., 1978). So the
+    programs chosen differ, but none is chosen because it is odd.
+
+    Args:
+        rewards: [P, S] reward of each state under each program.
+        k: Number of programs to choose.
+        kept: Programs that are chosen in any case. They count towards k.
+
+    Returns:
+        The k programs, with the reason why each was chosen or rejected.
+    """
+    profiles = directions(rewards)
+    alike = likeness(profiles)
+    alike[~profiles.any(axis=1)] = 0.0  # the same at all states: it stands for nothing
+    chosen, nearest = list(kept), alike[list(kept)].max(axis=0, initial=0.0)
+    while len(chosen) < min(k, len(rewards)):
+        gain = np.maximum(alike, nearest).sum(axis=1)
+        gain[chosen] = -np.inf
+        chosen.append(int(np.argmax(np.round(gain, 9))))  # among equals the first, whatever the rounding
+        nearest = np.maximum(nearest, alike[chosen[-1]])
+    found = np.array(chosen)[alike[chosen].argmax(axis=0)]
+    reasons = []
+    for i, other in enumerate(found.tolist()):
+        if i in chosen:
+            stands = f"it stands for {int((found == i).sum())} of {len(rewards)} proposals"
+            reasons.append(f"it is always evaluated; {stands}" if i in kept else stands)
+        elif not profiles[i].any():
+            reasons.append(_NOTHING)
+        else:
+            correlation = float(profiles[i] @ profiles[other])
+            reasons.append(f"proposal {other} stands for it: their rewards correlate at {correlation:.2f}")
+    return Choice(chosen, reasons)
 
 
 def screen(
@@ -45,7 +84,7 @@ def screen(
         rewards: [P, S] reward of each state under each program.
         returns: [P, E] mean reward of each motion under each program.
         k: Number of programs to choose.
-        pairs: Comparisons of the motions; none in the first generation, which chooses by difference alone.
+        pairs: Comparisons of the motions.
         caught: [E] how grave the fault of each motion is; a program should prefer the lesser fault.
         worth: [P] see `expected_worth`; None if no program was simulated.
         kept: Programs that are chosen in any case. They count towards k.
@@ -91,7 +130,7 @@ def screen(
         alike = left[i] < _ALIKE
         other = max(chosen, key=lambda j, i=i: abs(float(profiles[i] @ profiles[j])))
         reasons[i] = said(i) + (
-            "its reward is the same at all states"
+            _NOTHING
             if not profiles[i].any()
             else f"only {100 * left[i]:.0f} % of what it rewards is new beside proposal {other}"
             if alike
@@ -104,8 +143,7 @@ def expected_worth(rewards: np.ndarray, simulated: np.ndarray, worth: np.ndarray
     """Return [P] what the motion that each program leads to is expected to be worth, before it is simulated.
 
     The mean of a Gaussian process over programs: those that reward the same lead to similar motions. Its covariance
-    falls with the Pearson distance of their rewards over the states of the bank (Gleave et al., 2021), in units of
-    the median distance, because programs for one task are all alike: correlations of 0.96 to 0.99 are common.
+    is their `likeness`.
 
     Args:
         rewards: [P, S] reward of each state of the bank under each program.
@@ -118,13 +156,21 @@ def expected_worth(rewards: np.ndarray, simulated: np.ndarray, worth: np.ndarray
     spread = worth.std()
     if spread < 1e-9:
         return np.zeros(len(rewards))
-    profiles = directions(np.concatenate([simulated, rewards]))
-    distance = np.sqrt(np.maximum(1.0 - profiles @ profiles.T, 0.0) / 2.0)
-    median = np.median(distance[np.triu_indices(len(distance), 1)])
-    covariance = np.exp(-distance / max(median, 1e-6))
+    covariance = likeness(directions(np.concatenate([simulated, rewards])))
     q = len(simulated)
     known = covariance[:q, :q] + _NOISE * np.eye(q)
     return covariance[q:, :q] @ np.linalg.solve(known, (worth - worth.mean()) / spread)
+
+
+def likeness(profiles: np.ndarray) -> np.ndarray:
+    """Return [P, P]: 1 for programs of the same profile [P, S], falling with the distance of their rewards.
+
+    That is their Pearson distance over the states of the bank (Gleave et al., 2021), in units of the median distance,
+    because programs for one task are all alike: correlations of 0.96 to 0.99 are common.
+    """
+    distance = np.sqrt(np.maximum(1.0 - profiles @ profiles.T, 0.0) / 2.0)
+    apart = distance[np.triu_indices(len(distance), 1)]
+    return np.exp(-distance / max(np.median(apart) if len(apart) else 0.0, 1e-6))
 
 
 def directions(rewards: np.ndarray) -> np.ndarray:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 
 from movlr_jax.evolution.preferences import Pairs
-from movlr_jax.evolution.screening import Choice, expected_worth, gate_pairs
+from movlr_jax.evolution.screening import Choice, directions, expected_worth, gate_pairs, likeness, represent
 from movlr_jax.evolution.screening import screen as screen_rewards
 
 NOTHING = Pairs(np.zeros(0, int), np.zeros(0, int), np.zeros(0))
@@ -29,6 +31,42 @@ def test_without_comparisons_programs_that_differ_are_chosen():
     assert found.chosen == [0, 2]
     assert "only 0 % of what it rewards is new beside proposal 0" in found.reasons[1]
     assert "beside proposal 2" in found.reasons[3]
+
+
+def test_a_first_generation_stands_for_all_proposals():
+    """Two crowds and an odd program: of two, one from each crowd, the one nearest to its others."""
+    rng = np.random.default_rng(0)
+    crowds, odd = rng.normal(size=(2, 200)), rng.normal(size=(1, 200))
+    steps = 0.2 * rng.normal(size=200)
+    rows = np.concatenate(
+        [crowds[0] + np.arange(-2, 3)[:, None] * steps, odd, crowds[1] + [[0.0], [0.1]] * steps]
+    )
+    found = represent(rows, 2)
+    assert found.chosen[0] == 2
+    assert found.chosen[1] in (6, 7)
+    assert found.reasons[2] in [f"it stands for {n} of 8 proposals" for n in (5, 6)]
+    correlation = np.corrcoef(rows[0], rows[2])[0, 1]
+    assert found.reasons[0] == f"proposal 2 stands for it: their rewards correlate at {correlation:.2f}"
+    kept = represent(rows, 2, kept=[5])
+    assert kept.chosen == [5, 2]
+    assert kept.reasons[5].startswith("it is always evaluated; it stands for ")
+
+
+def test_a_first_generation_is_near_the_best_of_all_choices():
+    """Of ten programs, the two chosen one after the other are worth at least 1 - 1/e of the best of all pairs."""
+    rows = np.random.default_rng(3).normal(size=(10, 30))
+    alike = likeness(directions(rows))
+    worth = {pair: alike[list(pair)].max(axis=0).sum() for pair in combinations(range(10), 2)}
+    found = represent(rows, 2).chosen
+    assert worth[(min(found), max(found))] >= (1 - 1 / np.e) * max(worth.values())
+
+
+def test_a_first_generation_passes_over_a_program_that_is_the_same_everywhere():
+    up, down = np.arange(6.0), np.array([3, 0, 2, 5, 1, 4.0])
+    found = represent(np.stack([np.full(6, 7.0), up, down]), 2)
+    assert sorted(found.chosen) == [1, 2]
+    assert found.reasons[0] == "its reward is the same at all states"
+    assert represent(up[None], 1) == Choice([0], ["it stands for 1 of 1 proposals"])
 
 
 def test_programs_that_agree_with_the_comparisons_are_chosen_first():
