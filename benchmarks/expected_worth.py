@@ -129,7 +129,7 @@ def first_generations(scores: np.ndarray, rewards: np.ndarray, k: int) -> Mappin
         chosen = {
             "representative": represent(seen, k).chosen,
             "most different": screen(seen, seen, k, none, no).chosen,
-            "random": list(range(k)),
+            "random": list(range(min(k, len(some)))),
         }
         for name, picked in chosen.items():
             at = some[picked]

@@ -27,6 +27,7 @@ from movlr_jax.storage.layout import bank_path
 from movlr_jax.types import Step, Trajectory
 
 STATES = 256  # most states of one episode that are kept, evenly spaced: a return is their mean
+OTHERS = 64  # the same for episodes from start states by which a program is not judged
 _CHUNK = 1024  # states scored at once: every bank has the same shape, so a program compiles once
 _BYTES = 2**31  # of one file, uncompressed
 _FIELDS = ("time", "qpos", "qvel", "act", "sensors", "prev_action")
@@ -87,9 +88,9 @@ def weighted(terms: Mapping[str, np.ndarray], weights: Mapping[str, float]) -> n
     return np.sum([weights[name] * values for name, values in terms.items()], axis=0)
 
 
-def thinned(episode: Trajectory) -> Trajectory:
-    """Return an episode [T, ...] with at most `STATES` of its states, evenly spaced, and their actions."""
-    kept = np.linspace(0, len(episode.actions) - 1, min(STATES, len(episode.actions))).round().astype(int)
+def thinned(episode: Trajectory, most: int = STATES) -> Trajectory:
+    """Return an episode [T, ...] with at most `most` of its states, evenly spaced, and their actions."""
+    kept = np.linspace(0, len(episode.actions) - 1, min(most, len(episode.actions))).round().astype(int)
     return episode.replace(  # pyright: ignore[reportAttributeAccessIssue]
         steps=jax.tree.map(lambda x: np.asarray(x)[kept], episode.steps),
         actions=np.asarray(episode.actions)[kept],
@@ -105,8 +106,9 @@ class Recorder:
     episodes: dict[int, list[tuple[Trajectory, Step, int]]] = field(default_factory=dict)
 
     def keep(self, row: int, episode: Trajectory, first: Step, evaluation: Evaluation) -> None:
-        """Keep an episode [T, ...] of a program."""
-        self.episodes.setdefault(row, []).append((thinned(episode), first, fault(evaluation)[0]))
+        """Keep an episode [T, ...] of a program; the first one is that by which it is judged."""
+        kept = self.episodes.setdefault(row, [])
+        kept.append((thinned(episode, OTHERS if kept else STATES), first, fault(evaluation)[0]))
 
     def data(self, names: Sequence[str]) -> bytes:
         """Return the file of the bank; `names` are those of all rows.

@@ -14,10 +14,11 @@ from movlr_jax.evolution.gates import fault
 from movlr_jax.evolution.parents import drawn_parents
 from movlr_jax.evolution.pooling import program_values, term_values
 from movlr_jax.evolution.preferences import FittedWeights, Pairs, agreeing, fit_weights
-from movlr_jax.evolution.screening import expected_worth, represent, screen
+from movlr_jax.evolution.screening import OTHER, expected_worth, represent, screen
 from movlr_jax.language.base import Evaluation, ProposalRequest, Screened
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.storage.archive import Archive
+from movlr_jax.storage.layout import candidate_name
 
 _CROSSED = 0.3  # probability that a program is crossed with one of another kind
 
@@ -69,6 +70,7 @@ def screened(
         values = {i: v for i, v in enumerate(found) if not isinstance(v, str)}
         at = list(values)
         kept = [n for n, i in enumerate(at) if i < given]
+        k -= given - len(kept)  # the first are simulated even if they cannot be scored
         rewards = np.array(list(values.values())).reshape(len(at), len(bank.owner))
         known = [i for i, v in enumerate(before) if not isinstance(v, str)]
         worth = (
@@ -79,8 +81,12 @@ def screened(
             if unknown
             else screen(rewards, bank.returns(rewards), k, pairs, bank.graves, worth, kept)
         )
-    reasons |= {at[n]: reason for n, reason in enumerate(choice.reasons)}
-    chosen = list(dict.fromkeys([*range(given), *(at[n] for n in choice.chosen), *reasons]))[:k]
+    order = dict.fromkeys([*range(given), *(at[n] for n in choice.chosen), *reasons, *at])
+    chosen = list(order)[: context.config.candidates]
+    for n, reason in enumerate(choice.reasons):
+        other = at[choice.beside[n]] if n in choice.beside else at[n]
+        name = candidate_name(g, chosen.index(other)) if other in chosen else "another one"
+        reasons[at[n]] = reason.replace(OTHER, name)
     return {
         **{name: [proposed[name][i] for i in chosen] for name in ("sources", "parents")},
         "notes": [notes[i] for i in chosen] if len(notes) == len(sources) else [],

@@ -9,8 +9,8 @@ that those chosen do not explain.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -22,14 +22,19 @@ _NOISE = 1.0  # variance of the strength of one motion about what its program is
 _RIDGE = 0.05  # part of a profile that counts as different even from its copy
 _ALIKE = 0.1  # a program of which less than this is new is rejected as alike
 _NOTHING = "its reward is the same at all states"
+OTHER = "{other}"
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Programs in the order of their choice, and a sentence for every program."""
+    """Programs in the order of their choice, and a sentence for every program.
+
+    Where it speaks of another program, it has `OTHER` in place of the name of the chosen program `beside[i]`.
+    """
 
     chosen: list[int]
     reasons: list[str]  # [P]
+    beside: Mapping[int, int] = field(default_factory=dict)
 
 
 def represent(rewards: np.ndarray, k: int, kept: Sequence[int] = ()) -> Choice:
@@ -47,26 +52,30 @@ def represent(rewards: np.ndarray, k: int, kept: Sequence[int] = ()) -> Choice:
         The k programs, with the reason why each was chosen or rejected.
     """
     profiles = directions(rewards)
-    alike = likeness(profiles)
-    alike[~profiles.any(axis=1)] = 0.0  # the same at all states: it stands for nothing
+    varying = profiles.any(axis=1)  # a reward that is the same at all states stands for nothing
+    alike = np.zeros((len(rewards), len(rewards)))
+    alike[np.ix_(varying, varying)] = likeness(profiles[varying])
     chosen, nearest = list(kept), alike[list(kept)].max(axis=0, initial=0.0)
     while len(chosen) < min(k, len(rewards)):
-        gain = np.maximum(alike, nearest).sum(axis=1)
+        gain = np.where(varying, np.maximum(alike, nearest).sum(axis=1), -1.0)
         gain[chosen] = -np.inf
         chosen.append(int(np.argmax(np.round(gain, 9))))  # among equals the first, whatever the rounding
         nearest = np.maximum(nearest, alike[chosen[-1]])
-    found = np.array(chosen)[alike[chosen].argmax(axis=0)]
-    reasons = []
-    for i, other in enumerate(found.tolist()):
-        if i in chosen:
-            stands = f"it stands for {int((found == i).sum())} of {len(rewards)} proposals"
-            reasons.append(f"it is always evaluated; {stands}" if i in kept else stands)
-        elif not profiles[i].any():
+    if not chosen:
+        return Choice([], [])
+    found = np.array(chosen)[alike[chosen].argmax(axis=0)].tolist()
+    reasons, beside = [], {}
+    for i, other in enumerate(found):
+        if not varying[i]:
             reasons.append(_NOTHING)
+        elif i in chosen:
+            stands = sum(bool(v) and other == i for v, other in zip(varying, found, strict=True))
+            always = "it is always evaluated; " if i in kept else ""
+            reasons.append(f"{always}it stands for {stands} of {len(rewards)} proposals")
         else:
-            correlation = float(profiles[i] @ profiles[other])
-            reasons.append(f"proposal {other} stands for it: their rewards correlate at {correlation:.2f}")
-    return Choice(chosen, reasons)
+            correlation, beside[i] = float(profiles[i] @ profiles[other]), other
+            reasons.append(f"{OTHER} stands for it: their rewards correlate at {correlation:.2f}")
+    return Choice(chosen, reasons, beside)
 
 
 def screen(
@@ -100,7 +109,7 @@ def screen(
     profiles = directions(rewards)
     right, safe = agreeing(returns, pairs), agreeing(returns, gates)
     residual, left = profiles.copy(), np.square(profiles).sum(axis=1)
-    chosen, reasons = list(kept), [""] * len(returns)
+    chosen, reasons, beside = list(kept), [""] * len(returns), {}
 
     def said(i: int) -> str:
         parts = []
@@ -128,15 +137,15 @@ def screen(
         residual, left = _without(residual, residual[i])
     for i in set(range(len(returns))) - set(chosen):
         alike = left[i] < _ALIKE
-        other = max(chosen, key=lambda j, i=i: abs(float(profiles[i] @ profiles[j])))
+        beside[i] = max(chosen, key=lambda j, i=i: abs(float(profiles[i] @ profiles[j])))
         reasons[i] = said(i) + (
             _NOTHING
             if not profiles[i].any()
-            else f"only {100 * left[i]:.0f} % of what it rewards is new beside proposal {other}"
+            else f"only {100 * left[i]:.0f} % of what it rewards is new beside {OTHER}"
             if alike
             else "others promise more or differ more"
         )
-    return Choice(chosen, reasons)
+    return Choice(chosen, reasons, beside)
 
 
 def expected_worth(rewards: np.ndarray, simulated: np.ndarray, worth: np.ndarray) -> np.ndarray:

@@ -123,6 +123,7 @@ def test_screening_says_why_for_every_proposal(finished: Path):
         assert len(data["screened"]) == 4
         assert all(s["reason"] and s["source"] not in data["sources"] for s in data["screened"])
         assert g == 0 or all("comparisons; " in reason for reason in data["chosen"])
+        assert g or any(s["reason"].startswith(("g00k00 stands", "g00k01 stands")) for s in data["screened"])
     page = (finished / "report.html").read_text()
     assert "4 proposals screened out before the simulation" in page
     assert "Returns of the best program" in page
