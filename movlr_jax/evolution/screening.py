@@ -52,7 +52,7 @@ def represent(rewards: np.ndarray, k: int, kept: Sequence[int] = ()) -> Choice:
         The k programs, with the reason why each was chosen or rejected.
     """
     profiles = directions(rewards)
-    varying = profiles.any(axis=1)  # a reward that is the same at all states stands for nothing
+    varying = np.asarray(profiles.any(axis=1))  # a reward that is the same at all states stands for nothing
     alike = np.zeros((len(rewards), len(rewards)))
     alike[np.ix_(varying, varying)] = likeness(profiles[varying])
     chosen, nearest = list(kept), alike[list(kept)].max(axis=0, initial=0.0)
