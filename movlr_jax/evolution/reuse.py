@@ -70,7 +70,7 @@ def screened(
         values = {i: v for i, v in enumerate(found) if not isinstance(v, str)}
         at = list(values)
         kept = [n for n, i in enumerate(at) if i < given]
-        k -= given - len(kept)  # the first are simulated even if they cannot be scored
+        k = max(k - (given - len(kept)), 1)  # the first are simulated even if they cannot be scored
         rewards = np.array(list(values.values())).reshape(len(at), len(bank.owner))
         known = [i for i, v in enumerate(before) if not isinstance(v, str)]
         worth = (

@@ -21,7 +21,7 @@ from movlr_jax.errors import UserError
 from movlr_jax.evolution import reuse
 from movlr_jax.evolution.bank import Recorder, read_bank, weighted
 from movlr_jax.evolution.reuse import pairs_of
-from movlr_jax.language.base import Evaluation, Preference
+from movlr_jax.language.base import Evaluation, Preference, ProposalRequest
 from movlr_jax.quantities import number
 from movlr_jax.rewards.program import Scorer
 from movlr_jax.sandbox.source import parse
@@ -127,6 +127,42 @@ def test_screening_says_why_for_every_proposal(finished: Path):
     page = (finished / "report.html").read_text()
     assert "4 proposals screened out before the simulation" in page
     assert "Returns of the best program" in page
+
+
+class Lifts:
+    """A proposer of sound programs, however the program that it is asked to edit looks."""
+
+    name = "proposer of the tests (no language model)"
+
+    def propose(self, request: ProposalRequest, n: int) -> list[str]:
+        body = 'def reward(state, action):\n    return {"up": jnp.tanh(%d * state.pos("foot")[2])}\n'
+        return ['WEIGHTS = {"up": 1.0}\n' + body % (i + 1) for i in range(n)]
+
+
+mj.register_proposer("lifts", Lifts)
+
+
+@pytest.mark.parametrize("candidates", [1, 2])
+@pytest.mark.parametrize("proposer", ["lifts", "scripted"])  # those of the second keep the broken term
+def test_a_first_program_that_cannot_be_scored_is_a_failed_candidate(
+    proposer: str, candidates: int, tmp_path: Path
+):
+    broken = 'WEIGHTS = {"up": 1.0}\n\ndef reward(state, action):\n    return {"up": state.pos("tail")[2]}\n'
+    tiny = (SUPPORT / "tiny_task.py").read_text().replace("def task(", "def sound(")
+    Path("broken.py").write_text(
+        f"{tiny}\n\ndef task() -> Task:\n    from dataclasses import replace\n\n"
+        f"    return replace(sound(), initial_reward={broken!r})\n"
+    )
+    run, alive = tmp_path / "run", proposer == "lifts" and candidates == 2
+    settings = [*SEARCH[1:], "search=bank", "proposals=4", "generations=1", f"run_dir={run}"]
+    status = search(["+task=broken.py", *settings, f"candidates={candidates}", f"proposer={proposer}"])
+    assert (status == 0) == alive
+    (data,) = recorded(run, "proposed")
+    assert data["sources"][0] == broken
+    assert len(data["sources"]) == len(data["chosen"]) == candidates
+    assert "there is no body 'tail'" in data["chosen"][0]
+    expected = {"lifts": "g00k01 stands for it" if alive else "", "scripted": "there is no body 'tail'"}
+    assert all(expected[proposer] in s["reason"] for s in data["screened"])
 
 
 def test_the_best_is_the_program_from_which_most_is_expected(finished: Path):
