@@ -166,11 +166,12 @@ def test_the_model_agrees_with_what_is_measured(tiny, source: str):
 
 @pytest.mark.parametrize("source", SCALAR_LOOPS)
 def test_loops_over_single_numbers_are_not_held_too_expensive(tiny, source: str):
+    """Within a factor of ten, as machines differ."""
     graph, rows = graph_of(source, tiny.layout), 512
     values = [np.full((rows, *s.shape), 0.5, np.float32) for s in inputs(tiny.layout)]
     work = jax.jit(jax.vmap(lambda *x: run(graph, x)), compiler_options={"xla_backend_optimization_level": 0})
     took = fastest(work.lower(*values).compile(), values)
-    assert took / 5 < measure(graph, inputs(tiny.layout)).cost.seconds(rows) < 5 * took
+    assert took / 10 < measure(graph, inputs(tiny.layout)).cost.seconds(rows) < 10 * took
 
 
 def fastest(compiled: Callable[..., object], values: list[np.ndarray]) -> float:
