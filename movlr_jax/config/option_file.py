@@ -16,7 +16,7 @@ def read_option_file(kind: str, name: str) -> tuple[str, Mapping[str, Any]]:
     folder = resource_dir("conf") / kind
     known = sorted(path.stem for path in folder.glob("*.yaml"))
     path = Path(name) if name.endswith((".yaml", ".yml")) else folder / f"{name}.yaml"
-    if path.parent == folder and name not in known:
+    if path.parent == folder and path.stem not in known:
         raise UserError(f"{unknown_name(kind, name, known)}; or give a file, {kind}=FILE.yaml")
     try:
         with path.open("rb") as file:

@@ -14,6 +14,11 @@ from movlr_jax.resources import resource_dir
 RECIPES = sorted(path.stem for path in (resource_dir("conf") / "recipe").glob("*.yaml"))
 
 
+def test_a_recipe_of_the_package_may_be_named_by_its_path():
+    path = resource_dir("conf") / "recipe" / "humanoid_turn.yaml"
+    assert read_recipe(str(path)) == read_recipe("humanoid_turn")
+
+
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_stage_has_settings_that_exist(name: str):
     recipe = read_recipe(name)
