@@ -244,7 +244,8 @@ def searched(config: Config, task: Task, optimizer: Optimizer, wrong: float) -> 
 def held_out(sources: Sequence[str], config: Config, task: Task, optimizer: Optimizer) -> dict[str, float]:
     """Return the mean score of each program over start states and noise that no search has seen.
 
-    A planner runs each program from 16 start states. An optimizer that trains does so twice per program, and evaluates each policy from two start states.
+    A planner runs each program from 16 start states. An optimizer that trains does so twice per program and evaluates
+    each policy from two start states.
     """
     unique, k = list(dict.fromkeys(sources)), config.candidates
     scores: dict[str, list[float]] = {source: [] for source in unique}
@@ -326,8 +327,8 @@ def report() -> None:
     """Write the summary of all results, and a figure of the best score so far over simulated generations."""
     files = sorted((RESULTS / "search_efficiency").glob("*_*.json"))
     found = [json.loads(path.read_text()) for path in files]
-    table = []
-    figure = Figure(figsize=(3.4 * len(found), 3.2), layout="constrained")
+    table, lines = [], {}
+    figure = Figure(figsize=(3.4 * len(found), 3.4), layout="constrained")
     for i, data in enumerate(found):
         runs = {seed: r for seed, r in data["runs"].items() if all("scores" in x for x in r.values())}
         axes = figure.add_subplot(1, len(found), i + 1)
@@ -337,7 +338,7 @@ def report() -> None:
         arms = [arm for arm in ARMS if any(arm in r for r in runs.values())]
         for arm in arms:
             scores = np.array([r[arm]["scores"] for r in runs.values() if arm in r])
-            axes.plot(
+            (lines[arm],) = axes.plot(
                 np.arange(scores.shape[1]) + 1, np.median(scores, axis=0), marker=".", label=arm,
                 color="black" if arm == "plain" else f"C{list(ARMS).index(arm)}",
                 lw=2 if arm in ("plain", "all") else 1,
@@ -345,13 +346,13 @@ def report() -> None:
         axes.set_xlabel("generations (equal simulated seconds)", fontsize=8)
         if i == 0:
             axes.set_ylabel("median held-out score", fontsize=8)
-            axes.legend(fontsize=7)
         axes.tick_params(labelsize=7)
         table += [
             {"task": data["task"], "wrong": data["wrong"], **summary(runs, arm)}
             for arm in arms
             if arm != "plain"
         ]
+    figure.legend(handles=list(lines.values()), loc="outside lower center", ncols=len(lines), fontsize=8)
     figure.savefig(RESULTS / "search_efficiency.png", dpi=130)
     about = {"benchmark": "search_efficiency", "held_out": HELD_OUT, "summary": table, "runs": found}
     (RESULTS / "search_efficiency.json").write_text(json.dumps(about) + "\n")

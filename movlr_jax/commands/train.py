@@ -73,7 +73,10 @@ def main(argv: list[str] | None = None) -> int:
 def read_request(arguments: Sequence[str]) -> TrainingRequest:
     """Parse the arguments. Raises UserError."""
     own = {"recipe": "", "seed": "0", "starts": "8", "run_dir": ""}
-    refused = {"resume": "the same command continues a training", "task": "the recipe names it, as in +recipe=flat_walk_legs"}
+    refused = {
+        "resume": "the same command continues a training",
+        "task": "the recipe names it, as in +recipe=flat_walk_legs",
+    }
     given, settings = cli.split_arguments(arguments, own, refused)
     if not given["recipe"]:
         raise UserError("train needs a recipe, as in python -m movlr_jax.train +recipe=flat_walk_legs")
