@@ -93,7 +93,7 @@ class EvaluationSetup:
             self.config, seed=seed, run_dir=None, films=False, preview=False, reward=""
         )
         given = repr((relevant, task_file(relevant))).encode() + fingerprint(self.task)
-        given += "".join(relevant.optimizer.ppo.policy_hashes()).encode()
+        given += "".join(relevant.optimizer.ppo.file_hashes()).encode()
         return hashlib.sha256(given).hexdigest()[:12]
 
 

@@ -169,6 +169,7 @@ def check_ppo(o: OptimizerConfig) -> None:
         ("ppo.assist", p.assist),
         ("ppo.carry", p.carry),
         ("ppo.stride_starts", p.stride_starts),
+        ("ppo.motion_starts", p.motion_starts),
         ("groups.count", g.count),
         ("groups.correction", g.correction),
     ):

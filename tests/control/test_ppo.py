@@ -25,6 +25,7 @@ from movlr_jax.control.ppo.config import PpoConfig
 from movlr_jax.control.ppo.trainer import Ppo
 from movlr_jax.control.ppo.training import CurveRecorder, Training
 from movlr_jax.control.ppo.update import Batch
+from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import evaluate
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
@@ -480,3 +481,34 @@ def test_what_was_constant_in_a_training_does_not_reach_the_policy():
         constant, varied = learning.normalised(jnp.array([other, 3.5 + 2.0]), statistics, 5.0)
         assert constant == 0.0
         assert varied == pytest.approx(2.0 / np.arange(8.0).std(), rel=1e-4)
+
+
+def test_a_training_begins_in_the_middle_of_recorded_episodes_too(tmp_path: Path):
+    """Two episodes whose states tell where they are from: every further start is one of these states."""
+    for seed in (1, 2):
+        steps = np.arange(5.0)
+        np.savez(
+            tmp_path / f"human_seed{seed}.npz", time=0.02 * steps, qpos=np.stack([seed + 0 * steps, steps / 100], -1),
+            qvel=np.stack([steps, seed + steps], -1), act=np.zeros((5, 0)), ctrl=np.zeros((5, 1)),
+            touch=np.zeros((5, 0)), touch_names=np.zeros(0, str),
+        )  # fmt: skip
+    ppo = replace(SMALL, motions=(str(tmp_path),), motion_starts=2.5)
+    made = build_ppo(OptimizerConfig(name="ppo", ppo=ppo, sim_dt=0.01, ctrl_dt=0.02), cart_task())
+    pool = made.pool
+    assert len(pool.time) == 8 + 20
+    assert (pool.time[:8] == 0).all()
+    step = np.round(np.asarray(pool.time[8:]) / 0.02)
+    assert len(set(step)) > 2
+    np.testing.assert_allclose(pool.qpos[8:, 1], step / 100, atol=1e-6)
+    np.testing.assert_allclose(pool.qvel[8:, 0], step, atol=1e-6)
+    np.testing.assert_allclose(pool.qvel[8:, 1], pool.qpos[8:, 0] + step, atol=1e-6)
+    assert set(np.asarray(pool.qpos[8:, 0])) == {1.0, 2.0}
+
+
+@pytest.mark.parametrize(
+    ("file", "sentence"), [("", "no recorded episode there"), ("gone.npz", "gone.npz cannot be read")]
+)
+def test_recorded_episodes_that_are_not_there_are_told(tmp_path: Path, file: str, sentence: str):
+    ppo = replace(SMALL, motions=(str(tmp_path / file),))
+    with pytest.raises(UserError, match=sentence):
+        build_ppo(OptimizerConfig(name="ppo", ppo=ppo, sim_dt=0.01, ctrl_dt=0.02), cart_task())

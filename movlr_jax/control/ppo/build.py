@@ -17,7 +17,7 @@ from movlr_jax.control.mpc.prior import PriorSpace
 from movlr_jax.control.ppo import actions as spaces
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.anticipation import learned_targets
-from movlr_jax.control.ppo.config import REFERENCE, PpoConfig
+from movlr_jax.control.ppo.config import REFERENCE, PpoConfig, motion_files
 from movlr_jax.control.ppo.interface import Starts, action_space, observation
 from movlr_jax.control.ppo.policy_file import load_policy, policy_settings
 from movlr_jax.control.ppo.symmetry import action_reflection, observation_reflection, symmetric
@@ -27,6 +27,7 @@ from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.physics.choose import choose, planning_physics
 from movlr_jax.physics.domain import draw
 from movlr_jax.physics.native import NativePhysics
+from movlr_jax.storage.trajectory import EpisodeRecord
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.walking.strides import stride_starts
 from movlr_jax.tasks.walking.walker import Walker
@@ -80,7 +81,7 @@ def build_ppo(
     (observations,) = jax.eval_shape(observe, view).shape
     network = _networks(config.ppo, task, observations, space.size)
     teacher = _teacher(config, task, view, space, say)
-    starts, times = _with_strides(config.ppo, task, starts)
+    starts, times = _with_motions(config.ppo, task, *_with_strides(config.ppo, task, starts))
     return Ppo(config, task, Agent(observe, space, network, starts, times, teacher), train, sim, say)
 
 
@@ -133,6 +134,31 @@ def _with_strides(config: PpoConfig, task: Task, starts: Starts) -> tuple[Starts
     time, *states = stride_starts(task, np.random.default_rng(_SEED + 1), count)
     qpos, qvel, act = (np.concatenate(both) for both in zip(starts, states, strict=True))
     return (qpos, qvel, act), np.concatenate([np.zeros(len(starts[0])), time])
+
+
+def _with_motions(
+    config: PpoConfig, task: Task, starts: Starts, times: np.ndarray | None
+) -> tuple[Starts, np.ndarray | None]:
+    """Return the start states and times of a training, with those in the middle of the recorded episodes.
+
+    Raises UserError.
+    """
+    if not config.motions:
+        return starts, times
+    files = motion_files(config.motions)
+    if not files:
+        raise UserError(
+            f"optimizer.ppo.motions={list(config.motions)}: no recorded episode there; give the run_dir of an "
+            "evaluation, or files such as gen_00/k00.npz of a search"
+        )
+    episodes = [EpisodeRecord.read(file, task.model) for file in files]
+    rng, count = np.random.default_rng(_SEED + 2), round(config.motion_starts * config.starts)
+    chosen = [episodes[i] for i in rng.integers(len(episodes), size=count)]
+    at = [(episode, rng.integers(len(episode.time))) for episode in chosen]
+    more = [np.array([getattr(e, name)[t] for e, t in at]) for name in ("qpos", "qvel", "act", "time")]
+    times = np.zeros(len(starts[0])) if times is None else times
+    qpos, qvel, act, times = (np.concatenate(both) for both in zip((*starts, times), more, strict=True))
+    return (qpos, qvel, act), times
 
 
 def _teacher(

@@ -93,6 +93,9 @@ class PpoConfig:
     starts: int = 32  # number of start states
     # further start states of the training per start state, in the middle of strides of the recorded motion
     stride_starts: float = 0.0
+    # files of recorded episodes, or the run_dir of evaluate; the training also begins in the middle of them
+    motions: tuple[str, ...] = ()
+    motion_starts: float = 1.0  # further start states of the training per start state, from `motions`
     checkpoint_every: int = 10  # batches
 
     @property
@@ -105,9 +108,10 @@ class PpoConfig:
         """Number of batches of the training."""
         return -(-self.env_steps // self.batch)
 
-    def policy_hashes(self) -> list[str]:
-        """Return the hashes of the policy files of `init` and `teacher`, which tell contents under one path apart."""
-        paths = (policy_path(name) for name in (self.init, self.teacher))
+    def file_hashes(self) -> list[str]:
+        """Return the hashes of the files that the settings name, which tell contents under one path apart."""
+        paths = [policy_path(name) for name in (self.init, self.teacher)]
+        paths += motion_files(self.motions)
         return [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths if path.is_file()]
 
 
@@ -115,6 +119,15 @@ def policy_path(name: str) -> Path:
     """Return the path of a policy: the one of that name in assets/policies, or else `name` itself."""
     built_in = resource_dir("assets") / "policies" / f"{name}.npz"
     return built_in if "\0" not in name and built_in.is_file() else Path(name)
+
+
+def motion_files(motions: tuple[str, ...]) -> list[Path]:
+    """Return the files that `motions` name; of a folder, the episodes of evaluate in it or below it."""
+    return [
+        file
+        for path in map(Path, motions)
+        for file in (sorted(path.rglob("*seed*.npz")) if path.is_dir() else [path])
+    ]
 
 
 def check_shape(p: PpoConfig) -> None:

@@ -117,7 +117,7 @@ class Training:
         from tensorboardX import SummaryWriter
 
         what = [[p.source for p in programs], dataclasses.asdict(config), jax.random.key_data(key).tolist()]
-        what += config.policy_hashes()
+        what += config.file_hashes()
         name = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:12]  # one folder per training
         options = ocp.CheckpointManagerOptions(max_to_keep=1, create=True, enable_async_checkpointing=False)
         self._manager = ocp.CheckpointManager((folder / "checkpoints" / name).resolve(), options=options)
