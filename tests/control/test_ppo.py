@@ -18,6 +18,7 @@ from brax.training import types as brax_types
 from brax.training.acme import running_statistics, specs
 from brax.training.agents.ppo import losses
 
+from movlr_jax import load_task
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.build import build_ppo
@@ -31,6 +32,7 @@ from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.tasks.simple import simple_task
+from movlr_jax.tasks.walking.terrain import GROUND
 
 CART = """<mujoco><option timestep="0.01"/><worldbody>
 <geom type="plane" size="9 9 1" pos="0 0 -1"/>
@@ -512,3 +514,69 @@ def test_recorded_episodes_that_are_not_there_are_told(tmp_path: Path, file: str
     ppo = replace(SMALL, motions=(str(tmp_path / file),))
     with pytest.raises(UserError, match=sentence):
         build_ppo(OptimizerConfig(name="ppo", ppo=ppo, sim_dt=0.01, ctrl_dt=0.02), cart_task())
+
+
+@pytest.fixture(scope="module")
+def climber() -> Ppo:
+    """A training on stairs of four flights that begins on all of them."""
+    task = load_task("humanoid_stairs", model="humanoid", episode_s=1.0, levels=4)
+    ppo = replace(SMALL, observe=("gait", "joints"), starts=3, curriculum=True, noise=0.3, unroll=25)
+    return build_ppo(OptimizerConfig(name="ppo", ppo=ppo, sim_dt=0.005, ctrl_dt=0.02), task)
+
+
+def test_on_every_level_the_body_stands_on_a_landing(climber: Ppo):
+    """MuJoCo's own contacts: feet touch the landing before a flight exactly as they touch the floor at the start."""
+    model, data = climber.sim_physics.model, mujoco.MjData(climber.sim_physics.model)
+    assert climber.levels == 4
+    assert climber.pool.qpos.shape[0] == 12
+
+    def touching(qpos: np.ndarray) -> tuple[set[str], set[str], float]:
+        data.qpos = qpos
+        mujoco.mj_forward(model, data)
+        names = {model.geom(g).name for c in data.contact for g in (c.geom1, c.geom2)}
+        under = {name for name in names if name.startswith(GROUND)}
+        return under, names - under, float(data.contact.dist.min())
+
+    for level, top in enumerate([GROUND, f"{GROUND}/step2", f"{GROUND}/step5", f"{GROUND}/step8"]):
+        for i in range(3):
+            under, feet, gap = touching(climber.pool.qpos[3 * level + i])
+            _, first_feet, first_gap = touching(climber.pool.qpos[i])
+            assert under == {top}
+            assert feet == first_feet != set()
+            assert gap == pytest.approx(first_gap, abs=1e-5)
+
+
+def test_the_ground_gets_harder_after_episodes_without_a_fall(climber: Ppo):
+    """One level up, one down, none below the first; after the last one all levels in turn, by hand."""
+    fleet = climber._fleet(8)
+    np.testing.assert_array_equal(fleet.level, 0)
+    fleet = fleet.replace(level=np.array([0, 0, 1, 2, 3, 3, 3, 2]), episode=np.full(8, 6))
+    ended = np.array([1, 1, 1, 1, 1, 1, 0, 0], bool)
+    failed = np.array([0, 1, 1, 0, 0, 1, 0, 1], bool)
+    expected = [1, 0, 0, 3, (4 + 6) % 4, 2, 3, 2]
+    np.testing.assert_array_equal(climber._next_level(fleet, ended, failed), expected)
+
+
+def test_who_falls_begins_on_easier_ground_and_who_stands_on_harder(climber: Ppo):
+    """Four of eight bodies are thrown sideways; the others stand for the second that an episode lasts."""
+    learners, fleet = climber.begin(1, KEY)
+    fleet = fleet.replace(level=np.full(8, 2))
+    thrown = np.arange(8) < 4
+    qvel = np.array(fleet.state.qvel)
+    qvel[thrown, 1] = 6.0
+    fleet, fell = fleet.replace(state=fleet.state.replace(qvel=qvel)), np.zeros(8, bool)
+    params = (learners.normalizer, learners.params.policy)
+    for i in range(2):
+        segment, fleet = climber.collect(params, fleet, jax.random.fold_in(KEY, i), 1)
+        fell |= segment.terminated.any(axis=1)
+    np.testing.assert_array_equal(fell, thrown)
+    np.testing.assert_array_equal(fleet.level, np.where(thrown, 1, 3))
+    ahead = np.where(
+        thrown, 1.4 + 0.25, 3.8 + 0.25
+    )  # m, the landings before the second and the fourth flight
+    np.testing.assert_allclose(np.asarray(fleet.state.qpos)[:, 0], ahead, atol=0.05)
+
+
+def test_ground_without_levels_has_no_curriculum():
+    with pytest.raises(UserError, match="cart has no harder ground to begin on"):
+        build(replace(SMALL, curriculum=True))

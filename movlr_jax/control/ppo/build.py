@@ -82,7 +82,8 @@ def build_ppo(
     network = _networks(config.ppo, task, observations, space.size)
     teacher = _teacher(config, task, view, space, say)
     starts, times = _with_motions(config.ppo, task, *_with_strides(config.ppo, task, starts))
-    return Ppo(config, task, Agent(observe, space, network, starts, times, teacher), train, sim, say)
+    starts, times, levels = _on_levels(config.ppo, task, starts, times)
+    return Ppo(config, task, Agent(observe, space, network, starts, times, levels, teacher), train, sim, say)
 
 
 def _reference_teacher(
@@ -159,6 +160,27 @@ def _with_motions(
     times = np.zeros(len(starts[0])) if times is None else times
     qpos, qvel, act, times = (np.concatenate(both) for both in zip((*starts, times), more, strict=True))
     return (qpos, qvel, act), times
+
+
+def _on_levels(
+    config: PpoConfig, task: Task, starts: Starts, times: np.ndarray | None
+) -> tuple[Starts, np.ndarray | None, int]:
+    """Return the start states and times of a training on each level of the ground, and the number of levels.
+
+    Raises UserError.
+    """
+    if not config.curriculum:
+        return starts, times, 1
+    if not len(task.levels):
+        raise UserError(
+            f"optimizer.ppo.curriculum=true: {task.name} has no harder ground to begin on; leave it out "
+            "(humanoid_stairs has, and a task of your own with Task.levels)"
+        )
+    walker, (qpos, *rest) = Walker(task.model, task.adapter), starts
+    moved = [walker.moved(q, np.array(move)) for move in task.levels for q in qpos]
+    count = len(task.levels)
+    qvel, act = (np.tile(x, (count, 1)) for x in rest)
+    return (np.array(moved), qvel, act), None if times is None else np.tile(times, count), count
 
 
 def _teacher(

@@ -96,6 +96,9 @@ class PpoConfig:
     # files of recorded episodes, or the run_dir of evaluate; the training also begins in the middle of them
     motions: tuple[str, ...] = ()
     motion_starts: float = 1.0  # further start states of the training per start state, from `motions`
+    # episodes of the training begin on harder ground after one without a fall, on easier ground after a fall, if the
+    # task has such ground (terrain curriculum; Rudin et al., 2022)
+    curriculum: bool = False
     checkpoint_every: int = 10  # batches
 
     @property

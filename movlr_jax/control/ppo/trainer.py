@@ -54,6 +54,7 @@ class Fleet:
     initial: Step  # [B] start of each episode
     age: Array  # [B] control steps since the start of the episode
     episode: Array  # [B] number of finished episodes
+    level: Array  # [B] level of the ground on which the episode began
     reward: Array  # [B] sum of the rewards of the episode so far
     steps: Array  # [B] number of these rewards
 
@@ -76,8 +77,9 @@ class Agent:
     observe: Observe
     space: ActionSpace
     network: PPONetworks
-    starts: tuple[np.ndarray, np.ndarray, np.ndarray]  # qpos [S, nq], qvel [S, nv], act [S, na]
-    times: np.ndarray | None = None  # [S] s, when the episodes of the training begin; None: at 0
+    starts: tuple[np.ndarray, np.ndarray, np.ndarray]  # qpos [L * S, nq], qvel [L * S, nv], act [L * S, na]
+    times: np.ndarray | None = None  # [L * S] s, when the episodes of the training begin; None: at 0
+    levels: int = 1  # L, of the ground; S start states on each
     teacher: Teacher | ReferenceTeacher | None = None  # policy that the first policy imitates
 
 
@@ -107,7 +109,8 @@ class Ppo:
         self._pool = jax.tree.map(physics.xp.asarray, self.pool)  # where the simulations are
         self._restarted = jax.jit(_restarted) if physics.xp is jnp else _restarted
         # index of the start state of each episode of each simulation, the same for all candidates
-        self.order = np.random.default_rng(0).integers(len(agent.starts[0]), size=(self.config.envs, _TABLE))
+        self.levels, each = agent.levels, len(agent.starts[0]) // agent.levels
+        self.order = np.random.default_rng(0).integers(each, size=(self.config.envs, _TABLE))
         view = jax.tree.map(lambda x: jnp.asarray(x[0]), self.pool.step)
         self.observations = observe(view).shape[0]
         self.notes: Mapping[str, Any] = {
@@ -225,8 +228,9 @@ class Ppo:
 
     def _fleet(self, rows: int) -> Fleet:
         """Return `rows` simulations at start states."""
-        state, zero = self._starts(np.zeros(rows, int)), np.zeros(rows, int)
-        return Fleet(state, _begun(state), zero, zero, np.zeros(rows, np.float32), zero)
+        zero = np.zeros(rows, int)
+        state = self._starts(zero, zero)
+        return Fleet(state, _begun(state), zero, zero, zero, np.zeros(rows, np.float32), zero)
 
     def _staggered(self, fleet: Fleet) -> Fleet:
         """Return the simulations with episodes that end at different times, so that batches are alike."""
@@ -251,6 +255,8 @@ class Ppo:
         fleet, rewards = self.relabel(programs, segments, fleet, recorder)
         learners, measures = self._update(learners, self.batch(segments, rewards, k), update_key)
         recorder.learned(jax.tree.map(np.asarray, measures))
+        if self.levels > 1:
+            recorder.learned({"level": by_candidate(fleet.level, k).mean(axis=1)})
         return learners, fleet
 
     def collect(
@@ -273,10 +279,11 @@ class Ppo:
         ended = ends.any(axis=1) | diverged
         segment = Segment(done, fleet.initial, valid, over & valid, ended)
         episode = np.asarray(fleet.episode + ended)
-        fresh = self._starts(episode)
+        level = self._next_level(fleet, ended, segment.terminated.any(axis=1) | diverged)
+        fresh = self._starts(episode, level)
         final, initial = self._restarted(ended, (fresh, _begun(fresh)), (done.final, fleet.initial))
         age = np.where(ended, 0, fleet.age + steps)
-        return segment, Fleet(final, initial, age, episode, fleet.reward, fleet.steps)
+        return segment, Fleet(final, initial, age, episode, level, fleet.reward, fleet.steps)
 
     def relabel(
         self,
@@ -326,10 +333,20 @@ class Ppo:
             ended=stacked([p.ended for p in segments]),
         )
 
-    def _starts(self, episode: np.ndarray) -> SimState:
-        """Return the start states [B] of episode number `episode` [B] of each simulation."""
-        env = np.arange(len(episode)) % self.config.envs
-        return jax.tree.map(lambda x: x[self.order[env, episode % _TABLE]], self._pool)
+    def _starts(self, episode: np.ndarray, level: np.ndarray) -> SimState:
+        """Return the start states [B] of episode number `episode` [B] of each simulation, on ground `level` [B]."""
+        env, each = np.arange(len(episode)) % self.config.envs, len(self.pool.time) // self.levels
+        return jax.tree.map(lambda x: x[level * each + self.order[env, episode % _TABLE]], self._pool)
+
+    def _next_level(self, fleet: Fleet, ended: np.ndarray, failed: np.ndarray) -> np.ndarray:
+        """Return the level [B] of the next episodes: one up without a failure, one down after one.
+
+        After the highest level come all levels in turn, so that none is forgotten (Rudin et al., 2022).
+        """
+        level, episode = np.asarray(fleet.level), np.asarray(fleet.episode)
+        after = np.maximum(level + np.where(failed, -1, 1), 0)
+        after = np.where(after < self.levels, after, (np.arange(len(level)) + episode) % self.levels)
+        return np.where(ended, after, level)
 
     def acting(self) -> Callable[[Step, jax.Array], jax.Array]:
         """Return the policy of `init` without training: (step, key) -> action [size] in [-1, 1]."""

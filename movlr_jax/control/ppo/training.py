@@ -27,7 +27,8 @@ class CurveRecorder:
     env_steps: control steps so far; reward: mean per control step; terms: the same for each weighted term;
     return: mean return of the episodes that ended in the batch; episode_s: their mean length in s (both None if no
     episode ended); terminated: number of them that the task ended; nonfinite: number of replaced term values;
-    skipped: number of skipped updates; human_reward: mean per control step of the yardstick, if there is one.
+    skipped: number of skipped updates; human_reward: mean per control step of the yardstick, if there is one; level:
+    mean level of the ground on which the present episodes began, if there are several.
     """
 
     def __init__(self, programs: Sequence[RewardProgram], batch: int, ctrl_dt: float):
