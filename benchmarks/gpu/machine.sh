@@ -4,10 +4,12 @@ export GPU=${GPU:-/tmp/movlr-gpu}
 mkdir -p "$GPU"
 for part in .gpukit/parts/*; do [ -e "$part" ] && mv -f "$part" "$GPU/"; done
 cp -r movlr_jax benchmarks conf prompts assets tests pyproject.toml README.md "$GPU/"
+unpack() { # the machine may lack xz; fails where more of an archive comes with the next call
+  python3 -c 'import sys, tarfile; tarfile.open(fileobj=sys.stdin.buffer, mode="r|xz").extractall(sys.argv[1], filter="tar")' "$GPU"
+}
 for name in base models kernels warp gl; do
   ls "$GPU/$name".tar.xz* > /dev/null 2>&1 || continue
-  cat "$GPU/$name".tar.xz* | xz -qt || continue # more of it comes with the next call
-  cat "$GPU/$name".tar.xz* | xz -dc | tar -C "$GPU" -xf - && rm "$GPU/$name".tar.xz*
+  cat "$GPU/$name".tar.xz* | unpack 2> /dev/null && rm "$GPU/$name".tar.xz*
 done
 export PYTHONUNBUFFERED=1 PYTHONPATH=$GPU/site:$GPU:$GPU/benchmarks MENAGERIE_ROOT=$GPU WARP_CACHE_PATH=$GPU/kernels
 export JAX_COMPILATION_CACHE_DIR=$GPU/compiled JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=2
