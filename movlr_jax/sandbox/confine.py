@@ -49,6 +49,9 @@ class Limits:
 # The child that runs Python, and the child that compiles.
 TRACING = Limits(cpu_s=30, data=GIB, files=8, processes=0)
 PROBING = Limits(cpu_s=30, data=3 * GIB, files=64)
+# Cores of the child that compiles. JAX starts four threads per core, each with 72 MiB of address space: with 16 cores
+# it would need 6.8 GB.
+CORES = 2
 # Minimum limits of the sandbox processes, with a margin: on two cores JAX 0.10 needs 16, 2.5 GiB, 1 GiB.
 _NEEDED = {
     "RLIMIT_NOFILE": ("open files (ulimit -n)", 20, 1),
@@ -116,6 +119,14 @@ def trial() -> list[str]:
     )
     lines = done.stderr.decode(errors="replace").strip().splitlines()
     return [] if done.returncode == 0 else lines[-1:] or [f"exit status {done.returncode}"]
+
+
+def few_cores(cores: int = CORES) -> None:
+    """Keep this process to `cores` of the cores that it may use, neighbours of it to others."""
+    if hasattr(os, "sched_setaffinity"):
+        allowed = sorted(os.sched_getaffinity(0))
+        chosen = (allowed[(cores * os.getpid() + i) % len(allowed)] for i in range(cores))
+        os.sched_setaffinity(0, set(chosen))
 
 
 def weak(limits: Limits, parent: int) -> None:

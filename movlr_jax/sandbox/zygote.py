@@ -142,9 +142,9 @@ def _child(
     limits = replace(confine.TRACING if traces else confine.PROBING, cpu_s=request["cpu_s"])
     os.environ.clear()
     if not traces:
-        os.environ["XLA_FLAGS"] = settings[
-            "xla_flags"
-        ]  # not visible to the program, which ran in another child
+        confine.few_cores()
+        # not visible to the program, which ran in another child
+        os.environ["XLA_FLAGS"] = settings["xla_flags"]
     try:
         paths = [] if traces or not confined else confine.worker_paths()
         if not confined:

@@ -270,3 +270,38 @@ def test_a_process_that_was_started_ahead_serves_the_first_sandbox(probe: Probe,
         assert not warm._AHEAD
     finally:
         sandbox.close()
+
+
+THREADS = """
+import os
+from movlr_jax.sandbox import confine
+confine.few_cores(int(os.environ["CORES"]))
+import jax
+jax.jit(lambda x: x + 1)(1.0).block_until_ready()
+print(len(os.listdir("/proc/self/task")))
+"""
+
+
+def test_a_program_is_compiled_on_two_cores_however_many_there_are(monkeypatch: pytest.MonkeyPatch):
+    """Met on 16 cores: JAX started 65 threads there, whose address space went beyond the limit of every program."""
+    chosen: list[set[int]] = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)), raising=False)
+    monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cores: chosen.append(cores), raising=False)
+    for process in (21, 22, 24):
+        monkeypatch.setattr(os, "getpid", lambda process=process: process)
+        confine.few_cores()
+    assert chosen == [{10, 11}, {12, 13}, {0, 1}]
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "sched_getaffinity"), reason="this system does not bind processes to cores"
+)
+def test_jax_starts_fewer_threads_on_fewer_cores():
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one core")
+    one, two = (
+        int(subprocess.run([sys.executable, "-c", THREADS], capture_output=True, check=True, text=True,
+                           env={**os.environ, "CORES": str(cores), "XLA_FLAGS": ""}).stdout)
+        for cores in (1, 2)
+    )  # fmt: skip
+    assert one < two < 40

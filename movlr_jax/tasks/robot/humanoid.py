@@ -181,12 +181,12 @@ def humanoid_stairs(
     )
     task = _task(adapter, aim, ground, episode_s, world)
     before = [0.0, *(x + ONTO_M for x in tops[:-1])]  # the start, and the landing before each further flight
-    levels = [(x, 0.0, float(ground.height(np.array([x, 0.0])))) for x in before]
+    moves = [(x, 0.0, float(ground.height(np.array([x, 0.0])))) for x in before]
     side, front = task.cameras
     side = replace(side, azimuth=105.0, elevation=-12.0, vertical=True)
     # the stairs would hide the body from a camera in front of it
     behind = replace(front, azimuth=0.0, elevation=-12.0, vertical=True, shows="the back of the body")
-    return replace(task, cameras=(side, behind), levels=levels)
+    return replace(task, cameras=(side, behind), levels=moves)
 
 
 def humanoid_turn(
