@@ -85,8 +85,9 @@ def _source(bodies: Sequence[str], number: int) -> str:
 
 
 def starts(planner: Planner, task: Task, rows: int) -> SimState:
-    """`rows` start states of the task, as an episode begins."""
-    return planner.sim_physics.start(*task.start(np.random.default_rng(0), rows))
+    """`rows` start states of the task, as an episode begins; each of 64 recurs, for making one takes milliseconds."""
+    drawn = task.start(np.random.default_rng(0), min(rows, 64))
+    return planner.sim_physics.start(*(np.resize(x, (rows, *x.shape[1:])) for x in drawn))
 
 
 def rates(planner: Planner, task: Task, rows: int, repeats: int) -> dict[str, float]:

@@ -5,20 +5,20 @@
 set -euo pipefail
 PY=${PY:-python3.12} MODELS=${MODELS:-../shared/models} KERNELS=${KERNELS:-../shared/gpu/kernels.tar.xz}
 work=${WORK:-/tmp/movlr-gpu} out=$PWD/.gpukit/parts
-part=41943040 # bytes: a part and the checkout (22 MiB) stay below the 64 MiB of a call
+part=26214400 # bytes of the first part of Warp, which travels with all the rest; the second has 53 MiB
 mkdir -p "$work" "$out"
 
 packages="mujoco==3.17.0 mujoco-mjx==3.17.0 trimesh==5.2.0 glfw==2.11.0 pyopengl==3.1.10 hydra-core==1.3.8
-  omegaconf==2.3.1 antlr4-python3-runtime==4.9.3 packaging myo-sim==0.2.4 brax==0.14.2 jaxopt==0.8.5 ml-collections==1.1.0
-  tensorboardX==2.6.5 flask==3.1.3 flask-cors==6.0.5 itsdangerous blinker werkzeug click jinja2 markupsafe pillow
-  matplotlib contourpy cycler fonttools kiwisolver pyparsing python-dateutil six pytest pluggy iniconfig"
+  omegaconf==2.3.1 antlr4-python3-runtime==4.9.3 myo-sim==0.2.4 brax==0.14.2 jaxopt==0.8.5 ml-collections==1.1.0
+  tensorboardX==2.6.5 flask==3.1.3 flask-cors==6.0.5 itsdangerous blinker fonttools kiwisolver mediapy"
 warp=warp-lang==1.18.0 # what mujoco-mjx 3.17.0 asks for
 
 install() { [ -d "$work/$1/site" ] || "$PY" -m pip install -q --no-deps --no-compile --target "$work/$1/site" "${@:2}"; }
 pack() { # NAME FOLDER THING: FOLDER/THING becomes NAME.tar.xz, in parts if it is large
   rm -f "$out/$1".tar.xz*
   tar -C "$2" --owner=0 --group=0 --sort=name --mtime=@0 -cf - "$3" | nice xz -T1 -6 > "$work/$1.tar.xz"
-  if [ "$(stat -c %s "$work/$1.tar.xz")" -gt $part ]; then split -b $part -d "$work/$1.tar.xz" "$out/$1.tar.xz."
+  if [ "$(stat -c %s "$work/$1.tar.xz")" -gt $part ]; then
+    head -c $part "$work/$1.tar.xz" > "$out/$1.tar.xz.00" && tail -c +$((part + 1)) "$work/$1.tar.xz" > "$out/$1.tar.xz.01"
   else mv "$work/$1.tar.xz" "$out/$1.tar.xz"; fi
 }
 
