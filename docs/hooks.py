@@ -20,6 +20,7 @@ OUTSIDE = (
     "assets/gallery/*.gif",
     "benchmarks/results/*.md",
     "benchmarks/results/*.png",
+    "benchmarks/results/gpu/*.json",
     "benchmarks/results/*.jpg",
     "benchmarks/results/*.json",
 )
