@@ -25,19 +25,21 @@ _LEVER = 0.1  # m, lever arm that scales moments on the floating base relative t
 
 
 def coupling_jacobian(model: mujoco.MjModel, planned: np.ndarray, qpos: np.ndarray) -> np.ndarray:
-    """Return the Jacobian [nv, nz] of all joint velocities with respect to those of the planned dofs [nz].
+    """Return the Jacobian [..., nv, nz] of all joint velocities with respect to those of the planned dofs [nz].
 
-    It is evaluated at `qpos` [nq]. Joints that equalities couple to a planned joint, directly or indirectly, move
-    with it.
+    It is evaluated at `qpos` [..., nq]. Joints that equalities couple to a planned joint, directly or indirectly,
+    move with it.
     """
-    jacobian = np.zeros((model.nv, len(planned)))
-    jacobian[planned, np.arange(len(planned))] = 1.0
+    jacobian = np.zeros((*qpos.shape[:-1], model.nv, len(planned)))
+    jacobian[..., planned, np.arange(len(planned))] = 1.0
     couplings = (model.eq_type == mujoco.mjtEq.mjEQ_JOINT) & (model.eq_active0 != 0) & (model.eq_obj2id >= 0)
-    for e in np.flatnonzero(couplings):
-        driven, driver = model.eq_obj1id[e], model.eq_obj2id[e]
-        x = qpos[model.jnt_qposadr[driver]] - model.qpos0[model.jnt_qposadr[driver]]
-        slope = np.polynomial.polynomial.polyval(x, np.polynomial.polynomial.polyder(model.eq_data[e, :5]))
-        jacobian[model.jnt_dofadr[driven]] += slope * jacobian[model.jnt_dofadr[driver]]
+    driven, driver = model.eq_obj1id[couplings], model.eq_obj2id[couplings]
+    at, (_, a, b, c, d) = model.jnt_qposadr[driver], model.eq_data[couplings, :5].T
+    x = qpos[..., at] - model.qpos0[at]
+    slopes = a + x * (2 * b + x * (3 * c + x * (4 * d)))
+    pairs = zip(model.jnt_dofadr[driven], model.jnt_dofadr[driver], strict=True)
+    for e, (follower, leader) in enumerate(pairs):  # a follower may lead another
+        jacobian[..., follower, :] += slopes[..., e, None] * jacobian[..., leader, :]
     return jacobian
 
 

@@ -10,7 +10,7 @@ from scipy.optimize import nnls
 
 from movlr_jax.biomech import static_optimisation as static
 from movlr_jax.biomech.static_optimisation import StaticOptimiser, coupling_jacobian, least_forces
-from movlr_jax.models import ModelAdapter, model_adapter, nominal_qpos
+from movlr_jax.models import ModelAdapter, follow_couplings, model_adapter, nominal_qpos
 
 RNG = np.random.default_rng(0)
 
@@ -115,3 +115,22 @@ def test_activations_are_those_of_nnls(model, contacts):
         on_device,
         atol=1e-3 * expected.max(),
     )
+
+
+@pytest.mark.parametrize("model", ["tiny_muscle", "myoarm_r"])
+def test_couplings_move_as_finite_differences_say(model):
+    """A small change of each planned joint, followed by MuJoCo's equalities; many postures at once and each alone."""
+    adapter = model_adapter(model)
+    compiled = adapter.load().compile()
+    dofs, qpos = postures(compiled, adapter, 3)
+    found, step = coupling_jacobian(compiled, dofs, qpos), 1e-6
+    for i, dof in enumerate(dofs):
+        there, back = qpos.copy(), qpos.copy()
+        column = compiled.jnt_qposadr[compiled.dof_jntid[dof]]
+        there[:, column] += step
+        back[:, column] -= step
+        moved = follow_couplings(compiled, there) - follow_couplings(compiled, back)
+        for j in range(compiled.njnt):
+            slope = moved[:, compiled.jnt_qposadr[j]] / (2 * step)
+            np.testing.assert_allclose(found[:, compiled.jnt_dofadr[j], i], slope, atol=1e-7)
+    np.testing.assert_array_equal(found, [coupling_jacobian(compiled, dofs, q) for q in qpos])

@@ -118,10 +118,11 @@ class PostureSpace:
 
         Plans on a device stay there.
         """
-        qpos, device, n = np.asarray(state.qpos), isinstance(plans, jax.Array), plans.shape[1]
-        hold, targets, wanted = self._hold(qpos, device), self._targets, self.actuation.law.target
-        if device:
-            qpos, targets = jnp.asarray(qpos, jnp.float32), self._targets_on_device
+        now, device, n = np.asarray(state.qpos), isinstance(plans, jax.Array), plans.shape[1]
+        hold, wanted = self._hold(now, device), self.actuation.law.target
+        qpos, targets = (
+            (jnp.asarray(now, jnp.float32), self._targets_on_device) if device else (now, self._targets)
+        )
         known: dict[str, Any] = {"posture": plans.reshape(-1, plans.shape[-1])}
         if "moment" in wanted:
             known["length"], moment = physics.kinematics(targets(qpos, plans))
@@ -131,9 +132,9 @@ class PostureSpace:
         target = {name: known[name].astype(np.float32) for name in wanted}
         params: dict[str, Any] = {"target": target, "hold": hold.repeat(n, axis=0)}
         if self.actuation.law.arms:
-            params["moment"] = self._moments(physics, qpos).repeat(n, axis=0)
+            params["moment"] = self._moments(physics, now).repeat(n, axis=0)
         if self.knots > 1:
-            rows = len(qpos) * n
+            rows = len(now) * n
             params["target"] = {k: v.reshape(rows, self.knots, *v.shape[1:]) for k, v in target.items()}
             params["start"] = np.repeat(np.asarray(state.time, np.float32), n)
         return params
@@ -147,11 +148,11 @@ class PostureSpace:
             self._last = qpos.tobytes(), found.astype(np.float32)
         return self._last[1] if device else np.asarray(self._last[1])
 
-    def _moments(self, physics: Physics, qpos: Array) -> Any:
+    def _moments(self, physics: Physics, qpos: np.ndarray) -> Any:
         """Return moment arms [R, nu, nz] about the planned joints, including coupled joints, at `qpos` [R, nq]."""
         moment = physics.kinematics(qpos)[1]
-        follow = [coupling_jacobian(self._model, self._dofs, np.asarray(q)) for q in qpos]
-        return (moment @ np.asarray(follow, np.float32)).astype(np.float32)
+        follow = coupling_jacobian(self._model, self._dofs, qpos).astype(np.float32)
+        return (moment @ follow).astype(np.float32)
 
     def _targets(self, qpos: Array, plans: Array) -> Any:
         """Return the target postures [R * n * knots, nq] of `plans` [R, n, knots, nz] from `qpos` [R, nq]."""
