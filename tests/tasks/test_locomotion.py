@@ -209,6 +209,21 @@ def test_each_kind_of_fall_is_seen(walk):
     assert down(bowed)
 
 
+def test_a_walk_that_ends_as_it_topples_has_fallen(walk):
+    """Met on stairs: the episode ended with the body leaning back by 24 degrees, in time to count as a success."""
+    qpos, *_ = walk.start(np.random.default_rng(0), 1)
+    for degrees, fell in ((15.0, 0), (24.0, 1)):
+        path = [base_move(walk, qpos[0], ahead=a) for a in np.linspace(0, 2, 21)]
+        half = np.deg2rad(-degrees) / 2
+        leaning = path[-1].copy()
+        mujoco.mju_mulQuat(leaning[3:7], np.array([np.cos(half), 0.0, np.sin(half), 0.0]), path[-1][3:7])
+        metrics = walk.measure(episode_of(walk, [*path[:-1], leaning]), walk)
+        assert metrics["trunk_tilt_max_deg"] == pytest.approx(degrees, abs=0.1)
+        assert metrics["fell"] == fell
+        # in the middle of an episode the body may catch itself
+        assert walk.measure(episode_of(walk, [*path[:-1], leaning, path[-1]]), walk)["fell"] == 0
+
+
 def test_touching_the_ground_with_anything_but_feet_is_a_fall(walk):
     qpos, *_ = walk.start(np.random.default_rng(0), 1)
     up = episode_of(walk, [qpos[0]]).steps

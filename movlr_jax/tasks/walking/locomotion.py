@@ -26,6 +26,7 @@ from movlr_jax.types import Array, SimState, Step, Trajectory
 
 LEGS = ("left_leg", "right_leg")  # touch parts that also feel contacts between the legs
 KNEE_M = 0.12  # m above the ground; a lower knee counts as kneeling
+TOPPLING_DEG = 20.0  # of the trunk against its start, at the end of a walk
 UPRIGHT = (
     0.8  # share of the start height; with a lower pelvis, the body topples and its progress no longer counts
 )
@@ -209,12 +210,17 @@ def _first(steps: Step) -> Step:
 
 
 def measured(episode: Trajectory, task: Task, goal: WalkGoal, ground: Ground) -> Metrics:
-    """Return the measures of one episode [T], which ends when the body falls."""
+    """Return the measures of one episode [T], which ends when the body falls.
+
+    A walk that ends with a trunk that leans by more than TOPPLING_DEG counts as a fall.
+    """
     steps = episode.steps
     first = _first(steps)
     read, adapter = Readout(task.layout, steps), task.adapter
     time, pelvis = read.time, read.pos(adapter.role("pelvis"))
     fell = bool(fallen(steps, first, task.layout, adapter, ground)[-1])
+    if goal.walk and "trunk" in task.roles:  # an episode can end before a fall does
+        fell |= bool(biomechanics.trunk_tilt(read.rot(task.roles["trunk"]))[-1] > TOPPLING_DEG)
     height = pelvis[:, 2] - ground.height(pelvis[:, :2])
     upright = np.flatnonzero(height >= UPRIGHT * height[0])[-1]
     rot = read.rot(adapter.role("pelvis"))
