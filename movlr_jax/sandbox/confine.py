@@ -122,7 +122,7 @@ def trial() -> list[str]:
 
 
 def few_cores(cores: int = CORES) -> None:
-    """Keep this process to `cores` of the cores that it may use, neighbours of it to others."""
+    """Keep this process to `cores` of the cores that it may use; processes with other ids get other cores."""
     if hasattr(os, "sched_setaffinity"):
         allowed = sorted(os.sched_getaffinity(0))
         chosen = (allowed[(cores * os.getpid() + i) % len(allowed)] for i in range(cores))

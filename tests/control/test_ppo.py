@@ -571,9 +571,8 @@ def test_who_falls_begins_on_easier_ground_and_who_stands_on_harder(climber: Ppo
         fell |= segment.terminated.any(axis=1)
     np.testing.assert_array_equal(fell, thrown)
     np.testing.assert_array_equal(fleet.level, np.where(thrown, 1, 3))
-    ahead = np.where(
-        thrown, 1.4 + 0.25, 3.8 + 0.25
-    )  # m, the landings before the second and the fourth flight
+    # m, on the landings before the second and the fourth flight
+    ahead = np.where(thrown, 1.4 + 0.25, 3.8 + 0.25)
     np.testing.assert_allclose(np.asarray(fleet.state.qpos)[:, 0], ahead, atol=0.05)
 
 

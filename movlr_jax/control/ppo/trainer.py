@@ -336,7 +336,8 @@ class Ppo:
     def _starts(self, episode: np.ndarray, level: np.ndarray) -> SimState:
         """Return the start states [B] of episode number `episode` [B] of each simulation, on ground `level` [B]."""
         env, each = np.arange(len(episode)) % self.config.envs, len(self.pool.time) // self.levels
-        return jax.tree.map(lambda x: x[level * each + self.order[env, episode % _TABLE]], self._pool)
+        chosen = level * each + self.order[env, episode % _TABLE]
+        return jax.tree.map(lambda x: x[chosen], self._pool)
 
     def _next_level(self, fleet: Fleet, ended: np.ndarray, failed: np.ndarray) -> np.ndarray:
         """Return the level [B] of the next episodes: one up without a failure, one down after one.
