@@ -114,7 +114,7 @@ def _ask_models(settings: list[str], console: Console) -> int:
 
 def _show_model(setting: str, console: Console) -> int:
     """Print the details of the model that `setting` (model=NAME) names. Raises UserError."""
-    from movlr_jax.commands.doctor_physics import physics_card
+    from movlr_jax.commands.doctor_physics import physics_cards
     from movlr_jax.errors import UserError
     from movlr_jax.models import model_adapter
     from movlr_jax.models.card import model_card
@@ -127,7 +127,8 @@ def _show_model(setting: str, console: Console) -> int:
         )
     adapter = model_adapter(name)
     console.print(model_card(adapter))
-    console.print(physics_card(adapter))
+    for card in physics_cards(adapter):
+        console.print(card)
     return 0
 
 

@@ -1,29 +1,87 @@
-"""Show what physics=mjx changes in a model: a part of `doctor model=NAME`."""
+"""Show how plans see a model, and what physics=mjx changes in it: a part of `doctor model=NAME`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import jax
+import mujoco
+import numpy as np
 from rich.table import Table
 from rich.text import Text
 
+from movlr_jax.control.build import build_optimizer
+from movlr_jax.control.config import OptimizerConfig
+from movlr_jax.control.mpc.planner import Planner
 from movlr_jax.errors import UserError
 from movlr_jax.models import ModelAdapter
 from movlr_jax.tasks import Task, build_task
 
-_SCENES = ("flat_walk", "bottle_pour", "ostrich_walk")  # tasks whose scenes the contacts are counted in
-_STEP = 0.008  # s, the time step of plans
+_SCENES = (
+    "flat_walk",
+    "bottle_pour",
+    "ostrich_walk",
+)  # tasks whose scenes the plans and contacts are those of
+_STEP = OptimizerConfig.plan_dt  # s
+_FINE, _STEPS = 0.001, (0.004, _STEP)  # s, the time step that others are compared with, and these
+_HELD_S, _CLOSE = (
+    0.32,
+    np.deg2rad(5.0),
+)  # time that the start posture is held; a smaller difference is no harm
 
 
-def physics_card(adapter: ModelAdapter) -> Table:
-    """Return one row per change, or the reason why MJX cannot use the model. Episodes use the unmodified model."""
-    table = Table(title="physics=mjx, plans only", title_justify="left", show_header=False)
+def physics_cards(adapter: ModelAdapter) -> Iterator[Table]:
+    """Yield a table about the time step of plans, if all actuators are muscles, and one about MJX."""
+    task = _scene(adapter)
+    if task is not None and (task.model.actuator_gaintype == mujoco.mjtGain.mjGAIN_MUSCLE).all():
+        yield _card("optimizer.plan_dt, the time step of plans", _time_steps(task))
+    yield _card("physics=mjx, plans only", _changes(task))
+
+
+def _card(title: str, lines: Sequence[str]) -> Table:
+    table = Table(title=title, title_justify="left", show_header=False)
     table.add_column(overflow="fold")
-    for line in _lines(adapter):
+    for line in lines:
         table.add_row(Text(line))
     return table
 
 
-def _lines(adapter: ModelAdapter) -> list[str]:
-    task = _scene(adapter)
+def _time_steps(task: Task) -> list[str]:
+    """Return one row per time step: how far joints end from where steps of 1 ms bring them."""
+    exact, *others = (held(task, step) for step in (_FINE, *_STEPS))
+    apart = [float(np.abs(angles - exact).max()) for angles in others]
+    lines = [
+        f"steps of {1000 * step:g} ms: within {_HELD_S:g} s of holding the start posture, joints depart by up to "
+        f"{np.rad2deg(angle):.1f} deg from steps of {1000 * _FINE:g} ms"
+        for step, angle in zip(_STEPS, apart, strict=True)
+    ]
+    if apart[-1] > _CLOSE:
+        finer = next((step for step, angle in zip(_STEPS, apart, strict=True) if angle <= _CLOSE), _FINE)
+        lines.append(
+            f"plans with the default step would be misled: set optimizer.plan_dt={finer:g} for this model"
+        )
+    return lines
+
+
+def held(task: Task, step: float) -> np.ndarray:
+    """Return the angles [nz] rad of the planned joints after a plan that holds the start posture, in C MuJoCo.
+
+    step: s, time step of the physics.
+    """
+    config = replace(OptimizerConfig(), plan_dt=step, sim_dt=_FINE)
+    planner = build_optimizer(config, task, "native")
+    assert isinstance(planner, Planner)
+    start = planner.sim_physics.start(*task.start(np.random.default_rng(0), 1))
+    params = planner.space.params(planner.physics, start, np.asarray(planner.space.held(start))[:, None])
+    rollout = planner.physics.rollout(
+        start, planner.plan_policy, params, steps=round(_HELD_S / config.ctrl_dt), key=jax.random.key(0)
+    )
+    return np.asarray(rollout.final.qpos)[0, planner.space.qpos]
+
+
+def _changes(task: Task | None) -> list[str]:
+    """Return one row per change, or the reason why MJX cannot use the model. Episodes use the unmodified model."""
     if task is None:
         return ["no built-in task has a scene for this model"]
     try:

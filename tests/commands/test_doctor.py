@@ -149,6 +149,20 @@ def test_model_card_shows_what_a_task_needs_to_know(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
+    ("name", "advice"), [("myoarm_r", False), ("musclemimic_fullbody", True)], ids=["arm", "whole body"]
+)
+def test_model_card_says_which_time_step_misleads_plans(name, advice, monkeypatch, capsys):
+    """The whole body shakes its trunk where it is simulated in steps of 8 ms; an arm does not."""
+    if name.startswith("musclemimic"):
+        pytest.importorskip("musclemimic_models")
+    monkeypatch.setenv("COLUMNS", "200")
+    assert doctor.main([f"model={name}"]) == 0
+    shown = capsys.readouterr().out
+    assert "steps of 8 ms: within 0.32 s of holding the start posture" in shown
+    assert ("set optimizer.plan_dt=0.004 for this model" in shown) == advice
+
+
+@pytest.mark.parametrize(
     ("setting", "said"),
     [
         ("model=myoleg", "there is no model 'myoleg'; did you mean 'myolegs'"),
