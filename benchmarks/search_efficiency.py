@@ -56,6 +56,7 @@ from movlr_jax.tasks import Task
 RESULTS = Path(__file__).parent / "results"
 HELD_OUT = (90_001, 90_002)  # seeds of start states and noise that no search uses
 STARTS = 16  # for the final score under a planner
+ARM_STARTS = 4  # an arm costs ten times as much
 _PAGE = Path(__file__).parent.parent / "docs" / "write_a_task.md"
 
 # Every arm simulates four rows per generation: four programs, or two with a variant of their weights each.
@@ -87,6 +88,7 @@ ARM = [
     "candidates=4", "generations=3", "films=false", "comparisons=16", "physics=native", "optimizer.mppi.samples=8",
     "episode_s=1.6",
 ]  # fmt: skip
+ARM_TASKS = ("bottle_pour", "cube_rotate")
 TRAINED = [
     "candidates=4", "generations=3", "films=false", "comparisons=16", "optimizer=ppo",
     "optimizer.ppo.env_steps=98304", "optimizer.ppo.unrolls=2",
@@ -103,8 +105,7 @@ TASKS: Mapping[str, Sequence[str]] = {
         "optimizer.horizon_s=0.8",
     ],
     "walker_walk": ["+task=playground", "env=WalkerWalk", *SHORT, "episode_s=1.6"],
-    "bottle_pour": ["+task=bottle_pour", *ARM],
-    "cube_rotate": ["+task=cube_rotate", *ARM],
+    **{name: [f"+task={name}", *ARM] for name in ARM_TASKS},
     "straight_leg": ["+task=humanoid_straight_leg", "optimizer.ppo.init=humanoid_walk", *TRAINED],
     "flat_walk": ["+task=flat_walk", "model=ms_human_700_legs", *TRAINED],
 }
@@ -244,12 +245,13 @@ def searched(config: Config, task: Task, optimizer: Optimizer, wrong: float) -> 
 def held_out(sources: Sequence[str], config: Config, task: Task, optimizer: Optimizer) -> dict[str, float]:
     """Return the mean score of each program over start states and noise that no search has seen.
 
-    A planner runs each program from 16 start states. An optimizer that trains does so twice per program and evaluates
-    each policy from two start states.
+    A planner runs each program from 16 start states, on an arm from 4. An optimizer that trains does so twice per
+    program and evaluates each policy from two start states.
     """
     unique, k = list(dict.fromkeys(sources)), config.candidates
     scores: dict[str, list[float]] = {source: [] for source in unique}
-    seeds, starts = (HELD_OUT, 2) if trains(config.optimizer) else (HELD_OUT[:1], STARTS)
+    planned = ARM_STARTS if task.name in ARM_TASKS else STARTS
+    seeds, starts = (HELD_OUT, 2) if trains(config.optimizer) else (HELD_OUT[:1], planned)
     with context_of(config, task, optimizer, MetricsJudge()) as (context, _):
         verdicts = dict(zip(unique, context.sandbox.vet_all(unique), strict=True))
         for begin in range(0, len(unique), k):
