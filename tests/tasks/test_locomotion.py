@@ -278,6 +278,27 @@ def test_a_body_that_bends_over_does_not_stand(tilt: float, stands: bool):
     assert [need.kind for need in task.diagnose(metrics)].count("upright") == 1 - stands
 
 
+@pytest.mark.parametrize("spine", [0.0, 0.4])
+def test_the_reward_of_standing_sees_a_trunk_that_leans_over_an_upright_pelvis(spine: float):
+    """50 (sqrt(sin(lean)^2 + 0.05^2) - 0.05), worked out by hand: the success of the task measures the trunk too."""
+    pytest.importorskip("musclemimic_models")
+    task = built("stand", "musclemimic_fullbody", start_noise=0.0)
+    qpos, *_ = task.start(np.random.default_rng(0), 1)
+    bent = np.array(qpos[0])
+    bent[task.model.joint("flex_extension").qposadr[0]] += spine
+    steps = episode_of(task, [qpos[0], bent]).steps
+    lean = np.deg2rad(task.measure(episode_of(task, [qpos[0], bent]), task)["trunk_tilt_max_deg"])
+    assert lean == pytest.approx(spine, abs=0.01)
+    told, initial = (jax.tree.map(lambda x: np.asarray(x)[None, None], x) for x in (steps, steps))
+    initial = jax.tree.map(lambda x: x[:, :, 0], initial)
+    controls = np.zeros((1, 1, 2, task.model.nu), np.float32)
+    program = load(parse(task.human_reward))
+    found = Scorer(task.layout, task.goals)([program], told, controls, initial)
+    expected = -(np.hypot(np.sin(lean), 0.05) - 0.05)
+    np.testing.assert_allclose(found.terms[0]["upright"][0, 1], expected, atol=2e-3)
+    assert program.weights["upright"] == 50
+
+
 def test_a_push_gives_the_whole_body_its_speed_once():
     task = built("stand", push_m_s=0.3, push_s=1.0)
     assert task.perturb is not None
