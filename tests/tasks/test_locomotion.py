@@ -217,9 +217,11 @@ def test_a_walk_that_ends_as_it_topples_has_fallen(walk):
         half = np.deg2rad(-degrees) / 2
         leaning = path[-1].copy()
         mujoco.mju_mulQuat(leaning[3:7], np.array([np.cos(half), 0.0, np.sin(half), 0.0]), path[-1][3:7])
-        metrics = walk.measure(episode_of(walk, [*path[:-1], leaning]), walk)
+        episode = episode_of(walk, [*path[:-1], leaning])
+        metrics = walk.measure(episode, walk)
         assert metrics["trunk_tilt_max_deg"] == pytest.approx(degrees, abs=0.1)
         assert metrics["fell"] == fell
+        assert ("lunge_and_fall" in walk.faults(episode, walk)) == fell, "2 m without a step"
         # in the middle of an episode the body may catch itself
         assert walk.measure(episode_of(walk, [*path[:-1], leaning, path[-1]]), walk)["fell"] == 0
 

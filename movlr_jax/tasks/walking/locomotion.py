@@ -140,7 +140,7 @@ def locomotion(
         made = recording(episode, task) if goal.walk else None
         if made is None or goal.walk is None:
             return {}
-        fell = bool(over(episode.steps, _first(episode.steps))[-1])
+        fell = ends_in_a_fall(episode.steps, task, goal, ground)
         return degenerate.faults(made, goal.walk, fell=fell, turn=goal.heading)
 
     roles = {**adapter.roles, "joints": '", "'.join(adapter.planned_joints)}
@@ -205,22 +205,21 @@ def fallen(
     return down
 
 
-def _first(steps: Step) -> Step:
-    return Step(**{name: np.asarray(value)[0] for name, value in vars(steps).items()})
+def ends_in_a_fall(steps: Step, task: Task, goal: WalkGoal, ground: Ground) -> bool:
+    """Return whether an episode [T] ends in a fall, or a walk with a trunk that leans by more than TOPPLING_DEG."""
+    first = Step(**{name: np.asarray(value)[0] for name, value in vars(steps).items()})
+    fell = bool(fallen(steps, first, task.layout, task.adapter, ground)[-1])
+    if goal.walk and "trunk" in task.roles:  # an episode can end before a fall does
+        lean = biomechanics.trunk_tilt(Readout(task.layout, steps).rot(task.roles["trunk"]))
+        fell |= bool(lean[-1] > TOPPLING_DEG)
+    return fell
 
 
 def measured(episode: Trajectory, task: Task, goal: WalkGoal, ground: Ground) -> Metrics:
-    """Return the measures of one episode [T], which ends when the body falls.
-
-    A walk that ends with a trunk that leans by more than TOPPLING_DEG counts as a fall.
-    """
-    steps = episode.steps
-    first = _first(steps)
-    read, adapter = Readout(task.layout, steps), task.adapter
+    """Return the measures of one episode [T], which ends when the body falls."""
+    read, adapter = Readout(task.layout, episode.steps), task.adapter
     time, pelvis = read.time, read.pos(adapter.role("pelvis"))
-    fell = bool(fallen(steps, first, task.layout, adapter, ground)[-1])
-    if goal.walk and "trunk" in task.roles:  # an episode can end before a fall does
-        fell |= bool(biomechanics.trunk_tilt(read.rot(task.roles["trunk"]))[-1] > TOPPLING_DEG)
+    fell = ends_in_a_fall(episode.steps, task, goal, ground)
     height = pelvis[:, 2] - ground.height(pelvis[:, :2])
     upright = np.flatnonzero(height >= UPRIGHT * height[0])[-1]
     rot = read.rot(adapter.role("pelvis"))
