@@ -50,8 +50,12 @@ SHOWN = {  # metric -> title and digits
     "gait_r": ("gait r", 2),
     "knee_swing_deg": ("knee in swing, deg", 0),
     "symmetry": ("symmetry", 2),
+    "dropped": ("dropped", 0),
+    "object_position_error_m": ("object off, m", 3),
+    "object_orientation_error_rad": ("object off, rad", 2),
     "success": ("success", 0),
 }
+_MEAN_DIGITS = 2  # at least: the mean of a yes or no is a share
 
 
 @dataclass(frozen=True)
@@ -231,8 +235,11 @@ def table(episodes: Sequence[Mapping[str, float]]) -> list[str]:
     lines = ["".join([f"{'start':>6}", *(f"{title:>20}" for title, _ in shown.values())])]
     rows = [(str(e.get("start", i)), e) for i, e in enumerate(episodes)]
     means = {n: float(np.mean([e[n] for e in episodes if n in e])) for n in shown}
-    for label, row in [*rows, ("mean", means)]:
-        cells = [f"{row[n]:>20.{digits}f}" if n in row else f"{'-':>20}" for n, (_, digits) in shown.items()]
+    for label, row, least in [*((label, row, 0) for label, row in rows), ("mean", means, _MEAN_DIGITS)]:
+        cells = [
+            f"{row[n]:>20.{max(digits, least)}f}" if n in row else f"{'-':>20}"
+            for n, (_, digits) in shown.items()
+        ]
         lines.append("".join([f"{label:>6}", *cells]))
     return lines
 

@@ -12,7 +12,7 @@ pytest.importorskip("brax", reason="the extra ppo is not installed")
 
 from cli_cases import SUPPORT, Mistake
 
-from movlr_jax.commands.train import draw_curves
+from movlr_jax.commands.train import draw_curves, table
 from movlr_jax.commands.train import main as train
 from movlr_jax.storage.archive import locked
 
@@ -141,6 +141,14 @@ def test_the_hand_written_reward_is_recorded_beside_another_one(recipe: Path, tm
     path = root / "stages" / "00_first" / "curves.json"
     path.write_text(json.dumps(found["other"] | {"human_reward": found["other"]["human_reward"][1:]}))
     draw_curves(root)  # as of a training that began before this was recorded
+
+
+def test_the_mean_of_successes_is_a_share():
+    """Seven of eight were shown as 1."""
+    grasps = [{"success": float(i > 0), "object_position_error_m": 0.02} for i in range(8)]
+    lines = table(grasps)
+    assert lines[1].split() == ["0", "0.020", "0"]
+    assert lines[-1].split() == ["mean", "0.020", "0.88"]
 
 
 def test_one_process_at_a_time_trains_in_a_folder(recipe: Path, tmp_path: Path, mistake: Mistake):
