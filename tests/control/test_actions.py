@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -13,12 +14,16 @@ import pytest
 from PIL import Image
 from tiny_task import task as tiny_task
 
+pytest.importorskip("brax", reason="the extra ppo is not installed")
+
 from movlr_jax.config.compose import compose
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.ppo import actions as spaces
 from movlr_jax.control.ppo import dynsyn
-from movlr_jax.control.ppo.config import PdConfig
+from movlr_jax.control.ppo.build import build_ppo
+from movlr_jax.control.ppo.config import GroupsConfig, PdConfig, PpoConfig
+from movlr_jax.control.ppo.policy_file import save_policy
 from movlr_jax.errors import UserError
 from movlr_jax.film.group_picture import picture
 from movlr_jax.film.renderer import renderer
@@ -171,8 +176,6 @@ def test_muscles_of_a_leg_are_grouped_by_what_they_do():
         pytest.skip(str(error))
     config = OptimizerConfig(name="dynsyn", ctrl_dt=0.02)
     config = replace(config, groups=replace(config.groups, seconds=12.0), ppo=replace(config.ppo, starts=6))
-    from movlr_jax.control.ppo.build import build_ppo
-
     trainer = build_ppo(config, task)
     groups = trainer.notes["groups"]
     assert trainer.space.size == len(set(groups.values())) + task.model.nu
@@ -188,14 +191,35 @@ def test_muscles_of_a_leg_are_grouped_by_what_they_do():
 def test_one_action_moves_its_group_and_the_correction_is_bounded():
     task = tiny_task()
     of = np.array([0, 0, 1, 1, 1, 0, 1])
-    found = dynsyn.Groups(of, np.array([0, 2]), np.eye(7), 0.5)
     rest = np.full(7, 0.2)
-    space = dynsyn.grouped(task.model, rest, found, correction=0.1)
+    space = dynsyn.grouped(task.model, rest, of, correction=0.1)
     assert space.size == 2 + 7
     ctrl = np.asarray(space.controls(jnp.array([1.0, -0.5, *np.zeros(7)])))
     np.testing.assert_allclose(ctrl, np.where(of == 0, 1.0, 0.1), atol=1e-6)
     moved = np.asarray(space.controls(jnp.array([0.5, -0.5, *np.ones(7)])))
     np.testing.assert_allclose(moved, np.where(of == 0, 0.2 + 0.8 * 0.6, 0.2 * 0.6), atol=1e-6)
+
+
+def test_a_policy_keeps_the_groups_that_it_commands(tmp_path: Path):
+    """Groups are found from the start states of a task: on another task, a policy would move other muscles."""
+    task, path = tiny_task(), tmp_path / "policy_k00.npz"
+    small = PpoConfig(envs=2, starts=2, hidden=(4,), value_hidden=(4,))
+    config = OptimizerConfig(name="dynsyn", ctrl_dt=0.02, groups=GroupsConfig(seconds=2.0), ppo=small)
+    first = build_ppo(config, task)
+    learner, _ = first.begin(1, jax.random.key(0))
+    save_policy(path, jax.tree.map(lambda x: x[0], learner), first.config)
+    shown = PpoConfig(envs=2, starts=2, init=str(path), env_steps=0)
+    again = build_ppo(replace(config, name="ppo", groups=GroupsConfig(count=7, seconds=0.1), ppo=shown), task)
+    assert again.notes["groups"] == first.notes["groups"]
+    assert len(set(first.notes["groups"].values())) < 7
+    again.begin(1, jax.random.key(0))  # the file fits
+
+
+@pytest.mark.parametrize("groups", [(0, 1), (0, 0, 0, 0, 0, 0, 2), (0, 1, 2, 3, 4, 5, -1)])
+def test_groups_that_do_not_fit_the_muscles_are_a_sentence(groups: tuple[int, ...]):
+    config = OptimizerConfig(name="dynsyn", ppo=PpoConfig(muscle_groups=groups))
+    with pytest.raises(UserError, match=r"muscle_groups has \d numbers, from .*the model has 7 muscles"):
+        build_ppo(config, tiny_task())
 
 
 @pytest.mark.skipif(renderer().name is None, reason="nothing draws here")

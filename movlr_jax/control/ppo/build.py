@@ -60,6 +60,8 @@ def build_ppo(
     config = replace(config, ppo=shaped(config.ppo, task))
     starts = task.start(np.random.default_rng(_SEED), config.ppo.starts)
     space = action_space(config, task, starts)
+    if groups := tuple(space.notes.get("groups", {}).values()):  # policies keep the groups that they command
+        config = replace(config, ppo=replace(config.ppo, action="groups", muscle_groups=groups))
     sim = NativePhysics(space.model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
     steps: dict[str, Any] = {"sim_dt": config.sim_dt, "ctrl_dt": config.ctrl_dt}
     train = sim

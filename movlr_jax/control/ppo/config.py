@@ -71,6 +71,8 @@ class PpoConfig:
     action: str = "auto"  # auto: controls
     # action=posture: commanded joints, the others are held at their start angles; empty: all planned joints
     joints: tuple[str, ...] = ()
+    # action=groups: group 0, 1, ... of each muscle; empty: groups found by random excitation
+    muscle_groups: tuple[int, ...] = ()
     # treat left and right alike: policies and values of observations gait and joints, with joints in pairs
     mirror: bool = False
     # action=posture: `fixed` is z = z0 + beta a; with `limits`, beta is at most the way to the limit of the joint, so

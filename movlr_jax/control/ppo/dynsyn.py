@@ -5,6 +5,7 @@ Muscles are excited at random. k-medoids then groups muscles by the correlation 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,20 +133,37 @@ def silhouette(distance: np.ndarray, of: np.ndarray) -> float:
     return float(scores.mean()) if member.shape[1] > 1 else 0.0
 
 
-def grouped(model: mujoco.MjModel, rest: np.ndarray, groups: Groups, correction: float) -> ActionSpace:
+def checked_groups(of: Sequence[int], muscles: int) -> np.ndarray:
+    """Return the groups [nu] that a setting or the file of a policy gives. Raises UserError."""
+    count = max(of) + 1
+    if len(of) != muscles or count > muscles or set(of) != set(range(count)):
+        raise UserError(
+            f"optimizer.ppo.muscle_groups has {len(of)} numbers, from {min(of)} to {max(of)}, but the model has "
+            f"{muscles} muscles; give each the number of its group, 0, 1, ... without gaps, or leave it empty"
+        )
+    return np.array(of)
+
+
+def grouped(
+    model: mujoco.MjModel,
+    rest: np.ndarray,
+    of: np.ndarray,
+    correction: float,
+    notes: Mapping[str, Any] | None = None,
+) -> ActionSpace:
     """Return the action space of DynSyn: one action per group and a correction per muscle; size is groups + nu.
 
-    a_i = clip(g_group(i) + rho c_i, -1, 1)
+    a_i = clip(g_of(i) + rho c_i, -1, 1), with the group of[i] of muscle i.
     """
-    of, plain = groups.of, controls(model, rest)
-    count = int(of.max()) + 1
+    plain, count = controls(model, rest), int(of.max()) + 1
 
     def command(a: jax.Array, *seen: Any) -> jax.Array:
         return plain.controls(jnp.clip(a[:count][of] + correction * a[count:], -1.0, 1.0), *seen)
 
     names = {model.actuator(i).name: int(group) for i, group in enumerate(of)}
-    notes = {"action": "muscle groups", "silhouette": groups.silhouette, "groups": names}
-    return ActionSpace(model, count + model.nu, command, notes)
+    return ActionSpace(
+        model, count + model.nu, command, {"action": "muscle groups", **(notes or {}), "groups": names}
+    )
 
 
 def _held(seconds: float) -> Policy:

@@ -8,7 +8,7 @@ from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.mpc.mpc2 import posture_space
 from movlr_jax.control.ppo import actions as spaces
 from movlr_jax.control.ppo.config import PpoConfig
-from movlr_jax.control.ppo.dynsyn import find_groups, grouped
+from movlr_jax.control.ppo.dynsyn import checked_groups, find_groups, grouped
 from movlr_jax.control.ppo.observations import gait_view, joint_view
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.tasks import Task
@@ -34,6 +34,9 @@ def action_space(config: OptimizerConfig, task: Task, starts: Starts) -> spaces.
     rest = spaces.resting_controls(task.model, starts[0][0], starts[2].mean(axis=0))
     if kind not in ("groups", "posture"):
         return spaces.controls(task.model, rest)
+    if kind == "groups" and config.ppo.muscle_groups:
+        of = checked_groups(config.ppo.muscle_groups, task.model.nu)
+        return grouped(task.model, rest, of, config.groups.correction)
     physics = NativePhysics(task.model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
     if kind == "posture":
         made = posture_space(config.muscle, task)
@@ -44,4 +47,4 @@ def action_space(config: OptimizerConfig, task: Task, starts: Starts) -> spaces.
         task.model, task.layout, physics, starts, seconds=config.groups.seconds, count=config.groups.count
     )
     physics.close()
-    return grouped(task.model, rest, found, config.groups.correction)
+    return grouped(task.model, rest, found.of, config.groups.correction, {"silhouette": found.silhouette})

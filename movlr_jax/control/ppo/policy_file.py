@@ -26,7 +26,17 @@ _KEPT = ("params", "normalizer")
 _SETTINGS = "settings"
 _LONGEST = 2**16  # characters of the settings
 _INIT = "optimizer.ppo.init"  # default of the setting that names the file, for error messages
-SHAPES = ("observe", "action", "joints", "reach", "mirror", "hidden", "value_hidden", "clip_observation")
+SHAPES = (
+    "observe",
+    "action",
+    "joints",
+    "muscle_groups",
+    "reach",
+    "mirror",
+    "hidden",
+    "value_hidden",
+    "clip_observation",
+)
 
 
 def save_policy(path: Path, learner: Learner, config: PpoConfig) -> None:
