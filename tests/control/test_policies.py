@@ -1,4 +1,4 @@
-"""The policies of the package walk, as the commands of the README let them."""
+"""The policies of the package do what they are for, as the commands of the README let them."""
 
 from __future__ import annotations
 
@@ -55,6 +55,15 @@ def test_a_policy_of_the_robot_does_its_task(
     assert not result["fell"]
     assert result["symmetry"] > 0.8
     assert least <= result[metric] <= most
+
+
+def test_the_policy_of_the_arm_lifts_the_bottle_and_tips_it(tmp_path: Path, capsys):
+    settings = ["+task=bottle_pour", "optimizer=dynsyn", "optimizer.ppo.init=bottle_pour_myoarm_r"]
+    settings += ["optimizer.ppo.env_steps=0", "reward=human", "seed=11", "films=false", f"run_dir={tmp_path}"]
+    assert evaluate(settings) == 0
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert not result["dropped"]
+    assert result["success"]
 
 
 @pytest.mark.parametrize(
