@@ -1,4 +1,4 @@
-"""The notebooks run, in their short form."""
+"""The notebooks run, in their short form, and the reward for robots says what MuJoCo says."""
 
 from __future__ import annotations
 
@@ -6,12 +6,22 @@ import os
 from pathlib import Path
 from typing import Any
 
+import jax
+import mujoco
 import nbformat
+import numpy as np
 import pytest
 from fake_servers import Asked, FakeServer, scripted_model
+from moving import episode_of
 from nbclient import NotebookClient
 
-NOTEBOOKS = sorted((Path(__file__).parent.parent / "examples").glob("*.ipynb"))
+import movlr_jax as mj
+from movlr_jax.rewards.program import Scorer
+from movlr_jax.sandbox.source import parse
+from movlr_jax.sandbox.trace import load
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 HEAVY = ("judge_with_your_eyes", "language_model", "train_on_a_gpu")
 
 
@@ -55,6 +65,35 @@ def run(path: Path, folder: Path) -> None:
         if o.output_type != "stream"
     ]
     assert any("text/html" in output.get("data", {}) for output in shown), "a result shows itself"
+
+
+def test_terms_for_legged_robots_against_mujoco():
+    """At rest in the start posture, and with both hips rolled outward by 0.3 rad."""
+    task = mj.load_task("humanoid_walk", start_noise=0.0)
+    model, data = task.model, mujoco.MjData(task.model)
+    qpos = task.start(np.random.default_rng(0), 1)[0][0]
+    wide = qpos.copy()
+    for joint, angle in (("left_hip_roll", 0.3), ("right_hip_roll", -0.3)):
+        wide[model.joint(joint).qposadr[0]] += angle
+    steps = jax.tree.map(lambda x: np.asarray(x)[None, None], episode_of(task, [qpos, wide]).steps)
+    first = jax.tree.map(lambda x: x[:, :, 0], steps)
+    program = load(parse((EXAMPLES / "robot_terms.py").read_text(encoding="utf-8")))
+    found = Scorer(task.layout, task.goals)(
+        [program], steps, np.zeros((1, 1, 2, model.nu), np.float32), first
+    )
+    terms = {name: value[0] for name, value in found.terms[0].items()}
+    for i, posture in enumerate((qpos, wide)):
+        data.qpos[:] = posture
+        mujoco.mj_forward(model, data)
+        assert terms["torques"][i] == pytest.approx(-np.sum(data.actuator_force**2), rel=1e-4, abs=1e-3)
+        for term, body in (("feet_apart", "foot"), ("knees_apart", "shank")):
+            apart = abs(data.body(f"left_{body}").xpos[1] - data.body(f"right_{body}").xpos[1])
+            assert terms[term][i] == pytest.approx(-10 * max(0.16 - apart, apart - 0.3, 0), abs=1e-4)
+    assert terms["feet_apart"][1] < -1.0
+    assert terms["posture"][1] == pytest.approx(-2 * 0.3**2 / 12, abs=1e-6)
+    assert terms["low_speed"].tolist() == [-1.0, -1.0], "it stands"
+    assert terms["upright"].tolist() == [1.0, 1.0]
+    assert terms["toes"][0] == pytest.approx(1.0, abs=1e-3)
 
 
 def test_there_are_six():
