@@ -16,6 +16,9 @@ import mujoco
 import numpy as np
 
 _EFFORT = 0.02  # weight of activations relative to torque errors, both scaled to order 1
+_SPARED = (
+    0.1  # weight of errors of joint torques relative to those of the base, where contact forces are found
+)
 _LOAD = 1e-3  # weight of contact forces in body weights, so that many points share a load
 _REACH = 0.005  # m, a foot closer than this to the ground counts as in contact
 _TURNS = 200  # of Newton's method at most; about five are usual
@@ -158,25 +161,46 @@ class StaticOptimiser:
         The unknowns are the activations and the contact forces in body weights, both times their costs.
         """
         m, d, base = self._model, self._data, len(self._base_scale)
-        mujoco.mj_resetData(m, d)
-        d.qpos[:] = qpos
-        mujoco.mj_fwdPosition(m, d)
-        mujoco.mj_fwdVelocity(m, d)
+        reduce, needed, support = self._balance(qpos)
         moment = np.zeros((m.nu, m.nv))
         mujoco.mju_sparse2dense(moment, d.actuator_moment, d.moment_rownnz, d.moment_rowadr, d.moment_colind)
-        reduce = coupling_jacobian(m, self._dofs, qpos)
         mujoco.mj_fwdActuation(m, d)
         passive = d.actuator_force.copy()
         d.act[:] = 1.0
         mujoco.mj_fwdActuation(m, d)
         active = d.actuator_force - passive
         arms = (moment @ reduce).T  # [base + nz, nu]
-        torque = reduce.T @ (d.qfrc_bias - d.qfrc_passive) - arms @ passive
+        torque = needed - arms @ passive
         scale = np.maximum(np.abs(arms * active).max(axis=1), 1e-6)
         scale[:base] = self._base_scale
-        support = (self._ground_forces() @ reduce).T if base else np.zeros((len(scale), 0))
         columns = np.hstack([arms * active / _EFFORT, support * (self._weight / _LOAD)])
         return columns / scale[:, None], torque / scale
+
+    def torques(self, qpos: np.ndarray) -> np.ndarray:
+        """Return the joint torques [nz] N m that hold `qpos` [nq] at rest, while the ground carries the base.
+
+        Motors of any kind may give them. Contact forces balance the base first, then they spare the joints.
+        """
+        base, (_, needed, support) = len(self._base_scale), self._balance(qpos)
+        scale = np.full(len(needed), self._weight * _LEVER / _SPARED)
+        scale[:base] = self._base_scale
+        unit = self._weight / _LOAD  # N
+        forces = unit * least_forces(support * unit / scale[:, None], needed / scale)
+        return (needed - support @ forces)[base:]
+
+    def _balance(self, qpos: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return what balances the body at `qpos` [nq]: the Jacobian [nv, m] of all velocities with respect to the m
+        dofs of base and joints, the torques [m] that they need, and those [m, contacts] of each newton of the ground.
+        """
+        m, d = self._model, self._data
+        mujoco.mj_resetData(m, d)
+        d.qpos[:] = qpos
+        mujoco.mj_fwdPosition(m, d)
+        mujoco.mj_fwdVelocity(m, d)
+        reduce = coupling_jacobian(m, self._dofs, qpos)
+        grounded = len(self._base_scale) > 0
+        support = (self._ground_forces() @ reduce).T if grounded else np.zeros((len(self._dofs), 0))
+        return reduce, reduce.T @ (d.qfrc_bias - d.qfrc_passive), support
 
     def _activations(self, xp: Any, forces: Any) -> Any:
         """Return activations [..., nu] from the unknowns [..., n] of `problem`."""

@@ -89,6 +89,42 @@ def test_targets_about_the_present_posture_leave_a_resting_joint_alone():
             )
 
 
+def departure(model: mujoco.MjModel, ctrl: np.ndarray, qpos: np.ndarray, seconds: float) -> float:
+    """The largest angle in rad by which a joint is off `qpos` [nq] after so long under constant controls [nu]."""
+    data = mujoco.MjData(model)
+    data.qpos[:], data.ctrl[:] = qpos, ctrl
+    mujoco.mj_step(model, data, round(seconds / model.opt.timestep))
+    return float(np.abs(data.qpos - qpos)[model.jnt_qposadr[model.jnt_type >= 2]].max())
+
+
+@pytest.mark.parametrize("gear", [4.0, 1.0])
+def test_with_feed_forward_a_hanging_leg_stays_where_it_is(gear: float):
+    """At rest the torques are those of gravity, qfrc_bias of C MuJoCo; without them PD sags by torque / kp."""
+    hanging = LEG.replace('<freejoint name="root"/>', "").replace('gear="4"', f'gear="{gear}"')
+    model, posture = mujoco.MjModel.from_xml_string(hanging), np.array([0.3, 0.5])
+    data = mujoco.MjData(model)
+    data.qpos[:] = posture
+    mujoco.mj_forward(model, data)
+    left = {}
+    for given in (False, True):
+        config = PdConfig(kp=60.0, kd=3.0, feed_forward=given)
+        space = spaces.pd(model, config, posture)
+        left[given] = departure(space.model, np.asarray(space.controls(jnp.zeros(2))), posture, 3.0)
+    assert left[True] < 1e-4
+    assert 0.05 < left[False] < np.abs(data.qfrc_bias).max() / 60.0 * 1.5
+
+
+def test_with_feed_forward_a_robot_stands_on_its_joints():
+    """On the ground, which carries its weight, for 0.2 s before it topples. The controls of its servos are scaled."""
+    task = build_task("humanoid_walk", "humanoid", 1.0, {})
+    qpos = task.start(np.random.default_rng(0), 1)[0][0]
+    left = {}
+    for given in (False, True):
+        space = spaces.pd(task.model, PdConfig(feed_forward=given), qpos)
+        left[given] = departure(space.model, np.asarray(space.controls(jnp.zeros(12))), qpos, 0.2)
+    assert left[True] < 0.5 * left[False] < 0.1, left
+
+
 def test_servos_keep_their_gains_and_muscles_are_refused():
     spec = mujoco.MjSpec.from_string(LEG)
     for actuator in spec.actuators:
@@ -97,6 +133,10 @@ def test_servos_keep_their_gains_and_muscles_are_refused():
     model = spec.compile()
     space = spaces.pd(model, PdConfig(kp=1.0), model.qpos0)
     np.testing.assert_array_equal(space.model.actuator_gainprm[:, 0], 70.0)
+    model.actuator_gainprm[:, 0], model.actuator_biasprm[:, 0] = 35.0, 7.0  # controls are not angles
+    scaled = spaces.pd(model, PdConfig(kp=1.0), model.qpos0).model
+    at, aim = np.array([0.2, 0.3]), np.array([0.5, 0.6])
+    np.testing.assert_allclose(forces(scaled, at, np.zeros(2), aim), 70.0 * (aim - at), rtol=1e-6)
     with pytest.raises(UserError, match=r"actuator '.*' is not a motor or servo of a hinge or slide; use"):
         spaces.pd(tiny_task().model, PdConfig(), np.zeros(9))
 

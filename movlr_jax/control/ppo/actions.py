@@ -13,6 +13,7 @@ import mujoco
 import numpy as np
 
 from movlr_jax.biomech.geometry import fit_geometry
+from movlr_jax.biomech.static_optimisation import StaticOptimiser
 from movlr_jax.control.ppo.config import PdConfig
 from movlr_jax.control.ranges import control_ranges
 from movlr_jax.errors import UserError
@@ -128,9 +129,10 @@ def controls(model: mujoco.MjModel, rest: np.ndarray) -> ActionSpace:
 def pd(model: mujoco.MjModel, config: PdConfig, posture: np.ndarray) -> ActionSpace:
     """Return the action space of joint targets around `posture` [nq], tracked by PD at every simulation step.
 
-    p_d = p0 + beta a;  tau = kp (p_d - p) - kd p', clipped to the limits of the motor. With config.about=present, p0
-    is the posture at the time of the action. Motors become servos in a copy of the model; existing servos keep their
-    gains. Raises UserError if an actuator does not act on a hinge or slide.
+    p_d = p0 + beta a;  tau = tau0 + kp (p_d - p) - kd p', clipped to the limits of the motor. With
+    config.about=present, p0 is the posture at the time of the action. With config.feed_forward, tau0 are the torques
+    that hold `posture`, else 0. Motors become servos in a copy of the model; existing servos keep their gains. Raises
+    UserError if an actuator does not act on a hinge or slide.
     """
     model = copy.copy(model)
     fixed, affine = mujoco.mjtGain.mjGAIN_FIXED, mujoco.mjtBias.mjBIAS_AFFINE
@@ -152,12 +154,18 @@ def pd(model: mujoco.MjModel, config: PdConfig, posture: np.ndarray) -> ActionSp
             model.actuator_gainprm[i], model.actuator_biasprm[i] = 0.0, 0.0
             model.actuator_gainprm[i, 0] = config.kp / gear**2
             model.actuator_biasprm[i, 1:3] = -config.kp / gear**2, -config.kd / gear**2
+        # the controls of a servo may be scaled, and not be angles
+        model.actuator_gainprm[i, 0], model.actuator_biasprm[i, 0] = -model.actuator_biasprm[i, 1], 0.0
         target[i] = gear * posture[model.jnt_qposadr[joint]]
         limits = model.jnt_range[joint] if model.jnt_limited[joint] else np.array([-np.inf, np.inf])
         reach[i] = np.sort(gear * limits)
         model.actuator_ctrllimited[i] = bool(model.jnt_limited[joint])
         model.actuator_ctrlrange[i] = reach[i] if model.jnt_limited[joint] else 0.0
-    gear, angle = model.actuator_gear[:, 0], model.jnt_qposadr[model.actuator_trnid[:, 0]]
+    gear, moved = model.actuator_gear[:, 0], model.actuator_trnid[:, 0]
+    angle = model.jnt_qposadr[moved]
+    if config.feed_forward:
+        dofs, at = np.unique(model.jnt_dofadr[moved], return_inverse=True)
+        model.actuator_biasprm[:, 0] = StaticOptimiser(model, dofs).torques(posture)[at] / gear
     step = config.beta * np.abs(gear)
 
     def from_here(action: jax.Array, view: Step, *_: float) -> jax.Array:

@@ -22,12 +22,15 @@ REFERENCE = "reference"  # as a teacher
 
 @dataclass(frozen=True)
 class PdConfig:
-    """PD joint targets: p_d = p0 + beta a, tau = kp (p_d - p) - kd p', clipped to the torque limits (MotionVL)."""
+    """PD joint targets (MotionVL): p_d = p0 + beta a, tau = tau0 + kp (p_d - p) - kd p', clipped to torque limits."""
 
     kp: float = 60.0  # N m/rad
     kd: float = 2.0  # N m s/rad
     beta: float = 0.5  # rad
     about: str = "start"  # p0: the start posture, or the `present` one at each action
+    feed_forward: bool = (
+        False  # tau0: the torques that hold the start posture, with the ground's support; false: 0
+    )
 
 
 @dataclass(frozen=True)
