@@ -1,7 +1,6 @@
 """The usual terms of rewards for legged robots, for the package's robot. From the project's root:
 
-python -m movlr_jax.evaluate +task=humanoid_walk reward=examples/robot_terms.py optimizer=ppo \\
-    optimizer.ppo.init=humanoid_walk optimizer.ppo.env_steps=400000
+python -m movlr_jax.evaluate +task=humanoid_walk reward=examples/robot_terms.py optimizer=ppo
 
 The hand-written reward of the task has fewer. Torques in N m and speeds in rad/s are squared, so their weights are
 small. A reward sees one instant, so the gait clock says which foot is to be in the air, and the only acceleration is

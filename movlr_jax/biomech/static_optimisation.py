@@ -16,9 +16,8 @@ import mujoco
 import numpy as np
 
 _EFFORT = 0.02  # weight of activations relative to torque errors, both scaled to order 1
-_SPARED = (
-    0.1  # weight of errors of joint torques relative to those of the base, where contact forces are found
-)
+# weight of joint torques relative to errors of the base, where contact forces are found for motors
+_SPARED = 0.1
 _LOAD = 1e-3  # weight of contact forces in body weights, so that many points share a load
 _REACH = 0.005  # m, a foot closer than this to the ground counts as in contact
 _TURNS = 200  # of Newton's method at most; about five are usual

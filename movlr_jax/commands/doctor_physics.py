@@ -18,17 +18,12 @@ from movlr_jax.errors import UserError
 from movlr_jax.models import ModelAdapter
 from movlr_jax.tasks import Task, build_task
 
-_SCENES = (
-    "flat_walk",
-    "bottle_pour",
-    "ostrich_walk",
-)  # tasks whose scenes the plans and contacts are those of
+# tasks in whose scenes plans are simulated and contacts are counted
+_SCENES = ("flat_walk", "bottle_pour", "ostrich_walk")
 _STEP = OptimizerConfig.plan_dt  # s
 _FINE, _STEPS = 0.001, (0.004, _STEP)  # s, the time step that others are compared with, and these
-_HELD_S, _CLOSE = (
-    0.32,
-    np.deg2rad(5.0),
-)  # time that the start posture is held; a smaller difference is no harm
+_HELD_S = 0.32  # s, how long the start posture is held
+_CLOSE_DEG = 5.0  # a smaller difference does no harm
 
 
 def physics_cards(adapter: ModelAdapter) -> Iterator[Table]:
@@ -49,15 +44,15 @@ def _card(title: str, lines: Sequence[str]) -> Table:
 
 def _time_steps(task: Task) -> list[str]:
     """Return one row per time step: how far joints end from where steps of 1 ms bring them."""
-    exact, *others = (held(task, step) for step in (_FINE, *_STEPS))
-    apart = [float(np.abs(angles - exact).max()) for angles in others]
+    exact = held(task, _FINE)
+    apart = {step: float(np.rad2deg(np.abs(held(task, step) - exact).max())) for step in _STEPS}
     lines = [
         f"steps of {1000 * step:g} ms: within {_HELD_S:g} s of holding the start posture, joints depart by up to "
-        f"{np.rad2deg(angle):.1f} deg from steps of {1000 * _FINE:g} ms"
-        for step, angle in zip(_STEPS, apart, strict=True)
+        f"{angle:.1f} deg from steps of {1000 * _FINE:g} ms"
+        for step, angle in apart.items()
     ]
-    if apart[-1] > _CLOSE:
-        finer = next((step for step, angle in zip(_STEPS, apart, strict=True) if angle <= _CLOSE), _FINE)
+    if apart[_STEP] > _CLOSE_DEG:
+        finer = max((step for step, angle in apart.items() if angle <= _CLOSE_DEG), default=_FINE)
         lines.append(
             f"plans with the default step would be misled: set optimizer.plan_dt={finer:g} for this model"
         )

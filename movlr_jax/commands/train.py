@@ -233,9 +233,9 @@ def table(episodes: Sequence[Mapping[str, float]]) -> list[str]:
     """Return the episodes as lines of text, with their mean."""
     shown = {name: spec for name, spec in SHOWN.items() if any(name in e for e in episodes)}
     lines = ["".join([f"{'start':>6}", *(f"{title:>20}" for title, _ in shown.values())])]
-    rows = [(str(e.get("start", i)), e) for i, e in enumerate(episodes)]
     means = {n: float(np.mean([e[n] for e in episodes if n in e])) for n in shown}
-    for label, row, least in [*((label, row, 0) for label, row in rows), ("mean", means, _MEAN_DIGITS)]:
+    rows = [(str(e.get("start", i)), e, 0) for i, e in enumerate(episodes)]
+    for label, row, least in [*rows, ("mean", means, _MEAN_DIGITS)]:
         cells = [
             f"{row[n]:>20.{max(digits, least)}f}" if n in row else f"{'-':>20}"
             for n, (_, digits) in shown.items()

@@ -28,9 +28,7 @@ class PdConfig:
     kd: float = 2.0  # N m s/rad
     beta: float = 0.5  # rad
     about: str = "start"  # p0: the start posture, or the `present` one at each action
-    feed_forward: bool = (
-        False  # tau0: the torques that hold the start posture, with the ground's support; false: 0
-    )
+    feed_forward: bool = False  # tau0: the torques that hold the start posture; false: 0
 
 
 @dataclass(frozen=True)
