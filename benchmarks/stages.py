@@ -17,6 +17,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ from movlr_jax.film.captions import Caption  # noqa: E402
 from movlr_jax.film.clips import FULL, Clip, frames  # noqa: E402
 from movlr_jax.film.renderer import renderer  # noqa: E402
 from movlr_jax.machine import hardware, versions  # noqa: E402
+from movlr_jax.physics.choose import GRAPHS  # noqa: E402
 
 Stage = tuple[Any, str, str]  # object, name of its function, name of the stage
 
@@ -97,7 +99,7 @@ def medians(stages: Sequence[Stage], run: Callable[[], Any], repeats: int) -> di
 def replan(given: argparse.Namespace) -> dict[str, Any]:
     """Time a replan and the control steps of the episode until the next one. Raises UserError."""
     config, task = workload(given.model, given.samples)
-    p = build_planner(config.optimizer, task, given.physics, say)
+    p = build_planner(replace(config.optimizer, warp_graph=given.warp_graph), task, given.physics, say)
     start, key, number = starts(p, task, given.k), jax.random.key(0), 0
     controllers = p.optimise(rewards(task, 0, given.k), key)
     home = p.space.held(start)
@@ -125,7 +127,7 @@ def replan(given: argparse.Namespace) -> dict[str, Any]:
         (p, "update", "update"),
     ]
     if hasattr(p.space, "_hold"):
-        stages.append((p.space, "_hold", "static feed-forward"))
+        stages += [(p.space, "_hold", "static feed-forward"), (p.space, "_moments", "moment arms")]
     if p.sim_physics is not p.physics:
         stages.append((p.sim_physics, "rollout", "episode"))
     return {
@@ -143,7 +145,7 @@ def training(given: argparse.Namespace) -> dict[str, Any]:
     config = compose(
         ["task=flat_walk", "optimizer=ppo", f"optimizer.ppo.envs={given.envs}", "tuned=false", "films=false"]
     )
-    ppo = build_ppo(config.optimizer, task, given.physics, say)
+    ppo = build_ppo(replace(config.optimizer, warp_graph=given.warp_graph), task, given.physics, say)
     programs, key = rewards(task, 0, given.k), jax.random.key(0)
     state = ppo.begin(given.k, key)
     recorder = CurveRecorder(programs, ppo.config.batch, ppo.physics.ctrl_dt)
@@ -212,6 +214,7 @@ def main() -> int:
     parser.add_argument("--k", type=int, default=8, help="candidates")
     parser.add_argument("--samples", type=int, default=128, help="plans per candidate of a replan")
     parser.add_argument("--envs", type=int, default=128, help="simulations per candidate of a training")
+    parser.add_argument("--warp-graph", default="auto", choices=GRAPHS, help="as optimizer.warp_graph")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, help="folder for the JSON")
     given = read_options(parser, model="tiny_muscle", k=2, samples=4, envs=4, repeats=1)
@@ -226,6 +229,7 @@ def main() -> int:
         "date": date.today().isoformat(),
         "physics": given.physics,
         "model": given.model,
+        "warp_graph": given.warp_graph,
         "k": given.k,
         **found,
         "graphs": captures() if given.physics == "warp" else None,
@@ -235,7 +239,8 @@ def main() -> int:
     }
     if given.out:
         given.out.mkdir(parents=True, exist_ok=True)
-        stem = f"stages_{given.what}_{given.physics}_{given.model}"
+        graph = "" if given.warp_graph == "auto" else f"_{given.warp_graph}"
+        stem = f"stages_{given.what}_{given.physics}_{given.model}{graph}"
         (given.out / f"{stem}.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(result), flush=True)
     return 0

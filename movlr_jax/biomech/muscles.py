@@ -70,6 +70,26 @@ def muscle_params(model: mujoco.MjModel) -> MuscleParams:
     )
 
 
+def moment_arms(model: mujoco.MjModel, data: mujoco.MjData, qpos: np.ndarray) -> np.ndarray:
+    """Return moment arms [R, nu, nv] m of all actuators at postures `qpos` [R, nq]; `data` is overwritten."""
+    found = np.empty((len(qpos), model.nu, model.nv))
+    for q, dense in zip(qpos, found, strict=True):
+        data.qpos[:] = q
+        mujoco.mj_kinematics(model, data)
+        mujoco.mj_comPos(model, data)
+        mujoco.mj_tendon(model, data)
+        mujoco.mj_transmission(model, data)
+        dense_moments(model, data, dense)
+    return found
+
+
+def dense_moments(model: mujoco.MjModel, data: mujoco.MjData, into: np.ndarray) -> np.ndarray:
+    """Write the moment arms of the transmissions in `data` into `into` [nu, nv] m and return it."""
+    d = data
+    mujoco.mju_sparse2dense(into, d.actuator_moment, d.moment_rownnz, d.moment_rowadr, d.moment_colind)
+    return into
+
+
 def _normalised_length(p: MuscleParams, length: Array) -> Array:
     return p.range_min + (length - p.length_min) / p.optimal_length
 

@@ -15,6 +15,8 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 
+from movlr_jax.biomech.muscles import dense_moments
+
 _EFFORT = 0.02  # weight of activations relative to torque errors, both scaled to order 1
 # weight of joint torques relative to errors of the base, where contact forces are found for motors
 _SPARED = 0.1
@@ -161,8 +163,7 @@ class StaticOptimiser:
         """
         m, d, base = self._model, self._data, len(self._base_scale)
         reduce, needed, support = self._balance(qpos)
-        moment = np.zeros((m.nu, m.nv))
-        mujoco.mju_sparse2dense(moment, d.actuator_moment, d.moment_rownnz, d.moment_rowadr, d.moment_colind)
+        moment = dense_moments(m, d, np.empty((m.nu, m.nv)))
         mujoco.mj_fwdActuation(m, d)
         passive = d.actuator_force.copy()
         d.act[:] = 1.0

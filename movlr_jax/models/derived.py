@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import mujoco
 import numpy as np
 
+from movlr_jax.biomech.muscles import moment_arms
 from movlr_jax.models.adapter import ModelAdapter
 from movlr_jax.models.spec import compile_spec
 
@@ -73,12 +74,7 @@ def derive_adapter(
 
 def driven_joints(model: mujoco.MjModel) -> list[int]:
     """Return actuated hinges and slides with a range that no equality drives."""
-    data = mujoco.MjData(model)
-    mujoco.mj_fwdPosition(model, data)
-    moment = np.zeros((model.nu, model.nv))
-    mujoco.mju_sparse2dense(
-        moment, data.actuator_moment, data.moment_rownnz, data.moment_rowadr, data.moment_colind
-    )
+    (moment,) = moment_arms(model, mujoco.MjData(model), model.qpos0[None])
     coupled = set(model.eq_obj1id[model.eq_type == mujoco.mjtEq.mjEQ_JOINT].tolist())
     return [
         j

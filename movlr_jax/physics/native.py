@@ -21,6 +21,7 @@ import mujoco
 import numpy as np
 from mujoco import rollout as mj_rollout
 
+from movlr_jax.biomech.muscles import dense_moments
 from movlr_jax.errors import UserError
 from movlr_jax.machine import cores
 from movlr_jax.models.spec import quiet
@@ -245,9 +246,7 @@ class NativePhysics:
 
         def record(i: int, d: mujoco.MjData) -> None:
             lengths[i] = d.actuator_length
-            mujoco.mju_sparse2dense(
-                moments[i], d.actuator_moment, d.moment_rownnz, d.moment_rowadr, d.moment_colind
-            )
+            dense_moments(self.model, d, moments[i])
 
         self._at(qpos, record)
         return lengths, moments

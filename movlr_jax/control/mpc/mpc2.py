@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 
+from movlr_jax.biomech.muscles import moment_arms
 from movlr_jax.biomech.static_optimisation import StaticOptimiser, coupling_jacobian
 from movlr_jax.control.mpc.knots import between
 from movlr_jax.control.muscle_controllers.actuation import Actuation, Keeping, MuscleConfig
@@ -88,7 +89,9 @@ class PostureSpace:
         self.static = StaticOptimiser(model, np.concatenate([self._dofs, self._held]))
         self.mixing = synergy_mixing(planned, synergies, share)
         self.lower, self.upper = self.actuation.lower, self.actuation.upper
+        self._data = mujoco.MjData(model)
         self._last: tuple[bytes, Array] | None = None  # a state and its static feed-forward
+        self._arms: tuple[bytes, np.ndarray] | None = None  # a state and its moment arms
         self._targets_on_device = jax.jit(self._targets)
 
     def lengths(self, physics: Physics, qpos: np.ndarray, postures: np.ndarray) -> np.ndarray:
@@ -132,7 +135,7 @@ class PostureSpace:
         target = {name: known[name].astype(np.float32) for name in wanted}
         params: dict[str, Any] = {"target": target, "hold": hold.repeat(n, axis=0)}
         if self.actuation.law.arms:
-            params["moment"] = self._moments(physics, now).repeat(n, axis=0)
+            params["moment"] = self._moments(now).repeat(n, axis=0)
         if self.knots > 1:
             rows = len(now) * n
             params["target"] = {k: v.reshape(rows, self.knots, *v.shape[1:]) for k, v in target.items()}
@@ -148,11 +151,16 @@ class PostureSpace:
             self._last = qpos.tobytes(), found.astype(np.float32)
         return self._last[1] if device else np.asarray(self._last[1])
 
-    def _moments(self, physics: Physics, qpos: np.ndarray) -> Any:
-        """Return moment arms [R, nu, nz] about the planned joints, including coupled joints, at `qpos` [R, nq]."""
-        moment = physics.kinematics(qpos)[1]
-        follow = coupling_jacobian(self._model, self._dofs, qpos).astype(np.float32)
-        return (moment @ follow).astype(np.float32)
+    def _moments(self, qpos: np.ndarray) -> np.ndarray:
+        """Return moment arms [R, nu, nz] about the planned joints, including coupled joints, at `qpos` [R, nq].
+
+        They are computed once for plans and action, by C MuJoCo: a device would wait longer for its few rows.
+        """
+        if self._arms is None or self._arms[0] != qpos.tobytes():
+            moment = moment_arms(self._model, self._data, qpos)
+            follow = coupling_jacobian(self._model, self._dofs, qpos).astype(np.float32)
+            self._arms = qpos.tobytes(), (moment @ follow).astype(np.float32)
+        return self._arms[1]
 
     def _targets(self, qpos: Array, plans: Array) -> Any:
         """Return the target postures [R * n * knots, nq] of `plans` [R, n, knots, nz] from `qpos` [R, nq]."""

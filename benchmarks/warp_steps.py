@@ -1,0 +1,170 @@
+"""Where the time of a step of Warp goes: ms per step, solver iterations, and the kernels, without JAX around them.
+
+For each model, all rows start at the task's start states with random controls and step as one CUDA graph, once for
+each setting of the solver. Then the kernels of ten steps are timed one by one.
+The last line of stdout is one JSON object.
+
+    python benchmarks/warp_steps.py --models ms_human_700_legs myoarm_r --rows 1024 --limits 100,50,1e-8 8,12,1e-6
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections import defaultdict
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from movlr_jax.commands import environment
+
+environment.prepare_environment()
+environment.prepare_physics("mjx")
+
+import jax  # noqa: E402
+import numpy as np  # noqa: E402
+from quick import read_options  # noqa: E402
+from workload import workload  # noqa: E402
+
+from movlr_jax.control.build import build_planner  # noqa: E402
+from movlr_jax.errors import UserError  # noqa: E402
+from movlr_jax.machine import hardware, versions  # noqa: E402
+from movlr_jax.physics.mjx_model import warp_sizes  # noqa: E402
+
+STEPS, TIMED = 50, 10  # steps of a run, and of those timed kernel by kernel
+SHOWN = 25  # kernels in the result
+
+
+def measure(name: str, rows: int, limits: list[tuple[int, int, float]], repeats: int) -> dict[str, Any]:
+    """One row of the table. Raises UserError."""
+    config, task = workload(name, rows, 0.2)
+    planner = build_planner(config.optimizer, task, "warp", lambda text: print(text, file=sys.stderr))
+    import warp as wp  # pyright: ignore[reportMissingImports]
+    from mujoco.mjx.third_party import mujoco_warp as mjw  # pyright: ignore[reportMissingImports]
+
+    physics: Any = planner.physics
+    model, rng = physics.model, np.random.default_rng(0)
+    cuda = wp.get_device().is_cuda
+    drawn = [np.resize(x, (rows, *x.shape[1:])) for x in task.start(np.random.default_rng(0), min(rows, 64))]
+    controls = rng.uniform(0.0, 0.3, (rows, model.nu)).astype(np.float32)
+    sizes = warp_sizes(physics._probe, rows)
+    found: dict[str, Any] = {
+        "model": name,
+        "rows": rows,
+        "dofs": model.nv,
+        "dt": model.opt.timestep,
+        "cone": int(model.opt.cone),
+        **sizes,
+        "limits": [],
+    }
+
+    def fresh() -> Any:
+        data = mjw.make_data(model, nworld=rows, **sizes)
+        for field, value in zip(("qpos", "qvel", "act"), drawn, strict=True):
+            if value.shape[1]:
+                getattr(data, field).assign(value.astype(np.float32))
+        data.ctrl.assign(controls)
+        return data
+
+    for iterations, line_search, tolerance in limits:
+        put = mjw.put_model(model)
+        put.opt.iterations, put.opt.ls_iterations, put.opt.warn_overflow = iterations, line_search, 0
+        put.opt.tolerance.fill_(tolerance)
+        data = fresh()
+        mjw.step(put, data)  # loads the kernels
+        step = lambda: mjw.step(put, data)  # noqa: B023, E731
+        if cuda:
+            with wp.ScopedCapture() as capture:
+                mjw.step(put, data)
+            step = lambda: wp.capture_launch(capture.graph)  # noqa: B023, E731
+        taken, counts = [], list[np.ndarray]()
+        for repeat in range(repeats + 1):
+            began = fresh()
+            for field in ("qpos", "qvel", "act", "qacc_warmstart"):
+                wp.copy(getattr(data, field), getattr(began, field))
+            wp.synchronize()
+            begun = time.perf_counter()
+            for _ in range(STEPS):
+                step()
+                if not repeat:
+                    counts.append(data.solver_niter.numpy().copy())
+            wp.synchronize()
+            taken.append(1e3 * (time.perf_counter() - begun) / STEPS)
+        each = np.array(counts)
+        found["limits"].append(
+            {
+                "iterations": iterations,
+                "line_search": line_search,
+                "tolerance": tolerance,
+                "ms_per_step": round(statistics.median(taken[1:]), 3),
+                "steps_per_s": round(1e3 * rows / statistics.median(taken[1:])),
+                "mean_iterations": round(float(each.mean()), 1),
+                "slowest_row": [round(float(x), 1) for x in np.quantile(each.max(axis=1), (0.1, 0.5, 0.9, 1.0))],
+                "finite": round(float(np.isfinite(data.qpos.numpy()).all(axis=1).mean()), 4),
+                "most_rows": int(data.nefc.numpy().max()),
+                "contacts": int(data.nacon.numpy()[0]),
+            }
+        )
+        print(json.dumps(found["limits"][-1]), file=sys.stderr)
+    if cuda:
+        put = mjw.put_model(model)
+        put.opt.warn_overflow = 0
+        data = fresh()
+        for _ in range(3):
+            mjw.step(put, data)
+        wp.timing_begin(cuda_filter=wp.TIMING_ALL)
+        for _ in range(TIMED):
+            mjw.step(put, data)
+        spent, times = defaultdict[str, float](float), defaultdict[str, int](int)
+        for result in wp.timing_end():
+            spent[result.name] += result.elapsed / TIMED
+            times[result.name] += 1
+        found["kernel_ms"] = round(sum(spent.values()), 3)
+        found["kernels"] = [
+            [key, round(spent[key], 4), times[key] / TIMED] for key in sorted(spent, key=lambda k: -spent[k])[:SHOWN]
+        ]
+    return found
+
+
+def limit(text: str) -> tuple[int, int, float]:
+    iterations, line_search, tolerance = text.split(",")
+    return int(iterations), int(line_search), float(tolerance)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--models", nargs="+", default=["ms_human_700_legs"])
+    parser.add_argument("--rows", type=int, nargs="+", default=[1024])
+    parser.add_argument("--limits", type=limit, nargs="+", default=[(100, 50, 1e-8), (100, 50, 1e-6), (8, 12, 1e-6)],
+                        help="iterations,line search steps,tolerance")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--out", type=Path, help="folder for the JSON")
+    given = read_options(parser, models=["tiny_muscle"], rows=[4], repeats=1)
+    results = []
+    try:
+        for model in given.models:
+            for rows in given.rows:
+                results.append(measure(model, rows, given.limits, given.repeats))
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    result = {
+        "benchmark": "warp_steps",
+        "date": date.today().isoformat(),
+        "results": results,
+        "hardware": hardware(),
+        "devices": [device.device_kind for device in jax.local_devices()],
+        "versions": versions(),
+    }
+    if given.out:
+        given.out.mkdir(parents=True, exist_ok=True)
+        (given.out / "warp_steps.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(result), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
