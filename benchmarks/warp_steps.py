@@ -64,7 +64,7 @@ def measure(name: str, rows: int, limits: list[tuple[int, int, float]], repeats:
     def fresh() -> Any:
         data = mjw.make_data(model, nworld=rows, **sizes)
         for field, value in zip(("qpos", "qvel", "act"), drawn, strict=True):
-            if value.shape[1]:
+            if value.size:
                 getattr(data, field).assign(value.astype(np.float32))
         data.ctrl.assign(controls)
         return data
@@ -79,7 +79,8 @@ def measure(name: str, rows: int, limits: list[tuple[int, int, float]], repeats:
         if cuda:
             with wp.ScopedCapture() as capture:
                 mjw.step(put, data)
-            step = lambda: wp.capture_launch(capture.graph)  # noqa: B023, E731
+            assert capture.graph is not None
+            step = lambda: wp.capture_launch(capture.graph)  # noqa: E731
         taken, counts = [], list[np.ndarray]()
         for repeat in range(repeats + 1):
             began = fresh()
@@ -102,7 +103,9 @@ def measure(name: str, rows: int, limits: list[tuple[int, int, float]], repeats:
                 "ms_per_step": round(statistics.median(taken[1:]), 3),
                 "steps_per_s": round(1e3 * rows / statistics.median(taken[1:])),
                 "mean_iterations": round(float(each.mean()), 1),
-                "slowest_row": [round(float(x), 1) for x in np.quantile(each.max(axis=1), (0.1, 0.5, 0.9, 1.0))],
+                "slowest_row": [
+                    round(float(x), 1) for x in np.quantile(each.max(axis=1), (0.1, 0.5, 0.9, 1.0))
+                ],
                 "finite": round(float(np.isfinite(data.qpos.numpy()).all(axis=1).mean()), 4),
                 "most_rows": int(data.nefc.numpy().max()),
                 "contacts": int(data.nacon.numpy()[0]),
@@ -124,7 +127,8 @@ def measure(name: str, rows: int, limits: list[tuple[int, int, float]], repeats:
             times[result.name] += 1
         found["kernel_ms"] = round(sum(spent.values()), 3)
         found["kernels"] = [
-            [key, round(spent[key], 4), times[key] / TIMED] for key in sorted(spent, key=lambda k: -spent[k])[:SHOWN]
+            [key, round(spent[key], 4), times[key] / TIMED]
+            for key in sorted(spent, key=lambda k: -spent[k])[:SHOWN]
         ]
     return found
 
@@ -138,8 +142,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--models", nargs="+", default=["ms_human_700_legs"])
     parser.add_argument("--rows", type=int, nargs="+", default=[1024])
-    parser.add_argument("--limits", type=limit, nargs="+", default=[(100, 50, 1e-8), (100, 50, 1e-6), (8, 12, 1e-6)],
-                        help="iterations,line search steps,tolerance")
+    parser.add_argument(
+        "--limits",
+        type=limit,
+        nargs="+",
+        default=[(100, 50, 1e-8), (100, 50, 1e-6), (8, 12, 1e-6)],
+        help="iterations,line search steps,tolerance",
+    )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--out", type=Path, help="folder for the JSON")
     given = read_options(parser, models=["tiny_muscle"], rows=[4], repeats=1)

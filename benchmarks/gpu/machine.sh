@@ -7,7 +7,7 @@ cp -r movlr_jax benchmarks conf prompts assets tests pyproject.toml README.md "$
 unpack() { # the machine may lack xz; fails where more of an archive comes with the next call
   python3 -c 'import sys, tarfile; tarfile.open(fileobj=sys.stdin.buffer, mode="r|xz").extractall(sys.argv[1], filter="tar")' "$GPU"
 }
-for name in base models kernels warp gl; do
+for name in base models kernels warp film gl; do
   ls "$GPU/$name".tar.xz* > /dev/null 2>&1 || continue
   cat "$GPU/$name".tar.xz* | unpack 2> /dev/null && rm "$GPU/$name".tar.xz*
 done

@@ -10,7 +10,8 @@ mkdir -p "$work" "$out"
 
 packages="mujoco==3.17.0 mujoco-mjx==3.17.0 trimesh==5.2.0 glfw==2.11.0 pyopengl==3.1.10 hydra-core==1.3.8
   omegaconf==2.3.1 antlr4-python3-runtime==4.9.3 myo-sim==0.2.4 brax==0.14.2 jaxopt==0.8.5 ml-collections==1.1.0
-  tensorboardX==2.6.5 flask==3.1.3 flask-cors==6.0.5 itsdangerous blinker fonttools kiwisolver mediapy"
+  tensorboardX==2.6.5 flask==3.1.3 flask-cors==6.0.5 itsdangerous blinker fonttools kiwisolver mediapy
+  fast-simplification==0.2.0"
 warp=warp-lang==1.18.0 # what mujoco-mjx 3.17.0 asks for
 
 install() { [ -d "$work/$1/site" ] || "$PY" -m pip install -q --no-deps --no-compile --target "$work/$1/site" "${@:2}"; }
@@ -25,6 +26,7 @@ pack() { # NAME FOLDER THING: FOLDER/THING becomes NAME.tar.xz, in parts if it i
 # shellcheck disable=SC2086
 install base $packages
 install warp "$warp"
+install film imageio-ffmpeg==0.6.0 # with its ffmpeg
 site=$work/base/site # without what no benchmark reads
 rm -rf "$site"/mujoco/{experimental,include,plugin} "$site"/mujoco/_render_filament*.so "$site"/bin "$site"/OpenGL/DLLS
 find "$site/mujoco/mjx/test_data" -mindepth 1 -maxdepth 1 ! -name humanoid -exec rm -rf {} +
@@ -33,6 +35,7 @@ rm -rf "$work"/warp/site/warp/{examples,tests} "$work"/warp/site/bin
 [ "${CLANG:-0}" = 1 ] || rm -f "$work/warp/site/warp/bin/warp-clang.so" # Warp's compiler for CPUs
 pack base "$work/base" site
 pack warp "$work/warp" site
+pack film "$work/film" site
 pack models "$MODELS" ms_human_700
 if [ -f "$KERNELS" ]; then # Warp's kernels, compiled beforehand
   mkdir -p "$work/kernels" && tar -C "$work/kernels" -xJf "$KERNELS"

@@ -3,43 +3,55 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from movlr_jax.physics.policy import act
+from movlr_jax.physics.policy import act, row_keys, shared
 from movlr_jax.rewards.reads import Reads, reads_of
 from movlr_jax.types import Policy, Step
+
+# A batch of one row is computed as two equal rows. With one row, constants have the shape of the whole batch, and
+# XLA folds chains of them that it does not fold if they are broadcast: it would round otherwise than in a batch.
+_TWICE = np.zeros(2, int)
+_PART = 128  # rows of a part of a batch; each call of a compiled policy takes 0.2 ms besides its rows
 
 
 class HostPolicy:
     """`policy` for whole batches of K candidates, compiled once per shape; `traces` counts the compilations.
 
     A policy that reads nothing of the state besides its time, as plans of controls do, gives all controls of a
-    rollout in one call. The others run at every control step.
+    rollout in one call. The others run at every control step; `workers` run them on parts of a large batch, because
+    XLA computes the loops of such a policy on one core.
     """
 
-    def __init__(self, policy: Policy, candidates: int, traces: Counter[str]):
-        self._policy, self._reads = policy, dict[Any, Reads]()
+    def __init__(self, policy: Policy, candidates: int, traces: Counter[str], workers: Executor):
+        self._policy, self._reads, self._candidates = policy, dict[Any, Reads](), candidates
+        self._workers = workers
 
-        def batched(params: Any, view: Step, key: jax.Array, t: jax.Array) -> Any:
-            return act(policy, params, view, jax.random.fold_in(key, t), candidates)
-
-        @jax.jit
-        def now(params: Any, view: Step, key: jax.Array, t: jax.Array) -> Any:
+        @partial(jax.jit, static_argnames="rows")
+        def now(params: Any, view: Step, key: jax.Array, t: jax.Array, at: jax.Array, rows: int) -> Any:
             traces[f"policy[{len(view.time)}]"] += 1
-            return batched(params, view, key, t)
+            keys = row_keys(jax.random.fold_in(key, t), rows, candidates)
+            return act(policy, params, view, keys[at], candidates)
 
         @jax.jit
         def ahead(params: Any, view: Step, key: jax.Array, times: jax.Array) -> Any:
-            traces[f"policy[{len(view.time)}]"] += 1
+            rows = len(view.time)
+            traces[f"policy[{rows}]"] += 1
 
-            def at(t: jax.Array, time: jax.Array) -> Any:
-                return batched(params, view.replace(time=time), key, t)  # pyright: ignore[reportAttributeAccessIssue]
+            def each(t: jax.Array, time: jax.Array) -> Any:
+                then = view.replace(time=time)  # pyright: ignore[reportAttributeAccessIssue]
+                return act(
+                    policy, params, then, row_keys(jax.random.fold_in(key, t), rows, candidates), candidates
+                )
 
-            return jax.vmap(at, out_axes=1)(jnp.arange(len(times)), times)
+            return jax.vmap(each, out_axes=1)(jnp.arange(len(times)), times)
 
         self._now, self._ahead = now, ahead
 
@@ -55,10 +67,32 @@ class HostPolicy:
             self._reads[known] = reads_of(call, view, params, one)
         return self._reads[known]
 
-    def now(self, params: Any, view: Step, key: jax.Array, t: int) -> tuple[np.ndarray, Any]:
-        """Return the controls [B, nu] of control step `t` and the extras of the policy."""
-        rows, given = len(view.time), _twice(params, view)
-        return jax.tree.map(lambda x: np.asarray(x)[:rows], self._now(*given, key, np.int32(t)))
+    def every_step(self, params: Any, rows: int, key: jax.Array, device: Any) -> Callable[[Step, int], Any]:
+        """Return the policy of a rollout of `rows`: (view [B], control step) -> controls [B, nu] and extras.
+
+        `params` are moved to `device` once; None: to JAX's default device.
+        """
+        # policies with shared parameters are matrix products, which use all cores, and round by the size of a batch
+        whole = shared(params, rows)
+        count = 1 if whole else max(1, rows // _PART)
+        size = -(-rows // count)
+        begins = [min(i * size, rows - size) for i in range(count)]  # parts of one size are compiled once
+        places = [np.arange(begin, begin + size) for begin in begins] if rows > 1 else [_TWICE]
+        mine = lambda at: params if whole else jax.tree.map(lambda x: np.asarray(x)[at], params)  # noqa: E731
+        parts = [(jax.device_put(mine(at), device), at) for at in places]
+
+        def now(view: Step, t: int) -> tuple[np.ndarray, Any]:
+            def act_on(part: tuple[Any, np.ndarray]) -> Any:
+                params, at = part
+                seen = view if count == 1 < rows else jax.tree.map(lambda x: x[at], view)
+                return jax.tree.map(np.asarray, self._now(params, seen, key, np.int32(t), at, rows))
+
+            if count == 1:
+                return jax.tree.map(lambda x: x[:rows], act_on(parts[0]))
+            done = list(self._workers.map(act_on, parts))
+            return jax.tree.map(lambda *x: _joined(x, places, rows), *done)
+
+        return now
 
     def ahead(self, params: Any, view: Step, key: jax.Array, times: np.ndarray) -> tuple[np.ndarray, Any]:
         """Return controls [B, T, nu] and extras [B, T, ...] at `times` [T, B] s, for a policy that reads no state."""
@@ -67,12 +101,16 @@ class HostPolicy:
         return jax.tree.map(lambda x: np.asarray(x)[:rows], self._ahead(*given, key, times))
 
 
-def _twice(params: Any, view: Step) -> tuple[Any, Any]:
-    """Return a batch of one row as two equal rows; others as they are.
+def _joined(parts: Sequence[np.ndarray], places: Sequence[np.ndarray], rows: int) -> np.ndarray:
+    """Return an array [rows, ...] of `parts` [n, ...] at `places` [n], which may overlap."""
+    whole = np.empty((rows, *parts[0].shape[1:]), parts[0].dtype)
+    for part, place in zip(parts, places, strict=True):
+        whole[place] = part
+    return whole
 
-    With one row, constants have the shape of the whole batch, and XLA folds chains of them that it does not fold if
-    they are broadcast, so the results would be rounded differently than in a batch.
-    """
+
+def _twice(params: Any, view: Step) -> tuple[Any, Any]:
+    """Return a batch of one row as two equal rows; others as they are."""
     if len(view.time) > 1:
         return params, view
-    return jax.tree.map(lambda x: np.repeat(np.asarray(x), 2, axis=0), (params, view))
+    return jax.tree.map(lambda x: np.asarray(x)[_TWICE], (params, view))

@@ -41,7 +41,7 @@ class _Run:
     """A rollout of B rows for T control steps."""
 
     worlds: list[mujoco.MjModel]  # [B]
-    measured: Any  # indices of the sensor values that are kept
+    measured: list[slice]  # the sensor values that are kept
     late: (
         np.ndarray
     )  # [B, substeps] bool, whether a simulation step still uses the control of the step before
@@ -130,7 +130,8 @@ class NativePhysics:
         m, rows = self.model, len(start.time)
         compiled = self._policies.get((policy, candidates))
         if compiled is None:
-            compiled = self._policies[policy, candidates] = HostPolicy(policy, candidates, self.traces)
+            compiled = HostPolicy(policy, candidates, self.traces, self._workers)
+            self._policies[policy, candidates] = compiled
         if self._device is not None:
             params, key = jax.device_put((params, key), self._device)
         parts = (np.asarray(start.time)[:, None], start.qpos, start.qvel, start.act)
@@ -147,12 +148,14 @@ class NativePhysics:
             clock=clock,
             full=full,
             kept=np.empty((rows, steps, full.shape[1]), np.float32),
-            sensors=np.full((rows, steps, m.nsensordata), np.nan, np.float32),
+            sensors=np.empty((rows, steps, m.nsensordata), np.float32),
             diverged=np.array(start.diverged),
         )
+        if read is not None:
+            run.sensors[:] = np.nan
         with quiet():  # `diverged` reports diverging rows
             if reads.others or reads.sensors.any():
-                now = lambda view, t: compiled.now(params, view, key, t)  # noqa: E731
+                now = compiled.every_step(params, rows, key, self._device)
                 actions, extras = self._closed_loop(run, now, view)
             else:
                 actions, extras = compiled.ahead(params, view, key, clock[:-1].astype(np.float32))
@@ -184,14 +187,18 @@ class NativePhysics:
         sensed = np.empty((rows, substeps, m.nsensordata))
         control = np.empty((rows, substeps, m.nu))
         actions, extras = np.empty((rows, steps, m.nu), np.float32), []
+        late = run.late.any()
         for t in range(steps):
             actions[:, t], extra = now(view, t)
             extras.append(extra)
-            control[:] = np.where(run.late[..., None], view.prev_action[:, None], actions[:, t, None])
+            control[:] = actions[:, t, None]
+            if late:
+                np.copyto(control, view.prev_action[:, None], where=run.late[..., None])
             run.diverged |= self._advance(run.full, control, states, sensed, run.worlds)
             # the state at which sensors were computed
             run.kept[:, t] = run.full if substeps == 1 else states[:, -2]
-            run.sensors[:, t, run.measured] = sensed[:, -1, run.measured]
+            for values in run.measured:
+                run.sensors[:, t, values] = sensed[:, -1, values]
             run.full = states[:, -1].copy()
             run.full[:, 0] = run.clock[t + 1]
             view = self._step(run.full.astype(np.float32), run.sensors[:, t], actions[:, t])
@@ -216,7 +223,8 @@ class NativePhysics:
             run.kept[at, substeps == 1 :] = states[:, max(substeps - 2, 0) : number - 1 : substeps]
             if substeps == 1:
                 run.kept[at, 0] = begin
-            run.sensors[at, :, run.measured] = sensed[:, substeps - 1 :: substeps, run.measured]
+            for values in run.measured:
+                run.sensors[at, :, values] = sensed[:, substeps - 1 :: substeps, values]
             run.full[at] = states[:, -1]
         run.full[:, 0] = run.clock[-1]
         lost = run.diverged  # their clock was reset
@@ -284,16 +292,20 @@ class NativePhysics:
         time, qpos, qvel, act = np.split(full, np.cumsum([1, m.nq, m.nv]), axis=-1)
         return Step(time=time[..., 0], qpos=qpos, qvel=qvel, act=act, sensors=sensors, prev_action=previous)
 
-    def _measuring(self, read: np.ndarray | None) -> tuple[list[mujoco.MjModel], Any]:
-        """Return models that measure only the values `read` [ns], None for all, and the indices of these values.
+    def _measuring(self, read: np.ndarray | None) -> tuple[list[mujoco.MjModel], list[slice]]:
+        """Return models that measure only the values `read` [ns], None for all, and where these values are.
 
         A sensor without a stage is not computed. So another set of sensors is one more array in the same models: no
         model is compiled, and the sizes of all arrays stay the same.
         """
         if read is None:
-            return self.worlds, slice(None)
+            return self.worlds, [slice(None)]
+        ends = np.flatnonzero(
+            np.diff(read, prepend=False, append=False)
+        )  # of blocks of values, which copy quickly
+        places = [slice(*block) for block in ends.reshape(-1, 2).tolist()]
         if self._measured is not None and np.array_equal(read, self._measured):
-            return self._lean, np.flatnonzero(read)
+            return self._lean, places
         m, self._measured = self.model, read
         self._lean = self._lean or [copy.copy(world) for world in self.worlds]
         used = np.array(
@@ -301,7 +313,7 @@ class NativePhysics:
         )
         for world in self._lean:
             world.sensor_needstage[:] = np.where(used, m.sensor_needstage, mujoco.mjtStage.mjSTAGE_NONE)
-        return self._lean, np.flatnonzero(read)
+        return self._lean, places
 
     def _advance(
         self,

@@ -27,15 +27,15 @@ def shared(params: Any, rows: int) -> bool:
     return bool(leaves) and len(leaves[0]) != rows
 
 
-def act(policy: Policy, params: Any, view: Step, key: jax.Array, candidates: int) -> tuple[Array, Any]:
-    """Apply `policy` to all rows of `view` [B]. Returns controls [B, nu] and the policy's extras."""
+def act(policy: Policy, params: Any, view: Step, keys: jax.Array, candidates: int) -> tuple[Array, Any]:
+    """Apply `policy` to all rows of `view` [B] with `keys` [B]. Returns controls [B, nu] and the policy's extras."""
     rows = len(view.time)
     if not shared(params, rows):
-        return controls_of(jax.vmap(policy)(params, view, row_keys(key, rows, candidates)))
+        return controls_of(jax.vmap(policy)(params, view, keys))
     n = rows // candidates
     mine = jax.tree.map(lambda x: x.reshape(candidates, n, *x.shape[1:]), view)
     each = jax.vmap(jax.vmap(policy, in_axes=(None, 0, 0)), in_axes=(0, 0, None))
-    done = each(params, mine, jax.random.split(key, n))
+    done = each(params, mine, keys[:n])
     return controls_of(jax.tree.map(lambda x: x.reshape(rows, *x.shape[2:]), done))
 
 
