@@ -33,7 +33,8 @@ from movlr_jax.types import Array, Policy, SimState, Step, Trajectory
 
 _FULL = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
 _CTRL = mujoco.mjtState.mjSTATE_CTRL.value
-_BLOCK = 2**25  # bytes of states and sensors that one call of MuJoCo writes
+_BLOCK = 2**24  # bytes of states and sensors that one call of MuJoCo writes, for each thread
+_COPIED = 64  # rows that a thread copies at least
 
 
 @dataclass
@@ -195,10 +196,7 @@ class NativePhysics:
             if late:
                 np.copyto(control, view.prev_action[:, None], where=run.late[..., None])
             run.diverged |= self._advance(run.full, control, states, sensed, run.worlds)
-            # the state at which sensors were computed
-            run.kept[:, t] = run.full if substeps == 1 else states[:, -2]
-            for values in run.measured:
-                run.sensors[:, t, values] = sensed[:, -1, values]
+            self._keep(run, slice(t, t + 1), slice(0, rows), run.full, states, sensed)
             run.full = states[:, -1].copy()
             run.full[:, 0] = run.clock[t + 1]
             view = self._step(run.full.astype(np.float32), run.sensors[:, t], actions[:, t])
@@ -208,27 +206,48 @@ class NativePhysics:
         """Step MuJoCo through all `actions` [B, T, nu] in one call for as many rows as fit into `_BLOCK`."""
         m, substeps, (rows, steps) = self.model, self.substeps, run.kept.shape[:2]
         number, size = steps * substeps, run.full.shape[1] + m.nsensordata
-        most = max(self.threads, _BLOCK // (number * size * 8))
+        most = max(1, _BLOCK // (number * size * 8)) * self.threads
         before = np.concatenate([previous[:, None], actions[:, :-1]], axis=1)
         control = np.where(run.late[:, None, :, None], before[:, :, None], actions[:, :, None])
         control = control.reshape(rows, number, m.nu).astype(np.float64)
         for first in range(0, rows, most):
-            at = slice(first, first + most)
-            count = len(run.full[at])
+            at = slice(first, min(first + most, rows))
+            count = at.stop - first
             states = self._space("states", (count, number, run.full.shape[1]))
             sensed = self._space("sensors", (count, number, m.nsensordata))
             begin = run.full[at]
             run.diverged[at] |= self._advance(begin, control[at], states, sensed, run.worlds[at])
-            # the states at which sensors were computed
-            run.kept[at, substeps == 1 :] = states[:, max(substeps - 2, 0) : number - 1 : substeps]
-            if substeps == 1:
-                run.kept[at, 0] = begin
-            for values in run.measured:
-                run.sensors[at, :, values] = sensed[:, substeps - 1 :: substeps, values]
+            self._keep(run, slice(0, steps), at, begin, states, sensed)
             run.full[at] = states[:, -1]
         run.full[:, 0] = run.clock[-1]
         lost = run.diverged  # their clock was reset
         run.kept[lost, :, 0] = run.clock[:-1, lost].T + (substeps - 1) * self.sim_dt
+
+    def _keep(
+        self, run: _Run, at: slice, rows: slice, begin: np.ndarray, states: np.ndarray, sensed: np.ndarray
+    ) -> None:
+        """Copy the control steps `at` of `rows` into `run`, on all threads.
+
+        begin [R, nstate]: where they began. states, sensed [R, T * substeps, ...]: the simulation steps.
+        """
+        count, substeps = len(states), self.substeps
+
+        def copy(part: slice) -> None:
+            into = slice(rows.start + part.start, rows.start + part.stop)
+            if substeps == 1:  # sensors belong to the state before a step
+                run.kept[into, at.start] = begin[part]
+                run.kept[into, at.start + 1 : at.stop] = states[part, :-1]
+            else:
+                run.kept[into, at] = states[part, substeps - 2 :: substeps]
+            for values in run.measured:
+                run.sensors[into, at, values] = sensed[part, substeps - 1 :: substeps, values]
+
+        parts = max(1, min(self.threads, count // _COPIED))
+        ends = [count * i // parts for i in range(parts + 1)]
+        if parts == 1:  # a thread takes longer to start than to copy a few rows
+            copy(slice(0, count))
+        else:
+            list(self._workers.map(copy, map(slice, ends, ends[1:])))
 
     def _space(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
         """Return an array of `shape` whose memory is used again by the next call."""
