@@ -73,19 +73,21 @@ class HostPolicy:
         `params` are moved to `device` once; None: to JAX's default device.
         """
         # policies with shared parameters are matrix products, which use all cores, and round by the size of a batch
-        whole = shared(params, rows)
+        whole = 1 < rows < 2 * _PART or shared(params, rows)
         count = 1 if whole else max(1, rows // _PART)
         size = -(-rows // count)
         begins = [min(i * size, rows - size) for i in range(count)]  # parts of one size are compiled once
         places = [np.arange(begin, begin + size) for begin in begins] if rows > 1 else [_TWICE]
-        mine = lambda at: params if whole else jax.tree.map(lambda x: np.asarray(x)[at], params)  # noqa: E731
-        parts = [(jax.device_put(mine(at), device), at) for at in places]
+
+        def of(at: np.ndarray, tree: Any) -> Any:
+            return tree if whole else jax.tree.map(lambda x: np.asarray(x)[at], tree)
+
+        parts = [(jax.device_put(of(at, params), device), at) for at in places]
 
         def now(view: Step, t: int) -> tuple[np.ndarray, Any]:
             def act_on(part: tuple[Any, np.ndarray]) -> Any:
                 params, at = part
-                seen = view if count == 1 < rows else jax.tree.map(lambda x: x[at], view)
-                return jax.tree.map(np.asarray, self._now(params, seen, key, np.int32(t), at, rows))
+                return jax.tree.map(np.asarray, self._now(params, of(at, view), key, np.int32(t), at, rows))
 
             if count == 1:
                 return jax.tree.map(lambda x: x[:rows], act_on(parts[0]))

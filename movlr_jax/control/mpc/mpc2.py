@@ -135,7 +135,8 @@ class PostureSpace:
         target = {name: known[name].astype(np.float32) for name in wanted}
         params: dict[str, Any] = {"target": target, "hold": hold.repeat(n, axis=0)}
         if self.actuation.law.arms:
-            params["moment"] = self._moments(now).repeat(n, axis=0)
+            moments = self._moments(now)
+            params["moment"] = (jnp.asarray(moments) if device else moments).repeat(n, axis=0)
         if self.knots > 1:
             rows = len(now) * n
             params["target"] = {k: v.reshape(rows, self.knots, *v.shape[1:]) for k, v in target.items()}
