@@ -30,7 +30,7 @@ import numpy as np  # noqa: E402
 from quick import read_options  # noqa: E402
 from workload import workload  # noqa: E402
 
-from movlr_jax.control.build import build_planner  # noqa: E402
+from movlr_jax.control.build import build_planner, close  # noqa: E402
 from movlr_jax.errors import UserError  # noqa: E402
 from movlr_jax.machine import hardware, versions  # noqa: E402
 from movlr_jax.physics.mjx_model import warp_sizes  # noqa: E402
@@ -131,6 +131,7 @@ def measure(name: str, rows: int, limits: list[tuple[int, int, float]], repeats:
             [key, round(spent[key], 4), times[key] / TIMED]
             for key in sorted(spent, key=lambda k: -spent[k])[:SHOWN]
         ]
+    close(planner)
     return found
 
 
@@ -147,7 +148,7 @@ def main() -> int:
         "--limits",
         type=limit,
         nargs="+",
-        default=[(100, 50, 1e-8), (100, 50, 1e-6), (8, 12, 1e-6)],
+        default=[(100, 50, 1e-8), (100, 50, 1e-6), (8, 12, 1e-6), (5, 8, 1e-5)],
         help="iterations,line search steps,tolerance",
     )
     parser.add_argument("--repeats", type=int, default=3)

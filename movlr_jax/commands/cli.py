@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from movlr_jax.commands.environment import leave_accelerators, prepare_environment, prepare_physics
+from movlr_jax.commands.environment import prepare_environment, prepare_physics
 from movlr_jax.commands.outcome import CLOSED_PIPE, INTERRUPTED, run_one
 from movlr_jax.errors import UserError
 
@@ -73,7 +73,6 @@ def run(command: Callable[..., int], argv: Sequence[str] | None = None, *, numbe
         return 2
     for config in configs:
         prepare_physics(config.physics)
-    leave_accelerators(configs)
     status = 0
     for number, (job, config) in enumerate(zip(jobs, configs, strict=True)):
         this = command

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from movlr_jax.film.renderer import set_aside_unusable
 from movlr_jax.machine import cache_dir, processor, xla_knows
-
-if TYPE_CHECKING:
-    from movlr_jax.config.schema import Config
 
 FUSION_FLAG = "xla_cpu_use_fusion_emitters"
 CACHE_SWITCH = "MOVLR_COMPILE_CACHE"  # off: compiled programs are not cached
@@ -41,21 +36,6 @@ def prepare_physics(physics: str) -> None:
     """
     if physics in ("mjx", "warp"):
         os.environ.setdefault("PJRT_NPROC", str(max(MJX_THREADS, os.cpu_count() or 1)))
-
-
-def leave_accelerators(configs: Sequence[Config]) -> None:
-    """Keep JAX on the processor if all `configs` plan in C MuJoCo and the user has not set JAX_PLATFORMS.
-
-    Samples and scores of such plans would travel to an accelerator and back several times per replan.
-    """
-    from movlr_jax.control.build import trains
-
-    if "JAX_PLATFORMS" in os.environ or any(c.physics != "native" or trains(c.optimizer) for c in configs):
-        return
-    import jax
-
-    os.environ["JAX_PLATFORMS"] = "cpu"  # of workers
-    jax.config.update("jax_platforms", "cpu")  # JAX is imported already, but has not looked for devices
 
 
 def compile_cache() -> Path:

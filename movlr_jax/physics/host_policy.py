@@ -26,19 +26,18 @@ class HostPolicy:
     """`policy` for whole batches of K candidates, compiled once per shape; `traces` counts the compilations.
 
     A policy that reads nothing of the state besides its time, as plans of controls do, gives all controls of a
-    rollout in one call. The others run at every control step; `workers` run them on parts of a large batch, because
-    XLA computes the loops of such a policy on one core.
+    rollout in one call. The others run at every control step; `workers` run them on parts of a batch of at least
+    twice `_PART` rows, because XLA computes the loop of the muscle controller `torque` largely on one core.
     """
 
     def __init__(self, policy: Policy, candidates: int, traces: Counter[str], workers: Executor):
-        self._policy, self._reads, self._candidates = policy, dict[Any, Reads](), candidates
-        self._workers = workers
+        self._policy, self._reads, self._workers = policy, dict[Any, Reads](), workers
 
         @partial(jax.jit, static_argnames="rows")
-        def now(params: Any, view: Step, key: jax.Array, t: jax.Array, at: jax.Array, rows: int) -> Any:
+        def now(params: Any, view: Step, key: jax.Array, t: jax.Array, numbers: jax.Array, rows: int) -> Any:
             traces[f"policy[{len(view.time)}]"] += 1
             keys = row_keys(jax.random.fold_in(key, t), rows, candidates)
-            return act(policy, params, view, keys[at], candidates)
+            return act(policy, params, view, keys[numbers], candidates)
 
         @jax.jit
         def ahead(params: Any, view: Step, key: jax.Array, times: jax.Array) -> Any:
@@ -77,17 +76,19 @@ class HostPolicy:
         count = 1 if whole else max(1, rows // _PART)
         size = -(-rows // count)
         begins = [min(i * size, rows - size) for i in range(count)]  # parts of one size are compiled once
-        places = [np.arange(begin, begin + size) for begin in begins] if rows > 1 else [_TWICE]
+        places: list[Any] = [slice(begin, begin + size) for begin in begins] if rows > 1 else [_TWICE]
 
-        def of(at: np.ndarray, tree: Any) -> Any:
+        def of(at: Any, tree: Any) -> Any:
             return tree if whole else jax.tree.map(lambda x: np.asarray(x)[at], tree)
 
-        parts = [(jax.device_put(of(at, params), device), at) for at in places]
+        parts = [(jax.device_put(of(at, params), device), at, np.arange(rows)[at]) for at in places]
 
         def now(view: Step, t: int) -> tuple[np.ndarray, Any]:
-            def act_on(part: tuple[Any, np.ndarray]) -> Any:
-                params, at = part
-                return jax.tree.map(np.asarray, self._now(params, of(at, view), key, np.int32(t), at, rows))
+            def act_on(part: tuple[Any, Any, np.ndarray]) -> Any:
+                params, at, numbers = part
+                return jax.tree.map(
+                    np.asarray, self._now(params, of(at, view), key, np.int32(t), numbers, rows)
+                )
 
             if count == 1:
                 return jax.tree.map(lambda x: x[:rows], act_on(parts[0]))
@@ -103,8 +104,8 @@ class HostPolicy:
         return jax.tree.map(lambda x: np.asarray(x)[:rows], self._ahead(*given, key, times))
 
 
-def _joined(parts: Sequence[np.ndarray], places: Sequence[np.ndarray], rows: int) -> np.ndarray:
-    """Return an array [rows, ...] of `parts` [n, ...] at `places` [n], which may overlap."""
+def _joined(parts: Sequence[np.ndarray], places: Sequence[slice], rows: int) -> np.ndarray:
+    """Return an array [rows, ...] of `parts` [n, ...] at `places`, which may overlap."""
     whole = np.empty((rows, *parts[0].shape[1:]), parts[0].dtype)
     for part, place in zip(parts, places, strict=True):
         whole[place] = part

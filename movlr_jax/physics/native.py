@@ -319,9 +319,8 @@ class NativePhysics:
         """
         if read is None:
             return self.worlds, [slice(None)]
-        ends = np.flatnonzero(
-            np.diff(read, prepend=False, append=False)
-        )  # of blocks of values, which copy quickly
+        # blocks of values, which copy quickly
+        ends = np.flatnonzero(np.diff(read, prepend=False, append=False))
         places = [slice(*block) for block in ends.reshape(-1, 2).tolist()]
         if self._measured is not None and np.array_equal(read, self._measured):
             return self._lean, places

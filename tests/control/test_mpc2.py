@@ -236,6 +236,28 @@ def test_coupled_joints_follow_the_plan(arm):
     np.testing.assert_allclose(actual, expected, atol=1e-6)
 
 
+def test_moment_arms_belong_to_the_state_of_each_call(arm):
+    """How lengths change with each planned joint and those coupled to it, by differences of MuJoCo's forward pass.
+
+    The law `torque` reads them; they are kept from one call to the next only for the same state.
+    """
+    adapter, model, physics, qpos = arm
+    space = PostureSpace(MuscleConfig("torque", hold=False), model, physics.layout, adapter.planned_joints)
+    first, second = qpos.copy(), qpos.copy()
+    second[space.qpos] += 0.05
+    for postures in ([first, second], [second, first], [first, second]):
+        rest = (np.zeros((2, n)) for n in (model.nv, model.na))
+        state = physics.start(follow_couplings(model, np.array(postures)), *rest)
+        found = space.params(physics, state, np.repeat(space.held(state)[:, None], 3, axis=1))["moment"]
+        assert found.shape == (2 * 3, model.nu, len(space.qpos))
+        for q, rows in zip(state.qpos, found.reshape(2, 3, *found.shape[1:]), strict=True):
+            np.testing.assert_array_equal(rows[1:], rows[:-1])
+            for joint in (1, 3, 7, 12):
+                step = 1e-6 * (np.arange(model.nq) == space.qpos[joint])
+                ahead, behind = (lengths_at(model, follow_couplings(model, q + s))[0] for s in (step, -step))
+                np.testing.assert_allclose(rows[0][:, joint], (ahead - behind) / 2e-6, atol=2e-6)
+
+
 def test_noise_of_a_synergy_moves_together():
     names = ("a", "b", "c", "d", "e")
     mixing = synergy_mixing(names, [("b", "d", "e")], 0.6)

@@ -13,7 +13,7 @@ from cli_cases import SUPPORT
 from mujoco import mjx
 from mujoco.mjx._src import collision_driver
 
-from movlr_jax.commands.environment import leave_accelerators, prepare_environment, prepare_physics
+from movlr_jax.commands.environment import prepare_environment, prepare_physics
 from movlr_jax.commands.session import task_of
 from movlr_jax.commands.transfer import main as transfer
 from movlr_jax.config.compose import compose
@@ -157,23 +157,6 @@ def test_commands_set_what_mjx_needs_where_the_user_has_not(monkeypatch, tmp_pat
     prepare_environment()
     assert "JAX_COMPILATION_CACHE_DIR" not in own
     assert own["XLA_FLAGS"] == "--xla_cpu_use_fusion_emitters=true"
-
-
-def test_plans_in_c_mujoco_leave_accelerators_alone(monkeypatch):
-    def platform(*jobs, given=None):
-        monkeypatch.setattr("os.environ", {} if given is None else {"JAX_PLATFORMS": given})
-        set_by_us = {}
-        monkeypatch.setattr(jax.config, "update", set_by_us.__setitem__)
-        leave_accelerators([compose([f"+task={LEG}", *job]) for job in jobs])
-        assert set_by_us.get("jax_platforms") == (None if given else os.environ.get("JAX_PLATFORMS"))
-        return os.environ.get("JAX_PLATFORMS")
-
-    planned, trained = ["physics=native"], ["physics=native", "optimizer=ppo"]
-    assert platform(planned) == "cpu"
-    assert platform(trained) is None, "networks learn on an accelerator"
-    assert platform(["physics=auto"]) is None
-    assert platform(planned, ["physics=mjx"]) is None, "one of several jobs needs it"
-    assert platform(planned, given="cuda") == "cuda", "the user's word stays"
 
 
 @pytest.mark.parametrize("physics", ["native", "mjx"])

@@ -116,13 +116,23 @@ def test_a_policy_that_looks_at_the_state_has_no_warm_start_at_each_control_step
 
 @pytest.mark.parametrize("substeps", [1, 2, 5])
 def test_known_controls_are_stepped_in_calls_of_any_size(tiny, monkeypatch, substeps: int):
-    """Calls that hold two rows, or all of them, give the same bits; one and many steps per control step."""
+    """Calls that hold two rows, or all of them, give the same bits; one and many steps per control step.
+
+    So do results that one thread or two copy, all of them or half of the sensors.
+    """
     physics = NativePhysics(tiny.model, tiny.layout, sim_dt=0.01 / substeps, ctrl_dt=0.01, threads=2)
     begin, params = physics.start(*tiny.states(7)), controls(tiny, 7)
     whole = physics.rollout(begin, play, params, steps=STEPS, key=KEY)
-    monkeypatch.setattr(native, "_BLOCK", 1)
-    assert_same(physics.rollout(begin, play, params, steps=STEPS, key=KEY), whole)
     stepped = physics.rollout(begin, watch, params, steps=STEPS, key=KEY)
+    monkeypatch.setattr(native, "_BLOCK", 1)
+    monkeypatch.setattr(native, "_COPIED", 1)
+    assert_same(physics.rollout(begin, play, params, steps=STEPS, key=KEY), whole)
+    assert_same(physics.rollout(begin, watch, params, steps=STEPS, key=KEY), stepped)
+    read = np.random.default_rng(0).random(tiny.model.nsensordata) < 0.5
+    for policy, all_of_them in ((play, whole), (watch, stepped)):
+        half = physics.rollout(begin, policy, params, steps=STEPS, key=KEY, read=read)
+        np.testing.assert_array_equal(half.steps.sensors[..., read], all_of_them.steps.sensors[..., read])
+        assert np.isnan(half.steps.sensors[..., ~read]).all()
     np.testing.assert_allclose(whole.steps.sensors, stepped.steps.sensors, rtol=1e-3, atol=1e-2)
     np.testing.assert_allclose(whole.steps.qvel, stepped.steps.qvel, atol=1e-3)
     physics.close()
