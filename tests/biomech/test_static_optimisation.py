@@ -65,6 +65,15 @@ def postures(model: mujoco.MjModel, adapter: ModelAdapter, n: int) -> tuple[np.n
     return np.array([joint.dofadr[0] for joint in joints]), qpos
 
 
+def raise_floor(model: mujoco.MjModel, qpos: np.ndarray) -> None:
+    """Raise the geom `floor` until the body touches it at `qpos`."""
+    data, floor = mujoco.MjData(model), model.geom("floor").id
+    while not (data.contact.geom == floor).any():
+        model.geom_pos[floor, 2] += 0.005
+        data.qpos[:] = qpos
+        mujoco.mj_fwdPosition(model, data)
+
+
 @pytest.mark.parametrize("shape", [(3, 8), (20, 100), (27, 63), (43, 700)])
 def test_newtons_method_finds_the_active_set(shape):
     """Columns of very different sizes, as contacts and weak muscles are; some targets are out of reach."""
@@ -98,16 +107,26 @@ def test_no_force_is_needed_where_none_helps():
     ],
 )
 def test_activations_are_those_of_nnls(model, contacts):
-    """In double precision on the host, and within 1e-3 of the largest in single precision on a device."""
+    """In double precision on the host; in single precision on a device within 1e-3 of the largest.
+
+    Contacts make the problem stiffer, and the difference up to twice as large.
+    """
     adapter = model_adapter(model)
-    compiled = adapter.load().compile()
+    spec = adapter.load()
+    if contacts:
+        spec.worldbody.add_geom(
+            name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[5, 5, 0.1], pos=[0, 0, -2]
+        )
+    compiled = spec.compile()
     dofs, qpos = postures(compiled, adapter, 4)
+    if contacts:
+        raise_floor(compiled, qpos[0])
     optimiser, reference = StaticOptimiser(compiled, dofs), ByNnls(compiled, dofs)
     expected = np.array([reference(q) for q in qpos])
     assert expected.max() > 1e-3
     np.testing.assert_allclose([optimiser(q) for q in qpos], expected, atol=1e-8)
     on_device = np.asarray(optimiser.on_device(qpos))
-    np.testing.assert_allclose(on_device, expected, atol=1e-3 * expected.max())
+    np.testing.assert_allclose(on_device, expected, atol=(1 + contacts) * 1e-3 * expected.max())
     if contacts:
         assert max(optimiser.problem(q)[0].shape[1] for q in qpos) > compiled.nu
     np.testing.assert_allclose(  # alone as in a batch, to rounding
