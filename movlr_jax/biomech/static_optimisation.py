@@ -77,12 +77,11 @@ def least_forces(columns: np.ndarray, target: np.ndarray) -> np.ndarray:
         used = columns[:, forces > 0]
         step = np.linalg.solve(eye + used @ used.T, target) - dual
         change = columns.T @ step if turn else columns.T @ step - forces
-        share = 1.0
-        if turn:
+        share, done = 1.0, ((forces + change > 0) == (forces > 0)).all()
+        if turn and not done:
             slopes = np.abs(_slopes(_SHARES, target, dual, forces, step, change))
             if slopes[-1] > 0.5 * slopes[0]:
                 share = _SHARES[1 + np.argmin(slopes[1:])]
-        done = ((forces + change > 0) == (forces > 0)).all()
         dual, forces = dual + share * step, forces + share * change
         if done:
             break
@@ -101,9 +100,10 @@ def least_forces_on_device(columns: jax.Array, target: jax.Array) -> jax.Array:
         step = -jnp.linalg.solve(eye + used @ used.T, error)
         change = columns.T @ (dual + step) - forces
         slopes = jnp.abs(_slopes(shares, target, dual, forces, step, change))
-        whole = (turn == 0) | (slopes[-1] <= 0.5 * slopes[0])
-        share = jnp.where(whole, 1.0, shares[1 + jnp.argmin(slopes[1:])])
         same = jnp.all((forces + change > 0) == (forces > 0))
+        # rounding must not shorten the last step, which ends at the solution
+        whole = (turn == 0) | same | (slopes[-1] <= 0.5 * slopes[0])
+        share = jnp.where(whole, 1.0, shares[1 + jnp.argmin(slopes[1:])])
         return dual + share * step, forces + share * change, turn + 1, same
 
     first = (jnp.zeros_like(target), jnp.ones(size, columns.dtype), jnp.int32(0), jnp.zeros((), bool))
