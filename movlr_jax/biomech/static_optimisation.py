@@ -8,10 +8,7 @@ on the ground, the contact forces f within their friction cones are optimised to
 from __future__ import annotations
 
 import copy
-from typing import Any
 
-import jax
-import jax.numpy as jnp
 import mujoco
 import numpy as np
 
@@ -24,7 +21,6 @@ _LOAD = 1e-3  # weight of contact forces in body weights, so that many points sh
 _REACH = 0.005  # m, a foot closer than this to the ground counts as in contact
 _TURNS = 200  # of Newton's method at most; about five are usual
 _SHARES = np.linspace(0.0, 1.0, 33)  # of a step that the line search tries
-_CONTACTS = 64  # columns of contact forces on a device, 4 per contact; more where needed
 _LEVER = 0.1  # m, lever arm that scales moments on the floating base relative to forces
 
 
@@ -70,7 +66,8 @@ def least_forces(columns: np.ndarray, target: np.ndarray) -> np.ndarray:
     x + columns max(0, columns' x) - target, which is piecewise linear. Newton's method changes the set of positive y
     as a whole and ends exactly at the solution after about five systems of m equations (an active-set method,
     Hintermueller et al., 2002), while NNLS adds one column at a time. It begins with all columns, so the result
-    depends on nothing but the arguments.
+    depends on nothing but the arguments. It needs double precision: where the ground carries a body, the systems have
+    condition numbers of 1e9.
     """
     dual, forces, eye = np.zeros_like(target), np.ones(columns.shape[1]), np.eye(len(target))
     for turn in range(_TURNS):
@@ -79,7 +76,7 @@ def least_forces(columns: np.ndarray, target: np.ndarray) -> np.ndarray:
         change = columns.T @ step if turn else columns.T @ step - forces
         share, done = 1.0, ((forces + change > 0) == (forces > 0)).all()
         if turn and not done:
-            slopes = np.abs(_slopes(_SHARES, target, dual, forces, step, change))
+            slopes = np.abs(_slopes(target, dual, forces, step, change))
             if slopes[-1] > 0.5 * slopes[0]:
                 share = _SHARES[1 + np.argmin(slopes[1:])]
         dual, forces = dual + share * step, forces + share * change
@@ -88,32 +85,11 @@ def least_forces(columns: np.ndarray, target: np.ndarray) -> np.ndarray:
     return np.maximum(forces, 0.0)
 
 
-def least_forces_on_device(columns: jax.Array, target: jax.Array) -> jax.Array:
-    """Return the same as `least_forces`, as a pure JAX function."""
-    eye, size = jnp.eye(len(target), dtype=columns.dtype), columns.shape[1]
-    shares = jnp.asarray(_SHARES, columns.dtype)
-
-    def improve(carry: Any) -> Any:
-        dual, forces, turn, _ = carry
-        used = jnp.where(forces > 0, columns, 0.0)
-        error = jnp.where(turn == 0, 0.0, dual + used @ forces) - target
-        step = -jnp.linalg.solve(eye + used @ used.T, error)
-        change = columns.T @ (dual + step) - forces
-        slopes = jnp.abs(_slopes(shares, target, dual, forces, step, change))
-        same = jnp.all((forces + change > 0) == (forces > 0))
-        # rounding must not shorten the last step, which ends at the solution
-        whole = (turn == 0) | same | (slopes[-1] <= 0.5 * slopes[0])
-        share = jnp.where(whole, 1.0, shares[1 + jnp.argmin(slopes[1:])])
-        return dual + share * step, forces + share * change, turn + 1, same
-
-    first = (jnp.zeros_like(target), jnp.ones(size, columns.dtype), jnp.int32(0), jnp.zeros((), bool))
-    going = lambda carry: ~carry[3] & (carry[2] < _TURNS)  # noqa: E731
-    return jnp.maximum(jax.lax.while_loop(going, improve, first)[1], 0.0)
-
-
-def _slopes(shares: Any, target: Any, dual: Any, forces: Any, step: Any, change: Any) -> Any:
-    """Return the slopes [S] of the dual objective at each of `shares` [S] of `step`; they grow from below 0."""
-    along = shares[:, None]
+def _slopes(
+    target: np.ndarray, dual: np.ndarray, forces: np.ndarray, step: np.ndarray, change: np.ndarray
+) -> np.ndarray:
+    """Return the slopes of the dual objective at each of `_SHARES` of `step`; they grow from below 0."""
+    along = _SHARES[:, None]
     return (dual + along * step - target) @ step + (forces + along * change).clip(0.0) @ change
 
 
@@ -134,27 +110,12 @@ class StaticOptimiser:
         kind = model.jnt_type[joint]
         slides = (kind == mujoco.mjtJoint.mjJNT_SLIDE) | ((kind == mujoco.mjtJoint.mjJNT_FREE) & (offset < 3))
         self._base_scale = self._weight * np.where(slides, 1.0, _LEVER)
-        self._most = model.nu + _CONTACTS  # columns on a device
-        each = jax.vmap(
-            lambda columns, target: self._activations(jnp, least_forces_on_device(columns, target))
-        )
-        self._solved = jax.jit(each)
 
     def __call__(self, qpos: np.ndarray) -> np.ndarray:
         """Return activations [nu] that hold the posture `qpos` [nq] at rest, with its ground contacts."""
-        columns, target = self.problem(qpos)
-        return self._activations(np, least_forces(columns, target))
-
-    def on_device(self, qpos: np.ndarray) -> jax.Array:
-        """Return activations [R, nu] float32 that hold the postures `qpos` [R, nq], solved together on the device."""
-        columns, targets = zip(*map(self.problem, qpos), strict=True)
-        most = max(self._most, *(c.shape[1] for c in columns))
-        if most > self._most:  # sizes grow by factors, because each is compiled
-            self._most = self._model.nu + 2 * (most - self._model.nu)
-        padded = np.zeros((len(columns), len(targets[0]), self._most), np.float32)
-        for place, column in zip(padded, columns, strict=True):
-            place[:, : column.shape[1]] = column
-        return self._solved(padded, np.stack(targets).astype(np.float32))
+        forces = least_forces(*self.problem(qpos))
+        # static postures rarely need more than full activation
+        return np.minimum(forces[: self._model.nu] / _EFFORT, 1.0)
 
     def problem(self, qpos: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the columns [m, nu + contacts] and the target [m] of `least_forces` at the posture `qpos` [nq].
@@ -201,11 +162,6 @@ class StaticOptimiser:
         grounded = len(self._base_scale) > 0
         support = (self._ground_forces() @ reduce).T if grounded else np.zeros((len(self._dofs), 0))
         return reduce, reduce.T @ (d.qfrc_bias - d.qfrc_passive), support
-
-    def _activations(self, xp: Any, forces: Any) -> Any:
-        """Return activations [..., nu] from the unknowns [..., n] of `problem`."""
-        # static postures rarely need more than full activation
-        return xp.minimum(forces[..., : self._model.nu] / _EFFORT, 1.0)
 
     def _ground_forces(self) -> np.ndarray:
         """Return joint forces [4 contacts, nv] per newton along the edges of each friction cone with the world."""

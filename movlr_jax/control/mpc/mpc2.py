@@ -90,7 +90,7 @@ class PostureSpace:
         self.mixing = synergy_mixing(planned, synergies, share)
         self.lower, self.upper = self.actuation.lower, self.actuation.upper
         self._data = mujoco.MjData(model)
-        self._last: tuple[bytes, Array] | None = None  # a state and its static feed-forward
+        self._last: tuple[bytes, np.ndarray] | None = None  # a state and its static feed-forward
         self._arms: tuple[bytes, np.ndarray] | None = None  # a state and its moment arms
         self._targets_on_device = jax.jit(self._targets)
 
@@ -122,7 +122,7 @@ class PostureSpace:
         Plans on a device stay there.
         """
         now, device, n = np.asarray(state.qpos), isinstance(plans, jax.Array), plans.shape[1]
-        hold, wanted = self._hold(now, device), self.actuation.law.target
+        hold, wanted = self._hold(now), self.actuation.law.target
         qpos, targets = (
             (jnp.asarray(now, jnp.float32), self._targets_on_device) if device else (now, self._targets)
         )
@@ -133,24 +133,23 @@ class PostureSpace:
         elif "length" in wanted:
             known["length"] = physics.lengths(targets(qpos, plans))
         target = {name: known[name].astype(np.float32) for name in wanted}
-        params: dict[str, Any] = {"target": target, "hold": hold.repeat(n, axis=0)}
+        place = jnp.asarray if device else np.asarray
+        params: dict[str, Any] = {"target": target, "hold": place(hold).repeat(n, axis=0)}
         if self.actuation.law.arms:
-            moments = self._moments(now)
-            params["moment"] = (jnp.asarray(moments) if device else moments).repeat(n, axis=0)
+            params["moment"] = place(self._moments(now)).repeat(n, axis=0)
         if self.knots > 1:
             rows = len(now) * n
             params["target"] = {k: v.reshape(rows, self.knots, *v.shape[1:]) for k, v in target.items()}
             params["start"] = np.repeat(np.asarray(state.time, np.float32), n)
         return params
 
-    def _hold(self, qpos: np.ndarray, device: bool) -> Array:
+    def _hold(self, qpos: np.ndarray) -> np.ndarray:
         """Return the static feed-forward [R, nu] at `qpos` [R, nq], float32, computed once for plans and action."""
         if not self.config.hold:
             return np.zeros((len(qpos), self._model.nu), np.float32)
         if self._last is None or self._last[0] != qpos.tobytes():
-            found = self.static.on_device(qpos) if device else np.array([self.static(q) for q in qpos])
-            self._last = qpos.tobytes(), found.astype(np.float32)
-        return self._last[1] if device else np.asarray(self._last[1])
+            self._last = qpos.tobytes(), np.array([self.static(q) for q in qpos], np.float32)
+        return self._last[1]
 
     def _moments(self, qpos: np.ndarray) -> np.ndarray:
         """Return moment arms [R, nu, nz] about the planned joints, including coupled joints, at `qpos` [R, nq].
