@@ -7,7 +7,9 @@ and verifies them, unless MENAGERIE_ROOT is set to a folder that contains `ms_hu
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from xml.etree import ElementTree
 
 import mujoco
 
@@ -58,9 +60,12 @@ def folder() -> Path:
         ) from None
 
 
-def load(entry: str) -> mujoco.MjSpec:
-    """Return the spec of an entry without floor, table, lights and cameras. Raises UserError."""
-    spec = read_spec(folder() / f"{entry}.xml")
+def load(entry: str, sites: Sequence[str] = ()) -> mujoco.MjSpec:
+    """Return the spec of an entry without floor, table, lights and cameras. Raises UserError.
+
+    Only `sites` and those that tendons or sensors need are kept.
+    """
+    spec = _read(folder() / f"{entry}.xml", sites)
     strip(spec, spec.worldbody.geoms)
     for joint in spec.joints:
         if joint.name in PELVIS_JOINTS:  # their ranges would limit a walk to five metres
@@ -70,6 +75,41 @@ def load(entry: str) -> mujoco.MjSpec:
         if "_skin" in geom.name:
             geom.group = 4  # hidden: films show bones and muscles
     return spec
+
+
+def _read(path: Path, sites: Sequence[str]) -> mujoco.MjSpec:
+    """Return the spec of an entry without tendons that no actuator pulls, and without unused sites, except `sites`.
+
+    The bones carry the path points of all 700 muscles. The legs do not use 2,486 of 2,856, which slow a step down.
+    """
+    try:
+        root = _included(path, path.parent)
+    except (OSError, ElementTree.ParseError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
+    _remove_unused(root, "spatial", ("tendon",))
+    _remove_unused(root, "site", ("site", "sidesite", "objname"), sites)
+    return read_spec(path, ElementTree.tostring(root, encoding="unicode"))
+
+
+def _remove_unused(
+    root: ElementTree.Element, tag: str, attributes: Sequence[str], keep: Sequence[str] = ()
+) -> None:
+    """Remove the elements with `tag` and a name that is neither in `keep` nor the value of one of `attributes`."""
+    used = {element.get(name) for element in root.iter() for name in attributes} | set(keep)
+    for parent in root.iter():
+        for element in parent.findall(tag):
+            if "name" in element.attrib and element.attrib["name"] not in used:
+                parent.remove(element)
+
+
+def _included(path: Path, folder: Path) -> ElementTree.Element:
+    """Return the content of an MJCF file, with the files in `folder` that it includes in their places."""
+    root = ElementTree.parse(path).getroot()
+    for parent in list(root.iter()):
+        for at, child in reversed(list(enumerate(parent))):
+            if child.tag == "include":
+                parent[at : at + 1] = list(_included(folder / child.get("file", ""), folder))
+    return root
 
 
 _ROLES = {"pelvis": "pelvis", "trunk": "thoracic1", "head": "head_neck", **human.LEG_ROLES}

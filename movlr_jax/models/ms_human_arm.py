@@ -70,17 +70,11 @@ GRASP_OFFSET = (0.007, -0.008, 0.0)  # m, from the palm site to the axis of that
 
 
 def load() -> mujoco.MjSpec:
-    """Return the spec without its scene and unused tendons, and with sites on the finger tips. Raises UserError."""
-    spec = ms_human.load(ENTRY)
+    """Return the spec without its scene, and with sites on the finger tips. Raises UserError."""
+    spec = ms_human.load(ENTRY, sites=["palm_site"])
     spec.nkey = 0
     for name in SCENE:
         spec.delete(spec.body(name))
-    pulled = {actuator.target for actuator in spec.actuators}
-    for tendon in list(spec.tendons):
-        if (
-            tendon.name not in pulled
-        ):  # 90 % of the tendons belong to other parts of the body, which are rigid here
-            spec.delete(tendon)
     hand = {body for members in human.HAND_BODIES.values() for body in members}
     for body in spec.bodies:
         for geom in body.geoms:

@@ -34,11 +34,15 @@ def compile_spec(spec: mujoco.MjSpec) -> mujoco.MjModel:
         return spec.compile()
 
 
-def read_spec(path: Path) -> mujoco.MjSpec:
-    """Return the spec of an MJCF file. Raises UserError with MuJoCo's message on one line."""
+def read_spec(path: Path, text: str | None = None) -> mujoco.MjSpec:
+    """Return the spec of an MJCF file, or of `text` in its place. Raises UserError with MuJoCo's message."""
     try:
         with quiet():
-            return mujoco.MjSpec.from_file(str(path))
+            if text is None:
+                return mujoco.MjSpec.from_file(str(path))
+            spec = mujoco.MjSpec.from_string(text)
+            spec.modelfiledir = str(path.parent)
+            return spec
     except (ValueError, mujoco.FatalError) as error:
         raise UserError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from movlr_jax.errors import UserError
-from movlr_jax.models import MODELS, ModelAdapter, model_adapter, nominal_qpos
-from movlr_jax.models.spec import compile_spec
+from movlr_jax.models import MODELS, ModelAdapter, model_adapter, ms_human, nominal_qpos
+from movlr_jax.models.spec import compile_spec, read_spec
 
 ACTUATORS = {  # as their authors count them
     "myoarm_r": 63,
@@ -103,6 +103,26 @@ def test_it_compiles_and_all_that_the_adapter_names_exists(name):
     assert model.ncam == model.nkey == 0
     unnamed = [i for i in range(model.njnt) if not model.joint(i).name]
     assert not unnamed
+
+
+@pytest.mark.parametrize("entry", ["MS-Human-700-Locomotion", "MS-Human-700-Manipulation", "MS-Human-700"])
+def test_ms_human_moves_the_same_without_the_path_points_of_other_entries(entry):
+    here("ms_human_700")
+    whole = compile_spec(read_spec(ms_human.folder() / f"{entry}.xml"))
+    ours = compile_spec(ms_human.load(entry))
+    assert ours.nsite < whole.nsite
+    assert ours.ntendon == whole.nu  # one each
+    found = []
+    for model in (whole, ours):
+        model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONTACT  # ours has no floor
+        model.jnt_limited[:] = False
+        data, rng = mujoco.MjData(model), np.random.default_rng(0)
+        for _ in range(20):
+            data.ctrl[:] = rng.uniform(0.0, 0.3, model.nu)
+            mujoco.mj_step(model, data)
+        found.append((data.qpos, data.actuator_length, data.actuator_force))
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 @every_model
