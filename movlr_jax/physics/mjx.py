@@ -25,6 +25,7 @@ from movlr_jax.physics.memory import free_memory, row_bytes
 from movlr_jax.physics.mjx_model import (
     ContactCounts,
     fit_for_jax,
+    flatten_tree,
     limit_contacts,
     probe_contacts,
     warp_sizes,
@@ -80,6 +81,7 @@ class MjxPhysics:
         else:
             self.model, self.changes = fit_for_jax(model)
             self._probe = ContactCounts()
+        flatten_tree(self.model)
         self._com = without_com_velocity(self.model, layout.blocks.get("com_vel"))
         try:
             self._mjx = mjx.put_model(self.model, impl=IMPLS[name], graph_mode=_graph_mode(graph))

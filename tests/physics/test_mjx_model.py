@@ -22,6 +22,7 @@ from movlr_jax.physics.memory import row_bytes
 from movlr_jax.physics.mjx_model import (
     ContactCounts,
     fit_for_jax,
+    flatten_tree,
     limit_contacts,
     near_pairs,
     probe_contacts,
@@ -94,6 +95,61 @@ def test_masks_collide_what_collided_and_could(monkeypatch):
     fitted, changes = fit_for_jax(model)
     assert pairs(fitted) == {pair for pair in pairs(model) if 0 in pair}
     assert changes[0].startswith("28 pairs of geoms do not collide")
+
+
+CHAIN = """
+<mujoco>
+  <worldbody>
+    <geom type="plane" size="1 1 1"/>
+    <body pos="0 0 .1" euler="0 10 20"><geom type="box" size=".05 .05 .05"/>
+      <body name="shelf" pos=".1 0 0" euler="30 0 0"><geom size=".03" pos="0 0 .2"/>
+        <body pos="0 .1 .3"><joint axis="0 1 0" stiffness="1"/><geom size=".03" pos=".1 0 0"/></body>
+      </body>
+    </body>
+    <body pos="0 1 .5"><freejoint/><geom type="box" size=".1 .1 .1"/>
+      <body name="rim" pos=".1 0 0" euler="40 0 0"><geom size=".03" pos="0 0 .1"/>
+        <body name="tube" pos="0 .1 0" euler="0 50 0"><geom size=".04" pos=".1 0 0"/>
+          <body pos="0 0 .1"><joint axis="1 0 0"/><joint type="slide" axis="0 0 1"/><geom type="box" size=".1 .1 .1"/>
+            <body name="tip" pos=".05 0 .1" euler="0 0 60"><site name="end" pos="0 .1 0"/><geom size=".03"/></body>
+          </body>
+        </body>
+      </body>
+    </body>
+  </worldbody>
+  <sensor>
+    <framepos objtype="site" objname="end"/><framelinvel objtype="body" objname="tip"/>
+    <subtreecom body="rim"/><subtreelinvel body="rim"/><framepos objtype="body" objname="shelf"/>
+    <framequat objtype="body" objname="tip"/><frameangacc objtype="body" objname="tube"/>
+  </sensor>
+</mujoco>
+"""
+
+
+def depths(model: mujoco.MjModel) -> list[int]:
+    found = [0]
+    for parent in model.body_parentid[1:]:
+        found.append(found[parent] + 1)
+    return found
+
+
+def test_bodies_without_joints_are_carried_directly_and_move_as_before():
+    model = mujoco.MjModel.from_xml_string(CHAIN)
+    flat = mujoco.MjModel.from_xml_string(CHAIN)
+    flatten_tree(flat)
+    assert depths(model) == [0, 1, 2, 3, 1, 2, 3, 4, 5]
+    assert depths(flat) == [0, 1, 1, 1, 1, 2, 3, 3, 4]  # rim stays in between: its subtree is measured
+    a, b = mujoco.MjData(model), mujoco.MjData(flat)
+    a.qvel[:] = b.qvel[:] = np.random.default_rng(0).standard_normal(model.nv)
+    touched = 0
+    for _ in range(400):
+        mujoco.mj_step(model, a)
+        mujoco.mj_step(flat, b)
+        touched += a.ncon
+        np.testing.assert_allclose(b.sensordata, a.sensordata, atol=1e-9, rtol=1e-9)
+        np.testing.assert_allclose(b.xquat, a.xquat, atol=1e-9)
+    assert touched
+    np.testing.assert_allclose(b.qpos, a.qpos, atol=1e-9)
+    np.testing.assert_allclose(b.qvel, a.qvel, atol=1e-9)
 
 
 def test_only_the_nearest_contacts_are_solved_for():
