@@ -1,7 +1,8 @@
 """Where the time of a step of Warp goes: ms per step, solver iterations, and the kernels, without JAX around them.
 
 For each model, all rows start at the task's start states with random controls and step as one CUDA graph, once for
-each setting of the solver. Then the kernels of ten steps are timed one by one.
+each setting of the solver. Then the kernels of ten steps are timed one by one. With --bare, a model is not in a task,
+and its settings are those of its file, as in benchmarks of others.
 The last line of stdout is one JSON object.
 
     python benchmarks/warp_steps.py --models ms_human_700_legs myoarm_r --rows 1024 --limits 100,50,1e-8 8,12,1e-6
@@ -15,6 +16,7 @@ import statistics
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -26,6 +28,7 @@ environment.prepare_environment()
 environment.prepare_physics("mjx")
 
 import jax  # noqa: E402
+import mujoco  # noqa: E402
 import numpy as np  # noqa: E402
 from quick import read_options  # noqa: E402
 from workload import workload  # noqa: E402
@@ -33,31 +36,63 @@ from workload import workload  # noqa: E402
 from movlr_jax.control.build import build_planner, close  # noqa: E402
 from movlr_jax.errors import UserError  # noqa: E402
 from movlr_jax.machine import hardware, versions  # noqa: E402
-from movlr_jax.physics.mjx_model import warp_sizes  # noqa: E402
+from movlr_jax.models import model_adapter, nominal_qpos  # noqa: E402
+from movlr_jax.models.spec import compile_spec  # noqa: E402
+from movlr_jax.physics.mjx import check_warp  # noqa: E402
+from movlr_jax.physics.mjx_model import (  # noqa: E402
+    ContactCounts,
+    flatten_tree,
+    probe_contacts,
+    warp_sizes,
+)
+from movlr_jax.types import Array  # noqa: E402
 
 STEPS, TIMED = 50, 10  # steps of a run, and of those timed kernel by kernel
 SHOWN = 25  # kernels in the result
+JACOBIANS = ("dense", "sparse", "auto")  # by MuJoCo's numbers
 
 
-def measure(name: str, rows: int, limits: list[tuple[int, int, float]], repeats: int) -> dict[str, Any]:
-    """One row of the table. Raises UserError."""
+def in_task(name: str, rows: int) -> tuple[mujoco.MjModel, ContactCounts, Sequence[Array]]:
+    """Return the model as a planner simulates it, the contacts to expect, and start states. Raises UserError."""
     config, task = workload(name, rows, 0.2)
     planner = build_planner(config.optimizer, task, "warp", lambda text: print(text, file=sys.stderr))
+    physics: Any = planner.physics
+    close(planner)
+    return physics.model, physics._probe, task.start(np.random.default_rng(0), min(rows, 64))
+
+
+def alone(name: str) -> tuple[mujoco.MjModel, ContactCounts, Sequence[Array]]:
+    """Return the same for a model without a task. Raises UserError."""
+    check_warp()
+    adapter = model_adapter(name)
+    model = compile_spec(adapter.load())
+    flatten_tree(model)
+    start = nominal_qpos(model, adapter)[None], np.zeros((1, model.nv)), np.zeros((1, model.na))
+    return model, probe_contacts(model, start), start
+
+
+def measure(
+    model: mujoco.MjModel,
+    probe: ContactCounts,
+    start: Sequence[Array],
+    rows: int,
+    limits: list[tuple[int, int, float]],
+    repeats: int,
+) -> dict[str, Any]:
+    """One row of the table."""
     import warp as wp  # pyright: ignore[reportMissingImports]
     from mujoco.mjx.third_party import mujoco_warp as mjw  # pyright: ignore[reportMissingImports]
 
-    physics: Any = planner.physics
-    model, rng = physics.model, np.random.default_rng(0)
-    cuda = wp.get_device().is_cuda
-    drawn = [np.resize(x, (rows, *x.shape[1:])) for x in task.start(np.random.default_rng(0), min(rows, 64))]
+    rng, cuda = np.random.default_rng(0), wp.get_device().is_cuda
+    drawn = [np.resize(x, (rows, *x.shape[1:])) for x in start]
     controls = rng.uniform(0.0, 0.3, (rows, model.nu)).astype(np.float32)
-    sizes = warp_sizes(physics._probe, rows)
+    sizes = warp_sizes(probe, rows)
     found: dict[str, Any] = {
-        "model": name,
         "rows": rows,
         "dofs": model.nv,
         "dt": model.opt.timestep,
         "cone": int(model.opt.cone),
+        "jacobian": int(model.opt.jacobian),
         **sizes,
         "limits": [],
     }
@@ -131,7 +166,6 @@ def measure(name: str, rows: int, limits: list[tuple[int, int, float]], repeats:
             [key, round(spent[key], 4), times[key] / TIMED]
             for key in sorted(spent, key=lambda k: -spent[k])[:SHOWN]
         ]
-    close(planner)
     return found
 
 
@@ -151,6 +185,8 @@ def main() -> int:
         default=[(100, 50, 1e-8), (100, 50, 1e-6), (8, 12, 1e-6), (5, 8, 1e-5)],
         help="iterations,line search steps,tolerance",
     )
+    parser.add_argument("--bare", action="store_true", help="the model without a task")
+    parser.add_argument("--jacobian", choices=JACOBIANS, default="auto", help="how Jacobians are stored")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--out", type=Path, help="folder for the JSON")
     given = read_options(parser, models=["tiny_muscle"], rows=[4], repeats=1)
@@ -158,7 +194,10 @@ def main() -> int:
     try:
         for model in given.models:
             for rows in given.rows:
-                results.append(measure(model, rows, given.limits, given.repeats))
+                found = alone(model) if given.bare else in_task(model, rows)
+                found[0].opt.jacobian = JACOBIANS.index(given.jacobian)
+                row = measure(*found, rows, given.limits, given.repeats)
+                results.append({"model": model, "bare": given.bare, **row})
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
