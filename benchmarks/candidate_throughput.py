@@ -22,7 +22,6 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +35,13 @@ import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 from quick import read_options  # noqa: E402
+from record import circumstances, write  # noqa: E402
 from workload import rates, rewards, starts, workload  # noqa: E402
 
 from movlr_jax.control.build import build_planner  # noqa: E402
 from movlr_jax.control.mpc.planner import PlannedControllers  # noqa: E402
 from movlr_jax.errors import UserError  # noqa: E402
-from movlr_jax.machine import cores, hardware, versions  # noqa: E402
+from movlr_jax.machine import cores  # noqa: E402
 from movlr_jax.rewards.state import State  # noqa: E402
 from movlr_jax.types import Array, SimState, Step  # noqa: E402
 
@@ -261,9 +261,8 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     if given.out:
-        given.out.mkdir(parents=True, exist_ok=True)
         stem = given.out / f"candidate_throughput_{given.physics}_{Path(given.model).stem}"
-        stem.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write(stem.with_suffix(".json"), result)
         plot(result, stem.with_suffix(".png"))
     print(json.dumps(result), flush=True)
     return 0
@@ -285,7 +284,7 @@ def measure(setting: Setting, given: argparse.Namespace) -> dict[str, Any]:
     apart = processes(setting, given.process) if given.process else None
     return {
         "benchmark": "candidate_throughput",
-        "date": date.today().isoformat(),
+        **circumstances(),
         "physics": setting.physics,
         "model": setting.model,
         **shown,
@@ -304,9 +303,6 @@ def measure(setting: Setting, given: argparse.Namespace) -> dict[str, Any]:
         "ratio_process": round(shown["candidates_per_min"] * apart / 60, 2) if apart else None,
         **speed,
         "runs": runs,
-        "hardware": hardware(),
-        "devices": [device.device_kind for device in jax.local_devices()],
-        "versions": versions(),
     }
 
 

@@ -13,13 +13,13 @@ import argparse
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from quick import read_options
-from search_efficiency import RESULTS, TASKS, SharedScorer, Trusting, settings_of
+from record import RESULTS, circumstances, write
+from search_efficiency import TASKS, SharedScorer, Trusting, settings_of
 
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose
@@ -33,7 +33,6 @@ from movlr_jax.evolution.preferences import Pairs, log_likelihood
 from movlr_jax.evolution.screening import expected_worth, represent, screen
 from movlr_jax.language.base import ProposalRequest
 from movlr_jax.language.proposers.scripted import ScriptedProposer
-from movlr_jax.machine import hardware, versions
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.layout import bank_path
@@ -170,8 +169,7 @@ def run(names: Sequence[str], count: int, starts: int, quick: bool) -> dict[str,
 
 def found(benchmark: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the data of the JSON file of a benchmark."""
-    about = {"benchmark": benchmark, "date": date.today().isoformat()}
-    return {**about, "hardware": hardware(), "versions": versions(), "rows": rows}
+    return {"benchmark": benchmark, **circumstances(), "rows": rows}
 
 
 def main() -> None:
@@ -183,7 +181,7 @@ def main() -> None:
     given = read_options(parser, task=["touch_ball"], programs=8, starts=2)
     data = run(given.task, given.programs, given.starts, given.quick)
     if not given.quick:
-        (RESULTS / "expected_worth.json").write_text(json.dumps(data, indent=1) + "\n")
+        write(RESULTS / "expected_worth.json", data)
 
 
 if __name__ == "__main__":

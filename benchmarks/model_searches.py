@@ -14,7 +14,6 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from movlr_jax.commands import environment
 environment.prepare_environment()
 
 import numpy as np  # noqa: E402
+import record  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 from quick import read_options, searched  # noqa: E402
 
@@ -30,7 +30,6 @@ from movlr_jax.commands.session import task_of  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
 from movlr_jax.control.build import build_optimizer  # noqa: E402
 from movlr_jax.evolution.evaluation import evaluate, make_probe  # noqa: E402
-from movlr_jax.machine import hardware, versions  # noqa: E402
 from movlr_jax.report.data import Run, read_run, weight_shares  # noqa: E402
 from movlr_jax.sandbox.vet import Sandbox  # noqa: E402
 from movlr_jax.storage.archive import Archive  # noqa: E402
@@ -96,15 +95,12 @@ def write(rows: list[dict[str, Any]], out: Path) -> None:
     before = json.loads(path.read_text())["searches"] if path.exists() else []
     known = {row["name"]: row for row in (*before, *rows)}
     made = {
-        "date": date.today().isoformat(),
-        "hardware": hardware(),
-        "versions": versions(),
+        **record.circumstances(),
         "searches": list(known.values()),
     }
-    out.mkdir(parents=True, exist_ok=True)
+    record.write(path, made)
     if long := [row for row in known.values() if len(row.get("stages", ())) > 2]:
         draw(long, out / "term_weights.png")
-    path.write_text(json.dumps(made, indent=1, default=float) + "\n")
 
 
 def found(run: Run) -> dict[str, Any]:

@@ -18,7 +18,6 @@ import argparse
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +28,11 @@ environment.prepare_environment()
 import numpy as np  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 from quick import read_options  # noqa: E402
+from record import circumstances, write  # noqa: E402
 from walks import angles_of, draw_angles, rounded, walked  # noqa: E402
 
 from movlr_jax.commands.evaluate import prepared  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
-from movlr_jax.machine import hardware, versions  # noqa: E402
 from movlr_jax.progress import Reporter  # noqa: E402
 from movlr_jax.storage.trajectory import EpisodeRecord  # noqa: E402
 from movlr_jax.tasks.readout import Readout  # noqa: E402
@@ -162,9 +161,9 @@ def main() -> None:
         rows[method] = {"summary": summarised(trainings), "trainings": trainings}
         print(method, json.dumps(rows[method]["summary"]), flush=True)
     if given.out:
-        record = {"date": str(date.today()), "hardware": hardware(), "versions": versions(), "methods": rows}
+        record = {**circumstances(), "methods": rows}
         stem = f"motionvl_{given.task}"
-        (given.out / f"{stem}.json").write_text(json.dumps({"task": given.task} | record, indent=1) + "\n")
+        write(given.out / f"{stem}.json", {"task": given.task} | record)
         draw(methods, given.out / f"{stem}.png")
         draw_joints(angles, given.out / f"{stem}_joints.png")
 

@@ -26,11 +26,11 @@ import mujoco  # noqa: E402
 import numpy as np  # noqa: E402
 from mujoco import rollout as mj_rollout  # noqa: E402
 from quick import TINY_TASK, read_options  # noqa: E402
+from record import circumstances  # noqa: E402
 
 from movlr_jax.commands.session import task_of  # noqa: E402
 from movlr_jax.control.build import build_planner  # noqa: E402
 from movlr_jax.control.mpc.planner import Planner  # noqa: E402
-from movlr_jax.machine import hardware, versions  # noqa: E402
 from movlr_jax.physics.native import NativePhysics  # noqa: E402
 from movlr_jax.sandbox.source import parse  # noqa: E402
 from movlr_jax.sandbox.trace import load  # noqa: E402
@@ -132,8 +132,7 @@ def main() -> None:
                 "efficiency": round(statistics.median(ratios), 3),
                 "efficiency_range": [round(ratios[0], 3), round(ratios[-1], 3)],
                 "rollout_share": round(statistics.median(s for _, _, s in runs), 3),
-                "hardware": hardware(),
-                "versions": versions(),
+                **circumstances(),
             }
         )
     )

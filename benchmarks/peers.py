@@ -25,7 +25,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +38,13 @@ import mujoco  # noqa: E402
 import numpy as np  # noqa: E402
 from mujoco import rollout as mj_rollout  # noqa: E402
 from quick import read_options  # noqa: E402
+from record import circumstances, write  # noqa: E402
 from workload import HUMANOID, humanoid_file  # noqa: E402
 
 from movlr_jax.control.build import build_planner, scored_at_once  # noqa: E402
 from movlr_jax.errors import UserError  # noqa: E402
 from movlr_jax.evolution.evaluation import make_probe  # noqa: E402
-from movlr_jax.machine import cores, hardware, versions  # noqa: E402
+from movlr_jax.machine import cores  # noqa: E402
 from movlr_jax.models.spec import compile_spec  # noqa: E402
 from movlr_jax.physics.common import planning_model  # noqa: E402
 from movlr_jax.sandbox.vet import Sandbox  # noqa: E402
@@ -244,7 +244,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     ours.sandbox.close()
     return {
         "benchmark": "peers",
-        "date": date.today().isoformat(),
+        **circumstances(),
         "model": given.model,
         "controls": model.nu,
         "samples": given.samples,
@@ -254,8 +254,6 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
         "runs": result,
         "judo": None if given.judo else "skipped: --judo was not given",
         **SKIPPED,
-        "hardware": hardware(),
-        "versions": versions(),
     }
 
 
@@ -299,9 +297,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     if given.out:
-        given.out.mkdir(parents=True, exist_ok=True)
-        path = given.out / f"peers_{Path(given.model).stem}.json"
-        path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write(given.out / f"peers_{Path(given.model).stem}.json", result)
     print(json.dumps(result), flush=True)
     return 0
 

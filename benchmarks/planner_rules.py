@@ -14,7 +14,6 @@ import argparse
 import json
 import time
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,13 @@ import jax  # noqa: E402
 import mujoco  # noqa: E402
 import numpy as np  # noqa: E402
 from quick import read_options  # noqa: E402
+from record import circumstances, write  # noqa: E402
 
 from movlr_jax.commands.session import task_of  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
 from movlr_jax.control.build import build_planner  # noqa: E402
 from movlr_jax.control.episode import by_candidate  # noqa: E402
 from movlr_jax.evolution.evaluation import make_probe  # noqa: E402
-from movlr_jax.machine import hardware, versions  # noqa: E402
 from movlr_jax.sandbox.vet import Sandbox  # noqa: E402
 from movlr_jax.tasks import Task, simple_task  # noqa: E402
 
@@ -215,9 +214,9 @@ def main() -> None:
                 continue
             rows.append(run(name, row, rollouts, episodes))
             print(json.dumps(rows[-1]), flush=True)
-            about = {"date": str(date.today()), "hardware": hardware(), "versions": versions()}
+            about = circumstances()
             if given.out:
-                given.out.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
+                write(given.out, {**about, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ import json
 import os
 import warnings
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 
 from movlr_jax.commands import environment
@@ -29,12 +28,12 @@ from brax.training.agents.ppo.train import train  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 from pendulum import EPISODE, PPO, Reward, brax_settings, environment, settings, task  # noqa: E402
 from quick import read_options  # noqa: E402
+from record import circumstances  # noqa: E402
 
 from movlr_jax.control.ppo.build import build_ppo  # noqa: E402
 from movlr_jax.control.ppo.config import PpoConfig  # noqa: E402
 from movlr_jax.control.ppo.trainer import Ppo, TrainedControllers  # noqa: E402
 from movlr_jax.control.ppo.training import CurveRecorder  # noqa: E402
-from movlr_jax.machine import hardware, versions  # noqa: E402
 
 LOOKS, EPISODES = 8, 32
 
@@ -116,9 +115,7 @@ def main() -> None:
             name: [round(float(np.mean(x)), 1), round(float(np.std(x)), 1)] for name, x in area.items()
         },
         "curves": curves,
-        "hardware": hardware(),
-        "versions": versions(),
-        "date": date.today().isoformat(),
+        **circumstances(),
     }
     print(json.dumps(about))
 

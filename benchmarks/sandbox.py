@@ -27,10 +27,11 @@ environment.prepare_environment()
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
 from quick import read_options  # noqa: E402
+from record import circumstances  # noqa: E402
 
 from movlr_jax.commands.session import task_of  # noqa: E402
 from movlr_jax.evolution.evaluation import make_probe  # noqa: E402
-from movlr_jax.machine import cores, hardware, versions  # noqa: E402
+from movlr_jax.machine import cores  # noqa: E402
 from movlr_jax.physics.native import NativePhysics  # noqa: E402
 from movlr_jax.rewards.program import RewardFn  # noqa: E402
 from movlr_jax.rewards.state import State  # noqa: E402
@@ -192,8 +193,7 @@ def main() -> None:
         "rebuilt_against_python": against_native(task, SOUND, n),
         "sandbox": box.description,
         "load_average": round(os.getloadavg()[0], 1),
-        "hardware": hardware(),
-        "versions": versions(),
+        **circumstances(),
     }
     box.close()
     physics.close()

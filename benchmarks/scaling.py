@@ -13,7 +13,6 @@ import json
 import os
 import sys
 import time
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +22,12 @@ os.environ[environment.CACHE_SWITCH] = "off"
 environment.prepare_environment()
 environment.prepare_physics("mjx")
 
-import jax  # noqa: E402
 from quick import read_options  # noqa: E402
+from record import circumstances, write  # noqa: E402
 from workload import rates, workload  # noqa: E402
 
 from movlr_jax.control.build import build_planner  # noqa: E402
 from movlr_jax.errors import UserError  # noqa: E402
-from movlr_jax.machine import hardware, versions  # noqa: E402
 
 
 def measure(physics: str, model: str, rows: int, horizon_s: float, repeats: int) -> dict[str, Any]:
@@ -102,17 +100,13 @@ def main() -> int:
         return 2
     result = {
         "benchmark": "scaling",
-        "date": date.today().isoformat(),
+        **circumstances(),
         "physics": given.physics,
         "results": results,
-        "hardware": hardware(),
-        "devices": [device.device_kind for device in jax.local_devices()],
-        "versions": versions(),
     }
     if given.out:
-        given.out.mkdir(parents=True, exist_ok=True)
         stem = given.out / f"scaling_{given.physics}"
-        stem.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write(stem.with_suffix(".json"), result)
         plot(results, stem.with_suffix(".png"))
     print(json.dumps(result), flush=True)
     return 0

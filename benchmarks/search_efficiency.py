@@ -20,7 +20,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from quick import read_options
+from record import RESULTS, circumstances
 from rich.console import Console
 
 from movlr_jax.commands.session import build_context, task_of, to_yaml
@@ -43,7 +43,6 @@ from movlr_jax.evolution.loop import evolve
 from movlr_jax.language.base import Evaluation, Judge, Preference
 from movlr_jax.language.judges.metrics import MetricsJudge
 from movlr_jax.language.proposers.terms import library
-from movlr_jax.machine import hardware, versions
 from movlr_jax.progress import Reporter
 from movlr_jax.rewards.program import RewardProgram, Scorer
 from movlr_jax.sandbox.genome import Genome, genome_of
@@ -53,7 +52,6 @@ from movlr_jax.sandbox.vet import Sandbox, Verdict
 from movlr_jax.storage.archive import Archive
 from movlr_jax.tasks import Task
 
-RESULTS = Path(__file__).parent / "results"
 HELD_OUT = (90_001, 90_002)  # seeds of start states and noise that no search uses
 STARTS = 16  # for the final score under a planner
 ARM_STARTS = 4  # an arm costs ten times as much
@@ -288,8 +286,7 @@ def run(name: str, arms: Sequence[str], seeds: int, wrong: float, quick: bool, o
             scores = held_out([s for r in new for s in r["best"]], plain, task, optimizer)
             for r in new:
                 r["scores"] = [round(scores[s], 4) for s in r.pop("best")]
-            kept |= {"settings": given[1:], "hardware": hardware(), "versions": versions()}
-            kept["date"] = date.today().isoformat()
+            kept |= {"settings": given[1:], **circumstances()}
             path.write_text(json.dumps(kept) + "\n")
     return path
 

@@ -24,7 +24,6 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ from movlr_jax.commands import environment
 environment.prepare_environment()
 
 from quick import TINY, read_options  # noqa: E402
+from record import circumstances, write  # noqa: E402
 
 from movlr_jax.commands.session import task_and_optimizer  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
@@ -49,7 +49,7 @@ from movlr_jax.film.captions import Caption  # noqa: E402
 from movlr_jax.film.clips import film  # noqa: E402
 from movlr_jax.film.renderer import renderer  # noqa: E402
 from movlr_jax.language.base import Evaluation, Preference  # noqa: E402
-from movlr_jax.machine import cores, hardware, versions  # noqa: E402
+from movlr_jax.machine import cores  # noqa: E402
 from movlr_jax.sandbox.source import parse, with_weights  # noqa: E402
 from movlr_jax.sandbox.vet import Sandbox, Verdict  # noqa: E402
 from movlr_jax.storage.archive import Archive  # noqa: E402
@@ -201,9 +201,7 @@ def main() -> None:
     sizes, film_s = travelling(given.episode_s)
     found: dict[str, Any] = {
         "benchmark": "shards",
-        "date": date.today().isoformat(),
-        "hardware": hardware(),
-        "versions": versions(),
+        **circumstances(),
         "episode_s": given.episode_s,
         "bytes": sizes,
         "film_s": film_s,
@@ -223,10 +221,9 @@ def main() -> None:
         if k <= given.ranked
     ]  # fmt: skip
     if given.out:
-        given.out.mkdir(parents=True, exist_ok=True)
         path = given.out / "shards.json"
         known = json.loads(path.read_text()) if path.exists() else {}  # --skip-ratio keeps the ratio
-        path.write_text(json.dumps(known | found, indent=1) + "\n", encoding="utf-8")
+        write(path, known | found)
     print(json.dumps(found))
 
 

@@ -18,7 +18,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ environment.prepare_physics("mjx")
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
 from quick import read_options  # noqa: E402
+from record import circumstances, write  # noqa: E402
 from workload import rewards, starts, workload  # noqa: E402
 
 from movlr_jax.config.compose import compose  # noqa: E402
@@ -40,7 +40,6 @@ from movlr_jax.errors import UserError  # noqa: E402
 from movlr_jax.film.captions import Caption  # noqa: E402
 from movlr_jax.film.clips import FULL, Clip, frames  # noqa: E402
 from movlr_jax.film.renderer import renderer  # noqa: E402
-from movlr_jax.machine import hardware, versions  # noqa: E402
 from movlr_jax.physics.choose import GRAPHS  # noqa: E402
 
 Stage = tuple[Any, str, str]  # object, name of its function, name of the stage
@@ -226,22 +225,18 @@ def main() -> int:
     result = {
         "benchmark": "stages",
         "what": given.what,
-        "date": date.today().isoformat(),
+        **circumstances(),
         "physics": given.physics,
         "model": given.model,
         "warp_graph": given.warp_graph,
         "k": given.k,
         **found,
         "graphs": captures() if given.physics == "warp" else None,
-        "hardware": hardware(),
-        "devices": [device.device_kind for device in jax.local_devices()],
-        "versions": versions(),
     }
     if given.out:
-        given.out.mkdir(parents=True, exist_ok=True)
         graph = "" if given.warp_graph == "auto" else f"_{given.warp_graph}"
         stem = f"stages_{given.what}_{given.physics}_{given.model}{graph}"
-        (given.out / f"{stem}.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write(given.out / f"{stem}.json", result)
     print(json.dumps(result), flush=True)
     return 0
 

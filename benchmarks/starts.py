@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from expected_worth import found, proposed, spread
 from quick import read_options
-from search_efficiency import RESULTS, TASKS
+from record import RESULTS, write
+from search_efficiency import TASKS
 
 from movlr_jax.evolution.evaluation import evaluate
 
@@ -83,7 +84,7 @@ def main() -> None:
     given = read_options(parser, task=["touch_ball"], programs=4, starts=4)
     data = run(given.task, given.programs, given.starts, given.quick)
     if not given.quick:
-        (RESULTS / "starts.json").write_text(json.dumps(data, indent=1) + "\n")
+        write(RESULTS / "starts.json", data)
 
 
 if __name__ == "__main__":

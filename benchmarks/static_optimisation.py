@@ -14,19 +14,18 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from quick import read_options
+from record import circumstances, write
 from scipy.optimize import nnls
 from workload import FULL, workload
 
 from movlr_jax.biomech.static_optimisation import least_forces
 from movlr_jax.control.build import build_planner
 from movlr_jax.errors import UserError
-from movlr_jax.machine import hardware, versions
 
 
 def by_nnls(columns: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -87,14 +86,11 @@ def main() -> int:
         return 2
     result = {
         "benchmark": "static_optimisation",
-        "date": date.today().isoformat(),
+        **circumstances(),
         "results": results,
-        "hardware": hardware(),
-        "versions": versions(),
     }
     if given.out:
-        text = json.dumps(result, indent=1) + "\n"
-        (given.out / "static_optimisation.json").write_text(text, encoding="utf-8")
+        write(given.out / "static_optimisation.json", result)
     print(json.dumps(result), flush=True)
     return 0
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 from quick import read_options
+from record import write
 
 
 @dataclass(frozen=True)
@@ -188,9 +189,8 @@ def main() -> None:
         },
     }
     if given.out:
-        given.out.mkdir(parents=True, exist_ok=True)
         stem = given.out / "thousand_workers"
-        stem.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write(stem.with_suffix(".json"), result)
         plot(rows, driver["candidates_per_s"], stem.with_suffix(".png"))
     print(json.dumps(result))
 

@@ -14,7 +14,6 @@ import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ import numpy as np  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 from PIL import Image  # noqa: E402
 from quick import read_options  # noqa: E402
+from record import circumstances, write  # noqa: E402
 
 from movlr_jax.commands.evaluate import EvaluationSetup, prepared, run_episode  # noqa: E402
 from movlr_jax.commands.gait import analysed  # noqa: E402
@@ -34,7 +34,6 @@ from movlr_jax.evolution.filming import clip_of  # noqa: E402
 from movlr_jax.film.captions import Caption  # noqa: E402
 from movlr_jax.film.clips import Style, frames  # noqa: E402
 from movlr_jax.language.base import Evaluation  # noqa: E402
-from movlr_jax.machine import hardware, versions  # noqa: E402
 from movlr_jax.physics.domain import draw as draw_worlds  # noqa: E402
 from movlr_jax.physics.native import NativePhysics  # noqa: E402
 from movlr_jax.progress import Reporter  # noqa: E402
@@ -196,8 +195,7 @@ def measure(names: Sequence[str], seed: int, starts: int, out: Path) -> None:
             for m in ("fell", "distance_m", "gait_r", "knee_swing_deg", "symmetry", "success")
         }
         print(name, json.dumps(summary), flush=True)
-        record = {"date": str(date.today()), "hardware": hardware(), "versions": versions(), "rows": rows}
-        path.write_text(json.dumps(record, indent=1) + "\n")
+        write(path, {**circumstances(), "rows": rows})
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,15 +26,14 @@ from movlr_jax.commands import environment
 environment.prepare_environment()
 environment.prepare_physics("mjx")
 
-import jax  # noqa: E402
 import mujoco  # noqa: E402
 import numpy as np  # noqa: E402
 from quick import read_options  # noqa: E402
+from record import circumstances, write  # noqa: E402
 from workload import workload  # noqa: E402
 
 from movlr_jax.control.build import build_planner, close  # noqa: E402
 from movlr_jax.errors import UserError  # noqa: E402
-from movlr_jax.machine import hardware, versions  # noqa: E402
 from movlr_jax.models import model_adapter, nominal_qpos  # noqa: E402
 from movlr_jax.models.spec import compile_spec  # noqa: E402
 from movlr_jax.physics.mjx import check_warp  # noqa: E402
@@ -203,15 +201,11 @@ def main() -> int:
         return 2
     result = {
         "benchmark": "warp_steps",
-        "date": date.today().isoformat(),
+        **circumstances(),
         "results": results,
-        "hardware": hardware(),
-        "devices": [device.device_kind for device in jax.local_devices()],
-        "versions": versions(),
     }
     if given.out:
-        given.out.mkdir(parents=True, exist_ok=True)
-        (given.out / "warp_steps.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write(given.out / "warp_steps.json", result)
     print(json.dumps(result), flush=True)
     return 0
 

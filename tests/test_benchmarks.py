@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
-PARTS = {"peers_judo", "pendulum", "quick", "workload"}  # which benchmarks import or start
+PARTS = {"peers_judo", "pendulum", "quick", "record", "workload"}  # which benchmarks import or start
 NAMES = sorted(path.stem for path in BENCHMARKS.glob("*.py") if path.stem not in PARTS)
 HELP = """
 import contextlib, io, json, runpy, sys
