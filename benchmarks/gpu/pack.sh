@@ -12,6 +12,8 @@ packages="mujoco==3.17.0 mujoco-mjx==3.17.0 trimesh==5.2.0 glfw==2.11.0 pyopengl
   omegaconf==2.3.1 antlr4-python3-runtime==4.9.3 myo-sim==0.2.4 brax==0.14.2 jaxopt==0.8.5 ml-collections==1.1.0
   tensorboardX==2.6.5 flask==3.1.3 flask-cors==6.0.5 itsdangerous blinker fonttools kiwisolver mediapy
   fast-simplification==0.2.0"
+films="imageio-ffmpeg==0.6.0 ipython==9.18.1 ipython-pygments-lexers traitlets matplotlib-inline jedi parso pexpect
+  ptyprocess prompt_toolkit wcwidth pygments stack_data executing asttokens pure_eval psutil" # ffmpeg; mediapy's IPython
 warp=warp-lang==1.18.0 # what mujoco-mjx 3.17.0 asks for
 
 install() { [ -d "$work/$1/site" ] || "$PY" -m pip install -q --no-deps --no-compile --target "$work/$1/site" "${@:2}"; }
@@ -26,7 +28,8 @@ pack() { # NAME FOLDER THING: FOLDER/THING becomes NAME.tar.xz, in parts if it i
 # shellcheck disable=SC2086
 install base $packages
 install warp "$warp"
-install film imageio-ffmpeg==0.6.0 # with its ffmpeg
+# shellcheck disable=SC2086
+install film $films
 site=$work/base/site # without what no benchmark reads
 rm -rf "$site"/mujoco/{experimental,include,plugin} "$site"/mujoco/_render_filament*.so "$site"/bin "$site"/OpenGL/DLLS
 find "$site/mujoco/mjx/test_data" -mindepth 1 -maxdepth 1 ! -name humanoid -exec rm -rf {} +
