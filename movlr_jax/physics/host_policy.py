@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,26 +11,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from movlr_jax.physics.policy import act, row_keys, shared
+from movlr_jax.physics.policy import act, row_keys
 from movlr_jax.rewards.reads import Reads, reads_of
 from movlr_jax.types import Policy, Step
 
 # A batch of one row is computed as two equal rows. With one row, constants have the shape of the whole batch, and
 # XLA folds chains of them that it does not fold if they are broadcast: it would round otherwise than in a batch.
 _TWICE = np.zeros(2, int)
-_PART = 128  # rows of a part of a batch; each call of a compiled policy takes 0.2 ms besides its rows
 
 
 class HostPolicy:
     """`policy` for whole batches of K candidates, compiled once per shape; `traces` counts the compilations.
 
     A policy that reads nothing of the state besides its time, as plans of controls do, gives all controls of a
-    rollout in one call. The others run at every control step; `workers` run them on parts of a batch of at least
-    twice `_PART` rows, because XLA computes the loop of the muscle controller `torque` largely on one core.
+    rollout in one call. The others run at every control step.
     """
 
-    def __init__(self, policy: Policy, candidates: int, traces: Counter[str], workers: Executor):
-        self._policy, self._reads, self._workers = policy, dict[Any, Reads](), workers
+    def __init__(self, policy: Policy, candidates: int, traces: Counter[str]):
+        self._policy, self._reads = policy, dict[Any, Reads]()
 
         @partial(jax.jit, static_argnames="rows")
         def now(params: Any, view: Step, key: jax.Array, t: jax.Array, numbers: jax.Array, rows: int) -> Any:
@@ -66,34 +63,26 @@ class HostPolicy:
             self._reads[known] = reads_of(call, view, params, one)
         return self._reads[known]
 
-    def every_step(self, params: Any, rows: int, key: jax.Array, device: Any) -> Callable[[Step, int], Any]:
-        """Return the policy of a rollout of `rows`: (view [B], control step) -> controls [B, nu] and extras.
+    def every_step(
+        self, params: Any, rows: int, key: jax.Array, device: Any, at: slice
+    ) -> Callable[[Step, int], tuple[np.ndarray, Any]]:
+        """Return the policy of the rows `at` of a rollout of `rows`.
 
-        `params` are moved to `device` once; None: to JAX's default device.
+        It is a function (their view, control step) -> controls and extras. `params` are moved to `device` once,
+        None: to JAX's default device.
         """
-        # policies with shared parameters are matrix products, which use all cores, and round by the size of a batch
-        whole = 1 < rows < 2 * _PART or shared(params, rows)
-        count = 1 if whole else max(1, rows // _PART)
-        size = -(-rows // count)
-        begins = [min(i * size, rows - size) for i in range(count)]  # parts of one size are compiled once
-        places: list[Any] = [slice(begin, begin + size) for begin in begins] if rows > 1 else [_TWICE]
-
-        def of(at: Any, tree: Any) -> Any:
-            return tree if whole else jax.tree.map(lambda x: np.asarray(x)[at], tree)
-
-        parts = [(jax.device_put(of(at, params), device), at, np.arange(rows)[at]) for at in places]
+        numbers, count = np.arange(rows)[at], at.stop - at.start
+        if rows == 1:
+            numbers = _TWICE
+        if len(numbers) != rows:
+            params = jax.tree.map(lambda x: np.asarray(x)[numbers], params)
+        params = jax.device_put(params, device)
 
         def now(view: Step, t: int) -> tuple[np.ndarray, Any]:
-            def act_on(part: tuple[Any, Any, np.ndarray]) -> Any:
-                params, at, numbers = part
-                return jax.tree.map(
-                    np.asarray, self._now(params, of(at, view), key, np.int32(t), numbers, rows)
-                )
-
-            if count == 1:
-                return jax.tree.map(lambda x: x[:rows], act_on(parts[0]))
-            done = list(self._workers.map(act_on, parts))
-            return jax.tree.map(lambda *x: _joined(x, places, rows), *done)
+            if rows == 1:
+                view = jax.tree.map(lambda x: x[_TWICE], view)
+            done = self._now(params, view, key, np.int32(t), numbers, rows)
+            return jax.tree.map(lambda x: np.asarray(x)[:count], done)
 
         return now
 
@@ -102,14 +91,6 @@ class HostPolicy:
         rows, given = len(view.time), _twice(params, view)
         times = np.repeat(times, 2, axis=1) if rows == 1 else times
         return jax.tree.map(lambda x: np.asarray(x)[:rows], self._ahead(*given, key, times))
-
-
-def _joined(parts: Sequence[np.ndarray], places: Sequence[slice], rows: int) -> np.ndarray:
-    """Return an array [rows, ...] of `parts` [n, ...] at `places`, which may overlap."""
-    whole = np.empty((rows, *parts[0].shape[1:]), parts[0].dtype)
-    for part, place in zip(parts, places, strict=True):
-        whole[place] = part
-    return whole
 
 
 def _twice(params: Any, view: Step) -> tuple[Any, Any]:

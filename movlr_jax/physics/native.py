@@ -1,19 +1,22 @@
 """Native physics: closed-loop rollouts in C MuJoCo on all cores.
 
-Each control step is one call of `mujoco.rollout`'s thread pool for the whole batch and one call of the jitted policy,
-and the constraint solver has no warm start there. A policy that does not read the state is called once, and all its
-control steps are one call of the pool, with the warm starts of MuJoCo. The values that policies and rewards read are
-sensors (`rewards.state.instrument`).
+Each control step is one call of `mujoco.rollout`'s thread pool and one call of the jitted policy, and the constraint
+solver has no warm start there. While the policy runs for a part of the batch, largely on one core, MuJoCo steps the
+other parts. A policy that does not read the state is called once, and all its control steps are one call of the pool,
+with the warm starts of MuJoCo. The values that policies and rewards read are sensors (`rewards.state.instrument`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
+import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -28,6 +31,7 @@ from movlr_jax.models.spec import quiet
 from movlr_jax.physics.common import planning_model, whole_substeps
 from movlr_jax.physics.domain import Domain, late_steps, variants
 from movlr_jax.physics.host_policy import HostPolicy
+from movlr_jax.physics.policy import shared
 from movlr_jax.rewards.state import Layout
 from movlr_jax.types import Array, Policy, SimState, Step, Trajectory
 
@@ -35,6 +39,8 @@ _FULL = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
 _CTRL = mujoco.mjtState.mjSTATE_CTRL.value
 _BLOCK = 2**24  # bytes of states and sensors that one call of MuJoCo writes, for each thread
 _COPIED = 64  # rows that a thread copies at least
+_PART = 32  # rows of a part of a batch at least; each call of a compiled policy takes 0.2 ms besides its rows
+_Team = tuple[mj_rollout.Rollout, list[mujoco.MjData]]  # threads of MuJoCo, and their data
 
 
 @dataclass
@@ -51,6 +57,19 @@ class _Run:
     kept: np.ndarray  # [B, T, nstate] float32, the states at which sensors were computed
     sensors: np.ndarray  # [B, T, ns] float32
     diverged: np.ndarray  # [B]
+
+    def part(self, at: slice) -> _Run:
+        """Return the run of these rows. It writes into the arrays of this one, except `full`."""
+        return _Run(
+            worlds=self.worlds[at],
+            measured=self.measured,
+            late=self.late[at],
+            clock=self.clock[:, at],
+            full=self.full[at],
+            kept=self.kept[at],
+            sensors=self.sensors[at],
+            diverged=self.diverged[at],
+        )
 
 
 class NativePhysics:
@@ -88,9 +107,11 @@ class NativePhysics:
         self._measured: np.ndarray | None = None  # [ns] bool, the values that they measure
         self._late = np.zeros(1, int) if domain is None else late_steps(domain, sim_dt, self.substeps)
         self.threads = threads or cores()
-        self._datas = [mujoco.MjData(self.model) for _ in range(self.threads)]
-        self._pool = mj_rollout.Rollout(nthread=self.threads)
+        self._team = self._hired(self.threads)
+        self._teams: dict[int, list[_Team]] = {}  # for batches in n parts
         self._workers = ThreadPoolExecutor(self.threads)
+        self._most = max(2, self.threads // 2) if self.threads > 1 else 1  # parts of a batch
+        self._turns = ThreadPoolExecutor(self._most)
         self._policies: dict[tuple[Policy, int], HostPolicy] = {}
         self._device = _host_device()
         self._spaces: dict[str, np.ndarray] = {}
@@ -105,7 +126,8 @@ class NativePhysics:
         control = np.zeros((rows, 1, self.model.nu))
         worlds = list(itertools.islice(itertools.cycle(self.worlds), rows))
         with quiet():
-            self._advance(full, control, np.empty((rows, 1, full.shape[1])), sensors, worlds)
+            self._advance(self._team, full, control, np.empty((rows, 1, full.shape[1])), sensors, worlds)
+        self.steps_done += rows
         return SimState(
             time=full[:, 0],
             qpos=qpos,
@@ -131,7 +153,7 @@ class NativePhysics:
         m, rows = self.model, len(start.time)
         compiled = self._policies.get((policy, candidates))
         if compiled is None:
-            compiled = HostPolicy(policy, candidates, self.traces, self._workers)
+            compiled = HostPolicy(policy, candidates, self.traces)
             self._policies[policy, candidates] = compiled
         if self._device is not None:
             params, key = jax.device_put((params, key), self._device)
@@ -156,11 +178,12 @@ class NativePhysics:
             run.sensors[:] = np.nan
         with quiet():  # `diverged` reports diverging rows
             if reads.others or reads.sensors.any():
-                now = compiled.every_step(params, rows, key, self._device)
-                actions, extras = self._closed_loop(run, now, view)
+                policy_of = partial(compiled.every_step, params, rows, key, self._device)
+                actions, extras = self._in_turns(run, policy_of, view, shared(params, rows))
             else:
                 actions, extras = compiled.ahead(params, view, key, clock[:-1].astype(np.float32))
                 self._open_loop(run, actions, previous)
+        self.steps_done += rows * steps * self.substeps
         time, qpos, qvel, act = np.split(run.full, np.cumsum([1, m.nq, m.nv]), axis=1)
         previous_actions = np.concatenate([previous[:, None], actions[:, :-1]], axis=1)
         return Trajectory(
@@ -179,8 +202,37 @@ class NativePhysics:
             extras=extras,
         )
 
+    def _in_turns(
+        self, run: _Run, policy: Callable[[slice], Callable[[Step, int], Any]], view: Step, whole: bool
+    ) -> tuple[np.ndarray, Any]:
+        """Simulate parts of a batch that take turns, or the `whole` batch. Return actions [B, T, nu] and extras."""
+        rows = len(run.full)
+        most = 1 if whole else min(self._most, rows // _PART)
+        count = next((n for n in range(most, 1, -1) if rows % n == 0), 1)  # parts of one size compile once
+        if count == 1:
+            return self._closed_loop(run, policy(slice(0, rows)), view, self._team)
+        if count not in self._teams:  # while some wait for their policies, the others use all cores
+            self._teams[count] = [self._hired(-(-2 * self.threads // count)) for _ in range(count)]
+        compiling = threading.Lock()
+
+        def work(i: int) -> tuple[np.ndarray, Any]:
+            at = slice(rows * i // count, rows * (i + 1) // count)
+            part, mine = run.part(at), jax.tree.map(lambda x: x[at], view)
+            now = policy(at)
+
+            def first_alone(view: Step, t: int) -> Any:
+                with contextlib.nullcontext() if t else compiling:
+                    return now(view, t)
+
+            done = self._closed_loop(part, first_alone, mine, self._teams[count][i])
+            run.full[at] = part.full
+            return done
+
+        parts = list(self._turns.map(work, range(count)))
+        return jax.tree.map(lambda *x: np.concatenate(x), *parts)
+
     def _closed_loop(
-        self, run: _Run, now: Callable[[Step, int], tuple[np.ndarray, Any]], view: Step
+        self, run: _Run, now: Callable[[Step, int], tuple[np.ndarray, Any]], view: Step, team: _Team
     ) -> tuple[np.ndarray, Any]:
         """Call the policy `now` and MuJoCo at every control step. Return actions [B, T, nu] and extras."""
         m, substeps, (rows, steps) = self.model, self.substeps, run.kept.shape[:2]
@@ -195,7 +247,7 @@ class NativePhysics:
             control[:] = actions[:, t, None]
             if late:
                 np.copyto(control, view.prev_action[:, None], where=run.late[..., None])
-            run.diverged |= self._advance(run.full, control, states, sensed, run.worlds)
+            run.diverged |= self._advance(team, run.full, control, states, sensed, run.worlds)
             self._keep(run, slice(t, t + 1), slice(0, rows), run.full, states, sensed)
             run.full = states[:, -1].copy()
             run.full[:, 0] = run.clock[t + 1]
@@ -216,7 +268,7 @@ class NativePhysics:
             states = self._space("states", (count, number, run.full.shape[1]))
             sensed = self._space("sensors", (count, number, m.nsensordata))
             begin = run.full[at]
-            run.diverged[at] |= self._advance(begin, control[at], states, sensed, run.worlds[at])
+            run.diverged[at] |= self._advance(self._team, begin, control[at], states, sensed, run.worlds[at])
             self._keep(run, slice(0, steps), at, begin, states, sensed)
             run.full[at] = states[:, -1]
         run.full[:, 0] = run.clock[-1]
@@ -291,8 +343,8 @@ class NativePhysics:
                 mujoco.mj_transmission(m, data)
                 record(i, data)
 
-        count = len(self._datas)
-        list(self._workers.map(work, self._datas, [range(i, len(qpos), count) for i in range(count)]))
+        datas, count = self._team[1], self.threads
+        list(self._workers.map(work, datas, [range(i, len(qpos), count) for i in range(count)]))
 
     def parts(self, rows: int, steps: int) -> int:
         """Return 1: only the recorded states need memory, and main memory is large enough for them."""
@@ -303,8 +355,13 @@ class NativePhysics:
 
     def close(self) -> None:
         """Stop the threads; the object cannot be used afterwards."""
-        self._pool.close()
+        for pool, _ in (self._team, *itertools.chain(*self._teams.values())):
+            pool.close()
         self._workers.shutdown()
+        self._turns.shutdown()
+
+    def _hired(self, threads: int) -> _Team:
+        return mj_rollout.Rollout(nthread=threads), [mujoco.MjData(self.model) for _ in range(threads)]
 
     def _step(self, full: np.ndarray, sensors: np.ndarray, previous: np.ndarray) -> Step:
         m = self.model
@@ -335,6 +392,7 @@ class NativePhysics:
 
     def _advance(
         self,
+        team: _Team,
         full: np.ndarray,
         control: np.ndarray,
         states: np.ndarray,
@@ -349,12 +407,13 @@ class NativePhysics:
         its clock is one control step ahead of ours, so the time of one sim_dt after a reset is never that of a valid
         row.
         """
-        rows, substeps = control.shape[:2]
+        substeps = control.shape[1]
         ahead = full.copy()
         ahead[:, 0] += self.ctrl_dt
-        self._pool.rollout(
+        pool, datas = team
+        pool.rollout(
             models,
-            self._datas,
+            datas,
             ahead,
             control,
             nstep=substeps,
@@ -362,7 +421,6 @@ class NativePhysics:
             state=states,
             sensordata=sensed,
         )
-        self.steps_done += rows * substeps
         reset = np.abs(states[:, -1, 0] - (ahead[:, 0] + substeps * self.sim_dt)) > 0.5 * self.sim_dt
         states[:, :, 0] -= self.ctrl_dt
         return reset

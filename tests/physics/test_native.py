@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from movlr_jax.errors import UserError
-from movlr_jax.physics import host_policy, native
+from movlr_jax.physics import native
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.types import SimState, Trajectory
 
@@ -288,7 +288,7 @@ def test_a_policy_is_traced_once_per_batch_shape(tiny):
 
 @pytest.mark.parametrize("shared", [False, True], ids=["per row", "per candidate"])
 def test_a_policy_on_parts_of_a_batch_gives_what_it_gives_on_the_whole(tiny, monkeypatch, shared):
-    """Of 22 rows of two candidates, in three parts that overlap; one that candidates share is not divided."""
+    """Of 22 rows of two candidates, in two parts that take turns; one that candidates share is not divided."""
 
     def noisy(params, view, key):
         control = stretch(params, view, key) + 0.01 * jax.random.normal(key, (tiny.model.nu,))
@@ -297,10 +297,10 @@ def test_a_policy_on_parts_of_a_batch_gives_what_it_gives_on_the_whole(tiny, mon
     rows, params = 22, feedback(tiny, 2 if shared else 22)
     start, runs = tiny.physics.start(*tiny.states(rows)), []
     for part in (1000, 7):
-        monkeypatch.setattr(host_policy, "_PART", part)
+        monkeypatch.setattr(native, "_PART", part)
         physics = NativePhysics(tiny.model, tiny.layout, sim_dt=0.002, ctrl_dt=0.01, threads=2)
         runs.append(physics.rollout(start, noisy, params, steps=3, key=KEY, candidates=2))
-        assert dict(physics.traces) == {f"policy[{8 if part == 7 and not shared else rows}]": 1}
+        assert dict(physics.traces) == {f"policy[{11 if part == 7 and not shared else rows}]": 1}
         physics.close()
     whole, parts = runs
     jax.tree.map(np.testing.assert_array_equal, whole, parts)
