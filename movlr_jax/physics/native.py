@@ -14,7 +14,7 @@ import itertools
 import threading
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -213,7 +213,7 @@ class NativePhysics:
             return self._closed_loop(run, policy(slice(0, rows)), view, self._team)
         if count not in self._teams:  # while some wait for their policies, the others use all cores
             self._teams[count] = [self._hired(-(-2 * self.threads // count)) for _ in range(count)]
-        compiling = threading.Lock()
+        compiling, stopped = threading.Lock(), threading.Event()
 
         def work(i: int) -> tuple[np.ndarray, Any]:
             at = slice(rows * i // count, rows * (i + 1) // count)
@@ -221,6 +221,8 @@ class NativePhysics:
             now = policy(at)
 
             def first_alone(view: Step, t: int) -> Any:
+                if stopped.is_set():
+                    raise CancelledError
                 with contextlib.nullcontext() if t else compiling:
                     return now(view, t)
 
@@ -228,7 +230,13 @@ class NativePhysics:
             run.full[at] = part.full
             return done
 
-        parts = list(self._turns.map(work, range(count)))
+        working = [self._turns.submit(work, i) for i in range(count)]
+        try:
+            parts = [future.result() for future in working]
+        except BaseException:  # including Ctrl-C: no part goes on
+            stopped.set()
+            wait(working)
+            raise
         return jax.tree.map(lambda *x: np.concatenate(x), *parts)
 
     def _closed_loop(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import jax
 import jax.numpy as jnp
 import mujoco
@@ -305,6 +307,30 @@ def test_a_policy_on_parts_of_a_batch_gives_what_it_gives_on_the_whole(tiny, mon
     whole, parts = runs
     jax.tree.map(np.testing.assert_array_equal, whole, parts)
     assert not np.array_equal(whole.actions[0], whole.actions[1])
+
+
+def test_parts_of_a_batch_end_together(tiny, monkeypatch):
+    """Ctrl-C comes in one part; the other stops within a step, and the next rollout is as if nothing had been."""
+    monkeypatch.setattr(native, "_PART", 2)
+    physics = NativePhysics(tiny.model, tiny.layout, sim_dt=0.002, ctrl_dt=0.01, threads=2)
+    start, params = physics.start(*tiny.states(4)), feedback(tiny, 4)
+    advance, calls, steps = physics._advance, Counter[int](), 1000
+
+    def interrupted(team, *arrays):
+        calls[id(team)] += 1
+        if max(calls.values()) == 5 and len(calls) == 2:
+            raise KeyboardInterrupt
+        return advance(team, *arrays)
+
+    whole = physics.rollout(start, stretch, params, steps=3, key=KEY)
+    monkeypatch.setattr(physics, "_advance", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        physics.rollout(start, stretch, params, steps=steps, key=KEY)
+    assert sum(calls.values()) < steps
+    monkeypatch.setattr(physics, "_advance", advance)
+    again = physics.rollout(start, stretch, params, steps=3, key=KEY)
+    np.testing.assert_array_equal(again.actions, whole.actions)
+    physics.close()
 
 
 def test_the_same_key_gives_the_same_noise_and_rows_differ(tiny, start):
