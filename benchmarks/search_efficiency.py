@@ -327,10 +327,11 @@ def report() -> None:
     files = sorted((RESULTS / "search_efficiency").glob("*_*.json"))
     found = [json.loads(path.read_text()) for path in files]
     table, lines = [], {}
-    figure = Figure(figsize=(3.4 * len(found), 3.4), layout="constrained")
+    across, down = 4, -(-len(found) // 4)
+    figure = Figure(figsize=(3 * across, 2.8 * down + 0.6), layout="constrained")
     for i, data in enumerate(found):
         runs = {seed: r for seed, r in data["runs"].items() if all("scores" in x for x in r.values())}
-        axes = figure.add_subplot(1, len(found), i + 1)
+        axes = figure.add_subplot(down, across, i + 1)
         axes.set_title(
             f"{data['task'].replace('_', ' ')}, {100 * data['wrong']:.0f} % wrong answers", fontsize=9
         )
@@ -343,7 +344,7 @@ def report() -> None:
                 lw=2 if arm in ("plain", "all") else 1,
             )  # fmt: skip
         axes.set_xlabel("generations (equal simulated seconds)", fontsize=8)
-        if i == 0:
+        if i % across == 0:
             axes.set_ylabel("median held-out score", fontsize=8)
         axes.tick_params(labelsize=7)
         table += [
@@ -351,7 +352,7 @@ def report() -> None:
             for arm in arms
             if arm != "plain"
         ]
-    figure.legend(handles=list(lines.values()), loc="outside lower center", ncols=len(lines), fontsize=8)
+    figure.legend(handles=list(lines.values()), loc="outside lower center", ncols=5, fontsize=8)
     figure.savefig(RESULTS / "search_efficiency.png", dpi=130)
     about = {"benchmark": "search_efficiency", "held_out": HELD_OUT, "summary": table, "runs": found}
     (RESULTS / "search_efficiency.json").write_text(json.dumps(about) + "\n")
