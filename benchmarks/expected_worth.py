@@ -164,12 +164,7 @@ def run(names: Sequence[str], count: int, starts: int, quick: bool) -> dict[str,
         row["predicted"] = {n: predicted(scores, rewards, bank, n) for n in KNOWN if 2 * n <= count}
         print(json.dumps(row), flush=True)
         rows.append(row)
-    return found("expected_worth", rows)
-
-
-def found(benchmark: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the data of the JSON file of a benchmark."""
-    return {"benchmark": benchmark, **circumstances(), "rows": rows}
+    return {"benchmark": "expected_worth", **circumstances(), "rows": rows}
 
 
 def main() -> None:

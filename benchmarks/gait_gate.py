@@ -17,8 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from gait_corpus import faults_of, motions
 from quick import read_options
-
-from movlr_jax.machine import hardware, versions
+from record import circumstances
 
 
 def main() -> None:
@@ -38,11 +37,7 @@ def main() -> None:
         counts["degenerate with the right name first"] += bad and motion.label == next(iter(found), "")
         counts["walks caught"] += not bad and bool(found)
     table = {label: dict(names) for label, names in sorted(first.items())}
-    print(
-        json.dumps(
-            {"counts": counts, "first": table, "hardware": hardware(), "versions": versions()}, indent=1
-        )
-    )
+    print(json.dumps({"counts": counts, "first": table, **circumstances()}, indent=1))
 
 
 if __name__ == "__main__":

@@ -94,11 +94,7 @@ def write(rows: list[dict[str, Any]], out: Path) -> None:
     path = out / "model_searches.json"
     before = json.loads(path.read_text())["searches"] if path.exists() else []
     known = {row["name"]: row for row in (*before, *rows)}
-    made = {
-        **record.circumstances(),
-        "searches": list(known.values()),
-    }
-    record.write(path, made)
+    record.write(path, {**record.circumstances(), "searches": list(known.values())})
     if long := [row for row in known.values() if len(row.get("stages", ())) > 2]:
         draw(long, out / "term_weights.png")
 

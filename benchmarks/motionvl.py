@@ -161,9 +161,8 @@ def main() -> None:
         rows[method] = {"summary": summarised(trainings), "trainings": trainings}
         print(method, json.dumps(rows[method]["summary"]), flush=True)
     if given.out:
-        record = {**circumstances(), "methods": rows}
         stem = f"motionvl_{given.task}"
-        write(given.out / f"{stem}.json", {"task": given.task} | record)
+        write(given.out / f"{stem}.json", {"task": given.task, **circumstances(), "methods": rows})
         draw(methods, given.out / f"{stem}.png")
         draw_joints(angles, given.out / f"{stem}_joints.png")
 

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from expected_worth import found, proposed, spread
+from expected_worth import proposed, spread
 from quick import read_options
-from record import RESULTS, write
+from record import RESULTS, circumstances, write
 from search_efficiency import TASKS
 
 from movlr_jax.evolution.evaluation import evaluate
@@ -72,7 +72,7 @@ def run(names: Sequence[str], count: int, starts: int, quick: bool) -> dict[str,
             }
         )
         print(json.dumps({k: v for k, v in rows[-1].items() if k != "scores"}), flush=True)
-    return found("starts", rows)
+    return {"benchmark": "starts", **circumstances(), "rows": rows}
 
 
 def main() -> None:

@@ -40,7 +40,7 @@ _CTRL = mujoco.mjtState.mjSTATE_CTRL.value
 _BLOCK = 2**24  # bytes of states and sensors that one call of MuJoCo writes, for each thread
 _COPIED = 64  # rows that a thread copies at least
 _PART = 32  # rows of a part of a batch at least; each call of a compiled policy takes 0.2 ms besides its rows
-_Team = tuple[mj_rollout.Rollout, list[mujoco.MjData]]  # threads of MuJoCo, and their data
+_Pool = tuple[mj_rollout.Rollout, list[mujoco.MjData]]  # a thread pool of MuJoCo, and data for each thread
 
 
 @dataclass
@@ -107,8 +107,8 @@ class NativePhysics:
         self._measured: np.ndarray | None = None  # [ns] bool, the values that they measure
         self._late = np.zeros(1, int) if domain is None else late_steps(domain, sim_dt, self.substeps)
         self.threads = threads or cores()
-        self._team = self._hired(self.threads)
-        self._teams: dict[int, list[_Team]] = {}  # for batches in n parts
+        self._pool = self._new_pool(self.threads)
+        self._pools: dict[int, list[_Pool]] = {}  # for batches in n parts
         self._workers = ThreadPoolExecutor(self.threads)
         self._most = max(2, self.threads // 2) if self.threads > 1 else 1  # parts of a batch
         self._turns = ThreadPoolExecutor(self._most)
@@ -126,7 +126,7 @@ class NativePhysics:
         control = np.zeros((rows, 1, self.model.nu))
         worlds = list(itertools.islice(itertools.cycle(self.worlds), rows))
         with quiet():
-            self._advance(self._team, full, control, np.empty((rows, 1, full.shape[1])), sensors, worlds)
+            self._advance(self._pool, full, control, np.empty((rows, 1, full.shape[1])), sensors, worlds)
         self.steps_done += rows
         return SimState(
             time=full[:, 0],
@@ -210,9 +210,9 @@ class NativePhysics:
         most = 1 if whole else min(self._most, rows // _PART)
         count = next((n for n in range(most, 1, -1) if rows % n == 0), 1)  # parts of one size compile once
         if count == 1:
-            return self._closed_loop(run, policy(slice(0, rows)), view, self._team)
-        if count not in self._teams:  # while some wait for their policies, the others use all cores
-            self._teams[count] = [self._hired(-(-2 * self.threads // count)) for _ in range(count)]
+            return self._closed_loop(run, policy(slice(0, rows)), view, self._pool)
+        if count not in self._pools:  # while some wait for their policies, the others use all cores
+            self._pools[count] = [self._new_pool(-(-2 * self.threads // count)) for _ in range(count)]
         compiling, stopped = threading.Lock(), threading.Event()
 
         def work(i: int) -> tuple[np.ndarray, Any]:
@@ -220,13 +220,13 @@ class NativePhysics:
             part, mine = run.part(at), jax.tree.map(lambda x: x[at], view)
             now = policy(at)
 
-            def first_alone(view: Step, t: int) -> Any:
+            def act(view: Step, t: int) -> Any:
                 if stopped.is_set():
                     raise CancelledError
-                with contextlib.nullcontext() if t else compiling:
+                with contextlib.nullcontext() if t else compiling:  # the first call compiles for all
                     return now(view, t)
 
-            done = self._closed_loop(part, first_alone, mine, self._teams[count][i])
+            done = self._closed_loop(part, act, mine, self._pools[count][i])
             run.full[at] = part.full
             return done
 
@@ -240,7 +240,7 @@ class NativePhysics:
         return jax.tree.map(lambda *x: np.concatenate(x), *parts)
 
     def _closed_loop(
-        self, run: _Run, now: Callable[[Step, int], tuple[np.ndarray, Any]], view: Step, team: _Team
+        self, run: _Run, now: Callable[[Step, int], tuple[np.ndarray, Any]], view: Step, pool: _Pool
     ) -> tuple[np.ndarray, Any]:
         """Call the policy `now` and MuJoCo at every control step. Return actions [B, T, nu] and extras."""
         m, substeps, (rows, steps) = self.model, self.substeps, run.kept.shape[:2]
@@ -255,7 +255,7 @@ class NativePhysics:
             control[:] = actions[:, t, None]
             if late:
                 np.copyto(control, view.prev_action[:, None], where=run.late[..., None])
-            run.diverged |= self._advance(team, run.full, control, states, sensed, run.worlds)
+            run.diverged |= self._advance(pool, run.full, control, states, sensed, run.worlds)
             self._keep(run, slice(t, t + 1), slice(0, rows), run.full, states, sensed)
             run.full = states[:, -1].copy()
             run.full[:, 0] = run.clock[t + 1]
@@ -276,7 +276,7 @@ class NativePhysics:
             states = self._space("states", (count, number, run.full.shape[1]))
             sensed = self._space("sensors", (count, number, m.nsensordata))
             begin = run.full[at]
-            run.diverged[at] |= self._advance(self._team, begin, control[at], states, sensed, run.worlds[at])
+            run.diverged[at] |= self._advance(self._pool, begin, control[at], states, sensed, run.worlds[at])
             self._keep(run, slice(0, steps), at, begin, states, sensed)
             run.full[at] = states[:, -1]
         run.full[:, 0] = run.clock[-1]
@@ -351,7 +351,7 @@ class NativePhysics:
                 mujoco.mj_transmission(m, data)
                 record(i, data)
 
-        datas, count = self._team[1], self.threads
+        datas, count = self._pool[1], self.threads
         list(self._workers.map(work, datas, [range(i, len(qpos), count) for i in range(count)]))
 
     def parts(self, rows: int, steps: int) -> int:
@@ -363,12 +363,12 @@ class NativePhysics:
 
     def close(self) -> None:
         """Stop the threads; the object cannot be used afterwards."""
-        for pool, _ in (self._team, *itertools.chain(*self._teams.values())):
-            pool.close()
+        for threads, _ in (self._pool, *itertools.chain(*self._pools.values())):
+            threads.close()
         self._workers.shutdown()
         self._turns.shutdown()
 
-    def _hired(self, threads: int) -> _Team:
+    def _new_pool(self, threads: int) -> _Pool:
         return mj_rollout.Rollout(nthread=threads), [mujoco.MjData(self.model) for _ in range(threads)]
 
     def _step(self, full: np.ndarray, sensors: np.ndarray, previous: np.ndarray) -> Step:
@@ -400,7 +400,7 @@ class NativePhysics:
 
     def _advance(
         self,
-        team: _Team,
+        pool: _Pool,
         full: np.ndarray,
         control: np.ndarray,
         states: np.ndarray,
@@ -418,8 +418,8 @@ class NativePhysics:
         substeps = control.shape[1]
         ahead = full.copy()
         ahead[:, 0] += self.ctrl_dt
-        pool, datas = team
-        pool.rollout(
+        threads, datas = pool
+        threads.rollout(
             models,
             datas,
             ahead,

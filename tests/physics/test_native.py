@@ -316,11 +316,11 @@ def test_parts_of_a_batch_end_together(tiny, monkeypatch):
     start, params = physics.start(*tiny.states(4)), feedback(tiny, 4)
     advance, calls, steps = physics._advance, Counter[int](), 1000
 
-    def interrupted(team, *arrays):
-        calls[id(team)] += 1
+    def interrupted(pool, *arrays):
+        calls[id(pool)] += 1
         if max(calls.values()) == 5 and len(calls) == 2:
             raise KeyboardInterrupt
-        return advance(team, *arrays)
+        return advance(pool, *arrays)
 
     whole = physics.rollout(start, stretch, params, steps=3, key=KEY)
     monkeypatch.setattr(physics, "_advance", interrupted)
