@@ -14,7 +14,7 @@ import itertools
 import threading
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -232,11 +232,12 @@ class NativePhysics:
 
         working = [self._turns.submit(work, i) for i in range(count)]
         try:
-            parts = [future.result() for future in working]
-        except BaseException:  # including Ctrl-C: no part goes on
+            for future in wait(working, return_when=FIRST_EXCEPTION).done:
+                future.result()  # raises the error of a part that failed
+        finally:  # after it or Ctrl-C no part goes on
             stopped.set()
             wait(working)
-            raise
+        parts = [future.result() for future in working]
         return jax.tree.map(lambda *x: np.concatenate(x), *parts)
 
     def _closed_loop(

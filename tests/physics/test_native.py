@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 
 import jax
@@ -315,10 +316,13 @@ def test_parts_of_a_batch_end_together(tiny, monkeypatch):
     physics = NativePhysics(tiny.model, tiny.layout, sim_dt=0.002, ctrl_dt=0.01, threads=2)
     start, params = physics.start(*tiny.states(4)), feedback(tiny, 4)
     advance, calls, steps = physics._advance, Counter[int](), 1000
+    both, stop = threading.Barrier(2, timeout=60), threading.Lock()
 
     def interrupted(pool, *arrays):
         calls[id(pool)] += 1
-        if max(calls.values()) == 5 and len(calls) == 2:
+        if calls[id(pool)] == 1:
+            both.wait()  # neither goes on before the other has begun
+        if calls[id(pool)] == 5 and stop.acquire(blocking=False):
             raise KeyboardInterrupt
         return advance(pool, *arrays)
 
