@@ -242,7 +242,7 @@ def main() -> int:
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     given = read_options(
         parser,
-        model="tiny_muscle",
+        model=str(Path(__file__).with_name("cartpole.xml")),
         k=[2],
         samples=4,
         plans=3,
