@@ -2,8 +2,8 @@
 
 For each model, all rows start at the task's start states with random controls and step as one CUDA graph, once for
 each setting of the solver. Then the kernels of ten steps are timed one by one. With --bare, a model is not in a task,
-and its settings are those of its file, as in benchmarks of others.
-The last line of stdout is one JSON object.
+and its settings are those of its file, as in benchmarks of others. With --drawn, Warp also lists the points of
+tendons that only drawing needs, which our engine leaves out. The last line of stdout is one JSON object.
 
     python benchmarks/warp_steps.py --models ms_human_700_legs myoarm_r --rows 1024 --limits 100,50,1e-8 8,12,1e-6
 """
@@ -41,6 +41,7 @@ from movlr_jax.physics.mjx_model import (  # noqa: E402
     ContactCounts,
     flatten_tree,
     probe_contacts,
+    reads_wrap_points,
     warp_sizes,
 )
 from movlr_jax.types import Array  # noqa: E402
@@ -76,13 +77,14 @@ def measure(
     rows: int,
     limits: list[tuple[int, int, float]],
     repeats: int,
+    drawn: bool,
 ) -> dict[str, Any]:
     """One row of the table."""
     import warp as wp  # pyright: ignore[reportMissingImports]
     from mujoco.mjx.third_party import mujoco_warp as mjw  # pyright: ignore[reportMissingImports]
 
     rng, cuda = np.random.default_rng(0), wp.get_device().is_cuda
-    drawn = [np.resize(x, (rows, *x.shape[1:])) for x in start]
+    begin = [np.resize(x, (rows, *x.shape[1:])) for x in start]
     controls = rng.uniform(0.0, 0.3, (rows, model.nu)).astype(np.float32)
     sizes = warp_sizes(probe, rows)
     found: dict[str, Any] = {
@@ -95,17 +97,24 @@ def measure(
         "limits": [],
     }
 
+    def put_model() -> Any:
+        put = mjw.put_model(model)
+        put.opt.warn_overflow = 0
+        if not drawn and not reads_wrap_points(model):
+            put.tendon_num.zero_()
+        return put
+
     def fresh() -> Any:
         data = mjw.make_data(model, nworld=rows, **sizes)
-        for field, value in zip(("qpos", "qvel", "act"), drawn, strict=True):
+        for field, value in zip(("qpos", "qvel", "act"), begin, strict=True):
             if value.size:
                 getattr(data, field).assign(value.astype(np.float32))
         data.ctrl.assign(controls)
         return data
 
     for iterations, line_search, tolerance in limits:
-        put = mjw.put_model(model)
-        put.opt.iterations, put.opt.ls_iterations, put.opt.warn_overflow = iterations, line_search, 0
+        put = put_model()
+        put.opt.iterations, put.opt.ls_iterations = iterations, line_search
         put.opt.tolerance.fill_(tolerance)
         data = fresh()
         mjw.step(put, data)  # loads the kernels
@@ -147,9 +156,7 @@ def measure(
         )
         print(json.dumps(found["limits"][-1]), file=sys.stderr)
     if cuda:
-        put = mjw.put_model(model)
-        put.opt.warn_overflow = 0
-        data = fresh()
+        put, data = put_model(), fresh()
         for _ in range(3):
             mjw.step(put, data)
         wp.timing_begin(cuda_filter=wp.TIMING_ALL)
@@ -184,6 +191,7 @@ def main() -> int:
         help="iterations,line search steps,tolerance",
     )
     parser.add_argument("--bare", action="store_true", help="the model without a task")
+    parser.add_argument("--drawn", action="store_true", help="with the points of tendons that drawing needs")
     parser.add_argument("--jacobian", choices=JACOBIANS, default="auto", help="how Jacobians are stored")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--out", type=Path, help="folder for the JSON")
@@ -194,8 +202,8 @@ def main() -> int:
             for rows in given.rows:
                 found = alone(model) if given.bare else in_task(model, rows)
                 found[0].opt.jacobian = JACOBIANS.index(given.jacobian)
-                row = measure(*found, rows, given.limits, given.repeats)
-                results.append({"model": model, "bare": given.bare, **row})
+                row = measure(*found, rows, given.limits, given.repeats, given.drawn)
+                results.append({"model": model, "bare": given.bare, "drawn": given.drawn, **row})
     except UserError as error:
         print(error, file=sys.stderr)
         return 2

@@ -30,6 +30,7 @@ from movlr_jax.physics.mjx_model import (
     probe_contacts,
     warp_sizes,
     without_com_velocity,
+    without_wrap_points,
 )
 from movlr_jax.physics.policy import row_keys, shared
 from movlr_jax.physics.programs import Programs, Say
@@ -85,7 +86,9 @@ class MjxPhysics:
         self._com = without_com_velocity(self.model, layout.blocks.get("com_vel"))
         try:
             self._mjx = mjx.put_model(self.model, impl=IMPLS[name], graph_mode=_graph_mode(graph))
-            if not self._warp:
+            if self._warp:
+                self._mjx = without_wrap_points(self.model, self._mjx)
+            else:
                 self._mjx, limited = limit_contacts(self.model, self._mjx)
                 self.changes += (limited,) if limited else ()
         except (NotImplementedError, ValueError) as error:

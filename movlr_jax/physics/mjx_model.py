@@ -23,6 +23,10 @@ from movlr_jax.types import Array
 _GEOM, _SENSOR = mujoco.mjtGeom, mujoco.mjtSensor
 _ROUND = (int(_GEOM.mjGEOM_ELLIPSOID), int(_GEOM.mjGEOM_CYLINDER))
 _SOLID = {int(_GEOM.mjGEOM_MESH), int(_GEOM.mjGEOM_HFIELD)}
+_FORCE_SENSORS = (  # those that need the forces between bodies
+    _SENSOR.mjSENS_ACCELEROMETER, _SENSOR.mjSENS_FORCE, _SENSOR.mjSENS_TORQUE, _SENSOR.mjSENS_FRAMELINACC,
+    _SENSOR.mjSENS_FRAMEANGACC,
+)  # fmt: skip
 _ITERATIONS, _LINE_SEARCH = 8, 12  # of Newton's method, which converges quadratically
 _POINTS = 24  # contacts in the solver at once; a body that lies on the ground has about as many
 _LIMP_S = 1.0  # s, duration of a probe without control
@@ -225,6 +229,24 @@ def limit_contacts(model: mujoco.MjModel, put: mjx.Model) -> tuple[mjx.Model, st
         numeric_data=np.append(put.numeric_data, float(_POINTS)),
     )
     return limited, f"of {count} possible contacts, only the {_POINTS} nearest of each kind are in the solver"
+
+
+def reads_wrap_points(model: mujoco.MjModel) -> bool:
+    """Return whether Warp's physics reads how many points the path of a tendon has; if not, only drawing does.
+
+    Tendons with mass, bodies that sleep, and sensors of force and acceleration read it.
+    """
+    sleep = model.opt.enableflags & mujoco.mjtEnableBit.mjENBL_SLEEP
+    return bool(model.tendon_armature.any() or np.isin(model.sensor_type, _FORCE_SENSORS).any() or sleep)
+
+
+def without_wrap_points(model: mujoco.MjModel, put: mjx.Model) -> mjx.Model:
+    """Return `put`, Warp's form of `model`, without the points of tendons, unless its physics reads them.
+
+    Warp lists them tendon after tendon in one thread per simulation, which takes a quarter of a step of 1,024 legs
+    with 100 muscles on an H200.
+    """
+    return put if reads_wrap_points(model) else put.replace(tendon_num=np.zeros_like(put.tendon_num))
 
 
 def probe_contacts(model: mujoco.MjModel, start: Sequence[Array] | None) -> ContactCounts:

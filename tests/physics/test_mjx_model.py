@@ -27,6 +27,7 @@ from movlr_jax.physics.mjx_model import (
     near_pairs,
     probe_contacts,
     warp_sizes,
+    without_wrap_points,
 )
 
 BALLS = "".join(
@@ -240,3 +241,57 @@ def test_xla_is_asked_once_whether_it_knows_a_flag(monkeypatch, tmp_path):
     monkeypatch.setattr("subprocess.run", None)  # from here on nobody is asked
     assert xla_knows("xla_cpu_multi_thread_eigen")
     assert not xla_knows("xla_cpu_no_such_flag")
+
+
+CABLE = """
+<mujoco>
+  <option timestep="0.005"/>
+  <worldbody>
+    <site name="top" pos="-0.1 0 1"/>
+    <geom name="pulley" type="cylinder" size="0.05 0.1" pos="0 0 0.8" euler="90 0 0" contype="0" conaffinity="0"/>
+    <body pos="0 0 0.6"><joint name="swing" axis="0 1 0"/>
+      <geom type="capsule" fromto="0 0 0 0.3 0 -0.2" size="0.02"/><site name="end" pos="0.3 0 -0.2"/>
+    </body>
+  </worldbody>
+  <tendon>
+    <spatial name="cable" stiffness="200"><site site="top"/><geom geom="pulley"/><site site="end"/></spatial>
+  </tendon>
+  <sensor><gyro site="end"/></sensor>
+</mujoco>
+"""
+
+
+@pytest.mark.parametrize("reader", ["nothing", "armature", "sleep", "force"])
+def test_points_of_tendons_are_left_out_unless_something_else_reads_their_number(reader: str):
+    pytest.importorskip("warp", reason="the extra warp is not installed")
+    model = mujoco.MjModel.from_xml_string(CABLE)
+    put = mjx.put_model(model, impl="warp")
+    if reader == "armature":
+        model.tendon_armature[0] = 0.1
+    elif reader == "sleep":
+        model.opt.enableflags |= mujoco.mjtEnableBit.mjENBL_SLEEP
+    elif reader == "force":
+        model.sensor_type[0] = mujoco.mjtSensor.mjSENS_FORCE
+    assert without_wrap_points(model, put).tendon_num.tolist() == ([0] if reader == "nothing" else [3])
+    assert put.tendon_num.tolist() == [3]
+
+
+@pytest.mark.slow
+def test_a_step_of_warp_without_points_of_tendons_is_the_same_to_the_bit():
+    pytest.importorskip("warp", reason="the extra warp is not installed")
+    from mujoco.mjx.third_party import mujoco_warp
+
+    model, ends = mujoco.MjModel.from_xml_string(CABLE), []
+    for drawn in (True, False):
+        put = mujoco_warp.put_model(model)
+        if not drawn:
+            put.tendon_num.zero_()
+        data = mujoco_warp.make_data(model, nworld=2)
+        for _ in range(50):
+            mujoco_warp.step(put, data)
+        assert (
+            data.ten_wrapnum.numpy().tolist() == [[4 * drawn]] * 2
+        )  # two sites, and both ends of the contact
+        ends.append(np.concatenate([data.qpos.numpy(), data.qvel.numpy(), data.ten_length.numpy()]))
+    assert abs(ends[0][0, 0]) > 0.1
+    np.testing.assert_array_equal(*ends)
