@@ -111,6 +111,7 @@ def test_candidate_throughput_says_what_it_measured(tmp_path: Path):
     assert (tmp_path / "candidate_throughput_native_tiny_muscle.png").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_scaling_measures_every_row(tmp_path: Path):
     result = run("scaling.py", "--out", str(tmp_path))
     (row,) = result["results"]

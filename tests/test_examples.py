@@ -22,12 +22,12 @@ from movlr_jax.sandbox.trace import load
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
-HEAVY = ("judge_with_your_eyes", "language_model", "train_on_a_gpu")
+QUICK = "quickstart"
 
 
 @pytest.mark.parametrize(
     "path",
-    [pytest.param(p, marks=[pytest.mark.slow] if p.stem in HEAVY else []) for p in NOTEBOOKS],
+    [pytest.param(p, marks=[] if p.stem == QUICK else [pytest.mark.slow]) for p in NOTEBOOKS],
     ids=lambda path: path.stem,
 )
 def test_a_notebook_runs_from_its_first_cell_to_its_last(

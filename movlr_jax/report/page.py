@@ -7,6 +7,7 @@ from loading anything else.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import stat
 from collections.abc import Iterable, Sequence
@@ -107,6 +108,29 @@ def rendered(template: str, scripts: Sequence[str], media: str = "data: blob:", 
 
     scripts: Files of assets/report, which the policy of the page lets run; nothing else runs. media: Where films are.
     """
+    files = {name: resource_text("assets", "report", *name.split("/")) for name in scripts}
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in files.values()]
+    allowed = " ".join(f"'sha256-{value}'" for value in hashes)
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; media-src {media}"
+    css = [
+        resource_text("assets", "report", *name.split("/")) for name in ("vendor/uplot.min.css", "report.css")
+    ]
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            version=__version__,
+            css=Markup("\n".join(css)) + report_text.highlight_css(),
+            policy=Markup(f"{policy}; script-src {allowed}"),
+            scripts=[Markup(text) for text in files.values()],
+            **values,
+        )
+    )
+
+
+@functools.cache
+def _environment() -> Environment:
+    """Return the templates of all pages, which are compiled once, and their filters."""
     environment = Environment(
         loader=FunctionLoader(lambda name: resource_text("assets", "report", name)),
         autoescape=True,
@@ -118,20 +142,7 @@ def rendered(template: str, scripts: Sequence[str], media: str = "data: blob:", 
         environment.filters[name] = getattr(report_text, name)
     for name in ("human", "number", "quantity"):
         environment.filters[name] = getattr(quantities, name)
-    files = {name: resource_text("assets", "report", *name.split("/")) for name in scripts}
-    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in files.values()]
-    allowed = " ".join(f"'sha256-{value}'" for value in hashes)
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; media-src {media}"
-    css = [
-        resource_text("assets", "report", *name.split("/")) for name in ("vendor/uplot.min.css", "report.css")
-    ]
-    return environment.get_template(template).render(
-        version=__version__,
-        css=Markup("\n".join(css)) + report_text.highlight_css(),
-        policy=Markup(f"{policy}; script-src {allowed}"),
-        scripts=[Markup(text) for text in files.values()],
-        **values,
-    )
+    return environment
 
 
 def embed_films(run: Run) -> dict[Path, Film]:

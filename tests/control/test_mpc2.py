@@ -363,7 +363,9 @@ def assert_same_bits(a: Trajectory, b: Trajectory) -> None:
     jax.tree.map(np.testing.assert_array_equal, a, b)
 
 
-@pytest.mark.parametrize("kind", ["linear", "product", "controls"])
+@pytest.mark.parametrize(
+    "kind", ["linear", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("product", "controls"))]
+)
 def test_four_candidates_together_are_each_alone_bit_by_bit(tiny, kind: str):
     """And in pairs, and with two episodes each; the same seed twice is the same, another seed is another."""
     space = (

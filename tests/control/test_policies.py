@@ -39,8 +39,8 @@ def test_a_policy_of_the_package_walks_from_a_start_it_has_not_seen(task: str, t
 @pytest.mark.parametrize(
     ("task", "metric", "least", "most"),
     [
-        ("humanoid_turn", "past_door_m", 0.3, 10.0),
-        ("humanoid_stairs", "terrain_level", 2.0, 6.0),
+        pytest.param("humanoid_turn", "past_door_m", 0.3, 10.0, marks=pytest.mark.slow),
+        pytest.param("humanoid_stairs", "terrain_level", 2.0, 6.0, marks=pytest.mark.slow),
         ("humanoid_straight_leg", "stance_knee_rad", 0.1, 0.262),
     ],
 )
@@ -66,12 +66,10 @@ def test_the_policy_of_the_arm_lifts_the_bottle_and_tips_it(tmp_path: Path, caps
     assert result["success"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "model", "files"),
-    [
-        ("ostrich_walk", "ostrich", ostrich.files),
-        pytest.param("flat_walk", "ms_human_700", ms_human.files, marks=pytest.mark.slow),
-    ],
+    [("ostrich_walk", "ostrich", ostrich.files), ("flat_walk", "ms_human_700", ms_human.files)],
 )
 def test_a_policy_of_a_downloaded_model_walks(task: str, model: str, files, tmp_path: Path, capsys):
     if not files():
