@@ -1,9 +1,10 @@
 """Where the time goes: the stages of a replan of K candidates or of a batch of K trainings in ms, or pictures/s.
 
 Each stage waits for the device, so that its time is its own; `unbroken_ms` is the same without waiting in between.
+With --kernels, JAX's profiler then lists what the device did in one more run, and how long it was busy at all.
 The last line of stdout is one JSON object.
 
-    python benchmarks/stages.py replan --model ms_human_700_legs --k 8 --samples 128
+    python benchmarks/stages.py replan --model ms_human_700_legs --k 8 --samples 128 --kernels
     python benchmarks/stages.py training --model ms_human_700_legs --k 1 --envs 128 --physics warp
     python benchmarks/stages.py film --model full700
 """
@@ -14,6 +15,7 @@ import argparse
 import json
 import statistics
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -42,6 +44,7 @@ from movlr_jax.film.clips import FULL, Clip, frames  # noqa: E402
 from movlr_jax.film.renderer import renderer  # noqa: E402
 from movlr_jax.physics.choose import GRAPHS  # noqa: E402
 
+SHOWN = 40  # kernels in the result
 Stage = tuple[Any, str, str]  # object, name of its function, name of the stage
 
 
@@ -78,12 +81,60 @@ def spent_in(stages: Sequence[Stage], run: Callable[[], Any]) -> dict[str, float
     return {name: 1e3 * s for name, s in spent.items()}
 
 
-def medians(stages: Sequence[Stage], run: Callable[[], Any], repeats: int) -> dict[str, Any]:
+def profiled(run: Callable[[], Any]) -> dict[str, Any]:
+    """Run once under JAX's profiler. Return what the devices did, the longest first: name, ms, times.
+
+    Without a device, these are XLA's operations on the CPU, one inside the other, and `busy_ms` is the time in which
+    any of its threads works.
+    """
+    options = jax.profiler.ProfileOptions()
+    options.python_tracer_level = 0
+    with tempfile.TemporaryDirectory() as folder:
+        begun = time.perf_counter()
+        with jax.profiler.trace(folder, profiler_options=options):
+            jax.block_until_ready(run())
+            took = time.perf_counter() - begun
+        file = next(Path(folder).rglob("*.xplane.pb"))
+        planes = list(jax.profiler.ProfileData.from_file(str(file)).planes)
+    devices = [plane for plane in planes if plane.name.startswith("/device:")]
+    lines = [line for plane in devices or planes for line in plane.lines]
+    # streams of a device, or threads of XLA; other lines repeat their events
+    lines = [line for line in lines if line.name.startswith("Stream" if devices else "tf_XLA")]
+    spent, times, spans = (
+        defaultdict[str, float](float),
+        defaultdict[str, int](int),
+        list[tuple[float, float]](),
+    )
+    for line in lines:
+        for event in line.events:
+            if event.duration_ns and not event.name.startswith("end: "):
+                spent[event.name] += event.duration_ns / 1e6
+                times[event.name] += 1
+                spans.append((event.start_ns, event.start_ns + event.duration_ns))
+    return {
+        "profiled_ms": round(1e3 * took, 1),
+        "busy_ms": round(_union(spans) / 1e6, 1),
+        "kernels": [
+            [k, round(spent[k], 3), times[k]] for k in sorted(spent, key=lambda k: -spent[k])[:SHOWN]
+        ],
+    }
+
+
+def _union(spans: list[tuple[float, float]]) -> float:
+    """Return the length of the union of intervals."""
+    length, end = 0.0, -float("inf")
+    for first, last in sorted(spans):
+        length += max(0.0, last - max(first, end))
+        end = max(end, last)
+    return length
+
+
+def medians(stages: Sequence[Stage], run: Callable[[], Any], given: argparse.Namespace) -> dict[str, Any]:
     """Return the median times of each stage and of the whole without waiting in between, after a first run."""
     begun = time.perf_counter()
     jax.block_until_ready(run())
     first, rows, unbroken = time.perf_counter() - begun, list[dict[str, float]](), list[float]()
-    for _ in range(repeats):
+    for _ in range(given.repeats):
         rows.append(spent_in(stages, run))
         begun = time.perf_counter()
         jax.block_until_ready(run())
@@ -92,6 +143,7 @@ def medians(stages: Sequence[Stage], run: Callable[[], Any], repeats: int) -> di
         "first_s": round(first, 1),
         "stages_ms": {name: round(statistics.median(row[name] for row in rows), 2) for name in rows[0]},
         "unbroken_ms": round(statistics.median(unbroken), 1),
+        **(profiled(run) if given.kernels else {}),
     }
 
 
@@ -133,7 +185,7 @@ def replan(given: argparse.Namespace) -> dict[str, Any]:
         "samples": given.samples,
         "control_steps": p.horizon,
         "substeps": getattr(p.physics, "substeps"),  # noqa: B009
-        **medians(stages, once, given.repeats),
+        **medians(stages, once, given),
         "compile_s": dict(getattr(p.physics, "compile_s", {})),
     }
 
@@ -159,7 +211,7 @@ def training(given: argparse.Namespace) -> dict[str, Any]:
         (ppo, "relabel", "relabel"),
         (ppo, "_update", "update"),
     ]
-    found, steps = medians(stages, once, given.repeats), given.k * ppo.config.batch
+    found, steps = medians(stages, once, given), given.k * ppo.config.batch
     return {
         "envs": given.envs,
         "control_steps": steps,
@@ -214,6 +266,7 @@ def main() -> int:
     parser.add_argument("--samples", type=int, default=128, help="plans per candidate of a replan")
     parser.add_argument("--envs", type=int, default=128, help="simulations per candidate of a training")
     parser.add_argument("--warp-graph", default="auto", choices=GRAPHS, help="as optimizer.warp_graph")
+    parser.add_argument("--kernels", action="store_true", help="list what the device does in one run")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, help="folder for the JSON")
     given = read_options(parser, model="tiny_muscle", k=2, samples=4, envs=4, repeats=1)
