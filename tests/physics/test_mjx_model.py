@@ -26,6 +26,7 @@ from movlr_jax.physics.mjx_model import (
     limit_contacts,
     near_pairs,
     probe_contacts,
+    reads_wrap_points,
     warp_sizes,
     without_wrap_points,
 )
@@ -262,18 +263,15 @@ CABLE = """
 
 
 @pytest.mark.parametrize("reader", ["nothing", "armature", "sleep", "force"])
-def test_points_of_tendons_are_left_out_unless_something_else_reads_their_number(reader: str):
-    pytest.importorskip("warp", reason="the extra warp is not installed")
+def test_who_reads_the_points_of_tendons(reader: str):
     model = mujoco.MjModel.from_xml_string(CABLE)
-    put = mjx.put_model(model, impl="warp")
     if reader == "armature":
         model.tendon_armature[0] = 0.1
     elif reader == "sleep":
         model.opt.enableflags |= mujoco.mjtEnableBit.mjENBL_SLEEP
     elif reader == "force":
         model.sensor_type[0] = mujoco.mjtSensor.mjSENS_FORCE
-    assert without_wrap_points(model, put).tendon_num.tolist() == ([0] if reader == "nothing" else [3])
-    assert put.tendon_num.tolist() == [3]
+    assert reads_wrap_points(model) == (reader != "nothing")
 
 
 @pytest.mark.slow
@@ -282,16 +280,18 @@ def test_a_step_of_warp_without_points_of_tendons_is_the_same_to_the_bit():
     from mujoco.mjx.third_party import mujoco_warp
 
     model, ends = mujoco.MjModel.from_xml_string(CABLE), []
+    without = without_wrap_points(model, mjx.put_model(model, impl="warp"))
     for drawn in (True, False):
         put = mujoco_warp.put_model(model)
         if not drawn:
-            put.tendon_num.zero_()
+            put.tendon_num.assign(without.tendon_num)
         data = mujoco_warp.make_data(model, nworld=2)
         for _ in range(50):
             mujoco_warp.step(put, data)
-        assert (
-            data.ten_wrapnum.numpy().tolist() == [[4 * drawn]] * 2
-        )  # two sites, and both ends of the contact
+        # two sites, and both ends of the contact
+        assert data.ten_wrapnum.numpy().tolist() == [[4 * drawn]] * 2
         ends.append(np.concatenate([data.qpos.numpy(), data.qvel.numpy(), data.ten_length.numpy()]))
     assert abs(ends[0][0, 0]) > 0.1
     np.testing.assert_array_equal(*ends)
+    model.tendon_armature[0] = 0.1
+    assert without_wrap_points(model, without) is without
