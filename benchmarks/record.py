@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -29,3 +30,15 @@ def write(path: Path, result: Mapping[str, Any]) -> None:
     """Write the file, and its folder if there is none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1, default=float) + "\n", encoding="utf-8")
+
+
+def longest(events: Iterable[tuple[str, float]], runs: int, shown: int) -> list[list[Any]]:
+    """Return `shown` kernels at most, those that take longest first: name, ms and times in each of `runs` runs.
+
+    events: the name of a kernel and ms, for each time that it ran in all runs.
+    """
+    taken = defaultdict[str, list[float]](list)
+    for name, ms in events:
+        taken[name].append(ms)
+    rows = [[name, round(sum(each) / runs, 4), len(each) / runs] for name, each in taken.items()]
+    return sorted(rows, key=lambda row: -row[1])[:shown]

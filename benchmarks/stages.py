@@ -1,7 +1,7 @@
 """Where the time goes: the stages of a replan of K candidates or of a batch of K trainings in ms, or pictures/s.
 
 Each stage waits for the device, so that its time is its own; `unbroken_ms` is the same without waiting in between.
-With --kernels, JAX's profiler then lists what the device did in one more run, and how long it was busy at all.
+With --kernels, JAX's profiler then lists what the device does in one more run, and how long it is busy at all.
 The last line of stdout is one JSON object.
 
     python benchmarks/stages.py replan --model ms_human_700_legs --k 8 --samples 128 --kernels
@@ -31,7 +31,7 @@ environment.prepare_physics("mjx")
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
 from quick import read_options  # noqa: E402
-from record import circumstances, write  # noqa: E402
+from record import circumstances, longest, write  # noqa: E402
 from workload import rewards, starts, workload  # noqa: E402
 
 from movlr_jax.config.compose import compose  # noqa: E402
@@ -82,7 +82,7 @@ def spent_in(stages: Sequence[Stage], run: Callable[[], Any]) -> dict[str, float
 
 
 def profiled(run: Callable[[], Any]) -> dict[str, Any]:
-    """Run once under JAX's profiler. Return what the devices did, the longest first: name, ms, times.
+    """Run once under JAX's profiler. Return what the devices do, and how long they are busy.
 
     Without a device, these are XLA's operations on the CPU, one inside the other, and `busy_ms` is the time in which
     any of its threads works.
@@ -100,23 +100,11 @@ def profiled(run: Callable[[], Any]) -> dict[str, Any]:
     lines = [line for plane in devices or planes for line in plane.lines]
     # streams of a device, or threads of XLA; other lines repeat their events
     lines = [line for line in lines if line.name.startswith("Stream" if devices else "tf_XLA")]
-    spent, times, spans = (
-        defaultdict[str, float](float),
-        defaultdict[str, int](int),
-        list[tuple[float, float]](),
-    )
-    for line in lines:
-        for event in line.events:
-            if event.duration_ns and not event.name.startswith("end: "):
-                spent[event.name] += event.duration_ns / 1e6
-                times[event.name] += 1
-                spans.append((event.start_ns, event.start_ns + event.duration_ns))
+    events = [e for line in lines for e in line.events if e.duration_ns and not e.name.startswith("end: ")]
     return {
         "profiled_ms": round(1e3 * took, 1),
-        "busy_ms": round(_union(spans) / 1e6, 1),
-        "kernels": [
-            [k, round(spent[k], 3), times[k]] for k in sorted(spent, key=lambda k: -spent[k])[:SHOWN]
-        ],
+        "busy_ms": round(_union([(e.start_ns, e.start_ns + e.duration_ns) for e in events]) / 1e6, 1),
+        "kernels": longest(((e.name, e.duration_ns / 1e6) for e in events), 1, SHOWN),
     }
 
 

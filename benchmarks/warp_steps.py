@@ -15,7 +15,6 @@ import json
 import statistics
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -29,7 +28,7 @@ environment.prepare_physics("mjx")
 import mujoco  # noqa: E402
 import numpy as np  # noqa: E402
 from quick import read_options  # noqa: E402
-from record import circumstances, write  # noqa: E402
+from record import circumstances, longest, write  # noqa: E402
 from workload import workload  # noqa: E402
 
 from movlr_jax.control.build import build_planner, close  # noqa: E402
@@ -162,15 +161,9 @@ def measure(
         wp.timing_begin(cuda_filter=wp.TIMING_ALL)
         for _ in range(TIMED):
             mjw.step(put, data)
-        spent, times = defaultdict[str, float](float), defaultdict[str, int](int)
-        for result in wp.timing_end():
-            spent[result.name] += result.elapsed / TIMED
-            times[result.name] += 1
-        found["kernel_ms"] = round(sum(spent.values()), 3)
-        found["kernels"] = [
-            [key, round(spent[key], 4), times[key] / TIMED]
-            for key in sorted(spent, key=lambda k: -spent[k])[:SHOWN]
-        ]
+        events = [(result.name, result.elapsed) for result in wp.timing_end()]
+        found["kernel_ms"] = round(sum(ms for _, ms in events) / TIMED, 3)
+        found["kernels"] = longest(events, TIMED, SHOWN)
     return found
 
 

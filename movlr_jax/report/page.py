@@ -115,16 +115,13 @@ def rendered(template: str, scripts: Sequence[str], media: str = "data: blob:", 
     css = [
         resource_text("assets", "report", *name.split("/")) for name in ("vendor/uplot.min.css", "report.css")
     ]
-    return (
-        _environment()
-        .get_template(template)
-        .render(
-            version=__version__,
-            css=Markup("\n".join(css)) + report_text.highlight_css(),
-            policy=Markup(f"{policy}; script-src {allowed}"),
-            scripts=[Markup(text) for text in files.values()],
-            **values,
-        )
+    page = _environment().get_template(template)
+    return page.render(
+        version=__version__,
+        css=Markup("\n".join(css)) + report_text.highlight_css(),
+        policy=Markup(f"{policy}; script-src {allowed}"),
+        scripts=[Markup(text) for text in files.values()],
+        **values,
     )
 
 
