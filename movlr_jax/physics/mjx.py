@@ -34,7 +34,7 @@ from movlr_jax.physics.mjx_model import (
 )
 from movlr_jax.physics.policy import row_keys, shared
 from movlr_jax.physics.programs import Programs, Say
-from movlr_jax.physics.simulator import Simulator, World
+from movlr_jax.physics.simulator import Played, Simulator, World
 from movlr_jax.rewards.state import Layout
 from movlr_jax.types import Array, Policy, SimState, Trajectory
 
@@ -100,6 +100,7 @@ class MjxPhysics:
         if domain is not None:
             late = late_steps(domain, sim_dt, self.substeps)
             self._worlds = jax.tree.map(jnp.asarray, World(fields(self.model, domain), late))
+        self._worlds_by_rows: dict[int, World | None] = {}
         self._simulators: dict[int, Simulator] = {}
         self._programs = Programs(name, self._constants, say)
         self.traces, self.compile_s = self._programs.traces, self._programs.compile_s
@@ -145,13 +146,13 @@ class MjxPhysics:
 
         def play(
             simulator: Simulator, start: SimState, params: Any, keys: jax.Array, world: World | None
-        ) -> Trajectory:
-            simulate = jax.vmap(simulator.rollout, in_axes=(0, None, 0, 0, 0))
+        ) -> Played:
+            simulate = jax.vmap(simulator.rollout, in_axes=(0, None, 0, 0, 0), out_axes=1)
             return simulate(start, policy, params, keys, world)
 
         self.steps_done += rows * steps * self.substeps
         what, inputs = f"rollout of {steps} steps", (start, params, keys, self._worlds_of(rows))
-        return self._programs.run(what, self._rows(play), inputs, rows, of=policy)
+        return _trajectory(self._programs.run(what, self._rows(play), inputs, rows, of=policy, rows_axis=1))
 
     def _rollout_of_candidates(
         self, start: SimState, policy: Policy, params: Any, steps: int, key: jax.Array, k: int
@@ -161,7 +162,7 @@ class MjxPhysics:
 
         def play(
             simulator: Simulator, params: Any, start: SimState, keys: jax.Array, world: World | None
-        ) -> Trajectory:
+        ) -> Played:
             return simulator.rollout_of_candidates(start, policy, params, keys, world)
 
         self.steps_done += rows * steps * self.substeps
@@ -171,10 +172,10 @@ class MjxPhysics:
             keys,
             self._worlds_of(rows // k),
         )
-        done = self._programs.run(
-            what, self._rows(play), inputs, rows // k, of=policy, common=(params,), per_row=k
+        played = self._programs.run(
+            what, self._rows(play), inputs, rows // k, of=policy, common=(params,), per_row=k, rows_axis=1
         )
-        return jax.tree.map(lambda x: _turned(x, None), done)
+        return _trajectory(played)
 
     def lengths(self, qpos: Array) -> Array:
         """Return actuator lengths [B, nu] m at postures `qpos` [B, nq]."""
@@ -195,10 +196,14 @@ class MjxPhysics:
     def close(self) -> None:
         """Free the compiled programs."""
         self._programs.clear()
+        self._worlds_by_rows.clear()
 
     def _worlds_of(self, rows: int) -> World | None:
-        """Return the world of each row [rows]."""
-        return jax.tree.map(lambda x: x[jnp.arange(rows) % len(x)], self._worlds)
+        """Return the world of each row [rows], the same arrays each time: Warp's graphs contain their addresses."""
+        if rows not in self._worlds_by_rows:
+            each = jax.tree.map(lambda x: x[jnp.arange(rows) % len(x)], self._worlds)
+            self._worlds_by_rows[rows] = each
+        return self._worlds_by_rows[rows]
 
     def _constants(self, rows: int) -> tuple[mjx.Model, mjx.Data]:
         simulator = self.simulator(rows)
@@ -270,6 +275,16 @@ def _keys(key: jax.Array, rows: int, steps: int, candidates: int) -> jax.Array:
     """Return the keys [rows, steps] of the policy, the same as in `physics.native`."""
     each = jax.vmap(lambda t: row_keys(jax.random.fold_in(key, t), rows, candidates))
     return each(jnp.arange(steps)).swapaxes(0, 1)
+
+
+@jax.jit
+def _trajectory(played: Played) -> Trajectory:
+    """Return the trajectory of B rows, of rows [T, B] or [T, N, K].
+
+    A program of its own, because its results would be memory for the data of the steps in the program of a rollout.
+    """
+    done = played.trajectory()
+    return done if done.diverged.ndim == 1 else jax.tree.map(lambda x: _turned(x, None), done)
 
 
 @partial(jax.jit, static_argnums=1)

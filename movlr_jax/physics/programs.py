@@ -46,11 +46,13 @@ class Programs:
         of: Any = None,
         common: tuple[Any, ...] = (),
         per_row: int = 1,
+        rows_axis: int = 0,
     ) -> Any:
         """Run `function(constants, *common, *inputs)` for `inputs` [rows, ...]; (what, of) identify the function.
 
         A batch may be padded to the size of a compiled program, and to a multiple of the number of devices. `common`
-        is copied to every device; a row contains `per_row` simulations.
+        is copied to every device; a row contains `per_row` simulations. `rows_axis` is the axis of the rows in the
+        outputs.
         """
         shapes = tuple((np.shape(x)[1:], str(x.dtype)) for x in jax.tree.leaves(inputs))
         sizes = self._compiled.setdefault((what, of, jax.tree.structure(inputs), shapes), {})
@@ -62,9 +64,11 @@ class Programs:
             self._copies[count] = self._placed(self._constants(count // self.devices), _WHOLE)
         common = (self._copies[count], *self._placed(common, _WHOLE))
         if padded not in sizes:
-            sizes[padded] = self._compile(f"{what}, {padded} rows", function, common, inputs)
+            sizes[padded] = self._compile(f"{what}, {padded} rows", function, common, inputs, rows_axis)
         outputs = sizes[padded](*common, *inputs)
-        return outputs if padded == rows else jax.tree.map(lambda x: x[:rows], outputs)
+        if padded == rows:
+            return outputs
+        return jax.tree.map(lambda x: jax.lax.slice_in_dim(x, 0, rows, axis=rows_axis), outputs)
 
     def collect(self, x: Any) -> Any:
         """Move `x` to the first device if it is distributed over several."""
@@ -79,7 +83,9 @@ class Programs:
             return jax.tree.map(jnp.asarray, tree)
         return jax.device_put(tree, NamedSharding(self._mesh, spec))
 
-    def _compile(self, what: str, function: Callable[..., Any], common: tuple[Any, ...], inputs: Any) -> Any:
+    def _compile(
+        self, what: str, function: Callable[..., Any], common: tuple[Any, ...], inputs: Any, rows_axis: int
+    ) -> Any:
         def traced(*arguments: Any) -> Any:
             self.traces[what] += 1
             return function(*arguments)
@@ -88,7 +94,8 @@ class Programs:
         begun, spread = time.monotonic(), traced
         if self._mesh is not None:
             specs = (*[_WHOLE] * len(common), *[_ROWS] * len(inputs))
-            spread = jax.shard_map(traced, mesh=self._mesh, in_specs=specs, out_specs=_ROWS, check_vma=False)
+            out = PartitionSpec(*[None] * rows_axis, "rows")
+            spread = jax.shard_map(traced, mesh=self._mesh, in_specs=specs, out_specs=out, check_vma=False)
         compiled = jax.jit(spread).lower(*common, *inputs).compile()
         self.compile_s[what] = time.monotonic() - begun
         used = compiled.memory_analysis()

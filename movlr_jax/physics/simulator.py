@@ -26,6 +26,44 @@ _Instant = tuple[Array, Array, Array, Array]  # time, qpos, qvel, act
 
 
 @struct.dataclass
+class Played:
+    """A rollout as its loop records it: the control steps come first, and the state after each is kept.
+
+    What a loop returns only at its end may share memory with the data of a step, here nothing can. So all arrays of
+    a step lie in one block, and Warp captures it anew only if that block moves.
+    """
+
+    steps: Step  # [T, ..., n]
+    after: _Instant  # [T, ..., n] at the end of each control step
+    actions: Array  # [T, ..., nu]
+    diverged: Array  # [T, ...] bool
+    extras: Any  # [T, ..., n]
+
+    def trajectory(self) -> Trajectory:
+        """Return the trajectory, with T after the axes of the rows."""
+        rows = self.diverged.ndim - 1
+        steps, actions, extras = jax.tree.map(
+            lambda x: jnp.moveaxis(x, 0, rows), (self.steps, self.actions, self.extras)
+        )
+        last = jax.tree.map(lambda x: x[-1], self)
+        final = _state(last.after, last.steps.sensors, last.actions, last.diverged)
+        return Trajectory(steps=steps, actions=actions, diverged=last.diverged, final=final, extras=extras)
+
+
+def _played(after: SimState, step: Step, extras: Any) -> Played:
+    """Return what one control step adds."""
+    instant = (after.time, after.qpos, after.qvel, after.act)
+    return Played(step, instant, after.prev_action, after.diverged, extras)
+
+
+def _state(instant: _Instant, sensors: Array, action: Array, diverged: Array) -> SimState:
+    time, qpos, qvel, act = instant
+    return SimState(
+        time=time, qpos=qpos, qvel=qvel, act=act, sensors=sensors, prev_action=action, diverged=diverged
+    )
+
+
+@struct.dataclass
 class World:
     """The randomised parameters of one simulation (`physics.domain`)."""
 
@@ -68,15 +106,8 @@ class Simulator:
         time = jnp.zeros((), self.template.qpos.dtype)
         still = jnp.zeros_like(self.template.ctrl)
         data = mjx.forward(self.model, self._data((time, qpos, qvel, act), still))
-        return SimState(
-            time=time,
-            qpos=data.qpos,
-            qvel=data.qvel,
-            act=data.act,
-            sensors=self._sensors(data),
-            prev_action=still,
-            diverged=jnp.zeros((), bool),
-        )
+        instant = (time, data.qpos, data.qvel, data.act)
+        return _state(instant, self._sensors(data), still, jnp.zeros((), bool))
 
     def control_step(
         self, state: SimState, action: Array, world: World | None = None
@@ -114,15 +145,8 @@ class Simulator:
         diverged = state.diverged | ~jnp.stack(valid).all()
         kept = lambda value, instead: jnp.where(diverged, instead, value)  # noqa: E731
         sensors = kept(self._sensors(data), 0.0)
-        after = SimState(
-            time=state.time + self.ctrl_dt,
-            qpos=kept(data.qpos, self.template.qpos),
-            qvel=kept(data.qvel, 0.0),
-            act=kept(data.act, 0.0),
-            sensors=sensors,
-            prev_action=action,
-            diverged=diverged,
-        )
+        rest = (kept(data.qpos, self.template.qpos), kept(data.qvel, 0.0), kept(data.act, 0.0))
+        after = _state((state.time + self.ctrl_dt, *rest), sensors, action, diverged)
         time, qpos, qvel, act = seen
         step = Step(
             time=time,
@@ -136,25 +160,24 @@ class Simulator:
 
     def rollout(
         self, start: SimState, policy: Policy, params: Any, keys: jax.Array, world: World | None = None
-    ) -> Trajectory:
+    ) -> Played:
         """Run T control steps in closed loop, one per entry of `keys` [T]."""
 
-        def advance(carry: _Carry, key: jax.Array) -> tuple[_Carry, tuple[Step, Array, Any]]:
+        def advance(carry: _Carry, key: jax.Array) -> tuple[_Carry, Played]:
             state, data = carry
             action, extras = controls_of(policy(params, state.step, key))
             action = action.astype(state.prev_action.dtype)
             after, step, data = self._control_step(state, action, data, world)
-            return (after, data), (step, after.prev_action, extras)
+            return (after, data), _played(after, step, extras)
 
-        (final, _), (steps, actions, extras) = jax.lax.scan(advance, (start, self.template), keys)
-        return Trajectory(steps=steps, actions=actions, diverged=final.diverged, final=final, extras=extras)
+        return jax.lax.scan(advance, (start, self.template), keys)[1]
 
     def rollout_of_candidates(
         self, start: SimState, policy: Policy, params: Any, keys: jax.Array, world: World | None = None
-    ) -> Trajectory:
+    ) -> Played:
         """Run `rollout` for simulations [N, K]; those of candidate k share params [K, ...]. keys [N, T].
 
-        Simulation [n, k] uses world n.
+        Simulation [n, k] uses world n. Returns arrays [T, N, K, ...].
 
         One policy on many rows is a matrix product; applying it row by row would need many times the memory.
         """
@@ -162,7 +185,7 @@ class Simulator:
         worlds = jax.tree.map(lambda x: jnp.repeat(x, k, axis=0), world)
         each = jax.vmap(jax.vmap(policy, in_axes=(0, 0, None)), in_axes=(None, 0, 0))
 
-        def advance(carry: _Carry, keys: jax.Array) -> tuple[_Carry, tuple[Step, Array, Any]]:
+        def advance(carry: _Carry, keys: jax.Array) -> tuple[_Carry, Played]:
             state, data = carry
             action, extras = controls_of(each(params, state.step, keys))
             flat = jax.tree.map(lambda x: x.reshape(n * k, *x.shape[2:]), (state, action))
@@ -170,12 +193,10 @@ class Simulator:
                 flat[0], flat[1].astype(state.prev_action.dtype), data, worlds
             )
             after, step = jax.tree.map(lambda x: x.reshape(n, k, *x.shape[1:]), done)
-            return (after, data), (step, after.prev_action, extras)
+            return (after, data), _played(after, step, extras)
 
         data = jax.vmap(lambda _: self.template)(jnp.arange(n * k))
-        (final, _), seen = jax.lax.scan(advance, (start, data), keys.swapaxes(0, 1))
-        steps, actions, extras = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), seen)
-        return Trajectory(steps=steps, actions=actions, diverged=final.diverged, final=final, extras=extras)
+        return jax.lax.scan(advance, (start, data), keys.swapaxes(0, 1))[1]
 
     def lengths(self, qpos: Array) -> Array:
         """Return actuator lengths [nu] m at the posture `qpos` [nq]."""

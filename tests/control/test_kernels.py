@@ -5,13 +5,17 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import kernels
+import numpy as np
 import pytest
+from lowering import recording
 from test_accelerators import SHORT, replan
 from tiny_task import task as tiny_task
 
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.muscle_controllers.actuation import MuscleConfig
 from movlr_jax.control.muscle_controllers.torque import in_one_kernel, resolve
+from movlr_jax.physics.mjx import MjxPhysics
+from movlr_jax.types import Step
 
 pytestmark = pytest.mark.slow
 CONTROL_STEP = 720  # kernels of a control step of the leg with two steps of MJX
@@ -54,3 +58,22 @@ def test_kernels_of_a_control_step():
     replan(config, tiny_task(), counted)
     (steps,) = (loop for count in counts for loop in count.loops if (loop.depth, loop.trips) == (0, 3))
     assert 100 < steps.kernels <= CONTROL_STEP
+
+
+@pytest.mark.parametrize("candidates", [1, 2])
+def test_no_result_of_a_rollout_is_memory_for_the_steps_of_warp(candidates: int):
+    """Warp captures a step anew if one of its arrays moves. Results move, while scratch memory is one block."""
+    pytest.importorskip("warp", reason="the extra warp is not installed")
+    task, rows = tiny_task(), 8
+    physics = MjxPhysics(task.model, task.layout, sim_dt=0.002, ctrl_dt=0.01, name="warp")
+    weights = (
+        jnp.ones((candidates, 1 + task.model.nu)) if candidates > 1 else jnp.ones((rows, 1 + task.model.nu))
+    )
+
+    def policy(params: jax.Array, view: Step, key: jax.Array) -> jax.Array:
+        return params[0] * view.qpos[0] + params[1:]
+
+    with recording(kernels.memory_of_calls(kernels.device(), "ffi_call")) as recorder:
+        start = physics.start(*task.start(np.random.default_rng(0), rows))
+        physics.rollout(start, policy, weights, steps=3, key=jax.random.key(0), candidates=candidates)
+    assert recorder.programs[-1].text.splitlines() == ["constant", "parameter", "preallocated-temp"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,21 +59,49 @@ def device() -> NamedSharding:
     except Exception as error:  # errors of plugins have no common type
         pytest.skip(
             f"XLA's compiler for CUDA is not installed ({type(error).__name__}); pip install jax-cuda12-plugin "
-            "jax-cuda12-pjrt nvidia-cuda-nvcc-cu12, in the version of jax"
+            "jax-cuda12-pjrt nvidia-cuda-nvcc-cu12, in the version of jax, and set JAX_PLATFORMS=cpu"
         )
     return NamedSharding(Mesh(np.array(found.devices), ("x",)), PartitionSpec())
 
 
-def compiler(where: NamedSharding) -> Callable[..., str]:
+def compiler(where: NamedSharding, options: Mapping[str, Any] | None = None) -> Callable[..., str]:
     """Return a function (jitted, *arguments, **named) -> HLO text that compiles for `where`."""
 
     def compiled(jitted: Any, *arguments: Any, **named: Any) -> str:
         def placed(x: Any) -> Any:
             return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where) if hasattr(x, "shape") else x
 
-        return jitted.lower(*jax.tree.map(placed, arguments), **named).compile(_OPTIONS).as_text()
+        with jax.sharding.use_abstract_mesh(where.mesh.abstract_mesh):  # says to Pallas which device it is
+            lowered = jitted.lower(*jax.tree.map(placed, arguments), **named)
+        return lowered.compile(_OPTIONS | dict(options or {})).as_text()
 
     return compiled
+
+
+def memory_of_calls(where: NamedSharding, target: str) -> Callable[..., str]:
+    """Return a function (jitted, *arguments) -> kinds of memory that calls of the FFI target read or write.
+
+    One line for each kind, as XLA names it: `parameter`, `constant`, `preallocated-temp`, `maybe-live-out` ...
+    """
+
+    def found(jitted: Any, *arguments: Any, **named: Any) -> str:
+        with tempfile.TemporaryDirectory() as folder:
+            dump = {"xla_dump_to": folder, "xla_dump_hlo_as_text": True}
+            compiler(where, dump)(jitted, *arguments, **named)
+            (values,) = (path.read_text() for path in Path(folder).glob("*gpu*assignment-values.txt"))
+            (blocks,) = (path.read_text() for path in Path(folder).glob("*gpu*buffer-assignment.txt"))
+        used = {
+            number
+            for number, name, uses in re.findall(r"^<(\d+) (\S+).*\n((?: .*\n)*)", values, re.M)
+            if name.startswith(f"{target}.") or re.search(rf"^  {target}\.\d+, operand", uses, re.M)
+        }
+        kinds = set[str]()
+        for head, inside in re.findall(r"^allocation \d+: (.*)\n((?: .*\n)*)", blocks, re.M):
+            if used & set(re.findall(r"^ value: <(\d+) ", inside, re.M)):
+                kinds.add(re.search(r"[a-z]+-[a-z-]+|parameter|constant", head).group(0))
+        return "\n".join(sorted(kinds))
+
+    return found
 
 
 def count(text: str) -> Count:
