@@ -66,8 +66,11 @@ def fields(model: mujoco.MjModel, domain: Domain) -> dict[str, np.ndarray]:
     loss = np.repeat(model.dof_frictionloss[None], n, axis=0)
     on_joint = model.actuator_trntype == mujoco.mjtTrn.mjTRN_JOINT
     loss[:, model.jnt_dofadr[model.actuator_trnid[on_joint, 0]]] = domain.joint_friction[:, None]
+    pairs = np.repeat(model.pair_friction[None], n, axis=0)
+    pairs[:, :, :2] = domain.friction[:, None, None]
     return {
         "geom_friction": friction,
+        **({"pair_friction": pairs} if model.npair else {}),
         "actuator_gainprm": gain,
         "actuator_biasprm": bias,
         "dof_frictionloss": loss,

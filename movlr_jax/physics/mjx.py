@@ -74,6 +74,8 @@ class MjxPhysics:
         self.name, self.layout, self.sim_dt, self.ctrl_dt = name, layout, sim_dt, ctrl_dt
         self.steps_done = 0  # total number of simulation steps over all rows
         model = planning_model(model, sim_dt, coarse)
+        if domain is not None:  # only joints that have dry friction in the model can have it in a world
+            model.dof_frictionloss[:] = fields(model, domain)["dof_frictionloss"].max(axis=0)
         self._warp = name == "warp"
         if self._warp:
             check_warp()

@@ -11,6 +11,7 @@ from movlr_jax.config.compose import compose
 from movlr_jax.control.ppo.build import build_ppo
 from movlr_jax.errors import UserError
 from movlr_jax.physics.domain import Domain, Ranges, draw, fields, late_steps, variants
+from movlr_jax.physics.mjx import MjxPhysics
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.state import instrument, layout_of
 from movlr_jax.tasks import Task, build_task
@@ -179,3 +180,38 @@ def test_a_policy_is_trained_in_as_many_worlds_as_it_has_simulations_and_evaluat
     assert [len(ppo.sim_physics.worlds) for ppo in (plain, varied)] == [1, 1]
     assert len({world.geom_friction[0, 0] for world in varied.physics.worlds}) == 5
     assert varied.sim_physics.model.geom_friction[0, 0] == plain.sim_physics.model.geom_friction[0, 0]
+
+
+SLEDGE = """<mujoco><option timestep="0.002" integrator="implicitfast"/><worldbody>
+<geom name="floor" type="plane" size="0 0 .1" contype="0" conaffinity="0"/>
+<body name="box" pos="0 0 .1"><joint name="x" type="slide" axis="1 0 0"/><joint name="z" type="slide" axis="0 0 1"/>
+<geom name="ball" size=".1" mass="1" contype="0" conaffinity="0"/></body></worldbody>
+<contact><pair geom1="floor" geom2="ball" friction="1 1 .005 .0001 .0001"/></contact>
+<actuator><motor name="push" joint="x"/></actuator></mujoco>"""
+
+
+@pytest.mark.parametrize("engine", ["native", pytest.param("mjx", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("what", ["pair_friction", "dof_frictionloss"])
+def test_worlds_have_what_the_model_lacks(engine: str, what: str):
+    """Friction of a contact pair, and dry friction of a joint that has none, against worlds stepped one by one."""
+    spec = mujoco.MjSpec.from_string(SLEDGE)
+    instrument(spec, root="box", touch={}, sites=())
+    model = spec.compile()
+    same, nothing = np.ones(2), np.zeros(2)
+    friction, dry = (
+        (np.array([0.2, 1.3]), nothing) if what == "pair_friction" else (0.2 * same, np.array([0.1, 3.0]))
+    )
+    domain = Domain(friction, same, same, dry, nothing)
+    kind = NativePhysics if engine == "native" else MjxPhysics
+    physics = kind(model, layout_of(model, {}), sim_dt=SIM_DT, ctrl_dt=CTRL_DT, coarse=True, domain=domain)
+    start, push = physics.start(np.zeros((2, 2)), np.zeros((2, 2)), np.zeros((2, 0))), np.full((2, 1), 5.0)
+    found = physics.rollout(start, hold, push.astype(np.float32), steps=25, key=jax.random.key(0)).final.qpos
+    for i in range(2):
+        world = spec.compile()
+        world.pair_friction[:, :2] = domain.friction[i]
+        world.dof_frictionloss[0] = domain.joint_friction[i]
+        data = mujoco.MjData(world)
+        data.ctrl[:] = 5.0
+        mujoco.mj_step(world, data, 250)
+        np.testing.assert_allclose(found[i], data.qpos, atol=2e-4)
+    assert abs(found[0, 0] - found[1, 0]) > 0.1
