@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, ClassVar, Generic, TypeVar
+from urllib.parse import quote, unquote
 
 import jax
 import jax.numpy as jnp
@@ -119,9 +120,10 @@ def instrument(
         for body in members:
             # A touch sensor sums the normal forces of its body's contacts inside a site's volume;
             # a sphere larger than any body includes all contacts.
-            site = f"{_PREFIX}touch/{part}/{body}"
+            name = f"touch/{quote(part, safe='')}/{body}"  # names of parts may contain a slash
+            site = _PREFIX + name
             spec.body(body).add_site(name=site, size=[10.0, 10.0, 10.0], rgba=[0, 0, 0, 0], group=5)
-            add(f"touch/{part}/{body}", sensor.mjSENS_TOUCH, mujoco.mjtObj.mjOBJ_SITE, site)
+            add(name, sensor.mjSENS_TOUCH, mujoco.mjtObj.mjOBJ_SITE, site)
 
 
 def layout_of(model: mujoco.MjModel, goals: Mapping[str, Array]) -> Layout:
@@ -143,7 +145,7 @@ def layout_of(model: mujoco.MjModel, goals: Mapping[str, Array]) -> Layout:
         elif block == "site":
             sites[rest] = adr
         elif block == "touch":
-            part = rest.split("/")[0]
+            part = unquote(rest.partition("/")[0])
             touch[part] = (*touch.get(part, ()), adr)
     return Layout(
         joints=joints,

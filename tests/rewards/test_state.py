@@ -259,6 +259,25 @@ def test_touch_adds_up_the_bodies_of_a_part(odd):
     np.testing.assert_array_equal(read(layout, {}, start, start.step, lambda s: s.touch("both")), box)
 
 
+def test_touch_parts_may_have_a_slash_in_their_names():
+    """As bodies of attached models have: two spheres of 1 and 3 kg on the floor."""
+    spheres = "".join(
+        f'<body name="robot/{name}" pos="{x} 0 .1"><joint name="{name}" type="slide" axis="0 0 1"/>'
+        f'<geom size=".1" mass="{mass}"/></body>'
+        for name, x, mass in (("left", 0, 1), ("right", 1, 3))
+    )
+    xml = f'<mujoco><worldbody><geom type="plane" size="0 0 .1"/>{spheres}</worldbody></mujoco>'
+    spec = mujoco.MjSpec.from_string(xml)
+    parts = ("robot/left", "robot/right")
+    instrument(spec, root="robot/left", touch={part: (part,) for part in parts}, sites=())
+    model = spec.compile()
+    layout, data = layout_of(model, {}), mujoco.MjData(model)
+    mujoco.mj_step(model, data, 500)
+    assert tuple(layout.touch) == parts
+    forces = [data.sensordata[list(layout.touch[part])].sum() for part in parts]
+    np.testing.assert_allclose(forces, [9.81, 3 * 9.81], rtol=1e-3)
+
+
 def test_actuators_that_are_not_muscles_are_named(odd):
     _, layout, start = odd
     for call, sentence in (
