@@ -43,7 +43,7 @@ def close(optimizer: Optimizer) -> None:
 
 def scored_at_once(config: OptimizerConfig, task: Task) -> int:
     """Return the largest number of states scored in one batch per candidate: plans, training data or an episode."""
-    plans = config.mppi.samples * plan_steps(config.horizon_s, config.ctrl_dt)
+    plans = config.mppi.samples * config.mppi.worlds * plan_steps(config.horizon_s, config.ctrl_dt)
     batch = config.ppo.batch if trains(config) else plans
     return max(batch, round(task.episode_s / config.ctrl_dt))
 

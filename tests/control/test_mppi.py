@@ -187,6 +187,14 @@ def test_a_plan_moves_on_with_time():
     assert mppi.shift(constant, 0.4).mean == 3.0
 
 
+def test_knots_that_are_held_move_on_by_their_length():
+    """Eight knots, each held for an eighth of the horizon: after an eighth, each is the next one."""
+    mean = jnp.array([0.0, 1, 2, 3, 4, 3, 2, 1])[:, None]
+    plan = PlanDistribution(mean=mean, sigma=jnp.ones((8, 1)))
+    np.testing.assert_allclose(mppi.shift(plan, 1 / 8, "zero").mean[:, 0], [1, 2, 3, 4, 3, 2, 1, 1])
+    np.testing.assert_allclose(mppi.shift(plan, 1 / 16, "zero").mean[:3, 0], [0.5, 1.5, 2.5])
+
+
 def test_sparse_noise_changes_few_dimensions_in_all_knots():
     """A third of the dimensions of each sample, others in the next sample; what is changed is the given noise."""
     key = jax.random.key(0)

@@ -262,6 +262,8 @@ def test_the_batch_is_that_of_plans_of_training_or_of_an_episode():
     config = OptimizerConfig(ctrl_dt=0.016, horizon_s=0.4)
     planned = replace(config, mppi=replace(config.mppi, samples=32))
     assert scored_at_once(planned, task) == 32 * 25
+    worlds = replace(config.mppi, samples=32, worlds=3)
+    assert scored_at_once(replace(config, mppi=worlds), task) == 3 * 32 * 25
     assert scored_at_once(replace(planned, mppi=replace(config.mppi, samples=2)), task) == 250
     assert (
         scored_at_once(replace(config, name="ppo", ppo=PpoConfig(envs=8, unroll=10, unrolls=5)), task) == 400

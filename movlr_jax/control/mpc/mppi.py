@@ -138,10 +138,14 @@ def update(
     return PlanDistribution(mean=jnp.where(some, mean, plan.mean), sigma=jnp.where(some, sigma, plan.sigma))
 
 
-def shift(plan: PlanDistribution, fraction: float) -> PlanDistribution:
-    """Shift the mean by `fraction` of the horizon: each knot takes a later value, and the last is repeated."""
+def shift(plan: PlanDistribution, fraction: float, spline: str = "linear") -> PlanDistribution:
+    """Shift the mean by `fraction` of the horizon: each knot takes a later value, and the last is repeated.
+
+    A knot of the spline `zero` is held for 1 / knots of the horizon; the others divide it into knots - 1 parts.
+    """
     knots = plan.mean.shape[0]
-    at = jnp.minimum(jnp.arange(knots) + fraction * (knots - 1), knots - 1)
+    parts = knots if spline == "zero" else knots - 1
+    at = jnp.minimum(jnp.arange(knots) + fraction * parts, knots - 1)
     low = jnp.floor(at).astype(int)
     share = (at - low)[:, None]
     mean = (1 - share) * plan.mean[low] + share * plan.mean[jnp.minimum(low + 1, knots - 1)]

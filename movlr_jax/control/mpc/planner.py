@@ -105,7 +105,7 @@ class Planner:
         self.arrange = jit(_arrange, static_argnums=0)
         self.costs_of = jit(partial(_costs, xp), static_argnums=2)
         elapsed = min(1.0, config.replan_every / self.horizon)
-        self.shift = compiled("shift", lambda plan: mppi.shift(plan, elapsed))
+        self.shift = compiled("shift", lambda plan: mppi.shift(plan, elapsed, config.spline))
         self.update = compiled("update", lambda plan, z, c: rule.update(settings, plan, z, c, lower, upper))
 
     @property
