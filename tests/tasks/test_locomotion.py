@@ -70,6 +70,18 @@ def test_rough_ground_is_seeded_level_at_the_start_and_as_high_as_asked():
     assert np.abs(a[near]).max() < 1e-9
 
 
+def test_rough_ground_is_as_high_as_asked_if_its_highest_bump_was_at_the_start():
+    """As with seed 170: the compiler stretches the heights to those asked for."""
+    ground, spec = rough(0.03, 170), mujoco.MjSpec()
+    ground.add(spec)
+    model = spec.compile()
+    heights = model.hfield_data.reshape(model.hfield_nrow[0], model.hfield_ncol[0]) * model.hfield_size[0, 2]
+    row, column = np.unravel_index(heights.argmax(), heights.shape)
+    middle, half = model.geom_pos[-1, :2], model.hfield_size[0, :2]
+    place = middle - half + 2 * half * np.array([column, row]) / (np.array(heights.shape[::-1]) - 1)
+    assert ground.height(place) == pytest.approx(0.03, abs=1e-6)
+
+
 @pytest.mark.parametrize("task", ["stand", "slope_walk", "rough_walk"])
 def test_a_walker_starts_on_its_feet_with_its_mass_over_them(task):
     task = built(task)

@@ -133,6 +133,7 @@ def rough(bump_m: float, seed: int) -> Ground:
     bumps = (noise - noise.min()) / np.ptp(noise)
     away = np.hypot(*np.meshgrid(x, y))
     bumps *= np.clip(away / _FLAT - 1, 0.0, 1.0)
+    bumps /= bumps.max()
     surface = RegularGridInterpolator((x, y), bump_m * bumps.T, bounds_error=False, fill_value=0.0)
 
     def add(spec: mujoco.MjSpec) -> mujoco.MjsGeom:
