@@ -196,7 +196,7 @@ def failed_row(row: int, verdict: Verdict) -> Evaluation:
 
 
 def _states(episode: Trajectory, task: Task) -> bytes:
-    """Return an npz with time [T] s, qpos, qvel, act, ctrl [T, ...], touch [T, parts] N and touch_names [parts]."""
+    """Return an npz with the arrays of an `EpisodeRecord` [T, ...]."""
     buffer, s, read = io.BytesIO(), episode.steps, Readout(task.layout, episode.steps)
     parts = sorted(task.layout.touch)
     touch = np.stack([read.touch(part) for part in parts], axis=-1) if parts else np.zeros((len(s.time), 0))
@@ -207,6 +207,7 @@ def _states(episode: Trajectory, task: Task) -> bytes:
         qvel=s.qvel,
         act=s.act,
         ctrl=episode.actions,
+        force=read.actuator("force"),
         touch=touch,
         touch_names=np.array(parts, dtype=str),
     )

@@ -45,6 +45,8 @@ class EpisodeRecord:
         touch_names: Names of the parts whose contacts are measured.
         model: The model that moved, which names the columns of `to_dataframe`.
         adapter: What maps its joints to the coordinates of OpenSim; None if they keep their names.
+        force: [T, nu] N or N m, forces of the actuators as the simulation measured them. None in older records: they
+            are computed from the states, with the actuators of `model`.
     """
 
     time: np.ndarray
@@ -56,6 +58,7 @@ class EpisodeRecord:
     touch_names: tuple[str, ...]
     model: mujoco.MjModel
     adapter: ModelAdapter | None = None
+    force: np.ndarray | None = None
 
     @classmethod
     def read(
@@ -66,6 +69,7 @@ class EpisodeRecord:
             arrays = read_arrays(states.read_bytes() if isinstance(states, Path) else states)
             values = {name: np.asarray(arrays[name]) for name in FIELDS}
             names = tuple(str(name) for name in arrays["touch_names"])
+            force = np.asarray(arrays["force"]) if "force" in arrays else None
         except (OSError, ValueError, KeyError, TypeError) as error:
             where = states if isinstance(states, Path) else "the trajectory"
             raise UserError(f"{where} cannot be read: {error}; evaluate the reward again") from None
@@ -73,12 +77,13 @@ class EpisodeRecord:
             raise UserError(
                 f"the trajectory has qpos {values['qpos'].shape}, expected [T, {model.nq}]: it is of another model"
             )
-        return cls(**values, touch_names=names, model=model, adapter=adapter)
+        return cls(**values, touch_names=names, model=model, adapter=adapter, force=force)
 
     def replayed(self, layout: Layout) -> Trajectory:
         """Return the episode with the sensor values of `layout`, computed from the recorded states.
 
-        Contact forces are the recorded ones. Sensors of accelerations do not include the effect of contacts.
+        Forces of contacts and actuators are the recorded ones. Sensors of accelerations do not include the effect of
+        contacts.
         """
         model = copy.copy(self.model)
         model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONSTRAINT
@@ -94,10 +99,12 @@ class EpisodeRecord:
                 addresses = list(layout.touch[part])
                 sensors[:, addresses] = 0.0
                 sensors[:, addresses[0]] = self.touch[:, i]
-        steps = Step(self.time, self.qpos, self.qvel, self.act, sensors, self.ctrl)
-        last = SimState(
-            **{name: value[-1] for name, value in vars(steps).items()}, diverged=np.zeros((), bool)
-        )
+        if self.force is not None and "force" in layout.blocks:
+            sensors[:, layout.blocks["force"] :][:, : self.force.shape[1]] = self.force
+        previous = np.concatenate([np.zeros_like(self.ctrl[:1]), self.ctrl[:-1]])
+        steps = Step(self.time, self.qpos, self.qvel, self.act, sensors, previous)
+        now = {name: value[-1] for name, value in vars(steps).items()} | {"prev_action": self.ctrl[-1]}
+        last = SimState(**now, diverged=np.zeros((), bool))
         return Trajectory(steps=steps, actions=self.ctrl, diverged=last.diverged, final=last)
 
     def to_dataframe(self) -> pandas.DataFrame:
@@ -182,17 +189,10 @@ class EpisodeRecord:
     def forces(self) -> Table:
         """Return tensions of muscles, as `/forceset/soleus_r|tendon_force`, and contact forces on parts, in N.
 
-        Forces of other actuators are `/forceset/NAME|actuation`. C MuJoCo computes tensions from the states.
+        Forces of other actuators are `/forceset/NAME|actuation`.
         """
-        model, data = self.model, mujoco.MjData(self.model)
-        found = np.zeros((len(self.time), model.nu))
-        for row, qpos, qvel, act, ctrl in zip(found, self.qpos, self.qvel, self.act, self.ctrl, strict=True):
-            data.qpos[:], data.qvel[:], data.act[:], data.ctrl[:] = qpos, qvel, act, ctrl
-            mujoco.mj_fwdPosition(model, data)
-            mujoco.mj_fwdVelocity(model, data)
-            mujoco.mj_fwdActuation(model, data)
-            row[:] = data.actuator_force
-        columns = {}
+        model, columns = self.model, {}
+        found = self._computed_force() if self.force is None else self.force.astype(float)
         for i in range(model.nu):
             muscle = model.actuator_gaintype[i] == mujoco.mjtGain.mjGAIN_MUSCLE
             path = muscle_path(model.actuator(i).name or str(i))
@@ -202,6 +202,18 @@ class EpisodeRecord:
         for i, name in enumerate(self.touch_names):
             columns[f"/contact/{name}|normal_force"] = self.touch[:, i].astype(float)
         return Table(self._seconds, columns, name="forces")
+
+    def _computed_force(self) -> np.ndarray:
+        """Return the forces [T, nu] that C MuJoCo computes from the states."""
+        model, data = self.model, mujoco.MjData(self.model)
+        found = np.zeros((len(self.time), model.nu))
+        for row, qpos, qvel, act, ctrl in zip(found, self.qpos, self.qvel, self.act, self.ctrl, strict=True):
+            data.qpos[:], data.qvel[:], data.act[:], data.ctrl[:] = qpos, qvel, act, ctrl
+            mujoco.mj_fwdPosition(model, data)
+            mujoco.mj_fwdVelocity(model, data)
+            mujoco.mj_fwdActuation(model, data)
+            row[:] = data.actuator_force
+        return found
 
     @property
     def _seconds(self) -> np.ndarray:

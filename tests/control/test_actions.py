@@ -19,16 +19,21 @@ pytest.importorskip("brax", reason="the extra ppo is not installed")
 from movlr_jax.config.compose import compose
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.control.config import OptimizerConfig
+from movlr_jax.control.episode import episode_of
 from movlr_jax.control.ppo import actions as spaces
 from movlr_jax.control.ppo import dynsyn
 from movlr_jax.control.ppo.build import build_ppo
 from movlr_jax.control.ppo.config import GroupsConfig, PdConfig, PpoConfig
 from movlr_jax.control.ppo.policy_file import save_policy
 from movlr_jax.errors import UserError
+from movlr_jax.evolution.evaluation import _states
 from movlr_jax.film.group_picture import picture
 from movlr_jax.film.renderer import renderer
 from movlr_jax.rewards.state import instrument, layout_of
+from movlr_jax.storage.trajectory import EpisodeRecord
 from movlr_jax.tasks import build_task
+from movlr_jax.tasks.readout import Readout
+from movlr_jax.tasks.simple import simple_task
 from movlr_jax.types import Step
 
 LEG = """<mujoco><worldbody><body name="trunk"><freejoint name="root"/><geom size="0.1" mass="10"/>
@@ -47,6 +52,30 @@ def forces(model: mujoco.MjModel, q: np.ndarray, v: np.ndarray, ctrl: np.ndarray
     data.qpos[7:], data.qvel[6:], data.ctrl[:] = q, v, ctrl
     mujoco.mj_forward(model, data)
     return data.qfrc_actuator[6:]
+
+
+def test_an_episode_records_the_forces_of_the_actuators_that_acted():
+    """PD acts with gains of its own, so the model of the task would compute other forces from the same controls."""
+    task = simple_task(name="leg", model=mujoco.MjSpec.from_string(LEG), description="stand")
+    settings = PpoConfig(envs=4, minibatches=1, action="pd", hidden=(8,), value_hidden=(8,))
+    ppo = build_ppo(OptimizerConfig(name="ppo", sim_dt=0.01, ctrl_dt=0.02, ppo=settings), task)
+    learners, _ = ppo.begin(1, KEY)
+    start = ppo.sim_physics.start(*task.start(np.random.default_rng(0), 1))
+    params = (learners.normalizer, learners.params.policy)
+    played = ppo.sim_physics.rollout(start, ppo.exploit, params, steps=5, key=KEY)
+    episode = episode_of(played, 0, 5)
+    measured = Readout(task.layout, episode.steps).actuator("force")
+    record = EpisodeRecord.read(_states(episode, task), task.model, task.adapter)
+    exported = record.forces().columns
+    np.testing.assert_array_equal(exported["/forceset/hip|actuation"], measured[:, 0])
+    assert (
+        np.abs(replace(record, force=None).forces().columns["/forceset/hip|actuation"] - measured[:, 0]).max()
+        > 1
+    )
+    again = record.replayed(task.layout)
+    np.testing.assert_array_equal(Readout(task.layout, again.steps).actuator("force"), measured)
+    np.testing.assert_array_equal(again.steps.prev_action, episode.steps.prev_action)
+    np.testing.assert_array_equal(again.final.prev_action, episode.final.prev_action)
 
 
 def test_pd_is_the_law_worked_out_in_joint_space():
