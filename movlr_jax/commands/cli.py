@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 import os
 import select
+import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from movlr_jax.commands.environment import prepare_environment, prepare_physics
 from movlr_jax.commands.outcome import CLOSED_PIPE, INTERRUPTED, run_one
 from movlr_jax.errors import UserError
 
@@ -20,9 +22,12 @@ def entry_point(module: str) -> Callable[..., int]:
     """Return the `main` of a command. It sets the environment before it imports `module`, which imports JAX."""
 
     def main(argv: Sequence[str] | None = None) -> int:
-        prepare_environment()
         try:
-            status = importlib.import_module(module).main(argv)
+            with _ends_at_once():
+                from movlr_jax.commands.environment import prepare_environment
+
+                prepare_environment()
+                status = importlib.import_module(module).main(argv)
             sys.stdout.flush()
         except BrokenPipeError:
             if not _unread():
@@ -31,6 +36,28 @@ def entry_point(module: str) -> Callable[..., int]:
         return status
 
     return main
+
+
+@contextlib.contextmanager
+def _ends_at_once() -> Iterator[None]:
+    """Let Ctrl-C end the process at once, until `interruptible` lets it end work in order.
+
+    As an exception, it would be a traceback of imports, or be lost in a callback of one of them.
+    """
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+
+    def end(*_: object) -> None:
+        os.write(2, b"interrupted\n")
+        os._exit(INTERRUPTED)
+
+    signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _unread() -> bool:
@@ -54,6 +81,7 @@ def run(command: Callable[..., int], argv: Sequence[str] | None = None, *, numbe
     folder for each.
     """
     from movlr_jax.commands import arguments as reading
+    from movlr_jax.commands.environment import prepare_physics
     from movlr_jax.config.compose import compose, expand
     from movlr_jax.config.help import help_text
 

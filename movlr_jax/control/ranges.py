@@ -12,11 +12,14 @@ def control_ranges(
     model: mujoco.MjModel, whose: str = "a trained policy acts"
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the lower and upper limits [nu] of the controls. Raises UserError if an actuator has no limits."""
-    unlimited = [model.actuator(i).name for i in np.flatnonzero(~model.actuator_ctrllimited.astype(bool))]
+    without = np.flatnonzero(~model.actuator_ctrllimited.astype(bool))
+    unlimited = [model.actuator(i).name for i in without]
     if unlimited:
+        muscles = (model.actuator_gaintype[without] == mujoco.mjtGain.mjGAIN_MUSCLE).any()
+        instead = ", or give optimizer=mpc2, which plans the postures of muscles" if muscles else ""
         raise UserError(
             f"{whose} within control ranges, but these actuators have none: {', '.join(unlimited[:5])}; "
-            "set ctrlrange in the model"
+            f"set ctrlrange in the model{instead}"
         )
     low, high = model.actuator_ctrlrange.T
     return low, high

@@ -94,8 +94,10 @@ def _ranking_line(data: Mapping[str, Any], judge: str, kept: bool) -> str:
     confidence = "because no answer contradicts it" if p_best is None else f"with P = {p_best:.2f}"
     if worth:
         confidence += f" and an expected worth of {worth[at]:.1f}"
+    clear = p_best is None or p_best >= max(p for p in data["p_best"] if p is not None)
+    first = "is the best" if clear else "leads, though others may be better,"
     return (
-        f"{warning}{name} is the best {confidence}; {asked} comparisons, "
+        f"{warning}{name} {first} {confidence}; {asked} comparisons, "
         f"flip rate {100 * data['flip_rate']:.0f} %, {overruled} overruled by gates"
     )
 

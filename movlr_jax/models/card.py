@@ -35,6 +35,7 @@ def model_card(adapter: ModelAdapter) -> Group:
         _roles(adapter, model, data),
         _lists("touch parts", ("part", "bodies whose contacts count"), adapter.touch.items()),
         _lists("muscle groups", ("group", "muscles"), adapter.muscle_groups.items()),
+        _lists("names for rewards", ("what", "names"), _names(model)),
     )
 
 
@@ -99,6 +100,15 @@ def _roles(adapter: ModelAdapter, model: mujoco.MjModel, data: mujoco.MjData) ->
         at = data.site(name).xpos if role.endswith("_site") else data.body(name).xpos
         table.add_row(*map(Text, (role, name, _vector(at))))
     return table
+
+
+def _names(model: mujoco.MjModel) -> list[tuple[str, list[str]]]:
+    """Return what a reward can read by name."""
+    return [
+        ("joints", [model.joint(j).name for j in range(model.njnt)]),
+        ("bodies", [model.body(b).name for b in range(1, model.nbody)]),
+        ("actuators", [model.actuator(i).name for i in range(model.nu)]),
+    ]
 
 
 def _lists(title: str, headings: tuple[str, str], rows: Iterable[tuple[str, Iterable[str]]]) -> Table:

@@ -25,7 +25,7 @@ from movlr_jax.tasks.base import Measures, Metrics, Motion, Need, StartFn, Task
 from movlr_jax.tasks.motion import motion_metrics, motion_needs, motion_of, motion_score, towards
 from movlr_jax.tasks.motion_terms import FIRST, motion_terms
 from movlr_jax.tasks.readout import Readout
-from movlr_jax.tasks.stage import add_stage
+from movlr_jax.tasks.stage import add_sky, add_stage
 from movlr_jax.tasks.view import camera_for
 from movlr_jax.tasks.walking import biomechanics
 from movlr_jax.types import Array, Trajectory
@@ -218,8 +218,10 @@ def _spec_of(model: str | Path | mujoco.MjSpec, folder: Path) -> tuple[mujoco.Mj
 
 
 def _light(spec: mujoco.MjSpec) -> None:
-    """Add sky and daylight to a model without lights."""
-    if not spec.lights:
+    """Add daylight to a model without lights, and a sky to one that has none: its films would be black."""
+    if spec.lights:
+        add_sky(spec)
+    else:
         add_stage(spec)
 
 

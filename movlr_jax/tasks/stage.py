@@ -9,28 +9,36 @@ import numpy as np
 
 _ZENITH, _NADIR = np.array([0.62, 0.73, 0.85]), np.array([0.90, 0.92, 0.94])  # the sky's gradient, rgb
 
+_SKYBOX = mujoco.mjtTexture.mjTEXTURE_SKYBOX
+
 FLOOR = "stage/floor"  # the material
 
 
-def add_stage(spec: mujoco.MjSpec) -> None:
-    """Add a bright sky, the material FLOOR (for a plane with rgba 1 1 1 1) and daylight to `spec`."""
-    texture, builtin = mujoco.mjtTexture, mujoco.mjtBuiltin
-    for other in list(spec.textures):
-        if other.type == texture.mjTEXTURE_SKYBOX:  # only one skybox is used
-            spec.delete(other)
+def add_sky(spec: mujoco.MjSpec) -> None:
+    """Add a bright sky to `spec`, unless it has one."""
+    if any(texture.type == _SKYBOX for texture in spec.textures):
+        return
     spec.add_texture(
         name="stage/sky",
-        type=texture.mjTEXTURE_SKYBOX,
-        builtin=builtin.mjBUILTIN_GRADIENT,
+        type=_SKYBOX,
+        builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
         rgb1=_ZENITH,
         rgb2=_NADIR,
         width=256,
         height=1536,
     )
+
+
+def add_stage(spec: mujoco.MjSpec) -> None:
+    """Add a bright sky, the material FLOOR (for a plane with rgba 1 1 1 1) and daylight to `spec`."""
+    for other in list(spec.textures):
+        if other.type == _SKYBOX:  # only one skybox is used
+            spec.delete(other)
+    add_sky(spec)
     spec.add_texture(
         name=FLOOR,
-        type=texture.mjTEXTURE_2D,
-        builtin=builtin.mjBUILTIN_CHECKER,
+        type=mujoco.mjtTexture.mjTEXTURE_2D,
+        builtin=mujoco.mjtBuiltin.mjBUILTIN_CHECKER,
         rgb1=[0.66, 0.69, 0.73],
         rgb2=[0.635, 0.665, 0.705],
         mark=mujoco.mjtMark.mjMARK_CROSS,  # a line at every metre, so that speed can be seen

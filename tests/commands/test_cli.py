@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -19,11 +20,12 @@ from movlr_jax.__main__ import main as commands_there_are
 from movlr_jax.commands.cli import entry_point
 from movlr_jax.commands.compare import main as compare
 from movlr_jax.commands.evaluate import main as evaluate
-from movlr_jax.commands.outcome import CLOSED_PIPE
+from movlr_jax.commands.outcome import CLOSED_PIPE, INTERRUPTED
 from movlr_jax.commands.search import main as search
 from movlr_jax.config.compose import compose, expand
 from movlr_jax.control.build import build_planner
 from movlr_jax.control.config import OptimizerConfig
+from movlr_jax.control.ranges import control_ranges
 from movlr_jax.errors import UserError
 from movlr_jax.models.spec import compile_spec
 from movlr_jax.tasks import build_task
@@ -312,6 +314,32 @@ def test_a_missing_model_package_is_told(elsewhere: Path):
         "this model is part of the package myo-sim, which is not installed; pip install myo-sim"
     )
     assert list(elsewhere.iterdir()) == []
+
+
+def test_ctrl_c_while_a_command_starts_is_one_word(elsewhere: Path):
+    """When NumPy is imported, long before anything of the command itself runs."""
+    child = subprocess.Popen(
+        [sys.executable, "-X", "importtime", "-m", "movlr_jax.search", TASK],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stderr is not None
+    assert any("numpy" in line for line in iter(child.stderr.readline, ""))
+    child.send_signal(signal.SIGINT)
+    rest = child.stderr.read()
+    assert child.wait(60) == INTERRUPTED
+    assert [line for line in rest.splitlines() if not line.startswith("import time:")] == ["interrupted"]
+
+
+def test_muscles_without_control_ranges_need_another_optimizer():
+    spec = mujoco.MjSpec.from_string(
+        '<mujoco><worldbody><site name="wall"/><body name="arm"><joint name="elbow"/><geom size="0.1"/>'
+        '<site name="hand" pos="0.3 0 0"/></body></worldbody><tendon><spatial name="cord"><site site="wall"/>'
+        '<site site="hand"/></spatial></tendon>'
+        '<actuator><muscle name="biceps" tendon="cord" lengthrange="0.1 1"/></actuator></mujoco>'
+    )
+    with pytest.raises(UserError, match=r"have none: biceps; set ctrlrange .* or give optimizer=mpc2"):
+        control_ranges(spec.compile())
 
 
 def test_a_model_without_muscles_needs_another_optimizer():

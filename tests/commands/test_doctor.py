@@ -142,6 +142,7 @@ def test_model_card_shows_what_a_task_needs_to_know(monkeypatch, capsys):
         "steps/s",
         "Apache-2.0",
         "pelvis, sole",
+        "height, hip, knee",
     ):
         assert fact in shown, fact
     height = 0.90 - 0.038  # m, of the pelvis in the posture

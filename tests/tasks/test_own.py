@@ -391,3 +391,14 @@ def test_an_evaluation_ends_in_one_line_of_numbers(folder: Path, capfd: pytest.C
     assert (result["task"], result["model"], result["optimizer"]) == ("touch_ball", "arm", "mppi")
     assert result["object_position_error_m"] > 0.1
     assert result["tip_speed_m_s"] >= 0
+
+
+def test_a_model_with_a_light_and_no_sky_gets_a_sky():
+    """Its films would be black but for the lit body."""
+    model = mujoco.MjSpec.from_string(
+        '<mujoco><worldbody><light pos="0 -1 2"/><body><joint name="turn"/><geom size="0.1"/></body></worldbody>'
+        '<actuator><motor joint="turn" ctrllimited="true" ctrlrange="-1 1"/></actuator></mujoco>'
+    )
+    made = simple_task(name="lit", model=model, description="stand still").model
+    assert made.nlight == 1
+    assert list(made.tex_type) == [mujoco.mjtTexture.mjTEXTURE_SKYBOX]
