@@ -31,6 +31,7 @@ def test_an_evaluation_keeps_its_trajectory(more: list[str], status: int, capfd:
         "qvel": (steps, 3),
         "act": (steps, 7),
         "ctrl": (steps, 7),
+        "force": (steps, 7),
         "touch": (steps, 1),
         "touch_names": (1,),
     }
