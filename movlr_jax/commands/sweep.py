@@ -31,6 +31,7 @@ from movlr_jax.config.compose import (
     search_path,
 )
 from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.progress import interruptible
 from movlr_jax.report.sweep import JOB, write_sweep_page
 from movlr_jax.storage.archive import write_atomically
 
@@ -131,16 +132,17 @@ def sweep(command: Callable[[Any], int], given: Arguments) -> int:
     print(f"sweep: {f'{count} jobs' if count else 'jobs'} by {launcher} in {folder}", file=sys.stderr)
     status = 0
     try:
-        if jobs:
-            runs = Plugins.instance().instantiate_launcher(context, task, master)
-            ready = [composable(job, given.config_dir) for job in jobs]
-            at_once = int(master.hydra.sweeper.get("max_batch_size") or len(ready))
-            for first in range(0, len(ready), at_once):
-                runs.launch(ready[first : first + at_once], first)
-        else:
-            chosen = {"config": master, "hydra_context": context, "task_function": task}
-            sweeper = Plugins.instance().instantiate_sweeper(**chosen)
-            sweeper.sweep(composable(others, given.config_dir))
+        with interruptible():  # also while the jobs run in other processes
+            if jobs:
+                runs = Plugins.instance().instantiate_launcher(context, task, master)
+                ready = [composable(job, given.config_dir) for job in jobs]
+                at_once = int(master.hydra.sweeper.get("max_batch_size") or len(ready))
+                for first in range(0, len(ready), at_once):
+                    runs.launch(ready[first : first + at_once], first)
+            else:
+                chosen = {"config": master, "hydra_context": context, "task_function": task}
+                sweeper = Plugins.instance().instantiate_sweeper(**chosen)
+                sweeper.sweep(composable(others, given.config_dir))
     except KeyboardInterrupt:
         print("interrupted; the same command with the same folder continues", file=sys.stderr)
         status = outcome.INTERRUPTED
