@@ -88,8 +88,12 @@ def weighted(terms: Mapping[str, np.ndarray], weights: Mapping[str, float]) -> n
     return np.sum([weights[name] * values for name, values in terms.items()], axis=0)
 
 
-def thinned(episode: Trajectory, most: int = STATES) -> Trajectory:
-    """Return an episode [T, ...] with at most `most` of its states, evenly spaced, and their actions."""
+def thinned(episode: Trajectory, other: bool = False) -> Trajectory:
+    """Return an episode [T, ...] with at most STATES of its states, evenly spaced, and their actions.
+
+    other: It is from a start state by which the program is not judged, so at most OTHERS are kept.
+    """
+    most = OTHERS if other else STATES
     kept = np.linspace(0, len(episode.actions) - 1, min(most, len(episode.actions))).round().astype(int)
     return episode.replace(  # pyright: ignore[reportAttributeAccessIssue]
         steps=jax.tree.map(lambda x: np.asarray(x)[kept], episode.steps),
@@ -108,7 +112,7 @@ class Recorder:
     def keep(self, row: int, episode: Trajectory, first: Step, evaluation: Evaluation) -> None:
         """Keep an episode [T, ...] of a program; the first one is that by which it is judged."""
         kept = self.episodes.setdefault(row, [])
-        kept.append((thinned(episode, OTHERS if kept else STATES), first, fault(evaluation)[0]))
+        kept.append((thinned(episode, other=bool(kept)), first, fault(evaluation)[0]))
 
     def data(self, names: Sequence[str]) -> bytes:
         """Return the file of the bank; `names` are those of all rows.

@@ -37,7 +37,7 @@ class Worker:
         That is s, simulation steps, and traces of physics so far. Episodes are returned if the shard keeps them,
         with the states that a bank keeps.
         """
-        from movlr_jax.evolution.bank import OTHERS, STATES, thinned
+        from movlr_jax.evolution.bank import thinned
         from movlr_jax.evolution.workers.shard import evaluate_shard
 
         began, before = time.monotonic(), self._optimizer.steps_done
@@ -45,8 +45,8 @@ class Worker:
         episodes: list[Episode] = []
 
         def kept(row: int, episode: Any, first: Any, evaluation: Evaluation) -> None:
-            again = any(row == other for other, *_ in episodes)
-            episodes.append((row, thinned(episode, OTHERS if again else STATES), first, evaluation))
+            other = any(row == known for known, *_ in episodes)
+            episodes.append((row, thinned(episode, other), first, evaluation))
 
         keep = kept if shard.keeps else None
         evaluations = evaluate_shard(self._optimizer, self._task, shard, self._tick, keep)
