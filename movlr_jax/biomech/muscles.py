@@ -20,8 +20,8 @@ _MIN = 1e-15  # mjMINVAL
 
 
 @struct.dataclass
-class MuscleParams:
-    """Constants of every muscle of a model, each [nu]."""
+class ForceParams:
+    """Constants of the active force (gainprm) or the passive force (biasprm) of every muscle, each [nu]."""
 
     length_min: Array  # m, actuator_lengthrange[0]
     range_min: Array  # operating range in units of the optimal length
@@ -32,6 +32,13 @@ class MuscleParams:
     vmax: Array  # L0/s
     fpmax: Array
     fvmax: Array
+
+
+@struct.dataclass
+class MuscleParams(ForceParams):
+    """Constants of every muscle of a model, each [nu]; its own of `ForceParams` are those of the active force."""
+
+    passive: ForceParams
     tau_act: Array  # s
     tau_deact: Array  # s
     tau_width: Array  # width of the smooth switch between the two, 0 for a hard switch
@@ -42,8 +49,10 @@ def muscle_params(model: mujoco.MjModel) -> MuscleParams:
 
     Raises UserError if the model has no muscles, or actuators that are not muscles.
     """
-    muscle = (model.actuator_gaintype == mujoco.mjtGain.mjGAIN_MUSCLE) & (
-        model.actuator_dyntype == mujoco.mjtDyn.mjDYN_MUSCLE
+    muscle = (
+        (model.actuator_gaintype == mujoco.mjtGain.mjGAIN_MUSCLE)
+        & (model.actuator_dyntype == mujoco.mjtDyn.mjDYN_MUSCLE)
+        & np.isin(model.actuator_biastype, (mujoco.mjtBias.mjBIAS_MUSCLE, mujoco.mjtBias.mjBIAS_NONE))
     )
     if model.nu == 0 or not muscle.all():
         others = [model.actuator(i).name or f"#{i}" for i in np.flatnonzero(~muscle)[:5]]
@@ -52,22 +61,30 @@ def muscle_params(model: mujoco.MjModel) -> MuscleParams:
             f"{model.nu} actuators{' (not muscles: ' + ', '.join(others) + ')' if others else ''}; "
             "use optimizer=mppi, which supports all actuators"
         )
-    prm, dyn, lr = model.actuator_gainprm, model.actuator_dynprm, model.actuator_lengthrange
-    force = np.where(prm[:, 2] >= 0, prm[:, 2], prm[:, 3] / np.maximum(_MIN, model.actuator_acc0))
+    dyn = model.actuator_dynprm
     return MuscleParams(
-        length_min=lr[:, 0],
-        range_min=prm[:, 0],
-        optimal_length=np.maximum(_MIN, (lr[:, 1] - lr[:, 0]) / np.maximum(_MIN, prm[:, 1] - prm[:, 0])),
-        peak_force=force,
-        lmin=prm[:, 4],
-        lmax=prm[:, 5],
-        vmax=prm[:, 6],
-        fpmax=prm[:, 7],
-        fvmax=prm[:, 8],
+        **_force_params(model, model.actuator_gainprm),
+        passive=ForceParams(**_force_params(model, model.actuator_biasprm)),
         tau_act=dyn[:, 0],
         tau_deact=dyn[:, 1],
         tau_width=dyn[:, 2],
     )
+
+
+def _force_params(model: mujoco.MjModel, prm: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the fields of `ForceParams` of the parameters [nu, 10] of a gain or a bias."""
+    lr, scaled = model.actuator_lengthrange, prm[:, 3] / np.maximum(_MIN, model.actuator_acc0)
+    return {
+        "length_min": lr[:, 0],
+        "range_min": prm[:, 0],
+        "optimal_length": np.maximum(_MIN, (lr[:, 1] - lr[:, 0]) / np.maximum(_MIN, prm[:, 1] - prm[:, 0])),
+        "peak_force": np.where(prm[:, 2] >= 0, prm[:, 2], scaled),
+        "lmin": prm[:, 4],
+        "lmax": prm[:, 5],
+        "vmax": prm[:, 6],
+        "fpmax": prm[:, 7],
+        "fvmax": prm[:, 8],
+    }
 
 
 def moment_arms(model: mujoco.MjModel, data: mujoco.MjData, qpos: np.ndarray) -> np.ndarray:
@@ -90,7 +107,7 @@ def dense_moments(model: mujoco.MjModel, data: mujoco.MjData, into: np.ndarray) 
     return into
 
 
-def _normalised_length(p: MuscleParams, length: Array) -> Array:
+def _normalised_length(p: ForceParams, length: Array) -> Array:
     return p.range_min + (length - p.length_min) / p.optimal_length
 
 
@@ -118,12 +135,13 @@ def gain(p: MuscleParams, length: Array, velocity: Array) -> Array:
 
 def bias(p: MuscleParams, length: Array) -> Array:
     """Return the passive force, [nu] N, <= 0. length [nu] m. As `mju_muscleBias`."""
-    x = _normalised_length(p, length)
-    b = 0.5 * (1 + p.lmax)
+    own = p.passive
+    x = _normalised_length(own, length)
+    b = 0.5 * (1 + own.lmax)
     quadratic = 0.5 * jnp.square((x - 1) / (b - 1))
     linear = 0.5 + (x - b) / (b - 1)
     fp = jnp.where(x <= 1, 0.0, jnp.where(x <= b, quadratic, linear))
-    return -p.peak_force * p.fpmax * fp
+    return -own.peak_force * own.fpmax * fp
 
 
 def _time_constants(p: MuscleParams, activation: Array) -> tuple[Array, Array]:

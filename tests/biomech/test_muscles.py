@@ -15,7 +15,7 @@ from movlr_jax.biomech.muscles import MuscleParams, bias, excitation_for, gain, 
 from movlr_jax.errors import UserError
 from movlr_jax.models import model_adapter
 
-MODELS = ("tiny_muscle", "myoarm_r")
+MODELS = ("tiny_muscle", "myoarm_r", "other passive forces")
 FLAT = """<mujoco><worldbody><body><joint name="j"/><geom size=".1"/></body></worldbody>
 <actuator><motor name="push" joint="j"/></actuator></mujoco>"""
 
@@ -39,7 +39,12 @@ def take(params: MuscleParams, rows: np.ndarray) -> MuscleParams:
 
 @pytest.fixture(scope="module", params=MODELS)
 def model(request: pytest.FixtureRequest) -> mujoco.MjModel:
-    return model_adapter(request.param).load().compile()
+    if request.param != "other passive forces":
+        return model_adapter(request.param).load().compile()
+    model = model_adapter("tiny_muscle").load().compile()
+    model.actuator_biasprm[:, :9] *= [1.1, 0.9, 0.7, 1.0, 1.0, 1.2, 1.0, 1.3, 1.0]
+    model.actuator_biastype[0], model.actuator_biasprm[0] = mujoco.mjtBias.mjBIAS_NONE, 0.0
+    return model
 
 
 @pytest.fixture(params=["float32", "float64"])
@@ -78,7 +83,8 @@ def test_gain_and_bias_are_those_of_mujoco(model: mujoco.MjModel, precision):
             mujoco.mju_muscleGain(x, v, span, acc0, prm) for x, v in zip(length, velocity, strict=True)
         ]
         prm = model.actuator_biasprm[i, :9]
-        expected_bias = [mujoco.mju_muscleBias(x, span, acc0, prm) for x in length]
+        passive = model.actuator_biastype[i] == mujoco.mjtBias.mjBIAS_MUSCLE
+        expected_bias = [mujoco.mju_muscleBias(x, span, acc0, prm) if passive else 0.0 for x in length]
         mine = cast(take(params, np.full(len(length), i)), dtype)
         at = jnp.asarray(length, dtype)
         peak = params.peak_force[i]

@@ -20,8 +20,9 @@ from movlr_jax.errors import UserError, needed, unknown_name
 from movlr_jax.registry import Registry
 from movlr_jax.types import Array
 
-# the best of its samples are what an evolution strategy of evosax recombines
-STRATEGIES = ("CMA_ES", "Sep_CMA_ES", "MA_ES", "SNES", "xNES", "CR_FM_NES")
+# strategies of evosax that learn from the plans as they were rolled out; others, as xNES, learn from their own noise,
+# which is not that of plans clipped to the box
+STRATEGIES = ("CMA_ES", "Sep_CMA_ES", "MA_ES", "SNES")
 
 
 def normal(
