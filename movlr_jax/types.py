@@ -68,9 +68,14 @@ class Trajectory:
 
     steps: Step  # [B, T, ...] the state of the last simulation step of each control step
     actions: Array  # [B, T, nu] control held over each control step
-    diverged: Array  # [B] bool
+    valid: Array  # [B] int, control steps before the simulation diverged, T if it did not
     final: SimState  # [B, ...]
     extras: Any = None  # [B, T, ...] what the policy returned in addition to its controls
+
+    @property
+    def diverged(self) -> Array:
+        """[B] bool."""
+        return self.valid < self.actions.shape[-2]
 
 
 class Policy(Protocol):

@@ -34,12 +34,12 @@ def play(
     Applies the perturbations of the task, and stops early once it has ended the episodes of all rows.
     """
     state, initial, every = start, start.step, loop.every
-    segments, over, diverged = [], np.zeros(len(start.time), bool), np.asarray(start.diverged)
+    segments, over = [], np.zeros(len(start.time), bool)
     for t in range(0, steps, every):
         key, *params_keys, act_key = jax.random.split(key, 4)
         if task.perturb:
             state = task.perturb(state, every * loop.physics.ctrl_dt)
-        now, count = loop.params(state, params_keys, over | diverged), min(every, steps - t)
+        now, count = loop.params(state, params_keys, over | state.diverged), min(every, steps - t)
         segment = loop.physics.rollout(
             state, loop.policy, now, steps=count, key=act_key, candidates=loop.candidates
         )
@@ -47,13 +47,11 @@ def play(
         state = segment.final
         if progress:
             progress(min(t + every, steps), steps)
-        # divergence after the end of an episode does not count
-        diverged = np.where(over, diverged, state.diverged)
         if task.over is not None:
-            over |= task.over(segment.steps, initial).any(axis=1) | diverged
+            over |= task.over(segment.steps, initial).any(axis=1) | state.diverged
             if over.all():
                 break
-    return concatenate(segments).replace(diverged=diverged)  # pyright: ignore[reportAttributeAccessIssue]
+    return concatenate(segments)
 
 
 def by_candidate(x: Array, k: int) -> Any:
@@ -65,8 +63,8 @@ def concatenate(segments: Sequence[Trajectory]) -> Trajectory:
     """Join consecutive trajectories of the same rows."""
     joined = [(s.steps, s.actions) for s in segments]
     steps, actions = jax.tree.map(lambda *x: np.concatenate(x, axis=1), *joined)
-    last = segments[-1]
-    return Trajectory(steps=steps, actions=actions, diverged=last.diverged, final=last.final)
+    valid = np.sum([s.valid for s in segments], axis=0)  # 0 in all segments after divergence
+    return Trajectory(steps=steps, actions=actions, valid=valid, final=segments[-1].final)
 
 
 def episode_ends(trajectory: Trajectory, first: Step, task: Task) -> np.ndarray:
@@ -83,6 +81,6 @@ def episode_of(trajectory: Trajectory, row: int, end: int) -> Trajectory:
     return Trajectory(
         steps=jax.tree.map(lambda x: np.asarray(x)[row, :end], trajectory.steps),
         actions=np.asarray(trajectory.actions)[row, :end],
-        diverged=trajectory.diverged[row],
+        valid=np.minimum(trajectory.valid[row], end),  # divergence after the end does not count
         final=jax.tree.map(lambda x: x[row], trajectory.final),
     )

@@ -218,7 +218,8 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         steps = jax.tree.map(lambda *x: np.stack(x), *(step for step, _ in self._steps))
         actions = np.stack([ctrl for _, ctrl in self._steps])
         final = jax.tree.map(lambda x: x[0], self._state())
-        return Trajectory(steps=steps, actions=actions, diverged=np.asarray(self._diverged), final=final)
+        valid = np.asarray(len(actions) - self._diverged)  # the last step is the one that diverged
+        return Trajectory(steps=steps, actions=actions, valid=valid, final=final)
 
 
 def _sets(name: str, settings: Sequence[str]) -> bool:

@@ -286,7 +286,7 @@ def _trajectory(played: Played) -> Trajectory:
     A program of its own, because its results would be memory for the data of the steps in the program of a rollout.
     """
     done = played.trajectory()
-    return done if done.diverged.ndim == 1 else jax.tree.map(lambda x: _turned(x, None), done)
+    return done if done.valid.ndim == 1 else jax.tree.map(lambda x: _turned(x, None), done)
 
 
 @partial(jax.jit, static_argnums=1)

@@ -56,7 +56,7 @@ class _Run:
     full: np.ndarray  # [B, nstate] the states from which they continue
     kept: np.ndarray  # [B, T, nstate] float32, the states at which sensors were computed
     sensors: np.ndarray  # [B, T, ns] float32
-    diverged: np.ndarray  # [B]
+    valid: np.ndarray  # [B] control steps before divergence, T if there is none
 
     def part(self, at: slice) -> _Run:
         """Return the run of these rows. It writes into the arrays of this one, except `full`."""
@@ -68,7 +68,7 @@ class _Run:
             full=self.full[at],
             kept=self.kept[at],
             sensors=self.sensors[at],
-            diverged=self.diverged[at],
+            valid=self.valid[at],
         )
 
 
@@ -172,7 +172,7 @@ class NativePhysics:
             full=full,
             kept=np.empty((rows, steps, full.shape[1]), np.float32),
             sensors=np.empty((rows, steps, m.nsensordata), np.float32),
-            diverged=np.array(start.diverged),
+            valid=np.where(start.diverged, 0, steps),
         )
         if read is not None:
             run.sensors[:] = np.nan
@@ -189,7 +189,7 @@ class NativePhysics:
         return Trajectory(
             steps=self._step(run.kept, run.sensors, previous_actions),
             actions=actions,
-            diverged=run.diverged,
+            valid=run.valid,
             final=SimState(
                 time=time[:, 0],
                 qpos=qpos,
@@ -197,7 +197,7 @@ class NativePhysics:
                 act=act,
                 sensors=run.sensors[:, -1],
                 prev_action=actions[:, -1],
-                diverged=run.diverged,
+                diverged=run.valid < steps,
             ),
             extras=extras,
         )
@@ -256,7 +256,8 @@ class NativePhysics:
             control[:] = actions[:, t, None]
             if late:
                 np.copyto(control, view.prev_action[:, None], where=run.late[..., None])
-            run.diverged |= self._advance(pool, run.full, control, states, sensed, run.worlds)
+            whole = self._advance(pool, run.full, control, states, sensed, run.worlds)
+            np.minimum(run.valid, t, out=run.valid, where=whole < substeps)
             self._keep(run, slice(t, t + 1), slice(0, rows), run.full, states, sensed)
             run.full = states[:, -1].copy()
             run.full[:, 0] = run.clock[t + 1]
@@ -277,11 +278,12 @@ class NativePhysics:
             states = self._space("states", (count, number, run.full.shape[1]))
             sensed = self._space("sensors", (count, number, m.nsensordata))
             begin = run.full[at]
-            run.diverged[at] |= self._advance(self._pool, begin, control[at], states, sensed, run.worlds[at])
+            whole = self._advance(self._pool, begin, control[at], states, sensed, run.worlds[at])
+            run.valid[at] = np.minimum(run.valid[at], whole // substeps)
             self._keep(run, slice(0, steps), at, begin, states, sensed)
             run.full[at] = states[:, -1]
         run.full[:, 0] = run.clock[-1]
-        lost = run.diverged  # their clock was reset
+        lost = run.valid < steps  # their clock was reset
         run.kept[lost, :, 0] = run.clock[:-1, lost].T + (substeps - 1) * self.sim_dt
 
     def _keep(
@@ -410,7 +412,7 @@ class NativePhysics:
     ) -> np.ndarray:
         """Step row r of `full` [B, nstate] in model r into `states` and `sensed` [B, substeps, ...].
 
-        Return `diverged` [B].
+        Return [B] the number of simulation steps before row r diverged, all if it did not.
 
         MuJoCo resets a diverged simulation, including its clock, and rollout then stops stepping it. During the call
         its clock is one control step ahead of ours, so the time of one sim_dt after a reset is never that of a valid
@@ -430,9 +432,13 @@ class NativePhysics:
             state=states,
             sensordata=sensed,
         )
+        valid = np.full(len(full), substeps)
         reset = np.abs(states[:, -1, 0] - (ahead[:, 0] + substeps * self.sim_dt)) > 0.5 * self.sim_dt
+        if reset.any():
+            clock = ahead[reset, :1] + self.sim_dt * np.arange(1, substeps + 1)
+            valid[reset] = np.argmax(np.abs(states[reset, :, 0] - clock) > 0.5 * self.sim_dt, axis=1)
         states[:, :, 0] -= self.ctrl_dt
-        return reset
+        return valid
 
 
 def _host_device() -> Any:

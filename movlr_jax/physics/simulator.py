@@ -47,7 +47,8 @@ class Played:
         )
         last = jax.tree.map(lambda x: x[-1], self)
         final = _state(last.after, last.steps.sensors, last.actions, last.diverged)
-        return Trajectory(steps=steps, actions=actions, diverged=last.diverged, final=final, extras=extras)
+        valid = jnp.sum(~self.diverged, axis=0)
+        return Trajectory(steps=steps, actions=actions, valid=valid, final=final, extras=extras)
 
 
 def _played(after: SimState, step: Step, extras: Any) -> Played:

@@ -105,7 +105,7 @@ class EpisodeRecord:
         steps = Step(self.time, self.qpos, self.qvel, self.act, sensors, previous)
         now = {name: value[-1] for name, value in vars(steps).items()} | {"prev_action": self.ctrl[-1]}
         last = SimState(**now, diverged=np.zeros((), bool))
-        return Trajectory(steps=steps, actions=self.ctrl, diverged=last.diverged, final=last)
+        return Trajectory(steps=steps, actions=self.ctrl, valid=np.asarray(len(self.ctrl)), final=last)
 
     def to_dataframe(self) -> pandas.DataFrame:
         """Return a DataFrame of T rows, indexed by time in s. Needs pandas.

@@ -107,9 +107,8 @@ def _trial(task: Task) -> Trajectory:
         seen.append([np.array(x, np.float32) for x in (data.qpos, data.qvel, data.act, data.sensordata)])
     qpos, qvel, act, sensors = (np.stack(pair)[held] for pair in zip(*seen, strict=True))
     time, actions = np.float32(_CTRL_DT) * np.arange(1, count + 1), np.zeros((count, model.nu), np.float32)
-    lost = np.zeros((), bool)
-    last = SimState(time[-1], qpos[-1], qvel[-1], act[-1], sensors[-1], actions[-1], lost)
-    return Trajectory(Step(time, qpos, qvel, act, sensors, actions), actions, lost, last)
+    last = SimState(time[-1], qpos[-1], qvel[-1], act[-1], sensors[-1], actions[-1], np.array(False))
+    return Trajectory(Step(time, qpos, qvel, act, sensors, actions), actions, np.array(count), last)
 
 
 def with_source_line(function: Callable[..., Any], file: Path) -> Callable[..., Any]:

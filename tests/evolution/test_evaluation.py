@@ -47,7 +47,7 @@ def test_a_perfect_episode_that_diverged_is_the_last(task: Task, scheme: str, pl
     """Its numbers are those of a simulation that was set back: however good, any that ran is before it."""
     made = walk(task, Gait(seconds=2.0))
     ran = [outcome(poor(task), made), outcome(poor(task), made)]
-    lost = outcome(task, replace(made, diverged=np.True_))
+    lost = outcome(task, replace(made, valid=np.asarray(3)))
     entrants = [*ran[:place], lost, *ran[place:]]
     judge = MetricsJudge()
     result = rank(3, lambda pairs: [judge.compare(task, entrants[i], entrants[j]) for i, j in pairs], scheme)

@@ -99,6 +99,7 @@ def test_a_row_that_diverges_is_marked_and_harms_no_other(tiny, mjx, mjx_run):
     result = mjx.rollout(start, shaky, controls(tiny), steps=STEPS, key=KEY)
     others = np.arange(ROWS) != 2
     np.testing.assert_array_equal(result.diverged, ~others)
+    np.testing.assert_array_equal(result.valid, np.where(others, STEPS, 0))
     np.testing.assert_array_equal(np.asarray(result.steps.qpos)[others], mjx_run.steps.qpos[others])
     assert all(np.isfinite(getattr(result.steps, name)).all() for name in FIELDS)
 

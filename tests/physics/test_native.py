@@ -262,6 +262,7 @@ def test_a_row_that_explodes_is_marked_and_leaves_the_others_alone(tiny, substep
     expected = physics.rollout(healthy, stretch, params, steps=4, key=KEY)
     result = physics.rollout(ill, stretch, params, steps=4, key=KEY)
     np.testing.assert_array_equal(result.diverged, [False, True, False, False])
+    np.testing.assert_array_equal(result.valid, [4, 0, 4, 4])
     assert not expected.diverged.any()
     others = np.array([0, 2, 3])
     assert_same(rows_of(result, others), rows_of(expected, others))

@@ -50,9 +50,8 @@ def episode(task: Task, pos: np.ndarray, quat: np.ndarray, act: float = 0.0) -> 
         prev_action=np.zeros((steps, m.nu), np.float32),
     )
     final = SimState(**{k: v[-1] for k, v in vars(step).items()}, diverged=np.False_)
-    return Trajectory(
-        steps=step, actions=np.zeros((steps, m.nu), np.float32), diverged=np.False_, final=final
-    )
+    actions = np.zeros((steps, m.nu), np.float32)
+    return Trajectory(steps=step, actions=actions, valid=np.asarray(steps), final=final)
 
 
 def still(task: Task, offset=(0.0, 0.0, 0.0), degrees: float = 0.0, axis=(0.0, 0.0, 1.0), steps: int = 100):

@@ -131,7 +131,7 @@ def episode(task: Task, time: np.ndarray, qpos: np.ndarray, sensors: np.ndarray)
         prev_action=zeros,
     )
     final = SimState(**{k: v[-1] for k, v in vars(step).items()}, diverged=np.False_)
-    return Trajectory(steps=step, actions=zeros, diverged=np.False_, final=final)
+    return Trajectory(steps=step, actions=zeros, valid=np.asarray(len(time)), final=final)
 
 
 def replaced(made: Trajectory, **fields: np.ndarray) -> Trajectory:

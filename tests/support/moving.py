@@ -67,6 +67,6 @@ def episode_of(task: Task, postures: Sequence[np.ndarray], dt: float = 0.1) -> T
     return Trajectory(
         steps=steps,
         actions=np.zeros((t, model.nu), np.float32),
-        diverged=np.bool_(False),
+        valid=np.asarray(t),
         final=SimState(**last, diverged=np.zeros(1, bool)),
     )

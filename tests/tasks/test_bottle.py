@@ -220,7 +220,7 @@ def test_shared_measures_worked_by_hand(task: Task):
     assert metrics["effort"] == pytest.approx(0.25)
     assert metrics["smoothness"] == pytest.approx(1.0)
     assert metrics["diverged_fraction"] == 0.0
-    assert shared_metrics(replace(made, diverged=np.True_), task, CTRL_DT)["diverged_fraction"] == 1.0
+    assert shared_metrics(replace(made, valid=np.asarray(3)), task, CTRL_DT)["diverged_fraction"] == 1.0
 
 
 def test_joint_limits_worked_by_hand():

@@ -121,7 +121,7 @@ def still(task: Task, qpos: np.ndarray, seconds: float) -> Trajectory:
     time = 0.01 * np.arange(steps, dtype=np.float32)
     actions = np.zeros((steps, model.nu), np.float32)
     step = Step(time, held(data.qpos), held(data.qvel), held(data.act), held(data.sensordata), actions)
-    return Trajectory(step, actions, np.zeros((), bool), None)  # pyright: ignore[reportArgumentType]
+    return Trajectory(step, actions, np.asarray(steps), None)  # pyright: ignore[reportArgumentType]
 
 
 def test_success_is_being_there_and_still(folder: Path):

@@ -144,7 +144,7 @@ def episode(task: Task, qpos: np.ndarray) -> Trajectory:
     steps, none = len(qpos), np.zeros((len(qpos), 0), np.float32)
     time, actions = 0.1 * np.arange(steps), np.zeros((steps, model.nu))
     step = Step(time, np.asarray(qpos), np.zeros((steps, model.nv)), none, np.array(sensors), actions)
-    return Trajectory(step, actions, np.zeros((), bool), None)  # pyright: ignore[reportArgumentType]
+    return Trajectory(step, actions, np.asarray(steps), None)  # pyright: ignore[reportArgumentType]
 
 
 def test_a_walker_is_measured_until_it_falls(tasks: dict[str, Task]):

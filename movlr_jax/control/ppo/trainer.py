@@ -273,8 +273,9 @@ class Ppo:
         if self.task.over is not None:
             over = np.asarray(self.task.over(done.steps, fleet.initial))
         late = fleet.age[:, None] + np.arange(1, steps + 1) >= self.limit
-        ends, diverged = over | late, np.asarray(done.diverged)
+        ends = over | late
         last = np.where(ends.any(axis=1), ends.argmax(axis=1), steps - 1)
+        diverged = np.asarray(done.valid) <= last
         valid = (np.arange(steps) <= last[:, None]) & ~diverged[:, None]
         ended = ends.any(axis=1) | diverged
         segment = Segment(done, fleet.initial, valid, over & valid, ended)
