@@ -88,8 +88,10 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Any:
         check_task_file(config, run, [run])
         return config
     if (replayed := _recorded(overrides, "replay", REPLAYABLE)) is not None:
-        del replayed["replay"]
-        return check(from_mapping(Config, replayed))
+        run = Path(replayed.pop("replay"))
+        config = check(from_mapping(Config, replayed))
+        check_task_file(config, run, [run] if (run / "run.db").is_file() else [], "replay")
+        return config
     folder = resource_dir("conf").resolve()
     overrides = [*search_path(config_dir), *composable(overrides, config_dir)]
     with hydra_at_conf():
@@ -226,20 +228,14 @@ def _recorded(overrides: Sequence[str], kind: str, changeable: Sequence[str]) ->
         else:
             new[name] = read
     if kind == "replay":
-        values = _answered_by(run, values, trust=bool(new["trust"]))
+        values = _answered_by(run, values)
     return {**values, **new}
 
 
-def _answered_by(folder: Path, values: Mapping[str, Any], *, trust: bool) -> dict[str, Any]:
-    """Return the settings of a recorded search, with its answers in place of its models. Raises UserError."""
+def _answered_by(folder: Path, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a recorded search, with its answers in place of its models."""
     from movlr_jax.language.settings import EMBEDDED
-    from movlr_jax.tasks.registry import FILE_TASK
 
-    if values.get("task", {}).get("name") == FILE_TASK and not trust:
-        raise UserError(
-            f"replay={folder} would run the Python file {values['task'].get('settings', {}).get('file')}; read it, "
-            "and give trust=true to run it"
-        )
     models = {
         role: {"name": "replay", "run": str(folder)}
         for role in ("llm", "vlm")

@@ -1,4 +1,4 @@
-"""Decide whether a resumed run may execute the Python file of its task: a run directory may come from others."""
+"""Decide whether a recorded run may execute the Python file of its task: a run directory may come from others."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def task_file(config: Config) -> dict[str, str] | None:
         raise UserError(f"cannot read the task file {file}: {error.strerror or error}") from None
 
 
-def check_task_file(config: Config, folder: Path, runs: Sequence[Path]) -> None:
+def check_task_file(config: Config, folder: Path, runs: Sequence[Path], done: str = "resume") -> None:
     """Raise UserError if `folder` would run another task file than its `runs` began with, unless `trust` is set.
 
-    Modules that the file imports are not checked.
+    done: what is done with the folder, the name of a setting. Modules that the file imports are not checked.
     """
     now = task_file(config)
     if now is None or config.trust:
@@ -39,7 +39,7 @@ def check_task_file(config: Config, folder: Path, runs: Sequence[Path]) -> None:
     if Path(now["path"]).resolve().is_relative_to(folder.resolve()):
         why = "it lies inside the run directory"
     elif recorded is None:
-        why = "the run has no record of its file (runs of earlier versions have none)"
+        why = "there is no record of the file that the run began with"
     elif now["path"] != recorded["path"]:
         why = f"the run began with {recorded['path']}"
     elif now["sha256"] != recorded["sha256"]:
@@ -47,7 +47,7 @@ def check_task_file(config: Config, folder: Path, runs: Sequence[Path]) -> None:
     else:
         return
     raise UserError(
-        f"resume={folder} would run the Python file {now['path']}: {why}; read it, and give trust=true to run it"
+        f"{done}={folder} would run the Python file {now['path']}: {why}; read it, and give trust=true to run it"
     )
 
 

@@ -140,6 +140,9 @@ def test_replay_gives_the_same_run_without_servers_or_keys(
     replay = ["llm=replay", f"llm.run={recorded}", "vlm=replay", f"vlm.run={recorded}"]
     assert main([*TASK, *replay, f"run_dir={again}"]) == 0
     assert outcome(again) == outcome(recorded)
+    # the file of its task is still the one that the run began with
+    assert main([f"replay={recorded}", f"run_dir={tmp_path / 'whole'}"]) == 0
+    assert outcome(tmp_path / "whole") == outcome(recorded)
     with Archive.open(again, write=False) as archive:
         assert archive.spent() == (0, 0.0)
 
@@ -156,7 +159,9 @@ def test_a_recording_repeats_the_search_from_two_small_files(
     assert capsys.readouterr().out.split() == [str(folder / "answers.jsonl"), str(folder / "config.yaml")]
     replaced(folder / "config.yaml", "vlm", size=[96, 96])  # other films
     assert main([f"replay={folder}", f"run_dir={again}"]) == 2
-    assert "would run the Python file" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"replay={folder} would run the Python file" in said
+    assert "there is no record" in said
     assert main([f"replay={folder}", f"run_dir={again}", "trust=true"]) == 0
     assert outcome(again) == outcome(recorded)
 

@@ -390,7 +390,7 @@ def test_a_task_file_that_is_another_asks_first(mistake: Mistake, own: tuple[Pat
         because = "it has changed since the run began"
     elif why == "no hash":
         sql(made, "DELETE FROM events WHERE kind = 'task_file'")
-        because = "the run has no record of its file (runs of earlier versions have none)"
+        because = "there is no record of the file that the run began with"
     else:
         theirs = (made if why == "in the run" else file.parent) / "theirs.py"
         theirs.write_text(file.read_text())
