@@ -19,6 +19,7 @@ _UNITS = {
     "bw": "body weights",
 }  # longest first
 _YES_NO = ("success", "fell", "dropped")
+_OWN = 2  # measures of a task that a summary has room for, besides those that all tasks share
 
 
 def unit(metric: str) -> str:
@@ -70,6 +71,13 @@ def quantity(value: float | None, metric: str) -> str:
             return f"{number(value)} {unit_name}".strip()
 
 
+def leading(metrics: Mapping[str, float]) -> list[str]:
+    """Return the measures that a task lists before its success: what it is about. Without success there are none."""
+    names = list(metrics)
+    before = names[: names.index("success")] if "success" in metrics else []
+    return [name for name in before if name not in _YES_NO]
+
+
 def summary(metrics: Mapping[str, float]) -> str:
     """Return the success measure in one line, short enough for the caption of a film."""
     errors = ("object_position_error_m", "object_orientation_error_rad")
@@ -78,6 +86,9 @@ def summary(metrics: Mapping[str, float]) -> str:
     if "distance_m" in metrics:
         gait = f", gait r {number(metrics['gait_r'], 2)}" if "gait_r" in metrics else ""
         parts.append(f"moved {quantity(metrics['distance_m'], 'distance_m')}{gait}")
+    told = (*errors, "distance_m", "gait_r", "knee_swing_deg", "time_to_fall_s")
+    own = [name for name in leading(metrics) if name not in told]
+    parts += [f"{human(name)} {quantity(metrics[name], name)}" for name in own[:_OWN]]
     if "time_to_fall_s" in metrics:
         parts.append(f"fell at {quantity(metrics['time_to_fall_s'], 'time_to_fall_s')}")
     if "success" in metrics:

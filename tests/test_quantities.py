@@ -37,3 +37,13 @@ def test_what_came_out_is_one_short_line():
         summary({"distance_m": 6.638, "success": 0.0, "time_to_fall_s": 3.72})
         == "moved 6.64 m: fell at 3.72 s: no success"
     )
+    # what the author of a task measures comes before success, what all tasks measure after it
+    hop = {
+        "distance_m": 2.1,
+        "lowest_m": 0.62,
+        "knee_range_rad": 1.0,
+        "pauses": 3.0,
+        "success": 1.0,
+        "effort": 0.1,
+    }
+    assert summary(hop) == "moved 2.1 m: lowest 62.0 cm: knee range 57°: success"

@@ -10,6 +10,7 @@ from typing import Any
 
 from movlr_jax.errors import printable
 from movlr_jax.language.base import Evaluation
+from movlr_jax.quantities import leading
 from movlr_jax.storage.archive import Archive
 
 FIRST = "g00k00"  # the first program of every run
@@ -231,7 +232,8 @@ def key_metrics(run: Run) -> list[str]:
     names = dict.fromkeys(name for c in run.candidates.values() for name in c.metrics)
     chosen = [name for name in ("distance_m", "gait_r", "knee_swing_deg") if name in names]
     chosen += [name for name in names if name.startswith("object_") and name.endswith(("_m", "_rad"))]
-    return chosen or [name for name in names if name == "success"]
+    first = next((c.metrics for c in run.candidates.values() if c.metrics), {})
+    return list(dict.fromkeys([*chosen, *leading(first)])) or [name for name in names if name == "success"]
 
 
 def direction(metric: str) -> int:

@@ -112,18 +112,19 @@ def simple_task(
 
     def measured(episode: Trajectory, task: Task) -> Metrics:
         read = Readout(task.layout, episode.steps, task.goals)
-        metrics = biomechanics.metrics(episode, task)
-        if reached:
-            metrics["object_position_error_m"] = _worst_error(read, reached, targets)
-        if motion and (motion.moves or motion.still):
-            metrics |= motion_metrics(motion, read)
+        own = {"object_position_error_m": _worst_error(read, reached, targets)} if reached else {}
         if measure:
-            metrics |= {key: float(value) for key, value in measure(read).items()}
+            own |= {key: float(value) for key, value in measure(read).items()}
+        others = biomechanics.metrics(episode, task)
+        if motion and (motion.moves or motion.still):
+            others |= motion_metrics(motion, read)
+        achieved = {"success": own.pop("success")} if "success" in own else {}
         if success:
-            metrics["success"] = float(success(Measures(metrics)))
-        elif "success" not in metrics and reached:
-            metrics["success"] = float(metrics["object_position_error_m"] <= tolerance_m)
-        return metrics
+            achieved = {"success": float(success(Measures(others | own | achieved)))}
+        elif reached and not achieved:
+            achieved = {"success": float(own["object_position_error_m"] <= tolerance_m)}
+        # `quantities.leading`: those of the task come before its success
+        return own | achieved | {name: value for name, value in others.items() if name not in own}
 
     return Task(
         name=name,

@@ -273,7 +273,7 @@ def changed(file: str, **changes: str) -> None:
 
 def moved(said: str) -> float:
     """m, of the best program."""
-    found = re.search(r"^best: .* moved (.*) m", said, re.M)
+    found = re.search(r"^best: .* moved (\S+) m", said, re.M)
     assert found, said
     return float(found[1])
 
