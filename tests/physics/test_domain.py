@@ -182,7 +182,7 @@ def test_a_policy_is_trained_in_as_many_worlds_as_it_has_simulations_and_evaluat
     assert varied.sim_physics.model.geom_friction[0, 0] == plain.sim_physics.model.geom_friction[0, 0]
 
 
-SLEDGE = """<mujoco><option timestep="0.002" integrator="implicitfast"/><worldbody>
+PUSHED = """<mujoco><option timestep="0.002" integrator="implicitfast"/><worldbody>
 <geom name="floor" type="plane" size="0 0 .1" contype="0" conaffinity="0"/>
 <body name="box" pos="0 0 .1"><joint name="x" type="slide" axis="1 0 0"/><joint name="z" type="slide" axis="0 0 1"/>
 <geom name="ball" size=".1" mass="1" contype="0" conaffinity="0"/></body></worldbody>
@@ -194,7 +194,7 @@ SLEDGE = """<mujoco><option timestep="0.002" integrator="implicitfast"/><worldbo
 @pytest.mark.parametrize("what", ["pair_friction", "dof_frictionloss"])
 def test_worlds_have_what_the_model_lacks(engine: str, what: str):
     """Friction of a contact pair, and dry friction of a joint that has none, against worlds stepped one by one."""
-    spec = mujoco.MjSpec.from_string(SLEDGE)
+    spec = mujoco.MjSpec.from_string(PUSHED)
     instrument(spec, root="box", touch={}, sites=())
     model = spec.compile()
     same, nothing = np.ones(2), np.zeros(2)
