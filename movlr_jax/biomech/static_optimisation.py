@@ -24,6 +24,18 @@ _SHARES = np.linspace(0.0, 1.0, 33)  # of a step that the line search tries
 _LEVER = 0.1  # m, lever arm that scales moments on the floating base relative to forces
 
 
+def couplings(model: mujoco.MjModel) -> list[int]:
+    """Return the active joint equalities, that of a driving joint before those of the joints that it drives."""
+    order: list[int] = []
+    rest = np.flatnonzero((model.eq_type == mujoco.mjtEq.mjEQ_JOINT) & (model.eq_active0 != 0)).tolist()
+    while rest:
+        driven = {model.eq_obj1id[e] for e in rest}
+        ready = [e for e in rest if model.eq_obj2id[e] not in driven] or rest  # a circle has no first
+        order += ready
+        rest = [e for e in rest if e not in ready]
+    return order
+
+
 def coupling_jacobian(model: mujoco.MjModel, planned: np.ndarray, qpos: np.ndarray) -> np.ndarray:
     """Return the Jacobian [..., nv, nz] of all joint velocities with respect to those of the planned dofs [nz].
 
@@ -32,9 +44,9 @@ def coupling_jacobian(model: mujoco.MjModel, planned: np.ndarray, qpos: np.ndarr
     """
     jacobian = np.zeros((*qpos.shape[:-1], model.nv, len(planned)))
     jacobian[..., planned, np.arange(len(planned))] = 1.0
-    couplings = (model.eq_type == mujoco.mjtEq.mjEQ_JOINT) & (model.eq_active0 != 0) & (model.eq_obj2id >= 0)
-    driven, driver = model.eq_obj1id[couplings], model.eq_obj2id[couplings]
-    at, (_, a, b, c, d) = model.jnt_qposadr[driver], model.eq_data[couplings, :5].T
+    found = [e for e in couplings(model) if model.eq_obj2id[e] >= 0]
+    driven, driver = model.eq_obj1id[found], model.eq_obj2id[found]
+    at, (_, a, b, c, d) = model.jnt_qposadr[driver], model.eq_data[found, :5].T
     x = qpos[..., at] - model.qpos0[at]
     slopes = a + x * (2 * b + x * (3 * c + x * (4 * d)))
     pairs = zip(model.jnt_dofadr[driven], model.jnt_dofadr[driver], strict=True)

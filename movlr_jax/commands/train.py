@@ -37,6 +37,7 @@ from movlr_jax.errors import UserError
 from movlr_jax.progress import Reporter
 from movlr_jax.storage.archive import locked
 from movlr_jax.storage.archive import write_atomically as write
+from movlr_jax.tasks.base import measured
 
 if TYPE_CHECKING:
     from movlr_jax.control.ppo.trainer import Ppo
@@ -226,7 +227,8 @@ def evaluated(setup: EvaluationSetup, starts: int, reporter: Reporter) -> list[d
     with reporter.stage("evaluate"):
         made = controllers.rollout(begin, steps=trainer.limit, key=jax.random.key(_FRESH))
     ends = episode_ends(made, begin.step, task)
-    return [{"start": i, **task.measure(episode_of(made, i, end), task)} for i, end in enumerate(ends)]
+    ctrl_dt = trainer.sim_physics.ctrl_dt
+    return [{"start": i, **measured(episode_of(made, i, end), task, ctrl_dt)} for i, end in enumerate(ends)]
 
 
 def table(episodes: Sequence[Mapping[str, float]]) -> list[str]:

@@ -25,7 +25,7 @@ from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox.probe import Probe
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.tasks import Task
-from movlr_jax.tasks.base import shared_metrics
+from movlr_jax.tasks.base import measured
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.walking import biomechanics
 from movlr_jax.types import Progress, Step, Trajectory
@@ -141,7 +141,7 @@ def measure(
 
     terms: Values [T] of each term. replaced: Counts of non-finite values per term, in the episode and in its plans.
     """
-    metrics = task.measure(episode, task) | shared_metrics(episode, task, ctrl_dt)
+    metrics = measured(episode, task, ctrl_dt)
     series = biomechanics.series(episode, task) | dict(task.series(episode, task) if task.series else {})
     reason = None
     if bool(episode.diverged):

@@ -29,6 +29,7 @@ from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.rewards.state import State
 from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.tasks import Task
+from movlr_jax.tasks.base import measured
 from movlr_jax.types import SimState, Step, Trajectory
 
 _STARTS = 32  # start states from which the action space is made
@@ -124,23 +125,25 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         data.ctrl[:] = self._ctrl
         data.qacc_warmstart[:] = 0  # as rollouts of the package begin each control step
         before = data.time
+        data.time += self._ctrl_dt  # so that the time after a reset is never that of a valid step
         with quiet():
             if self._substeps > 1:
                 mujoco.mj_step(self.model, data, self._substeps - 1)
-            time, (qpos, qvel, act) = data.time, (x.copy() for x in (data.qpos, data.qvel, data.act))
+            qpos, qvel, act = (x.copy() for x in (data.qpos, data.qvel, data.act))
+            time = data.time - self._ctrl_dt
             mujoco.mj_step(self.model, data, 1)
         # MuJoCo resets a diverged simulation, and with it the clock
-        self._diverged = abs(data.time - before - self._ctrl_dt) > 0.5 * self._sim_dt
-        measured = _single(Step(time, qpos, qvel, act, data.sensordata.copy(), previous))
-        self._steps.append((measured, self._ctrl))
-        terms = self._finite(self._terms(measured, self._ctrl, self._initial))
-        over = self.task.over is not None and bool(
-            self.task.over(_rows(measured), _first(self._initial)).any()
-        )
+        self._diverged = abs(data.time - before - 2 * self._ctrl_dt) > 0.5 * self._sim_dt
+        data.time = before + self._ctrl_dt
+        seen = _single(Step(time, qpos, qvel, act, data.sensordata.copy(), previous))
+        self._steps.append((seen, self._ctrl))
+        nothing = [np.nan] * len(self.program.terms)
+        terms = self._finite(nothing if self._diverged else self._terms(seen, self._ctrl, self._initial))
+        over = self.task.over is not None and bool(self.task.over(_rows(seen), _first(self._initial)).any())
         terminated, truncated = over or self._diverged, len(self._steps) >= self._limit
         info: dict[str, Any] = {"terms": terms}
         if terminated or truncated:
-            info["metrics"] = dict(self.task.measure(self._trajectory(), self.task))
+            info["metrics"] = measured(self._trajectory(), self.task, self._ctrl_dt)
         reward = float(self._weights @ np.array(list(terms.values()), np.float32))
         return self._observed(), reward, terminated, truncated, info
 
@@ -182,7 +185,7 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         terms = self.program.reward(State(self.task.layout, step, self._goals, initial), ctrl)
         return [jnp.asarray(terms[name], jnp.float32) for name in self.program.terms]
 
-    def _finite(self, values: Sequence[jax.Array]) -> dict[str, float]:
+    def _finite(self, values: Sequence[Any]) -> dict[str, float]:
         """Return the terms of a step; a non-finite one is replaced by its worst value so far."""
         terms: dict[str, float] = {}
         for name, value, weight in zip(self.program.terms, values, self._weights, strict=True):

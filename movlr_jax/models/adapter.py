@@ -13,6 +13,7 @@ import numpy as np
 
 from movlr_jax.biomech.coordinates import Coordinates
 from movlr_jax.biomech.opensim import Coordinate
+from movlr_jax.biomech.static_optimisation import couplings
 from movlr_jax.errors import UserError
 from movlr_jax.types import Array
 
@@ -80,7 +81,7 @@ def follow_couplings(model: mujoco.MjModel, qpos: Array) -> Any:
     q1 = q1_0 + poly(q2 - q2_0), as MuJoCo defines mjEQ_JOINT. Returns a NumPy or JAX array, like its input.
     """
     qpos = qpos if isinstance(qpos, jax.Array) else np.array(qpos)
-    for e in np.flatnonzero((model.eq_type == mujoco.mjtEq.mjEQ_JOINT) & (model.eq_active0 != 0)):
+    for e in couplings(model):
         driven = model.jnt_qposadr[model.eq_obj1id[e]]
         coefficients = model.eq_data[e, :5]
         x = 0.0

@@ -94,9 +94,11 @@ def travels(model: mujoco.MjModel, body: str, way: Sequence[float], turning: boo
     free, slide, hinge, ball = (
         getattr(mujoco.mjtJoint, f"mjJNT_{n}") for n in ("FREE", "SLIDE", "HINGE", "BALL")
     )
+    data = mujoco.MjData(model)
+    mujoco.mj_kinematics(model, data)
     for j in np.flatnonzero(model.jnt_bodyid == model.body(body).id):
         kind = model.jnt_type[j]
-        along = abs(float(model.jnt_axis[j] @ np.asarray(way))) > 0.7 and not model.jnt_limited[j]
+        along = abs(float(data.xaxis[j] @ np.asarray(way))) > 0.7 and not model.jnt_limited[j]
         if kind == free or (turning and kind == ball) or (along and kind == (hinge if turning else slide)):
             return True
     return False

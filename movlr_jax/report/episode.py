@@ -69,28 +69,8 @@ def _episodes(run: Run, task: Task) -> list[Episode]:
         wanted.append((run.full.name, "After the final training", f"{STEM}.npz"))
     for name, label, path in wanted:
         if states := read_inside(run.root, path, _TRAJECTORY_BYTES):
-            record = EpisodeRecord.read(states, task.model, task.adapter)
-            _check(record, task.model)
-            found.append(Episode(name, label, record))
+            found.append(Episode(name, label, EpisodeRecord.read(states, task.model, task.adapter)))
     return found
-
-
-def _check(record: EpisodeRecord, model: mujoco.MjModel) -> None:
-    """Raise UserError unless all arrays of an episode fit the model."""
-    steps = len(record.qpos)
-    shapes = {
-        "time": (steps,),
-        "qpos": (steps, model.nq),
-        "qvel": (steps, model.nv),
-        "act": (steps, model.na),
-        "ctrl": (steps, model.nu),
-    }
-    for name, shape in shapes.items():
-        values = getattr(record, name)
-        if not steps or values.shape[: len(shape)] != shape or values.dtype.kind not in "fiu":
-            raise UserError(
-                f"the trajectory has {name} {values.shape} {values.dtype}, expected {shape} numbers"
-            )
 
 
 def _picked(record: EpisodeRecord) -> np.ndarray:

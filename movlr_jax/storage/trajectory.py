@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,10 +74,7 @@ class EpisodeRecord:
         except (OSError, ValueError, KeyError, TypeError) as error:
             where = states if isinstance(states, Path) else "the trajectory"
             raise UserError(f"{where} cannot be read: {error}; evaluate the reward again") from None
-        if values["qpos"].ndim != 2 or values["qpos"].shape[1] != model.nq:
-            raise UserError(
-                f"the trajectory has qpos {values['qpos'].shape}, expected [T, {model.nq}]: it is of another model"
-            )
+        _check(values | ({} if force is None else {"force": force}), model, len(names))
         return cls(**values, touch_names=names, model=model, adapter=adapter, force=force)
 
     def replayed(self, layout: Layout) -> Trajectory:
@@ -218,3 +216,23 @@ class EpisodeRecord:
     @property
     def _seconds(self) -> np.ndarray:
         return self.time.astype(float)
+
+
+def _check(values: Mapping[str, np.ndarray], model: mujoco.MjModel, parts: int) -> None:
+    """Raise UserError unless all arrays of an episode are numbers and fit the model."""
+    width = {
+        "qpos": model.nq,
+        "qvel": model.nv,
+        "act": model.na,
+        "ctrl": model.nu,
+        "force": model.nu,
+        "touch": parts,
+    }
+    steps = values["time"].shape[:1]
+    for name, found in values.items():
+        expected = (*steps, width[name]) if name in width else steps
+        if steps < (1,) or found.shape != expected or found.dtype.kind not in "fiu":
+            raise UserError(
+                f"the trajectory has {name} {found.shape} {found.dtype}, expected {expected} numbers; it is broken, "
+                "or it is of another model"
+            )

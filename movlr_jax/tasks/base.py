@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from string import Template
 from typing import Any
 
+import jax
 import mujoco
 import numpy as np
 
@@ -203,6 +204,23 @@ SHARED = (
     "joint_limit_fraction",
     "diverged_fraction",
 )  # names that shared_metrics returns
+
+
+def measured(episode: Trajectory, task: Task, ctrl_dt: float) -> Metrics:
+    """Return the measures of the task and the shared ones of one episode [T, ...].
+
+    One that diverged is measured up to there and has no success: MuJoCo put the body back to its initial posture.
+    """
+    whole = episode
+    if bool(episode.diverged):
+        end = max(2, int(episode.valid))  # differences in time need two control steps
+        steps, actions = jax.tree.map(lambda x: np.asarray(x)[:end], (episode.steps, episode.actions))
+        whole = replace(episode, steps=steps, actions=actions)
+    metrics = task.measure(whole, task) | shared_metrics(whole, task, ctrl_dt)
+    if bool(episode.diverged):
+        metrics["diverged_fraction"] = 1.0
+        metrics |= {"success": 0.0} if "success" in metrics else {}
+    return metrics
 
 
 def shared_metrics(trajectory: Trajectory, task: Task, ctrl_dt: float) -> Metrics:

@@ -19,7 +19,7 @@ import numpy as np
 from movlr_jax.errors import UserError, near_matches, unknown_name
 from movlr_jax.models.spec import quiet
 from movlr_jax.settings import typed
-from movlr_jax.tasks.base import Measures, Metrics, Task, shared_metrics
+from movlr_jax.tasks.base import Measures, Metrics, Task, measured
 from movlr_jax.tasks.simple import FOLDER
 from movlr_jax.types import SimState, Step, Trajectory
 
@@ -81,7 +81,7 @@ def _try(task: Task) -> None:
     """Call the functions of the task on a trial episode. Raises UserError for the first that fails."""
     with quiet():
         episode = _trial(task)
-        metrics = task.measure(episode, task) | shared_metrics(episode, task, _CTRL_DT)
+        metrics = measured(episode, task, _CTRL_DT)
         task.score(metrics)
         task.diagnose(metrics)
         if task.series:

@@ -13,7 +13,7 @@ from made_walk import LEG_M, WEIGHT, made_walk
 from movlr_jax.biomech.gait import degenerate
 from movlr_jax.biomech.gait.analysis import GaitAnalysis, active, analyse, correlation, overlap
 from movlr_jax.biomech.gait.criteria import GaitCriteria
-from movlr_jax.biomech.gait.events import Foot, ground_force, in_contact
+from movlr_jax.biomech.gait.events import Foot, ground_force, in_contact, symmetry
 from movlr_jax.biomech.gait.reference import ANGLES, PERCENT, class_of_speed, human_gait
 from movlr_jax.errors import UserError
 from movlr_jax.models import follow_couplings, model_adapter
@@ -25,6 +25,20 @@ def analysed(**changes: float) -> GaitAnalysis:
     analysis = analyse(made_walk(**changes))
     assert analysis is not None
     return analysis
+
+
+def test_hops_on_one_leg_and_then_on_the_other_do_not_alternate():
+    time = 0.02 * np.arange(200)
+
+    def hopping(*strikes: int) -> Foot:
+        contact = np.zeros(200, bool)
+        for at in strikes:
+            contact[at : at + 8] = True
+        return Foot(contact, np.array(strikes), np.zeros((200, 3)), np.zeros((200, 2)))
+
+    com = np.stack([time, 0 * time, 0 * time + 1], axis=1)
+    assert symmetry(time, com, hopping(10, 30, 50, 70), hopping(90, 110, 130, 150)) == 0.0
+    assert symmetry(time, com, hopping(10, 50, 90, 130), hopping(30, 70, 110, 150)) > 0.9
 
 
 # The reference.

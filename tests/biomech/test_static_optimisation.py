@@ -13,6 +13,25 @@ from movlr_jax.models import ModelAdapter, follow_couplings, model_adapter, nomi
 RNG = np.random.default_rng(0)
 
 
+@pytest.mark.parametrize("order", [("BA", "CB"), ("CB", "BA")])
+def test_joints_coupled_to_coupled_joints_move_in_whatever_order_the_file_names_them(order: tuple[str, str]):
+    equalities = {
+        "BA": 'joint1="B" joint2="A" polycoef="0 0.5 0 0 0"',
+        "CB": 'joint1="C" joint2="B" polycoef="0 2 0 0 0"',
+    }
+    links = (
+        "".join(f'<body><joint name="{n}" axis="0 1 0"/><geom size=".1" pos="0 0 -.3"/>' for n in "ABC")
+        + 3 * "</body>"
+    )
+    chosen = "".join(f"<joint {equalities[name]}/>" for name in order)
+    model = mujoco.MjModel.from_xml_string(
+        f"<mujoco><worldbody>{links}</worldbody><equality>{chosen}</equality></mujoco>"
+    )
+    qpos = np.array([0.4, 0.0, 0.0])
+    np.testing.assert_allclose(follow_couplings(model, qpos), [0.4, 0.2, 0.4])
+    np.testing.assert_allclose(coupling_jacobian(model, np.array([0]), qpos)[:, 0], [1.0, 0.5, 1.0])
+
+
 def by_nnls(columns: np.ndarray, target: np.ndarray) -> np.ndarray:
     """min |columns y - target|^2 + |y|^2, y >= 0, by adding one column at a time (Lawson and Hanson)."""
     stacked = np.vstack([columns, np.eye(columns.shape[1])])

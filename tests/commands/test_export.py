@@ -106,7 +106,7 @@ def test_mistakes_are_one_sentence(evaluated: Path, searched: Path, mistake: Mis
     assert "there is no option '--format'" in mistake(export, "--format", source)
     assert "there is no candidate 'g00k09'" in mistake(export, str(searched), "candidate=g00k09")
     assert "a trajectory has only one" in mistake(export, source, "candidate=all")
-    assert "it is of another model" in mistake(export, source, "+task=humanoid_walk")
+    assert "or it is of another model" in mistake(export, source, "+task=humanoid_walk")
     alone = tmp_path / "walk.npz"
     alone.write_bytes(evaluated.read_bytes())
     assert "there is no walk.yaml next to it; give +task=NAME" in mistake(export, str(alone))

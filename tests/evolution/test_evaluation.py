@@ -44,16 +44,31 @@ def poor(task: Task) -> Task:
 @pytest.mark.parametrize("place", [0, 1, 2])
 @pytest.mark.parametrize("scheme", ["active", "round_robin"])
 def test_a_perfect_episode_that_diverged_is_the_last(task: Task, scheme: str, place: int):
-    """Its numbers are those of a simulation that was set back: however good, any that ran is before it."""
+    """However good it was until then, any that ran is before it."""
     made = walk(task, Gait(seconds=2.0))
     ran = [outcome(poor(task), made), outcome(poor(task), made)]
-    lost = outcome(task, replace(made, valid=np.asarray(3)))
+    lost = outcome(task, replace(made, valid=np.asarray(len(made.actions) - 1)))
     entrants = [*ran[:place], lost, *ran[place:]]
     judge = MetricsJudge()
     result = rank(3, lambda pairs: [judge.compare(task, entrants[i], entrants[j]) for i, j in pairs], scheme)
     assert result.order[-1] == place
     assert lost.failed
-    assert lost.metrics["distance_m"] == 6.0
+    assert lost.metrics["distance_m"] > 5.9
+
+
+def test_an_episode_that_diverged_is_measured_up_to_there_and_has_no_success(task: Task):
+    """MuJoCo sets a body back that diverged: it stands, where it may have been about to fall."""
+    counts = replace(task, measure=lambda e, task: {"success": 1.0, "steps": float(len(e.steps.qpos))})
+    made = walk(task, Gait(seconds=2.0))
+    for valid, steps in ((len(made.actions), len(made.actions)), (40, 40), (0, 2)):
+        found = outcome(counts, replace(made, valid=np.asarray(valid)))
+        lost = valid < len(made.actions)
+        assert (found.metrics["steps"], found.metrics["success"], found.failed) == (
+            steps,
+            float(not lost),
+            lost,
+        )
+        assert found.metrics["diverged_fraction"] == float(lost)
 
 
 def test_a_mark_of_divergence_is_enough_to_lose(task: Task):

@@ -45,6 +45,20 @@ def test_an_environment_passes_the_checks_of_gymnasium(env: gymnasium.Env):
         check_env(env.unwrapped, skip_render_check=True)
 
 
+@pytest.mark.parametrize("when", [0, 3])
+def test_a_simulation_that_diverges_ends_the_episode_without_a_success(env: gymnasium.Env, when: int):
+    one, nothing = env.unwrapped, np.zeros(env.action_space.shape, np.float32)
+    env.reset(seed=0)
+    before = [env.step(nothing)[4]["terms"] for _ in range(when)]
+    one.data.qvel[:] = 1e11  # MuJoCo gives up at 1e10
+    seen, _, terminated, truncated, info = env.step(nothing)
+    assert (terminated, truncated, np.isfinite(seen).all()) == (True, False, True)
+    assert info["metrics"]["diverged_fraction"] == 1.0
+    assert info["metrics"].get("success", 0.0) == 0.0
+    # the body was set back: its reward is the least so far, not that of where it was set
+    assert info["terms"]["lift"] <= min([t["lift"] for t in before], default=0.0)
+
+
 def test_a_step_is_that_of_the_physics_and_its_reward_that_of_the_scorer(env: gymnasium.Env):
     one = env.unwrapped
     env.reset(seed=5)

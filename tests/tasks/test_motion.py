@@ -115,6 +115,18 @@ def test_a_model_says_where_forward_is_and_what_it_cannot_do():
     assert motion("hop forward", HOPPER).way == X
 
 
+def test_where_a_body_can_go_does_not_depend_on_the_frame_of_its_root():
+    """As in models from OpenSim, whose y is up: the same slides along the x and z of the world."""
+    axes = {'axis="0 0 1"': 'axis="0 1 0"', 'axis="0 1 0"': 'axis="0 0 -1"'}
+    body = HOPPER[HOPPER.index("<body") :].partition(">")[0] + ">"
+    turned = re.sub("|".join(axes), lambda found: axes[found[0]], HOPPER).replace(
+        body, body[:-1] + ' quat="1 1 0 0">'
+    )
+    assert motion("hop forward", turned).lacks == motion("hop forward", HOPPER).lacks
+    assert motion("hop to the left", turned).lacks == "move along +y"
+    assert motion("jump high", turned) == motion("jump high", HOPPER)
+
+
 def test_a_velocity_among_the_goals_goes_before_words():
     read = motion("walk", goals={"velocity": (0.0, -2.0, 0.0)})
     assert (read.way, read.speed, read.exact) == (RIGHT, 2.0, True)

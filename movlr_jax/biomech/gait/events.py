@@ -162,6 +162,8 @@ def symmetry(time: np.ndarray, com: np.ndarray, left: Foot, right: Foot) -> floa
     if min(len(foot.strikes) for foot in feet) < 2:
         return 0.0
     steps = steps_of(left, right)
+    if len(set(steps.side.tolist())) < 2:  # all strikes of one foot before those of the other
+        return 0.0
     took = time[steps.end] - time[steps.start]
     stands = [foot.contact[foot.strikes[0] : foot.strikes[-1]].mean() for foot in feet]
     indices = [_alike(*stands), _alike(*_by_side(took, steps.side))]

@@ -94,12 +94,19 @@ def locomotion(
     """
     if start_noise < 0:
         raise UserError(f"task.settings.start_noise={start_noise:g}: it must be 0 or more")
+    if goal.speed and tuple(adapter.forward) != (1.0, 0.0, 0.0):
+        x, y, _ = adapter.forward
+        raise UserError(
+            f"{adapter.name} faces ({x:g}, {y:g}, 0), and walks lead along +x; turn its root body "
+            f"{adapter.root!r} by {-np.degrees(np.arctan2(y, x)):g} degrees about the vertical"
+        )
     ground = ground or flat()
     spec = adapter.load()
     floor = ground.add(spec)
     only_ground_contacts(spec, adapter, floor)
     for muscle, share in (weaken or {}).items():
-        spec.actuator(muscle).gainprm[2] *= share
+        own = spec.actuator(muscle).gainprm
+        own[2 if own[2] >= 0 else 3] *= share  # without a peak force, MuJoCo takes it from the scale
     goals = {
         "velocity": goal.speed * np.array([np.cos(goal.heading), np.sin(goal.heading), 0.0], np.float32),
         "heading": np.float32(goal.heading),
