@@ -497,7 +497,8 @@ def _configured(
         config, built = compose([*([task_override(task)] if task else []), *overrides]), None
     elif task.overrides:
         config = compose([*task.overrides, *overrides])
-        built = task_of(config) if others else task
+        changed = others or {"reference", "reference_by", "instruction"} & {*names}
+        built = task_of(config) if changed else task
     else:  # made in Python: no command can name it
         if others:
             raise UserError(

@@ -163,7 +163,9 @@ def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[
     check_writable(setup.folder)  # before the work, whose result could not be kept
     kept = setup.folder / "training" / setup.digest(seed)
     with reporter.stage("optimise") as tick:  # an interrupted training is continued
-        (outcome,) = evaluate_programs(setup.optimizer, setup.task, [setup.verdict], seed, tick, kept)
+        (outcome,) = evaluate_programs(
+            setup.optimizer, setup.task, [setup.verdict], seed, tick, kept, starts=config.starts
+        )
     result: dict[str, Any] = {
         "task": setup.task.name,
         "model": setup.task.adapter.name,
@@ -177,6 +179,7 @@ def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[
         },
         **outcome.metrics,
         **outcome.timing,
+        **({"starts": list(outcome.starts)} if outcome.starts else {}),  # the score from each
     }
     if outcome.states:
         stem = f"{Path(setup.origin).stem}_seed{seed}{setup.where.replace(' ', '_')}"

@@ -13,6 +13,7 @@ from movlr_jax.commands.session import (
     about_tuned,
     build_context,
     describe,
+    keep_generations,
     same_search,
     sized,
     task_and_optimizer,
@@ -71,6 +72,7 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
         recorded = archive.get("run")
         if recorded:
             same_search(config, recorded["settings"], archive)
+            keep_generations(config, archive)
         for sentence in (
             about_task_file(config, archive),
             f"searching a reward for {task.name}: {config.candidates} candidates x "

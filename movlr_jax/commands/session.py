@@ -28,6 +28,7 @@ from movlr_jax.language.base import Evaluation
 from movlr_jax.machine import hardware, versions
 from movlr_jax.progress import Reporter
 from movlr_jax.sandbox.vet import Sandbox
+from movlr_jax.settings import read_yaml
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.layout import candidate_path
 from movlr_jax.tasks import Task, build_task
@@ -228,6 +229,17 @@ def same_search(config: Config, recorded: dict[str, Any], archive: Archive) -> N
         raise UserError(
             f"generations={config.generations}: {archive.root} already has {done} generations; give {done} or more"
         )
+
+
+def keep_generations(config: Config, archive: Archive) -> None:
+    """Record the number of generations of a resumed run, which the next resume and a recording take from there."""
+    settings = dict(read_yaml(archive.read("config.yaml").decode()))
+    if settings.get("generations") == config.generations:
+        return
+    settings["generations"] = config.generations
+    archive.put("config.yaml", yaml.safe_dump(settings, sort_keys=False).encode())
+    if (ended := archive.get("finished")) and ended["generations"] < config.generations:
+        archive.record("finished", {**ended, "interrupted": True})  # until it ends again
 
 
 def _json(value: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 from movlr_jax.config.defaults import CHOICES, store_defaults
 from movlr_jax.config.methods import METHODS
-from movlr_jax.config.override import quoted
+from movlr_jax.config.override import quoted, unquoted
 from movlr_jax.config.schema import WORKERS
 from movlr_jax.control.build import OPTIMIZERS
 from movlr_jax.errors import UserError, shortened, unknown_name
@@ -195,7 +195,9 @@ def _recorded(overrides: Sequence[str], kind: str, changeable: Sequence[str]) ->
     from movlr_jax.storage.inside import read_inside
 
     parts = [override.lstrip("+").partition("=") for override in overrides]
-    given: dict[str, str] = {name: value for name, _, value in parts}
+    given: dict[str, str] = {
+        name: unquoted(value) if name in (kind, "run_dir") else value for name, _, value in parts
+    }
     if not given.get(kind) or (kind == "resume" and "task" in given):
         return None
     if "task" in given:
@@ -263,6 +265,7 @@ def _with_task(overrides: Sequence[str], folders: Sequence[Path]) -> list[str]:
         given = next((o for o in result if o.lstrip("+").startswith(f"{group}=")), None)
         if given and f"+task={only}" not in result:
             raise UserError(f"{given.lstrip('+')} works only with +task={only}")
+    result = [_with_number(override) for override in result]
     if "+task=own" not in result:
         return [_current(override) for override in result]
     return [f"++{o.lstrip('+')}" if o.lstrip("+").startswith("task.settings.") else o for o in result]
@@ -281,13 +284,17 @@ def _sentence_quoted(override: str) -> str:
 
 
 def _current(override: str) -> str:
-    """Return an override with the current name of its setting, and auto for a number as its value 0."""
+    """Return an override with the current name of its setting."""
     name, sign, value = override.partition("=")
     group, _, last = name.rpartition(".")
     known = group.endswith("task.settings") and last in RENAMED
-    if name.lstrip("+") == "optimizer.mppi.samples" and value == "auto":
-        return f"{name}=0"
     return f"{group}.{RENAMED[last]}{sign}{value}" if known else override
+
+
+def _with_number(override: str) -> str:
+    """Return an override with auto for a number as its value 0."""
+    name, _, value = override.partition("=")
+    return f"{name}=0" if name.lstrip("+") == "optimizer.mppi.samples" and value == "auto" else override
 
 
 def _refuse_unused(overrides: Sequence[str]) -> None:

@@ -39,6 +39,15 @@ def text_of(value: Any) -> str:
     return text if not isinstance(value, str | Path) or _PLAIN.fullmatch(text) else quoted(text)
 
 
+def unquoted(text: str) -> str:
+    """Return the text that a value of Hydra's grammar stands for, which may be in quotes."""
+    if text[:1] not in ("'", '"') or len(text) < 2 or text[-1] != text[0]:
+        return text
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    return str(OverridesParser.create().parse_override(f"x={text}").value())
+
+
 def quoted(text: str) -> str:
     """Return `text` as a quoted value of Hydra's grammar that refers to no other setting by ${ }."""
     escaped = _SPECIAL.sub(lambda found: 2 * found[1] + (found[2] and f"\\{found[2]}"), text)

@@ -49,7 +49,10 @@ def evolve(context: SearchContext) -> Evaluation:
         evaluations = describe(context, g, [make_film(context, e) for e in evaluations])
         history += evaluations
         best, parent, critique = judge(context, g, evaluations, history, best)
-        context.archive.put("best.py", best.source.encode())
+        if (
+            context.archive.get("timing", g + 1) is None
+        ):  # a resumed run repeats generations that are complete
+            context.archive.put("best.py", best.source.encode())
         record_returns(context, g, best)
         context.archive.record("timing", context.seconds, g)
         track(context, g, evaluations, best)

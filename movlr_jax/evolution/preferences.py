@@ -73,7 +73,7 @@ def agreeing(returns: np.ndarray, pairs: Pairs) -> np.ndarray:
     """Return [P] the number of decided comparisons that the returns [P, E] of each program order in the same way."""
     decided = pairs.share != 0.5
     difference = returns[:, pairs.first[decided]] - returns[:, pairs.second[decided]]
-    return ((difference > 0) == (pairs.share[decided] > 0.5)).sum(axis=1)
+    return (np.sign(difference) == np.sign(pairs.share[decided] - 0.5)).sum(axis=1)
 
 
 def fit_weights(

@@ -17,7 +17,7 @@ from movlr_jax.errors import ProgramError
 from movlr_jax.evolution.gates import merit, score_of
 from movlr_jax.evolution.preferences import FittedWeights
 from movlr_jax.language.base import Evaluation
-from movlr_jax.sandbox.source import parse, with_weights
+from movlr_jax.sandbox.source import MAX_WEIGHT, parse, with_weights
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.storage.layout import candidate_name
 from movlr_jax.tasks import Task
@@ -52,9 +52,8 @@ def with_variants(
 
 
 def _varied(weights: Mapping[str, float], rng: np.random.Generator) -> dict[str, float]:
-    return {
-        name: float(f"{weight * math.exp(rng.normal(0.0, _SPREAD)):.4g}") for name, weight in weights.items()
-    }
+    varied = {name: weight * math.exp(rng.normal(0.0, _SPREAD)) for name, weight in weights.items()}
+    return {name: float(f"{np.clip(weight, -MAX_WEIGHT, MAX_WEIGHT):.4g}") for name, weight in varied.items()}
 
 
 def _with(verdict: Verdict, weights: Mapping[str, float], limits: tuple[float, float] | None) -> Verdict:

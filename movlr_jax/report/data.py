@@ -86,7 +86,7 @@ class Run:
     @property
     def best(self) -> Evaluation | None:
         """The best program so far, by the ranking; None before the first ranking."""
-        names = [(self.finished or {}).get("best"), *(g.best for g in reversed(self.generations))]
+        names = [*(g.best for g in reversed(self.generations)), (self.finished or {}).get("best")]
         return next((self.candidates[name] for name in names if name in self.candidates), None)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,14 @@ def test_each_job_of_a_sweep_keeps_its_result(
     monkeypatch.setattr(module, "run_and_film", lambda setup, *rest: used.append(str(setup.folder)))
     assert evaluate([*QUICK, *more]) == 0
     assert used == folders
+
+
+def test_a_program_is_evaluated_from_several_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert evaluate([*QUICK, "reward=initial", "starts=3", f"run_dir={tmp_path}"]) == 0
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert len(result["starts"]) == len(set(result["starts"])) == 3
+    middle = sorted(result["starts"])[1]
+    assert tiny_task().score(result) == pytest.approx(middle, abs=1e-3)
 
 
 def test_a_folder_that_cannot_be_written_is_told_before_the_work(

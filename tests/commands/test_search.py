@@ -10,17 +10,25 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from cli_cases import LEG
 
+from movlr_jax.api import open_run
 from movlr_jax.commands.evaluate import main as evaluate
 from movlr_jax.commands.search import main as search
 from movlr_jax.commands.session import build_context, describe, task_of, to_yaml
 from movlr_jax.config.compose import compose
 from movlr_jax.control.build import build_optimizer
+from movlr_jax.evolution import loop
+from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.loop import evolve
+from movlr_jax.language.base import Evaluation, Preference
+from movlr_jax.language.registry import JUDGES
 from movlr_jax.progress import Reporter
 from movlr_jax.storage.archive import Archive
+from movlr_jax.tasks import Task
 
 QUICK = ["+task=bottle_pour", "candidates=2", "generations=3", "episode_s=0.16", "optimizer.mppi.samples=4",
          "optimizer.horizon_s=0.16"]  # fmt: skip
@@ -100,6 +108,51 @@ def test_ctrl_c_ends_cleanly_and_resumably(finished: Path, tmp_path: Path):
     assert (run / "report.html").exists()
     assert search([f"resume={run}"]) == 0
     assert results(run) == results(finished)
+
+
+class Newest:
+    """Prefers the newer program, so that each generation has another best."""
+
+    name = "newest"
+
+    def compare(self, task: Task, first: Evaluation, second: Evaluation) -> Preference:
+        return Preference("first" if first.name > second.name else "second", "it is newer")
+
+
+def test_an_extended_run_that_is_interrupted_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    monkeypatch.setitem(JUDGES, "newest", Newest)
+    root = tmp_path / "a run"  # a name that an override must quote
+
+    def interrupted(step: str, at: int, *settings: str) -> int:
+        """Resume, with a Ctrl-C in a step of generation `at`."""
+        real = getattr(loop, step)
+
+        def stop(context: SearchContext, *given: Any) -> Any:
+            if at in given or getattr(given[0], "generation", None) == at:
+                raise KeyboardInterrupt
+            return real(context, *given)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(loop, step, stop)
+            return search([f"resume='{root}'", *settings])
+
+    assert search([*LEG, "judge=newest", "generations=1", f"run_dir='{root}'"]) == 0
+    assert interrupted("criticise", 2, "generations=4") == 130
+    run = open_run(root)
+    assert not run.finished
+    assert run.best.name.startswith("g02"), "the newest ranking counts, not that of the end before"
+    assert search([f"resume='{root}'"]) == 0, (
+        "as the interrupted one said; it knows how many generations it has"
+    )
+    run = open_run(root)
+    assert run.finished
+    assert run.best.source == (root / "best.py").read_text()
+    assert run.best.name.startswith("g03")
+    assert interrupted("make_film", 1, "films=true") == 130  # of a generation that is complete
+    assert (root / "best.py").read_text() == run.best.source
+    assert "already has" not in capfd.readouterr().err
 
 
 def test_physics_is_traced_once_over_three_generations(tmp_path: Path):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cli_cases import LEG
 from tiny_task import task as tiny_task
 
 from movlr_jax.config.compose import compose
@@ -52,6 +53,8 @@ def test_a_machine_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_auto_is_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     given = compose(["task=bottle_pour", "optimizer.mppi.samples=auto"])
+    own = compose([LEG[0], "optimizer.mppi.samples=auto"])
+    assert own.optimizer.mppi.samples == 0
     assert given.optimizer.mppi.samples == 0
     with pytest.raises(UserError, match="only search and evaluate"):
         build_planner(replace(SHORT, mppi=MppiConfig(samples=0)), tiny_task())

@@ -100,6 +100,12 @@ def test_likelihood_of_one_comparison_by_hand():
     assert blind == pytest.approx(np.log(0.5), abs=1e-6)
 
 
+def test_equal_returns_agree_with_no_decided_comparison():
+    first, second = np.array([0, 1, 0]), np.array([1, 0, 1])
+    pairs = Pairs(first, second, np.array([1.0, 0.0, 0.5]))  # in both orders motion 0 won; a tie
+    assert agreeing(np.array([[4.0, 4.0], [5.0, 3.0], [3.0, 5.0]]), pairs).tolist() == [0, 2, 0]
+
+
 def test_the_scale_of_a_reward_does_not_count():
     rng = np.random.default_rng(0)
     returns, pairs = rng.normal(size=(1, 9)), rng.integers(0, 9, (20, 2))

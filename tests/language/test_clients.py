@@ -288,6 +288,17 @@ def test_max_cost_is_never_passed_and_needs_a_price(archive: Archive):
             Asking(server, archive, max_cost_usd=1.0)
 
 
+def test_a_request_that_nobody_waits_for_costs_what_it_may_and_a_refused_one_nothing(archive: Archive):
+    with FakeServer("openai", script=["stall", "500"], stall_s=1.5) as server:
+        asking = Asking(server, archive, price=(1.0, 10.0), max_tokens=2000, timeout_s=0.5, max_cost_usd=1.0)
+        asking.ask([question()])
+        late, refused, answered = (c["cost_usd"] for c in archive.calls())
+        assert late >= 2000 * 10 / 1e6
+        assert refused == 0.0
+        assert answered == pytest.approx((6500 * 1 + 1500 * 10) / 1e6)
+        asking.client.close()
+
+
 def test_a_known_model_has_a_price(archive: Archive):
     with FakeServer("gemini") as server:
         asking = Asking(server, archive, model="gemini-2.5-flash")

@@ -11,6 +11,7 @@ import pytest
 from cli_cases import LEG, Mistake
 
 import movlr_jax as mj
+from movlr_jax.api import _configured
 from movlr_jax.biomech.opensim import Table, storage_text
 from movlr_jax.commands.search import main as search
 from movlr_jax.commands.session import task_of
@@ -327,3 +328,14 @@ def test_python_takes_it_too(ramp: Path):
     task = mj.load_task(LEG[0].partition("=")[2], reference=ramp)
     assert list(task.layout.references) == ["hip", "knee"]
     assert f"reference={ramp}" in task.overrides
+
+
+def test_a_search_under_another_reference_or_instruction_is_not_that_of_the_task_at_hand():
+    task = mj.load_task("flat_walk", reference="people")
+    for given in ({"reference": "steps"}, {"instruction": "march in place"}):
+        config, built = _configured(task, (), given)
+        again = task_of(config)  # what a resumed search builds
+        assert built is not None
+        assert built.description == again.description
+        assert built.data.keys() == again.data.keys()
+        assert all(np.array_equal(built.data[name], value) for name, value in again.data.items())

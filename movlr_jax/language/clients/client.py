@@ -200,14 +200,18 @@ class ModelClient:
         most = self.price.most(question, self.config.max_tokens)
         self.budget.check(most)
         ledger, begun = self.budget.ledger, time.monotonic()
-        reply, state, error = None, "failed", None
+        reply, state, error, settled = None, "failed", None, False
         call = ledger.begin_call(key, {**self._entry(question, attempt=attempt), "cost_usd": most})
         try:
             try:
                 async with asyncio.timeout(self.config.timeout_s):
                     reply = clean(await self.backend.send(question, idempotency_key))
+                settled = True
             except TimeoutError:
                 raise Transient(f"no answer within {self.config.timeout_s:g} s") from None
+            except (BadAnswer, Transient, UserError):
+                settled = True  # the server has refused it, or was not reached
+                raise
             value = read(question.schema, reply)
             state = "answered"
             return value
@@ -223,7 +227,8 @@ class ModelClient:
         finally:
             seconds = round(time.monotonic() - begun, 3)
             entry = self._entry(question, reply, error, attempt=attempt, seconds=seconds)
-            ledger.end_call(call, state, {**entry, "cost_usd": self._cost(reply, most)})
+            # a server goes on with a request that nobody waits for any more
+            ledger.end_call(call, state, {**entry, "cost_usd": self._cost(reply, most) if settled else most})
 
     def _cost(self, reply: Reply | None, most: float) -> float | None:
         """Return the cost in USD of a call: at least `most`, with one warning, without valid token counts."""

@@ -11,8 +11,9 @@ import yaml
 
 from movlr_jax.errors import UserError
 from movlr_jax.language.settings import ModelConfig
-from movlr_jax.settings import from_mapping
+from movlr_jax.settings import CONFIG_BYTES, from_mapping, read_yaml
 from movlr_jax.storage.archive import Archive, write_atomically
+from movlr_jax.storage.inside import read_inside
 
 if TYPE_CHECKING:  # it needs packages that a search without models does without
     from movlr_jax.language.clients.call import Question
@@ -20,7 +21,7 @@ if TYPE_CHECKING:  # it needs packages that a search without models does without
 ANSWERS = "answers.jsonl"  # of a recording; config.yaml next to it has the settings of the search
 _KEPT = (
     "purpose", "about", "sample", "state", "provider", "model", "model_version", "answer", "error", "tokens_in",
-    "tokens_out", "seconds",
+    "tokens_out", "seconds", "logprobs",
 )  # fmt: skip
 _OF_A_PLACE = ("run_dir", "resume", "trust")  # settings that are not passed on
 
@@ -59,7 +60,7 @@ class Recording:
         self._calls: dict[tuple[Any, ...], dict[str, Any]] = {}
         path = folder / ANSWERS
         try:
-            for line in path.read_text(encoding="utf-8").splitlines():
+            for line in path.read_text(encoding="utf-8").rstrip("\n").split("\n"):
                 call = json.loads(line)
                 self._calls.setdefault((call["purpose"], call["about"], call["sample"]), call)
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -84,7 +85,7 @@ def write_recording(run: Path, folder: Path) -> list[Path]:
     """Write the answers and the settings of a search to `folder`. Return the files. Raises UserError."""
     with Archive.open(run, write=False) as archive:
         ended = [call for call in archive.calls() if call["state"] in ("answered", "refused")]
-        settings = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+        settings = _settings(run)
     if not ended:
         raise UserError(f"{run} has no answers of a language or vision model to record")
     lines = [json.dumps({name: call.get(name) for name in _KEPT}) for call in ended]
@@ -99,17 +100,25 @@ def write_recording(run: Path, folder: Path) -> list[Path]:
     return list(files)
 
 
+def _settings(folder: Path) -> Mapping[str, Any]:
+    """Return the settings of a run directory or recording. Raises UserError."""
+    text = read_inside(folder, "config.yaml", CONFIG_BYTES)
+    try:
+        return dict(read_yaml((text or b"").decode("utf-8")))
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{folder / 'config.yaml'} cannot be read: {' '.join(str(error).split())}") from None
+
+
 def recorded_model(model: ModelConfig, where: str, depth: int = 0) -> tuple[ModelConfig, Path | None]:
     """For replay, return the settings of the recorded model and where it is recorded; else `model` and None."""
     if model.name != "replay":
         return model, None
     source = Path(str(model.run))
-    path = source / "config.yaml"
-    if not path.is_file():
+    if not (source / "config.yaml").is_file():
         raise UserError(
             f"{where}.run={source} is neither a run directory nor a recording: it has no config.yaml"
         )
-    values = yaml.safe_load(path.read_text(encoding="utf-8")).get(where)
+    values = _settings(source).get(where)
     recorded = from_mapping(ModelConfig, values, where)
     if recorded.name == "replay" and depth < 8:
         recorded, _ = recorded_model(recorded, where, depth + 1)
