@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -63,13 +64,22 @@ def sized(config: Config, task: Task, candidates: int, say: Callable[[str], obje
     o = config.optimizer
     if o.mppi.samples or "mppi" not in OPTIMIZERS.get_or_raise(o.name).settings:
         return config
-    one = dataclasses.replace(o, mppi=dataclasses.replace(o.mppi, samples=1))
-    planner = build_planner(one, task, config.physics, say)
-    n = chosen(planner, candidates, say)
-    close(planner)
+    n = _samples_of(Path(config.resume)) if config.resume else None
+    if n is None:
+        one = dataclasses.replace(o, mppi=dataclasses.replace(o.mppi, samples=1))
+        planner = build_planner(one, task, config.physics, say)
+        n = chosen(planner, candidates, say)
+        close(planner)
     return dataclasses.replace(
         config, optimizer=dataclasses.replace(o, mppi=dataclasses.replace(o.mppi, samples=n))
     )
+
+
+def _samples_of(run: Path) -> int | None:
+    """Return the number of samples with which a run began, perhaps on another machine; None if it has not."""
+    with Archive.open(run, write=False) as archive:
+        begun = archive.get("run") or {}
+    return begun.get("settings", {}).get("optimizer.mppi.samples")
 
 
 def to_yaml(config: Config) -> str:

@@ -103,7 +103,7 @@ def tune(plan: StudySettings) -> int:
 
     with locked(plan.root):
         study = _study(plan, origin, verdict.program)
-        if not study.trials:
+        if not _ended(study):  # the first to end has the current settings
             study.enqueue_trial(defaults)
         left = plan.trials - len(_ended(study))
         if left <= 0:
@@ -251,7 +251,7 @@ def _write(plan: StudySettings, study: optuna.Study, program: RewardProgram) -> 
     write_atomically(
         plan.root / "best.py", with_weights(program.source, _weights(program.weights, best.params)).encode()
     )
-    first = next((trial.value for trial in complete if trial.number == 0), None)
+    first = ended[0].value if ended[0] in complete else None  # that of the current settings
     return {
         **result,
         "best_trial": best.number,

@@ -116,7 +116,8 @@ class RunDesk:
 
     def record(self) -> None:
         """Record the ranking by people, in the form of every ranking."""
-        if not self.votes:
+        if not self.votes:  # the last one has been taken back
+            self._archive.forget(KIND, -1)
             return
         ranking, names = self.standing.ranking, self._names
 

@@ -34,6 +34,7 @@ _UNUSED = {  # Hydra settings without effect here, and what to use instead
     "hydra.mode": "-m runs a sweep",
     "hydra": "of Hydra's own settings, only those of hydra/launcher, hydra/sweeper and hydra.sweep are, with -m",
 }
+_NUMBER = re.compile(r"[\d._eE+-]+", re.ASCII)  # what Hydra may read as one
 _REFERENCE = re.compile(r"(?<!\\)\$\{")  # to another setting, not escaped
 REPLAYABLE = ("run_dir", "films", "preview", "workers", "tracker")  # may change when a recording is replayed
 # may change when a run is resumed
@@ -274,9 +275,12 @@ def _with_task(overrides: Sequence[str], folders: Sequence[Path]) -> list[str]:
 def _sentence_quoted(override: str) -> str:
     """Return an override with its sentence quoted, so that its commas are no sweep; others as they are.
 
-    A ${ in the sentence is escaped, unless it is already: it refers to no other setting.
+    So is a folder whose name is a number, as run_dir=2026_11_05. A ${ in the sentence is escaped, unless it is
+    already: it refers to no other setting.
     """
     name, _, value = override.partition("=")
+    if name.lstrip("+") == "run_dir" and _NUMBER.fullmatch(value):
+        return f"{name}={quoted(value)}"
     if name.lstrip("+") != "instruction" or value == "null":
         return override
     escaped = _REFERENCE.sub(r"\\${", value) if value[:1] in ("'", '"') else quoted(value)

@@ -47,7 +47,7 @@ def elites(motions: Sequence[Evaluation], strength: Mapping[str, float]) -> list
     lines are quantiles, so they need no ranges and move with the motions found.
     """
     cells: dict[tuple[int, ...], Evaluation] = {}
-    measures = np.array([behaviour(e) for e in motions])
+    measures = np.array(behaviours([e.metrics for e in motions]))
     ranks = measures.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable")
     for e, cell in zip(motions, ranks * _CELLS // max(len(motions), 1), strict=True):
         holder = cells.get(tuple(cell))
@@ -56,9 +56,10 @@ def elites(motions: Sequence[Evaluation], strength: Mapping[str, float]) -> list
     return sorted(cells.values(), key=lambda e: (-strength[e.name], e.name))
 
 
-def behaviour(motion: Evaluation) -> tuple[float, float]:
-    """Return how a motion does its task and its effort: the two behaviours of the archive."""
-    names = [n for n in _BEHAVIOURS if n in motion.metrics] or [
-        n for n in motion.metrics if n not in ("success", *SHARED)
-    ]
-    return motion.metrics.get(names[0], 0.0) if names else 0.0, motion.metrics.get("effort", 0.0)
+def behaviours(measured: Sequence[Mapping[str, float]]) -> list[tuple[float, float]]:
+    """Return how each motion does its task, by one measure that all have, and its effort."""
+    shared = (
+        [name for name in measured[0] if all(name in metrics for metrics in measured)] if measured else []
+    )
+    names = [n for n in _BEHAVIOURS if n in shared] or [n for n in shared if n not in ("success", *SHARED)]
+    return [(metrics[names[0]] if names else 0.0, metrics.get("effort", 0.0)) for metrics in measured]

@@ -6,6 +6,7 @@ import contextlib
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from movlr_jax.language.base import BatchJudge, Evaluation, Preference
 from movlr_jax.language.clients.call import Retracted
 from movlr_jax.language.judges.metrics import MetricsJudge
 from movlr_jax.tasks.base import SHARED
+
+NOT_ASKED = "the judge was not asked"  # where gates decide before people are
 
 
 def choose(
@@ -139,7 +142,7 @@ def compare_all(
     """
     gates = context.config.gates
     if gates and context.showing.gates_first:
-        decisions = [by_gates(a, b) for a, b in pairs]
+        decisions = [(found := by_gates(a, b)) and replace(found, overruled=NOT_ASKED) for a, b in pairs]
         left = [i for i, decision in enumerate(decisions) if decision is None]
         answers = iter(_ask(context, [pairs[i] for i in left], [samples[i] for i in left]))
         return [decision or next(answers) for decision in decisions]

@@ -86,6 +86,10 @@ def simple_task(
         name_all(spec)
     _light(spec)
     bare = compile_spec(spec)
+    if bare.nu == 0:
+        raise UserError(
+            f"the model of the task {name} has no actuators, so it cannot be controlled; add muscles or motors"
+        )
     stem = Path(str(model)).stem if _is_path(model) else name
     adapter = known or replace(derive_adapter(stem, spec.copy), roles=roles_of(bare))
     placed = _at_start(bare, start)

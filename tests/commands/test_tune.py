@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -49,7 +50,13 @@ def test_spaces_are_found_by_name_and_add_up():
     assert Range(0, 16).nearest(32) == 16
 
 
-def test_a_study_begins_with_what_is_set_goes_on_and_keeps_its_best(tmp_path: Path, capsys):
+def ctrl_c(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_study_begins_with_what_is_set_goes_on_and_keeps_its_best(
+    tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+):
     space = tmp_path / "space.yaml"
     space.write_text(
         "optimizer.mppi.sigma: {low: 0.02, high: 0.3}\nweights.foot_distance: {low: 10.0, high: 90.0}\n"
@@ -63,6 +70,11 @@ def test_a_study_begins_with_what_is_set_goes_on_and_keeps_its_best(tmp_path: Pa
         said = capsys.readouterr()
         return status, said.out, said.err
 
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            tune, "_trial", ctrl_c
+        )  # in the trial of the current settings, which is then made again
+        assert ran("trials=2")[0] == 130
     status, out, _ = ran("trials=2")
     first = json.loads(out.splitlines()[-1])
     assert (status, first["trials"]) == (0, 2)
@@ -72,6 +84,7 @@ def test_a_study_begins_with_what_is_set_goes_on_and_keeps_its_best(tmp_path: Pa
     assert result["score"] >= max(first["score"], first["score_before"])
     assert result["score_before"] == first["score_before"]
     rows = (tmp_path / "study" / "trials.csv").read_text().splitlines()
+    assert first["score_before"] is not None
     assert rows[1].split(",")[4:7] == ["0.2", "90.0", "0.24"]  # 100 and 0.25, which the space does not reach
     best = parse((tmp_path / "study" / "best.py").read_text())
     assert best.weights["foot_distance"] == pytest.approx(result["weights.foot_distance"], rel=1e-5)

@@ -140,6 +140,7 @@ def test_a_vote_is_taken_back_and_its_pair_is_shown_again(tmp_path: Path):
         assert page.pair(state) == shown
         assert state["standing"]["given"] == 0
         assert not state["undo"]
+        assert page.archive.get("voted") is None, "without votes there is no ranking by people"
         page.vote("tie")
         refused = page.client.post("/api/undo", json={"rater": "somebody else"})
         assert refused.json() == {"error": "you have no vote to take back"}

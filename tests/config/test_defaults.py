@@ -98,3 +98,8 @@ def test_a_comment_belongs_to_its_field_wherever_the_formatter_put_it():
         "below": "before the field",
         "wrapped": "after its last line",
     }
+
+
+@pytest.mark.parametrize("name", ["2026_11_05", "2026.10", "1e3", "007"])
+def test_a_folder_whose_name_is_a_number_keeps_its_name(name: str):
+    assert compose([TASK, f"run_dir={name}"]).run_dir == name

@@ -10,6 +10,7 @@ import pytest
 from cli_cases import LEG
 from tiny_task import task as tiny_task
 
+from movlr_jax.commands.search import main
 from movlr_jax.config.compose import compose
 from movlr_jax.control.build import build_planner
 from movlr_jax.control.config import OptimizerConfig
@@ -48,6 +49,18 @@ def test_a_machine_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(autosize, "replan_seconds", None)  # not measured again
     assert chosen(planner, 2, said.append) == n
     assert said[-1].startswith(f"optimizer.mppi.samples=auto: {n}, as measured before")
+
+
+def test_a_search_that_goes_on_elsewhere_keeps_its_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(autosize, "SIZES", (8, 16))
+    search = [*LEG, "optimizer.mppi.samples=auto", "candidates=1"]
+    run = tmp_path / "run"
+    assert main([*search, "generations=1", f"run_dir={run}"]) == 0
+    (kept,) = (tmp_path / "movlr-jax" / "samples").iterdir()
+    measured = json.loads(kept.read_text())
+    kept.write_text(json.dumps({**measured, "samples": 24 - measured["samples"]}))  # as on another machine
+    assert main([*search, "generations=2", f"resume={run}"]) == 0
 
 
 def test_auto_is_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from movlr_jax.evolution.calibration import recorded_verdicts
 from movlr_jax.evolution.gates import gated
+from movlr_jax.evolution.ranking import Showing
+from movlr_jax.evolution.selection import compare_all
 from movlr_jax.language.base import Evaluation, Preference
 
 FAULTS = {"it fell": {"fell": 1.0}, "it fell after 2.3 s": {"fell": 1.0, "time_to_fall_s": 2.26},
@@ -52,3 +57,18 @@ def test_a_degenerate_walk_does_not_win_against_a_walk_and_a_fall_not_against_ei
     assert gated(said, candidate(0, fell=1.0), replace(locked, candidate=1)).winner == "second"
     assert gated(said, locked, walker(1, drag="it drags the left foot")) is said
     assert gated(said, locked, candidate(1, diverged_fraction=0.5)) is said
+
+
+def test_a_pair_that_a_gate_decides_before_a_person_is_asked_is_no_verdict_of_theirs():
+    context: Any = SimpleNamespace(
+        config=SimpleNamespace(gates=True), showing=Showing(1, 2, gates_first=True), judge=None, task=None
+    )
+    (decided,) = compare_all(context, [(candidate(0, fell=1.0), candidate(1))], [0])
+    assert decided.winner == "second"
+    ranking = {
+        "first": "g00k00",
+        "second": "g00k01",
+        "winner": decided.winner,
+        "overruled": decided.overruled,
+    }
+    assert recorded_verdicts([{"comparisons": [ranking]}]) == {}

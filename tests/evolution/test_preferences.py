@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from movlr_jax.evolution.parents import behaviours
 from movlr_jax.evolution.preferences import Pairs, agreeing, fit_weights, log_likelihood
 
 TERMS = list("abcdef")
@@ -113,3 +114,13 @@ def test_the_scale_of_a_reward_does_not_count():
     once, thousand = (log_likelihood(s * returns + o, known)[0] for s, o in ((1, 0), (1e3, -4e3)))
     assert once == pytest.approx(thousand)
     assert agreeing(returns, known) == agreeing(1e3 * returns, known)
+
+
+def test_motions_are_compared_by_one_measure_that_all_have():
+    walks = [{"gait_r": 0.9, "distance_m": 6.0, "effort": 0.1}, {"distance_m": 0.3, "effort": 0.2}]
+    assert behaviours(walks) == [(6.0, 0.1), (0.3, 0.2)], "the second has no stride, so no gait_r"
+    assert behaviours(walks[:1]) == [(0.9, 0.1)]
+    assert behaviours([{"success": 1.0, "effort": 0.1}, {"success": 0.0, "tip_m": 2.0}]) == [
+        (0.0, 0.1),
+        (0.0, 0.0),
+    ]

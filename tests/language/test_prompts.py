@@ -106,6 +106,13 @@ def task() -> Task:
     return build_task("bottle_pour", "myoarm_r", 3.0, {})
 
 
+def test_a_drawn_parent_is_in_the_request_of_every_method(task: Task):
+    """It has no critique, which is about the best program."""
+    drawn = ProposalRequest(2, task, replace(BEST, source=SOURCE), None, (FIRST, BEST), 0)
+    for talk in (writers.edit_talk, writers.eureka_talk, writers.motionvl_talk):
+        assert SOURCE.strip() in "\n".join(m.text for m in talk(drawn)), talk.__name__
+
+
 @pytest.fixture(scope="module")
 def messages(task: Task) -> dict[str, str]:
     """Every conversation, by its purpose."""

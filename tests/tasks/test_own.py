@@ -243,6 +243,8 @@ CHANGES = [
     ('"tip_pos"', '"tipp_pos"', "of a body or site, but there is no body or site 'tipp'; did you mean 'tip'?"),
     ('"tip_pos"', '"world_pos"', "there is no body or site 'world'; there are: upper_arm, forearm, ball, tip"),
     ('"tip_pos": "ball"', '"tip_pos": "ball", "elbo_pos": "tip"', "goal 'elbo_pos' is the target position of a body"),
+    ("measure=measure,", "scene=lambda spec: [spec.delete(a) for a in spec.actuators],",
+     "the model of the task touch_ball has no actuators, so it cannot be controlled"),
     ('name="touch_ball"', 'name="../touch"', "name='../touch': a task name is also a folder name"),
     ("measure=measure,", "mesure=measure,", "touch_ball.py: line 12: TypeError: simple_task() got an unexpected"),
 ]  # fmt: skip

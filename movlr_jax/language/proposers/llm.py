@@ -168,8 +168,10 @@ def eureka_talk(request: ProposalRequest) -> list[Message]:
         Message("system", [_system(request)]),
         Message("user", [prompts.fill("eureka_first", task=prompts.task_text(task))]),
     ]
-    if request.parent is None or request.critique is None:
+    if request.parent is None:
         return begin
+    if request.critique is None:  # a drawn parent: the reflection is about another program
+        return edit_talk(request)
     return [
         *begin,
         Message("assistant", [f"```python\n{request.parent.source.strip()}\n```"]),
