@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -322,6 +323,8 @@ def test_ctrl_c_while_a_command_starts_is_one_word(elsewhere: Path):
         [sys.executable, "-X", "importtime", "-m", "movlr_jax.search", TASK],
         stderr=subprocess.PIPE,
         text=True,
+        # a shell that runs the tests in the background ignores it for all its children
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     assert child.stderr is not None
     assert any("numpy" in line for line in iter(child.stderr.readline, ""))
