@@ -262,7 +262,9 @@ def test_only_what_does_not_make_it_another_run_may_change(mistake: Mistake, fin
     said = mistake(search, f"resume={run}", "generations=1")
     assert said == f"generations=1: {run} already has 3 generations; give 3 or more"
     assert (run / "best.py").read_text() == best
-    assert yaml.safe_load((run / "config.yaml").read_text())["generations"] == 3, "the next resume goes on to it"
+    assert yaml.safe_load((run / "config.yaml").read_text())["generations"] == 3, (
+        "the next resume goes on to it"
+    )
     assert search([f"resume={run}"]) == 0
     assert (run / "best.py").read_text() == best
 
