@@ -28,11 +28,13 @@ def couplings(model: mujoco.MjModel) -> list[int]:
     """Return the active joint equalities, that of a driving joint before those of the joints that it drives."""
     order: list[int] = []
     rest = np.flatnonzero((model.eq_type == mujoco.mjtEq.mjEQ_JOINT) & (model.eq_active0 != 0)).tolist()
+    follower, leader = model.eq_obj1id.tolist(), model.eq_obj2id.tolist()
     while rest:
-        driven = {model.eq_obj1id[e] for e in rest}
-        ready = [e for e in rest if model.eq_obj2id[e] not in driven] or rest  # a circle has no first
+        driven = {follower[e] for e in rest}
+        ready = [e for e in rest if leader[e] not in driven] or rest  # a circle has no first
         order += ready
-        rest = [e for e in rest if e not in ready]
+        done = {*ready}
+        rest = [e for e in rest if e not in done]
     return order
 
 

@@ -103,9 +103,8 @@ def programs(reward: str, task: Task) -> list[tuple[str, str]]:
         if path.is_dir():
             found = [(str(p), p.read_text(encoding="utf-8")) for p in sorted(path.rglob("*.py"))]
         elif path.suffix == ".jsonl":
-            lines = path.read_text(encoding="utf-8").split(
-                "\n"
-            )  # splitlines also splits within a JSON string
+            # splitlines would also split within a string of JSON
+            lines = path.read_text(encoding="utf-8").split("\n")
             found = [_line(path, n, line) for n, line in enumerate(lines, 1) if line.strip()]
         else:
             found = [(str(path), path.read_text(encoding="utf-8"))]

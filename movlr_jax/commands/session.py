@@ -248,6 +248,8 @@ def keep_generations(config: Config, archive: Archive) -> None:
         return
     settings["generations"] = config.generations
     archive.put("config.yaml", yaml.safe_dump(settings, sort_keys=False).encode())
+    begun = archive.get("run") or {}
+    archive.record("run", {**begun, "settings": {**begun["settings"], "generations": config.generations}})
     if (ended := archive.get("finished")) and ended["generations"] < config.generations:
         archive.record("finished", {**ended, "interrupted": True})  # until it ends again
 

@@ -39,7 +39,8 @@ def play(
         key, *params_keys, act_key = jax.random.split(key, 4)
         if task.perturb:
             state = task.perturb(state, every * loop.physics.ctrl_dt)
-        now, count = loop.params(state, params_keys, over | state.diverged), min(every, steps - t)
+        ended = over | np.asarray(state.diverged)
+        now, count = loop.params(state, params_keys, ended), min(every, steps - t)
         segment = loop.physics.rollout(
             state, loop.policy, now, steps=count, key=act_key, candidates=loop.candidates
         )
@@ -48,7 +49,7 @@ def play(
         if progress:
             progress(min(t + every, steps), steps)
         if task.over is not None:
-            over |= task.over(segment.steps, initial).any(axis=1) | state.diverged
+            over |= task.over(segment.steps, initial).any(axis=1) | np.asarray(state.diverged)
             if over.all():
                 break
     return concatenate(segments)

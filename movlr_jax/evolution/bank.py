@@ -97,6 +97,7 @@ def thinned(episode: Trajectory, other: bool = False) -> Trajectory:
     kept = np.linspace(0, len(episode.actions) - 1, min(most, len(episode.actions))).round().astype(int)
     return episode.replace(  # pyright: ignore[reportAttributeAccessIssue]
         steps=jax.tree.map(lambda x: np.asarray(x)[kept], episode.steps),
+        valid=np.searchsorted(kept, episode.valid),
         actions=np.asarray(episode.actions)[kept],
         extras=None,
     )

@@ -49,9 +49,8 @@ def evolve(context: SearchContext) -> Evaluation:
         evaluations = describe(context, g, [make_film(context, e) for e in evaluations])
         history += evaluations
         best, parent, critique = judge(context, g, evaluations, history, best)
-        if (
-            context.archive.get("timing", g + 1) is None
-        ):  # a resumed run repeats generations that are complete
+        later = context.archive.get("timing", g + 1)  # a resumed run also passes complete generations
+        if later is None:
             context.archive.put("best.py", best.source.encode())
         record_returns(context, g, best)
         context.archive.record("timing", context.seconds, g)

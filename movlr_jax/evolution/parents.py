@@ -58,8 +58,7 @@ def elites(motions: Sequence[Evaluation], strength: Mapping[str, float]) -> list
 
 def behaviours(measured: Sequence[Mapping[str, float]]) -> list[tuple[float, float]]:
     """Return how each motion does its task, by one measure that all have, and its effort."""
-    shared = (
-        [name for name in measured[0] if all(name in metrics for metrics in measured)] if measured else []
-    )
+    first = measured[0] if measured else {}
+    shared = [name for name in first if all(name in metrics for metrics in measured)]
     names = [n for n in _BEHAVIOURS if n in shared] or [n for n in shared if n not in ("success", *SHARED)]
     return [(metrics[names[0]] if names else 0.0, metrics.get("effort", 0.0)) for metrics in measured]

@@ -211,13 +211,12 @@ def measured(episode: Trajectory, task: Task, ctrl_dt: float) -> Metrics:
 
     One that diverged is measured up to there and has no success: MuJoCo put the body back to its initial posture.
     """
-    whole = episode
-    if bool(episode.diverged):
+    if diverged := bool(episode.diverged):
         end = max(2, int(episode.valid))  # differences in time need two control steps
         steps, actions = jax.tree.map(lambda x: np.asarray(x)[:end], (episode.steps, episode.actions))
-        whole = replace(episode, steps=steps, actions=actions)
-    metrics = task.measure(whole, task) | shared_metrics(whole, task, ctrl_dt)
-    if bool(episode.diverged):
+        episode = replace(episode, steps=steps, actions=actions)
+    metrics = task.measure(episode, task) | shared_metrics(episode, task, ctrl_dt)
+    if diverged:
         metrics["diverged_fraction"] = 1.0
         metrics |= {"success": 0.0} if "success" in metrics else {}
     return metrics

@@ -265,6 +265,8 @@ def test_only_what_does_not_make_it_another_run_may_change(mistake: Mistake, fin
     assert yaml.safe_load((run / "config.yaml").read_text())["generations"] == 3, (
         "the next resume goes on to it"
     )
+    with Archive.open(run, write=False) as archive:
+        assert (archive.get("run") or {})["settings"]["generations"] == 3, "as the report says"
     assert search([f"resume={run}"]) == 0
     assert (run / "best.py").read_text() == best
 
