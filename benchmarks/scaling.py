@@ -30,13 +30,13 @@ from movlr_jax.control.build import build_planner  # noqa: E402
 from movlr_jax.errors import UserError  # noqa: E402
 
 
-def measure(physics: str, model: str, rows: int, horizon_s: float, repeats: int) -> dict[str, Any]:
+def measure(physics: str, model: str, rows: int, horizon_s: float, repeats: int, raw: bool) -> dict[str, Any]:
     """One row of the table. Raises UserError."""
     config, task = workload(model, rows, horizon_s)
     begun = time.perf_counter()
     planner = build_planner(config.optimizer, task, physics, lambda text: print(text, file=sys.stderr))
     built = time.perf_counter() - begun
-    speed = rates(planner, task, rows, repeats)
+    speed = rates(planner, task, rows, repeats, raw)
     plans = planner.physics
     compiled = {what: s for what, s in getattr(plans, "compile_s", {}).items() if what.startswith("rollout")}
     result = {
@@ -71,7 +71,8 @@ def plot(results: list[dict[str, Any]], path: Path) -> None:
         at = [r["rows"] for r in mine]
         label = f"{model}, {horizon:g} s"
         axes.plot(at, [r["engine_steps_per_s"] for r in mine], "o-", color=f"C{i % 10}", label=label)
-        axes.plot(at, [r["raw_steps_per_s"] for r in mine], "--", color=f"C{i % 10}")
+        if "raw_steps_per_s" in mine[0]:
+            axes.plot(at, [r["raw_steps_per_s"] for r in mine], "--", color=f"C{i % 10}")
     axes.set(xscale="log", yscale="log", xlabel="rows of a batch", ylabel="steps/s (dashed: raw physics)")
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
@@ -86,6 +87,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, nargs="+", default=[32, 128, 512])
     parser.add_argument("--horizons-s", type=float, nargs="+", default=[0.2, 0.4])
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--engine-only", action="store_true", help="without raw physics, which compiles, too")
     parser.add_argument("--out", type=Path, help="folder for the JSON and the plot")
     given = read_options(parser, models=["tiny_muscle"], rows=[4], horizons_s=[0.032], repeats=1)
     results = []
@@ -93,7 +95,7 @@ def main() -> int:
         for model in given.models:
             for rows in given.rows:
                 for horizon in given.horizons_s:
-                    results.append(measure(given.physics, model, rows, horizon, given.repeats))
+                    results.append(measure(given.physics, model, rows, horizon, given.repeats, not given.engine_only))
                     print(json.dumps(results[-1]), file=sys.stderr)
     except UserError as error:
         print(error, file=sys.stderr)
