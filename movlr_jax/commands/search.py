@@ -82,7 +82,7 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
             if sentence:
                 reporter.say(sentence)
         make = partial(task_and_optimizer, config, built)
-        context = build_context(config, task, optimizer, archive, reporter, make)
+        context = build_context(config, task, optimizer, archive, reporter, make, started)
         reporter.say(context.models_used)
         if not recorded:
             if context.films and "groups" in optimizer.notes:
@@ -92,7 +92,7 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
         if has_final_training(context):
             run_final_training(context, best)
         rankings = [event.data for event in archive.events("ranked")]
-        _record_end(context, best, rankings, started)
+        _record_end(context, best, rankings)
         return archive.root, outcome.UNJUDGED if nothing_answered(rankings) else 0
     except BudgetSpent as spent:
         reporter.say(
@@ -105,6 +105,7 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
     finally:
         with archive:
             if context:
+                context.clock.record()
                 path = write_report(archive, task)
                 if context.tracker and context.tracking and archive.get("finished"):
                     context.tracker.finish(archive.root / "best.py", path)
@@ -126,13 +127,10 @@ def _check_before_building(config: Config) -> None:
         )
 
 
-def _record_end(
-    context: SearchContext, best: Evaluation, rankings: list[dict[str, Any]], started: float
-) -> None:
+def _record_end(context: SearchContext, best: Evaluation, rankings: list[dict[str, Any]]) -> None:
     """Film the best next to the first candidate, record that the search is finished, and report both."""
     archive, reporter = context.archive, context.reporter
     side_by_side = film_best_and_first(context, best)
-    before = archive.get("finished") or {}
     silent = silence(rankings)
     archive.record(
         "finished",
@@ -140,7 +138,7 @@ def _record_end(
             "best": best.name,
             "score": score if math.isfinite(score := score_of(context.task, best)) else None,
             "generations": context.config.generations,
-            "wall_s": before.get("wall_s", 0.0) + time.monotonic() - started,
+            "wall_s": context.clock.record(),
             "side_by_side": side_by_side,
             "interrupted": False,
             "judge_silence": silent,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from movlr_jax.control.base import Optimizer
 from movlr_jax.control.build import OPTIMIZERS, build_optimizer, build_planner, close, scored_at_once
 from movlr_jax.control.mpc.autosize import chosen
 from movlr_jax.errors import UserError, needed, shortened
-from movlr_jax.evolution.context import Reuse, SearchContext
+from movlr_jax.evolution.context import Clock, Reuse, SearchContext
 from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.evolution.filming import clip_of
 from movlr_jax.evolution.parts import build_parts
@@ -113,8 +114,13 @@ def build_context(
     archive: Archive,
     reporter: Reporter,
     make: Callable[[], tuple[Task, Optimizer]] | None = None,
+    started: float | None = None,
 ) -> SearchContext:
-    """Build all parts of a search. `make` builds task and optimizer again, in a worker. Raises UserError."""
+    """Build all parts of a search.
+
+    make: builds task and optimizer again, in a worker. started: when this session began, as `time.monotonic` gives
+    it; None for now. Raises UserError.
+    """
 
     def candidate_clip(e: Evaluation) -> Clip:
         states = archive.read(candidate_path(e.generation, e.candidate, ".npz"))
@@ -133,6 +139,7 @@ def build_context(
         critic=parts.critic,
         sandbox=Sandbox(probe, name=config.sandbox, batch=scored_at_once(config.optimizer, task)),
         archive=archive,
+        clock=Clock.of(archive, time.monotonic() if started is None else started),
         reporter=reporter,
         films=films,
         models_used=parts.used,

@@ -65,6 +65,29 @@ class Reuse:
         )
 
 
+@dataclass(frozen=True)
+class Clock:
+    """Records the wall time of this session of a search, and adds it to that of the sessions before."""
+
+    archive: Archive
+    session: int
+    before_s: float
+    started: float
+
+    @classmethod
+    def of(cls, archive: Archive, started: float) -> Clock:
+        """Return the clock of a session that began at `started`, as `time.monotonic` gives it."""
+        earlier = [event.data["wall_s"] for event in archive.events("session")]
+        ended = archive.get("finished") or {}  # a run without sessions is from an earlier version
+        return cls(archive, len(earlier), sum(earlier) if earlier else ended.get("wall_s", 0.0), started)
+
+    def record(self) -> float:
+        """Record the time so far. Return that of all sessions, s."""
+        here = time.monotonic() - self.started
+        self.archive.record("session", {"wall_s": here}, self.session)
+        return self.before_s + here
+
+
 @dataclass
 class SearchContext:
     """Parts of a search. Each is built once."""
@@ -77,6 +100,7 @@ class SearchContext:
     critic: Critic
     sandbox: Sandbox
     archive: Archive
+    clock: Clock
     reporter: Reporter
     films: bool
     models_used: str  # names of the language and vision models, or that none is used

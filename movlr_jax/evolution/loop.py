@@ -49,11 +49,9 @@ def evolve(context: SearchContext) -> Evaluation:
         evaluations = describe(context, g, [make_film(context, e) for e in evaluations])
         history += evaluations
         best, parent, critique = judge(context, g, evaluations, history, best)
-        later = context.archive.get("timing", g + 1)  # a resumed run also passes complete generations
-        if later is None:
-            context.archive.put("best.py", best.source.encode())
         record_returns(context, g, best)
         context.archive.record("timing", context.seconds, g)
+        context.clock.record()
         track(context, g, evaluations, best)
         told = "; ".join(filter(None, [in_a_line(context.archive, best), best.spread]))
         context.reporter.say(f"  best so far: {best.name}  {told}")
@@ -76,6 +74,8 @@ def judge(
     """Rank generation g and criticise. Return the best so far, the next parent and its critique."""
     while True:
         best = choose(context, g, latest, history, before)
+        if context.archive.get("timing", g + 1) is None:  # a resumed run also passes complete generations
+            context.archive.put("best.py", best.source.encode())
         parent = parent_of(context.config.method, best, ranked(context, g), latest)
         try:
             return best, parent, criticise(context, g, parent)

@@ -76,6 +76,7 @@ class Run:
     full: Evaluation | None = None  # the best program after its final training
     calls: Sequence[ModelCalls] = ()
     exchanges: Sequence[Exchange] = ()
+    wall_s: float | None = None  # of all sessions
     unreadable: Sequence[str] = ()  # a message for each event or call that cannot be read
 
     @property
@@ -121,7 +122,7 @@ def read_run(archive: Archive) -> Run:
     """Read all events and calls of an archive. Unreadable ones are skipped and listed in `unreadable`."""
     about: Mapping[str, Any] = {}
     finished: Mapping[str, Any] | None = None
-    stopped, full = "", {}
+    stopped, full, sessions = "", {}, []
     parts: dict[int, dict[str, Any]] = {}
     evaluated: dict[int, list[Evaluation]] = {}
     events, faults = archive.readable_events()
@@ -132,6 +133,8 @@ def read_run(archive: Archive) -> Run:
             about = data
         elif event.kind == "finished":
             finished = data
+        elif event.kind == "session":
+            sessions.append(data.get("wall_s"))
         elif event.kind == "stopped":
             stopped = str(data.get("reason") or "")
         elif event.kind == "full":
@@ -162,8 +165,14 @@ def read_run(archive: Archive) -> Run:
         full=final,
         calls=_calls(calls),
         exchanges=[_exchange(i, call) for i, call in enumerate(calls, 1)],
+        wall_s=_total(sessions) or _total([(finished or {}).get("wall_s")]),
         unreadable=_few([_clean(sentence) for sentence in (*faults, *lost)]),
     )
+
+
+def _total(seconds: Sequence[Any]) -> float | None:
+    known = [float(s) for s in seconds if isinstance(s, int | float) and math.isfinite(s)]
+    return sum(known) or None
 
 
 def _few(sentences: Sequence[str], most: int = 20) -> list[str]:

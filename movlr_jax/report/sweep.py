@@ -149,7 +149,7 @@ def render(folder: Path, members: Sequence[Member]) -> str:
         films=films,
         shown=embedded(folder, [f for f in films.values() if f]),
         link=lambda m: quote(f"{m.name}/{PAGE}"),
-        wall=lambda run: (run.finished or {}).get("wall_s"),
+        wall=lambda run: run.wall_s,
         cost=lambda run: sum(c.cost_usd or 0.0 for c in run.calls),
     )
 

@@ -95,7 +95,7 @@ def used(run: Run) -> dict[str, Any]:
         "timings": timings,
         "total": total,
         "steps": sum(timing["physics_steps"] for _, timing in timings),
-        "wall_s": _number((run.finished or {}).get("wall_s")) or sum(total.values()) or None,
+        "wall_s": run.wall_s or sum(total.values()) or None,
     }
 
 

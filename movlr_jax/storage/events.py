@@ -218,6 +218,12 @@ class Stopped(TypedDict, total=False):
     reason: str
 
 
+class Session(TypedDict, total=False):
+    """`session`: one process of a search, which may be resumed; its number is the event's generation."""
+
+    wall_s: float
+
+
 class Finished(TypedDict, total=False):
     best: str
     score: float | None
@@ -255,6 +261,7 @@ KINDS: Mapping[str, Any] = {
     "criticised": Criticised,
     "stopped": Stopped,
     "timing": dict[str, float],
+    "session": Session,
     "finished": Finished,
     "full": FinalTraining,
 }
@@ -270,6 +277,7 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
     "ranked": ("names", "strengths", "p_best", "flip_rate", "best", "comparisons"),
     "described": ("candidates",),
     "criticised": ("success", "problems", "advice", "author"),
+    "session": ("wall_s",),
     "full": ("name", "metrics"),
 }
 

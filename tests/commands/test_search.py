@@ -143,6 +143,7 @@ def test_an_extended_run_that_is_interrupted_goes_on_where_it_was(
     run = open_run(root)
     assert not run.finished
     assert run.best.name.startswith("g02"), "the newest ranking counts, not that of the end before"
+    assert run.best.source == (root / "best.py").read_text()
     assert search([f"resume='{root}'"]) == 0, (
         "as the interrupted one said; it knows how many generations it has"
     )
@@ -150,6 +151,11 @@ def test_an_extended_run_that_is_interrupted_goes_on_where_it_was(
     assert run.finished
     assert run.best.source == (root / "best.py").read_text()
     assert run.best.name.startswith("g03")
+    with Archive.open(root, write=False) as archive:
+        sessions = [event.data["wall_s"] for event in archive.events("session")]
+        spent = archive.get("finished")["wall_s"]
+    assert len(sessions) == 3, "the search, the one that was interrupted, and the last"
+    assert sum(sessions[:2]) < spent <= sum(sessions)
     assert interrupted("make_film", 1, "films=true") == 130  # of a generation that is complete
     assert (root / "best.py").read_text() == run.best.source
     assert "already has" not in capfd.readouterr().err
