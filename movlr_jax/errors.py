@@ -62,7 +62,7 @@ def needed(who: str, extra: str) -> Iterator[None]:
 
 def shortened(value: object) -> str:
     """Return the `repr` of a value, truncated so that an error message stays one readable sentence."""
-    return _SHOWN.repr(value)
+    return " ".join(_SHOWN.repr(value).split())
 
 
 def near_matches(name: str, options: Iterable[str], limit: int = 5) -> list[str]:

@@ -7,7 +7,7 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_type_hints
@@ -16,10 +16,10 @@ import jax
 import mujoco
 import numpy as np
 
-from movlr_jax.errors import UserError, near_matches, unknown_name
+from movlr_jax.errors import UserError, near_matches, shortened, unknown_name
 from movlr_jax.models.spec import quiet
 from movlr_jax.settings import typed
-from movlr_jax.tasks.base import Measures, Metrics, Task, measured
+from movlr_jax.tasks.base import Measures, Metrics, Need, Task, measured
 from movlr_jax.tasks.simple import FOLDER
 from movlr_jax.types import SimState, Step, Trajectory
 
@@ -45,7 +45,7 @@ def file_task(settings: Mapping[str, Any], episode_s: float | None) -> Task:
         FOLDER.reset(token)
     functions = {
         name: with_source_line(function, file)
-        for name in ("start", "over", "perturb", "series")
+        for name in ("start", "over", "perturb", "series", "faults")
         if (function := getattr(task, name)) is not None
     }
     task = dataclasses.replace(
@@ -78,17 +78,58 @@ def _made(file: Path, settings: Mapping[str, Any]) -> Task:
 
 
 def _try(task: Task) -> None:
-    """Call the functions of the task on a trial episode. Raises UserError for the first that fails."""
+    """Call the functions of the task on a trial episode.
+
+    Raises UserError for the first that fails, or returns something else than the search can use.
+    """
+
+    def returned(name: str, value: Any, fits: bool, expected: str) -> None:
+        if not fits:
+            raise UserError(f"{name} of the task {task.name} returns {shortened(value)}, expected {expected}")
+
     with quiet():
         episode = _trial(task)
         metrics = measured(episode, task, _CTRL_DT)
-        task.score(metrics)
-        task.diagnose(metrics)
+        score = task.score(metrics)
+        returned("score", score, _shape(score) == () and not np.isnan(score), "a number")
+        needs = task.diagnose(metrics)
+        returned("diagnose", needs, _all_are(needs, Need), "a list of movlr_jax.tasks.base.Need")
+        count = episode.steps.time.size
         if task.series:
-            task.series(episode, task)
+            curves = task.series(episode, task)
+            fits = isinstance(curves, Mapping) and all(_shape(c) == (count,) for c in curves.values())
+            returned("series", curves, fits, f"a dict from names to numbers [T], here [{count}]")
+        if task.faults:
+            faults = task.faults(episode, task)
+            fits = isinstance(faults, Mapping) and _all_are([*faults, *faults.values()], str)
+            returned("faults", faults, fits, "a dict from names to sentences")
         if task.over:
             batch = jax.tree.map(lambda x: x[None], episode.steps)
-            task.over(batch, jax.tree.map(lambda x: x[:, 0], batch))
+            over = task.over(batch, jax.tree.map(lambda x: x[:, 0], batch))
+            returned("over", over, _shape(over) == (1, count), f"true or false [B, T], here [1, {count}]")
+        if task.perturb:
+            state = jax.tree.map(lambda x: x[None], episode.final)
+            pushed = task.perturb(state, _CTRL_DT)
+            fits = isinstance(pushed, SimState) and _shapes(pushed) == _shapes(state)
+            returned(
+                "perturb", pushed, fits, "the SimState that it gets, with other numbers of the same shapes"
+            )
+
+
+def _all_are(values: Any, kind: type) -> bool:
+    return isinstance(values, Sequence) and all(isinstance(value, kind) for value in values)
+
+
+def _shapes(state: SimState) -> list[tuple[int, ...] | None]:
+    return [_shape(getattr(state, field.name)) for field in dataclasses.fields(state)]
+
+
+def _shape(value: Any) -> tuple[int, ...] | None:
+    """Return the shape of numbers, None for anything else."""
+    try:
+        return None if value is None else np.asarray(value, float).shape
+    except (TypeError, ValueError):
+        return None
 
 
 def _trial(task: Task) -> Trajectory:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
+from numbers import Real
 from pathlib import Path
 from typing import Any, cast
 
@@ -77,6 +78,10 @@ def simple_task(
     if not re.fullmatch(r"[\w.-]+", name):
         raise UserError(
             f"name={name!r}: a task name is also a folder name; use only letters, digits, _, - and ."
+        )
+    if not isinstance(start_noise, Real) or not 0 <= start_noise < np.inf:
+        raise UserError(
+            f"start_noise={shortened(start_noise)}: expected a standard deviation in rad, 0 or more"
         )
     folder = FOLDER.get()
     spec, known = _spec_of(model, folder)

@@ -245,6 +245,8 @@ CHANGES = [
     ('"tip_pos": "ball"', '"tip_pos": "ball", "elbo_pos": "tip"', "goal 'elbo_pos' is the target position of a body"),
     ("measure=measure,", "scene=lambda spec: [spec.delete(a) for a in spec.actuators],",
      "the model of the task touch_ball has no actuators, so it cannot be controlled"),
+    ("episode_s=2.0,", "start_noise=-0.1,", "start_noise=-0.1: expected a standard deviation in rad, 0 or more"),
+    ("episode_s=2.0,", "start_noise='a lot',", "start_noise='a lot': expected a standard deviation in rad"),
     ('name="touch_ball"', 'name="../touch"', "name='../touch': a task name is also a folder name"),
     ("measure=measure,", "mesure=measure,", "touch_ball.py: line 12: TypeError: simple_task() got an unexpected"),
 ]  # fmt: skip
@@ -255,6 +257,44 @@ def test_a_task_that_is_wrong_is_told(folder: Path, old: str, new: str, sentence
     path = Path("touch_ball.py")
     path.write_text(path.read_text().replace(old, new, 1))
     assert sentence.replace("FOLDER", str(folder)) in refused()
+
+
+RETURNED = [
+    ("score=lambda m: None", "score of the task touch_ball returns None, expected a number"),
+    ("score=lambda m: float('nan')", "score of the task touch_ball returns nan, expected a number"),
+    ("diagnose=lambda m: ['too slow']", "diagnose of the task touch_ball returns ['too slow'], expected a list of"),
+    ("series=lambda e, t: {'x_m': e.steps.qpos}", "series of the task touch_ball returns {'x_m'"),
+    ("series=lambda e, t: e.steps.time", "expected a dict from names to numbers [T], here [125]"),
+    ("faults=lambda e, t: ['it is stiff']", "faults of the task touch_ball returns ['it is stiff'], expected a dict"),
+    ("faults=lambda e, t: {}['stiff']", "touch_ball.py: line 30: KeyError: 'stiff'"),
+    ("over=lambda s, first: s.qpos[:, -1, 0] > 9", "expected true or false [B, T], here [1, 125]"),
+    ("perturb=lambda s, dt: None", "perturb of the task touch_ball returns None, expected the SimState"),
+    ("perturb=lambda s, dt: s.replace(qvel=s.qvel[0])", "perturb of the task touch_ball returns SimState"),
+    ("perturb=lambda s, dt: s.replace(speed=1)", "touch_ball.py: line 30: TypeError"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "sentence"), RETURNED)
+def test_a_function_that_returns_something_else_is_told(folder: Path, change: str, sentence: str):
+    with Path("touch_ball.py").open("a") as file:
+        file.write(
+            "\n\nfrom dataclasses import replace\n\nplain = task\n\n\n"
+            f"def task():\n    return replace(plain(), {change})\n"
+        )
+    assert sentence in refused()
+
+
+def test_functions_that_return_what_is_expected_are_taken(folder: Path):
+    with Path("touch_ball.py").open("a") as file:
+        file.write(
+            "\n\nfrom dataclasses import replace\n\nplain = task\n\n\ndef task():\n    return replace(plain(), "
+            "series=lambda e, t: {'shoulder_rad': e.steps.qpos[:, 0]}, faults=lambda e, t: {}, "
+            "diagnose=lambda m: (), score=lambda m: np.float32(-np.inf), "
+            "over=lambda s, first: s.qpos[..., 0] > 9, perturb=lambda s, dt: s.replace(qvel=s.qvel + dt))\n"
+        )
+    task = own()
+    assert task.faults is not None
+    assert task.perturb is not None
 
 
 @pytest.mark.parametrize("elbow", [-2.618, np.float32(-0.5), 0])
