@@ -410,25 +410,27 @@ _INSTEAD = {
 def _check_attribute(node: ast.Attribute, where: str, names: _Names) -> None:
     if isinstance(node.value, ast.Attribute):  # report the first wrong attribute of a chain
         _check_attribute(node.value, where, names)
-    owner, name = _written(node.value), node.attr
+    name = node.attr
     if name.startswith("_"):
         raise _hidden(name, where)
     if not isinstance(node.ctx, ast.Load):
-        raise ProgramError(f"{where}{owner}.{name} cannot be assigned to; use a local variable")
+        raise ProgramError(f"{where}{_written(node)} cannot be assigned to; use a local variable")
     module, path = names.module(node.value), names.path(node.value)
+    known = MODULES[module] if module else () if path else VALUES
+    if name in known or names.missing(node.value):
+        return
+    owner = _written(node.value)  # not before: the text of a long chain takes time
     if module:
-        if name not in MODULES[module]:
-            hint = _meant(owner, name, module)
-            raise ProgramError(f"{where}{owner}.{name} is not available in a reward program{hint}")
-    elif path:
+        hint = _meant(owner, name, module)
+        raise ProgramError(f"{where}{owner}.{name} is not available in a reward program{hint}")
+    if path:
         raise ProgramError(f"{where}{owner}.{name} is not available in a reward program; call {owner} itself")
-    elif name not in VALUES and not names.missing(node.value):
-        if owner in ("state", "state.initial"):
-            raise ProgramError(f"{where}state has no {name!r}: {unknown_name('call', name, STATE_CALLS)}")
-        near = near_matches(name, sorted(VALUES), limit=3)
-        hint = f"; did you mean {' or '.join('.' + n for n in near)}?" if near else ""
-        hint = _INSTEAD.get(name, hint)
-        raise ProgramError(f"{where}.{name} is not available in a reward program{hint}")
+    if owner in ("state", "state.initial"):
+        raise ProgramError(f"{where}state has no {name!r}: {unknown_name('call', name, STATE_CALLS)}")
+    near = near_matches(name, sorted(VALUES), limit=3)
+    hint = f"; did you mean {' or '.join('.' + n for n in near)}?" if near else ""
+    hint = _INSTEAD.get(name, hint)
+    raise ProgramError(f"{where}.{name} is not available in a reward program{hint}")
 
 
 def _meant(owner: str, name: str, module: str) -> str:

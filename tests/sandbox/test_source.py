@@ -399,3 +399,11 @@ def test_no_text_ends_in_anything_but_a_program_error(text: str):
     for source in (text, program(f'{{"r": {text}}}'), program(weights=text), program(before=text)):
         with contextlib.suppress(ProgramError):
             parse(source)
+
+
+def test_a_long_chain_of_attributes_is_parsed_at_once():
+    """32 kB of it took 80 s, outside of every limit."""
+    chain = "[" + ",".join(["state.time"] * 2000) + "]" + ".T" * 90
+    started = time.process_time()
+    parse(program(chain))
+    assert time.process_time() - started < 2.0
