@@ -17,6 +17,8 @@ from movlr_jax.biomech.static_optimisation import couplings
 from movlr_jax.errors import UserError
 from movlr_jax.types import Array
 
+Posture = Mapping[str, float | tuple[float, ...]]  # joint -> rad or m, of a ball joint its quaternion
+
 
 @dataclass(frozen=True)
 class ModelAdapter:
@@ -41,7 +43,7 @@ class ModelAdapter:
     kept_joints: Sequence[str] = ()  # joints that muscles hold at the start posture; plans do not move them
     synergies: Sequence[Sequence[str]] = ()  # groups of planned joints that move together in natural motion
     muscle_groups: Mapping[str, Sequence[str]] = field(default_factory=dict)  # name -> actuators
-    posture: Mapping[str, float] = field(default_factory=dict)  # joint -> rad or m, the start posture
+    posture: Posture = field(default_factory=dict)  # at the start
     forward: tuple[float, float, float] = (1.0, 0.0, 0.0)  # facing direction in that posture, world frame
     # m, from palm_site to the object that the posture grasps
     grasp_offset: tuple[float, float, float] = (0.0, 0.0, 0.0)
@@ -111,5 +113,6 @@ def nominal_qpos(model: mujoco.MjModel, adapter: ModelAdapter) -> np.ndarray:
             raise UserError(
                 f"the posture of model {adapter.name!r} names a joint that does not exist: {joint!r}"
             )
-        qpos[model.joint(joint).qposadr[0]] = value
+        at = model.joint(joint).qposadr[0]
+        qpos[at : at + np.size(value)] = value
     return follow_couplings(model, qpos)

@@ -13,13 +13,13 @@ import mujoco
 import numpy as np
 
 from movlr_jax.errors import UserError, near_matches
-from movlr_jax.models.adapter import ModelAdapter
+from movlr_jax.models.adapter import ModelAdapter, Posture
 from movlr_jax.models.derived import MAX_PARTS, derive_adapter, name_all
-from movlr_jax.models.spec import compile_spec, read_spec, strip
+from movlr_jax.models.spec import compile_spec, place, read_spec, strip
 
 MAX_SITES = 50
 _GROUND = (mujoco.mjtGeom.mjGEOM_PLANE, mujoco.mjtGeom.mjGEOM_HFIELD)
-_FREE = mujoco.mjtJoint.mjJNT_FREE
+_FREE, _BALL = int(mujoco.mjtJoint.mjJNT_FREE), int(mujoco.mjtJoint.mjJNT_BALL)
 _SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
 _SIDES = {"l": "left", "left": "left", "r": "right", "right": "right"}
 
@@ -56,17 +56,21 @@ def adapter_of(path: str) -> ModelAdapter:
     _check(path, file)
     try:
         model = compile_spec(_read(file))
+        if model.nu == 0 or not (model.body_treeid >= 0).any():
+            what = "actuators" if model.nu == 0 else "body that can move"
+            raise UserError(f"{path} has no {what}, so it cannot be controlled; add muscles or motors")
         qpos = model.key_qpos[0] if model.nkey else model.qpos0
         roles = roles_of(model)
         walks = {"left_foot", "right_foot"} <= roles.keys()
-        placed = {model.joint(j).name: qpos[model.jnt_qposadr[j] :][:7] for j in _joints(model, _FREE)}
+        placed = {
+            model.body(model.jnt_bodyid[j]).name: qpos[model.jnt_qposadr[j] :][:7]
+            for j in _joints(model, _FREE)
+        }
         loose = [model.joint(j).name for j in _base(model)] if walks else []
         load = functools.partial(_edited, file, placed, loose)
         derived = derive_adapter(path, load, source=str(file), licence="see the file's authors")
     except ValueError as error:
         raise UserError(f"{path} does not compile: {' '.join(str(error).split())}") from None
-    if model.nu == 0:
-        raise UserError(f"{path} has no actuators, so it cannot be controlled; add muscles or motors")
     if walks:  # the roles that tasks need of a walker
         roles = {"pelvis": derived.root, "trunk": roles.get("pelvis", derived.root)} | roles
         roles = {"head": roles["trunk"]} | roles  # robots may have no head
@@ -125,10 +129,7 @@ def _edited(file: Path, placed: Mapping[str, np.ndarray], loose: Iterable[str]) 
         if any(kind == camera or (kind == geom and name in names) for kind, name in ends):
             spec.delete(sensor)
     strip(spec, ground)
-    for joint, pose in placed.items():
-        body = spec.joint(joint).parent
-        body.pos, body.quat = pose[:3], pose[3:]
-        body.alt.type = mujoco.mjtOrientation.mjORIENTATION_QUAT  # euler or axisangle would override quat
+    place(spec, placed)
     for joint in loose:
         spec.joint(joint).limited = mujoco.mjtLimited.mjLIMITED_FALSE
     return spec
@@ -224,7 +225,12 @@ def forward_of(
     return (float(np.sign(x)), 0.0, 0.0) if abs(x) >= abs(y) else (0.0, float(np.sign(y)), 0.0)
 
 
-def _posture(model: mujoco.MjModel, qpos: np.ndarray) -> dict[str, float]:
-    """Return a dict: joint -> its value in `qpos` [nq], for joints that differ from qpos0."""
-    moved = [(j, model.jnt_qposadr[j]) for j in _joints(model, *_SCALAR)]
-    return {model.joint(j).name: float(qpos[q]) for j, q in moved if abs(qpos[q] - model.qpos0[q]) > 1e-9}
+def _posture(model: mujoco.MjModel, qpos: np.ndarray) -> Posture:
+    """Return a dict: joint -> its value in `qpos` [nq], for hinges, slides and balls that differ from qpos0."""
+    posture: dict[str, float | tuple[float, ...]] = {}
+    for j in _joints(model, *_SCALAR, _BALL):
+        first, size = int(model.jnt_qposadr[j]), 4 if model.jnt_type[j] == _BALL else 1
+        value, default = qpos[first : first + size], model.qpos0[first : first + size]
+        if np.abs(value - default).max() > 1e-9:
+            posture[model.joint(j).name] = float(value[0]) if size == 1 else tuple(map(float, value))
+    return posture

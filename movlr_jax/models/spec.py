@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
 import mujoco
+import numpy as np
 
 from movlr_jax.errors import UserError
 
@@ -52,6 +53,25 @@ def strip(spec: mujoco.MjSpec, geoms: Iterable[mujoco.MjsGeom]) -> None:
     for element in (*geoms, *spec.lights, *spec.cameras, *spec.keys):
         spec.delete(element)
     spec.nkey = 0  # otherwise an empty keyframe remains
+
+
+def place(spec: mujoco.MjSpec, poses: Mapping[str, np.ndarray]) -> None:
+    """Move children of the world: body -> pose [7] in the world, m and quaternion; `<frame>`s around them stay."""
+    bodies = [(spec.body(name), np.asarray(pose, float)) for name, pose in poses.items()]
+    framed = [name for name in poses if spec.body(name).frame is not None]
+    for body, pose in bodies:
+        body.pos, body.quat = pose[:3], pose[3:]
+        body.alt.type = mujoco.mjtOrientation.mjORIENTATION_QUAT  # euler or axisangle would override quat
+    for name in framed:
+        spec.body(name).pos, spec.body(name).quat = [0, 0, 0], [1, 0, 0, 0]
+    model = compile_spec(spec) if framed else None
+    for name in framed:
+        assert model is not None
+        inverse, local = np.zeros(7), np.zeros(7)
+        frame = model.body(name)  # its pose is now that of the frames around it
+        mujoco.mju_negPose(inverse[:3], inverse[3:], frame.pos, frame.quat)
+        mujoco.mju_mulPose(local[:3], local[3:], inverse[:3], inverse[3:], poses[name][:3], poses[name][3:])
+        spec.body(name).pos, spec.body(name).quat = local[:3], local[3:]
 
 
 def bare_bones(spec: mujoco.MjSpec) -> None:

@@ -19,7 +19,7 @@ from movlr_jax.errors import UserError, shortened, unknown_name
 from movlr_jax.models import ModelAdapter, follow_couplings, model_adapter
 from movlr_jax.models.derived import derive_adapter, name_all
 from movlr_jax.models.from_path import forward_of, roles_of
-from movlr_jax.models.spec import compile_spec, quiet
+from movlr_jax.models.spec import compile_spec, place, quiet
 from movlr_jax.rewards.state import Layout, instrument, layout_of
 from movlr_jax.sandbox.genome import Genome
 from movlr_jax.tasks.base import Measures, Metrics, Motion, Need, StartFn, Task
@@ -67,7 +67,8 @@ def simple_task(
     for it. A `_pos` goal of another name is an error, unless `reward` or `human_reward` is there to read it. A goal
     named velocity, [3] m/s, sets direction and speed of travel; otherwise the description sets them.
     start: joint -> rad or m within its range, or the name of a keyframe, or a function (rng, n) -> qpos, qvel, act.
-    Default: the first keyframe, or qpos0. start_noise: standard deviation of driven hinges at the start, rad.
+    Default: the first keyframe, or qpos0. Of a keyframe, velocities, activations and mocap bodies count, too.
+    start_noise: standard deviation of driven hinges at the start, rad.
     measure(episode) reads positions and other quantities of the whole episode by name, each [T, ...], and returns
     numbers with units in their names. Success is its value `success`, or success(metrics).
     score(metrics) orders candidates, higher is better. Default: `default_score`.
@@ -98,6 +99,7 @@ def simple_task(
     stem = Path(str(model)).stem if _is_path(model) else name
     adapter = known or replace(derive_adapter(stem, spec.copy), roles=roles_of(bare))
     placed = _at_start(bare, start)
+    _keep_mocap(spec, *placed)
     targets = {goal: _target(goal, value, *placed) for goal, value in (goals or {}).items()}
     roles = {**adapter.roles, **(roles or {})}
     things = _placed_by(targets, bare, own_program=bool(reward or human_reward))
@@ -113,8 +115,11 @@ def simple_task(
     compiled = compile_spec(spec)
     layout = layout_of(compiled, targets)
     reached = reached_by(layout, targets)
+    at = placed[1]
     begin = (
-        start if callable(start) else partial(_starts, compiled, adapter, placed[1].qpos.copy(), start_noise)
+        start
+        if callable(start)
+        else partial(_starts, compiled, adapter, *(x.copy() for x in (at.qpos, at.qvel, at.act)), start_noise)
     )
     first, human = (_program(text, folder) for text in (reward, human_reward))
     first = first or first_reward(description, layout, reached, motion, adapter.root)
@@ -327,15 +332,30 @@ def _places(model: mujoco.MjModel) -> list[str]:
     return [model.body(b).name for b in range(model.nbody)] + [model.site(s).name for s in range(model.nsite)]
 
 
+def _keep_mocap(spec: mujoco.MjSpec, model: mujoco.MjModel, data: mujoco.MjData) -> None:
+    """Move mocap bodies of `spec` to where they are in `data`: a simulation begins with them where the model is."""
+    poses = {}
+    for b in np.flatnonzero(model.body_mocapid >= 0):
+        pose = np.concatenate([data.mocap_pos[model.body_mocapid[b]], data.mocap_quat[model.body_mocapid[b]]])
+        if not np.allclose(pose, [*model.body_pos[b], *model.body_quat[b]]):
+            poses[model.body(b).name] = pose
+    place(spec, poses)
+
+
 def _starts(
     model: mujoco.MjModel,
     adapter: ModelAdapter,
     qpos: np.ndarray,
+    qvel: np.ndarray,
+    act: np.ndarray,
     noise: float,
     rng: np.random.Generator,
     n: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return n start states at `qpos` [nq], with noise on driven hinges and muscles that hold the posture."""
+    """Return n start states at `qpos` [nq], `qvel` [nv] and `act` [na], with noise on driven hinges.
+
+    Muscles without activation get one that holds the posture.
+    """
     rows = np.repeat(qpos[None], n, axis=0)
     joints = [model.joint(j) for j in adapter.planned_joints]
     for joint in joints:
@@ -343,11 +363,12 @@ def _starts(
             column = joint.qposadr[0]
             rows[:, column] = np.clip(rows[:, column] + noise * rng.standard_normal(n), *joint.range)
     rows = follow_couplings(model, rows)
-    act = np.zeros((n, model.na))
-    if model.na == model.nu and (model.actuator_gaintype == MUSCLE).all():
+    if not act.any() and model.na == model.nu and (model.actuator_gaintype == MUSCLE).all():
         static = StaticOptimiser(model, np.array([joint.dofadr[0] for joint in joints]))
-        act = np.array([static(q) for q in rows])
-    return rows, np.zeros((n, model.nv)), act
+        activations = np.array([static(q) for q in rows])
+    else:
+        activations = np.repeat(act[None], n, axis=0)
+    return rows, np.repeat(qvel[None], n, axis=0), activations
 
 
 def _worst_error(read: Readout, reached: Mapping[str, str], goals: Mapping[str, Array]) -> float:

@@ -133,6 +133,47 @@ def test_it_starts_as_its_first_keyframe_has_it(biped):
     assert np.allclose(nominal_qpos(model, adapter), raw.key_qpos[0])
 
 
+FRAMED = """
+<mujoco>
+  <worldbody>
+    <frame pos="1 0 1" euler="0 0 90">
+      <frame pos="0 1 0"><body name="ball" euler="0 90 0"><freejoint/><geom size="0.1"/></body></frame>
+    </frame>
+    <replicate count="2" offset="0.5 0 0">
+      <body name="stone" pos="1 2 0.1"><freejoint/><geom size="0.1"/></body>
+    </replicate>
+    <body name="arm" pos="0 0 1">
+      <joint name="shoulder" type="ball" pos="0 0 0.1"/><geom type="capsule" fromto="0 0 0 0 0 -0.3" size="0.03"/>
+      <body name="fore" pos="0 0 -0.3">
+        <joint name="elbow" axis="0 1 0" range="-90 90"/><geom type="capsule" fromto="0 0 0 0 0 -0.3" size="0.03"/>
+      </body>
+    </body>
+  </worldbody>
+  <actuator><motor joint="elbow" ctrlrange="-1 1"/></actuator>
+  KEYFRAME
+</mujoco>
+"""
+_KEY = """<keyframe>
+  <key qpos="1 2 3 0.6 0 0.8 0  1 2 0.1 1 0 0 0  4 5 6 0 0 1 0  0.6 0.8 0 0  0.5"/>
+</keyframe>"""
+
+
+@pytest.mark.parametrize("keyframe", ["", _KEY])
+def test_bodies_in_frames_and_ball_joints_begin_where_the_file_has_them(tmp_path, keyframe):
+    text = FRAMED.replace("KEYFRAME", keyframe)
+    (tmp_path / "framed.xml").write_text(text)
+    adapter = model_adapter(str(tmp_path / "framed.xml"))
+    model, raw = compile_spec(adapter.load()), mujoco.MjModel.from_xml_string(text)
+    ours, expected = mujoco.MjData(model), mujoco.MjData(raw)
+    ours.qpos[:] = nominal_qpos(model, adapter)
+    if keyframe:
+        mujoco.mj_resetDataKeyframe(raw, expected, 0)
+    for m, data in ((model, ours), (raw, expected)):
+        mujoco.mj_kinematics(m, data)
+    assert np.allclose(ours.xpos, expected.xpos, atol=1e-9)
+    assert np.allclose(ours.xmat, expected.xmat, atol=1e-9)
+
+
 def test_nothing_ends_its_walk_and_all_is_named(biped):
     adapter = model_adapter(biped)
     spec = adapter.load()
@@ -177,6 +218,7 @@ def test_parts_are_found_by_the_words_in_their_names(names, roles):
         ("<mujoco><worldbody>", "cannot be read"),
         ("<mujoco><worldbody><body name='a'><joint/></body></worldbody></mujoco>", "does not compile.*mass"),
         ("<mujoco><worldbody><body><joint/><geom size='1'/></body></worldbody></mujoco>", "has no actuators"),
+        ("<mujoco/>", "has no actuators, so it cannot be controlled"),
         ("<mujoco><include file='gone.xml'/></mujoco>", r"cannot be read.*gone\.xml"),
     ],
 )

@@ -442,6 +442,37 @@ def test_an_evaluation_ends_in_one_line_of_numbers(folder: Path, capfd: pytest.C
     assert result["tip_speed_m_s"] >= 0
 
 
+KEYED = """
+<mujoco>
+  <worldbody>
+    <frame pos="0 0 1"><body name="target" mocap="true" pos="0 0 2"><geom size="0.03" contype="0"/></body></frame>
+    <body name="arm" pos="0 0 1">
+      <joint name="h" axis="0 1 0" range="-120 120" damping="0.1"/>
+      <geom type="capsule" fromto="0 0 0 0 0 -0.5" size="0.03"/><site name="tip" pos="0 0 -0.5"/>
+    </body>
+  </worldbody>
+  <actuator><general joint="h" dyntype="filter" dynprm="0.05" ctrlrange="-1 1" gainprm="5"/></actuator>
+  <keyframe><key name="swing" qpos="0.5" qvel="3" act="0.7" mpos="0.3 0 0.7"/></keyframe>
+</mujoco>
+"""
+
+
+@pytest.mark.parametrize("start", [None, "swing", {"h": 0.2}])
+def test_a_start_has_all_of_its_keyframe(start: str | dict[str, float] | None):
+    given = mujoco.MjSpec.from_string(KEYED)
+    task = simple_task(
+        name="keyed", model=given, description="reach", goals={"tip_pos": "target"}, start=start
+    )
+    qpos, qvel, act = task.start(np.random.default_rng(0), 3)
+    assert qpos == pytest.approx(0.2 if isinstance(start, dict) else 0.5, abs=0.05)
+    assert (qvel == 3.0).all()
+    assert act == pytest.approx(0.7)
+    assert task.goals["tip_pos"] == pytest.approx([0.3, 0.0, 0.7])
+    data = mujoco.MjData(task.model)
+    mujoco.mj_forward(task.model, data)
+    assert data.body("target").xpos == pytest.approx([0.3, 0.0, 0.7]), "where rewards read it"
+
+
 def test_a_model_with_a_light_and_no_sky_gets_a_sky():
     """Its films would be black but for the lit body."""
     model = mujoco.MjSpec.from_string(

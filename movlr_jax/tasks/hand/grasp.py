@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import mujoco
@@ -11,6 +11,7 @@ import numpy as np
 from movlr_jax.biomech.static_optimisation import StaticOptimiser
 from movlr_jax.errors import UserError
 from movlr_jax.models import ModelAdapter, follow_couplings, nominal_qpos
+from movlr_jax.models.adapter import Posture
 from movlr_jax.models.spec import compile_spec
 from movlr_jax.resources import resource_text
 from movlr_jax.rewards.state import instrument, layout_of, rotation
@@ -163,7 +164,7 @@ def grasp_task(
     start_noise: float,
     cameras: Sequence[Camera],
     near: Camera,
-    posture: Mapping[str, float] | None = None,
+    posture: Posture | None = None,
 ) -> Task:
     """Build the task to bring the free body `thing` of `spec` (the model with its scene) to `goal`.
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from movlr_jax.errors import UserError
 from movlr_jax.models import ModelAdapter, follow_couplings, nominal_qpos
+from movlr_jax.models.adapter import Posture
 from movlr_jax.models.spec import compile_spec
 
 GAP = 0.003  # m between the cube and the holding fingers
@@ -20,7 +21,7 @@ LEVEL = {
 }  # m above the centre of the cube: two fingers oppose the thumb
 
 
-def around_block(adapter: ModelAdapter, half: float) -> tuple[dict[str, float], np.ndarray, float]:
+def around_block(adapter: ModelAdapter, half: float) -> tuple[Posture, np.ndarray, float]:
     """Find a hand posture around an upright cube of half edge `half` m, between thumb and fingers.
 
     Returns the adapter's posture with new wrist and hand joints (joint -> rad), and position [3] m and heading rad of

