@@ -126,10 +126,12 @@ def departure(model: mujoco.MjModel, ctrl: np.ndarray, qpos: np.ndarray, seconds
     return float(np.abs(data.qpos - qpos)[model.jnt_qposadr[model.jnt_type >= 2]].max())
 
 
-@pytest.mark.parametrize("gear", [4.0, 1.0])
-def test_with_feed_forward_a_hanging_leg_stays_where_it_is(gear: float):
+@pytest.mark.parametrize(("gear", "motors"), [(4.0, 1), (1.0, 1), (4.0, 2)])
+def test_with_feed_forward_a_hanging_leg_stays_where_it_is(gear: float, motors: int):
     """At rest the torques are those of gravity, qfrc_bias of C MuJoCo; without them PD sags by torque / kp."""
     hanging = LEG.replace('<freejoint name="root"/>', "").replace('gear="4"', f'gear="{gear}"')
+    if motors == 2:  # one joint has a motor more
+        hanging = hanging.replace("</actuator>", '<motor joint="hip" ctrlrange="-10 10"/></actuator>')
     model, posture = mujoco.MjModel.from_xml_string(hanging), np.array([0.3, 0.5])
     data = mujoco.MjData(model)
     data.qpos[:] = posture
@@ -138,9 +140,9 @@ def test_with_feed_forward_a_hanging_leg_stays_where_it_is(gear: float):
     for given in (False, True):
         config = PdConfig(kp=60.0, kd=3.0, feed_forward=given)
         space = spaces.pd(model, config, posture)
-        left[given] = departure(space.model, np.asarray(space.controls(jnp.zeros(2))), posture, 3.0)
+        left[given] = departure(space.model, np.asarray(space.controls(jnp.zeros(model.nu))), posture, 3.0)
     assert left[True] < 1e-4
-    assert 0.05 < left[False] < np.abs(data.qfrc_bias).max() / 60.0 * 1.5
+    assert 0.04 < left[False] < np.abs(data.qfrc_bias).max() / 60.0 * 1.5
 
 
 def test_with_feed_forward_a_robot_stands_on_its_joints():
@@ -179,6 +181,23 @@ def test_controls_reach_both_ends_and_rest_at_nothing():
     act = np.linspace(0.0, 0.6, task.model.na)
     rest = spaces.resting_controls(task.model, task.model.qpos0, act)
     np.testing.assert_allclose(rest, np.maximum(act, 0.02), atol=1e-6)  # muscles: what they are, and a little
+
+
+@pytest.mark.parametrize(
+    ("actuator", "rest"),
+    [
+        ('<position name="a" joint="h" kp="100" ctrlrange="-2 2"/>', 0.7),
+        ('<position name="a" joint="h" kp="100" ctrlrange="-2 2" timeconst="0.05"/>', 0.7),
+        ('<intvelocity name="a" joint="h" kp="100" actrange="-2 2" ctrlrange="-1 1"/>', 0.0),
+        ('<motor name="a" joint="h" ctrlrange="-1 1"/>', 0.0),
+    ],
+)
+def test_servos_rest_at_their_position_also_with_an_activation(actuator: str, rest: float):
+    model = mujoco.MjModel.from_xml_string(
+        '<mujoco><worldbody><body><joint name="h" axis="0 1 0" range="-170 170"/>'
+        f'<geom size="0.1"/></body></worldbody><actuator>{actuator}</actuator></mujoco>'
+    )
+    assert spaces.resting_controls(model, np.array([0.7]), np.zeros(model.na)) == pytest.approx([rest])
 
 
 def test_a_walker_is_blind_to_where_it_stands_and_sees_what_the_model_says():

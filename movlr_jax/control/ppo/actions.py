@@ -98,7 +98,12 @@ def observation(
             ],
             **{name: lambda see=see: [see(view)] for name, see in (more or {}).items()},
         }
-        return jnp.concatenate([jnp.asarray(x, jnp.float32) for name in what for x in pieces[name]()])
+        seen = [jnp.asarray(x, jnp.float32) for name in what for x in pieces[name]()]
+        if not seen:
+            raise UserError(
+                f"optimizer.ppo.observe=[{','.join(what)}] observes nothing of this model; add qpos and qvel"
+            )
+        return jnp.concatenate(seen)
 
     return observe
 
@@ -165,7 +170,8 @@ def pd(model: mujoco.MjModel, config: PdConfig, posture: np.ndarray) -> ActionSp
     angle = model.jnt_qposadr[moved]
     if config.feed_forward:
         dofs, at = np.unique(model.jnt_dofadr[moved], return_inverse=True)
-        model.actuator_biasprm[:, 0] = StaticOptimiser(model, dofs).torques(posture)[at] / gear
+        share = np.bincount(at)[at]  # of actuators that move the same joint
+        model.actuator_biasprm[:, 0] = StaticOptimiser(model, dofs).torques(posture)[at] / gear / share
     step = config.beta * np.abs(gear)
 
     def from_here(action: jax.Array, view: Step, *_: float) -> jax.Array:
@@ -240,7 +246,7 @@ def posture(
 def resting_controls(model: mujoco.MjModel, qpos: np.ndarray, act: np.ndarray) -> np.ndarray:
     """Return controls [nu] that approximately hold the start state (qpos [nq], act [na]).
 
-    Muscles keep their activation, servos their position; all other actuators apply no force.
+    Muscles keep their activation, servos their position. Controls that are rates are 0, and all others.
     """
     low, high = control_ranges(model)
     data = mujoco.MjData(model)
@@ -251,14 +257,16 @@ def resting_controls(model: mujoco.MjModel, qpos: np.ndarray, act: np.ndarray) -
     mujoco.mj_transmission(model, data)
     rest = np.zeros(model.nu)
     for i in range(model.nu):
-        if model.actuator_actadr[i] >= 0:
-            rest[i] = max(act[model.actuator_actadr[i]], low[i] + _LEAST * (high[i] - low[i]))
-        elif _servo(model, i):
+        if model.actuator_dyntype[i] == mujoco.mjtDyn.mjDYN_INTEGRATOR:
+            continue
+        if _servo(model, i):
             held, offset = (
                 -model.actuator_biasprm[i, 1] * data.actuator_length[i],
                 model.actuator_biasprm[i, 0],
             )
             rest[i] = (held - offset) / model.actuator_gainprm[i, 0]
+        elif model.actuator_actadr[i] >= 0:
+            rest[i] = max(act[model.actuator_actadr[i]], low[i] + _LEAST * (high[i] - low[i]))
     return np.clip(rest, low, high)
 
 
