@@ -8,6 +8,7 @@ import re
 import reprlib
 import unicodedata
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 _UNUSUAL = re.compile(r"[^\n\t -~]")
 _JOINERS = "\u200c\u200d"  # some scripts and emoji need them
@@ -79,6 +80,15 @@ def near_matches(name: str, options: Iterable[str], limit: int = 5) -> list[str]
     close = [lowered[m] for m in difflib.get_close_matches(name.lower(), lowered, n=limit, cutoff=0.5)]
     inside = [o for o in options if name and (name.lower() in o.lower() or o.lower() in name.lower())]
     return list(dict.fromkeys(close + inside))[:limit]
+
+
+def similar_files(file: Path) -> str:
+    """Return a hint with the files next to `file` that have similar names and its suffix, "" if there are none."""
+    beside = file.parent.glob(f"*{file.suffix}") if file.parent.is_dir() else []
+    near = near_matches(file.stem, [path.stem for path in beside], limit=3)
+    return (
+        f"; did you mean {' or '.join(str(file.with_name(n + file.suffix)) for n in near)}?" if near else ""
+    )
 
 
 def unknown_name(kind: str, name: object, options: Iterable[str]) -> str:

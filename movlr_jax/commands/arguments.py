@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from movlr_jax.config.schema import Config
 from movlr_jax.errors import UserError, near_matches, unknown_name
 
 _CFG = ("job", "hydra", "all")
@@ -90,6 +91,10 @@ def read(arguments: Sequence[str]) -> Arguments:
 
 
 def _unknown(word: str, flag: str) -> str:
+    name, group = flag.lstrip("-"), flag.lstrip("-").partition(".")[0]
+    if group in {field.name for field in dataclasses.fields(Config)}:
+        example = f"+{name}" if name == "task" else name
+        return f"there is no option {word!r}; settings have no dashes, as in {example}=..."
     near = near_matches(flag, FLAGS)
     meant = f"; did you mean {' or '.join(near)}?" if near and flag not in _INSTEAD else ""
     instead = _INSTEAD.get(flag, "give settings as name=value, --help lists them")

@@ -315,6 +315,16 @@ def _refuse_unused(overrides: Sequence[str]) -> None:
             raise UserError(f"{name} is not used: {instead}")
 
 
+_SYNONYMS = {
+    **dict.fromkeys(("seconds", "duration", "length", "time"), "episode_s"),
+    **dict.fromkeys(("population", "k", "K"), "candidates"),
+    **dict.fromkeys(("iterations", "steps"), "generations"),
+    **dict.fromkeys(("samples", "n", "N"), "optimizer.mppi.samples"),
+    **dict.fromkeys(("horizon", "horizon_s"), "optimizer.horizon_s"),
+    **dict.fromkeys(("output", "out", "folder"), "run_dir"),
+}  # words for settings that are not similar to their names
+
+
 def hydra_sentence(error: Exception, overrides: Sequence[str]) -> str:
     """Return an error of Hydra as one sentence. For an unknown setting, it names the closest ones."""
     text = str(error)
@@ -325,7 +335,10 @@ def hydra_sentence(error: Exception, overrides: Sequence[str]) -> str:
         r"Key '([^']*)' is not in struct", text
     )
     if unknown:
-        return unknown_name("setting", unknown.group(1), _settings(overrides))
+        name = unknown.group(1)
+        if meant := _SYNONYMS.get(name):
+            return f"there is no setting {name!r}; did you mean {meant!r}?"
+        return unknown_name("setting", name, _settings(overrides))
     return f"cannot read the settings {' '.join(overrides)!r}: {_first_line(error)}"
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import mujoco
 import numpy as np
 
-from movlr_jax.errors import UserError, near_matches
+from movlr_jax.errors import UserError, similar_files
 from movlr_jax.models.adapter import ModelAdapter, Posture
 from movlr_jax.models.derived import MAX_PARTS, derive_adapter, name_all
 from movlr_jax.models.spec import compile_spec, place, read_spec, strip
@@ -92,10 +92,9 @@ def adapter_of(path: str) -> ModelAdapter:
 def _check(path: str, file: Path) -> None:
     """Raise UserError if there is no readable file at `file`."""
     if not file.is_file():
-        siblings = [str(p) for p in file.parent.glob("*.xml")] if file.parent.is_dir() else []
-        near = near_matches(str(file), siblings, limit=3)
-        hint = f"; did you mean {' or '.join(near)}?" if near else f" (relative to {Path.cwd()})"
-        raise UserError(f"there is no model file {path}{hint}")
+        raise UserError(
+            f"there is no model file {path}{similar_files(file) or f' (relative to {Path.cwd()})'}"
+        )
     if file.suffix.lower() == ".mjb":
         raise UserError(
             f"{path} is a compiled model, which tasks cannot extend; give its XML file (mj_saveLastXML of MuJoCo "

@@ -16,7 +16,7 @@ import jax
 import mujoco
 import numpy as np
 
-from movlr_jax.errors import UserError, near_matches, shortened, unknown_name
+from movlr_jax.errors import UserError, shortened, similar_files, unknown_name
 from movlr_jax.models.spec import quiet
 from movlr_jax.settings import typed
 from movlr_jax.tasks.base import Measures, Metrics, Need, Task, measured
@@ -202,10 +202,7 @@ def _checked(measure: Callable[..., Any], file: Path) -> Callable[..., Metrics]:
 
 def _load(file: Path) -> ModuleType:
     if not file.is_file():
-        siblings = [str(p) for p in file.parent.glob("*.py")] if file.parent.is_dir() else []
-        near = near_matches(str(file), siblings)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise UserError(f"there is no task file {file}{hint}")
+        raise UserError(f"there is no task file {file}{similar_files(file)}")
     spec = importlib.util.spec_from_file_location(f"movlr_own_{file.stem}", file)
     if spec is None or spec.loader is None:
         raise UserError(f"{file} is not a Python file; its name must end in .py")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from movlr_jax.errors import UserError
@@ -79,7 +80,8 @@ def build_task(name: str, model: str, episode_s: float | None, settings: Mapping
     a file, which then defines it.
     """
     if name in (FILE_TASK, "playground") and model != BUNDLED_MODEL:
-        raise UserError(f"model={model}: task {name!r} brings its own model; leave model out")
+        task = Path(str(settings.get("file", name))).name
+        raise UserError(f"model={model}: task {task!r} brings its own model; leave model out")
     if name == FILE_TASK:
         return file_task(settings, episode_s)
     if episode_s is None:

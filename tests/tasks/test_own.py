@@ -338,7 +338,7 @@ def test_settings_are_those_of_the_function(folder: Path):
     assert refused("touch_bal.py").startswith(f"there is no task file {folder}/touch_bal.py; did you mean")
     assert refused("own") == "task=own needs a file; set +task=my_task.py"
     assert refused("touch_ball.py", "model=myoarm_r") == (
-        "model=myoarm_r: task 'own' brings its own model; leave model out"
+        "model=myoarm_r: task 'touch_ball.py' brings its own model; leave model out"
     )
     assert "did you mean 'optimizer.knots'" in refused("touch_ball.py", "optimizer.knot=3")
 
