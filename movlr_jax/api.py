@@ -108,11 +108,9 @@ class RewardResult:
     trajectory: EpisodeRecord
     trajectory_file: Path
     source: str
-    task: Task = field(repr=False)
-    _states: bytes = field(repr=False)  # of this episode, also when a later one has replaced the file
-    _filmed: dict[Path, tuple[bool, int]] = field(
-        default_factory=dict, repr=False
-    )  # preview, time of writing in ns
+    task: Task
+    _states: bytes  # of this episode, also when a later one has replaced the file
+    _filmed: dict[Path, tuple[bool, int]] = field(default_factory=dict)  # preview, time of writing in ns
 
     def film(self, path: str | Path | None = None, *, preview: bool = False) -> Path:
         """Render the episode and return the mp4 file, by default next to the trajectory. Raises UserError.
@@ -135,6 +133,9 @@ class RewardResult:
             store(lambda name, data: write_atomically(Path(name), data), str(target), made)
             self._filmed[target] = (preview, target.stat().st_mtime_ns)
         return target
+
+    def __repr__(self) -> str:
+        return f"RewardResult({str(self.trajectory_file)!r}: {_measured(self.metrics)})"
 
     def _repr_html_(self) -> str:
         try:
@@ -215,7 +216,7 @@ class SearchCandidate:
     metrics: Mapping[str, float]
     film: Path | None
     trajectory_file: Path
-    _task: Callable[[], Task] = field(repr=False)
+    _task: Callable[[], Task]
 
     @cached_property
     def trajectory(self) -> EpisodeRecord:
@@ -226,6 +227,10 @@ class SearchCandidate:
             raise UserError(f"{self.name} has no trajectory: {self.reason}")
         task = self._task()
         return EpisodeRecord.read(self.trajectory_file, task.model, task.adapter)
+
+    def __repr__(self) -> str:
+        became = f"failed, {self.reason}" if self.reason else _measured(self.metrics)
+        return f"SearchCandidate({self.name!r}: {became})"
 
     def _repr_html_(self) -> str:
         rows = [("measure", "value"), *((k, f"{v:.4g}") for k, v in self.metrics.items())]
@@ -510,6 +515,12 @@ def _configured(
         )
     prepare_physics(config.physics)
     return config, built and adapted(built, config)
+
+
+def _measured(metrics: Mapping[str, float]) -> str:
+    from movlr_jax.quantities import summary
+
+    return summary(metrics)
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

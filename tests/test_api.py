@@ -178,6 +178,8 @@ def test_a_rejected_program_is_an_error_that_says_why(leg: mj.Task):
 
 def test_a_result_shows_its_film_and_its_measures(leg: mj.Task):
     result = mj.evaluate_reward("human", leg, *QUICK)
+    assert repr(result).startswith(f"RewardResult('{result.trajectory_file}': ")
+    assert len(repr(result)) < 1000
     page = result._repr_html_()
     assert "success" in page
     film = result.film()
@@ -224,6 +226,8 @@ def test_a_search_leaves_what_the_command_leaves(leg: mj.Task, folder: Path):
     np.testing.assert_array_equal(run.best.trajectory.qpos, mj.open_run("mine").best.trajectory.qpos)
     assert run.best.name in run._repr_html_()
     assert "g00k01" in repr(run) or "g00k00" in repr(run)
+    assert repr(run.best).startswith(f"SearchCandidate('{run.best.name}': ")
+    assert len(repr(run.best)) < 1000
     longer = mj.run_search(resume="mine", generations=2)
     assert len(longer.candidates) == 4
     assert mj.evaluate_reward("mine", leg, *QUICK).source == longer.best.source
