@@ -69,10 +69,10 @@ def clip_of(task: Task, states: bytes, caption: Caption) -> Clip:
 
 
 def film_best_and_first(context: SearchContext, best: Evaluation) -> str | None:
-    """Film the best next to the first candidate that ran. Return the path in the run directory, or None."""
+    """Film the best next to the first candidate that ran, if these are two. Return the path in the run directory."""
     events = context.archive.events("evaluated")
     ran = [Evaluation.read(e.generation, e.candidate, e.data) for e in events if not e.data["reason"]]
-    if not context.films or not ran:
+    if not context.films or not ran or best.name == ran[0].name:
         return None
     path = "side_by_side.mp4"
     with context.reporter.stage("film best and first") as tick:

@@ -207,7 +207,7 @@ def explain(error: Exception) -> str:
         return f"line {error.lineno}: the program is not Python: {error.msg}"
     if isinstance(error, jax.errors.TracerBoolConversionError):
         return where + (
-            "a Python `if`, `and`, `or`, `not` or `while` uses a value that is only known at run time; "
+            "a Python `if`, `and`, `or`, `not`, `while`, `min` or `max` uses a value that is only known at run time; "
             "use jnp.where, jnp.logical_and, jnp.maximum, ..."
         )
     if isinstance(error, jax.errors.NonConcreteBooleanIndexError):

@@ -188,6 +188,7 @@ BROKEN = {
     "name": ("x = actions", "trace", "line 4: there is no name 'actions'; did you mean 'action'"),
     "if": ('if state.q("knee") > 0: pass', "trace", "line 4: a Python `if`"),
     "and": ('x = state.q("knee") > 0 and 1.0', "trace", "line 4: a Python `if`, `and`"),
+    "max": ('x = max(state.q("knee"), 0.0)', "trace", "line 4: a Python `if`, `and`, `or`, `not`, `while`, `min`"),
     "int": ('x = int(state.q("knee"))', "trace", "line 4: a value that is only known at run time"),
     "mask": ('x = state.qpos[state.qpos > 0]', "trace", "line 4: an array is indexed by a condition"),
     "dimensions": ('x = jnp.dot(state.pos("thigh"), jnp.ones(4))', "trace", "line 4: incompatible shapes: "),
