@@ -262,6 +262,7 @@ class NativePhysics:
             run.full = states[:, -1].copy()
             run.full[:, 0] = run.clock[t + 1]
             view = self._step(run.full.astype(np.float32), run.sensors[:, t], actions[:, t])
+        self._keep_clock(run)
         return actions, jax.tree.map(lambda *x: np.stack(x, axis=1), *extras)
 
     def _open_loop(self, run: _Run, actions: np.ndarray, previous: np.ndarray) -> None:
@@ -283,8 +284,12 @@ class NativePhysics:
             self._keep(run, slice(0, steps), at, begin, states, sensed)
             run.full[at] = states[:, -1]
         run.full[:, 0] = run.clock[-1]
-        lost = run.valid < steps  # their clock was reset
-        run.kept[lost, :, 0] = run.clock[:-1, lost].T + (substeps - 1) * self.sim_dt
+        self._keep_clock(run)
+
+    def _keep_clock(self, run: _Run) -> None:
+        """Restore the times of rows that diverged: MuJoCo resets their clock."""
+        lost = run.valid < run.kept.shape[1]
+        run.kept[lost, :, 0] = run.clock[:-1, lost].T + (self.substeps - 1) * self.sim_dt
 
     def _keep(
         self, run: _Run, at: slice, rows: slice, begin: np.ndarray, states: np.ndarray, sensed: np.ndarray

@@ -364,7 +364,7 @@ def _starts(
             rows[:, column] = np.clip(rows[:, column] + noise * rng.standard_normal(n), *joint.range)
     rows = follow_couplings(model, rows)
     if not act.any() and model.na == model.nu and (model.actuator_gaintype == MUSCLE).all():
-        static = StaticOptimiser(model, np.array([joint.dofadr[0] for joint in joints]))
+        static = StaticOptimiser(model, np.array([joint.dofadr[0] for joint in joints], int))
         activations = np.array([static(q) for q in rows])
     else:
         activations = np.repeat(act[None], n, axis=0)

@@ -80,16 +80,30 @@ def _joint_terms(task: Task) -> list[Term]:
 
 
 def _contact_terms(task: Task) -> list[Term]:
-    """Return terms that reward or penalise the contact force of each part."""
-    weight = _LOAD * float(task.model.body_mass.sum()) * 9.81
+    """Return terms that reward or penalise the contact force of each part that can touch something."""
+    model = task.model
+    weight = _LOAD * float(model.body_mass.sum()) * 9.81
+    able = {model.body(b).name for b in np.unique(model.geom_bodyid[_meets(model)])}
+    parts = [part for part in task.layout.touch if able.intersection(task.adapter.touch.get(part, (part,)))]
     terms = []
-    for part in list(task.layout.touch)[:_MOST_JOINTS]:
+    for part in parts[:_MOST_JOINTS]:
         load = f'jnp.tanh(state.touch("{part}") / {weight:.3g})'
         terms += [
             Term(f"{identifier(part)}_down", "spare", 1.0, load),
             Term(f"{identifier(part)}_off", "spare", 1.0, f"-{load}"),
         ]
     return terms
+
+
+def _meets(model: mujoco.MjModel) -> np.ndarray:
+    """Return [ngeom] whether a geom can touch one of another body that is neither parent nor child."""
+    weld = model.body_weldid[model.geom_bodyid]
+    parent = model.body_weldid[model.body_parentid[weld]]
+    one_way = (model.geom_contype[:, None] & model.geom_conaffinity) != 0
+    related = (weld[:, None] == weld) | ((parent[:, None] == weld) & (weld != 0))
+    meets = ((one_way | one_way.T) & ~(related | related.T)).any(axis=1)
+    meets[np.concatenate([model.pair_geom1, model.pair_geom2]).astype(int)] = True
+    return meets
 
 
 def _reach_terms(thing: str, goal: str, task: Task) -> list[Term]:
