@@ -19,6 +19,18 @@ const report = { plots: [], onClock: [] };
     return String(Number(value.toPrecision(3))).replace("-", "−");
   }
 
+  // numbers of an axis, with the digits that the step between them needs
+  function ticks(values, step) {
+    const [digits, power] = Number(step.toPrecision(6)).toExponential().split("e");
+    const last = power - (digits.split(".")[1] ?? "").length; // power of ten of the last digit
+    const most = Math.max(...values.map(Math.abs));
+    const short = most < 1e-3 || (most >= 1e5 && Math.log10(most) - last < 4);
+    return values.map((value) => {
+      const shown = Number(value.toFixed(Math.max(0, -last)));
+      return (short && shown !== 0 ? shown.toExponential() : String(shown)).replaceAll("-", "−");
+    });
+  }
+
   // space that the widest number of an axis needs
   function axisWidth(self, values, axisIndex, cycle) {
     const axis = self.axes[axisIndex];
@@ -57,6 +69,7 @@ const report = { plots: [], onClock: [] };
       }
       bands.push({ series: [series.length - 2, series.length - 1], fill });
     }
+    const written = (_, values, axisIndex, space, step) => ticks(values, step);
     const axis = { stroke: colour("muted"), font: FONT, labelFont: FONT, ticks: { show: false } };
     const options = {
       width,
@@ -69,10 +82,10 @@ const report = { plots: [], onClock: [] };
         failed: { range: [0, 1] },
       },
       axes: [
-        { ...axis, grid: { show: false }, label: spec.xlabel, labelSize: 18, size: 26, values: (_, v) => v.map(number),
+        { ...axis, grid: { show: false }, label: spec.xlabel, labelSize: 18, size: 26, values: written,
           ...(spec.xlabel === "generation" ? { incrs: [1, 2, 5, 10, 20, 50, 100] } : {}) },
         { ...axis, grid: { stroke: colour("line"), width: 1 }, label: spec.unit || undefined, labelSize: 18, size: axisWidth,
-          values: (_, v) => v.map(number) },
+          values: written },
       ],
       cursor: { drag: { x: false, y: false }, points: { size: 7 } },
       legend: { live: true },

@@ -13,20 +13,21 @@
     const buffer = await new Response(stream).arrayBuffer();
     const length = new DataView(buffer).getUint32(0, true), start = 4 + length;
     const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
-    const KINDS = { uint16: Uint16Array, uint32: Uint32Array };
+    const KINDS = { uint16: Uint16Array, uint32: Uint32Array, float32: Float32Array };
     const array = (name) => {
       const { at, type, shape } = head.arrays[name];
       return new KINDS[type](buffer, start + at, shape.reduce((a, b) => a * b, 1));
     };
     // [channels, frames] of differences -> Float32Array [frames, channels]
     const channels = (name) => {
-      const { shape: [count, frames], low, step } = head.arrays[name], given = array(name);
+      const [count, frames] = head.arrays[name].shape, given = array(name);
+      const low = array(`${name}_low`), step = array(`${name}_step`);
       const out = new Float32Array(count * frames);
       for (let c = 0; c < count; c++) {
         let level = 0;
         for (let f = 0; f < frames; f++) {
           level = (level + given[c * frames + f]) & 0xffff;
-          out[f * count + c] = low + step * level;
+          out[f * count + c] = low[c] + step[c] * level;
         }
       }
       return out;
@@ -49,7 +50,10 @@
       this.renderer.outputColorSpace = "srgb-linear"; // colours are given as they are shown
       this.ratio = this.finest = slow ? 0.9 : Math.min(devicePixelRatio, 1.5);
       this.scene = new THREE.Scene();
-      this.camera = new THREE.PerspectiveCamera(head.camera.fovy, 1, 0.01, 200);
+      const { fovy, distance } = head.camera;
+      // what is a metre for a person: lengths that no model gives are in this unit
+      this.unit = Math.max(Math.min(1, 3 * distance), distance / 10);
+      this.camera = new THREE.PerspectiveCamera(fovy, 1, 0.01 * this.unit, Math.max(200, 50 * distance));
       this.camera.up.set(0, 0, 1);
       this.controls = new THREE.OrbitControls(this.camera, canvas);
       this.controls.addEventListener("change", () => this.dirty());
@@ -195,29 +199,31 @@
       return this.head.bodies.map((_, b) => this.episodes.some(({ pos, quat, times }) => {
         const n = this.head.bodies.length;
         for (let f = 1; f < times.length; f++) {
-          for (let i = 0; i < 3; i++) if (Math.abs(pos[(f * n + b) * 3 + i] - pos[b * 3 + i]) > 2e-3) return true;
+          for (let i = 0; i < 3; i++) if (Math.abs(pos[(f * n + b) * 3 + i] - pos[b * 3 + i]) > 2e-3 * this.unit) return true;
           for (let i = 0; i < 4; i++) if (Math.abs(quat[(f * n + b) * 4 + i] - quat[b * 4 + i]) > 5e-3) return true;
         }
         return false;
       }));
     }
 
-    // lines every metre
+    // lines every metre, or every power of ten of it that suits the model and its way
     floor() {
       const height = this.head.ground;
       if (height === null) return;
-      let [x0, y0, x1, y1] = [-2, -2, 2, 2];
-      const n = this.head.bodies.length;
+      let [x0, y0, x1, y1] = [-2, -2, 2, 2].map((v) => v * this.unit);
+      const n = this.head.bodies.length, room = 1.5 * this.unit;
       for (const { pos, times } of this.episodes) {
         for (let f = 0; f < times.length; f++) for (let b = 1; b < n; b++) {
           const x = pos[(f * n + b) * 3], y = pos[(f * n + b) * 3 + 1];
-          x0 = Math.min(x0, x - 1.5); x1 = Math.max(x1, x + 1.5); y0 = Math.min(y0, y - 1.5); y1 = Math.max(y1, y + 1.5);
+          x0 = Math.min(x0, x - room); x1 = Math.max(x1, x + room); y0 = Math.min(y0, y - room); y1 = Math.max(y1, y + room);
         }
       }
-      [x0, y0, x1, y1] = [Math.floor(x0), Math.floor(y0), Math.ceil(x1), Math.ceil(y1)];
+      let cell = 10 ** Math.round(Math.log10(this.unit));
+      while (x1 - x0 + y1 - y0 > 1000 * cell) cell *= 10;
+      const [i0, j0, i1, j1] = [Math.floor(x0 / cell), Math.floor(y0 / cell), Math.ceil(x1 / cell), Math.ceil(y1 / cell)];
       const points = [];
-      for (let x = x0; x <= x1; x++) points.push(x, y0, height, x, y1, height);
-      for (let y = y0; y <= y1; y++) points.push(x0, y, height, x1, y, height);
+      for (let i = i0; i <= i1; i++) points.push(i * cell, j0 * cell, height, i * cell, j1 * cell, height);
+      for (let j = j0; j <= j1; j++) points.push(i0 * cell, j * cell, height, i1 * cell, j * cell, height);
       const geometry = new THREE.BufferGeometry();
       geometry.setAttribute("position", new THREE.BufferAttribute(new Float32Array(points), 3));
       this.lines = new THREE.LineSegments(geometry, new THREE.LineBasicMaterial());
@@ -345,6 +351,11 @@
       out.set([r * sx, r * sy, r * sz, 0, dx, dy, dz, 0, r * tx, r * ty, r * tz, 0, ax, ay, az, 1], at);
     }
 
+    // radius of a muscle that can be seen and does not hide the others
+    thickness(radius) {
+      return Math.min(0.0045 * this.unit, Math.max(0.0025 * this.unit, radius));
+    }
+
     pull(episode, time) {
       const [a, b, f] = this.frame(episode, time), { paths, act } = episode;
       const slots = paths.length / episode.times.length, n = this.head.tendons.length;
@@ -353,7 +364,7 @@
       this.segments.forEach(([from, to, t], i) => {
         const tendon = this.head.tendons[t];
         const activation = act[a * n + t] + f * (act[b * n + t] - act[a * n + t]);
-        const radius = Math.min(0.0045, Math.max(0.0025, tendon.radius)) * (tendon.muscle ? 0.75 + 0.5 * activation : 0.5);
+        const radius = this.thickness(tendon.radius) * (tendon.muscle ? 0.75 + 0.5 * activation : 0.5);
         const ends = [from, to].map((slot) => [at(slot, 0), at(slot, 1), at(slot, 2)]);
         const [across, up] = View.across(...[0, 1, 2].map((k) => ends[1][k] - ends[0][k]));
         const colour = tendon.weakened ? [255, 209, 0] : tendon.muscle ? this.palette[Math.round(255 * Math.min(1, Math.max(0, activation)))] : [153, 153, 140];

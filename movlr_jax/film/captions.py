@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -155,13 +156,15 @@ def _font(size: int, bold: bool) -> ImageFont.FreeTypeFont:
 def _lines(text: str, font: ImageFont.FreeTypeFont, room: int, most: int) -> list[str]:
     """Return `text` on at most `most` lines of `room` px; the last one is truncated."""
     words, lines = text.split(), [""]
-    while words:
-        longer = f"{lines[-1]} {words[0]}".strip()
-        if font.getlength(longer) > room and lines[-1] and len(lines) < most:
-            lines.append("")
-        else:
+    for i, word in enumerate(words):
+        longer = f"{lines[-1]} {word}".strip()
+        if not lines[-1] or font.getlength(longer) <= room:
             lines[-1] = longer
-            words.pop(0)
+        elif len(lines) < most:
+            lines.append(word)
+        else:
+            lines[-1] = " ".join([lines[-1], *words[i:]])
+            break
     return [_fitted(line, font, room) for line in lines]
 
 
@@ -170,6 +173,5 @@ def _fitted(text: str, font: ImageFont.FreeTypeFont, room: int) -> str:
     text = " ".join(text.split())
     if font.getlength(text) <= room:
         return text
-    while text and font.getlength(text + "…") > room:
-        text = text[:-1]
-    return text + "…" if text else ""
+    fitting = bisect_right(range(len(text)), room, key=lambda n: font.getlength(text[:n] + "…"))
+    return text[: fitting - 1] + "…" if fitting > 1 else ""

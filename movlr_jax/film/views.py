@@ -11,6 +11,7 @@ import numpy as np
 
 from movlr_jax.tasks.base import Camera, Task
 
+SHOWN_GROUPS = 3  # of geoms and tendons
 _MAGENTA = np.array([1.0, 0.15, 0.85, 1.0], np.float32)
 _INK = np.array([0.16, 0.19, 0.24, 1.0], np.float32)  # of the numbers on the ground
 _BEHIND, _AHEAD = 2, 3  # m of the ground that are labelled
@@ -55,10 +56,23 @@ def ground_of(task: Task) -> Callable[[np.ndarray], np.ndarray] | None:
     """Return the height [...] m of the ground at [..., 2] m, or None if it is not known."""
     if task.ground_height is not None:
         return task.ground_height
-    model = task.model
-    level = (model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE) & (model.geom_bodyid == 0)
-    heights = [model.geom_pos[g, 2] for g in np.flatnonzero(level) if abs(model.geom_quat[g, 0]) > 1 - 1e-6]
-    return (lambda xy: np.full(np.shape(xy)[:-1], max(heights))) if heights else None
+    height = floor_height(task.model)
+    return None if height is None else lambda xy: np.full(np.shape(xy)[:-1], height)
+
+
+def floor_height(model: mujoco.MjModel) -> float | None:
+    """Return the height of the floor, m, None if there is no level one.
+
+    It is the highest of the planes that are shown, belong to a body that stands still and face up: a walker stands
+    on that one, because a plane has no edge and nothing is under it.
+    """
+    data = mujoco.MjData(model)
+    mujoco.mj_kinematics(model, data)
+    still = model.body_weldid[model.geom_bodyid] == 0
+    shown = (model.geom_group < SHOWN_GROUPS) & (model.geom_rgba[:, 3] > 0)
+    level = data.geom_xmat[:, 8] > 1 - 1e-6
+    planes = (model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE) & still & shown & level
+    return float(data.geom_xpos[planes, 2].max()) if planes.any() else None
 
 
 @dataclass(frozen=True)

@@ -42,16 +42,19 @@ def staged(run: Run, task: Task | None, missing: str = "") -> Staged:
         return Staged()
     if task is None:
         return Staged(missing=missing)
+    curves: dict[str, Any] = {}
     try:
         shown = _episodes(run, task)
+        if not shown:
+            return Staged(missing="the 3-D view, because the trajectories are not in the run directory")
+        best = shown[0]
+        first = next((e for e in shown if e.name == FIRST and e is not best), None)
+        curves = {"muscles": _muscles(best), "joints": _joints(best, first)}
+        data = export_scene(task, shown)
     except UserError as error:
-        return Staged(missing=f"the 3-D view, because {error}")
-    if not shown:
-        return Staged(missing="the 3-D view, because the trajectories are not in the run directory")
-    best = shown[0]
-    first = next((e for e in shown if e.name == FIRST and e is not best), None)
-    curves = {"muscles": _muscles(best), "joints": _joints(best, first)}
-    data = export_scene(task, shown)
+        return Staged(None, curves, f"the 3-D view, because {error}")
+    except Exception as error:  # a page is written whatever a run holds
+        return Staged(None, curves, f"the 3-D view, because of {type(error).__name__}: {error}")
     if len(data) > SCENE_BYTES:
         return Staged(None, curves, f"the 3-D view, because it would have {len(data) / 1e6:.0f} MB")
     text = Markup(base64.b64encode(data).decode())

@@ -1,8 +1,9 @@
 """The 3-D scene of a report: the model and recorded episodes, small enough for a page.
 
 `export_scene` returns gzip-compressed bytes: the length of the head (uint32, little-endian), the head as JSON, and
-the arrays that it names. An array [channels, frames] is stored as uint16 steps from a lowest value, and each channel
-as the differences between frames (modulo 2^16), which compress well. `assets/report/scene.js` draws it with three.js.
+the arrays that it names. An array [channels, frames] is stored as uint16 steps from the lowest value of each channel,
+as the differences between frames (modulo 2^16), which compress well; the arrays `NAME_low` and `NAME_step` have the
+lowest values and the steps. `assets/report/scene.js` draws it with three.js.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
+from movlr_jax.film.views import SHOWN_GROUPS, floor_height
 from movlr_jax.storage.trajectory import EpisodeRecord
 from movlr_jax.tasks import Task
 
@@ -27,10 +29,16 @@ FACES = 26_000  # of all meshes together: what software OpenGL draws 30 times pe
 FPS = 30.0
 MOST_FRAMES = 600  # of an episode; a longer one has fewer per second
 CONTACTS = 16  # pairs of bodies with the largest contact forces
-_SHOWN_GROUPS = 3  # of geoms and tendons: as in films
 _LEVELS = 2**16 - 1
+_FINEST_M, _FINEST_DEG, _FINEST_QUAT, _FINEST_ACT, _FINEST_N = (
+    1e-4,
+    0.01,
+    1e-4,
+    1e-3,
+    0.1,
+)  # steps that suffice
 _LOST = 1e8  # larger numbers count as divergence
-_MESH, _PLANE, _HFIELD = (int(getattr(mujoco.mjtGeom, f"mjGEOM_{k}")) for k in ("MESH", "PLANE", "HFIELD"))
+_MESH, _HFIELD = int(mujoco.mjtGeom.mjGEOM_MESH), int(mujoco.mjtGeom.mjGEOM_HFIELD)
 _SITE, _PULLEY, _JOINT = (int(getattr(mujoco.mjtWrap, f"mjWRAP_{k}")) for k in ("SITE", "PULLEY", "JOINT"))
 _HINGE, _SLIDE = int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE)
 _SHAPES = {
@@ -66,13 +74,21 @@ class _Blob:
         }  # fmt: skip
         self.data += values.astype(values.dtype.newbyteorder("<")).tobytes()
 
-    def add_channels(self, name: str, values: np.ndarray) -> None:
-        """Add values [channels, frames] with one step for all, as differences between frames."""
+    def add_channels(self, name: str, values: np.ndarray, finest: float | np.ndarray) -> None:
+        """Add values [channels, frames] as differences between frames.
+
+        All channels have the same step, because it compresses well. Where the range of all values would make it
+        larger than `finest` (of each channel), only the range of the channel counts.
+        """
         values = np.nan_to_num(np.asarray(values, float))
-        low = float(values.min()) if values.size else 0.0
-        step = max((float(values.max()) - low) / _LEVELS if values.size else 0.0, 1e-9)
-        levels = np.rint((values - low) / step).astype(np.uint16)
-        self.add(name, np.diff(levels, axis=1, prepend=np.uint16(0)).astype(np.uint16), low=low, step=step)
+        common = np.ptp(values) / _LEVELS if values.size else 0.0
+        low, ranges = values.min(axis=1), np.ptp(values, axis=1)
+        step = np.maximum(np.maximum(ranges / _LEVELS, np.minimum(common, finest)), 1e-9)
+        low, step = low.astype(np.float32), step.astype(np.float32)
+        levels = np.rint((values - low[:, None]) / step[:, None]).clip(0, _LEVELS).astype(np.uint16)
+        self.add(name, np.diff(levels, axis=1, prepend=np.uint16(0)).astype(np.uint16))
+        self.add(f"{name}_low", low)
+        self.add(f"{name}_step", step)
 
 
 def export_scene(task: Task, episodes: Sequence[Episode]) -> bytes:
@@ -86,7 +102,7 @@ def export_scene(task: Task, episodes: Sequence[Episode]) -> bytes:
         "parents": model.body_parentid.tolist(),
         "meshes": list(_meshes(model, blob)),
         "shapes": list(_shapes(model)),
-        "ground": _ground(model),
+        "ground": floor_height(model),
         "tendons": [_tendon(model, t, task.weakened) for t in tendons],
         "joints": [_joint(model, j) for j in joints],
         "camera": {
@@ -109,7 +125,7 @@ def _shown(model: mujoco.MjModel) -> Iterator[tuple[int, list[float]]]:
     """Yield each geom that films show, with its colour."""
     for g in range(model.ngeom):
         rgba = _rgba(model, g)
-        if model.geom_group[g] < _SHOWN_GROUPS and rgba[3] > 0:
+        if model.geom_group[g] < SHOWN_GROUPS and rgba[3] > 0:
             yield g, rgba
 
 
@@ -224,18 +240,8 @@ def _shapes(model: mujoco.MjModel) -> Iterator[dict[str, Any]]:
             }
 
 
-def _ground(model: mujoco.MjModel) -> float | None:
-    """Return the height of the floor, m, or None if there is no level one."""
-    heights = [
-        float(model.geom_pos[g, 2])
-        for g, _ in _shown(model)
-        if model.geom_type[g] == _PLANE and abs(model.geom_quat[g, 1:3]).max() < 1e-3
-    ]
-    return min(heights, default=None)
-
-
 def _spatial(model: mujoco.MjModel, t: int) -> bool:
-    return model.wrap_type[model.tendon_adr[t]] != _JOINT and model.tendon_group[t] < _SHOWN_GROUPS
+    return model.wrap_type[model.tendon_adr[t]] != _JOINT and model.tendon_group[t] < SHOWN_GROUPS
 
 
 def _tendon(model: mujoco.MjModel, t: int, weakened: Collection[str]) -> dict[str, Any]:
@@ -299,14 +305,16 @@ def _episode(
     quat[1:] *= np.cumprod(flips, axis=0)[
         :, :, None
     ]  # q and -q are one rotation: take the path without a jump
-    blob.add_channels(f"pos{i}", _channels(pos))
-    blob.add_channels(f"quat{i}", _channels(quat))
-    blob.add_channels(f"paths{i}", _channels(paths))
-    blob.add_channels(f"joints{i}", _joint_values(model, record.qpos[rows], joints).T)
-    blob.add_channels(f"act{i}", _activations(model, record, rows, tendons).T)
+    blob.add_channels(f"pos{i}", _channels(pos), _FINEST_M)
+    blob.add_channels(f"quat{i}", _channels(quat), _FINEST_QUAT)
+    blob.add_channels(f"paths{i}", _channels(paths), _FINEST_M)
+    hinge = model.jnt_type[np.asarray(joints, int)] == _HINGE
+    finest = np.where(hinge, _FINEST_DEG, _FINEST_M)
+    blob.add_channels(f"joints{i}", _joint_values(model, record.qpos[rows], joints).T, finest)
+    blob.add_channels(f"act{i}", _activations(model, record, rows, tendons).T, _FINEST_ACT)
     pairs, where, force = _slots(contacts)
-    blob.add_channels(f"where{i}", _channels(where))
-    blob.add_channels(f"force{i}", _channels(force))
+    blob.add_channels(f"where{i}", _channels(where), _FINEST_M)
+    blob.add_channels(f"force{i}", _channels(force), _FINEST_N)
     return {
         "name": e.name,
         "label": e.label,

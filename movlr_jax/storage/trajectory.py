@@ -219,7 +219,7 @@ class EpisodeRecord:
 
 
 def _check(values: Mapping[str, np.ndarray], model: mujoco.MjModel, parts: int) -> None:
-    """Raise UserError unless all arrays of an episode are numbers and fit the model."""
+    """Raise UserError unless all arrays of an episode are numbers and fit the model, and its time goes on."""
     width = {
         "qpos": model.nq,
         "qvel": model.nv,
@@ -236,3 +236,9 @@ def _check(values: Mapping[str, np.ndarray], model: mujoco.MjModel, parts: int) 
                 f"the trajectory has {name} {found.shape} {found.dtype}, expected {expected} numbers; it is broken, "
                 "or it is of another model"
             )
+    time = values["time"].astype(float)
+    # most steps, not all: the clock of a simulation that diverges is reset, for one control step
+    if not np.isfinite(time).all() or (len(time) > 1 and np.median(np.diff(time)) <= 0):
+        raise UserError(
+            "the trajectory has times that are not finite or do not increase; it is broken, evaluate the reward again"
+        )

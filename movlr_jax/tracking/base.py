@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
+
+from movlr_jax.errors import UserError
 
 TRACKERS = ("none", "tensorboard", "wandb", "mlflow")
 
@@ -42,14 +45,24 @@ class Tracker(Protocol):
     def generation(self, shown: Shown) -> None: ...
 
     def finish(self, best: Path, report: Path | None) -> None:
-        """Keep the best program, and the report if there is one."""
+        """Keep the best program, and the report if there is one and the tracker keeps files."""
         ...
 
     def close(self) -> None: ...
 
 
+@contextlib.contextmanager
+def reached(name: str, where: object, fix: str, *failures: type[Exception]) -> Iterator[None]:
+    """Turn errors of files and networks, and `failures` of a tracker's package, into a sentence with a `fix`."""
+    try:
+        yield
+    except (*failures, OSError) as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"tracker={name} cannot use {where}: {first}; {fix}") from None
+
+
 def open_tracker(config: TrackerConfig, root: Path) -> Tracker | None:
-    """Return the tracker of the settings, None without one. Raises UserError if its package is missing.
+    """Return the tracker of the settings, None without one. Raises UserError if it or its package cannot be used.
 
     root: the run directory.
     """

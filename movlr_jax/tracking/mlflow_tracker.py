@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from movlr_jax.errors import UserError, needed
-from movlr_jax.tracking.base import Shown, TrackerConfig
+from movlr_jax.errors import needed
+from movlr_jax.tracking.base import Shown, TrackerConfig, reached
 
 _LONGEST = 500  # characters of a parameter
 _AT_ONCE = 100  # parameters or numbers of one request
@@ -68,16 +68,9 @@ class MlflowTracker:
     def close(self) -> None:
         """Nothing to end: every call is written at once."""
 
-    @contextlib.contextmanager
-    def _reached(self) -> Iterator[None]:
-        """Turn an error of MLflow or of its store into a sentence."""
-        try:
-            yield
-        except (self._failed, OSError) as error:
-            where = self._config.uri or "the default of MLflow"
-            raise UserError(
-                f"tracker=mlflow cannot use {where}: {str(error).splitlines()[0]}; check tracker.uri, and resume"
-            ) from None
+    def _reached(self) -> AbstractContextManager[None]:
+        where = self._config.uri or "the default of MLflow"
+        return reached("mlflow", where, "check tracker.uri, and resume", self._failed)
 
 
 def _folder(uri: str | None) -> Path | None:

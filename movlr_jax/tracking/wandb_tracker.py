@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from movlr_jax.errors import UserError, needed
-from movlr_jax.tracking.base import Shown, TrackerConfig
+from movlr_jax.errors import needed
+from movlr_jax.tracking.base import Shown, TrackerConfig, reached
 
 
 class WandbTracker:
@@ -22,7 +23,7 @@ class WandbTracker:
 
     def begin(self, about: Mapping[str, Any], key: str | None) -> str:
         mode = os.environ.get("WANDB_MODE") or ("online" if self._config.online else "offline")
-        try:
+        with self._reached():
             self._run = self._wandb.init(
                 project=self._config.project,
                 name=self._root.name,
@@ -34,27 +35,31 @@ class WandbTracker:
                 # links inside a run directory are not followed, and a run with one is not resumed
                 settings=self._wandb.Settings(silent=True, console="off", symlink=False),
             )
-        except (self._wandb.errors.Error, OSError) as error:
-            raise UserError(
-                f"tracker=wandb cannot start: {error}; run `wandb login`, or give tracker.online=false"
-            ) from None
         return str(self._run.id)
 
     def generation(self, shown: Shown) -> None:
-        films = {
-            f"films/{name}": self._wandb.Video(str(path), format="mp4") for name, path in shown.films.items()
-        }
-        self._run.log({**shown.numbers, **films, "generation": shown.generation}, step=shown.generation)
+        with self._reached():
+            films = {
+                f"films/{name}": self._wandb.Video(str(path), format="mp4")
+                for name, path in shown.films.items()
+            }
+            self._run.log({**shown.numbers, **films, "generation": shown.generation}, step=shown.generation)
 
     def finish(self, best: Path, report: Path | None) -> None:
-        artifact = self._wandb.Artifact(f"reward-{self._run.id}", type="reward")
-        for path in filter(None, (best, report)):
-            artifact.add_file(str(path))
-        self._run.log_artifact(artifact)
+        with self._reached():
+            artifact = self._wandb.Artifact(f"reward-{self._run.id}", type="reward")
+            for path in filter(None, (best, report)):
+                artifact.add_file(str(path))
+            self._run.log_artifact(artifact)
 
     def close(self) -> None:
         if self._run is not None:
-            self._run.finish()
+            with self._reached():
+                self._run.finish()
+
+    def _reached(self) -> AbstractContextManager[None]:
+        fix = "run `wandb login`, or give tracker.online=false"
+        return reached("wandb", f"the project {self._config.project}", fix, self._wandb.errors.Error)
 
 
 def open_tracker(config: TrackerConfig, root: Path) -> WandbTracker:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import io
+import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -11,13 +13,17 @@ from pathlib import Path
 import mujoco
 import numpy as np
 import pytest
+from PIL import Image
 from voted_run import moving_bar
 
 import movlr_jax as mj
 from movlr_jax.report import page as report
+from movlr_jax.report.charts import Line, chart
+from movlr_jax.resources import resource_text
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.layout import candidate_path
 from movlr_jax.tasks import Task
+from movlr_jax.tasks.simple import simple_task
 
 pytestmark = pytest.mark.slow
 SHOTS = os.environ.get("REPORT_SCREENSHOTS")  # a folder to keep pictures of the page in
@@ -207,6 +213,29 @@ def test_charts_and_films_follow_one_clock(show):
     )
 
 
+@pytest.mark.parametrize(
+    ("low", "high"), [(1.0, 1.008), (1000.0, 1030.0), (0.0, 9e7), (-3e-5, 5e-5), (123_456.0, 123_464.0)]
+)
+def test_ticks_of_an_axis_are_written_with_the_digits_of_their_step(
+    chromium, tmp_path: Path, low: float, high: float
+):
+    x = np.linspace(low, high, 40).tolist()
+    spec = chart("a", x, [Line("a", x)])
+    spec |= {"x": x, "lines": [spec["lines"][0] | {"y": x}]}  # not rounded
+    scripts = "".join(f"<script>{resource_text('assets', 'report', n)}</script>" for n in report._LIBRARIES)
+    box = f"<div style='width:700px' data-chart='{html.escape(json.dumps(spec))}'></div>"
+    (tmp_path / "chart.html").write_text(f"<!doctype html><meta charset=utf-8><body>{box}{scripts}")
+    page = chromium.new_page()
+    page.goto((tmp_path / "chart.html").as_uri())
+    page.wait_for_function("() => report.plots[0].plot")
+    axes = page.evaluate("report.plots[0].plot.axes.map((axis) => [axis._splits, axis._values])")
+    page.close()
+    for values, texts in axes:
+        close = 1e-6 * (values[1] - values[0])
+        assert [float(text.replace("−", "-")) for text in texts] == pytest.approx(values, abs=close)
+        assert max(map(len, texts)) <= 8
+
+
 def test_nodes_of_the_family_tree_and_pairs_play_their_films(show):
     shown = show()
     page = shown.page
@@ -312,6 +341,33 @@ def test_the_scene_turns_compares_and_names_joints_and_muscles(show):
             tips.append(page.text_content(".viewer .tip") or "")
     assert any("activation 0." in tip for tip in tips), set(tips)
     assert any("°" in tip for tip in tips), set(tips)
+
+
+@pytest.mark.parametrize("size", [0.002, 1.0, 300.0])
+def test_a_model_of_any_size_is_drawn(chromium, tmp_path: Path, size: float):
+    xml = f"""<mujoco>
+      <statistic extent="{size}"/>
+      <worldbody><geom type="plane" size="1 1 1"/><body name="box" pos="0 0 {size / 2}">
+        <joint name="hinge" axis="0 1 0"/>
+        <geom type="box" size="{size / 2} {size / 4} {size / 4}" rgba="1 0 0 1" mass="1"/>
+        <site name="a" pos="0 0 {size}"/></body><site name="b" pos="{size} 0 {size}"/></worldbody>
+      <tendon><spatial name="cord"><site site="a"/><site site="b"/></spatial></tendon>
+      <actuator><motor name="motor" joint="hinge"/></actuator></mujoco>"""
+    (tmp_path / "box.xml").write_text(xml)
+    task = simple_task(name="box", model=str(tmp_path / "box.xml"), description="turn the box", episode_s=1.0)
+    shown = Shown(chromium, make_report(tmp_path / "run", task))
+    shown.at("space")
+    shown.page.wait_for_selector("[data-ready]", timeout=60_000)
+    red, green, blue = np.moveaxis(
+        np.array(Image.open(io.BytesIO(picture(shown.page))).convert("RGB"), int), 2, 0
+    )
+    lines = shown.page.evaluate("report.view.lines.geometry.attributes.position.count / 2")
+    thick = shown.page.evaluate("report.view.thickness(report.view.head.tendons[0].radius)")
+    shown.context.close()
+    share = np.mean((red > green + 60) & (red > blue + 60))
+    assert 0.02 < share < 0.5
+    assert 8 <= lines < 200
+    assert 2e-4 < thick / task.cameras[0].distance < 0.02
 
 
 @pytest.mark.parametrize("browser", ["chromium"], indirect=True)

@@ -160,6 +160,21 @@ def test_long_captions_are_cut_and_stay_on_their_lines(model):
     assert captions._lines("one two three", font, 10_000, 2) == ["one two three"]
 
 
+def test_a_text_of_any_length_is_cut_after_few_measurements():
+    measured: list[int] = []
+
+    class Font:
+        def getlength(self, text: str) -> int:
+            measured.append(len(text))
+            return len(text)
+
+    font: Any = Font()
+    assert captions._fitted("x" * 20_000, font, 60) == "x" * 59 + "…"
+    assert captions._fitted("x" * 20_000, font, 1) == captions._fitted("x" * 20_000, font, 0) == ""
+    assert len(captions._lines("word " * 20_000, font, 60, 2)[1]) == 60
+    assert sum(measured) < 20 * 100_000
+
+
 @needs_gl
 def test_speed_and_distance_of_a_travelling_body_are_read_from_its_path(model):
     follows = (Camera((0.0, 0.0, 0.6), 2.0, 90.0, -10.0, track="ball"),)
@@ -186,6 +201,29 @@ def labels(task: Any) -> list[str]:
 def test_the_ground_of_a_walker_is_labelled_at_every_metre():
     assert labels(build_task("slope_walk", "myolegs", 1.0, {})) == [f"{m} m" for m in range(-2, 4)]
     assert labels(build_task("bottle_pour", "myoarm_r", 1.0, {})) == []
+
+
+PLANE = '<geom type="plane" size="2 2 .1" {}/>'
+
+
+@pytest.mark.parametrize(
+    ("planes", "height"),
+    [
+        (f'<body pos="0 0 -.8">{PLANE.format("")}</body>', -0.8),
+        (f'<body euler="20 0 0">{PLANE.format("")}</body>', None),
+        (f'<body euler="20 0 0"><body euler="-20 0 0">{PLANE.format("")}</body></body>', 0.0),
+        (PLANE.format('pos="0 0 .1" euler="0 0 90"') + PLANE.format('pos="0 0 -.1"'), 0.1),
+        (PLANE.format("") + PLANE.format('pos="0 0 3" euler="180 0 0"'), 0.0),
+        (PLANE.format("") + PLANE.format('pos="0 0 1" group="3"'), 0.0),
+        (PLANE.format("") + f'<body mocap="true" pos="0 0 1">{PLANE.format("")}</body>', 0.0),
+    ],
+    ids=["lowered", "tilted", "tilted back", "turned and higher", "ceiling", "not shown", "moved by hand"],
+)
+def test_the_ground_is_the_highest_level_plane_that_is_shown_and_stands_still(planes, height):
+    still = mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{planes}</worldbody></mujoco>")
+    task: Any = SimpleNamespace(model=still, ground_height=None)
+    ground = views.ground_of(task)
+    assert (None if ground is None else float(ground(np.zeros(2)))) == pytest.approx(height)
 
 
 def test_a_place_to_reach_is_ringed_unless_the_scene_shows_its_outline(model):

@@ -7,6 +7,7 @@ import io
 import json
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import mujoco
@@ -15,11 +16,13 @@ import pytest
 from test_report import archive_of, steps
 from tiny_task import task as tiny_task
 
+from movlr_jax.report import episode as report_episode
 from movlr_jax.report import page as report
 from movlr_jax.report import scene
 from movlr_jax.report.scene import Episode, export_scene
 from movlr_jax.storage.trajectory import EpisodeRecord
 from movlr_jax.tasks import Task
+from movlr_jax.tasks.base import Camera
 
 FRAMES, STEP_S = 31, 1 / 30
 
@@ -61,12 +64,12 @@ def unpacked(data: bytes) -> tuple[dict[str, Any], Any]:
         place = head["arrays"][name]
         shape, kind = place["shape"], np.dtype(place["type"]).newbyteorder("<")
         values = np.frombuffer(raw, kind, int(np.prod(shape)), 4 + length + place["at"]).reshape(shape)
-        if "step" not in place:
-            return values
-        if isinstance(place["low"], list):
+        if "step" in place:
             return np.array(place["low"]) + np.array(place["step"]) * values
+        if f"{name}_step" not in head["arrays"]:
+            return values
         levels = np.cumsum(values.astype(np.uint64), axis=1) % 2**16
-        return (place["low"] + place["step"] * levels).T
+        return array(f"{name}_low") + levels.T * array(f"{name}_step")
 
     return head, array
 
@@ -96,6 +99,29 @@ def test_bodies_tendons_and_joints_are_where_mujoco_has_them(task: Task, record:
     degrees = np.rad2deg(record.qpos[:, model.joint("knee").qposadr[0]])
     np.testing.assert_allclose(array("joints0")[:, knee], degrees, atol=0.01)
     np.testing.assert_allclose(array("act0"), record.act, atol=1e-4)
+
+
+def test_something_far_or_fast_does_not_blur_the_rest():
+    n, t = 90, np.arange(90) / 30
+    bodies = """
+      <body name="leg"><joint name="lift" type="slide" axis="0 0 1"/><geom size=".1"/></body>
+      <body name="wheel"><joint name="spin" axis="0 1 0"/><geom size=".1"/></body>
+      <body name="ball"><freejoint/><geom size=".05" contype="0" conaffinity="0"/></body>"""
+    floor = '<body pos="0 0 -1"><geom type="plane" size="5 5 .1" contype="0" conaffinity="0"/></body>'
+    model = mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{floor}{bodies}</worldbody></mujoco>")
+    qpos = np.zeros((n, model.nq))
+    qpos[:, 0], qpos[:, 1], qpos[:, 2], qpos[:, 5] = 0.05 * np.sin(3 * t), 200 * t, 4000 * t, 1
+    empty = (np.zeros((n, model.nv)), np.zeros((n, 0)), np.zeros((n, 0)), np.zeros((n, 0)))
+    camera = Camera((0, 0, 1), 3.0, 90.0, 0.0)
+    made: Any = SimpleNamespace(model=model, weakened=(), cameras=[camera])
+    shot = EpisodeRecord(t, qpos, *empty, (), model)
+    head, array = unpacked(export_scene(made, [Episode("g00k00", "Best", shot)]))
+    leg = head["bodies"].index("leg")
+    np.testing.assert_allclose(array("pos0").reshape(n, -1, 3)[:, leg, 2], qpos[:, 0], atol=6e-5)
+    joints = {joint["name"]: column for joint, column in zip(head["joints"], array("joints0").T, strict=True)}
+    np.testing.assert_allclose(joints["lift"], qpos[:, 0], atol=6e-5)
+    np.testing.assert_allclose(joints["spin"], np.rad2deg(qpos[:, 1]), atol=0.3)  # of 34,000 degrees
+    assert head["ground"] == -1
 
 
 def test_contact_forces_point_away_from_the_ground(task: Task, record: EpisodeRecord):
@@ -163,6 +189,7 @@ def test_the_page_has_the_scene_muscles_and_joints(tmp_path: Path, task: Task, s
         ({"qpos": np.zeros((FRAMES, 2))}, "of another model"),
         ({"act": np.zeros((3, 7))}, "the trajectory has act"),
         ({"time": np.array(["x"] * FRAMES)}, "the trajectory has time"),
+        ({"time": np.full(FRAMES, np.nan)}, "the trajectory has times"),
     ],
 )
 def test_a_trajectory_that_cannot_be_shown_is_said(
@@ -179,3 +206,17 @@ def test_a_trajectory_that_cannot_be_shown_is_said(
     assert "Left out: the 3-D view, because" in text
     assert said in text
     assert "scene-data" not in text
+
+
+def test_a_page_is_written_whatever_the_scene_fails_with(
+    tmp_path: Path, task: Task, states: bytes, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(*_: Any) -> bytes:
+        raise ValueError("cannot convert float NaN to integer")
+
+    monkeypatch.setattr(report_episode, "export_scene", fail)
+    with archive_of(tmp_path / "r", steps()) as archive:
+        archive.put("gen_02/k01.npz", states)
+        text = report.write_report(archive, task).read_text()
+    assert "Left out: the 3-D view, because of ValueError: cannot convert float NaN to integer" in text
+    assert "activation of 7 muscles over time" in text

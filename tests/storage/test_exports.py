@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import mujoco
@@ -130,3 +131,28 @@ def test_a_broken_table_is_one_sentence(tmp_path: Path):
     (tmp_path / "walk.csv").write_text("time,a\n0,b\n")
     with pytest.raises(UserError, match=r"walk.csv cannot be read: could not convert string to float: 'b'"):
         read_table(tmp_path / "walk.csv")
+
+
+@pytest.mark.parametrize(
+    ("times", "told"),
+    [
+        (np.arange(4) / 30, False),
+        (np.zeros(1), False),
+        # the engine resets the clock of a simulation that diverges, for one control step
+        (np.array([0.1, 0.2, -0.01, 0.4]), False),
+        (np.array([0.0, 0.1, np.nan, 0.3]), True),
+        (np.array([0.0, 0.1, 0.2, np.inf]), True),
+        (np.zeros(4), True),
+        (np.arange(4)[::-1], True),
+        (np.arange(4)[::-1].astype(np.uint8), True),
+    ],
+)
+def test_times_that_are_not_finite_or_do_not_increase_are_told(times: np.ndarray, told: bool):
+    model, n, buffer = mujoco.MjModel.from_xml_string("<mujoco/>"), len(times), io.BytesIO()
+    arrays = {name: np.zeros((n, 0)) for name in ("qpos", "qvel", "act", "ctrl", "touch")}
+    np.savez(buffer, time=times, **arrays, touch_names=np.array([], str))
+    if told:
+        with pytest.raises(UserError, match="the trajectory has times that"):
+            EpisodeRecord.read(buffer.getvalue(), model)
+    else:
+        np.testing.assert_array_equal(EpisodeRecord.read(buffer.getvalue(), model).time, times)

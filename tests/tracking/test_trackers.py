@@ -7,6 +7,8 @@ import json
 import sqlite3
 import struct
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from cli_cases import LEG
@@ -175,3 +177,39 @@ def test_a_store_that_goes_away_is_told(elsewhere: Path):
         database.execute("DROP TABLE metrics")
     with pytest.raises(UserError, match=r"tracker=mlflow cannot use .*store"):
         tracker.generation(Shown(0, {"score/best": 1.0}))
+
+
+def test_a_folder_that_tensorboard_cannot_write_is_told(elsewhere: Path):
+    pytest.importorskip("tensorboardX")
+    (elsewhere / "tensorboard").write_text("a file")
+    with pytest.raises(UserError, match=r"tracker=tensorboard cannot use .*tensorboard: .*Not a directory"):
+        open_tracker(TrackerConfig("tensorboard"), elsewhere)
+
+
+def test_a_film_that_tensorboard_cannot_read_is_told(elsewhere: Path):
+    pytest.importorskip("tensorboardX")
+    tracker = open_tracker(TrackerConfig("tensorboard"), elsewhere)
+    assert tracker
+    with pytest.raises(UserError, match="tracker=tensorboard cannot use"):
+        tracker.generation(Shown(0, {}, {"g00k00": elsewhere / "missing.mp4"}))
+    with pytest.raises(UserError, match="tracker=tensorboard cannot use"):
+        tracker.finish(elsewhere / "missing.py", None)
+    tracker.close()
+
+
+def test_a_run_of_wandb_that_goes_away_is_told(elsewhere: Path):
+    wandb = pytest.importorskip("wandb")
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise wandb.errors.CommError("the network is gone")
+
+    tracker: Any = open_tracker(TrackerConfig("wandb"), elsewhere)
+    tracker._run = SimpleNamespace(id="x", log=fail, log_artifact=fail, finish=fail)
+    (elsewhere / "best.py").write_text("")
+    for call in (
+        lambda: tracker.generation(Shown(0, {"score/best": 1.0})),
+        lambda: tracker.finish(elsewhere / "best.py", None),
+        tracker.close,
+    ):
+        with pytest.raises(UserError, match=r"tracker=wandb cannot use .*: the network is gone"):
+            call()
