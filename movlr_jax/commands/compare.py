@@ -1,9 +1,10 @@
 """`python -m movlr_jax.compare +task=T methods=[movlr,eureka,human]`: compare methods.
 
-Every method gets the same budget: simulated seconds (`sim_s=`; default: candidates x generations x episode_s),
-max_calls and max_cost_usd. Each method keeps its own number of candidates, unless candidates=... sets one for all,
-and runs as many generations as the seconds allow. The results are a table and a plot. `resume=FOLDER` continues a
-comparison that was interrupted or that ran out of budget (then also give a larger max_calls= or max_cost_usd=).
+Every method gets the same budget: simulated seconds (`sim_s=`; default: candidates x generations x starts x
+episode_s), max_calls and max_cost_usd. Each method keeps its own number of candidates, unless candidates=... sets one
+for all, and runs as many generations as the seconds allow. The results are a table and a plot. `resume=FOLDER`
+continues a comparison that was interrupted or that ran out of budget (then also give a larger max_calls= or
+max_cost_usd=).
 """
 
 from __future__ import annotations
@@ -159,14 +160,14 @@ def plan(methods: Sequence[str], sim_s: float | None, overrides: Sequence[str]) 
     """Return the settings of one search per method, all with the same simulated seconds. Raises UserError."""
     base = compose(list(overrides))
     episode = base.episode_s or task_of(base).episode_s
-    seconds = sim_s or base.candidates * base.generations * episode
+    seconds = sim_s or base.candidates * base.generations * base.starts * episode
     root = Path(base.run_dir) if base.run_dir else new_run_dir(Path("runs"), f"{base.task.name}/compare")
     configs = []
     for method in methods:
         sized = [o for o in overrides if not o.startswith(("candidates=", "generations="))]
         chosen = list(overrides) if METHODS[method].proposes else sized
         config = compose([*chosen, f"method={method}"])
-        affordable = max(1, int(seconds / episode + 1e-9))
+        affordable = max(1, int(seconds / (config.starts * episode) + 1e-9))
         k = min(config.candidates, affordable)
         n = max(1, affordable // k) if METHODS[method].proposes else 1
         run = root / method
@@ -191,10 +192,10 @@ def read_row(run: Path, config: Config, task: Task, reason: str | None) -> Metho
         finished = archive.get("finished") is not None
         full = archive.get(FINAL_TRAINING)
     known = {data["name"]: data for data in evaluated}
-    episode = config.episode_s or task.episode_s
+    each = config.starts * (config.episode_s or task.episode_s)  # simulated s per program
     course = []
     for event in ranked:
-        seconds = sum(d["generation"] <= event.generation for d in evaluated) * episode
+        seconds = sum(d["generation"] <= event.generation for d in evaluated) * each
         course.append((seconds, _score(task, known[event.data["best"]])))
     best = known.get(ranked[-1].data["best"]) if ranked else None
     if best and full and full["name"] == best["name"]:
@@ -208,7 +209,7 @@ def read_row(run: Path, config: Config, task: Task, reason: str | None) -> Metho
         success=best["metrics"].get("success", math.nan) if best else math.nan,
         programs=len(evaluated),
         failed=sum(d["reason"] is not None for d in evaluated),
-        sim_s=len(evaluated) * episode,
+        sim_s=len(evaluated) * each,
         calls=calls,
         cost_usd=cost,
         wall_s=sum(v for t in timings for v in t.data.values()),

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
+import mujoco
 import numpy as np
 import yaml
 
@@ -33,7 +34,9 @@ from movlr_jax.config.recipe import Recipe, Stage, read_recipe
 from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import task_file
 from movlr_jax.control.episode import episode_ends, episode_of
+from movlr_jax.control.ppo.config import motion_files
 from movlr_jax.errors import UserError
+from movlr_jax.models.from_path import is_path
 from movlr_jax.progress import Reporter
 from movlr_jax.storage.archive import locked
 from movlr_jax.storage.archive import write_atomically as write
@@ -152,21 +155,35 @@ def _contents(config: Config, policy: Path | None) -> dict[str, str]:
     """
     reward, ppo = Path(config.reward), config.optimizer.ppo
     files = {
-        f"reward={reward}": reward / "best.py" if reward.is_dir() else reward,
-        f"optimizer.ppo.init={ppo.init}": Path(ppo.init),
-        f"optimizer.ppo.teacher={ppo.teacher}": Path(ppo.teacher),
-        f"reference={config.reference}": Path(config.reference or ""),
+        f"reward={reward}": [reward / "best.py" if reward.is_dir() else reward],
+        f"optimizer.ppo.init={ppo.init}": [Path(ppo.init)],
+        f"optimizer.ppo.teacher={ppo.teacher}": [Path(ppo.teacher)],
+        f"optimizer.ppo.motions={list(ppo.motions)}": motion_files(ppo.motions),
+        f"reference={config.reference}": [Path(config.reference or "")],
+        f"model={config.model}": _model_files(config.model),
     }
     if made_from := task_file(config):
-        files[f"task={made_from['path']}"] = Path(made_from["path"])
+        files[f"task={made_from['path']}"] = [Path(made_from["path"])]
+    present = {name: [p for p in paths if p != policy and p.is_file()] for name, paths in files.items()}
     try:
         return {
-            name: hashlib.sha256(path.read_bytes()).hexdigest()
-            for name, path in files.items()
-            if path != policy and path.is_file()
+            name: hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
+            for name, paths in present.items()
+            if paths
         }
     except OSError as error:
         raise UserError(f"cannot read {error.filename}: {error.strerror}; make the file readable") from None
+
+
+def _model_files(model: str) -> list[Path]:
+    """Return the MJCF file that `model` names, with its includes, meshes and textures; none for other models."""
+    path = Path(model).expanduser()
+    if not is_path(model) or not path.is_file():
+        return []
+    try:
+        return sorted(map(Path, mujoco.mju_getXMLDependencies(str(path))))
+    except mujoco.FatalError:  # the model cannot be read either, which its adapter tells
+        return [path]
 
 
 def _same_settings(folder: Path, config: Config, contents: Mapping[str, str]) -> None:

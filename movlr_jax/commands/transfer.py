@@ -157,10 +157,10 @@ def rows_of(request: Request) -> list[tuple[TransferRow, Config]]:
             requested.append(("to", target, job, settings))
             if request.beside:
                 requested.append(("beside", target, job, settings))
-    rows = []
+    rows, names = [], names_of(request.targets)
     for role, task, row_settings, settings in requested:
         config = compose([f"+task={task}", *settings])
-        name = Path(task).stem  # for a task from a file, the name of the file
+        name = Path(task).stem if role == "from" else names[task]
         rows.append(
             (
                 TransferRow(
@@ -177,6 +177,21 @@ def rows_of(request: Request) -> list[tuple[TransferRow, Config]]:
             )
         )
     return rows
+
+
+def names_of(tasks: Sequence[str]) -> dict[str, str]:
+    """Return the name of each task; of a task file its name, after as many folders as tell it from the others."""
+    parts = {
+        task: Path(task).resolve().with_suffix("").parts if task.endswith(".py") else (Path(task).stem,)
+        for task in tasks
+    }
+    names = {}
+    for task, mine in parts.items():
+        others = {theirs for theirs in parts.values() if theirs != mine}
+        tails = (mine[-n:] for n in range(1, len(mine) + 1))
+        tail = next((tail for tail in tails if all(x[-len(tail) :] != tail for x in others)), mine)
+        names[task] = "/".join(tail)
+    return names
 
 
 def run_row(

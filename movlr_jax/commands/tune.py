@@ -28,7 +28,7 @@ from movlr_jax.config.override import overrides_of
 from movlr_jax.config.schema import Config
 from movlr_jax.config.space import OPTIMIZER, TASK, WEIGHTS, Range, read_space
 from movlr_jax.config.trust import task_file
-from movlr_jax.control.build import build_optimizer
+from movlr_jax.control.build import build_optimizer, close
 from movlr_jax.errors import UserError, needed, shortened, unknown_name
 from movlr_jax.evolution.evaluation import evaluate
 from movlr_jax.evolution.gates import score_of
@@ -205,20 +205,23 @@ def _trial(
     trial_task = task_of(config) if any(name.startswith(TASK) for name in values) else task
     optimizer = build_optimizer(config.optimizer, trial_task, config.physics)
     scores, started = [], time.monotonic()
-    for i, seed in enumerate(plan.seeds):
-        (outcome,) = evaluate(optimizer, trial_task, [weighted], seed)
-        score = score_of(task, outcome)
-        scores.append(score if math.isfinite(score) else LOST)
-        shown = {**outcome.metrics, **outcome.timing}
-        trial.set_user_attr(f"seed {seed}", {name: shown[name] for name in SHOWN if name in shown})
-        trial.report(sum(scores) / len(scores), i)
-        reporter.say(
-            f"trial {trial.number}, seed {seed}: score {scores[-1]:.2f}; "
-            + ", ".join(f"{name} {shown[name]:.3g}" for name in SHOWN if name in shown)
-        )
-        if i + 1 < len(plan.seeds) and trial.should_prune():
-            trial.set_user_attr("wall_s", round(time.monotonic() - started, 1))
-            raise optuna.TrialPruned
+    try:
+        for i, seed in enumerate(plan.seeds):
+            (outcome,) = evaluate(optimizer, trial_task, [weighted], seed)
+            score = score_of(task, outcome)
+            scores.append(score if math.isfinite(score) else LOST)
+            shown = {**outcome.metrics, **outcome.timing}
+            trial.set_user_attr(f"seed {seed}", {name: shown[name] for name in SHOWN if name in shown})
+            trial.report(sum(scores) / len(scores), i)
+            reporter.say(
+                f"trial {trial.number}, seed {seed}: score {scores[-1]:.2f}; "
+                + ", ".join(f"{name} {shown[name]:.3g}" for name in SHOWN if name in shown)
+            )
+            if i + 1 < len(plan.seeds) and trial.should_prune():
+                trial.set_user_attr("wall_s", round(time.monotonic() - started, 1))
+                raise optuna.TrialPruned
+    finally:
+        close(optimizer)
     trial.set_user_attr("wall_s", round(time.monotonic() - started, 1))
     return sum(scores) / len(scores)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -14,12 +15,13 @@ from typing import Any
 
 import mujoco
 import pytest
-from cli_cases import QUICK, TASK, Mistake
+from cli_cases import LEG, QUICK, TASK, Mistake
 
 import movlr_jax
 from movlr_jax.__main__ import main as commands_there_are
 from movlr_jax.commands.cli import entry_point
 from movlr_jax.commands.compare import main as compare
+from movlr_jax.commands.compare import plan
 from movlr_jax.commands.evaluate import main as evaluate
 from movlr_jax.commands.outcome import CLOSED_PIPE, INTERRUPTED
 from movlr_jax.commands.search import main as search
@@ -163,6 +165,9 @@ REFUSED = [
     ([TASK, "=4"], "cannot read the settings"),
     ([TASK, "candidates=${nope}"], "Interpolation key 'nope' not found"),
     ([TASK, "--config-name=x"], "there is no option '--config-name=x'; give settings as name=value"),
+    (["--task=stand"], "there is no option '--task=stand'; settings have no dashes, as in +task=..."),
+    ([TASK, "--llm.model", "x"], "there is no option '--llm.model'; settings have no dashes, as in llm.model=..."),
+    ([TASK, "seconds=1"], "there is no setting 'seconds'; did you mean 'episode_s'?"),
     ([TASK, "resume=nowhere", "seed=3", "run_dir=x"], "there is no run directory nowhere"),
     ([TASK, "replay=nowhere"], "replay=nowhere takes the task from the recording; leave out task=bottle_pour"),
     (["resume=nowhere"], "nowhere is not a run directory of movlr-jax: it has no config.yaml"),
@@ -215,6 +220,20 @@ def test_compare_needs_seconds_to_simulate(mistake: Mistake, elsewhere: Path, se
     said = mistake(compare, TASK, "methods=[human]", f"sim_s={seconds}")
     assert said.startswith(f"sim_s={seconds}: expected simulated seconds of more than 0")
     assert list(elsewhere.iterdir()) == []
+
+
+def test_every_start_of_a_program_counts_for_the_budget_of_a_comparison(elsewhere: Path, capsys):
+    given = [TASK, "candidates=2", "generations=3", "starts=3", "episode_s=1", "run_dir=run"]
+    (config,) = plan(["movlr"], 12.0, given)
+    assert (config.candidates, config.generations) == (2, 2)
+    (config,) = plan(["movlr"], None, given)
+    assert (config.candidates, config.generations) == (2, 3)
+
+    assert compare([*LEG, "methods=[human]", "starts=2"]) == 0
+    (row,) = json.loads(capsys.readouterr().out.splitlines()[-1])
+    seconds = 2 * 0.064
+    assert (row["programs"], row["sim_s"]) == (1, pytest.approx(seconds))
+    assert row["course"][0][0] == pytest.approx(seconds)
 
 
 def test_evaluate_does_not_resume(mistake: Mistake):

@@ -125,6 +125,38 @@ def test_stages_of_an_edited_file_are_not_reused(recipe: Path, tmp_path: Path, m
     assert train(command) == 0
 
 
+def test_a_stage_of_an_edited_model_or_motion_does_not_go_on(tmp_path: Path, mistake: Mistake):
+    recipe, model, motion = (tmp_path / name for name in ("mine.yaml", "body.xml", "walk_seed0.npz"))
+    recipe.write_text(
+        "settings: {task: stand, optimizer: ppo}\nstages:\n  - {name: only, optimizer.ppo.env_steps: 80}\n"
+    )
+    model.write_text('<mujoco><asset><mesh file="part.obj"/></asset><include file="more.xml"/></mujoco>')
+    (tmp_path / "part.obj").write_text(
+        "v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 2 3\nf 1 2 4\nf 1 3 4\nf 2 3 4\n"
+    )
+    (tmp_path / "more.xml").write_text("<mujoco><option/></mujoco>")
+    motion.write_text("no episode")
+    command = [f"+recipe={recipe}", f"run_dir={tmp_path / 'run'}", f"model={model}"]
+    command += [f"optimizer.ppo.motions=[{tmp_path}]"]
+
+    def said() -> str:
+        return mistake(train, *command, alone=False)
+
+    begun = said()  # noticed after the stage has begun
+    assert "has no actuators" in begun
+    motions = f"optimizer.ppo.motions={[str(tmp_path)]}"
+    for path in (model, tmp_path / "part.obj", tmp_path / "more.xml", motion):
+        before = path.read_text()
+        path.write_text(before + "\n")
+        setting = motions if path == motion else f"model={model}"
+        assert f"was trained with other settings: the content of {setting} has changed;" in said()
+        path.write_text(before)
+    assert said() == begun
+    (tmp_path / "run" / "stages" / "00_only" / "contents.json").write_text("{}")  # of an earlier version
+    motion.write_text("none either")
+    assert said() == begun
+
+
 def test_the_hand_written_reward_is_recorded_beside_another_one(recipe: Path, tmp_path: Path):
     other = tmp_path / "still.py"
     other.write_text(STILL)

@@ -38,6 +38,30 @@ def test_every_target_with_every_setting_of_its_own_follows_the_origin():
     assert {row.paper for row, _ in rows if row.role != "to"} == {""}
 
 
+def test_targets_with_the_same_file_name_keep_their_results_apart(tmp_path, capsys):
+    files = [tmp_path / "a" / "kick.py", tmp_path / "c" / "kick.py"]
+    for file, forward in zip(files, ("0.25", "0.1"), strict=True):
+        file.parent.mkdir()
+        file.write_text((SUPPORT / "tiny_task.py").read_text().replace("0.25, 0.0", f"{forward}, 0.0"))
+    common = ["reward=human", f"from={files[0]}", f"run_dir={tmp_path / 'run'}", "optimizer=mppi", *QUICK]
+
+    def tasks(*targets):
+        request = read_arguments([f"to={','.join(map(str, targets))}", *common])
+        return [row.task for row, _ in rows_of(request)]
+
+    assert tasks(files[0], files[0]) == ["kick", "kick", "kick"]
+    assert tasks(files[0], "stand", files[1]) == ["kick", "a/kick", "stand", "c/kick"]
+    assert main([f"to={files[0]},{files[1]}", *common]) == 0
+    assert [row["task"] for row in json.loads(capsys.readouterr().out.splitlines()[-1])][1:] == [
+        "a/kick",
+        "c/kick",
+    ]
+    for file in files:
+        (kept,) = (tmp_path / "run").glob(f"to_{file.parent.name}-kick_*/human_seed0.yaml")
+        assert f"file: {file}\n" in kept.read_text()
+        assert kept.with_suffix(".npz").exists()
+
+
 def test_another_optimizer_is_a_target_too():
     request = read_arguments(["reward=human", "from=bottle_pour", "to=bottle_pour", "to.optimizer=mppi,mpc2"])
     assert [(row.role, row.optimizer) for row, _ in rows_of(request)] == [

@@ -96,6 +96,24 @@ def test_a_study_begins_with_what_is_set_goes_on_and_keeps_its_best(
     assert "other settings" in err
 
 
+def test_every_trial_closes_its_optimiser_also_one_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    closed, failing = [], iter([False, True])
+
+    def evaluated(optimizer: Any, *rest: Any) -> Any:
+        assert optimizer not in closed
+        if next(failing):
+            raise UserError("no memory")
+        return evaluate(optimizer, *rest)
+
+    evaluate, close = tune.evaluate, tune.close
+    monkeypatch.setattr(tune, "evaluate", evaluated)
+    monkeypatch.setattr(tune, "close", lambda optimizer: (closed.append(optimizer), close(optimizer)))
+    assert tune.main([*small_study(tmp_path), "trials=2"]) == 2
+    assert len(closed) == 2
+
+
 REWARD = '''"""Hold still."""
 
 WEIGHTS = {"still": 1.0}

@@ -19,9 +19,17 @@ pytest.importorskip("brax", reason="the extra ppo is not installed")
 import jax
 
 from movlr_jax.commands.evaluate import main as evaluate
+from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.config import PpoConfig
-from movlr_jax.control.ppo.policy_file import SHAPES, load_policy, policy_settings, save_policy
+from movlr_jax.control.ppo.policy_file import (
+    SHAPES,
+    acting_settings,
+    load_policy,
+    other_actions,
+    policy_settings,
+    save_policy,
+)
 from movlr_jax.errors import UserError
 
 CONFIG = PpoConfig(hidden=(8, 4), value_hidden=(8,), observe=("qpos", "qvel"))
@@ -169,6 +177,56 @@ def test_a_policy_decides_what_it_is_and_nothing_else(tmp_path: Path, whole: byt
         jax.tree.leaves(loaded.params), jax.tree.leaves(fresh(CONFIG).params), strict=True
     ):
         np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("action", "decide", "not_so"),
+    [
+        ("auto", ["ctrl_dt"], ["pd.beta", "groups.correction", "muscle.kp"]),
+        ("pd", ["pd.beta", "pd.kp", "pd.kd", "pd.about", "pd.feed_forward"], ["muscle.kp", "sim_dt"]),
+        ("groups", ["groups.correction"], ["groups.seconds", "pd.beta"]),
+        ("posture", ["pd.beta", "muscle.law", "muscle.hold"], ["pd.kp", "groups.correction"]),
+    ],
+)
+def test_a_file_records_what_decides_its_kind_of_action(action: str, decide: list[str], not_so: list[str]):
+    acting = acting_settings(OptimizerConfig(name="ppo", ppo=replace(CONFIG, action=action)))
+    assert {f"optimizer.{name}" for name in decide} <= set(acting)
+    assert not {f"optimizer.{name}" for name in not_so} & set(acting)
+
+
+def test_actions_with_another_meaning_are_told(tmp_path: Path, whole: bytes):
+    path = tmp_path / "policy.npz"
+    then = {"optimizer.ctrl_dt": 0.02, "optimizer.pd.beta": 0.2, "optimizer.pd.about": "start"}
+    save_policy(path, fresh(), CONFIG, then)
+    used(path)
+    assert other_actions(str(path), then) is None
+    assert other_actions(str(path), {**then, "optimizer.pd.beta": 0.5, "optimizer.pd.young": 1}) == (
+        f"the policy {path} was trained with other settings of its actions: optimizer.pd.beta was 0.2, is 0.5"
+    )
+    path.write_bytes(whole)  # of an earlier version
+    assert other_actions(str(path), then) is None
+    for text in ("{", "[]", "[" * 100_000):
+        path.write_bytes(packed({**members(whole), "actions": np.asarray(text)}))
+        with pytest.raises(UserError, match="its settings cannot be read"):
+            other_actions(str(path), then)
+
+
+def test_a_trained_policy_that_acts_otherwise_is_told_by_the_command(elsewhere: Path, capsys):
+    given = [a for a in LEG if "mppi" not in a and "horizon" not in a and not a.startswith(("cand", "gener"))]
+    given += ["optimizer=ppo", "reward=human"]
+    trained = [*given, "optimizer.ppo.action=groups", "optimizer.ppo.muscle_groups=[0,0,1,1,1,0,1]",
+               "optimizer.ppo.env_steps=16", "optimizer.ppo.envs=4", "optimizer.ppo.unroll=4",
+               "optimizer.ppo.unrolls=1", "optimizer.ppo.minibatches=1", "optimizer.ppo.hidden=[8]",
+               "optimizer.ppo.value_hidden=[8]", "optimizer.ppo.starts=2"]  # fmt: skip
+    assert evaluate([*trained, "optimizer.groups.correction=0.3", "run_dir=first"]) == 0
+    (policy,) = Path("first").rglob("policy_k00.npz")
+    shown = [*given, f"optimizer.ppo.init={policy}", "optimizer.ppo.env_steps=0", "optimizer.pd.beta=0.1"]
+    for correction, told in (("0.3", False), ("0.2", True)):
+        capsys.readouterr()
+        assert evaluate([*shown, f"optimizer.groups.correction={correction}", "run_dir=then"]) == 0
+        sentence = f"the policy {policy} was trained with other settings of its actions: "
+        sentence += "optimizer.groups.correction was 0.3, is 0.2\n"
+        assert (sentence in capsys.readouterr().err) is told
 
 
 def test_the_command_tells_it_too(mistake: Mistake, elsewhere: Path):

@@ -266,7 +266,9 @@ def test_a_row_that_explodes_is_marked_and_leaves_the_others_alone(tiny, substep
     assert not expected.diverged.any()
     others = np.array([0, 2, 3])
     assert_same(rows_of(result, others), rows_of(expected, others))
-    np.testing.assert_allclose(result.steps.time[1], expected.steps.time[1], atol=1e-6)  # MuJoCo resets its clock
+    np.testing.assert_allclose(
+        result.steps.time[1], expected.steps.time[1], atol=1e-6
+    )  # MuJoCo resets its clock
     again = physics.rollout(result.final, stretch, params, steps=2, key=KEY)
     np.testing.assert_array_equal(again.diverged, [False, True, False, False])  # once true, never false again
     physics.close()

@@ -164,7 +164,9 @@ def test_every_term_for_it_runs(folder: Path):
     probe = make_probe(task, physics, seed=0)
     physics.close()
     terms = library(task)
-    assert {term.kind for term in terms.values()} == {"place", "steady", "economy"}, "the arm can touch nothing"
+    assert {term.kind for term in terms.values()} == {"place", "steady", "economy"}, (
+        "the arm can touch nothing"
+    )
     every = Genome({t.name: (t.weight, t.expression) for t in terms.values()}).source()
     sandbox = Sandbox(probe)
     for reward in (task.initial_reward, task.human_reward, every):

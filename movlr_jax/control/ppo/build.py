@@ -19,7 +19,7 @@ from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.anticipation import learned_targets
 from movlr_jax.control.ppo.config import REFERENCE, PpoConfig, motion_files
 from movlr_jax.control.ppo.interface import Starts, action_space, observation
-from movlr_jax.control.ppo.policy_file import load_policy, policy_settings
+from movlr_jax.control.ppo.policy_file import acting_settings, load_policy, other_actions, policy_settings
 from movlr_jax.control.ppo.symmetry import action_reflection, observation_reflection, symmetric
 from movlr_jax.control.ppo.teaching import ReferenceTeacher, Teacher
 from movlr_jax.control.ppo.trainer import Agent, Ppo
@@ -62,6 +62,8 @@ def build_ppo(
     space = action_space(config, task, starts)
     if groups := tuple(space.notes.get("groups", {}).values()):  # policies keep the groups that they command
         config = replace(config, ppo=replace(config.ppo, action="groups", muscle_groups=groups))
+    if config.ppo.init and (note := other_actions(config.ppo.init, acting_settings(config))):
+        say(f"note: {note}")
     sim = NativePhysics(space.model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
     steps: dict[str, Any] = {"sim_dt": config.sim_dt, "ctrl_dt": config.ctrl_dt}
     train = sim
@@ -200,6 +202,8 @@ def _teacher(
     if config.teacher == REFERENCE:
         return _reference_teacher(optimizer, task, start, space, say)
     settings = policy_settings(config.teacher, config, _TEACHER)
+    if note := other_actions(config.teacher, acting_settings(optimizer), _TEACHER):
+        say(f"note: {note}")
     observe = observation(settings, task, np.asarray(start.qpos))
     (observations,) = jax.eval_shape(observe, start).shape
     network = _networks(settings, task, observations, actions)
@@ -233,7 +237,7 @@ def prior_space(
     else:
         settings = policy_settings(config.prior.policy, config.ppo, _PRIOR)
         untrained = replace(settings, init=config.prior.policy, env_steps=0)
-        ppo = build_ppo(replace(config, name="ppo", ppo=untrained), task)
+        ppo = build_ppo(replace(config, name="ppo", ppo=untrained), task, say=say)
         numbers, space = ppo.acting(), ppo.space
     return PriorSpace(numbers, space, config.knots, config.horizon_s, config.spline), space.model
 

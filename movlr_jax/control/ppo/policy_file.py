@@ -8,13 +8,15 @@ from __future__ import annotations
 import io
 import itertools
 import json
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import jax
 import numpy as np
 
+from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.ppo.config import PpoConfig, check_shape, policy_path
 from movlr_jax.control.ppo.update import Learner
 from movlr_jax.errors import UserError, shortened
@@ -24,6 +26,7 @@ from movlr_jax.storage.arrays import read_arrays
 
 _KEPT = ("params", "normalizer")
 _SETTINGS = "settings"
+_ACTIONS = "actions"  # beside the settings, since earlier versions refuse unknown ones there
 _LONGEST = 2**16  # characters of the settings
 _INIT = "optimizer.ppo.init"  # default of the setting that names the file, for error messages
 SHAPES = (
@@ -39,10 +42,32 @@ SHAPES = (
 )
 
 
-def save_policy(path: Path, learner: Learner, config: PpoConfig) -> None:
-    """Write the policy of one candidate (npz), with the settings that are needed to use it."""
+def acting_settings(config: OptimizerConfig) -> dict[str, Any]:
+    """Return the settings, by their names, that decide with SHAPES what an action of this kind does."""
+    kind = "groups" if config.name == "dynsyn" else config.ppo.action
+    pd = {f"pd.{name}": value for name, value in asdict(config.pd).items()}
+    # muscle.held is that of joints without an action
+    muscle = {f"muscle.{name}": value for name, value in asdict(config.muscle).items() if name != "held"}
+    decide = {
+        "pd": pd,
+        "groups": {"groups.correction": config.groups.correction},
+        "posture": {"pd.beta": config.pd.beta, **muscle},
+    }
+    values = {"ctrl_dt": config.ctrl_dt, **decide.get(kind, {})}
+    return {f"optimizer.{name}": value for name, value in values.items()}
+
+
+def save_policy(
+    path: Path, learner: Learner, config: PpoConfig, acting: Mapping[str, Any] | None = None
+) -> None:
+    """Write the policy of one candidate (npz), with the settings that are needed to use it.
+
+    acting: The settings of its actions, as `acting_settings` returns them; None: not recorded.
+    """
     buffer, held = io.BytesIO(), {name: np.asarray(value) for name, value in _leaves(learner)}
     held[_SETTINGS] = np.asarray(json.dumps({name: getattr(config, name) for name in SHAPES}))
+    if acting is not None:
+        held[_ACTIONS] = np.asarray(json.dumps(dict(acting)))
     np.savez_compressed(buffer, **held)  # pyright: ignore[reportArgumentType]
     write_atomically(path, buffer.getvalue())
 
@@ -83,13 +108,7 @@ def policy_settings(name: str, config: PpoConfig, option: str = _INIT) -> PpoCon
         raise UserError(
             f"{option}={path}: the file does not contain the observations of its policy; train it again"
         )
-    try:
-        text = str(held[_SETTINGS][()])
-        values = json.loads(text) if len(text) < _LONGEST else text
-        if not isinstance(values, dict):
-            raise ValueError(f"{shortened(values)} is not a mapping")
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{option}={path}: its settings cannot be read: {error}") from None
+    values = _mapping(held[_SETTINGS], f"{option}={path}")
     if strange := next((key for key in values if key not in SHAPES), None):
         raise UserError(
             f"{option}={path} sets {strange:.60}, but a policy may only set {', '.join(SHAPES)}; remove this setting"
@@ -109,6 +128,35 @@ def policy_settings(name: str, config: PpoConfig, option: str = _INIT) -> PpoCon
     if max(sum(a * b for a, b in pairs), 0, *settings.hidden, *settings.value_hidden) > numbers:
         raise UserError(f"{option}={path} contains {numbers:,} numbers, fewer than its layers have weights")
     return settings
+
+
+def other_actions(name: str, acting: Mapping[str, Any], option: str = _INIT) -> str | None:
+    """Return a sentence about the settings in `acting` that differ from those of a policy file, or None.
+
+    Files of earlier versions do not contain them. Raises UserError if they cannot be read.
+    """
+    path, held = _read(name, option)
+    then = _mapping(held[_ACTIONS], f"{option}={path}") if _ACTIONS in held else {}
+    changed = [
+        f"{key} was {shortened(then[key])}, is {shortened(value)}"
+        for key, value in acting.items()
+        if key in then and then[key] != value
+    ]
+    if not changed:
+        return None
+    return f"the policy {path} was trained with other settings of its actions: {', '.join(changed)}"
+
+
+def _mapping(array: np.ndarray, where: str) -> dict[str, Any]:
+    """Return the settings in an array of a policy file. Raises UserError."""
+    try:
+        text = str(array[()])
+        values = json.loads(text) if len(text) < _LONGEST else text
+        if not isinstance(values, dict):
+            raise ValueError(f"{shortened(values)} is not a mapping")
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{where}: its settings cannot be read: {error}") from None
+    return values
 
 
 def _read(name: str, option: str) -> tuple[Path, dict[str, np.ndarray]]:

@@ -29,7 +29,7 @@ from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.episode import Loop, by_candidate, play
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.actions import ActionSpace, Observe
-from movlr_jax.control.ppo.policy_file import load_policy, save_policy
+from movlr_jax.control.ppo.policy_file import acting_settings, load_policy, save_policy
 from movlr_jax.control.ppo.teaching import ROUNDS, ReferenceTeacher, Teacher, imitate
 from movlr_jax.control.ppo.training import CurveRecorder, Training
 from movlr_jax.control.ppo.update import Batch, Learner
@@ -98,6 +98,7 @@ class Ppo:
         """Train policies in `physics` and evaluate them in `sim_physics`, which may be the same."""
         self.name, self.task, self.say = config.name, task, say
         self.config, observe, space = config.ppo, agent.observe, agent.space
+        self._acting = acting_settings(config)
         self.physics, self.sim_physics, self.scorer = physics, sim_physics, Scorer(task.layout, task.data)
         # a second program, whose reward is recorded beside each candidate's own; nothing is trained on it
         self.yardstick: RewardProgram | None = None
@@ -179,9 +180,8 @@ class Ppo:
                     progress(batch + 1, self.config.batches)
         if folder is not None:
             for i in range(k):
-                save_policy(
-                    folder / f"policy_k{i:02d}.npz", jax.tree.map(lambda x, i=i: x[i], state[0]), self.config
-                )
+                one = jax.tree.map(lambda x, i=i: x[i], state[0])
+                save_policy(folder / f"policy_k{i:02d}.npz", one, self.config, self._acting)
         return TrainedControllers(self, state[0], recorder.curves)
 
     def begin(self, k: int, key: jax.Array, teach: bool = True) -> tuple[Learner, Fleet]:
