@@ -25,6 +25,7 @@ from movlr_jax.commands.episodes import read_request, task_of_request  # noqa: E
 from movlr_jax.evolution.filming import clip_of  # noqa: E402
 from movlr_jax.film.captions import Caption  # noqa: E402
 from movlr_jax.film.clips import Style, frames  # noqa: E402
+from movlr_jax.film.muscles import ACTIVE, REST  # noqa: E402
 
 SIZE, FPS, LONGEST_S = (420, 316), 12.5, 3.0
 COLOURS = 128
@@ -58,7 +59,9 @@ def draw(gif: Path, trajectory: str, settings: Sequence[str], from_s: float) -> 
     task = replace(clip.task, cameras=clip.task.cameras[:1])
     clip = replace(clip, task=task, qpos=clip.qpos[shown], times=clip.times[shown], act=act)
     pictures = list(frames(clip, Style(SIZE, FPS, samples=4), captions=False))[int(from_s * FPS) :]
-    palette = Image.fromarray(np.concatenate(pictures[:: max(1, len(pictures) // 4)])).quantize(COLOURS)
+    scale = np.linspace(REST, ACTIVE, SIZE[0])[:, :3] * 255  # few pixels have the colours of active muscles
+    sample = [*pictures[:: max(1, len(pictures) // 4)], np.tile(scale.astype(np.uint8), (SIZE[1] // 4, 1, 1))]
+    palette = Image.fromarray(np.concatenate(sample)).quantize(COLOURS)
     first, *rest = [
         Image.fromarray(picture).quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures
     ]
