@@ -177,13 +177,19 @@ def _shown(
 
 
 def flip_rate(comparisons: Sequence[Comparison]) -> float:
-    """Return the share of pairs, among those answered in both orders, whose two answers name different winners."""
-    pairs: dict[frozenset[int], list[int | None]] = {}
+    """Return the share of pairs, among those answered in both orders, whose two answers name different winners.
+
+    A pair that meets again counts again: each answer belongs to the next one in the other order.
+    """
+    waiting: dict[tuple[int, int], list[int | None]] = {}
+    judged = flipped = 0
     for c in filter(decided, comparisons):
         winner = {"first": c.first, "second": c.second, "tie": None}[c.preference.winner]
-        pairs.setdefault(frozenset((c.first, c.second)), []).append(winner)
-    judged = [w for w in pairs.values() if len(w) > 1]
-    return sum(len(set(w)) > 1 for w in judged) / len(judged) if judged else 0.0
+        if others := waiting.get((c.second, c.first)):
+            judged, flipped = judged + 1, flipped + (others.pop(0) != winner)
+        else:
+            waiting.setdefault((c.first, c.second), []).append(winner)
+    return flipped / judged if judged else 0.0
 
 
 def rank(

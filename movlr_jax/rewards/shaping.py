@@ -29,7 +29,7 @@ def gaussian(x: Array, sigma: float = 0.1) -> Array:
 def tolerance(x: Array, lower: float = 0.0, upper: float = 0.0, margin: float = 0.1) -> Array:
     """1 inside [lower, upper], falling as a Gaussian to 0.1 at `margin` outside. Same shape as x."""
     outside = jnp.maximum(lower - x, 0.0) + jnp.maximum(x - upper, 0.0)
-    return jnp.exp(-2.302585 * jnp.square(outside / margin))
+    return jnp.exp(-2.302585 * jnp.square(outside / jnp.maximum(jnp.abs(margin), 1e-9)))
 
 
 def rotation_error(rot_a: Array, rot_b: Array) -> Array:

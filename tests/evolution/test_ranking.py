@@ -17,6 +17,7 @@ from movlr_jax.evolution.ranking import (
     Comparison,
     Ranking,
     fit,
+    flip_rate,
     probability_best,
     to_people,
 )
@@ -179,6 +180,18 @@ def test_a_generation_of_silence_keeps_the_best_of_before():
     assert result.order[0] == 1
     assert result.unranked == {3, 4}
     assert set(result.order[-2:]) == {3, 4}
+
+
+def test_each_meeting_of_a_pair_is_a_flip_or_none():
+    """`first` and `second` are what the judge says; 0 wins the first meeting, 1 the second, in both orders."""
+    meetings = [(0, 1, "first"), (1, 0, "second"), (0, 1, "second"), (1, 0, "first")]
+    assert flip_rate([Comparison(i, j, Preference(said, "")) for i, j, said in meetings]) == 0
+    one_order = [(0, 1, "first"), (0, 1, "second")]
+    assert flip_rate([Comparison(i, j, Preference(said, "")) for i, j, said in one_order]) == 0
+    flipped = [*meetings, (0, 1, "first"), (1, 0, "first")]
+    assert flip_rate([Comparison(i, j, Preference(said, "")) for i, j, said in flipped]) == pytest.approx(
+        1 / 3
+    )
 
 
 def test_one_order_that_is_answered_counts_and_is_no_flip():

@@ -26,6 +26,8 @@ from movlr_jax.rewards import shaping
         (shaping.tolerance(0.1), 0.1),  # at the margin
         (shaping.tolerance(-0.05), 0.5623413),  # 10^(-1/4)
         (shaping.tolerance(1.5, lower=1.0, upper=2.0), 1.0),
+        (shaping.tolerance(1.5, lower=1.0, upper=2.0, margin=0.0), 1.0),
+        (shaping.tolerance(2.001, lower=1.0, upper=2.0, margin=0.0), 0.0),
         (shaping.tolerance(2.0, lower=1.0, upper=2.0), 1.0),
         (shaping.tolerance(0.5, lower=1.0, upper=2.0, margin=0.5), 0.1),
         (shaping.tolerance(3.0, lower=1.0, upper=2.0, margin=0.5), 1e-4),  # twice the margin: 0.1^4
