@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import jax
@@ -43,6 +44,7 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     `info` has the `terms` of the reward, and at the end the `metrics` of the task.
     """
 
+    _process: ClassVar[int | None] = None  # the process that runs JAX
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 62}  # noqa: RUF012
 
     def __init__(
@@ -71,8 +73,15 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
             render_mode: `rgb_array`, or None.
 
         Raises:
-            UserError: For unknown names, settings out of range, and a reward program that is rejected.
+            UserError: For unknown names, settings out of range, a reward program that is rejected, and in a fork of a
+                process that has built an environment.
         """
+        if TaskEnv._process not in (None, os.getpid()):
+            raise UserError(
+                "this process is a fork of one that runs JAX, and would wait forever; start it anew, as in "
+                "AsyncVectorEnv(..., context='spawn')"
+            )
+        TaskEnv._process = os.getpid()
         prepare_environment()
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise UserError(unknown_name("render_mode", str(render_mode), self.metadata["render_modes"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import warnings
 from pathlib import Path
 
@@ -100,6 +101,23 @@ def test_arguments_may_be_any_text_and_one_setting_a_string(monkeypatch: pytest.
     monkeypatch.setattr(environment, "task_of", task_of)
     with pytest.raises(UserError, match=r"^my \[legs\], 2\.xml 0\.02$"):
         environment.TaskEnv("stand", model="my [legs], 2.xml", settings="optimizer.ctrl_dt=0.02")
+
+
+def test_a_fork_of_a_process_that_runs_jax_is_told(env: gymnasium.Env):
+    """It would hang: gymnasium's AsyncVectorEnv forks by default."""
+    ours, theirs = multiprocessing.Pipe()
+
+    def build() -> None:
+        try:
+            gymnasium.make(env.spec)
+        except UserError as error:
+            theirs.send(str(error))
+
+    child = multiprocessing.get_context("fork").Process(target=build)
+    child.start()
+    assert ours.poll(60)
+    assert "context='spawn'" in ours.recv()
+    child.join(10)
 
 
 def test_every_task_has_an_environment():
