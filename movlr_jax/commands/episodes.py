@@ -82,7 +82,8 @@ def episodes(request: EpisodeRequest, kind: str) -> Iterator[tuple[str, bytes | 
     source = request.source
     if source.is_file():
         run = _run_of(source)
-        name = f"{source.parent.name.replace('gen_', 'g')}{source.stem}" if run else source.stem
+        file = source.resolve()  # a relative name may lack the folder of the generation
+        name = f"{file.parent.name.replace('gen_', 'g')}{file.stem}" if run else source.stem
         yield name, source, inside(run, kind) if run else source.parent
         return
     with Archive.open(source, write=False) as archive:

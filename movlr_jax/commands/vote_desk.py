@@ -50,7 +50,9 @@ class RunDesk:
             )
         self._ids = {film_name(f"{archive.root} {name}".encode()): name for name in self._names}
         calls = archive.calls()
-        self._number = len(calls)
+        # an undo raises the number too, so there may be fewer calls; a number used again would repeat a key
+        numbers = [call.get("sample") for call in calls if call.get("provider") == PROVIDER]
+        self._number = 1 + max((n for n in numbers if isinstance(n, int)), default=-1)
         self.votes = [v for v in votes_of(calls) if {v.first, v.second} <= {*self._names}]
         self._kept: tuple[tuple[Vote, ...], Standing] | None = None
         self._shown: dict[str, tuple[str, tuple[str, str]]] = {}  # rater -> id of the question, pair

@@ -20,7 +20,7 @@ from movlr_jax.settings import RENAMED
 from movlr_jax.tasks.registry import TASKS
 from movlr_jax.tracking.base import TRACKERS
 
-_GROUPS = ("task", "optimizer", "method", "llm", "vlm", "workers", "tracker")
+GROUPS = ("task", "optimizer", "method", "llm", "vlm", "workers", "tracker")
 SHORTHANDS = ("env", "file")  # top-level shorthands for settings of a task; composing copies them there
 _REMOVABLE = {"llm": "scripted", "vlm": "metrics", "optimizer": "mppi", "method": "movlr"}
 _OF_A_SWEEP = ("launcher", "sweeper", "sweep")  # Hydra's own settings that -m reads
@@ -94,12 +94,12 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Any:
         check_task_file(config, run, [run] if (run / "run.db").is_file() else [], "replay")
         return config
     folder = resource_dir("conf").resolve()
-    overrides = [*search_path(config_dir), *composable(overrides, config_dir)]
+    overrides = _ordered([*search_path(config_dir), *composable(overrides, config_dir)])
     with hydra_at_conf():
         try:
             plain = composed = hydra_compose("config", overrides=list(overrides))
             if tuned := _tuned(composed, folder):  # the settings of the user override the tuned ones
-                composed = hydra_compose("config", overrides=_with_tuned(overrides, tuned))
+                composed = hydra_compose("config", overrides=_ordered(overrides, tuned))
             values = OmegaConf.to_container(composed, resolve=True, throw_on_missing=False)
         except (HydraException, OmegaConfBaseException, ValueError) as error:
             raise UserError(hydra_sentence(error, overrides)) from None
@@ -152,16 +152,13 @@ def composable(overrides: Sequence[str], config_dir: Path | None = None) -> list
     return _with_task(overrides, [resource_dir("conf"), *([config_dir] if config_dir else [])])
 
 
-def _with_tuned(overrides: Sequence[str], tuned: str) -> list[str]:
-    """Return the overrides with `tuned` after the task and before files of the user, as +experiment=mine.
+def _ordered(overrides: Sequence[str], tuned: str | None = None) -> list[str]:
+    """Return the overrides with the task first, then `tuned`, then the others, as +experiment=mine, in their order.
 
     Hydra adds groups in the order of the overrides, and values of later groups override those of earlier ones.
     """
-    names = [o.partition("=")[0] for o in overrides]
-    after = names.index("+task") + 1 if "+task" in names else 0
-    added = (i for i in range(after, len(names)) if names[i][:1] == "+" != names[i][1:2])
-    place = next(added, len(names))
-    return [*overrides[:place], tuned, *overrides[place:]]
+    task = [o for o in overrides if o.startswith("+task=")]
+    return [*task, *([tuned] if tuned else []), *(o for o in overrides if o not in task)]
 
 
 def _tuned(composed: Any, folder: Path) -> str | None:
@@ -259,7 +256,7 @@ def _with_task(overrides: Sequence[str], folders: Sequence[Path]) -> list[str]:
         if group == "task" and path.endswith(".py"):
             result += ["+task=own", f"file={quoted(path)}"]
             continue
-        if sign and group in _GROUPS and value not in (known := _options(folders, group)):
+        if sign and group in GROUPS and value not in (known := _options(folders, group)):
             raise UserError(unknown_name(group, value, known))
         result.append(f"+task={value}" if group == "task" else override)
     for group, only in (("file", "own"), ("env", "playground")):
@@ -350,7 +347,7 @@ def _settings(overrides: Sequence[str]) -> list[str]:
     """Return the dotted names of all settings with the groups that `overrides` choose. Hydra must be initialised."""
     from hydra import compose as hydra_compose
 
-    chosen = [o for o in overrides if o.lstrip("+").partition("=")[0] in _GROUPS]
+    chosen = [o for o in overrides if o.lstrip("+").partition("=")[0] in GROUPS]
     return list(_leaves(hydra_compose("config", overrides=chosen)))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from movlr_jax.config.compose import GROUPS
 from movlr_jax.config.option_file import read_option_file
 from movlr_jax.config.override import overrides_of
 from movlr_jax.errors import UserError, shortened, unknown_name
@@ -39,17 +40,38 @@ class Recipe:
     def overrides(self, stage: Stage, policy: Path | None, given: Sequence[str]) -> list[str]:
         """Return the settings of a stage; `policy` is the result of the previous one. The user's own come last."""
         begin = {"optimizer.ppo.init": policy, "optimizer.ppo.teacher": ""} if policy else {}
-        return [*_words({**self.settings, **stage.settings, **begin}), *given]
+        return [*_words(_merged(self.settings, stage.settings, begin)), *given]
 
     def evaluation(self, policy: Path, given: Sequence[str]) -> list[str]:
         """Return the settings of an evaluation of the trained `policy`."""
         untrained = {"optimizer.ppo.init": policy, "optimizer.ppo.teacher": "", STEPS: 0}
         kept = [word for word in given if not word.startswith(f"{STEPS}=")]
-        return [*_words({**self.settings, **self.acting}), *kept, *_words(untrained)]
+        return [*_words(_merged(self.settings, self.acting)), *kept, *_words(untrained)]
 
 
 def _words(settings: Mapping[str, Any]) -> list[str]:
     return overrides_of({"+task" if name == "task" else name: value for name, value in settings.items()})
+
+
+def _dotted(settings: Mapping[Any, Any], group: str = "") -> dict[str, Any]:
+    """Return settings by dotted name. A group may be a mapping, whose `name` is the option of the group."""
+    found: dict[str, Any] = {}
+    for key, value in settings.items():
+        name = f"{group}{key}"
+        if isinstance(value, Mapping):
+            found = _merged(found, _dotted(value, f"{name}."))
+        else:
+            choice = name.removesuffix(".name")
+            found = _merged(found, {choice if choice in GROUPS else name: value})
+    return found
+
+
+def _merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of all layers; those of a later one override the others and stand behind them."""
+    found: dict[str, Any] = {}
+    for layer in layers:
+        found = {name: value for name, value in found.items() if name not in layer} | dict(layer)
+    return found
 
 
 def read_recipe(name: str, extending: Sequence[str] = ()) -> Recipe:
@@ -71,7 +93,7 @@ def read_recipe(name: str, extending: Sequence[str] = ()) -> Recipe:
     made = []
     for number, stage in enumerate(stages):
         given = {"name": f"{number}"} | (dict(stage) if isinstance(stage, Mapping) else {})
-        own = {str(k): v for k, v in given.items() if k != "name"}
+        own = _dotted({k: v for k, v in given.items() if k != "name"})
         steps = own.get(STEPS)
         if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
             wrong = f", not {shortened(steps)}; write an integer in digits, as in 1000"
@@ -96,4 +118,5 @@ def read_recipe(name: str, extending: Sequence[str] = ()) -> Recipe:
                 f"recipe={name}: {group} is {shortened(members)}, expected a group of settings, as in "
                 f"{group}: {{episode_s: 10}}"
             )
-    return Recipe(stem, {**base.settings, **settings}, tuple(made), {**base.acting, **acting})
+    settings, acting = _merged(base.settings, _dotted(settings)), _merged(base.acting, _dotted(acting))
+    return Recipe(stem, settings, tuple(made), acting)

@@ -75,7 +75,8 @@ class Bank:
     def values(self, scorer: Scorer, programs: Sequence[RewardProgram]) -> np.ndarray:
         """Return [P, S]: the reward of every state under each program."""
         scored = self.term_values(scorer, programs)
-        return np.array([weighted(terms, p.weights) for terms, p in zip(scored, programs, strict=True)])
+        found = [weighted(terms, p.weights) for terms, p in zip(scored, programs, strict=True)]
+        return np.array(found).reshape(len(programs), len(self.owner))
 
     def returns(self, values: np.ndarray) -> np.ndarray:
         """Return [..., E]: the mean of values [..., S] over the states of each episode."""

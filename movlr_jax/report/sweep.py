@@ -112,17 +112,18 @@ def _different(runs: Sequence[Run]) -> list[str]:
     names = dict.fromkeys(name for settings in all_settings for name in settings)
     different = [n for n in names if len({repr(s.get(n)) for s in all_settings}) > 1]
     meaningful = [n for n in different if not n.startswith(_MEANINGLESS)]
-    # a choice brings settings of its own, which say nothing more
-    chosen = {n.partition(".")[0] for n in meaningful if re.fullmatch(r"\w+\.name", n)}
-    named = [n for n in meaningful if n.partition(".")[0] not in chosen or n.endswith(".name")]
-    by_place: dict[Any, list[Mapping[str, Any]]] = {}
-    for settings in all_settings:
-        by_place.setdefault((settings.get("task.name"), settings.get("model")), []).append(settings)
-    follow = {
-        n for n in named
-        if n.startswith(_TUNED) and all(len({repr(s.get(n)) for s in of}) == 1 for of in by_place.values())
-    }  # fmt: skip
-    return [n for n in named if len(by_place) == 1 or n not in follow]
+    chosen = [n for n in meaningful if re.fullmatch(r"\w+\.name", n)]
+
+    def follows(name: str) -> bool:
+        """Say whether the setting says nothing more: a choice, or a task and a model, bring its value along."""
+        by = [c for c in chosen if c != name and name.startswith(c.removesuffix("name"))]
+        by += ["task.name", "model"] if name.startswith(_TUNED) else []
+        values: dict[tuple[str, ...], set[str]] = {}
+        for settings in all_settings:
+            values.setdefault(tuple(repr(settings.get(n)) for n in by), set()).add(repr(settings.get(name)))
+        return all(len(of) == 1 for of in values.values())
+
+    return [n for n in meaningful if not follows(n)]
 
 
 def render(folder: Path, members: Sequence[Member]) -> str:

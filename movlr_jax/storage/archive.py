@@ -258,8 +258,12 @@ class Archive:
         )
 
     def retract_call(self, key: str) -> None:
-        """Record that an answer was taken back. `find_call` no longer finds it."""
-        self._write("UPDATE calls SET state = 'retracted' WHERE key = ? AND state = 'answered'", (key,))
+        """Record that the newest answer under a key was taken back. `find_call` no longer finds it."""
+        self._write(
+            "UPDATE calls SET state = 'retracted' "
+            "WHERE id = (SELECT MAX(id) FROM calls WHERE key = ? AND state = 'answered')",
+            (key,),
+        )
 
     def find_call(self, key: str) -> dict[str, Any] | None:
         """Return the record of an answered or refused call, None if it has not ended. Raises UserError."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,11 @@ from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.tasks import Task
 
 LEG = SUPPORT / "tiny_task.py"
+REWARD = """WEIGHTS = {"up": %s}
+
+def reward(state, action):
+    return {"up": jnp.tanh(state.pos("foot")[2])}
+"""
 
 
 def digest(task: Task, *more: str, file: Path = LEG, seed: int = 0) -> str:
@@ -82,6 +88,29 @@ def test_a_program_is_evaluated_from_several_starts(tmp_path: Path, capsys: pyte
     assert len(result["starts"]) == len(set(result["starts"])) == 3
     middle = sorted(result["starts"])[1]
     assert tiny_task().score(result) == pytest.approx(middle, abs=1e-3)
+
+
+def test_another_evaluation_does_not_overwrite_a_trajectory(
+    elsewhere: Path, capsys: pytest.CaptureFixture[str]
+):
+    def kept(*more: str) -> str:
+        assert evaluate([*QUICK, "run_dir=kept", *more]) == 0
+        return json.loads(capsys.readouterr().out.splitlines()[-1])["trajectory"]
+
+    for folder, weight in (("a", 1.0), ("b", 2.0)):
+        Path(folder).mkdir()
+        Path(folder, "mine.py").write_text(REWARD % weight)
+    first = kept("reward=a/mine.py")
+    assert first == "kept/mine_seed0.npz"
+    data = Path(first).read_bytes()
+    named = [("reward=b/mine.py",), ("reward=a/mine.py", "optimizer.mppi.samples=3")]
+    others = [kept(*more) for more in named]
+    assert len({first, *others}) == 3
+    assert all(re.fullmatch(r"kept/mine_seed0_[0-9a-f]{8}\.npz", other) for other in others)
+    assert Path(first).read_bytes() == data
+    assert [kept("reward=a/mine.py"), *(kept(*more) for more in named)] == [first, *others]
+    Path("a/mine.py").write_text(REWARD % 3.0)
+    assert kept("reward=a/mine.py") not in {first, *others}
 
 
 def test_a_folder_that_cannot_be_written_is_told_before_the_work(

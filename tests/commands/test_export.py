@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from cli_cases import LEG, Mistake
 
+from movlr_jax.commands.episodes import episodes, read_request
 from movlr_jax.commands.evaluate import main as evaluate
 from movlr_jax.commands.export import main as export
 from movlr_jax.commands.export_policy import settings_of
@@ -83,6 +84,13 @@ def test_a_run_is_exported_into_its_folder(
 def test_a_candidate_of_a_run_by_its_file(searched: Path, capfd: pytest.CaptureFixture[str]):
     assert export([str(searched / "gen_00" / "k01.npz"), "format=csv"]) == 0
     assert capfd.readouterr().out.splitlines() == [str(searched / "export" / "g00k01.csv")]
+
+
+def test_a_candidate_of_a_run_from_inside_its_folder(searched: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(searched / "gen_00")
+    request, _ = read_request("export", "", ["k01.npz"])
+    ((name, _, folder),) = episodes(request, "export")
+    assert folder / name == searched.resolve() / "export" / "g00k01"
 
 
 @pytest.mark.parametrize("name", POLICIES)

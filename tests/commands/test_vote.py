@@ -149,6 +149,25 @@ def test_a_vote_is_taken_back_and_its_pair_is_shown_again(tmp_path: Path):
     ]  # fmt: skip
 
 
+def test_taking_back_a_vote_on_a_page_opened_again_leaves_the_earlier_ones(tmp_path: Path):
+    make_run(tmp_path / "run", 2)
+    with Page(tmp_path / "run") as page:
+        for _ in range(2):
+            page.vote("first")
+            page.post("undo")
+        for _ in range(3):
+            page.state(further=1)
+            page.vote("tie")
+    for _ in range(2):  # each motion is on the left once
+        with Page(tmp_path / "run") as page:
+            assert len(page.desk.votes) == 3
+            page.state(further=1)
+            page.vote("first")
+            page.post("undo")
+    keys = [call["key"] for call in calls(tmp_path / "run") if call["state"] == "answered"]
+    assert len(keys) == len({*keys}) == 3
+
+
 def test_a_second_rater_shares_pairs_and_their_agreement_is_counted(tmp_path: Path):
     """Ana always says left, Bo always right: on every pair that both saw in the same order they disagree."""
     make_run(tmp_path / "run", 5)

@@ -54,6 +54,20 @@ def test_tuned_settings_are_known_by_name_and_can_be_left_out():
     assert "optimizer.mppi.density" not in mine.tuned_settings
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_tuned_settings_lie_beneath_an_experiment_file_wherever_it_is_named(order: int, tmp_path: Path):
+    (tmp_path / "experiment").mkdir()
+    text = "model: ms_human_700\noptimizer: {mppi: {samples: 5}}\n"
+    (tmp_path / "experiment" / "mine.yaml").write_text(f"# @package _global_\n{text}")
+    config = compose(["+task=stand", "+experiment=mine"][::order], tmp_path)
+    assert (config.model, config.optimizer.mppi.samples, config.optimizer.replan_every) == (
+        "ms_human_700",
+        5,
+        4,
+    )
+    assert "optimizer.mppi.samples" not in config.tuned_settings
+
+
 def test_a_search_says_what_was_tuned(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     assert search([*QUICK, f"run_dir={tmp_path / 'run'}"]) == 0
     said = "tuned for this task and model: optimizer.mppi.density=0.3 (tuned=false ignores"

@@ -87,6 +87,30 @@ def test_a_recipe_takes_over_the_settings_of_another(tmp_path: Path):
     assert (mine.acting, mine.settings["task"], len(mine.stages)) == (base.acting, "slope_walk", 1)
 
 
+def test_groups_written_as_mappings_hold_what_they_do_not_set(tmp_path: Path):
+    stages = "stages: [{name: a, optimizer: {ppo: {env_steps: 5, discount: 0.9}}}]"
+    (tmp_path / "base.yaml").write_text(
+        "settings: {task: {name: stand}, optimizer: {name: ppo, ppo: {envs: 64, noise: 0.2}}}\n"
+        f"acting: {{optimizer: {{ppo: {{noise: 0.1}}}}}}\n{stages}"
+    )
+    (tmp_path / "mine.yaml").write_text(
+        "extends: base.yaml\nsettings: {optimizer: {ppo: {envs: 32}}, task: bottle_pour}\n"
+        f"acting: {{optimizer: {{ppo: {{envs: 1}}}}}}\n{stages}"
+    )
+    base, mine = (read_recipe(str(tmp_path / f"{name}.yaml")) for name in ("base", "mine"))
+    learned = ["optimizer.ppo.env_steps=5", "optimizer.ppo.discount=0.9"]
+    first = ["+task=stand", "optimizer=ppo", "optimizer.ppo.envs=64", "optimizer.ppo.noise=0.2", *learned]
+    assert base.overrides(base.stages[0], None, []) == first
+    noise, envs = "optimizer.ppo.noise=0.2", "optimizer.ppo.envs=32"
+    words = mine.overrides(mine.stages[0], None, [])
+    assert words == ["optimizer=ppo", noise, envs, "+task=bottle_pour", *learned]
+    config = compose(words).optimizer
+    assert (config.name, config.ppo.envs, config.ppo.noise, config.ppo.discount) == ("ppo", 32, 0.2, 0.9)
+    assert {"optimizer=ppo", "optimizer.ppo.noise=0.1", "optimizer.ppo.envs=1"} < set(
+        mine.evaluation(Path("policy.npz"), [])
+    )
+
+
 def test_a_policy_may_lie_in_any_folder():
     recipe, policy = read_recipe("humanoid_walk"), Path("my [runs], é/policy.npz")
     for overrides in (recipe.overrides(recipe.stages[1], policy, []), recipe.evaluation(policy, [])):

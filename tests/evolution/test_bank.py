@@ -241,6 +241,14 @@ def test_check_scores_a_program_on_the_motions_of_a_run(finished: Path, capsys: 
     assert (line["agrees"], line["comparisons"]) == (last["agree"], last["decided"])
 
 
+def test_a_rejected_program_has_no_returns(finished: Path, capsys: pytest.CaptureFixture[str]):
+    Path("bad.py").write_text("WEIGHTS = {}\n")
+    assert check([*SEARCH, "reward=bad.py", f"bank={finished}"]) == 1
+    line = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    assert line["verdict"] == "reject"
+    assert "returns" not in line
+
+
 def test_a_bank_that_cannot_be_used_is_told(finished: Path):
     task = task_of(compose(SEARCH))
     run = Path(shutil.copytree(finished, "run"))

@@ -39,6 +39,24 @@ def test_settings_that_vary_within_a_task_do(tmp_path: Path):
     assert len(set(found)) == 3
 
 
+def test_settings_name_a_group_only_if_they_vary_within_a_choice(tmp_path: Path):
+    def found(name: str, *samples: int) -> list[str]:
+        runs = [
+            {**place, "optimizer.name": optimizer, "optimizer.mppi.samples": n, "optimizer.knots": knots}
+            for place in (ARM, LEGS)
+            for optimizer, knots in (("mpc2", 3), ("mppi", 5))
+            for n in samples
+        ]
+        return groups(tmp_path / name, *runs)
+
+    assert found("one", 16)[::2] == [
+        f"task={t} optimizer=mpc2" for t in ("bottle_pour model=myoarm_r", "stand model=myolegs")
+    ]
+    assert found("two", 16, 256)[:2] == [
+        f"task=bottle_pour model=myoarm_r optimizer=mpc2 optimizer.mppi.samples={n}" for n in (16, 256)
+    ]
+
+
 def test_seeds_are_one_group_and_the_page_numbers_it(tmp_path: Path):
     assert groups(tmp_path, {**ARM, "seed": 0}, {**ARM, "seed": 1}) == ["", ""]
     page = write_sweep_page(tmp_path).read_text()

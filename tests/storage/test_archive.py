@@ -283,6 +283,18 @@ def test_a_reader_changes_nothing(root: Path):
     assert contents(root) == before
 
 
+def test_the_newest_answer_of_a_call_is_taken_back(root: Path):
+    with Archive.create(root, CONFIG) as archive:
+        for key, answer in (("a", "1"), ("a", "2"), ("b", "3")):
+            archive.log_call(key, "answered", {"answer": answer, "sent": False})
+        archive.retract_call("a")
+        assert [(c["answer"], c["state"]) for c in archive.calls()] == [
+            ("1", "answered"), ("2", "retracted"), ("3", "answered"),
+        ]  # fmt: skip
+        archive.retract_call("a")
+        assert archive.find_call("a") is None
+
+
 def test_run_directories_do_not_collide(tmp_path: Path):
     made = {new_run_dir(tmp_path, "bottle_pour") for _ in range(5)}
     assert len(made) == 5
