@@ -34,7 +34,7 @@ from movlr_jax.quantities import summary
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox.vet import Sandbox, Verdict
 from movlr_jax.sandbox.warm import start_ahead
-from movlr_jax.settings import CONFIG_BYTES
+from movlr_jax.settings import CONFIG_BYTES, read_yaml
 from movlr_jax.storage.archive import check_writable
 from movlr_jax.storage.archive import write_atomically as write
 from movlr_jax.storage.inside import read_inside
@@ -162,8 +162,7 @@ def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[
     """Optimise control, run one episode and save its trajectory. Return its evaluation and a JSON record."""
     config = setup.config
     check_writable(setup.folder)  # before the work, whose result could not be kept
-    digest = setup.digest(seed)
-    kept = setup.folder / "training" / digest
+    kept = setup.folder / "training" / setup.digest(seed)
     with reporter.stage("optimise") as tick:  # an interrupted training is continued
         (outcome,) = evaluate_programs(
             setup.optimizer, setup.task, [setup.verdict], seed, tick, kept, starts=config.starts
@@ -184,32 +183,25 @@ def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[
         **({"starts": list(outcome.starts)} if outcome.starts else {}),  # the score from each
     }
     if outcome.states:
-        stem, mark = _stem(setup, seed, digest)
+        stem = _stem(setup, seed)
         result["trajectory"] = str(write(setup.folder / f"{stem}.npz", outcome.states))
-        # export builds the task from it
-        write(setup.folder / f"{stem}.yaml", (mark + to_yaml(config)).encode())
+        write(setup.folder / f"{stem}.yaml", to_yaml(config).encode())  # export builds the task from it
         reporter.say(f"trajectory: {result['trajectory']}")
     if outcome.reason:
         result["reason"] = outcome.reason
     return outcome, result
 
 
-def _stem(setup: EvaluationSetup, seed: int, digest: str) -> tuple[str, str]:
-    """Return the file name of a result without its suffix, and the first line of its settings file.
-
-    That line tells results apart. If another result has the name, a hash of reward and settings is appended.
-    """
-    assert setup.verdict.program
-    given = f"{digest} {setup.verdict.program.source}"
-    short = hashlib.sha256(given.encode()).hexdigest()[:8]
+def _stem(setup: EvaluationSetup, seed: int) -> str:
+    """Return the file name of a result without its suffix; one of another reward that has this name is kept."""
     stem = f"{Path(setup.origin).stem}_seed{seed}{setup.where.replace(' ', '_')}"
-    mark = f"# reward and settings: {short}\n"
+    reward = setup.config.reward
     try:
         recorded = read_inside(setup.folder, f"{stem}.yaml", CONFIG_BYTES)
-    except UserError:  # no file of an evaluation
-        recorded = b""
-    same = recorded is None or recorded.startswith(mark.encode())
-    return (stem if same else f"{stem}_{short}"), mark
+        same = recorded is None or read_yaml(recorded.decode()).get("reward") == reward
+    except (UserError, AttributeError, ValueError):  # not from an evaluation
+        same = False
+    return stem if same else f"{stem}_{hashlib.sha256(reward.encode()).hexdigest()[:8]}"
 
 
 def run_and_film(
