@@ -30,6 +30,7 @@ from movlr_jax.commands.session import task_of  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
 from movlr_jax.control.build import build_optimizer  # noqa: E402
 from movlr_jax.evolution.evaluation import evaluate, make_probe  # noqa: E402
+from movlr_jax.evolution.ranking import meetings  # noqa: E402
 from movlr_jax.report.data import Run, read_run, weight_shares  # noqa: E402
 from movlr_jax.sandbox.vet import Sandbox  # noqa: E402
 from movlr_jax.storage.archive import Archive  # noqa: E402
@@ -155,10 +156,8 @@ def judged(run: Run, task: Task | None) -> dict[str, Any]:
     """Return how often the judge changed its mind with the order, was overruled, and agreed with the task score."""
     comparisons = [c for g in run.generations for c in (g.ranked or {}).get("comparisons", [])]
     own = [(c, _own_answer(c)) for c in comparisons]
-    pairs: dict[frozenset[str], set[str]] = {}
-    for c, answer in own:
-        if answer in ("first", "second"):
-            pairs.setdefault(frozenset((c["first"], c["second"])), set()).add(c[answer])
+    decided = [(c["first"], c["second"], c[answer]) for c, answer in own if answer in ("first", "second")]
+    both = meetings([(first, second) for first, second, _ in decided])
     agreed = []
     for c, answer in own:
         first, second = (run.candidates[c[place]] for place in ("first", "second"))
@@ -170,8 +169,8 @@ def judged(run: Run, task: Task | None) -> dict[str, Any]:
     return {
         "comparisons": len(comparisons),
         "overruled": sum(bool(c.get("overruled")) for c in comparisons),
-        "pairs": len(pairs),
-        "flipped": sum(len(winners) > 1 for winners in pairs.values()),
+        "pairs": len({frozenset((first, second)) for first, second, _ in decided}),
+        "flipped": sum(decided[i][2] != decided[j][2] for i, j in both),
         "agrees_with_score": [sum(agreed), len(agreed)],
     }
 

@@ -9,7 +9,7 @@ candidate that never loses.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
@@ -176,20 +176,30 @@ def _shown(
     return shown
 
 
+def meetings(shown: Sequence[tuple[Hashable, Hashable]]) -> list[tuple[int, int]]:
+    """Return the indices of the two answers of each meeting, given the pairs as they were shown, in order of time.
+
+    An answer belongs to the next one about the same pair in the other order. Answers without one are left out.
+    """
+    waiting: dict[tuple[Hashable, Hashable], list[int]] = {}
+    found = []
+    for i, (first, second) in enumerate(shown):
+        if others := waiting.get((second, first)):
+            found.append((others.pop(0), i))
+        else:
+            waiting.setdefault((first, second), []).append(i)
+    return found
+
+
 def flip_rate(comparisons: Sequence[Comparison]) -> float:
     """Return the share of pairs, among those answered in both orders, whose two answers name different winners.
 
-    A pair that meets again counts again: each answer belongs to the next one in the other order.
+    A pair that meets again counts again.
     """
-    waiting: dict[tuple[int, int], list[int | None]] = {}
-    judged = flipped = 0
-    for c in filter(decided, comparisons):
-        winner = {"first": c.first, "second": c.second, "tie": None}[c.preference.winner]
-        if others := waiting.get((c.second, c.first)):
-            judged, flipped = judged + 1, flipped + (others.pop(0) != winner)
-        else:
-            waiting.setdefault((c.first, c.second), []).append(winner)
-    return flipped / judged if judged else 0.0
+    answered = [c for c in comparisons if decided(c)]
+    winners = [{"first": c.first, "second": c.second, "tie": None}[c.preference.winner] for c in answered]
+    both = meetings([(c.first, c.second) for c in answered])
+    return sum(winners[i] != winners[j] for i, j in both) / len(both) if both else 0.0
 
 
 def rank(

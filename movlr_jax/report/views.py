@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from movlr_jax import quantities
-from movlr_jax.evolution.ranking import unanswered
+from movlr_jax.evolution.ranking import meetings, unanswered
 from movlr_jax.language.base import Evaluation
 from movlr_jax.report import charts as report_charts
 from movlr_jax.report import gait as report_gait
@@ -390,25 +390,25 @@ def _place_bars(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _comparisons(comparisons: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the answers of the judge. `flipped` marks pairs whose winner depends on the order."""
-    winners: dict[frozenset[str], set[str]] = {}
+    """Return the answers of the judge. `flipped` marks those whose winner depends on the order."""
     answers = []
     for c in comparisons:
         first, second = str(c.get("first")), str(c.get("second"))
         winner = {"first": first, "second": second, "none": "not answered"}.get(str(c.get("winner")), "tie")
-        if winner != "not answered":
-            winners.setdefault(frozenset((first, second)), set()).add(winner)
-        overruled = str(c.get("overruled") or "")
         answers.append(
             {
                 "first": first,
                 "second": second,
                 "winner": winner,
                 "reason": c.get("reason") or "",
-                "overruled": overruled,
+                "overruled": str(c.get("overruled") or ""),
+                "flipped": False,
             }
         )
-    return [{**a, "flipped": len(winners.get(frozenset((a["first"], a["second"])), ())) > 1} for a in answers]
+    given = [a for a in answers if a["winner"] != "not answered"]
+    for i, j in meetings([(a["first"], a["second"]) for a in given]):
+        given[i]["flipped"] = given[j]["flipped"] = given[i]["winner"] != given[j]["winner"]
+    return answers
 
 
 def _critique(critique: Mapping[str, Any] | None) -> dict[str, Any] | None:

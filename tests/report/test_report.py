@@ -23,6 +23,7 @@ from movlr_jax.report import charts as report_charts
 from movlr_jax.report import data as report_data
 from movlr_jax.report import page as report
 from movlr_jax.report import text as report_text
+from movlr_jax.report import views
 from movlr_jax.storage.archive import Archive
 
 FILM = b"\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00isommp42" + bytes(64)
@@ -648,3 +649,16 @@ def test_durations_are_for_people(seconds, shown):
 def test_weight_shares_ignore_signs_and_survive_zeros():
     assert report_data.weight_shares({"a": -3.0, "b": 1.0}) == {"a": 0.75, "b": 0.25}
     assert report_data.weight_shares({"a": 0.0, "b": math.nan}) == {"a": 0.0, "b": 0.0}
+
+
+def test_the_order_matters_only_where_the_two_orders_of_one_meeting_disagree():
+    said = [
+        ("a", "b", "first"),
+        ("b", "a", "second"),
+        ("a", "b", "second"),
+        ("b", "a", "second"),
+        ("a", "b", "none"),
+    ]
+    answers = views._comparisons([{"first": i, "second": j, "winner": winner} for i, j, winner in said])
+    assert [answer["winner"] for answer in answers] == ["a", "a", "b", "a", "not answered"]
+    assert [answer["flipped"] for answer in answers] == [False, False, True, True, False]
