@@ -57,18 +57,18 @@ def strip(spec: mujoco.MjSpec, geoms: Iterable[mujoco.MjsGeom]) -> None:
 
 def place(spec: mujoco.MjSpec, poses: Mapping[str, np.ndarray]) -> None:
     """Move children of the world: body -> pose [7] in the world, m and quaternion; `<frame>`s around them stay."""
-    bodies = [(spec.body(name), np.asarray(pose, float)) for name, pose in poses.items()]
     framed = [name for name in poses if spec.body(name).frame is not None]
-    for body, pose in bodies:
-        body.pos, body.quat = pose[:3], pose[3:]
+    for name, pose in poses.items():
+        body = spec.body(name)
+        body.pos, body.quat = (
+            (np.zeros(3), np.array([1.0, 0, 0, 0])) if name in framed else (pose[:3], pose[3:])
+        )
         body.alt.type = mujoco.mjtOrientation.mjORIENTATION_QUAT  # euler or axisangle would override quat
+    if not framed:
+        return
+    model = compile_spec(spec)  # in which these bodies have the poses of the frames around them
     for name in framed:
-        spec.body(name).pos, spec.body(name).quat = [0, 0, 0], [1, 0, 0, 0]
-    model = compile_spec(spec) if framed else None
-    for name in framed:
-        assert model is not None
-        inverse, local = np.zeros(7), np.zeros(7)
-        frame = model.body(name)  # its pose is now that of the frames around it
+        inverse, local, frame = np.zeros(7), np.zeros(7), model.body(name)
         mujoco.mju_negPose(inverse[:3], inverse[3:], frame.pos, frame.quat)
         mujoco.mju_mulPose(local[:3], local[3:], inverse[:3], inverse[3:], poses[name][:3], poses[name][3:])
         spec.body(name).pos, spec.body(name).quat = local[:3], local[3:]

@@ -29,7 +29,8 @@ def gaussian(x: Array, sigma: float = 0.1) -> Array:
 def tolerance(x: Array, lower: float = 0.0, upper: float = 0.0, margin: float = 0.1) -> Array:
     """1 inside [lower, upper], falling as a Gaussian to 0.1 at `margin` outside. Same shape as x."""
     outside = jnp.maximum(lower - x, 0.0) + jnp.maximum(x - upper, 0.0)
-    return jnp.exp(-2.302585 * jnp.square(outside / jnp.maximum(jnp.abs(margin), 1e-9)))
+    width = jnp.maximum(jnp.abs(margin), 1e-9)  # a margin of 0 ends at once
+    return jnp.exp(-2.302585 * jnp.square(outside / width))
 
 
 def rotation_error(rot_a: Array, rot_b: Array) -> Array:

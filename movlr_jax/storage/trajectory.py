@@ -237,7 +237,7 @@ def _check(values: Mapping[str, np.ndarray], model: mujoco.MjModel, parts: int) 
                 "or it is of another model"
             )
     time = values["time"].astype(float)
-    # most steps, not all: the clock of a simulation that diverges is reset, for one control step
+    # most steps, not all: files of earlier versions have one time that MuJoCo reset where the simulation diverged
     if not np.isfinite(time).all() or (len(time) > 1 and np.median(np.diff(time)) <= 0):
         raise UserError(
             "the trajectory has times that are not finite or do not increase; it is broken, evaluate the reward again"

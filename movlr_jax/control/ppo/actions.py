@@ -246,7 +246,7 @@ def posture(
 def resting_controls(model: mujoco.MjModel, qpos: np.ndarray, act: np.ndarray) -> np.ndarray:
     """Return controls [nu] that approximately hold the start state (qpos [nq], act [na]).
 
-    Muscles keep their activation, servos their position. Controls that are rates are 0, and all others.
+    Muscles keep their activation, servos their position. All other controls are 0.
     """
     low, high = control_ranges(model)
     data = mujoco.MjData(model)
