@@ -356,9 +356,14 @@ def run_search(
     return SearchRun(root, built)
 
 
-def open_run(root: str | Path) -> SearchRun:
-    """Read the run directory of a search. Raises UserError."""
-    return SearchRun(root)
+def open_run(root: str | Path, task: Task | None = None) -> SearchRun:
+    """Read the run directory of a search. Raises UserError.
+
+    Args:
+        root: The run directory.
+        task: The task of the search; needed only if it was made in Python, for its trajectories and the report.
+    """
+    return SearchRun(root, task)
 
 
 # Registries.
@@ -509,10 +514,19 @@ def _configured(
             raise UserError(
                 f"{others[0]} cannot be set here: the task {task.name} was made in Python; give it where it is made"
             )
-        config, built = compose(["+task=own", *overrides]), task
-        config = replace(
-            config, task=TaskConfig(task.name), model=task.adapter.name, episode_s=task.episode_s
-        )
+        ours = {
+            "task": TaskConfig(task.name),
+            "model": task.adapter.name,
+            "episode_s": task.episode_s,
+        }
+        resumed = "resume" in names
+        config, built = compose(overrides if resumed else ["+task=own", *overrides]), task
+        if resumed and (other := [n for n, value in ours.items() if getattr(config, n) != value]):
+            raise UserError(
+                f"{config.resume} is a search of another task: {other[0]} was {getattr(config, other[0])}, is "
+                f"{ours[other[0]]}; give the task of that search"
+            )
+        config = replace(config, **ours)
     prepare_physics(config.physics)
     return config, built and adapted(built, config)
 

@@ -206,23 +206,24 @@ def _recorded(overrides: Sequence[str], kind: str, changeable: Sequence[str]) ->
     path, text = run / "config.yaml", read_inside(run, "config.yaml", CONFIG_BYTES)
     if text is None:
         raise UserError(f"{run} is not a run directory of movlr-jax: it has no config.yaml")
-    for name in given:
-        if name.partition(".")[0] not in (kind, "trust", *changeable):
-            raise UserError(
-                f"{name} cannot be changed when a run is {done}, only {', '.join(changeable)}; start a new run"
-            )
     new: dict[str, Any] = {"trust": False}  # never taken from the run
     try:
         values = dict(read_yaml(text.decode("utf-8")))
     except (ValueError, TypeError) as error:
         raise UserError(f"{path} is broken: {_first_line(error)}; the run cannot be {done}") from None
+    recorded = _leaves(values)
     for name, value in given.items():
         group, dot, field = name.partition(".")
         try:
             read = value if name in (kind, "run_dir") else read_yaml(value)
         except ValueError as error:
             raise UserError(f"cannot read {name}={shortened(value)}: {error}") from None
-        if group in CHOICES:  # workers=ray workers.count=2
+        if group not in (kind, "trust", *changeable):
+            if recorded.get(name, recorded.get(f"{name}.name")) != read:
+                raise UserError(
+                    f"{name} cannot be changed when a run is {done}, only {', '.join(changeable)}; start a new run"
+                )
+        elif group in CHOICES:  # workers=ray workers.count=2
             known = new.get(group) or dict(values.get(group) or {})
             new[group] = {**known, field: read} if dot else {"name": read}
         else:
@@ -361,12 +362,13 @@ def _differences(plain: Any, tuned: Any) -> dict[str, Any]:
 
 
 def _leaves(node: Any, prefix: str = "") -> dict[str, Any]:
-    """Return the settings below `node` by dotted name."""
+    """Return the settings below `node`, a mapping or a config of OmegaConf, by dotted name."""
     from omegaconf import OmegaConf
 
     found: dict[str, Any] = {}
     for key in node:
-        child = None if OmegaConf.is_missing(node, key) else node[key]
+        missing = OmegaConf.is_config(node) and OmegaConf.is_missing(node, key)
+        child = None if missing else node[key]
         found |= _leaves(child, f"{prefix}{key}.") if hasattr(child, "keys") else {f"{prefix}{key}": child}
     return found
 
