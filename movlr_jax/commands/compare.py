@@ -1,10 +1,10 @@
 """`python -m movlr_jax.compare +task=T methods=[movlr,eureka,human]`: compare methods.
 
 Every method gets the same budget: simulated seconds (`sim_s=`; default: candidates x generations x starts x
-episode_s), max_calls and max_cost_usd. Each method keeps its own number of candidates, unless candidates=... sets one
-for all, and runs as many generations as the seconds allow. The results are a table and a plot. `resume=FOLDER`
-continues a comparison that was interrupted or that ran out of budget (then also give a larger max_calls= or
-max_cost_usd=).
+episode_s, and as much again for each of inner_weights), max_calls and max_cost_usd. Each method keeps its own number of
+candidates, unless candidates=... sets one for all, and runs as many generations as the seconds allow. The results are a
+table and a plot. `resume=FOLDER` continues a comparison that was interrupted or that ran out of budget (then also give
+a larger max_calls= or max_cost_usd=).
 """
 
 from __future__ import annotations
@@ -160,14 +160,14 @@ def plan(methods: Sequence[str], sim_s: float | None, overrides: Sequence[str]) 
     """Return the settings of one search per method, all with the same simulated seconds. Raises UserError."""
     base = compose(list(overrides))
     episode = base.episode_s or task_of(base).episode_s
-    seconds = sim_s or base.candidates * base.generations * base.starts * episode
+    seconds = sim_s or base.candidates * base.generations * _seconds(base, episode)
     root = Path(base.run_dir) if base.run_dir else new_run_dir(Path("runs"), f"{base.task.name}/compare")
     configs = []
     for method in methods:
         sized = [o for o in overrides if not o.startswith(("candidates=", "generations="))]
         chosen = list(overrides) if METHODS[method].proposes else sized
         config = compose([*chosen, f"method={method}"])
-        affordable = max(1, int(seconds / (config.starts * episode) + 1e-9))
+        affordable = max(1, int(seconds / _seconds(config, episode) + 1e-9))
         k = min(config.candidates, affordable)
         n = max(1, affordable // k) if METHODS[method].proposes else 1
         run = root / method
@@ -176,6 +176,11 @@ def plan(methods: Sequence[str], sim_s: float | None, overrides: Sequence[str]) 
             check(dataclasses.replace(config, candidates=k, generations=n, run_dir=str(run), resume=resume))
         )
     return configs
+
+
+def _seconds(config: Config, episode: float) -> float:
+    """Return the simulated seconds that one program takes, with its starts and the variants of its weights."""
+    return config.starts * (1 + config.inner_weights) * episode
 
 
 def read_row(run: Path, config: Config, task: Task, reason: str | None) -> MethodRow:
@@ -192,7 +197,7 @@ def read_row(run: Path, config: Config, task: Task, reason: str | None) -> Metho
         finished = archive.get("finished") is not None
         full = archive.get(FINAL_TRAINING)
     known = {data["name"]: data for data in evaluated}
-    each = config.starts * (config.episode_s or task.episode_s)  # simulated s per program
+    each = _seconds(config, config.episode_s or task.episode_s)
     course = []
     for event in ranked:
         seconds = sum(d["generation"] <= event.generation for d in evaluated) * each

@@ -28,7 +28,7 @@ import yaml
 
 from movlr_jax.commands import cli
 from movlr_jax.commands.evaluate import EvaluationSetup, prepared
-from movlr_jax.commands.session import changes, flat, to_yaml
+from movlr_jax.commands.session import changes, flat, task_of, to_yaml
 from movlr_jax.config.compose import compose
 from movlr_jax.config.recipe import Recipe, Stage, read_recipe
 from movlr_jax.config.schema import Config
@@ -164,6 +164,8 @@ def _contents(config: Config, policy: Path | None) -> dict[str, str]:
     }
     if made_from := task_file(config):
         files[f"task={made_from['path']}"] = [Path(made_from["path"])]
+        if (model := task_of(config).adapter.files) and (path := model()):
+            files[f"the model of task={made_from['path']}"] = _model_files(str(path))
     present = {name: [p for p in paths if p != policy and p.is_file()] for name, paths in files.items()}
     try:
         return {

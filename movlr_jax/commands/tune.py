@@ -93,6 +93,7 @@ def tune(plan: StudySettings) -> int:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     reporter, config = Reporter(), plan.config
     bench = prepared(config, reporter)
+    close(bench.optimizer)  # every trial builds its own
     task, verdict, origin = bench.task, bench.verdict, bench.origin
     assert verdict.program is not None
     defaults = _defaults(config, verdict.program.weights, plan.space)

@@ -96,8 +96,10 @@ def simple_task(
         raise UserError(
             f"the model of the task {name} has no actuators, so it cannot be controlled; add muscles or motors"
         )
-    stem = Path(str(model)).stem if _is_path(model) else name
-    adapter = known or replace(derive_adapter(stem, spec.copy), roles=roles_of(bare))
+    file = (folder / Path(str(model)).expanduser()).absolute() if _is_path(model) else None
+    adapter = known or replace(
+        derive_adapter(file.stem if file else name, spec.copy), roles=roles_of(bare), files=lambda: file
+    )
     placed = _at_start(bare, start)
     _keep_mocap(spec, *placed)
     targets = {goal: _target(goal, value, *placed) for goal, value in (goals or {}).items()}

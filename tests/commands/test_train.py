@@ -14,6 +14,7 @@ from cli_cases import SUPPORT, Mistake
 
 from movlr_jax.commands.train import draw_curves, table
 from movlr_jax.commands.train import main as train
+from movlr_jax.models import model_adapter
 from movlr_jax.storage.archive import locked
 
 RECIPE = f"""
@@ -99,9 +100,10 @@ def test_stages_follow_one_another_and_are_not_repeated(
 
 
 def test_stages_of_an_edited_file_are_not_reused(recipe: Path, tmp_path: Path, mistake: Mistake):
-    files = {name: tmp_path / name for name in ("still.py", "kick.py", "begin.npz")}
+    files = {name: tmp_path / name for name in ("still.py", "kick.py", "begin.npz", "leg.xml")}
     files["still.py"].write_text(STILL)
-    files["kick.py"].write_text((SUPPORT / "tiny_task.py").read_text())
+    files["kick.py"].write_text((SUPPORT / "tiny_task.py").read_text().replace("tiny_muscle", "leg.xml"))
+    files["leg.xml"].write_text(model_adapter("tiny_muscle").load().to_xml())
     recipe.write_text(RECIPE.replace(str(SUPPORT / "tiny_task.py"), str(files["kick.py"])))
     first = [f"+recipe={recipe}", "starts=0", f"reward={files['still.py']}"]
     assert train([*first, f"run_dir={tmp_path / 'before'}"]) == 0
@@ -110,12 +112,18 @@ def test_stages_of_an_edited_file_are_not_reused(recipe: Path, tmp_path: Path, m
     assert train(command) == 0
     assert train(command) == 0
     stages = tmp_path / "run" / "stages"
-    for setting, path in zip(("reward", "task", "optimizer.ppo.init"), files.values(), strict=True):
+    task = f"task={files['kick.py']}"
+    for path, setting in {
+        files["still.py"]: f"reward={files['still.py']}",
+        files["kick.py"]: task,
+        files["begin.npz"]: f"optimizer.ppo.init={files['begin.npz']}",
+        files["leg.xml"]: f"the model of {task}",
+    }.items():
         before = path.read_bytes()
         path.write_bytes(before + b"\n")
         told = mistake(train, *command)
         assert told.startswith(
-            f"{stages / '00_first'} was trained with other settings: the content of {setting}={path} has changed; "
+            f"{stages / '00_first'} was trained with other settings: the content of {setting} has changed; "
             "give another run_dir"
         )
         path.write_bytes(before)

@@ -111,7 +111,7 @@ def test_every_trial_closes_its_optimiser_also_one_that_fails(
     monkeypatch.setattr(tune, "evaluate", evaluated)
     monkeypatch.setattr(tune, "close", lambda optimizer: (closed.append(optimizer), close(optimizer)))
     assert tune.main([*small_study(tmp_path), "trials=2"]) == 2
-    assert len(closed) == 2
+    assert len(closed) == 3  # of two trials and of the vetting
 
 
 REWARD = '''"""Hold still."""
