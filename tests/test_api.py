@@ -252,7 +252,7 @@ def test_a_task_made_in_python_is_searched_and_continued(folder: Path):
     assert len(mj.run_search(task, *QUICK, **small(generations=2), resume=run.root).candidates) == 4
     with pytest.raises(mj.UserError, match="candidates cannot be changed when a run is resumed"):
         mj.run_search(task, resume=run.root, candidates=3)
-    with pytest.raises(mj.UserError, match="is a search of another task: episode_s was .*, is 0[.]128"):
+    with pytest.raises(mj.UserError, match=r"is a search of another task: episode_s was .*, is 0\.128"):
         mj.run_search(replace(task, episode_s=0.128), resume=run.root)
     assert mj.open_run(run.root, task).best.trajectory.model is task.model
     for needs_it in (lambda: mj.run_search(resume=run.root), lambda: mj.open_run(run.root).best.trajectory):

@@ -1,10 +1,10 @@
 """`python -m movlr_jax.compare +task=T methods=[movlr,eureka,human]`: compare methods.
 
 Every method gets the same budget: simulated seconds (`sim_s=`; default: candidates x generations x starts x
-episode_s, and as much again for each of inner_weights), max_calls and max_cost_usd. Each method keeps its own number of
-candidates, unless candidates=... sets one for all, and runs as many generations as the seconds allow. The results are a
-table and a plot. `resume=FOLDER` continues a comparison that was interrupted or that ran out of budget (then also give
-a larger max_calls= or max_cost_usd=).
+episode_s, and as much again for each of inner_weights), max_calls and max_cost_usd. Each method keeps its own number
+of candidates, unless candidates=... sets one for all, and runs as many generations as the seconds allow. The results
+are a table and a plot. `resume=FOLDER` continues a comparison that was interrupted or that ran out of budget (then
+also give a larger max_calls= or max_cost_usd=).
 """
 
 from __future__ import annotations
