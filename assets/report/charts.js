@@ -31,6 +31,13 @@ const report = { plots: [], onClock: [] };
     });
   }
 
+  // the range of a vertical axis; values that are all the same lie in its middle
+  function limits(spec, low, high) {
+    if (spec.zero) return uPlot.rangeNum(0, high || 1, { min: { pad: 0, mode: 0, soft: 0 }, max: { pad: 0.1, mode: 0 } });
+    if (low === null || low < high) return uPlot.rangeNum(low, high, 0.1, true);
+    return [low - 0.1 * Math.abs(low), high + 0.1 * Math.abs(high)];
+  }
+
   // space that the widest number of an axis needs
   function axisWidth(self, values, axisIndex, cycle) {
     const axis = self.axes[axisIndex];
@@ -78,7 +85,7 @@ const report = { plots: [], onClock: [] };
       bands,
       scales: {
         x: { time: false, range: spec.range ? () => spec.range : undefined },
-        y: spec.zero ? { range: (_, low, high) => uPlot.rangeNum(0, high || 1, { min: { pad: 0, mode: 0, soft: 0 }, max: { pad: 0.1, mode: 0 } }) } : {},
+        y: { range: (_, low, high) => limits(spec, low, high) },
         failed: { range: [0, 1] },
       },
       axes: [

@@ -71,12 +71,10 @@ def chart(
     bands: Sequence[Band] = (),
     height: int = 180,
     clock: bool = False,
-    zero: bool = False,
 ) -> Chart:
-    """Return a chart of lines over a common x.
+    """Return a chart of lines over a common x. Its axis starts at 0 unless that would hide how values differ.
 
     label: Says to a screen reader what it shows. clock: Whether x is the time of the film, which the chart follows.
-    zero: Whether the axis starts at 0.
     """
     n = min([len(x), *(len(line.values) for line in lines)])
     rows, latest = [], -math.inf
@@ -84,6 +82,8 @@ def chart(
         if math.isfinite(x[i]) and x[i] > latest:
             rows.append(i)
             latest = x[i]
+
+    drawn = [float(v) for line in lines if line.colour != "bad" for v in line.values if math.isfinite(v)]
 
     def of(values: Values) -> list[float | None]:
         return short([float(values[i]) for i in rows])
@@ -95,7 +95,7 @@ def chart(
         "unit": unit,
         "height": height,
         "clock": clock,
-        "zero": zero,
+        "zero": _from_zero(drawn, unit),
         "lines": [
             {
                 "name": line.name,
@@ -109,6 +109,14 @@ def chart(
         ],
         "bands": [{"low": of(b.low), "high": of(b.high), "colour": b.colour} for b in bands],
     }
+
+
+def _from_zero(values: Values, unit: str) -> bool:
+    """Whether an axis starts at 0: for shares, for yes and no, and if the least value is nearer to 0 than to the
+    greatest."""
+    if not len(values) or min(values) < 0:
+        return not len(values)
+    return unit == "%" or {*values} <= {0.0, 1.0} or min(values) <= 0.5 * max(values)
 
 
 def short(values: Values, digits: int = 5) -> list[float | None]:
@@ -204,9 +212,7 @@ def motion_chart(
     if reference:
         name, other, values = reference
         drawn.append(Line(name, resampled(time, other, values), "muted", dash=2))
-    finite = [v for values in lines.values() for v in values if math.isfinite(v)]
-    zero = bool(finite) and min(finite) >= 0 and (min(finite) < 0.5 * max(finite) or unit == "%")
-    return chart(label, time, drawn, unit=unit, x_label=x_label, clock=clock, zero=zero)
+    return chart(label, time, drawn, unit=unit, x_label=x_label, clock=clock)
 
 
 def resampled(time: Values, other: Values, values: Values) -> np.ndarray:

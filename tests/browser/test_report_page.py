@@ -5,10 +5,12 @@ from __future__ import annotations
 import html
 import io
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -213,6 +215,39 @@ def test_charts_and_films_follow_one_clock(show):
     )
 
 
+def drawn(chromium, folder: Path, spec: dict) -> Any:
+    """Return a page with one chart."""
+    scripts = "".join(f"<script>{resource_text('assets', 'report', n)}</script>" for n in report._LIBRARIES)
+    box = f"<div style='width:700px' data-chart='{html.escape(json.dumps(spec))}'></div>"
+    (folder / "chart.html").write_text(f"<!doctype html><meta charset=utf-8><body>{box}{scripts}")
+    page = chromium.new_page()
+    page.goto((folder / "chart.html").as_uri())
+    page.wait_for_function("() => report.plots[0].plot")
+    return page
+
+
+@pytest.mark.parametrize(
+    ("values", "axis"),
+    [
+        ([1.0], (0, 1.1)),  # success of a search of one generation
+        ([0.0, 0.0], (0, 1.1)),  # the effort of a model without muscles
+        ([3.0, 3.0], (2.7, 3.3)),
+        ([-3.0], (-3.3, -2.7)),
+        ([1.0, 4.0], (0, 4.4)),
+        ([3.0, 4.0], (2.9, 4.1)),
+        ([math.nan], (0, 1.1)),
+    ],
+)
+def test_an_axis_suits_values_that_are_all_the_same(
+    chromium, tmp_path: Path, values: list[float], axis: tuple[float, float]
+):
+    page = drawn(chromium, tmp_path, chart("a", range(len(values)), [Line("a", values)]))
+    assert page.evaluate("(({ min, max }) => [min, max])(report.plots[0].plot.scales.y)") == pytest.approx(
+        axis
+    )
+    page.close()
+
+
 @pytest.mark.parametrize(
     ("low", "high"), [(1.0, 1.008), (1000.0, 1030.0), (0.0, 9e7), (-3e-5, 5e-5), (123_456.0, 123_464.0)]
 )
@@ -222,12 +257,7 @@ def test_ticks_of_an_axis_are_written_with_the_digits_of_their_step(
     x = np.linspace(low, high, 40).tolist()
     spec = chart("a", x, [Line("a", x)])
     spec |= {"x": x, "lines": [spec["lines"][0] | {"y": x}]}  # not rounded
-    scripts = "".join(f"<script>{resource_text('assets', 'report', n)}</script>" for n in report._LIBRARIES)
-    box = f"<div style='width:700px' data-chart='{html.escape(json.dumps(spec))}'></div>"
-    (tmp_path / "chart.html").write_text(f"<!doctype html><meta charset=utf-8><body>{box}{scripts}")
-    page = chromium.new_page()
-    page.goto((tmp_path / "chart.html").as_uri())
-    page.wait_for_function("() => report.plots[0].plot")
+    page = drawn(chromium, tmp_path, spec)
     axes = page.evaluate("report.plots[0].plot.axes.map((axis) => [axis._splits, axis._values])")
     page.close()
     for values, texts in axes:
