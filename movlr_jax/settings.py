@@ -6,8 +6,9 @@ import dataclasses
 import inspect
 import itertools
 import math
+import operator
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, get_args, get_origin, get_type_hints
 
 import yaml
@@ -20,9 +21,6 @@ _WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "a s
 CONFIG_BYTES = 2**20  # size limit of a settings file
 _TOO_LARGE = 2**63
 _DEEPEST = 30  # limit of nested groups and lists
-
-
-RENAMED = {"cadence_hz": "stride_frequency_hz"}  # former names of settings of built-in tasks
 
 
 class _PlainLoader(yaml.SafeLoader):
@@ -150,3 +148,29 @@ def _check_names(values: Any, known: list[str], where: str) -> None:
 
 def _dotted(where: str, name: str) -> str:
     return f"{where}.{name}" if where else name
+
+
+def at_least(least: int, group: Any, prefix: str, *names: str) -> None:
+    """Raise UserError if one of `names` (dotted) of `group` is less than `least`; null is not checked."""
+    _bounded(lambda value: value < least, f"{least} or more", group, prefix, names)
+
+
+def above_0(group: Any, prefix: str, *names: str) -> None:
+    """Raise UserError if one of the settings `names` (dotted) of `group` is not more than 0; null counts as right."""
+    _bounded(lambda value: value <= 0, "more than 0", group, prefix, names)
+
+
+def one_of(group: Any, prefix: str, **choices: Iterable[str]) -> None:
+    """Raise UserError with near matches if a setting of `group` is none of its choices; null is not checked."""
+    for name, known in choices.items():
+        if getattr(group, name) not in (None, *known):
+            raise UserError(unknown_name(f"{prefix}{name}", getattr(group, name), known))
+
+
+def _bounded(
+    wrong: Callable[[float], bool], what: str, group: Any, prefix: str, names: Sequence[str]
+) -> None:
+    for name in names:
+        value = operator.attrgetter(name)(group)
+        if value is not None and wrong(value):
+            raise UserError(f"{prefix}{name}={value:g}: it must be {what}")

@@ -120,17 +120,11 @@ def run_with_arguments(
     command: Callable[[list[str]], int], about: str | None, argv: Sequence[str] | None = None
 ) -> int:
     """Run a `command` that parses its arguments itself; --help prints `about`. Return the exit status."""
-    arguments = _arguments(argv, lambda: about)
-    return 0 if arguments is None else run_one(command, arguments)
-
-
-def _arguments(argv: Sequence[str] | None, about: Callable[[], str | None]) -> list[str] | None:
-    """Return `argv`, or the arguments of the process. If they include --help, print the help and return None."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if not any(a in ("-h", "--help") for a in arguments):
-        return arguments
-    print(about())
-    return None
+    if {"-h", "--help"} & {*arguments}:
+        print(about)
+        return 0
+    return run_one(command, arguments)
 
 
 def split_arguments(
@@ -152,6 +146,35 @@ def split_arguments(
         else:
             settings.append(argument)
     return given, settings
+
+
+def folder_and(arguments: Sequence[str], command: str, **own: str) -> tuple[Path, dict[str, str]]:
+    """Return the folder and the settings `own` (name -> default) that a command takes. Raises UserError."""
+    folders = [a for a in arguments if "=" not in a or Path(a).exists()]
+    given, rest = split_arguments([a for a in arguments if a not in folders], own, {})
+    if strange := rest or [folder for folder in folders if folder.startswith("-")]:
+        raise UserError(
+            f"{command} has no setting {strange[0]!r}; it takes {', '.join(f'{n}=' for n in own)}"
+        )
+    if len(folders) != 1:
+        raise UserError(
+            f"{command} takes one folder, not {len(folders)}: python -m movlr_jax.{command} RUN_DIR"
+        )
+    return Path(folders[0]), given
+
+
+def switch(name: str, value: str) -> bool:
+    """Return whether a setting is true. Raises UserError for other values than true and false."""
+    if value not in ("true", "false"):
+        raise UserError(f"{name}={value}: it must be true or false")
+    return value == "true"
+
+
+def port_of(value: str) -> int:
+    """Return a port. Raises UserError."""
+    if not value.isdecimal() or int(value) > 65535:
+        raise UserError(f"port={value}: expected a number from 0 (any free port) to 65535")
+    return int(value)
 
 
 def listed(value: str) -> list[str]:

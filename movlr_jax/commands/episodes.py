@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from movlr_jax.commands import cli
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose
 from movlr_jax.config.schema import Config, check
@@ -55,8 +56,6 @@ def read_request(
             f"{command} takes one run directory or trajectory, not {len(sources)}; as in "
             f"python -m movlr_jax.{example}"
         )
-    if given["trust"] not in ("true", "false"):
-        raise UserError(f"trust={given['trust']}: it must be true or false")
     source = Path(sources[0])
     if not source.exists():
         raise UserError(f"there is no run directory or trajectory {source}")
@@ -66,7 +65,7 @@ def read_request(
         source=source,
         out=Path(given["out"]) if given["out"] else None,
         candidate=given["candidate"],
-        trust=given["trust"] == "true",
+        trust=cli.switch("trust", given["trust"]),
         settings=settings,
     )
     return request, {name: given[name] for name in own}

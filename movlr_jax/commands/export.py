@@ -55,7 +55,7 @@ def _run(arguments: list[str]) -> int:
 
 def formats_of(given: str) -> list[str]:
     """Return the formats of the option `format`. Raises UserError."""
-    formats = [name.strip() for name in given.strip("[]").split(",") if name.strip()]
+    formats = cli.listed(given)
     for name in formats or [""]:
         if name not in (*FORMATS, ANSWERS):
             raise UserError(unknown_name("format", name, [*FORMATS, ANSWERS]))

@@ -1,14 +1,17 @@
-"""`python -m movlr_jax.report RUN_DIR`: write report.html of a run, or of all runs of a sweep."""
+"""`python -m movlr_jax.report RUN_DIR`: write report.html of a run, finished or not.
+
+RUN_DIR is runs/<task>/<time>, or a folder of runs: a sweep or a comparison. `trust=true` runs the Python file of a
+recorded task. `scene=false` leaves out the 3-D view and the curves of muscles and joints, which need the model.
+"""
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from movlr_jax.commands import outcome
+from movlr_jax.commands import cli
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose
 from movlr_jax.errors import UserError
@@ -29,32 +32,13 @@ class ReportRequest:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """`python -m movlr_jax.report RUN_DIR`. Return 0, or 2 if there is nothing to report."""
-    about = "(Re)write report.html of a run, finished or not, or of all runs of a sweep or a comparison."
-    parser = argparse.ArgumentParser(prog="python -m movlr_jax.report", description=about)
-    parser.add_argument(
-        "run_dir", type=Path, metavar="RUN_DIR", help="runs/<task>/<time>, or a folder of runs"
-    )
-    parser.add_argument(
-        "settings",
-        nargs="*",
-        metavar="NAME=VALUE",
-        help="trust=true: run the Python file of a recorded task; scene=false: leave out the 3-D view and the curves "
-        "of muscles and joints, which need the model",
-    )
-    given = parser.parse_args(argv)
-    return outcome.run_one(lambda words: _report(_request(*words)), (given.run_dir, given.settings))
+    return cli.run_with_arguments(lambda words: _report(_request(words)), __doc__, argv)
 
 
-def _request(run_dir: Path, settings: list[str]) -> ReportRequest:
+def _request(arguments: list[str]) -> ReportRequest:
     """Return the arguments as a request. Raises UserError."""
-    values = {"trust": False, "scene": True}
-    for setting in settings:
-        name, _, value = setting.partition("=")
-        if name not in values or value not in ("true", "false"):
-            raise UserError(f"report has no setting {setting!r}; it takes trust=true and scene=false")
-        values[name] = value == "true"
-    return ReportRequest(run_dir, **values)
+    folder, given = cli.folder_and(arguments, "report", trust="false", scene="true")
+    return ReportRequest(folder, *(cli.switch(name, value) for name, value in given.items()))
 
 
 def _report(request: ReportRequest) -> int:

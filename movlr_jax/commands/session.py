@@ -140,21 +140,15 @@ def build_context(
         config=config,
         task=task,
         optimizer=optimizer,
-        proposer=parts.proposer,
-        judge=parts.judge,
-        critic=parts.critic,
         sandbox=Sandbox(probe, name=config.sandbox, batch=scored_at_once(config.optimizer, task)),
         archive=archive,
         clock=Clock.of(archive, time.monotonic() if started is None else started),
         reporter=reporter,
         films=films,
-        models_used=parts.used,
         reuse=Reuse.of(config, task, probe, parts.proposer),
-        clients=parts.clients,
-        showing=parts.showing,
-        watch=parts.watch,
         tracker=tracker,
         workers=_workers(config, task, optimizer, reporter, make or partial(task_and_optimizer, config)),
+        **vars(parts),
     )
 
 

@@ -36,7 +36,6 @@ from movlr_jax.progress import Reporter
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox.source import with_weights
 from movlr_jax.sandbox.vet import Verdict
-from movlr_jax.settings import RENAMED
 from movlr_jax.storage.archive import locked, write_atomically
 from movlr_jax.tasks import Task
 
@@ -124,9 +123,6 @@ def _defaults(config: Config, weights: Mapping[str, float], space: Mapping[str, 
     known = {f"{WEIGHTS}{name}": value for name, value in weights.items()}
     known |= {f"{OPTIMIZER}{n}": v for n, v in flat(dataclasses.asdict(config.optimizer)).items()}
     known |= {f"{TASK}{name}": value for name, value in config.task.settings.items()}
-    known |= {
-        f"{TASK}{old}": known[f"{TASK}{new}"] for old, new in RENAMED.items() if f"{TASK}{new}" in known
-    }
     for name, allowed in space.items():
         if name not in known:
             raise UserError(unknown_name("setting of the space", name, known))

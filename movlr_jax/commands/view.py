@@ -76,10 +76,9 @@ def _request(arguments: list[str]) -> tuple[EpisodeRequest, dict[str, str]]:
     if len(words) == 2:  # the second one names a candidate
         arguments = [f"candidate={a}" if i == words[1] else a for i, a in enumerate(arguments)]
     request, own = read_request("view", "view RUN_DIR g01k03", arguments, {"in": "auto", "port": PORT})
+    cli.port_of(own["port"])
     if own["in"] not in WHERE:
         raise UserError(f"in={own['in']}: it must be one of {', '.join(WHERE)}")
-    if not own["port"].isdecimal() or int(own["port"]) > 65535:
-        raise UserError(f"port={own['port']}: expected a number from 0 (any free port) to 65535")
     if request.candidate == "all":
         raise UserError("view shows one motion; name a candidate, as in candidate=g01k03")
     return request, own

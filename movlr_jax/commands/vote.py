@@ -53,18 +53,8 @@ def vote(arguments: list[str]) -> int:
 def _arguments(arguments: list[str]) -> tuple[Path, str, int]:
     """Return the run directory, the host and the port. Raises UserError."""
     defaults = ModelConfig("person")
-    settings = [a for a in arguments if "=" in a and not Path(a).exists()]
-    folders = [a for a in arguments if a not in settings]
-    own, rest = cli.split_arguments(settings, {"host": defaults.host, "port": str(defaults.port)}, {})
-    if rest or any(folder.startswith("-") for folder in folders):
-        raise UserError(f"vote has no setting {(rest or folders)[0]!r}; it takes host=... and port=...")
-    if len(folders) != 1:
-        raise UserError(
-            f"vote takes one run directory, not {len(folders)}; as in python -m movlr_jax.vote RUN_DIR"
-        )
-    if not own["port"].isdecimal() or int(own["port"]) > 65535:
-        raise UserError(f"port={own['port']}: expected a number from 0 (any free port) to 65535")
-    return Path(folders[0]), own["host"], int(own["port"])
+    folder, own = cli.folder_and(arguments, "vote", host=defaults.host, port=str(defaults.port))
+    return folder, own["host"], cli.port_of(own["port"])
 
 
 def _page_of_search(run_dir: Path) -> str:

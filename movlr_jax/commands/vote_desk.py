@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.calibration import agreed, judged_pairs, recorded_verdicts
 from movlr_jax.evolution.ranking import BUDGET, ENOUGH, REPEATS, Comparison, Showing, next_pair, sided
+from movlr_jax.evolution.selection import ranking_record
 from movlr_jax.evolution.standing import Standing
 from movlr_jax.film.captions import STRIP
 from movlr_jax.language.base import Evaluation, Preference
@@ -121,26 +122,13 @@ class RunDesk:
         if not self.votes:  # the last one has been taken back
             self._archive.forget(KIND, -1)
             return
-        ranking, names = self.standing.ranking, self._names
-
-        def known(values: Sequence[float]) -> list[float | None]:
-            return [None if i in ranking.unranked else float(v) for i, v in enumerate(values)]
-
-        counts = people(self.votes)
+        record = ranking_record(self._names, self.standing.ranking)
+        votes = [
+            {n: getattr(v, n) for n in ("first", "second", "winner", "reason", "rater")} for v in self.votes
+        ]
+        kept = {name: record[name] for name in ("names", "strengths", "deviation", "p_best", "best")}
         self._archive.record(
-            KIND,
-            {
-                "names": names,
-                "strengths": known(ranking.strengths.tolist()),
-                "deviation": known(ranking.deviation.tolist()),
-                "p_best": known(ranking.p_best.tolist()),
-                "best": names[ranking.order[0]],
-                "comparisons": [
-                    {name: getattr(v, name) for name in ("first", "second", "winner", "reason", "rater")}
-                    for v in self.votes
-                ],
-                "agreement": counts["agreement"],
-            },
+            KIND, {**kept, "comparisons": votes, "agreement": people(self.votes)["agreement"]}
         )
 
     def results(self) -> dict[str, Any]:

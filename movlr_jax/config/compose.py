@@ -16,7 +16,6 @@ from movlr_jax.config.schema import WORKERS
 from movlr_jax.control.build import OPTIMIZERS
 from movlr_jax.errors import UserError, shortened, unknown_name
 from movlr_jax.resources import resource_dir
-from movlr_jax.settings import RENAMED
 from movlr_jax.tasks.registry import TASKS
 from movlr_jax.tracking.base import TRACKERS
 
@@ -266,7 +265,7 @@ def _with_task(overrides: Sequence[str], folders: Sequence[Path]) -> list[str]:
             raise UserError(f"{given.lstrip('+')} works only with +task={only}")
     result = [_with_number(override) for override in result]
     if "+task=own" not in result:
-        return [_current(override) for override in result]
+        return result
     return [f"++{o.lstrip('+')}" if o.lstrip("+").startswith("task.settings.") else o for o in result]
 
 
@@ -283,14 +282,6 @@ def _sentence_quoted(override: str) -> str:
         return override
     escaped = _REFERENCE.sub(r"\\${", value) if value[:1] in ("'", '"') else quoted(value)
     return f"{name}={escaped}"
-
-
-def _current(override: str) -> str:
-    """Return an override with the current name of its setting."""
-    name, sign, value = override.partition("=")
-    group, _, last = name.rpartition(".")
-    known = group.endswith("task.settings") and last in RENAMED
-    return f"{group}.{RENAMED[last]}{sign}{value}" if known else override
 
 
 def _with_number(override: str) -> str:

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.errors import UserError
 from movlr_jax.language.base import Evaluation
 from movlr_jax.registry import Registry
+from movlr_jax.settings import at_least, one_of
 
 FEEDBACK = ("critique", "reflection", "descriptors", "statistics", "none")
 PARENTS = ("best", "latest")
@@ -127,14 +128,8 @@ METHODS: Registry[Recipe] = Registry(
 
 def check_method(method: Method) -> None:
     """Check the choices and ranges of a method. Raises UserError."""
-    for name, choices in (
-        ("feedback", FEEDBACK),
-        ("parent", PARENTS),
-        ("judge", JUDGES),
-        ("start", STARTS),
-    ):
-        if getattr(method, name) not in choices:
-            raise UserError(unknown_name(f"method.{name}", getattr(method, name), choices))
+    one_of(method, "method.", feedback=FEEDBACK, parent=PARENTS, judge=JUDGES, start=STARTS)
+    at_least(0, method, "method.", "temperature", "frames", "every_s")
     if method.full < 1:
         raise UserError(f"method.full={method.full:g}: it must be 1 (no final training) or more")
     if method.stop_alignment is not None and not 0 < method.stop_alignment <= 1:
@@ -145,9 +140,6 @@ def check_method(method: Method) -> None:
         raise UserError(
             f"method.weights={list(method.weights)}: give two numbers, the larger one last and above 0"
         )
-    for name in ("temperature", "frames", "every_s"):
-        if getattr(method, name) < 0:
-            raise UserError(f"method.{name}={getattr(method, name):g}: it must be 0 or more")
 
 
 def parent_of(

@@ -12,6 +12,7 @@ from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.language.registry import AUTO, CRITICS, JUDGES, PROPOSERS
 from movlr_jax.language.settings import WATCHERS, WRITERS, ModelConfig, check_model
 from movlr_jax.physics.choose import PHYSICS
+from movlr_jax.settings import above_0, at_least, one_of
 from movlr_jax.tasks.base import check_episode
 from movlr_jax.tasks.reference import BY
 from movlr_jax.tracking.base import TRACKERS, TrackerConfig
@@ -119,37 +120,24 @@ def check(config: Config) -> Config:
     """Check ranges and choices that types do not express. Return `config`. Raises UserError."""
     o = config.optimizer
     check_optimizer(o)
-    for name, value in (
-        ("candidates", config.candidates),
-        ("generations", config.generations),
-        ("starts", config.starts),
-    ):
-        if value < 1:
-            raise UserError(f"{name}={value}: it must be 1 or more")
+    at_least(1, config, "", "candidates", "generations", "starts", "islands")
     if config.episode_s is not None:
         check_episode(config.episode_s, o.ctrl_dt)
-    for name, value in (
-        ("seed", config.seed),
-        ("retries", config.retries),
-        ("inner_weights", config.inner_weights),
-        ("max_calls", config.max_calls or 0),
-        ("max_cost_usd", config.max_cost_usd or 0.0),
-    ):
-        if value < 0:
-            raise UserError(f"{name}={value:g}: it must be 0 or more")
-    for name, value, choices in (
-        ("physics", config.physics, PHYSICS),
-        ("ranking", config.ranking, RANKINGS),
-        ("sandbox", config.sandbox, SANDBOXES),
+    at_least(0, config, "", "seed", "retries", "inner_weights", "max_calls", "max_cost_usd")
+    choices = {
+        "physics": PHYSICS,
+        "ranking": RANKINGS,
+        "sandbox": SANDBOXES,
+        "reference_by": BY,
+        "search": SEARCHES,
+    }
+    one_of(config, "", **choices, variants=VARIANTS, parents=PARENTS)
+    for name, value, known in (
         ("workers", config.workers.name, WORKERS),
         ("tracker", config.tracker.name, TRACKERS),
-        ("reference_by", config.reference_by, BY),
-        ("search", config.search, SEARCHES),
-        ("variants", config.variants or "random", VARIANTS),
-        ("parents", config.parents or "best", PARENTS),
     ):
-        if value not in choices:
-            raise UserError(unknown_name(name, value, choices))
+        if value not in known:
+            raise UserError(unknown_name(name, value, known))
     for name, value, registry in (
         ("proposer", config.proposer, PROPOSERS),
         ("judge", config.judge, JUDGES),
@@ -162,7 +150,9 @@ def check(config: Config) -> Config:
             f"optimizer.warp_graph={o.warp_graph} has no effect with physics={config.physics}; add physics=warp or "
             "leave it out"
         )
-    _check_workers(config.workers)
+    at_least(1, config.workers, "workers.", "count", "shard")
+    above_0(config.workers, "workers.", "cores", "deadline_s")
+    at_least(0, config.workers, "workers.", "gpus")
     check_model(config.llm, "llm", WRITERS)
     check_model(config.vlm, "vlm", WATCHERS)
     check_method(config.method)
@@ -179,18 +169,6 @@ def check(config: Config) -> Config:
         _check_comparisons(config, config.comparisons)
     _check_search(config)
     return config
-
-
-def _check_workers(workers: WorkersConfig) -> None:
-    """Raise UserError for numbers of workers that make no sense."""
-    for name, value in (("count", workers.count), ("shard", workers.shard)):
-        if value is not None and value < 1:
-            raise UserError(f"workers.{name}={value}: it must be 1 or more")
-    for name, value in (("cores", workers.cores), ("deadline_s", workers.deadline_s)):
-        if value <= 0:
-            raise UserError(f"workers.{name}={value:g}: it must be more than 0")
-    if workers.gpus < 0:
-        raise UserError(f"workers.gpus={workers.gpus:g}: it must be 0 or more")
 
 
 def _check_search(config: Config) -> None:
@@ -215,8 +193,6 @@ def _check_search(config: Config) -> None:
             f"proposals={config.proposals}: at least as many programs must be written as are evaluated "
             f"(candidates={config.candidates})"
         )
-    if config.islands is not None and config.islands < 1:
-        raise UserError(f"islands={config.islands}: it must be 1 or more")
 
 
 def _check_comparisons(config: Config, given: int) -> None:

@@ -21,8 +21,9 @@ from movlr_jax.control.ppo.config import (
     PriorConfig,
     check_shape,
 )
-from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.errors import UserError
 from movlr_jax.physics.choose import GRAPHS
+from movlr_jax.settings import above_0, at_least, one_of
 
 
 @dataclass(frozen=True)
@@ -54,66 +55,24 @@ class OptimizerConfig:
 
 def check_optimizer(o: OptimizerConfig) -> None:
     """Raise UserError for values outside their ranges and for unknown choices."""
-    mppi, muscle = o.mppi, o.muscle
-    if o.warp_graph not in GRAPHS:
-        raise UserError(unknown_name("optimizer.warp_graph", o.warp_graph, GRAPHS))
-    for name, value in (
-        ("replan_every", o.replan_every),
-        ("knots", o.knots),
-        ("mppi.updates", mppi.updates),
-        ("mppi.worlds", mppi.worlds),
-        ("muscle.iterations", muscle.iterations),
-    ):
-        if value < 1:
-            raise UserError(f"optimizer.{name}={value}: it must be 1 or more")
-    for name, value in (
-        ("ctrl_dt", o.ctrl_dt),
-        ("sim_dt", o.sim_dt),
-        ("plan_dt", o.plan_dt),
-        ("horizon_s", o.horizon_s),
-        ("mppi.temperature", mppi.temperature),
-        ("mppi.anneal_updates", mppi.anneal_updates),
-        ("mppi.anneal_knots", mppi.anneal_knots),
-        ("mppi.tail", mppi.tail),
-        ("mppi.density", mppi.density),
-    ):
-        if value <= 0:
-            raise UserError(f"optimizer.{name}={value:g}: it must be more than 0")
-    for name, value in (
-        ("synergy", o.synergy),
-        ("mppi.samples", mppi.samples),
-        ("mppi.elites", mppi.elites),
-        ("mppi.sigma", mppi.sigma),
-        ("mppi.sigma_min", mppi.sigma_min),
-        ("mppi.adapt", mppi.adapt),
-        ("mppi.keep", mppi.keep),
-        ("mppi.smooth", mppi.smooth),
-        ("muscle.kp", muscle.kp),
-        ("muscle.kd", muscle.kd),
-        ("muscle.product_gain", muscle.product_gain),
-        ("muscle.held", muscle.held),
-    ):
-        if value < 0:
-            raise UserError(f"optimizer.{name}={value:g}: it must be 0 or more")
+    mppi = o.mppi
+    one_of(o, "optimizer.", warp_graph=GRAPHS, spline=SPLINES)
+    one_of(mppi, "optimizer.mppi.", rule=RULES, strategy=STRATEGIES, risk=RISKS)
+    one_of(o.muscle, "optimizer.muscle.", law=LAWS)
+    at_least(1, o, "optimizer.", "replan_every", "knots", "mppi.updates", "mppi.worlds", "muscle.iterations")
+    above_0(o, "optimizer.", "ctrl_dt", "sim_dt", "plan_dt", "horizon_s")
+    above_0(mppi, "optimizer.mppi.", "temperature", "anneal_updates", "anneal_knots", "tail", "density")
+    at_least(0, o, "optimizer.", "synergy", "muscle.kp", "muscle.kd", "muscle.product_gain", "muscle.held")
+    numbers = ("samples", "elites", "sigma", "sigma_min", "adapt", "keep", "smooth")
+    at_least(0, mppi, "optimizer.mppi.", *numbers)
     if mppi.spread < 1:
         raise UserError(f"optimizer.mppi.spread={mppi.spread:g}: a factor up and down must be 1 or more")
-    if o.synergy >= 1:
-        raise UserError(f"optimizer.synergy={o.synergy:g}: a correlation of noise must be less than 1")
-    if mppi.smooth >= 1:
-        raise UserError(f"optimizer.mppi.smooth={mppi.smooth:g}: a correlation of noise must be less than 1")
-    for name, value, known in (
-        ("mppi.rule", mppi.rule, RULES),
-        ("mppi.strategy", mppi.strategy, STRATEGIES),
-        ("mppi.risk", mppi.risk, RISKS),
-        ("spline", o.spline, SPLINES),
-    ):
-        if value not in known:
-            raise UserError(unknown_name(f"optimizer.{name}", value, known))
+    for name, correlation in (("synergy", o.synergy), ("mppi.smooth", mppi.smooth)):
+        if correlation >= 1:
+            raise UserError(f"optimizer.{name}={correlation:g}: a correlation of noise must be less than 1")
     for name, share in (("tail", mppi.tail), ("adapt", mppi.adapt), ("density", mppi.density)):
         if share > 1:
             raise UserError(f"optimizer.mppi.{name}={share:g}: a share must be 1 or less")
-    if muscle.law not in LAWS:
-        raise UserError(unknown_name("optimizer.muscle.law", muscle.law, LAWS))
     if o.race and o.value.use:
         raise UserError(
             "optimizer.race=true lends rollouts between candidates, so optimizer.value cannot learn; set one to false"
@@ -124,7 +83,7 @@ def check_optimizer(o: OptimizerConfig) -> None:
 
 def check_ppo(o: OptimizerConfig) -> None:
     """Raises UserError where a policy could not be trained with these settings."""
-    p, g = o.ppo, o.groups
+    p = o.ppo
     if p.env_steps < (0 if p.init else 1):
         raise UserError(
             f"optimizer.ppo.env_steps={p.env_steps}: it must be 1 or more, or 0 for the policy of "
@@ -145,38 +104,21 @@ def check_ppo(o: OptimizerConfig) -> None:
         "checkpoint_every",
         "teach_steps",
     )
-    for name in counts:
-        if getattr(p, name) < 1:
-            raise UserError(f"optimizer.ppo.{name}={getattr(p, name)}: it must be 1 or more")
-    for name, value in (
-        ("ppo.learning_rate", p.learning_rate),
-        ("ppo.clip", p.clip),
-        ("ppo.reward_scale", p.reward_scale),
-        ("pd.kp", o.pd.kp),
-        ("pd.beta", o.pd.beta),
-        ("groups.seconds", g.seconds),
-    ):
-        if value <= 0:
-            raise UserError(f"optimizer.{name}={value:g}: it must be more than 0")
-    for name, value in (
-        ("ppo.entropy", p.entropy),
-        ("ppo.target_kl", p.target_kl),
-        ("ppo.value_loss", p.value_loss),
-        ("ppo.max_grad_norm", p.max_grad_norm),
-        ("ppo.noise", p.noise),
-        ("ppo.train_dt", p.train_dt),
-        ("pd.kd", o.pd.kd),
-        ("ppo.assist", p.assist),
-        ("ppo.carry", p.carry),
-        ("ppo.stride_starts", p.stride_starts),
-        ("ppo.motion_starts", p.motion_starts),
-        ("groups.count", g.count),
-        ("groups.correction", g.correction),
-    ):
-        if value < 0:
-            raise UserError(f"optimizer.{name}={value:g}: it must be 0 or more")
-    if o.pd.about not in ABOUT:
-        raise UserError(unknown_name("optimizer.pd.about", o.pd.about, ABOUT))
+    at_least(1, p, "optimizer.ppo.", *counts)
+    above_0(
+        o,
+        "optimizer.",
+        "ppo.learning_rate",
+        "ppo.clip",
+        "ppo.reward_scale",
+        "pd.kp",
+        "pd.beta",
+        "groups.seconds",
+    )
+    numbers = ("entropy", "target_kl", "value_loss", "max_grad_norm", "noise", "train_dt", "assist", "carry")
+    at_least(0, p, "optimizer.ppo.", *numbers, "stride_starts", "motion_starts")
+    at_least(0, o, "optimizer.", "pd.kd", "groups.count", "groups.correction")
+    one_of(o.pd, "optimizer.pd.", about=ABOUT)
     for name, value in (("discount", p.discount), ("gae_lambda", p.gae_lambda)):
         if not 0 <= value <= 1:
             raise UserError(f"optimizer.ppo.{name}={value:g}: it must be from 0 to 1")
@@ -186,5 +128,4 @@ def check_ppo(o: OptimizerConfig) -> None:
             f"(envs={p.envs} x unrolls={p.unrolls})"
         )
     check_shape(p)
-    if p.acts not in ACTS:
-        raise UserError(unknown_name("optimizer.ppo.acts", p.acts, ACTS))
+    one_of(p, "optimizer.ppo.", acts=ACTS)

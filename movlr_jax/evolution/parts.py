@@ -35,7 +35,7 @@ class Parts:
     proposer: Proposer
     judge: Judge
     critic: Critic
-    used: str  # names of the models, in one line
+    models_used: str  # names of the models, in one line
     clients: tuple[ModelClient, ...] = ()
     showing: Showing = BOTH_ORDERS  # of pairs to the judge
     watch: Watch = unwatched  # shows how far a ranking is
@@ -110,7 +110,7 @@ def _parts(
         proposer=proposer,
         judge=judge,
         critic=_critic(config, see, media) or parts.critic,
-        used=_used(config, write, see),
+        models_used=_used(config, write, see),
         clients=tuple(client for client in (write, see) if client),
         showing=showing,
         watch=watch,

@@ -65,7 +65,7 @@ def choose(
             len(items), ask, config.ranking, config.comparisons, known=known, entrants=entrants,
             showing=context.showing, watch=watch,
         )  # fmt: skip
-        data = _record(names, result)
+        data = ranking_record(names, result)
         ranked = data["flip_rate"] is not None  # else the previous best is kept
         return pooled(context, context.reuse, g, items, data) if context.reuse and ranked else data
 
@@ -184,7 +184,7 @@ def ranked(context: SearchContext, g: int) -> list[str]:
     return [data["names"][i] for _, i in sorted(known, key=lambda pair: (-round(pair[0], 9), pair[1]))]
 
 
-def _record(names: Sequence[str], result: Ranking) -> dict[str, Any]:
+def ranking_record(names: Sequence[str], result: Ranking) -> dict[str, Any]:
     """Return the JSON record of a ranking. Values without an answered comparison are null."""
 
     def known(values: np.ndarray) -> list[float | None]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.settings import above_0, at_least, one_of
 
 _SENT = (
     "model", "base_url", "key_env", "temperature", "max_tokens", "timeout_s", "attempts", "backoff_s", "patience_s",
@@ -86,17 +87,10 @@ def check_model(config: ModelConfig, where: str, choices: tuple[str, ...]) -> No
     """Raise UserError for invalid values. `where` is "llm" or "vlm"."""
     if config.name not in choices:
         raise UserError(unknown_name(where, config.name, choices))
-    if config.media not in MEDIA:
-        raise UserError(unknown_name(f"{where}.media", config.media, MEDIA))
-    for name in ("max_tokens", "attempts", "concurrency", "frames", "views", "raters"):
-        if getattr(config, name) < 1:
-            raise UserError(f"{where}.{name}={getattr(config, name)}: it must be 1 or more")
-    for name in ("timeout_s", "fps", "slow", "inline_mb"):
-        if getattr(config, name) <= 0:
-            raise UserError(f"{where}.{name}={getattr(config, name):g}: it must be more than 0")
-    for name in ("backoff_s", "patience_s", "temperature"):
-        if (getattr(config, name) or 0.0) < 0:
-            raise UserError(f"{where}.{name}={getattr(config, name):g}: it must be 0 or more")
+    one_of(config, f"{where}.", media=MEDIA)
+    at_least(1, config, f"{where}.", "max_tokens", "attempts", "concurrency", "frames", "views", "raters")
+    above_0(config, f"{where}.", "timeout_s", "fps", "slow", "inline_mb")
+    at_least(0, config, f"{where}.", "backoff_s", "patience_s", "temperature")
     if any(side % 2 or side < 64 for side in config.size):
         raise UserError(f"{where}.size={list(config.size)}: both numbers must be even and 64 or more")
     if config.key_env and not re.fullmatch(r"[A-Z][A-Z0-9_]{0,63}", config.key_env):

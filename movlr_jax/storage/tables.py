@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from movlr_jax.biomech.opensim import Table, read_storage, storage_text
+from movlr_jax.biomech.opensim import Table, storage_text
 from movlr_jax.errors import UserError, needed, unknown_name
 from movlr_jax.storage.archive import write_atomically
 
@@ -25,19 +25,6 @@ def write_table(path: Path, table: Table) -> Path:
     else:
         data = storage_text(table).encode()
     return write_atomically(path, data)
-
-
-def read_table(path: Path) -> Table:
-    """Read a file that `write_table` wrote, or another .mot or .sto file. Raises UserError."""
-    kind = ending(path)
-    if kind in ("mot", "sto"):
-        return read_storage(path)
-    try:
-        columns = _from_csv(path) if kind == "csv" else _from_parquet(path)
-        time = columns.pop("time")
-    except (OSError, ValueError, KeyError, StopIteration) as error:
-        raise UserError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
-    return Table(time, columns)
 
 
 def ending(path: Path) -> str:
@@ -57,14 +44,6 @@ def _csv(table: Table) -> bytes:
     return text.getvalue().encode()
 
 
-def _from_csv(path: Path) -> dict[str, np.ndarray]:
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = csv.reader(file)
-        names = next(rows)
-        values = np.array([[float(cell) for cell in row] for row in rows])
-    return {name: values[:, i] for i, name in enumerate(names)}
-
-
 def _parquet(table: Table) -> bytes:
     with needed("format=parquet", "parquet"):
         import pyarrow
@@ -74,11 +53,3 @@ def _parquet(table: Table) -> bytes:
     arrays = {name: pyarrow.array(np.asarray(column, float)) for name, column in values.items()}
     pyarrow.parquet.write_table(pyarrow.table(arrays), buffer)
     return buffer.getvalue()
-
-
-def _from_parquet(path: Path) -> dict[str, np.ndarray]:
-    with needed("format=parquet", "parquet"):
-        import pyarrow.parquet
-    # not the path: columns whose names have a slash are not those of partitions
-    table = pyarrow.parquet.read_table(io.BytesIO(path.read_bytes()))
-    return {name: table[name].to_numpy() for name in table.column_names}

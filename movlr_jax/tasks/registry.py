@@ -10,7 +10,7 @@ from typing import Any
 from movlr_jax.errors import UserError
 from movlr_jax.models import model_adapter
 from movlr_jax.registry import Registry
-from movlr_jax.settings import RENAMED, keywords
+from movlr_jax.settings import keywords
 from movlr_jax.tasks.base import Task
 from movlr_jax.tasks.file_task import file_task
 from movlr_jax.tasks.hand.bottle import bottle_pour
@@ -93,8 +93,6 @@ def build_task(name: str, model: str, episode_s: float | None, settings: Mapping
     entry = TASKS.get_or_raise(name)
     if model == "ms_human_700" and entry.models == HANDS:
         model = "ms_human_700_manipulation"  # the entry of MS-Human-700 that has fingers
-    former = {RENAMED[old]: value for old, value in settings.items() if old in RENAMED}
-    settings = {key: value for key, value in settings.items() if key not in RENAMED} | former
     given = keywords(entry.build, settings, "task.settings", without=["episode_s"])
     try:
         return entry.build(model_adapter(model), episode_s=episode_s, **given)

@@ -19,7 +19,7 @@ from movlr_jax.errors import UserError, shortened, unknown_name
 from movlr_jax.models import ModelAdapter, follow_couplings, model_adapter
 from movlr_jax.models.derived import derive_adapter, name_all
 from movlr_jax.models.from_path import forward_of, roles_of
-from movlr_jax.models.spec import compile_spec, place, quiet
+from movlr_jax.models.spec import compile_spec, place, read_spec
 from movlr_jax.rewards.state import Layout, instrument, layout_of
 from movlr_jax.sandbox.genome import Genome
 from movlr_jax.tasks.base import Measures, Metrics, Motion, Need, StartFn, Task
@@ -227,11 +227,7 @@ def _spec_of(model: str | Path | mujoco.MjSpec, folder: Path) -> tuple[mujoco.Mj
         raise UserError(
             f"there is no model file {path}; give its path, absolute or relative to the task file"
         )
-    try:
-        with quiet():
-            return mujoco.MjSpec.from_file(str(path)), None
-    except (ValueError, mujoco.FatalError) as error:
-        raise UserError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
+    return read_spec(path), None
 
 
 def _light(spec: mujoco.MjSpec) -> None:

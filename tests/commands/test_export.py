@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli_cases import LEG, Mistake
+from tables import read_table
 
 from movlr_jax.commands.episodes import episodes, read_request
 from movlr_jax.commands.evaluate import main as evaluate
@@ -17,7 +18,6 @@ from movlr_jax.commands.search import main as search
 from movlr_jax.config.compose import options
 from movlr_jax.config.recipe import read_recipe
 from movlr_jax.resources import resource_dir
-from movlr_jax.storage.tables import read_table
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 POLICIES = sorted(path.stem for path in (resource_dir("assets") / "policies").glob("*.npz"))

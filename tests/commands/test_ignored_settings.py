@@ -9,10 +9,7 @@ from cli_cases import LEG, Mistake
 
 from movlr_jax.commands.evaluate import main as evaluate
 from movlr_jax.commands.search import main as search
-from movlr_jax.commands.session import task_of
 from movlr_jax.commands.transfer import main as transfer
-from movlr_jax.config.compose import compose
-from movlr_jax.tasks import build_task
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
@@ -51,22 +48,3 @@ def test_a_resumed_run_refuses_them_too(mistake: Mistake):
     assert search([*LEG, "run_dir=run"]) == 0
     assert mistake(search, "resume=run", "~llm").startswith("~llm: settings cannot be removed")
     assert mistake(search, "resume=run", "hydra.run.dir=x").startswith("hydra.run.dir is not used")
-
-
-def test_the_former_name_of_a_setting_is_read_on():
-    """What is a cadence in the measures counts steps; the setting counts strides."""
-    for task in ("flat_walk", "humanoid_walk"):
-        old, new = (
-            compose([f"+task={task}", f"task.settings.{name}=0.9"])
-            for name in ("cadence_hz", "stride_frequency_hz")
-        )
-        assert old == new
-        assert new.task.settings["stride_frequency_hz"] == 0.9
-    settings = dict(compose(["+task=humanoid_walk"]).task.settings)
-    frequency = settings.pop("stride_frequency_hz")
-    for given in ({**settings, "cadence_hz": 0.7}, {**settings, "stride_frequency_hz": 0.7}):
-        made = build_task("humanoid_walk", "humanoid", 1.0, given)
-        assert float(made.goals["stride_frequency"]) == pytest.approx(0.7)
-    assert float(task_of(compose(["+task=humanoid_walk"])).goals["stride_frequency"]) == pytest.approx(
-        frequency
-    )

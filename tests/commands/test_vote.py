@@ -321,7 +321,7 @@ def test_other_machines_need_the_token(tmp_path: Path):
 def test_mistakes_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch):
     run = make_run(tmp_path / "run", 1)
     for arguments, sentence in (
-        ([], "vote takes one run directory, not 0"),
+        ([], "vote takes one folder, not 0"),
         ([str(tmp_path / "none")], "there is no run directory"),
         ([str(run), "prot=80"], "vote has no setting 'prot=80'"),
         ([str(run), "port=high"], "port=high: expected a number"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.settings import above_0, at_least
 
 
 @dataclass(frozen=True)
@@ -33,17 +34,9 @@ class ValueConfig:
 
 def check_value(v: ValueConfig, observable: tuple[str, ...]) -> None:
     """Raise UserError for values outside their ranges."""
-    for name in ("rounds", "starts", "members", "kept", "capacity", "batch", "fits"):
-        if getattr(v, name) < (0 if name == "rounds" else 1):
-            raise UserError(
-                f"optimizer.value.{name}={getattr(v, name)}: it must be {int(name != 'rounds')} or more"
-            )
-    for name in ("time_s", "learning_rate"):
-        if getattr(v, name) <= 0:
-            raise UserError(f"optimizer.value.{name}={getattr(v, name):g}: it must be more than 0")
-    for name in ("pessimism", "updates", "episode_s"):
-        if getattr(v, name) < 0:
-            raise UserError(f"optimizer.value.{name}={getattr(v, name):g}: it must be 0 or more")
+    at_least(0, v, "optimizer.value.", "rounds", "pessimism", "updates", "episode_s")
+    at_least(1, v, "optimizer.value.", "starts", "members", "kept", "capacity", "batch", "fits")
+    above_0(v, "optimizer.value.", "time_s", "learning_rate")
     if not 0 <= v.td_lambda <= 1:
         raise UserError(f"optimizer.value.td_lambda={v.td_lambda:g}: it must be from 0 to 1")
     if min((*v.hidden, 1)) < 1:

@@ -38,26 +38,15 @@ class Teacher:
     learner: Learner
 
     def mixed_with(self, policy: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a policy that acts at random as `policy` or as the teacher, and always logs the teacher's output.
-
-        Its parameters are those of `policy` and the share of control steps at which `policy` acts.
-        """
-        apply, value = self.network.policy_network.apply, self.network.value_network.apply
+        """Return `policy` mixed with this teacher, see `_mixed`."""
         normalizer, params = self.learner.normalizer, self.learner.params
 
-        def act(params_and_share: Any, view: Step, key: jax.Array) -> Any:
-            student_params, share = params_and_share
-            choice_key, student_key, teacher_key = jax.random.split(key, 3)
-            observed = self.observe(view)
-            logits = apply(normalizer, params.policy, observed)
-            own_ctrl, extras = policy(student_params, view, student_key, None)
-            raw = self.network.parametric_action_distribution.sample_no_postprocessing(logits, teacher_key)
-            teacher_ctrl, _ = policy(student_params, view, student_key, raw)
-            ctrl = jnp.where(jax.random.uniform(choice_key) < share, own_ctrl, teacher_ctrl)
-            labels = {"logits": logits, "value": value(normalizer, params.value, observed)}
-            return ctrl, {**extras, **labels}
+        def labels(view: Step) -> tuple[jax.Array, jax.Array]:
+            seen = self.observe(view)
+            logits = self.network.policy_network.apply(normalizer, params.policy, seen)
+            return logits, self.network.value_network.apply(normalizer, params.value, seen)
 
-        return act
+        return _mixed(self.network, labels, policy)
 
 
 @dataclass(frozen=True)
@@ -79,23 +68,35 @@ class ReferenceTeacher:
         return jnp.clip(targets.action(targets.rest + grown * (stride - targets.rest)), -_MOST, _MOST)
 
     def mixed_with(self, policy: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a policy like `Teacher.mixed_with`."""
+        """Return `policy` mixed with this teacher, see `_mixed`."""
         scale = jnp.full(self.targets.shape[1], jnp.log(jnp.expm1(self.noise)))
 
-        def logits_at(view: Step) -> jax.Array:
-            return jnp.concatenate([jnp.arctanh(self.action(view)), scale])
+        def labels(view: Step) -> tuple[jax.Array, jax.Array]:
+            return jnp.concatenate([jnp.arctanh(self.action(view)), scale]), jnp.zeros(())
 
-        def act(params_and_share: Any, view: Step, key: jax.Array) -> Any:
-            student_params, share = params_and_share
-            choice_key, student_key, teacher_key = jax.random.split(key, 3)
-            logits = logits_at(view)
-            own_ctrl, extras = policy(student_params, view, student_key, None)
-            raw = self.network.parametric_action_distribution.sample_no_postprocessing(logits, teacher_key)
-            teacher_ctrl, _ = policy(student_params, view, student_key, raw)
-            ctrl = jnp.where(jax.random.uniform(choice_key) < share, own_ctrl, teacher_ctrl)
-            return ctrl, {**extras, "logits": logits, "value": jnp.zeros(())}
+        return _mixed(self.network, labels, policy)
 
-        return act
+
+def _mixed(
+    network: PPONetworks, labels: Callable[[Step], tuple[jax.Array, jax.Array]], policy: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return a policy that acts at random as `policy` or as the teacher, and always logs the teacher's output.
+
+    Its parameters are those of `policy` and the share of control steps at which `policy` acts. labels: the logits and
+    the value of the teacher.
+    """
+
+    def act(params_and_share: Any, view: Step, key: jax.Array) -> Any:
+        student_params, share = params_and_share
+        choice_key, student_key, teacher_key = jax.random.split(key, 3)
+        logits, value = labels(view)
+        own_ctrl, extras = policy(student_params, view, student_key, None)
+        raw = network.parametric_action_distribution.sample_no_postprocessing(logits, teacher_key)
+        teacher_ctrl, _ = policy(student_params, view, student_key, raw)
+        ctrl = jnp.where(jax.random.uniform(choice_key) < share, own_ctrl, teacher_ctrl)
+        return ctrl, {**extras, "logits": logits, "value": value}
+
+    return act
 
 
 def divergence(network: PPONetworks, teacher: Array, student: Array) -> jax.Array:

@@ -9,8 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from movlr_jax.errors import BudgetSpent, UserError, printable
 from movlr_jax.keys import redact
@@ -27,37 +26,16 @@ from movlr_jax.language.clients.call import (
 from movlr_jax.language.clients.prices import Price
 from movlr_jax.language.clients.replay import Answers
 from movlr_jax.language.settings import ModelConfig
+from movlr_jax.storage.archive import Archive
 
 _T = TypeVar("_T")
-
-
-class Ledger(Protocol):
-    """The record of all calls of a run. `Archive` implements it."""
-
-    root: Path  # the run directory
-
-    def begin_call(self, key: str, data: dict[str, Any]) -> int:
-        """Record a call before it is sent and return its number."""
-        ...
-
-    def end_call(self, call: int, state: str, data: dict[str, Any]) -> None: ...
-
-    def log_call(self, key: str, state: str, data: dict[str, Any]) -> int: ...
-
-    def find_call(self, key: str) -> dict[str, Any] | None:
-        """Return the recorded call (state "answered" or "refused"), or None."""
-        ...
-
-    def spent(self) -> tuple[int, float]:
-        """Return the number of calls sent and their cost in USD. Unfinished calls count with their maximum cost."""
-        ...
 
 
 @dataclass(frozen=True)
 class Budget:
     """Limits for all models of a run together. Calls in progress count, also those that a crash interrupted."""
 
-    ledger: Ledger
+    ledger: Archive
     max_calls: int | None = None
     max_cost_usd: float | None = None
 
