@@ -20,6 +20,7 @@ from movlr_jax.config.compose import compose
 from movlr_jax.config.override import text_of
 from movlr_jax.language.registry import JUDGES
 from movlr_jax.registry import Registry
+from movlr_jax.storage.archive import Archive
 
 QUICK = ("optimizer.mppi.samples=2", "optimizer.horizon_s=0.032")
 LEG = SUPPORT / "tiny_task.py"
@@ -333,12 +334,17 @@ def test_registered_parts_are_settings_like_any_other(leg: mj.Task, monkeypatch:
 
         from movlr_jax.control.build import build_planner
 
-        return build_planner(replace(config, name="mppi", horizon_s=0.032), task, physics, say)
+        planner = build_planner(replace(config, name="mppi", horizon_s=0.032), task, physics, say)
+        planner.notes = {"depth": config.options["depth"]}
+        return planner
 
     mj.register_optimizer("slow", build, depth=3)
     mj.evaluate_reward("human", leg, optimizer="slow")
     mj.evaluate_reward("human", leg, "optimizer.options.depth=5", optimizer="slow")
     assert built == [{"depth": 3}, {"depth": 5}]
+    run = mj.run_search(leg, **small(optimizer="slow"))
+    with Archive.open(run.root, write=False) as archive:
+        assert archive.get("run")["backends"]["optimizer"] == "slow: depth 3"
 
     def hop(adapter: mj.ModelAdapter, *, episode_s: float, height_m: float = 0.2) -> mj.Task:
         from dataclasses import replace

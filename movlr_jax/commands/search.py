@@ -71,7 +71,7 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
     try:
         recorded = archive.get("run")
         if recorded:
-            same_search(config, recorded["settings"], archive)
+            same_search(config, task, recorded, archive)
             keep_generations(config, archive)
         for sentence in (
             about_task_file(config, archive),

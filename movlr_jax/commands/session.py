@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -28,6 +29,7 @@ from movlr_jax.film.clips import Clip
 from movlr_jax.film.renderer import renderer
 from movlr_jax.language.base import Evaluation
 from movlr_jax.machine import hardware, versions
+from movlr_jax.models.from_path import files_of
 from movlr_jax.progress import Reporter
 from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.settings import read_yaml
@@ -201,16 +203,32 @@ def describe(context: SearchContext) -> dict[str, Any]:
         "versions": versions(),
         "hardware": hardware(),
         "models_used": context.models_used,
+        **({"model_sha256": digest} if (digest := model_digest(task)) else {}),
         **({"groups": context.optimizer.notes["groups"]} if "groups" in context.optimizer.notes else {}),
         "goals": {name: [round(float(v), 4) for v in value.ravel()] for name, value in task.goals.items()},
     }
+
+
+def model_digest(task: Task) -> str | None:
+    """Return a hash of the model's MJCF file with all that it includes; None for a model that has no such file."""
+    file = task.adapter.files() if task.adapter.files else None
+    if not file or not (parts := files_of(file)):
+        return None
+    try:
+        return hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()
+    except OSError as error:
+        raise UserError(f"cannot read {error.filename}: {error.strerror}; make the file readable") from None
 
 
 def _optimizer_line(name: str, notes: Mapping[str, Any]) -> str:
     """Return the name of the optimizer and, after a colon, its action and observation spaces."""
     groups = len(set(notes.get("groups", {}).values()))
     details = [f"{key} {value}" for key, value in notes.items() if key not in ("action", "groups")]
-    details = [*([notes["action"]] if notes else []), *([f"{groups} groups"] if groups else []), *details]
+    details = [
+        *([notes["action"]] if "action" in notes else []),
+        *([f"{groups} groups"] if groups else []),
+        *details,
+    ]
     return f"{name}: {', '.join(details)}" if details else name
 
 
@@ -231,15 +249,25 @@ def changes(ours: Mapping[str, Any], recorded: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def same_search(config: Config, recorded: dict[str, Any], archive: Archive) -> None:
-    """Raise UserError if a run is resumed with other settings, or with fewer generations than it has finished."""
+def same_search(config: Config, task: Task, recorded: Mapping[str, Any], archive: Archive) -> None:
+    """Raise UserError if a run is resumed with other settings or an edited model, or with too few generations.
+
+    recorded: what `describe` returned when the run began.
+    """
     ours = flat(dataclasses.asdict(config))
     free = ("run_dir", "resume", "reward", "trust", "tuned_settings", *RESETTABLE)
-    changed = changes({n: v for n, v in ours.items() if n.partition(".")[0] not in free}, recorded)
+    changed = changes(
+        {n: v for n, v in ours.items() if n.partition(".")[0] not in free}, recorded["settings"]
+    )
     if changed:
         raise UserError(
             f"{archive.root} was created with other settings: {'; '.join(changed)}; "
             f"give only resume={archive.root} to continue with the recorded settings"
+        )
+    if (before := recorded.get("model_sha256")) and before != model_digest(task):
+        raise UserError(
+            f"the model of {archive.root} has changed since the run began, so its programs could not be compared; "
+            "undo the change, or start a new run"
         )
     done = len(archive.events("criticised"))
     if config.generations < done:

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
-import mujoco
 import numpy as np
 import yaml
 
@@ -36,7 +35,7 @@ from movlr_jax.config.trust import task_file
 from movlr_jax.control.episode import episode_ends, episode_of
 from movlr_jax.control.ppo.config import motion_files
 from movlr_jax.errors import UserError
-from movlr_jax.models.from_path import is_path
+from movlr_jax.models.from_path import files_of, is_path
 from movlr_jax.progress import Reporter
 from movlr_jax.storage.archive import locked
 from movlr_jax.storage.archive import write_atomically as write
@@ -160,12 +159,12 @@ def _contents(config: Config, policy: Path | None) -> dict[str, str]:
         f"optimizer.ppo.teacher={ppo.teacher}": [Path(ppo.teacher)],
         f"optimizer.ppo.motions={list(ppo.motions)}": motion_files(ppo.motions),
         f"reference={config.reference}": [Path(config.reference or "")],
-        f"model={config.model}": _model_files(config.model),
+        f"model={config.model}": files_of(Path(config.model).expanduser()) if is_path(config.model) else [],
     }
     if made_from := task_file(config):
         files[f"task={made_from['path']}"] = [Path(made_from["path"])]
         if (model := task_of(config).adapter.files) and (path := model()):
-            files[f"the model of task={made_from['path']}"] = _model_files(str(path))
+            files[f"the model of task={made_from['path']}"] = files_of(path)
     present = {name: [p for p in paths if p != policy and p.is_file()] for name, paths in files.items()}
     try:
         return {
@@ -175,17 +174,6 @@ def _contents(config: Config, policy: Path | None) -> dict[str, str]:
         }
     except OSError as error:
         raise UserError(f"cannot read {error.filename}: {error.strerror}; make the file readable") from None
-
-
-def _model_files(model: str) -> list[Path]:
-    """Return the MJCF file that `model` names, with its includes, meshes and textures; none for other models."""
-    path = Path(model).expanduser()
-    if not is_path(model) or not path.is_file():
-        return []
-    try:
-        return sorted(map(Path, mujoco.mju_getXMLDependencies(str(path))))
-    except mujoco.FatalError:  # the model cannot be read either, which its adapter tells
-        return [path]
 
 
 def _same_settings(folder: Path, config: Config, contents: Mapping[str, str]) -> None:

@@ -23,7 +23,7 @@ class JudgedPair:
 
     @property
     def people(self) -> Preferred:
-        """What most people preferred; None if as many preferred the other."""
+        """What most people preferred; None if as many preferred the other, or more called it a tie."""
         return _majority(self.votes, self.names)
 
 
@@ -78,6 +78,7 @@ _PLACES = {"first": "first", "second": "second", "tie": ""}
 
 
 def _majority(count: Mapping[Preferred, int], names: Sequence[str]) -> Preferred:
-    a, b = names
-    difference = count.get(a, 0) - count.get(b, 0)
-    return a if difference > 0 else b if difference < 0 else None
+    """Return the name with more votes than the other and no fewer than the ties."""
+    worse, better = sorted(names, key=lambda name: count.get(name, 0))
+    least = max(count.get(worse, 0) + 1, count.get(None, 0))
+    return better if count.get(better, 0) >= least else None

@@ -92,6 +92,8 @@ def _ranking_line(data: Mapping[str, Any], judge: str, kept: bool) -> str:
     if data["flip_rate"] is None:
         because = "it was the previous best" if kept else "it is the first that ran"
         return f"{warning}this generation is not ranked, and {name} is kept only because {because}"
+    if asked and all(c["winner"] == "tie" for c in data["comparisons"]):
+        return f"{name} is kept, because all {asked} comparisons are ties"
     at = data["names"].index(name)
     p_best, worth = data["p_best"][at], data.get("worth")
     confidence = "because no answer contradicts it" if p_best is None else f"with P = {p_best:.2f}"

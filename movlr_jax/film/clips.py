@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -177,7 +178,7 @@ def _until_lost(clip: Clip) -> tuple[Clip, float | None]:
 
 def _frame_times(times: np.ndarray, fps: float) -> np.ndarray:
     """Return the times [F] s of the pictures of a film; the last one shows the last state."""
-    count = round(float(times[-1] - times[0]) * fps) + 1
+    count = math.ceil(float(times[-1] - times[0]) * fps - 1e-6) + 1
     return np.minimum(times[0] + np.arange(count) / fps, times[-1])
 
 

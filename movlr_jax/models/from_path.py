@@ -45,6 +45,16 @@ def is_path(name: str) -> bool:
     return "/" in name or "\\" in name or name.lower().endswith((".xml", ".mjb"))
 
 
+def files_of(path: Path) -> list[Path]:
+    """Return the MJCF file `path` with its includes, meshes and textures; none if there is no such file."""
+    if not path.is_file():
+        return []
+    try:
+        return sorted(map(Path, mujoco.mju_getXMLDependencies(str(path))))
+    except mujoco.FatalError:  # the model cannot be read either, which its adapter tells
+        return [path]
+
+
 def adapter_of(path: str) -> ModelAdapter:
     """Return the adapter of the MJCF file at `path`. Raises UserError.
 

@@ -48,7 +48,7 @@ LABELS = {
 }
 
 
-PEOPLE_COLOUR, LEG_COLOURS = "0.55", ("C0", "C3")  # of a picture for a file
+PEOPLE_COLOUR, LEG_COLOURS = "0.55", {"left": "C0", "right": "C3"}  # of a picture for a file
 
 
 def readable(record: Mapping[str, Any]) -> bool:
@@ -69,14 +69,15 @@ def charts(record: Mapping[str, Any]) -> list[tuple[str, Chart]]:
     human, legs, found = human_gait(record["speed_class"]), _legs(record), []
     for angle in _angles(legs):
         lines, bands = [], [Band(human.low[angle], human.high[angle])]
-        for i, (side, leg) in enumerate(legs.items()):
+        for side, leg in legs.items():
+            colour = f"c{SIDES.index(side)}"
             mean, sd = (np.asarray(leg["angles"][angle][kind], float) for kind in ("mean", "sd"))
-            lines.append(Line(side, mean, f"c{i}"))
-            bands.append(Band(mean - sd, mean + sd, f"c{i}"))
+            lines.append(Line(side, mean, colour))
+            bands.append(Band(mean - sd, mean + sd, colour))
         name = angle.replace("_", " ")
         found.append((f"{name} (deg)", _cycle(name, "deg", lines, bands)))
-    lines = [Line(side, leg["force"], f"c{i}") for i, (side, leg) in enumerate(legs.items())]
-    lines.append(Line("people", human.force, "muted", width=4))
+    lines = [Line("people", human.force, "muted", width=4)]  # behind the legs
+    lines += [Line(side, leg["force"], f"c{SIDES.index(side)}") for side, leg in legs.items()]
     found.append(("vertical force (body weights)", _cycle("vertical force", "body weights", lines)))
     return found
 
@@ -146,25 +147,25 @@ def _draw_angle(human: HumanGait, legs: Mapping[str, Any], angle: str, ax: Any) 
     ax.fill_between(
         PERCENT, low, high, color=PEOPLE_COLOUR, alpha=0.3, linewidth=0, label="people, mean ± SD"
     )
-    for colour, (side, leg) in zip(LEG_COLOURS, legs.items(), strict=False):
+    for side, leg in legs.items():
         mean, sd = (np.asarray(leg["angles"][angle][kind]) for kind in ("mean", "sd"))
-        ax.fill_between(PERCENT, mean - sd, mean + sd, color=colour, alpha=0.2, linewidth=0)
-        ax.plot(PERCENT, mean, color=colour, linewidth=1.6, label=side)
+        ax.fill_between(PERCENT, mean - sd, mean + sd, color=LEG_COLOURS[side], alpha=0.2, linewidth=0)
+        ax.plot(PERCENT, mean, color=LEG_COLOURS[side], linewidth=1.6, label=side)
 
 
 def _draw_force(human: HumanGait, legs: Mapping[str, Any], ax: Any) -> None:
     ax.plot(PERCENT, human.force, color=PEOPLE_COLOUR, linewidth=4, alpha=0.3)
-    for colour, leg in zip(LEG_COLOURS, legs.values(), strict=False):
-        ax.plot(PERCENT, leg["force"], color=colour, linewidth=1.6)
+    for side, leg in legs.items():
+        ax.plot(PERCENT, leg["force"], color=LEG_COLOURS[side], linewidth=1.6)
 
 
 def _draw_muscles(human: HumanGait, legs: Mapping[str, Any], muscles: Sequence[str], ax: Any) -> None:
     for row, muscle in enumerate(muscles):
         people = {"color": PEOPLE_COLOUR, "alpha": 0.3, "linewidth": 0}
         ax.broken_barh(_spans(human.active[muscle]), (row + 0.05, 0.9), **people)
-        for i, leg in enumerate(legs.values()):
+        for i, (side, leg) in enumerate(legs.items()):
             on = active(np.asarray(leg["activity"][muscle]))
-            ax.broken_barh(_spans(on), (row + 0.2 + 0.32 * i, 0.26), color=LEG_COLOURS[i], linewidth=0)
+            ax.broken_barh(_spans(on), (row + 0.2 + 0.32 * i, 0.26), color=LEG_COLOURS[side], linewidth=0)
     ax.set_yticks([row + 0.5 for row in range(len(muscles))], [m.replace("_", " ") for m in muscles])
     ax.set_ylim(len(muscles), 0)
     ax.grid(visible=False)

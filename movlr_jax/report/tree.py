@@ -13,8 +13,7 @@ from movlr_jax.report.data import Run
 WIDTH, HEIGHT = 168, 132  # px of a node
 ACROSS, DOWN = 62, 18  # px between nodes
 HEAD = 30  # px above the nodes, for the numbers of the generations
-PAPER = (680, 900)  # px of a printed page, which a tree is scaled to, but not to less than SMALLEST
-SMALLEST = 0.35
+PAPER = (680, 900)  # px of a printed page, which a tree is scaled to
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ def family_tree(run: Run) -> dict[str, Any] | None:
         "heads": [(g, i * (WIDTH + ACROSS)) for g, i in columns.items()],
         "width": width,
         "height": height,
-        "fit": round(max(SMALLEST, min(1.0, PAPER[0] / width, PAPER[1] / height)), 3),
+        "fit": round(min(1.0, PAPER[0] / width, PAPER[1] / height), 3),
         "node": (WIDTH, HEIGHT),
     }
 

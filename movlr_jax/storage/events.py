@@ -35,6 +35,7 @@ class Described(TypedDict, total=False):
     versions: dict[str, str]
     hardware: str
     models_used: str
+    model_sha256: str
     groups: dict[str, int]
     goals: dict[str, list[float]]
 

@@ -102,6 +102,9 @@ class Motion:
         return ", ".join([*(parts or ["stand still"]), *["upright"] * self.upright])
 
 
+TIE = 0.25  # of the scores of this package: 2.5 mm of error, 1.5 degrees, or 0.025 of the effort
+
+
 @dataclass(frozen=True)
 class Task:
     """A motion to learn. Rewards cannot read the success measure."""
@@ -145,6 +148,7 @@ class Task:
     roles: Mapping[str, str] = field(default_factory=dict)  # those of the adapter and of the scene (object)
     hold_s: float = 0.0  # s before the end of an episode in which a success must last; 0: none
     success: str = ""  # what counts as a success, as in "success: ..."; empty if nothing is measured
+    tie: float = 0.0  # differences of the score up to it say nothing; the metrics judge answers "tie"
     motion: Motion | None = None  # motion read from the description, if no place is to be reached
     overrides: Sequence[str] = ()  # settings that name this task to a command, if any
     notes: Sequence[str] = field(

@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 
 from movlr_jax.errors import UserError
-from movlr_jax.tasks.base import FALLEN, Metrics, Motion, Task
+from movlr_jax.tasks.base import FALLEN, TIE, Metrics, Motion, Task
 from movlr_jax.tasks.hand import grasp
 from movlr_jax.tasks.motion import motion_metrics, motion_of
 from movlr_jax.tasks.readout import Readout
@@ -59,6 +59,7 @@ def with_instruction(task: Task, instruction: str) -> Task:
         goals=goals,
         measure=partial(_measure, task, motion, handled),
         score=partial(default_score, motion),
+        tie=TIE,
         initial_reward=first,
         human_reward=first,
         diagnose=partial(default_diagnosis, np.inf, motion),

@@ -22,7 +22,7 @@ from movlr_jax.models.from_path import forward_of, roles_of
 from movlr_jax.models.spec import compile_spec, place, read_spec
 from movlr_jax.rewards.state import Layout, instrument, layout_of
 from movlr_jax.sandbox.genome import Genome
-from movlr_jax.tasks.base import Measures, Metrics, Motion, Need, StartFn, Task
+from movlr_jax.tasks.base import TIE, Measures, Metrics, Motion, Need, StartFn, Task
 from movlr_jax.tasks.motion import motion_metrics, motion_needs, motion_of, motion_score, towards
 from movlr_jax.tasks.motion_terms import FIRST, motion_terms
 from movlr_jax.tasks.readout import Readout
@@ -49,6 +49,7 @@ def simple_task(
     measure: Callable[[Readout], Mapping[str, float]] | None = None,
     success: Callable[[Metrics], bool] | None = None,
     score: Callable[[Metrics], float] | None = None,
+    tie: float | None = None,
     tolerance_m: float = 0.05,
     reward: str | None = None,
     human_reward: str | None = None,
@@ -72,6 +73,7 @@ def simple_task(
     measure(episode) reads positions and other quantities of the whole episode by name, each [T, ...], and returns
     numbers with units in their names. Success is its value `success`, or success(metrics).
     score(metrics) orders candidates, higher is better. Default: `default_score`.
+    tie: differences of the score up to it say nothing. Default: 0 for a score of your own, else 0.25.
     reward, human_reward: texts or paths of the initial and the hand-written program. Without human_reward, the
     initial program is used in its place.
     Set the other fields of the task with dataclasses.replace(task, cameras=..., focus=..., diagnose=...).
@@ -154,6 +156,7 @@ def simple_task(
         start=begin,
         measure=measured,
         score=score or partial(default_score, motion),
+        tie=tie if tie is not None else 0.0 if score else TIE,
         cameras=(camera_for(compiled, placed[1].qpos, adapter.root, [targets[g] for g in reached.values()]),),
         initial_reward=first,
         human_reward=human or first,

@@ -94,8 +94,8 @@ def test_stages_follow_one_another_and_are_not_repeated(
     assert train(command) == 0
     err = mistake(train, *command, "optimizer.ppo.epochs=2")
     assert "was trained with other settings: optimizer.ppo.epochs was 4, is 2" in err
-    assert "task.settings.speed_m_s was None, is 0.5" in mistake(
-        train, *command, "+task.settings.speed_m_s=0.5"
+    assert "task.settings.forward_m was None, is 0.2" in mistake(
+        train, *command, "+task.settings.forward_m=0.2"
     )
 
 

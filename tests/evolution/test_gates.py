@@ -72,3 +72,18 @@ def test_a_pair_that_a_gate_decides_before_a_person_is_asked_is_no_verdict_of_th
         "overruled": decided.overruled,
     }
     assert recorded_verdicts([{"comparisons": [ranking]}]) == {}
+
+
+@pytest.mark.parametrize(
+    ("winners", "preferred"),
+    [
+        (["first", "tie", "tie"], None),
+        (["first", "tie"], "a"),  # in one of the two orders
+        (["first", "second", "second"], "b"),
+        (["first", "second"], None),
+        (["tie"], None),
+    ],
+)
+def test_ties_count_in_what_most_answers_prefer(winners: list[str], preferred: str | None):
+    compared = [{"first": "a", "second": "b", "winner": winner} for winner in winners]
+    assert recorded_verdicts([{"comparisons": compared}]) == {frozenset("ab"): preferred}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cli_cases import LEG, QUICK, Mistake
+from cli_cases import LEG, QUICK, SUPPORT, Mistake
 
 from movlr_jax.commands.evaluate import main as evaluate
 from movlr_jax.commands.report import main as report
@@ -20,6 +20,7 @@ from movlr_jax.commands.search import main as search
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.loop import in_a_line
 from movlr_jax.language.base import Evaluation
+from movlr_jax.models import model_adapter
 from movlr_jax.storage.archive import Archive
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
@@ -269,6 +270,22 @@ def test_only_what_does_not_make_it_another_run_may_change(mistake: Mistake, fin
         assert (archive.get("run") or {})["settings"]["generations"] == 3, "as the report says"
     assert search([f"resume={run}"]) == 0
     assert (run / "best.py").read_text() == best
+
+
+def test_a_run_does_not_go_on_with_an_edited_model(mistake: Mistake, elsewhere: Path):
+    model, task = elsewhere / "leg.xml", elsewhere / "kick.py"
+    model.write_text(model_adapter("tiny_muscle").load().to_xml())
+    task.write_text((SUPPORT / "tiny_task.py").read_text().replace("tiny_muscle", "leg.xml"))
+    assert search([f"+task={task}", *LEG[1:], "run_dir=mine"]) == 0
+    before = model.read_text()
+    model.write_text(before.replace('mass="', 'mass="1'))
+    assert model.read_text() != before
+    assert mistake(search, "resume=mine", "generations=2") == (
+        "the model of mine has changed since the run began, so its programs could not be compared; "
+        "undo the change, or start a new run"
+    )
+    model.write_text(before)
+    assert search(["resume=mine", "generations=2"]) == 0
 
 
 def test_a_run_that_lost_a_file_says_which(mistake: Mistake, finished: Path):

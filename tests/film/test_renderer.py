@@ -462,6 +462,9 @@ def test_resampling_gives_real_time_and_ends_at_the_last_state():
     at, index, fraction = resampled(times)
     assert at == pytest.approx([0.05, 0.075, 0.1, 0.125, 0.15, 0.175, 0.2])
     assert index + fraction == pytest.approx([0, 0.5, 1, 1.5, 2, 2.5, 3])
+    at, index, fraction = resampled(np.array([0.05, 0.10, 0.11]))  # no whole number of pictures
+    assert at == pytest.approx([0.05, 0.075, 0.1, 0.11])
+    assert index + fraction == pytest.approx([0, 0.5, 1, 2])
     at, index, fraction = resampled(times[:1])
     assert (at, index, fraction) == (pytest.approx([0.05]), [0], [0])
 

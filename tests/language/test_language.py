@@ -374,6 +374,15 @@ def test_the_judge_is_the_same_from_both_sides(bottle: Bottle):
         assert there.reason
 
 
+@pytest.mark.parametrize(("tie", "winner"), [(0.0, "second"), (0.01, "second"), (0.2, "tie")])
+def test_differences_of_ones_own_score_count_unless_they_are_noise(bottle: Bottle, tie: float, winner: str):
+    task = replace(bottle.task, score=lambda m: m["object_position_error_m"], tie=tie)  # m: all are small
+    near, far, same = (evaluation(**ended(cm, 5)) for cm in (53, 71, 53))
+    assert MetricsJudge().compare(task, near, far).winner == winner
+    assert MetricsJudge().compare(task, near, same).winner == "tie"
+    assert "0.53 against 0.71" in MetricsJudge().compare(task, near, far).reason
+
+
 @pytest.mark.parametrize(
     ("a", "b", "winner"),
     [

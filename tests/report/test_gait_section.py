@@ -30,8 +30,12 @@ def test_every_chart_is_drawn_with_the_colours_of_the_page(record: dict):
         "vertical force (body weights)",
     ]
     for chart in drawn.values():
-        assert [line["colour"] for line in chart["lines"][:2]] == ["c0", "c1"]
+        legs = [line for line in chart["lines"] if line["name"] != "people"]
+        assert [(line["name"], line["colour"]) for line in legs] == [("left", "c0"), ("right", "c1")]
+        assert chart["lines"][-2:] == legs, "people's line is behind those of the legs"
         assert chart["x"][-1] == 100
+    alone = {**record, "legs": {"right": record["legs"]["right"]}}
+    assert {line["colour"] for line in dict(charts(alone))["knee flexion (deg)"]["lines"]} == {"c1"}
     assert len(drawn["hip flexion (deg)"]["bands"]) == 3
     rows = {row["muscle"]: row for row in phases(record)}
     assert set(rows["tibialis anterior"]["legs"]) == {"left", "right"}

@@ -36,9 +36,11 @@ _LOOK_S = 0.5  # between two questions to a worker for its progress
 _LOOKS_PER_S = 200  # of all workers together, at most
 _ATTEMPTS = 20  # workers that one shard may lose, or that may die in a row before they are ready
 _START_S = 600.0  # that a worker may take to start, at least
+_REACH_S = 10.0  # that a cluster may take to answer
 _STARTS = (
     4  # of a cluster on this machine: Ray gives up on its own parts after 15 s, which a busy machine exceeds
 )
+_NODES_S = 10.0  # between two questions whether any machine is left
 _FINE = 1000  # units of progress per shard
 # variables that must be the same in the driver and in its workers for the same results
 _SHARED = ("XLA_FLAGS", "JAX_PLATFORMS", "JAX_ENABLE_X64", "JAX_DEFAULT_MATMUL_PRECISION", "MENAGERIE_ROOT")
@@ -84,19 +86,23 @@ class RayWorkers:
             import ray  # pyright: ignore[reportMissingImports]
         self._ray, self._config, self._make, self._say = ray, config, make, say
         self._begun, self._starts = not ray.is_initialized(), starts
-        count = config.count or 0
         if self._begun:
             _start(ray, config, say)
-        if not count:
-            free = ray.cluster_resources().get("CPU", 1.0)
-            count = max(1, min(rows, int(free // config.cores)))
-        self.count = min(count, rows)
+        room = _room(ray, config)
+        if not room and self._begun and not config.address:  # other clusters may grow
+            has = ray.cluster_resources()
+            self.close()
+            raise UserError(
+                f"no worker has room: it needs workers.cores={config.cores:g} and workers.gpus={config.gpus:g}, and "
+                f"this machine has {has.get('CPU', 0):g} cores and {has.get('GPU', 0):g} GPUs; give fewer"
+            )
+        self.count = min(config.count or max(1, room), rows)
         self._size = config.shard or math.ceil(rows / self.count)
         options = {"num_cpus": config.cores, "num_gpus": config.gpus, "max_concurrency": 2, "max_restarts": 0}
         self._actor = ray.remote(**options)(Worker)
         self._workers: list[_Remote] = []
         self._pending: dict[Any, tuple[str, _Remote]] = {}  # reference -> (what, worker)
-        self._steps, self._numbers, self._died_early = 0, 0, 0
+        self._steps, self._numbers, self._died_early, self._looked = 0, 0, 0, 0.0
         self.losses: Counter[str] = Counter()  # workers lost, by reason
         self.took: list[dict[str, Any]] = []  # of each shard of the last batch: what it took
         where = f"the cluster at {config.address}" if config.address else "this machine"
@@ -150,6 +156,7 @@ class RayWorkers:
         self.took = []
         while len(done) < len(given):
             stop_if_asked()
+            self._check_machines()
             self._fill()
             for worker in self._workers:
                 if waiting and worker.about and worker.shard is None:
@@ -192,6 +199,18 @@ class RayWorkers:
             self._numbers += 1
             self._workers.append(worker)
             self._pending[worker.actor.about.remote()] = ("about", worker)
+
+    def _check_machines(self) -> None:
+        """Raise UserError if no machine of the cluster is left, on which a new worker would never start."""
+        now = time.monotonic()
+        if any(w.about for w in self._workers) or now - self._looked < _NODES_S:
+            return
+        self._looked = now
+        if not any(node["Alive"] for node in self._ray.nodes()):
+            raise UserError(
+                "Ray has ended on all machines, often for too little memory; finished work is saved, continue with "
+                "resume=RUN_DIR"
+            )
 
     def _give(self, worker: _Remote, shard: Shard) -> None:
         worker.shard, worker.seen = shard, time.monotonic()
@@ -263,18 +282,22 @@ class RayWorkers:
         return shard
 
     def _silent(self, worker: _Remote) -> Shard | None:
-        """Give up a worker that has made no progress for too long. Return its shard, if it had one."""
+        """Give up a worker that has made no progress for too long. Return its shard, if it had one.
+
+        One that is not ready yet may wait for room in the cluster, as long as another one is ready.
+        """
         limit, since, now = self._config.deadline_s, worker.seen, time.monotonic()
         if not worker.about:
             limit, since = max(limit, _START_S), worker.born
-        if (worker.about and worker.shard is None) or now - since <= limit:
+        idle = worker.shard is None if worker.about else any(w.about for w in self._workers)
+        if idle or now - since <= limit:
             return None
-        if not worker.about and not any(w.about for w in self._workers):
-            free = self._ray.available_resources().get("CPU", 0.0)
+        if not worker.about:
+            free = self._ray.available_resources()
             raise UserError(
-                f"no worker was ready within {limit:g} s; the cluster has {free:g} free cores and "
-                f"a worker needs workers.cores={self._config.cores:g}, so give fewer workers or a longer "
-                "workers.deadline_s"
+                f"no worker was ready within {limit:g} s; the cluster has {free.get('CPU', 0):g} free cores and "
+                f"{free.get('GPU', 0):g} free GPUs, and a worker needs workers.cores={self._config.cores:g} and "
+                f"workers.gpus={self._config.gpus:g}; give fewer, or a longer workers.deadline_s"
             )
         return self._lose(worker, f"no progress for {limit:g} s", "silent")
 
@@ -284,6 +307,16 @@ class RayWorkers:
         if worker.local and not reacts:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(worker.about["pid"], signal.SIGKILL)
+
+
+def _room(ray: Any, config: WorkersConfig) -> int:
+    """Return how many workers the machines of the cluster have room for."""
+    places = 0
+    for node in ray.nodes():
+        has = node["Resources"] if node["Alive"] else {}
+        fit = has.get("CPU", 0.0) // config.cores
+        places += int(min(fit, has.get("GPU", 0.0) // config.gpus) if config.gpus else fit)
+    return places
 
 
 def _start(ray: Any, config: WorkersConfig, say: Callable[[str], object]) -> None:
@@ -300,9 +333,11 @@ def _start(ray: Any, config: WorkersConfig, say: Callable[[str], object]) -> Non
 
 def _start_once(ray: Any, config: WorkersConfig) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    _reach(config.address or "")
     main = threading.current_thread() is threading.main_thread()
     handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)} if main else {}
-    local: dict[str, Any] = {"include_dashboard": False}
+    # "local": otherwise Ray looks for a cluster that somebody else has started, also one that has ended
+    local: dict[str, Any] = {"address": "local", "include_dashboard": False}
     if config.count:
         local["num_cpus"] = math.ceil(config.count * config.cores)
     where: dict[str, Any] = {"address": config.address} if config.address else local
@@ -318,6 +353,20 @@ def _start_once(ray: Any, config: WorkersConfig) -> None:
     finally:
         for number, handler in handlers.items():  # Ray sets its own
             signal.signal(number, handler)
+
+
+def _reach(address: str) -> None:
+    """Raise UserError if nothing answers at HOST:PORT or ray://HOST:PORT. Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _REACH_S).close()
+    except (OSError, OverflowError) as error:
+        raise UserError(
+            f"nothing answers at workers.address={address} ({error}); start a cluster there with ray start --head, "
+            "or leave workers.address out"
+        ) from None
 
 
 def _first_line(error: BaseException) -> str:

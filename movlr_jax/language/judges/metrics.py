@@ -9,12 +9,10 @@ from movlr_jax.language.base import Critique, Evaluation, Preference, TermAdvice
 from movlr_jax.language.proposers.terms import library
 from movlr_jax.tasks import Task
 
-_TIE = 0.25  # smaller differences of the task score count as a tie
-
 
 @dataclass(frozen=True)
 class MetricsJudge:
-    """Prefers the episode with the higher task score."""
+    """Prefers the episode with the higher task score; differences up to `task.tie` count as a tie."""
 
     name: str = "metrics judge (no vision model)"
 
@@ -25,8 +23,9 @@ class MetricsJudge:
             if first is None and second is None:
                 return Preference("tie", "both failed")
             return Preference("second" if first is None else "first", "the other failed")
-        reason = f"task score {first:.2f} against {second:.2f}"
-        if abs(first - second) < _TIE:
+        digits = ".2f" if task.tie else ".4g"
+        reason = f"task score {first:{digits}} against {second:{digits}}"
+        if first == second or abs(first - second) <= task.tie:
             return Preference("tie", reason)
         return Preference("first" if first > second else "second", reason)
 

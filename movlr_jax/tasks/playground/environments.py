@@ -17,7 +17,7 @@ import numpy as np
 
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.resources import resource_dir
-from movlr_jax.tasks.base import FALLEN, Metrics, Task, fill_reward
+from movlr_jax.tasks.base import FALLEN, TIE, Metrics, Task, fill_reward
 from movlr_jax.tasks.playground.models import Environment, load_environment
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.simple import simple_task
@@ -151,6 +151,7 @@ def playground(
         start=partial(_reset, taken) if start == "reset" or (start == "auto" and not moves) else None,
         start_noise=start_noise,
         score=partial(locomotion.score, goal=goal, episode_s=episode_s) if moves else None,
+        tie=TIE,
         tolerance_m=aim.tolerance_m,
         scene=partial(_add_sites, aim),
         episode_s=episode_s,

@@ -16,7 +16,7 @@ from movlr_jax.models.spec import compile_spec
 from movlr_jax.physics.domain import Ranges
 from movlr_jax.resources import resource_text
 from movlr_jax.rewards.state import Layout, instrument, layout_of
-from movlr_jax.tasks.base import FALLEN, Metrics, Need, Task, fill_reward
+from movlr_jax.tasks.base import FALLEN, TIE, Metrics, Need, Task, fill_reward
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.walking import biomechanics
 from movlr_jax.tasks.walking.biomechanics import recording
@@ -165,6 +165,7 @@ def locomotion(
         start=start,
         measure=measure,
         score=lambda metrics: score(metrics, goal, episode_s),
+        tie=TIE,
         cameras=body.cameras(ground.slope),
         weakened=weaken or {},
         initial_reward=fill_reward(initial, roles),
