@@ -1,10 +1,11 @@
-"""`python -m movlr_jax.compare +task=T methods=[movlr,eureka,human]`: compare methods.
+"""`python -m movlr_jax.compare +task=T methods=[movlr,eureka,human] seeds=0,1,2`: compare methods.
 
 Every method gets the same budget: simulated seconds (`sim_s=`; default: candidates x generations x starts x
 episode_s, and as much again for each of inner_weights), max_calls and max_cost_usd. Each method keeps its own number
-of candidates, unless candidates=... sets one for all, and runs as many generations as the seconds allow. The results
-are a table and a plot. `resume=FOLDER` continues a comparison that was interrupted or that ran out of budget (then
-also give a larger max_calls= or max_cost_usd=).
+of candidates, unless candidates=... sets one for all, and runs as many generations as the seconds allow. `seeds=`
+repeats everything with several seeds. The results are a table, a plot, and compare.csv with a row per method and
+seed. All other settings are those of a search. `resume=FOLDER` continues a comparison that was interrupted or that
+ran out of budget (then also give a larger max_calls= or max_cost_usd=).
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import dataclasses
 import io
 import json
 import math
+import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,9 +45,10 @@ _RESETTABLE = ("films", "preview", "max_calls", "max_cost_usd")
 
 @dataclass(frozen=True)
 class MethodRow:
-    """Result of one method."""
+    """Result of one method with one seed."""
 
     method: str
+    seed: int
     reason: str | None  # why there is no result
     models: str = ""
     best: str = ""
@@ -58,6 +61,7 @@ class MethodRow:
     cost_usd: float = 0.0
     wall_s: float = 0.0
     finished: bool = False
+    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)  # of the best program
     course: Sequence[tuple[float, float]] = ()  # per generation: (simulated s so far, best score so far)
 
 
@@ -69,14 +73,14 @@ def compare(arguments: Sequence[str]) -> int:
     """Run the methods one after another. Return 0, or the highest exit status of a search. Raises UserError."""
     given = {_name(argument): argument.partition("=")[2] for argument in arguments}
     arguments = with_resumed(arguments)
-    methods, sim_s, overrides = read_arguments(arguments)
+    methods, seeds, sim_s, overrides = read_arguments(arguments)
     if "resume" in given:
         folder = Path(given["resume"])
-        started = [inside(folder, method) for method in methods]
+        started = [inside(folder, name) for name, _, _ in _searches(methods, seeds)]
         check_task_file(compose(overrides), folder, [run for run in started if run.is_dir()])
-    configs = plan(methods, sim_s, overrides)
+    configs = plan(methods, sim_s, overrides, seeds)
     task = task_of(configs[0])
-    root = Path(str(configs[0].run_dir)).parent
+    root = Path(str(configs[0].run_dir)).parents[1 if seeds else 0]
     kept = [a for a in arguments if _name(a) not in ("run_dir", "trust")]
     write_atomically(root / _ARGUMENTS, yaml.safe_dump(kept).encode())
     rows, status = [], 0
@@ -136,11 +140,15 @@ def is_finished(config: Config) -> bool:
         return (archive.get("finished") or {}).get("generations") == config.generations
 
 
-def read_arguments(arguments: Sequence[str]) -> tuple[list[str], float | None, list[str]]:
-    """Return the methods, the simulated seconds and the settings of all searches. Raises UserError."""
-    own = {"methods": "movlr,eureka,harmon,human", "sim_s": ""}
-    given, overrides = cli.split_arguments(arguments, own, {"method": "compare takes methods=[...]"})
+def read_arguments(arguments: Sequence[str]) -> tuple[list[str], list[int], float | None, list[str]]:
+    """Return the methods, the seeds, the simulated seconds and the settings of all searches. Raises UserError."""
+    own = {"methods": "movlr,eureka,harmon,human", "seeds": "", "sim_s": ""}
+    refused = {"method": "compare takes methods=[...]"}
+    if any(_name(a) == "seed" and ("," in a or "seeds" in map(_name, arguments)) for a in arguments):
+        refused["seed"] = "compare takes seeds=0,1,2"
+    given, overrides = cli.split_arguments(arguments, own, refused)
     methods = cli.listed(given["methods"])
+    seeds = list(dict.fromkeys(cli.seeds_of(given["seeds"]))) if given["seeds"] else []
     try:
         sim_s = float(given["sim_s"]) if given["sim_s"] else None
     except ValueError:
@@ -153,25 +161,34 @@ def read_arguments(arguments: Sequence[str]) -> tuple[list[str], float | None, l
         METHODS.get_or_raise(method)
     if not methods:
         raise UserError("methods=[] names no method; give a list, as in methods=[movlr,human]")
-    return methods, sim_s, overrides
+    return methods, seeds, sim_s, overrides
 
 
-def plan(methods: Sequence[str], sim_s: float | None, overrides: Sequence[str]) -> list[Config]:
-    """Return the settings of one search per method, all with the same simulated seconds. Raises UserError."""
+def _searches(methods: Sequence[str], seeds: Sequence[int]) -> list[tuple[str, str, int | None]]:
+    """Return the folder, the method and the seed of each search, seed by seed; None for the seed of the settings."""
+    if not seeds:
+        return [(method, method, None) for method in methods]
+    return [(f"{method}/seed{seed}", method, seed) for seed in seeds for method in methods]
+
+
+def plan(
+    methods: Sequence[str], sim_s: float | None, overrides: Sequence[str], seeds: Sequence[int] = ()
+) -> list[Config]:
+    """Return the settings of a search per method and seed, all with the same simulated seconds. Raises UserError."""
     base = compose(list(overrides))
     episode = base.episode_s or task_of(base).episode_s
     seconds = sim_s or base.candidates * base.generations * _seconds(base, episode)
     root = Path(base.run_dir) if base.run_dir else new_run_dir(Path("runs"), f"{base.task.name}/compare")
     configs = []
-    for method in methods:
+    for folder, method, seed in _searches(methods, seeds):
         sized = [o for o in overrides if not o.startswith(("candidates=", "generations="))]
         chosen = list(overrides) if METHODS[method].proposes else sized
-        config = compose([*chosen, f"method={method}"])
+        config = compose([*chosen, f"method={method}", *([] if seed is None else [f"seed={seed}"])])
         affordable = max(1, int(seconds / _seconds(config, episode) + 1e-9))
         k = min(config.candidates, affordable)
         n = max(1, affordable // k) if METHODS[method].proposes else 1
-        run = root / method
-        resume = str(run) if inside(run, "config.yaml").exists() else None
+        run = root / folder
+        resume = str(run) if inside(root, f"{folder}/config.yaml").exists() else None
         configs.append(
             check(dataclasses.replace(config, candidates=k, generations=n, run_dir=str(run), resume=resume))
         )
@@ -188,7 +205,7 @@ def read_row(run: Path, config: Config, task: Task, reason: str | None) -> Metho
     try:
         archive = Archive.open(run, write=False, whole=True)
     except UserError as error:
-        return MethodRow(config.method.name, reason or str(error))
+        return MethodRow(config.method.name, config.seed, reason or str(error))
     with archive:
         evaluated = [e.data for e in archive.events("evaluated")]
         ranked = archive.events("ranked")
@@ -207,6 +224,7 @@ def read_row(run: Path, config: Config, task: Task, reason: str | None) -> Metho
         best = {**best, "metrics": full["metrics"]}  # result of the final training
     return MethodRow(
         method=config.method.name,
+        seed=config.seed,
         reason=reason if best is None else None,
         models=about.get("models_used", ""),
         best=best["name"] if best else "",
@@ -219,6 +237,7 @@ def read_row(run: Path, config: Config, task: Task, reason: str | None) -> Metho
         cost_usd=cost,
         wall_s=sum(v for t in timings for v in t.data.values()),
         finished=finished,
+        metrics={k: v for k, v in best["metrics"].items() if math.isfinite(v)} if best else {},
         course=course,
     )
 
@@ -228,12 +247,13 @@ def _score(task: Task, data: dict[str, Any]) -> float:
 
 
 def write(root: Path, rows: Sequence[MethodRow]) -> None:
-    """Write compare.csv and compare.png."""
+    """Write compare.csv, with all measures of each best program, and compare.png."""
     text = io.StringIO()
-    names = [f.name for f in dataclasses.fields(MethodRow) if f.name != "course"]
-    writer = csv.DictWriter(text, names)
+    names = [f.name for f in dataclasses.fields(MethodRow) if f.name not in ("metrics", "course")]
+    measures = list(dict.fromkeys(name for row in rows for name in row.metrics if name not in names))
+    writer = csv.DictWriter(text, [*names, *measures])
     writer.writeheader()
-    writer.writerows([{name: getattr(row, name) for name in names} for row in rows])
+    writer.writerows([{**row.metrics, **{name: getattr(row, name) for name in names}} for row in rows])
     write_atomically(root / "compare.csv", text.getvalue().encode())
     write_atomically(root / "compare.png", _plot(rows))
 
@@ -243,9 +263,10 @@ def _plot(rows: Sequence[MethodRow]) -> bytes:
 
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.add_subplot(xlabel="simulated seconds", ylabel="task score of the best so far")
-    for row in rows:
-        if row.course:
-            axes.plot(*zip(*row.course, strict=True), marker="o", label=row.method)
+    for i, (method, of) in enumerate(_by_method(rows).items()):
+        for n, row in enumerate(row for row in of if row.course):
+            seconds, scores = zip(*row.course, strict=True)
+            axes.plot(seconds, scores, marker="o", color=f"C{i}", label=None if n else method)
     if axes.lines:
         axes.legend()
     axes.grid(alpha=0.3)
@@ -259,25 +280,21 @@ def show(rows: Sequence[MethodRow], task: Task, root: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=f"{task.name}: methods under one budget", title_justify="left")
-    headings = ("method", "score", "success", "programs", "failed", "sim s", "calls", "USD", "wall s")
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading == "method" else "right")
+    many = len({row.seed for row in rows}) > 1
+    seeds = f", mean ± standard deviation over {len({row.seed for row in rows})} seeds" if many else ""
+    table = Table(title=f"{task.name}: methods under one budget{seeds}", title_justify="left")
+    paid = ("calls", "USD") if any(row.calls for row in rows) else ()
+    for heading in ("method", "score", "success", "programs", "failed", "sim s", *paid, "wall s"):
+        table.add_column(heading, justify="left" if heading == "method" else "right", no_wrap=True)
     notes: dict[str, list[str]] = {}  # reasons and models, printed below the table
-    for row in sorted(rows, key=lambda r: -r.score if math.isfinite(r.score) else math.inf):
-        notes.setdefault(row.reason or row.models, []).append(row.method)
-        if row.reason:
-            table.add_row(row.method, "-", "-", "-", "-", "-", str(row.calls), "-", "-")
-            continue
-        success = "-" if math.isnan(row.success) else "yes" if row.success else "no"
-        name = row.method if row.finished else f"{row.method} (not finished)"
-        table.add_row(
-            name, f"{row.score:.3g}", success, str(row.programs), str(row.failed), f"{row.sim_s:.4g}",
-            str(row.calls), f"{row.cost_usd:.4f}", f"{row.wall_s:.0f}",
-        )  # fmt: skip
+    for method, of in sorted(_by_method(rows).items(), key=lambda item: _order(item[1])):
+        for row in of:
+            text = row.reason or row.models
+            notes.setdefault(text, []).append(f"{method}, seed {row.seed}" if many and row.reason else method)
+        table.add_row(*_cells(method, of, bool(paid)))
     Console(stderr=True).print(table)
     for note, methods in notes.items():
-        print(f"{', '.join(methods)}: {note}", file=sys.stderr)
+        print(f"{', '.join(dict.fromkeys(methods))}: {note}", file=sys.stderr)
     print(f"table: {root / 'compare.csv'}\nplot: {root / 'compare.png'}", file=sys.stderr)
     if any(root.rglob("run.db")):
         print(f"report: {write_sweep_page(root)}", file=sys.stderr)
@@ -286,3 +303,37 @@ def show(rows: Sequence[MethodRow], task: Task, root: Path) -> None:
         for r in rows
     ]
     print(json.dumps(plain), flush=True)
+
+
+def _by_method(rows: Sequence[MethodRow]) -> dict[str, list[MethodRow]]:
+    found: dict[str, list[MethodRow]] = {}
+    for row in rows:
+        found.setdefault(row.method, []).append(row)
+    return found
+
+
+def _order(rows: Sequence[MethodRow]) -> float:
+    """Return what sorts methods: the highest mean score first, those without one last."""
+    scores = [row.score for row in rows if math.isfinite(row.score)]
+    return -statistics.fmean(scores) if scores else math.inf
+
+
+def _cells(method: str, rows: Sequence[MethodRow], paid: bool) -> list[str]:
+    """Return the cells of one method: of one search, or of several seeds. paid: whether calls and costs are shown."""
+    ran = [row for row in rows if not row.reason]
+    called = [str(sum(row.calls for row in rows)), f"{sum(row.cost_usd for row in ran):.4f}"] if paid else []
+    if not ran:
+        return [method, "-", "-", "-", "-", "-", *called[:1], *["-" for _ in called[1:]], "-"]
+    scores = [row.score for row in ran if math.isfinite(row.score)]
+    score = f"{statistics.fmean(scores):.3g}" if scores else "-"
+    if len(scores) > 1:
+        score += f" ± {statistics.stdev(scores):.2g}"
+    succeeded = [bool(row.success) for row in ran if not math.isnan(row.success)]
+    success = f"{sum(succeeded)} of {len(succeeded)}" if succeeded else "-"
+    if len(rows) == 1 and succeeded:
+        success = "yes" if succeeded[0] else "no"
+    programs, failed, seconds, wall = (
+        sum(getattr(row, name) for row in ran) for name in ("programs", "failed", "sim_s", "wall_s")
+    )
+    name = method if all(row.finished for row in rows) else f"{method} (not finished)"
+    return [name, score, success, str(programs), str(failed), f"{seconds:.4g}", *called, f"{wall:.0f}"]

@@ -157,14 +157,14 @@ def measure_chart(label: str, unit: str, dots: Sequence[Dot], best: Sequence[tup
     return made | {"names": names, "tips": tips, "range": [-0.4, last + 0.4]}
 
 
-def spread_chart(label: str, unit: str, groups: Sequence[Sequence[Sequence[tuple[int, float]]]]) -> Chart:
+def spread_chart(label: str, unit: str, groups: Mapping[str, Sequence[Sequence[tuple[int, float]]]]) -> Chart:
     """Chart the mean of each group over generations as a line in its colour, and its range as a band.
 
-    groups: for each group its runs, each a list of (generation, value). A run that ended early keeps its last value.
+    groups: name -> its runs, each a list of (generation, value). A run that ended early keeps its last value.
     """
-    x = sorted({g for runs in groups for run in runs for g, _ in run})
+    x = sorted({g for runs in groups.values() for run in runs for g, _ in run})
     lines, bands = [], []
-    for i, runs in enumerate(groups):
+    for i, (name, runs) in enumerate(groups.items()):
         known = [dict(run) for run in runs if run]
         values = np.array([[_latest(run, g) for g in x] for run in known]) if known else np.zeros((0, len(x)))
         some = np.isfinite(values).any(axis=0) if len(values) else np.zeros(len(x), bool)
@@ -173,7 +173,7 @@ def spread_chart(label: str, unit: str, groups: Sequence[Sequence[Sequence[tuple
             middle[some], low[some], high[some] = (
                 f(values[:, some], axis=0) for f in (np.nanmean, np.nanmin, np.nanmax)
             )
-        lines.append(Line(f"group {i + 1}", middle, **look(i)))
+        lines.append(Line(name or f"group {i + 1}", middle, **look(i)))
         if len(known) > 1:
             bands.append(Band(low, high, f"c{i % COLOURS}"))
     whole = f"{label} of the best program over generations, mean and range of each group"

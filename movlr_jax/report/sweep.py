@@ -118,6 +118,7 @@ def _different(runs: Sequence[Run]) -> list[str]:
         """Say whether the setting says nothing more: a choice, or a task and a model, bring its value along."""
         by = [c for c in chosen if c != name and name.startswith(c.removesuffix("name"))]
         by += ["task.name", "model"] if name.startswith(_TUNED) else []
+        by += ["method.name"] if name in ("candidates", "generations") else []  # of a comparison
         values: dict[tuple[str, ...], set[str]] = {}
         for settings in all_settings:
             values.setdefault(tuple(repr(settings.get(n)) for n in by), set()).add(repr(settings.get(name)))
@@ -145,7 +146,7 @@ def render(folder: Path, members: Sequence[Member]) -> str:
         failed=[m for m in members if m.error],
         metrics=metrics,
         groups=[_row(name, of, metrics) for name, of in groups.items()],
-        charts=[_chart(name, list(groups.values())) for name in metrics],
+        charts=[_chart(name, groups) for name in metrics],
         best=best,
         films=films,
         shown=embedded(folder, [f for f in films.values() if f]),
@@ -190,11 +191,11 @@ def _row(name: str, of: Sequence[Member], metrics: Sequence[str]) -> dict[str, A
     }
 
 
-def _chart(metric: str, groups: Sequence[Sequence[Member]]) -> tuple[str, int, Any]:
+def _chart(metric: str, groups: Mapping[str, Sequence[Member]]) -> tuple[str, int, Any]:
     """Return (measure, direction, chart) of the best program over generations."""
-    courses = [
-        [[(g, best.metrics.get(metric, math.nan)) for g, best in m.run.stages] for m in of if m.run]
-        for of in groups
-    ]
+    courses = {
+        name: [[(g, best.metrics.get(metric, math.nan)) for g, best in m.run.stages] for m in of if m.run]
+        for name, of in groups.items()
+    }
     unit = "" if metric == "success" else quantities.unit(metric)
     return metric, direction(metric), spread_chart(quantities.human(metric), unit, courses)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import math
 import re
 import signal
 import subprocess
@@ -237,6 +239,36 @@ def test_every_episode_of_a_program_counts_for_the_budget_of_a_comparison(elsewh
     seconds = 2 * 2 * 0.064
     assert (row["programs"], row["sim_s"]) == (1, pytest.approx(seconds))
     assert row["course"][0][0] == pytest.approx(seconds)
+
+
+def test_methods_are_compared_over_seeds(elsewhere: Path, capfd, mistake: Mistake):
+    given = [*LEG, "methods=[movlr,human]", "seeds=3,5", "candidates=2", "generations=1", "run_dir=both"]
+    assert compare(given) == 0
+    said = capfd.readouterr()
+    rows = json.loads(said.out.splitlines()[-1])
+    assert [(r["method"], r["seed"]) for r in rows] == [
+        ("movlr", 3),
+        ("human", 3),
+        ("movlr", 5),
+        ("human", 5),
+    ]
+    with (elsewhere / "both" / "compare.csv").open(newline="") as file:
+        table = list(csv.DictReader(file))
+    assert [float(r["object_position_error_m"]) for r in table] == pytest.approx(
+        [r["metrics"]["object_position_error_m"] for r in rows]
+    )
+    scores = [r["score"] for r in rows if r["method"] == "movlr"]
+    mean, deviation = sum(scores) / 2, abs(scores[0] - scores[1]) / math.sqrt(2)
+    assert f"{mean:.3g} ± {deviation:.2g}" in said.err
+    assert "over 2 seeds" in " ".join(said.err.split())
+    alone = movlr_jax.run_search(LEG[0].partition("=")[2], *LEG[1:], candidates=2, generations=1, seed=5)
+    assert alone.best.source == movlr_jax.open_run("both/movlr/seed5").best.source
+    before = {path: path.stat().st_mtime_ns for path in elsewhere.glob("both/*/*/run.db")}
+    assert len(before) == 4
+    assert compare(["resume=both"]) == 0
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+    for wrong in ("seed=1", "seed=0,1"):
+        assert "compare takes seeds=0,1,2" in mistake(compare, *given, wrong)
 
 
 def test_evaluate_does_not_resume(mistake: Mistake):

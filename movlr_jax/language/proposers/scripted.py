@@ -57,11 +57,22 @@ class ScriptedProposer:
                 for _ in range(int(rng.integers(1, 3))):
                     child = _random_edit(child, terms, others, rng)
             source = _written(child, request)
-            while child.terms == genome.terms or source in tried or source in sources:
-                child = _reweight(child, rng)
+            while not _differs(child, genome, terms) or source in tried or source in sources:
+                child = _reweight(child, rng) if len(child.terms) > 1 else _add(child, terms, rng)
                 source = _written(child, request)
             sources.append(source)
         return sources
+
+
+def _differs(child: Genome, parent: Genome, terms: dict[str, Term]) -> bool:
+    """Whether two programs can order motions differently.
+
+    The weight of a single term changes no order, so another term is needed, unless there is none.
+    """
+    alone = len(child.terms) == 1 and {*terms} - {*child.terms}
+    if alone and [*child.terms] == [*parent.terms]:
+        return any(child.terms[name][1] != text for name, (_, text) in parent.terms.items())
+    return child.terms != parent.terms
 
 
 def _follow(
