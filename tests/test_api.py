@@ -235,6 +235,13 @@ def test_a_search_leaves_what_the_command_leaves(leg: mj.Task, folder: Path):
     assert mj.evaluate_reward("mine", leg, *QUICK).source == longer.best.source
 
 
+def test_a_task_prints_in_a_line(leg: mj.Task):
+    assert repr(leg) == (
+        "Task('tiny_kick': bring the foot to the mark in front of the leg; "
+        "model tiny_muscle, 0.064 s, goals foot_pos)"
+    )
+
+
 def test_a_task_made_in_python_is_searched_and_continued(folder: Path):
     xml = '<mujoco><worldbody><body name="arm"><joint name="j" axis="0 1 0" range="-1 1" limited="true"/>' \
         '<geom type="capsule" fromto="0 0 0 .3 0 0" size=".02"/><site name="tip" pos=".3 0 0"/></body></worldbody>' \

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ import mujoco
 import nbformat
 import numpy as np
 import pytest
+from cli_cases import SUPPORT
 from fake_servers import Asked, FakeServer, scripted_model
 from moving import episode_of
 from nbclient import NotebookClient
 
 import movlr_jax as mj
+from movlr_jax.control.build import OPTIMIZERS
 from movlr_jax.rewards.program import Scorer
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
@@ -49,6 +52,24 @@ def test_a_notebook_runs_from_its_first_cell_to_its_last(
         assert {*wanted} >= {"program", "winner", "advice"}
     else:
         run(path, tmp_path)
+
+
+def test_the_optimiser_of_the_example_optimises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(OPTIMIZERS, "_entries", dict(OPTIMIZERS._entries))
+    runpy.run_path(str(EXAMPLES / "own_optimizer.py"))
+    task = mj.load_task(SUPPORT / "tiny_task.py", episode_s=0.4)
+    given: dict[str, Any] = {"optimizer": "cem", "run_dir": tmp_path}
+    poor, good = (
+        mj.evaluate_reward("human", task, f"optimizer.options.rounds={n}", **given).terms["foot_distance"][
+            "mean"
+        ]
+        for n in (1, 12)
+    )
+    assert good > poor + 0.003  # m, in the mean over the episode
+    run = mj.run_search(
+        task, optimizer="cem", candidates=2, generations=1, films=False, run_dir=tmp_path / "run"
+    )
+    assert len(run.candidates) == 2
 
 
 def run(path: Path, folder: Path) -> None:

@@ -105,7 +105,7 @@ class Motion:
 TIE = 0.25  # of the scores of this package: 2.5 mm of error, 1.5 degrees, or 0.025 of the effort
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Task:
     """A motion to learn. Rewards cannot read the success measure."""
 
@@ -157,6 +157,12 @@ class Task:
 
     def __post_init__(self):
         check_episode(self.episode_s)
+
+    def __repr__(self) -> str:
+        return (
+            f"Task({self.name!r}: {self.description}; model {self.adapter.name}, {self.episode_s:g} s, "
+            f"goals {', '.join(self.goals) or 'none'})"
+        )
 
     @property
     def data(self) -> dict[str, Array]:

@@ -206,3 +206,56 @@ def test_a_worker_that_hangs_is_given_up(alone: Path, tmp_path: Path):
     assert results(run) == results(alone)
     assert stopped
     assert not Path(f"/proc/{stopped}").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            ["workers.cores=1000"],
+            "no worker has room: it needs workers.cores=1000 and workers.gpus=0, and this machine has",
+        ),
+        (
+            ["workers.gpus=100"],
+            "no worker has room: it needs workers.cores=1 and workers.gpus=100, and this machine has",
+        ),
+        (["workers.address=127.0.0.1:1"], "nothing answers at workers.address=127.0.0.1:1 ("),
+    ],
+    ids=["cores", "gpus", "address"],
+)
+def test_workers_that_cannot_be_are_told_at_once(tmp_path: Path, given: list[str], told: str):
+    pytest.importorskip("ray")
+    run, began = tmp_path / "run", time.monotonic()
+    assert search(run, "workers=ray", *given).wait(300) == 2
+    said = run.with_suffix(".log").read_text()
+    assert told in said
+    assert "Traceback" not in said
+    assert time.monotonic() - began < 240
+
+
+@pytest.mark.slow
+def test_a_cluster_of_others_is_left_alone_and_one_that_ends_is_told(
+    alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # another program's, that has ended
+    run = tmp_path / "run"
+    driver = search(run, "workers=ray", "workers.count=1")
+    while driver.poll() is None and not (run / "gen_00").exists():
+        time.sleep(0.2)
+    raylets = [p for p in Path("/proc").iterdir() if p.name.isdigit() and raylet_of(p, driver.pid)]
+    assert len(raylets) == 1, run.with_suffix(".log").read_text()
+    os.kill(int(raylets[0].name), signal.SIGKILL)
+    assert driver.wait(600) == 2
+    assert "Ray has ended on all machines" in run.with_suffix(".log").read_text()
+    assert search(run, f"resume={run}").wait(1800) == 0
+    assert results(run) == results(alone)
+
+
+def raylet_of(process: Path, driver: int) -> bool:
+    try:
+        parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+        return parent == driver and b"raylet/raylet" in (process / "cmdline").read_bytes().split(b"\0")[0]
+    except OSError:
+        return False
