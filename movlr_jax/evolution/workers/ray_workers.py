@@ -91,7 +91,7 @@ class RayWorkers:
         room = _room(ray, config)
         if not room and self._begun and not config.address:  # other clusters may grow
             has = ray.cluster_resources()
-            self.close()
+            ray.shutdown()
             raise UserError(
                 f"no worker has room: it needs workers.cores={config.cores:g} and workers.gpus={config.gpus:g}, and "
                 f"this machine has {has.get('CPU', 0):g} cores and {has.get('GPU', 0):g} GPUs; give fewer"
