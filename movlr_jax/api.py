@@ -70,6 +70,7 @@ def load_task(
     from movlr_jax.commands.session import task_of
     from movlr_jax.config.compose import compose
     from movlr_jax.config.override import overrides_of, task_override
+    from movlr_jax.tasks.base import Overrides
     from movlr_jax.tasks.reference import PEOPLE, STEPS
 
     given = {"model": model, "episode_s": episode_s, "instruction": instruction}
@@ -79,13 +80,17 @@ def load_task(
             "reference": reference if named else Path(reference).resolve(),
             "reference_by": reference_by,
         }
-    overrides = (
-        task_override(name),
-        *settings,
-        *overrides_of({key: value for key, value in given.items() if value is not None}),
-        *overrides_of({f"task.settings.{key}": value for key, value in task_settings.items()}),
+    overrides = Overrides(
+        (
+            task_override(name),
+            *settings,
+            *overrides_of({key: value for key, value in given.items() if value is not None}),
+            *overrides_of({f"task.settings.{key}": value for key, value in task_settings.items()}),
+        )
     )
-    return replace(task_of(compose(overrides)), overrides=overrides)
+    built = task_of(compose(overrides))
+    overrides.loaded = {key: value for key, value in vars(built).items() if key != "overrides"}
+    return replace(built, overrides=overrides)
 
 
 # Rewards.
@@ -505,15 +510,16 @@ def _configured(
     others = [n for n in names if n in ("model", "episode_s", *SHORTHANDS) or n.startswith("task.")]
     if task is None or isinstance(task, str | Path):
         config, built = compose([*([task_override(task)] if task else []), *overrides]), None
+    elif others and not task.named:
+        made = "changed" if task.overrides else "made"
+        raise UserError(
+            f"{others[0]} cannot be set here: the task {task.name} was {made} in Python; give it where it is made"
+        )
     elif task.overrides:
         config = compose([*task.overrides, *overrides])
         changed = others or {"reference", "reference_by", "instruction"} & {*names}
-        built = task_of(config) if changed else task
+        built = task_of(config) if changed and task.named else task
     else:  # made in Python: no command can name it
-        if others:
-            raise UserError(
-                f"{others[0]} cannot be set here: the task {task.name} was made in Python; give it where it is made"
-            )
         ours = {
             "task": TaskConfig(task.name),
             "model": task.adapter.name,

@@ -235,6 +235,23 @@ def test_a_search_leaves_what_the_command_leaves(leg: mj.Task, folder: Path):
     assert mj.evaluate_reward("mine", leg, *QUICK).source == longer.best.source
 
 
+def test_a_changed_task_is_the_one_that_runs(leg: mj.Task):
+    def still(state, seconds):
+        return state.replace(qvel=np.zeros_like(np.asarray(state.qvel)))
+
+    changed = replace(leg, perturb=still)
+    assert leg.named
+    assert not changed.named
+    given = mj.evaluate_reward("human", changed, *QUICK).trajectory
+    free = mj.evaluate_reward("human", leg, *QUICK).trajectory
+    assert np.abs(given.qpos - free.qpos).max() > 1e-4
+    with pytest.raises(
+        mj.UserError, match="episode_s cannot be set here: the task tiny_kick was changed in Python"
+    ):
+        mj.evaluate_reward("human", changed, *QUICK, episode_s=0.2)
+    assert mj.run_search(changed, *QUICK, **small()).task.perturb is still
+
+
 def test_a_task_prints_in_a_line(leg: mj.Task):
     assert repr(leg) == (
         "Task('tiny_kick': bring the foot to the mark in front of the leg; "

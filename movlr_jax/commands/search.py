@@ -63,7 +63,7 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
     reporter, started = Reporter(), time.monotonic()
     _check_before_building(config)
     # a worker builds the task from the settings, unless only Python code can
-    built, task = None if task and task.overrides else task, task or task_of(config)
+    built, task = None if task and task.named else task, task or task_of(config)
     config = sized(config, task, config.candidates * (1 + config.inner_weights) * config.starts, reporter.say)
     optimizer = build_optimizer(config.optimizer, task, config.physics, reporter.say)
     archive = open_archive(config, task.name)

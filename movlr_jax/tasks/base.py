@@ -102,6 +102,16 @@ class Motion:
         return ", ".join([*(parts or ["stand still"]), *["upright"] * self.upright])
 
 
+class Overrides(tuple[str, ...]):
+    """Settings that name a task to a command.
+
+    Attributes:
+        loaded: The other fields of the task that `load_task` built from them.
+    """
+
+    loaded: Mapping[str, Any]
+
+
 TIE = 0.25  # of the scores of this package: 2.5 mm of error, 1.5 degrees, or 0.025 of the effort
 
 
@@ -150,13 +160,21 @@ class Task:
     success: str = ""  # what counts as a success, as in "success: ..."; empty if nothing is measured
     tie: float = 0.0  # differences of the score up to it say nothing; the metrics judge answers "tie"
     motion: Motion | None = None  # motion read from the description, if no place is to be reached
-    overrides: Sequence[str] = ()  # settings that name this task to a command, if any
+    overrides: Sequence[
+        str
+    ] = ()  # settings that name this task, or the one that it was changed from, to a command
     notes: Sequence[str] = field(
         default_factory=tuple
     )  # licences and other notes, shown by doctor and report
 
     def __post_init__(self):
         check_episode(self.episode_s)
+
+    @property
+    def named(self) -> bool:
+        """Whether its `overrides` build it: it is as `load_task` returned it, without dataclasses.replace."""
+        loaded = getattr(self.overrides, "loaded", {})
+        return bool(loaded) and all(getattr(self, name) is value for name, value in loaded.items())
 
     def __repr__(self) -> str:
         return (
