@@ -335,7 +335,9 @@ def test_the_last_term_is_never_removed(bottle: Bottle):
     source = ScriptedProposer().propose(request(bottle, parent=bottle.task.initial_reward, advice=advice), 1)[
         0
     ]
-    assert set(parse(source).weights) == {"position"}
+    weights = parse(source).weights
+    assert "position" in weights
+    assert len(weights) == 2, "the weight of a single term changes nothing, so another one is added"
 
 
 def test_a_parent_without_genome_is_only_reweighted(bottle: Bottle):

@@ -177,6 +177,17 @@ def test_the_library_is_made_from_the_model():
     assert library(made("walk"))["calm"].weight < library(made("play"))["calm"].weight
 
 
+def test_places_that_the_description_names_have_distances():
+    task = made("touch the sole with the trunk", HOPPER)
+    terms = library(task)
+    assert {"sole_to_trunk", "sole_to_trunk_near"} <= set(terms)
+    assert 'state.pos("trunk")' in terms["sole_to_trunk"].expression
+    assert reading(task) == (
+        "the scripted proposer tries what the description names: distances between sole and trunk"
+    )
+    assert not any("_to_" in name for name in library(made("lift the sole", HOPPER))), "one place alone"
+
+
 @pytest.mark.parametrize(
     ("description", "xml", "said"),
     [
@@ -184,7 +195,7 @@ def test_the_library_is_made_from_the_model():
         ("play the piano", HOPPER, "knows no term for 'play the piano' and tries what the model can do, at random; "
          "use llm=..., or in a task of your own write a reward program (reward= of simple_task) or set a goal"),
         ("walk to the left", HOPPER, "knows no term for 'walk to the left': no joint lets 'trunk' move along +y; "),
-        ("bend the knee", HOPPER, "tries angles and speeds of the joints named in the description: knee"),
+        ("bend the knee", HOPPER, "tries what the description names: angles and speeds of the joints knee"),
     ],
 )  # fmt: skip
 def test_what_is_made_of_a_description_is_said(description: str, xml: str, said: str):

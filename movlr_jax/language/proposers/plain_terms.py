@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Sequence
 
 import mujoco
 import numpy as np
@@ -14,6 +16,7 @@ from movlr_jax.tasks.motion_terms import any_way_terms, motion_terms
 from movlr_jax.tasks.simple import identifier, place_text, reached_by
 
 _MOST_JOINTS = 12  # joints with terms, if the description names none
+_MOST_PLACES = 3  # with terms for the distance of each two
 _LOAD = 0.25  # contact force scale, as a fraction of the model's weight
 
 
@@ -28,6 +31,8 @@ def plain_terms(task: Task) -> list[Term]:
         terms += motion_terms(motion, task.adapter.root)
     elif not reached and (ways := _ways(task)):
         terms += any_way_terms(task.adapter.root, ways)
+    if not reached:
+        terms += _between_terms(task)
     if task.adapter.planned_joints and not reached:
         joints = tuple_of(task.adapter.planned_joints)
         moved = f"sum((state.q(j) - state.initial.q(j)) ** 2 for j in {joints})"
@@ -39,8 +44,37 @@ def plain_terms(task: Task) -> list[Term]:
 
 def named_joints(task: Task) -> list[str]:
     """Return the driven joints whose names appear in the description."""
-    words = set(re.findall(r"[a-z0-9]+", task.description.lower()))
-    return [joint for joint in _driven(task) if set(re.findall(r"[a-z0-9]+", joint.lower())) <= words]
+    return [joint for joint in _driven(task) if _is_said(joint, _words(task.description))]
+
+
+def named_places(task: Task) -> list[str]:
+    """Return the bodies and sites whose names appear in the description, in its order; at least two, or none."""
+    said, places = _words(task.description), dict.fromkeys((*task.layout.bodies, *task.layout.sites))
+    names = [name for name in places if _is_said(name, said)]
+    names.sort(key=lambda name: min(map(said.index, _words(name))))
+    return names[:_MOST_PLACES] if len(names) > 1 else []
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[a-z0-9]+", text.lower())
+
+
+def _is_said(name: str, words: Sequence[str]) -> bool:
+    """Whether all words of a name are among `words`."""
+    return bool(_words(name)) and {*_words(name)} <= {*words}
+
+
+def _between_terms(task: Task) -> list[Term]:
+    """Return terms for the distance of each two places that the description names."""
+    terms = []
+    for a, b in itertools.combinations(named_places(task), 2):
+        apart = f"jnp.linalg.norm({place_text(task.layout, a)} - {place_text(task.layout, b)})"
+        name = f"{identifier(a)}_to_{identifier(b)}"
+        terms += [
+            Term(name, "place", 20.0, f"-shaping.smooth_abs({apart})"),
+            Term(f"{name}_near", "place", 5.0, f"shaping.gaussian({apart}, 0.1)"),
+        ]
+    return terms
 
 
 def _ways(task: Task) -> list[list[float]]:

@@ -6,7 +6,7 @@ Each term is one expression over `State`, written for the parts and goals of the
 from __future__ import annotations
 
 from movlr_jax.language.proposers.gait_terms import gait_terms
-from movlr_jax.language.proposers.plain_terms import named_joints, plain_terms
+from movlr_jax.language.proposers.plain_terms import named_joints, named_places, plain_terms
 from movlr_jax.rewards.term import Term, tuple_of
 from movlr_jax.tasks import Task
 
@@ -45,8 +45,11 @@ def reading(task: Task) -> str:
         return f"{who} reads {by} as: {motion.text()}{f'; {lacks}' if motion.lacks else ''}"
     if motion.lacks:
         return f"{unknown}: {lacks}; {otherwise}"
-    if joints := named_joints(task):
-        return f"{who} tries angles and speeds of the joints named in the description: {', '.join(joints)}"
+    places, joints = named_places(task), named_joints(task)
+    tried = [f"distances between {' and '.join(places)}"] if places else []
+    tried += [f"angles and speeds of the joints {', '.join(joints)}"] if joints else []
+    if tried:
+        return f"{who} tries what the description names: {'; '.join(tried)}"
     return f"{unknown} and tries what the model can do, at random; {otherwise}"
 
 
