@@ -1,7 +1,8 @@
 """`python -m movlr_jax.report RUN_DIR`: write report.html of a run, finished or not.
 
 RUN_DIR is runs/<task>/<time>, or a folder of runs: a sweep or a comparison. `trust=true` runs the Python file of a
-recorded task. `scene=false` leaves out the 3-D view and the curves of muscles and joints, which need the model.
+recorded task, `+task=FILE.py` says where that file is now. `scene=false` leaves out the 3-D view and the curves of
+muscles and joints, which need the model.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class ReportRequest:
 
     run_dir: Path
     trust: bool = False  # whether the Python file of a recorded task may run
+    task: str = ""  # where its file is now
     scene: bool = True  # whether the page has the 3-D view and the curves of muscles and joints
 
 
@@ -37,8 +39,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def _request(arguments: list[str]) -> ReportRequest:
     """Return the arguments as a request. Raises UserError."""
-    folder, given = cli.folder_and(arguments, "report", trust="false", scene="true")
-    return ReportRequest(folder, *(cli.switch(name, value) for name, value in given.items()))
+    folder, given = cli.folder_and(arguments, "report", trust="false", scene="true", task="")
+    trust, scene = (cli.switch(name, given[name]) for name in ("trust", "scene"))
+    return ReportRequest(folder, trust, given["task"], scene)
 
 
 def _report(request: ReportRequest) -> int:
@@ -72,4 +75,5 @@ def write_with_task(run_dir: Path, task: Callable[[], Task] | None) -> tuple[Pat
 
 
 def _task(request: ReportRequest) -> Task:
-    return task_of(compose([f"resume={request.run_dir}", *(["trust=true"] if request.trust else [])]))
+    more = [*(["trust=true"] if request.trust else []), *([f"+task={request.task}"] if request.task else [])]
+    return task_of(compose([f"resume={request.run_dir}", *more]))

@@ -15,6 +15,7 @@ import yaml
 from movlr_jax.commands.environment import prepare_environment, prepare_physics
 from movlr_jax.config.compose import RESETTABLE
 from movlr_jax.config.schema import Config
+from movlr_jax.config.trust import EVENT, task_file
 from movlr_jax.control.base import Optimizer
 from movlr_jax.control.build import OPTIMIZERS, build_optimizer, build_planner, close, scored_at_once
 from movlr_jax.control.mpc.autosize import chosen
@@ -256,9 +257,11 @@ def same_search(config: Config, task: Task, recorded: Mapping[str, Any], archive
     """
     ours = flat(dataclasses.asdict(config))
     free = ("run_dir", "resume", "reward", "trust", "tuned_settings", *RESETTABLE)
-    changed = changes(
-        {n: v for n, v in ours.items() if n.partition(".")[0] not in free}, recorded["settings"]
-    )
+    now, begun = task_file(config), archive.get(EVENT)
+    if now and begun and now["sha256"] == begun["sha256"]:  # the file may have moved
+        ours.pop("task.settings.file")
+    given = {name: value for name, value in ours.items() if name.partition(".")[0] not in free}
+    changed = changes(given, recorded["settings"])
     if changed:
         raise UserError(
             f"{archive.root} was created with other settings: {'; '.join(changed)}; "

@@ -84,8 +84,10 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Any:
 
     _refuse_unused(overrides)
     if (resumed := _recorded(overrides, "resume", RESETTABLE)) is not None:
+        named = resumed.pop("task_file", None)  # by the person, where it is now
         config, run = check(from_mapping(Config, resumed)), Path(resumed["resume"])
-        check_task_file(config, run, [run])
+        if not named:
+            check_task_file(config, run, [run])
         return config
     if (replayed := _recorded(overrides, "replay", REPLAYABLE)) is not None:
         run = Path(replayed.pop("replay"))
@@ -184,9 +186,11 @@ def _tuned(composed: Any, folder: Path) -> str | None:
 
 
 def _recorded(overrides: Sequence[str], kind: str, changeable: Sequence[str]) -> dict[str, Any] | None:
-    """Return the recorded settings if `resume=RUN_DIR`, without a task, or `replay=FOLDER` is given, else None.
+    """Return the recorded settings if `resume=RUN_DIR` or `replay=FOLDER` is given, else None. Raises UserError.
 
-    kind: resume or replay. The settings in `changeable` may be changed. Raises UserError.
+    kind: resume or replay. The settings in `changeable` may be changed, others given as they are. With resume, the
+    name of a task asks for a comparison with the record instead (None). +task=FILE.py says where the file of the task
+    is now; it is also returned as "task_file".
     """
     from movlr_jax.settings import CONFIG_BYTES, read_yaml
     from movlr_jax.storage.inside import read_inside
@@ -195,9 +199,10 @@ def _recorded(overrides: Sequence[str], kind: str, changeable: Sequence[str]) ->
     given: dict[str, str] = {
         name: unquoted(value) if name in (kind, "run_dir") else value for name, _, value in parts
     }
-    if not given.get(kind) or (kind == "resume" and "task" in given):
+    file = unquoted(given.get("task", "")) if kind == "resume" else ""
+    if not given.get(kind) or (kind == "resume" and "task" in given and not file.endswith(".py")):
         return None
-    if "task" in given:
+    if "task" in given and not file:
         raise UserError(
             f"replay={given[kind]} takes the task from the recording; leave out task={given['task']}"
         )
@@ -210,6 +215,12 @@ def _recorded(overrides: Sequence[str], kind: str, changeable: Sequence[str]) ->
         values = dict(read_yaml(text.decode("utf-8")))
     except (ValueError, TypeError) as error:
         raise UserError(f"{path} is broken: {_first_line(error)}; the run cannot be {done}") from None
+    if file:
+        del given["task"]
+        if values.get("task", {}).get("name") != "own":
+            raise UserError(f"{run} is a search of another task, which is not a file; leave out +task={file}")
+        settings = {**values["task"]["settings"], "file": str(Path(file).expanduser().resolve())}
+        values |= {"task": {"name": "own", "settings": settings}, "task_file": file}
     recorded = _leaves(values)
     for name, value in given.items():
         group, dot, field = name.partition(".")

@@ -404,13 +404,31 @@ def test_a_task_file_that_is_another_asks_first(mistake: Mistake, own: tuple[Pat
     assert not trace.exists()
     status = search([f"resume={made}", "generations=2", "trust=true"])
     assert trace.exists()
-    assert status == (0 if why in ("changed", "no hash") else 2), "with another file it is another search"
+    assert status == (0 if why in ("changed", "no hash") else 2), "who edits the record is told"
 
 
 def test_a_task_file_that_the_person_names_is_theirs(own: tuple[Path, Path]):
     file, made = own
     file.write_text(file.read_text() + "# more\n")
     assert search([f"+task={file}", *LEG[1:], f"resume={made}"]) == 0
+
+
+def test_a_run_goes_on_where_its_task_file_has_moved(
+    own: tuple[Path, Path], mistake: Mistake, tmp_path: Path
+):
+    file, made = own
+    moved, run = tmp_path / "there" / "mine.py", tmp_path / "there" / "run"
+    moved.parent.mkdir()
+    file.rename(moved)
+    made.rename(run)
+    assert "there is no task file" in mistake(search, f"resume={run}", "generations=2")
+    assert search([f"+task={moved}", f"resume={run}", "generations=2"]) == 0
+    assert report([str(run), f"+task={moved}"]) == 0
+    assert "Left out: the 3-D view" not in (run / "report.html").read_text()
+    assert "seed cannot be changed" in mistake(search, f"+task={moved}", f"resume={run}", "seed=1")
+    moved.write_text(moved.read_text() + "# more\n")
+    said = mistake(search, f"+task={moved}", f"resume={run}", "generations=3")
+    assert "was created with other settings: task.settings.file was" in said
 
 
 def test_what_a_run_says_of_trust_counts_for_nothing(run: Path):
