@@ -280,9 +280,9 @@ def show(rows: Sequence[MethodRow], task: Task, root: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    many = len({row.seed for row in rows}) > 1
-    seeds = f", mean ± standard deviation over {len({row.seed for row in rows})} seeds" if many else ""
-    table = Table(title=f"{task.name}: methods under one budget{seeds}", title_justify="left")
+    seeds = len({row.seed for row in rows})
+    spread = f", mean ± standard deviation over {seeds} seeds" if seeds > 1 else ""
+    table = Table(title=f"{task.name}: methods under one budget{spread}", title_justify="left")
     paid = ("calls", "USD") if any(row.calls for row in rows) else ()
     for heading in ("method", "score", "success", "programs", "failed", "sim s", *paid, "wall s"):
         table.add_column(heading, justify="left" if heading == "method" else "right", no_wrap=True)
@@ -290,7 +290,9 @@ def show(rows: Sequence[MethodRow], task: Task, root: Path) -> None:
     for method, of in sorted(_by_method(rows).items(), key=lambda item: _order(item[1])):
         for row in of:
             text = row.reason or row.models
-            notes.setdefault(text, []).append(f"{method}, seed {row.seed}" if many and row.reason else method)
+            notes.setdefault(text, []).append(
+                f"{method}, seed {row.seed}" if spread and row.reason else method
+            )
         table.add_row(*_cells(method, of, bool(paid)))
     Console(stderr=True).print(table)
     for note, methods in notes.items():
@@ -306,6 +308,7 @@ def show(rows: Sequence[MethodRow], task: Task, root: Path) -> None:
 
 
 def _by_method(rows: Sequence[MethodRow]) -> dict[str, list[MethodRow]]:
+    """Return the rows of each method, in the order of their seeds."""
     found: dict[str, list[MethodRow]] = {}
     for row in rows:
         found.setdefault(row.method, []).append(row)
@@ -321,9 +324,10 @@ def _order(rows: Sequence[MethodRow]) -> float:
 def _cells(method: str, rows: Sequence[MethodRow], paid: bool) -> list[str]:
     """Return the cells of one method: of one search, or of several seeds. paid: whether calls and costs are shown."""
     ran = [row for row in rows if not row.reason]
-    called = [str(sum(row.calls for row in rows)), f"{sum(row.cost_usd for row in ran):.4f}"] if paid else []
+    cost = f"{sum(row.cost_usd for row in ran):.4f}" if ran else "-"
+    called = [str(sum(row.calls for row in rows)), cost] if paid else []
     if not ran:
-        return [method, "-", "-", "-", "-", "-", *called[:1], *["-" for _ in called[1:]], "-"]
+        return [method, "-", "-", "-", "-", "-", *called, "-"]
     scores = [row.score for row in ran if math.isfinite(row.score)]
     score = f"{statistics.fmean(scores):.3g}" if scores else "-"
     if len(scores) > 1:

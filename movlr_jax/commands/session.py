@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -204,19 +204,22 @@ def describe(context: SearchContext) -> dict[str, Any]:
         "versions": versions(),
         "hardware": hardware(),
         "models_used": context.models_used,
-        **({"model_sha256": digest} if (digest := model_digest(task)) else {}),
+        **({"model_sha256": sha256} if (sha256 := digest(model_files(task))) else {}),
         **({"groups": context.optimizer.notes["groups"]} if "groups" in context.optimizer.notes else {}),
         "goals": {name: [round(float(v), 4) for v in value.ravel()] for name, value in task.goals.items()},
     }
 
 
-def model_digest(task: Task) -> str | None:
-    """Return a hash of the model's MJCF file with all that it includes; None for a model that has no such file."""
+def model_files(task: Task) -> list[Path]:
+    """Return the MJCF file of the task's model with all that it includes; none for a model that has no such file."""
     file = task.adapter.files() if task.adapter.files else None
-    if not file or not (parts := files_of(file)):
-        return None
+    return files_of(file) if file else []
+
+
+def digest(files: Sequence[Path]) -> str | None:
+    """Return a hash of the contents of files, None for no files. Raises UserError if one cannot be read."""
     try:
-        return hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()
+        return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest() if files else None
     except OSError as error:
         raise UserError(f"cannot read {error.filename}: {error.strerror}; make the file readable") from None
 
@@ -267,7 +270,7 @@ def same_search(config: Config, task: Task, recorded: Mapping[str, Any], archive
             f"{archive.root} was created with other settings: {'; '.join(changed)}; "
             f"give only resume={archive.root} to continue with the recorded settings"
         )
-    if (before := recorded.get("model_sha256")) and before != model_digest(task):
+    if (before := recorded.get("model_sha256")) and before != digest(model_files(task)):
         raise UserError(
             f"the model of {archive.root} has changed since the run began, so its programs could not be compared; "
             "undo the change, or start a new run"

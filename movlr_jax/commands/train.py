@@ -10,7 +10,6 @@ trained on.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import itertools
 import json
@@ -27,7 +26,7 @@ import yaml
 
 from movlr_jax.commands import cli
 from movlr_jax.commands.evaluate import EvaluationSetup, prepared
-from movlr_jax.commands.session import changes, flat, task_of, to_yaml
+from movlr_jax.commands.session import changes, digest, flat, model_files, task_of, to_yaml
 from movlr_jax.config.compose import compose
 from movlr_jax.config.recipe import Recipe, Stage, read_recipe
 from movlr_jax.config.schema import Config
@@ -163,17 +162,9 @@ def _contents(config: Config, policy: Path | None) -> dict[str, str]:
     }
     if made_from := task_file(config):
         files[f"task={made_from['path']}"] = [Path(made_from["path"])]
-        if (model := task_of(config).adapter.files) and (path := model()):
-            files[f"the model of task={made_from['path']}"] = files_of(path)
+        files[f"the model of task={made_from['path']}"] = model_files(task_of(config))
     present = {name: [p for p in paths if p != policy and p.is_file()] for name, paths in files.items()}
-    try:
-        return {
-            name: hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
-            for name, paths in present.items()
-            if paths
-        }
-    except OSError as error:
-        raise UserError(f"cannot read {error.filename}: {error.strerror}; make the file readable") from None
+    return {name: found for name, paths in present.items() if (found := digest(paths))}
 
 
 def _same_settings(folder: Path, config: Config, contents: Mapping[str, str]) -> None:

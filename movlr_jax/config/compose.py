@@ -84,9 +84,10 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Any:
 
     _refuse_unused(overrides)
     if (resumed := _recorded(overrides, "resume", RESETTABLE)) is not None:
-        named = resumed.pop("task_file", None)  # by the person, where it is now
         config, run = check(from_mapping(Config, resumed)), Path(resumed["resume"])
-        if not named:
+        if not any(
+            o.lstrip("+").startswith("task=") for o in overrides
+        ):  # the file that a person names is theirs
             check_task_file(config, run, [run])
         return config
     if (replayed := _recorded(overrides, "replay", REPLAYABLE)) is not None:
@@ -190,7 +191,7 @@ def _recorded(overrides: Sequence[str], kind: str, changeable: Sequence[str]) ->
 
     kind: resume or replay. The settings in `changeable` may be changed, others given as they are. With resume, the
     name of a task asks for a comparison with the record instead (None). +task=FILE.py says where the file of the task
-    is now; it is also returned as "task_file".
+    is now.
     """
     from movlr_jax.settings import CONFIG_BYTES, read_yaml
     from movlr_jax.storage.inside import read_inside
@@ -220,7 +221,7 @@ def _recorded(overrides: Sequence[str], kind: str, changeable: Sequence[str]) ->
         if values.get("task", {}).get("name") != "own":
             raise UserError(f"{run} is a search of another task, which is not a file; leave out +task={file}")
         settings = {**values["task"]["settings"], "file": str(Path(file).expanduser().resolve())}
-        values |= {"task": {"name": "own", "settings": settings}, "task_file": file}
+        values["task"] = {"name": "own", "settings": settings}
     recorded = _leaves(values)
     for name, value in given.items():
         group, dot, field = name.partition(".")

@@ -114,9 +114,8 @@ def chart(
 def _from_zero(values: Values, unit: str) -> bool:
     """Whether an axis starts at 0: for shares, for yes and no, and if the least value is nearer to 0 than to the
     greatest."""
-    if not len(values) or min(values) < 0:
-        return not len(values)
-    return unit == "%" or {*values} <= {0.0, 1.0} or min(values) <= 0.5 * max(values)
+    least, most = min(values, default=0.0), max(values, default=0.0)
+    return least >= 0 and (unit == "%" or {*values} <= {0.0, 1.0} or least <= 0.5 * most)
 
 
 def short(values: Values, digits: int = 5) -> list[float | None]:

@@ -160,9 +160,8 @@ class Task:
     success: str = ""  # what counts as a success, as in "success: ..."; empty if nothing is measured
     tie: float = 0.0  # differences of the score up to it say nothing; the metrics judge answers "tie"
     motion: Motion | None = None  # motion read from the description, if no place is to be reached
-    overrides: Sequence[
-        str
-    ] = ()  # settings that name this task, or the one that it was changed from, to a command
+    # settings that name this task, or the one that it was changed from, to a command
+    overrides: Sequence[str] = ()
     notes: Sequence[str] = field(
         default_factory=tuple
     )  # licences and other notes, shown by doctor and report
