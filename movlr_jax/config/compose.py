@@ -230,7 +230,10 @@ def _recorded(overrides: Sequence[str], kind: str, changeable: Sequence[str]) ->
         except ValueError as error:
             raise UserError(f"cannot read {name}={shortened(value)}: {error}") from None
         if group not in (kind, "trust", *changeable):
-            if recorded.get(name, recorded.get(f"{name}.name")) != read:
+            if file and not {name, f"{name}.name"} & set(recorded):
+                return None  # as +experiment=mine, which stands for other settings
+            auto = (override := f"{name}={value}") != _with_number(override)  # is the number of the run
+            if not auto and recorded.get(name, recorded.get(f"{name}.name")) != read:
                 raise UserError(
                     f"{name} cannot be changed when a run is {done}, only {', '.join(changeable)}; start a new run"
                 )

@@ -167,6 +167,15 @@ def test_a_job_that_fails_is_on_the_page(capfd: pytest.CaptureFixture[str]):
     assert "none_such" in said
 
 
+def test_a_run_of_a_task_file_goes_on_with_an_experiment_of_ones_own(elsewhere: Path, mistake: Mistake):
+    own = experiment(elsewhere, "candidates: 1\n")
+    given = [*(word for word in LEG if not word.startswith("candidates")), *own]
+    assert search([*given, "generations=1", "run_dir=run"]) == 0
+    assert search([*given, "generations=2", "resume=run"]) == 0
+    assert len({e["generation"] for e in results(Path("run"))[1]}) == 2
+    assert "seed was 0, is 1" in mistake(search, *given, "generations=2", "resume=run", "seed=1")
+
+
 @pytest.mark.slow
 def test_jobs_over_joblib_find_the_same_programs_as_one_after_another(elsewhere: Path):
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher")

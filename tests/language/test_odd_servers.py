@@ -219,18 +219,18 @@ def test_a_retry_after_that_says_nothing_leaves_our_own_wait(kind: str, value: s
                 asking.ask([question()])
             return
         assert asking.ask([question()])[0].value.ready
-        assert 0.2 <= time.monotonic() - begun < 2.0
+        assert 0.2 <= time.monotonic() - begun < 10.0
         assert "attempt 2 of 3 in 0.2 s" in asking.said[0]
         asking.client.close()
 
 
 def test_a_retry_after_as_a_date_is_honoured(archive: Archive):
-    soon = email.utils.formatdate(time.time() + 2.0, usegmt=True)
-    with FakeServer("openai", script=["429"], retry_after=soon) as server:
+    with FakeServer("openai", script=["429"]) as server:
         asking = Asking(server, archive)
-        begun = time.monotonic()
+        soon = int(time.time()) + 2  # dates have whole seconds
+        server.retry_after = email.utils.formatdate(soon, usegmt=True)
         assert asking.ask([question()])[0].value.ready
-        assert 0.7 < time.monotonic() - begun < 3.0, "dates have whole seconds"
+        assert soon - 0.01 < time.time() < soon + 10
         server.script, server.retry_after = ["429"], email.utils.formatdate(time.time() + 4000, usegmt=True)
         with pytest.raises(UserError, match=r"requests a wait of (3999|4000)\S* s .*resume="):
             asking.ask([question("more")])

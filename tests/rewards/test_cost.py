@@ -238,7 +238,7 @@ def test_a_program_that_is_late_is_scored_no_more_and_costs_no_other(tiny, held:
     np.testing.assert_array_equal(scores.totals[1], scorer(programs[1:], *one).totals[0])
     began = time.monotonic()
     scorer([replace(held, weights={"a": 3.0}), programs[1]], steps, actions, initial)
-    assert time.monotonic() - began < 1.0, "it is not tried again, whatever its weights"
+    assert time.monotonic() - began < 2.0, "it is not tried again, whatever its weights"
 
 
 def test_a_late_candidate_is_an_entry_with_a_reason(held: RewardProgram):
