@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -55,16 +56,17 @@ class Strips:
         lines = 2 if strip >= _TWO_LINES else 1
         margin, size = max(3, strip // 6), max(7, round(0.74 * strip / lines))
         room = width - 2 * margin
-        small, faint = _font(max(6, round(0.9 * size)), False), _font(max(6, round(0.8 * size)), False)
+        small, faint = max(6, round(0.9 * size)), _font(max(6, round(0.8 * size)), False, caption.note)
         head, foot = (Image.new("RGB", (width, strip), _BACK) for _ in range(2))
         centre = [(0.5 + i) * (strip - 2) / lines + 1 for i in range(lines)]
-        asked = _lines(caption.asked, _font(size, True), room, lines)
+        font = _font(size, True, caption.asked)
+        asked = _lines(caption.asked, font, room, lines)
         for y, text in zip(centre if len(asked) > 1 else [strip / 2], asked, strict=False):
-            _write(head, text, _font(size, True), _TEXT, (margin, y), "lm")
+            ImageDraw.Draw(head).text((margin, y), text, fill=_TEXT, font=font, anchor="lm")
         draw, x = ImageDraw.Draw(foot), margin
         texts = [text for text in (caption.name, caption.measure) if text]
         for i, text in enumerate(texts[:lines] if lines > 1 else [" · ".join(texts)]):
-            font = _font(size, True) if i == 0 and lines > 1 else small
+            font = _font(size, True, text) if i == 0 and lines > 1 else _font(small, False, text)
             shown = _fitted(text, font, room)
             draw.text((margin, centre[i]), shown, fill=_TEXT, font=font, anchor="lm")
             x = margin + round(font.getlength(shown))
@@ -134,28 +136,47 @@ class Display:
         return legend
 
 
-def _write(
-    strip: Image.Image,
-    text: str,
-    font: ImageFont.FreeTypeFont,
-    colour: Colour,
-    at: tuple[float, float],
-    anchor: str,
-) -> None:
-    ImageDraw.Draw(strip).text(at, text, fill=colour, font=font, anchor=anchor)
-
-
-@cache
-def _font(size: int, bold: bool) -> ImageFont.FreeTypeFont:
+def _font(size: int, bold: bool, text: str = "") -> ImageFont.FreeTypeFont:
+    """Return a font of `size` px: DejaVu Sans, or the font of this system with most of the characters it lacks."""
     import matplotlib  # its font has degree signs on every platform
 
     name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
-    return ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / name, size)
+    file = str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / name)
+    written = {ord(c) for c in text if not c.isspace()}
+    lacking = written - _characters(file)
+    if others := [f for f in _system_fonts() if lacking & _characters(f)] if lacking else []:
+        file = max(others, key=lambda f: (len(lacking & _characters(f)), len(written & _characters(f))))
+    return _loaded(file, size)
+
+
+@cache
+def _loaded(file: str, size: int) -> ImageFont.FreeTypeFont:
+    return ImageFont.truetype(file, size)
+
+
+@cache
+def _system_fonts() -> list[str]:
+    from matplotlib.font_manager import findSystemFonts
+
+    return sorted(findSystemFonts())
+
+
+@cache
+def _characters(file: str) -> frozenset[int]:
+    """Return the code points of a font; none if it cannot be drawn in any size, as one of coloured bitmaps."""
+    from matplotlib.ft2font import FT2Font
+
+    try:
+        _loaded(file, _SMALLEST)
+        return frozenset(FT2Font(file).get_charmap())
+    except (OSError, RuntimeError):
+        return frozenset()
 
 
 def _lines(text: str, font: ImageFont.FreeTypeFont, room: int, most: int) -> list[str]:
     """Return `text` on at most `most` lines of `room` px; the last one is truncated."""
-    words, lines = text.split(), [""]
+    text = text[: (most + 1) * room]  # no character is narrower than 1 px
+    words, lines = [part for word in text.split() for part in _parts(word, font, room)], [""]
     for i, word in enumerate(words):
         longer = f"{lines[-1]} {word}".strip()
         if not lines[-1] or font.getlength(longer) <= room:
@@ -173,5 +194,19 @@ def _fitted(text: str, font: ImageFont.FreeTypeFont, room: int) -> str:
     text = " ".join(text.split())
     if font.getlength(text) <= room:
         return text
-    fitting = bisect_right(range(len(text)), room, key=lambda n: font.getlength(text[:n] + "…"))
-    return text[: fitting - 1] + "…" if fitting > 1 else ""
+    n = _fitting(text, font, room, "…")
+    return text[:n] + "…" if n else ""
+
+
+def _parts(word: str, font: ImageFont.FreeTypeFont, room: int) -> Iterator[str]:
+    """Yield a word in parts that fit in `room` px, as for a script that has no spaces between words."""
+    while word:
+        n = max(1, _fitting(word, font, room))
+        yield word[:n]
+        word = word[n:]
+
+
+def _fitting(text: str, font: ImageFont.FreeTypeFont, room: int, end: str = "") -> int:
+    """Return how many characters of `text`, followed by `end`, fit in `room` px."""
+    fitting = bisect_right(range(len(text) + 1), room, key=lambda n: font.getlength(text[:n] + end))
+    return max(0, fitting - 1)

@@ -82,10 +82,12 @@ def simple_task(
         raise UserError(
             f"name={name!r}: a task name is also a folder name; use only letters, digits, _, - and ."
         )
-    if not isinstance(start_noise, Real) or not 0 <= start_noise < np.inf:
-        raise UserError(
-            f"start_noise={shortened(start_noise)}: expected a standard deviation in rad, 0 or more"
-        )
+    for setting, value, expected in (
+        ("start_noise", start_noise, "a standard deviation in rad"),
+        ("tie", 0.0 if tie is None else tie, "a difference of the score"),
+    ):
+        if not isinstance(value, Real) or not 0 <= value < np.inf:
+            raise UserError(f"{setting}={shortened(value)}: expected {expected}, 0 or more")
     folder = FOLDER.get()
     spec, known = _spec_of(model, folder)
     name_all(spec)

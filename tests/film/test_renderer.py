@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,8 @@ import mujoco
 import numpy as np
 import pytest
 from cli_cases import LEG
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.ttGlyphPen import TTGlyphPen
 from PIL import Image
 
 from movlr_jax.errors import UserError
@@ -176,6 +179,41 @@ def test_a_text_of_any_length_is_cut_after_few_measurements():
 
 
 @needs_gl
+def font_with(characters: str, to: Path) -> str:
+    """A font in which each of these characters is a full square."""
+    pen = TTGlyphPen(None)
+    for i, corner in enumerate([(0, 0), (0, 1000), (1000, 1000), (1000, 0)]):
+        (pen.lineTo if i else pen.moveTo)(corner)
+    pen.closePath()
+    font = FontBuilder(1000)
+    font.setupGlyphOrder([".notdef", "square"])
+    font.setupCharacterMap({ord(c): "square" for c in characters})
+    font.setupGlyf(dict.fromkeys((".notdef", "square"), pen.glyph()))
+    font.setupHorizontalMetrics(dict.fromkeys((".notdef", "square"), (1000, 0)))
+    font.setupHorizontalHeader(ascent=1000, descent=0)
+    font.setupNameTable({"familyName": "squares", "styleName": "Regular"})
+    font.setupOS2()
+    font.setupPost()
+    font.save(to)
+    return str(to)
+
+
+def test_a_caption_in_another_script_is_written_in_a_font_of_the_system(tmp_path, monkeypatch):
+    latin = font_with("abc", tmp_path / "latin.ttf")
+    own = font_with("把瓶子", tmp_path / "han.ttf")
+    (tmp_path / "broken.ttf").write_bytes(b"no font")
+    monkeypatch.setattr(captions, "_system_fonts", lambda: [latin, own, str(tmp_path / "broken.ttf")])
+    assert captions._font(20, True, "把 it").path == own
+    assert Path(str(captions._font(20, True, "pour it, 20°").path)).name == "DejaVuSans-Bold.ttf"
+    assert Path(str(captions._font(20, True, "يد").path)).name == "DejaVuSans-Bold.ttf", (
+        "nothing better is here"
+    )
+    top = captions.Strips(Caption("把瓶子"), 200, 30).around(np.zeros((0, 200, 3), np.uint8))[:30]
+    assert 300 < (top > 200).all(2).sum() < 3 * 22**2, "three full squares"
+    font = captions._font(20, True, "把瓶子")
+    assert captions._lines("把瓶子把瓶子", font, 80, 2) == ["把瓶子把", "瓶子"], "no spaces between words"
+
+
 def test_speed_and_distance_of_a_travelling_body_are_read_from_its_path(model):
     follows = (Camera((0.0, 0.0, 0.6), 2.0, 90.0, -10.0, track="ball"),)
     clip = clip_of(model, 3.0, cameras=follows)

@@ -249,6 +249,8 @@ CHANGES = [
      "the model of the task touch_ball has no actuators, so it cannot be controlled"),
     ("episode_s=2.0,", "start_noise=-0.1,", "start_noise=-0.1: expected a standard deviation in rad, 0 or more"),
     ("episode_s=2.0,", "start_noise='a lot',", "start_noise='a lot': expected a standard deviation in rad"),
+    ("episode_s=2.0,", "tie=-0.1,", "tie=-0.1: expected a difference of the score, 0 or more"),
+    ("episode_s=2.0,", "tie='1 cm',", "tie='1 cm': expected a difference of the score"),
     ('name="touch_ball"', 'name="../touch"', "name='../touch': a task name is also a folder name"),
     ("measure=measure,", "mesure=measure,", "touch_ball.py: line 12: TypeError: simple_task() got an unexpected"),
 ]  # fmt: skip
