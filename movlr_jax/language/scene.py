@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Sequence
 
 import mujoco
@@ -66,7 +67,8 @@ def scene_facts(task: Task, data: mujoco.MjData) -> list[str]:
     """Return sentences about the start state `data`. Positions and axes are in the world frame."""
     model = task.model
     gravity = float(np.linalg.norm(model.opt.gravity))
-    names = [name for name in dict.fromkeys(task.roles.values()) if name in task.layout.bodies]
+    known = (*task.roles.values(), *names_in(task.description, task.layout.bodies))
+    names = [name for name in dict.fromkeys(known) if name in task.layout.bodies]
     root = model.body(task.adapter.root).rootid[0]
     free = model.jnt_bodyid[model.jnt_type == mujoco.mjtJoint.mjJNT_FREE]
     things = [int(body) for body in free if model.body_rootid[body] != root]
@@ -105,6 +107,17 @@ def scene_facts(task: Task, data: mujoco.MjData) -> list[str]:
         else f"between {low.min():.3g} and {high.max():.3g}, with a range of its own for each actuator"
     )
     return [*facts, f"`action` holds {kind}, {span}."]
+
+
+def names_in(description: str, names: Iterable[str]) -> list[str]:
+    """Return the names all of whose words are in a description, in the order of the description."""
+    said = _words(description)
+    found = [name for name in dict.fromkeys(names) if _words(name) and {*_words(name)} <= {*said}]
+    return sorted(found, key=lambda name: min(map(said.index, _words(name))))
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[a-z0-9]+", text.lower())
 
 
 def _thing(model: mujoco.MjModel, data: mujoco.MjData, body: int, gravity: float) -> str:

@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from movlr_jax.language.scene import joint_facts, scene_facts, start_of
-from movlr_jax.tasks import Task, build_task
+from movlr_jax.tasks import Task, build_task, simple_task
+
+BALL = """<mujoco><worldbody>
+  <body name="arm" pos="0 0 1"><joint name="j" axis="0 1 0"/><geom size=".05 .2" type="capsule"/></body>
+  <body name="red_ball" pos="1 0 .5"><joint name="b" axis="0 1 0" pos="0 0 1"/><geom size=".05"/></body>
+  <body name="post" pos="2 0 .5"><geom size=".05"/></body>
+</worldbody><actuator><motor joint="j" ctrlrange="-1 1"/></actuator></mujoco>"""
 
 
 @pytest.fixture(
@@ -60,3 +66,11 @@ def test_bodies_without_a_joint_between_them_are_told():
     assert "`torso`, `head` are one rigid body." in facts
     covers = next(fact for fact in facts if fact.startswith("Contact sensors:"))
     assert "`index` covers `2proxph_r`, `midph2_r`, `distph2_r`" in covers
+
+
+def test_a_body_that_the_description_names_is_told():
+    spec = mujoco.MjSpec.from_string(BALL)
+    task = simple_task(name="hit", model=spec, description="hit the red ball")
+    (fact,) = (fact for fact in scene_facts(task, start_of(task)) if fact.startswith("Positions:"))
+    assert "`red_ball` [1.000, 0.000, 0.500]" in fact
+    assert "`post`" not in fact

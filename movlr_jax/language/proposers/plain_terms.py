@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import re
-from collections.abc import Sequence
 
 import mujoco
 import numpy as np
 
+from movlr_jax.language.scene import names_in
 from movlr_jax.models.derived import travels
 from movlr_jax.rewards.term import Term, tuple_of
 from movlr_jax.tasks import Task
@@ -44,24 +43,15 @@ def plain_terms(task: Task) -> list[Term]:
 
 def named_joints(task: Task) -> list[str]:
     """Return the driven joints whose names appear in the description."""
-    return [joint for joint in _driven(task) if _is_said(joint, _words(task.description))]
+    driven = _driven(task)
+    said = names_in(task.description, driven)
+    return [joint for joint in driven if joint in said]
 
 
 def named_places(task: Task) -> list[str]:
     """Return the bodies and sites whose names appear in the description, in its order; at least two, or none."""
-    said, places = _words(task.description), dict.fromkeys((*task.layout.bodies, *task.layout.sites))
-    names = [name for name in places if _is_said(name, said)]
-    names.sort(key=lambda name: min(map(said.index, _words(name))))
+    names = names_in(task.description, (*task.layout.bodies, *task.layout.sites))
     return names[:_MOST_PLACES] if len(names) > 1 else []
-
-
-def _words(text: str) -> list[str]:
-    return re.findall(r"[a-z0-9]+", text.lower())
-
-
-def _is_said(name: str, words: Sequence[str]) -> bool:
-    """Whether all words of a name are among `words`."""
-    return bool(_words(name)) and {*_words(name)} <= {*words}
 
 
 def _between_terms(task: Task) -> list[Term]:
