@@ -82,7 +82,7 @@ def build_planner(
             spline=config.spline,
         )
     elif config.name == "mppi":
-        space = ControlSpace(model, config.knots, config.horizon_s, config.spline)
+        space = ControlSpace(model, config.knots, config.horizon_s, config.spline, task.resting)
     else:
         raise UserError(unknown_name("optimizer", config.name, ("mpc2", "mppi")))
     task = replace(task, model=model)

@@ -14,6 +14,7 @@ import numpy as np
 
 from movlr_jax.errors import UserError, shortened, unknown_name
 from movlr_jax.models import ModelAdapter
+from movlr_jax.models.actuators import control_scale, has_muscles, servo_controls
 from movlr_jax.physics.domain import Ranges
 from movlr_jax.rewards.state import Layout
 from movlr_jax.types import Array, SimState, Trajectory
@@ -156,6 +157,8 @@ class Task:
     # muscle -> remaining share of its force, of muscles that the task weakens; films mark them
     weakened: Mapping[str, float] = field(default_factory=dict)
     roles: Mapping[str, str] = field(default_factory=dict)  # those of the adapter and of the scene (object)
+    # [nu] controls at the start, as those of a keyframe; None: servos hold the start posture, others are 0
+    rest: Array | None = None
     hold_s: float = 0.0  # s before the end of an episode in which a success must last; 0: none
     success: str = ""  # what counts as a success, as in "success: ..."; empty if nothing is measured
     tie: float = 0.0  # differences of the score up to it say nothing; the metrics judge answers "tie"
@@ -180,6 +183,10 @@ class Task:
             f"Task({self.name!r}: {self.description}; model {self.adapter.name}, {self.episode_s:g} s, "
             f"goals {', '.join(self.goals) or 'none'})"
         )
+
+    def resting(self, qpos: np.ndarray) -> np.ndarray:
+        """Return the controls [nu] that hold a start posture `qpos` [nq]: of servos, or all that a keyframe gives."""
+        return servo_controls(self.model, qpos) if self.rest is None else np.asarray(self.rest)
 
     @property
     def data(self) -> dict[str, Array]:
@@ -249,16 +256,32 @@ def measured(episode: Trajectory, task: Task, ctrl_dt: float) -> Metrics:
     return metrics
 
 
+def exertion(task: Task, episode: Trajectory) -> np.ndarray:
+    """Return [T] the mean squared activation of muscles in an episode [T, ...].
+
+    Without muscles: of the controls, as shares of their range, from those that hold the start posture.
+    """
+    if has_muscles(task.model) and task.model.na:
+        return np.square(np.asarray(episode.steps.act, float)).mean(axis=-1)
+    moved = np.asarray(episode.actions, float) - task.resting(np.asarray(episode.steps.qpos)[0])
+    return np.square(moved / _scale(task, episode)).mean(axis=-1)
+
+
+def _scale(task: Task, episode: Trajectory) -> np.ndarray:
+    if has_muscles(task.model):
+        return np.ones(task.model.nu)
+    return control_scale(task.model, task.resting(np.asarray(episode.steps.qpos)[0]))
+
+
 def shared_metrics(trajectory: Trajectory, task: Task, ctrl_dt: float) -> Metrics:
     """Return the measures of one episode [T, ...] that exist for every task with actuators.
 
-    effort: mean squared activation (or action, without muscles); smoothness: mean squared change of action per
-    second, lower is smoother; diverged_fraction: 1 if the simulation diverged.
+    effort: see `exertion`; smoothness: mean squared change of the controls, as shares of their range, per second:
+    lower is smoother; diverged_fraction: 1 if the simulation diverged.
     """
-    used = trajectory.steps.act if task.model.na else trajectory.actions
-    change = np.diff(np.asarray(trajectory.actions), axis=0) / ctrl_dt
+    change = np.diff(np.asarray(trajectory.actions) / _scale(task, trajectory), axis=0) / ctrl_dt
     return {
-        "effort": float(np.square(used).mean()),
+        "effort": float(exertion(task, trajectory).mean()),
         "smoothness": float(np.square(change).mean()) if len(change) else 0.0,
         "joint_limit_fraction": joint_limit_fraction(task.model, np.asarray(trajectory.steps.qpos)),
         "diverged_fraction": float(np.mean(trajectory.diverged)),

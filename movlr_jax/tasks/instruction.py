@@ -16,7 +16,13 @@ from movlr_jax.tasks.base import FALLEN, TIE, Metrics, Motion, Task
 from movlr_jax.tasks.hand import grasp
 from movlr_jax.tasks.motion import motion_metrics, motion_of
 from movlr_jax.tasks.readout import Readout
-from movlr_jax.tasks.simple import default_diagnosis, default_score, first_reward, velocity_goals
+from movlr_jax.tasks.simple import (
+    controls_text,
+    default_diagnosis,
+    default_score,
+    first_reward,
+    velocity_goals,
+)
 from movlr_jax.types import Step, Trajectory
 
 MOST = 500  # characters
@@ -46,7 +52,8 @@ def with_instruction(task: Task, instruction: str) -> Task:
     model = _without_target(task.model, thing) if thing else task.model
     handled = thing if thing in words.lower() else ""  # another object may be knocked over
     layout = dataclasses.replace(task.layout, goals={name: np.shape(value) for name, value in goals.items()})
-    first = first_reward(words, layout, {}, motion, task.adapter.root)
+    controls = controls_text(task.model, task.resting(qpos))
+    first = first_reward(words, layout, {}, motion, task.adapter.root, controls)
     over = task.over if motion.upright else None
     if over and motion.lowest != FALLEN:
         over = partial(over, lowest=motion.lowest)

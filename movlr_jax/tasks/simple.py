@@ -17,6 +17,7 @@ import numpy as np
 from movlr_jax.biomech.static_optimisation import StaticOptimiser
 from movlr_jax.errors import UserError, shortened, unknown_name
 from movlr_jax.models import ModelAdapter, follow_couplings, model_adapter
+from movlr_jax.models.actuators import MUSCLE, control_scale, has_muscles, servo_controls
 from movlr_jax.models.derived import derive_adapter, name_all
 from movlr_jax.models.from_path import forward_of, roles_of
 from movlr_jax.models.spec import compile_spec, place, read_spec
@@ -34,7 +35,6 @@ from movlr_jax.types import Array, Trajectory
 HOLD_S = 0.5  # the error of a goal position is the largest one in the last HOLD_S seconds
 _UNITS = {int(mujoco.mjtJoint.mjJNT_HINGE): "rad", int(mujoco.mjtJoint.mjJNT_SLIDE): "m"}
 _ROUNDING = 1e-3  # rad or m that a start may lie outside the range of its joint, as -0.524 for -30 degrees
-MUSCLE = mujoco.mjtGain.mjGAIN_MUSCLE
 FOLDER: ContextVar[Path] = ContextVar("FOLDER", default=Path())  # of the task file that is being read
 
 
@@ -68,7 +68,8 @@ def simple_task(
     for it. A `_pos` goal of another name is an error, unless `reward` or `human_reward` is there to read it. A goal
     named velocity, [3] m/s, sets direction and speed of travel; otherwise the description sets them.
     start: joint -> rad or m within its range, or the name of a keyframe, or a function (rng, n) -> qpos, qvel, act.
-    Default: the first keyframe, or qpos0. Of a keyframe, velocities, activations and mocap bodies count, too.
+    Default: the first keyframe, or qpos0. Of a keyframe, velocities, activations, mocap bodies and the controls of
+    motors count, too; without controls, position servos hold the start posture.
     start_noise: standard deviation of driven hinges at the start, rad.
     measure(episode) reads positions and other quantities of the whole episode by name, each [T, ...], and returns
     numbers with units in their names. Success is its value `success`, or success(metrics).
@@ -128,7 +129,9 @@ def simple_task(
         else partial(_starts, compiled, adapter, *(x.copy() for x in (at.qpos, at.qvel, at.act)), start_noise)
     )
     first, human = (_program(text, folder) for text in (reward, human_reward))
-    first = first or first_reward(description, layout, reached, motion, adapter.root)
+    rest = at.ctrl.copy() if at.ctrl.any() and not has_muscles(compiled) else None
+    controls = controls_text(compiled, servo_controls(compiled, at.qpos) if rest is None else rest)
+    first = first or first_reward(description, layout, reached, motion, adapter.root, controls)
 
     def measured(episode: Trajectory, task: Task) -> Metrics:
         read = Readout(task.layout, episode.steps, task.goals)
@@ -168,6 +171,7 @@ def simple_task(
         else "",
         motion=motion,
         roles=roles,
+        rest=rest,
     )
 
 
@@ -266,6 +270,8 @@ def _at_start(model: mujoco.MjModel, start: Any) -> tuple[mujoco.MjModel, mujoco
             f"start={shortened(start)}: expected joint -> rad or m, the name of a keyframe, or a function; name the "
             "joints, as in start={'elbow': -0.5}"
         )
+    if not isinstance(start, str | None):
+        data.ctrl[:] = 0.0  # they hold another posture
     data.qpos[:] = follow_couplings(model, data.qpos)
     mujoco.mj_kinematics(model, data)
     return model, data
@@ -403,10 +409,42 @@ def place_text(layout: Layout, thing: str) -> str:
     return f'state.pos("{thing}")' if thing in layout.bodies else f'state.site("{thing}")'
 
 
+def controls_text(model: mujoco.MjModel, rest: np.ndarray) -> str:
+    """Return the expression of a reward program for the controls, from `rest` [nu] and as shares of their range.
+
+    Muscles are excited from 0 to 1, so theirs is `action`.
+    """
+    moved = f"(action - jnp.array({_numbers(rest)}))" if np.round(rest, 4).any() else "action"
+    return "action" if has_muscles(model) else as_share(moved, control_scale(model, rest))
+
+
+def as_share(text: str, scale: np.ndarray) -> str:
+    """Return the expression `text` divided by `scale` [nu]."""
+    if np.allclose(scale, 1.0):
+        return text
+    return (
+        f"{text} / {scale[0]:.4g}"
+        if np.allclose(scale, scale[0])
+        else f"{text} / jnp.array({_numbers(scale)})"
+    )
+
+
+def _numbers(values: np.ndarray) -> str:
+    return f"[{', '.join(f'{v + 0.0:.4g}' for v in np.round(values, 4))}]"
+
+
 def first_reward(
-    description: str, layout: Layout, reached: Mapping[str, str], motion: Motion | None, root: str
+    description: str,
+    layout: Layout,
+    reached: Mapping[str, str],
+    motion: Motion | None,
+    root: str,
+    controls: str,
 ) -> str:
-    """Return a simple initial program: reach the targets, move as described, or keep the start posture."""
+    """Return a simple initial program: reach the targets, move as described, or keep the start posture.
+
+    controls: from `controls_text`.
+    """
     terms = {
         f"{identifier(thing)}_distance": (
             100.0,
@@ -421,7 +459,7 @@ def first_reward(
     if not terms:
         terms["posture"] = (1.0, "-jnp.mean(jnp.square(state.qpos - state.initial.qpos))")
     if not reached:
-        terms["control"] = (0.01, "-jnp.mean(jnp.square(action))")
+        terms["control"] = (0.01, f"-jnp.mean(jnp.square({controls}))")
     return Genome(terms, description=description).source()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -79,6 +80,10 @@ class KnotSpace:
         )
         self.mixing = np.eye(len(lower), dtype=np.float32)
 
+    def begun(self, start: SimState) -> SimState:
+        """Return the start [R] of an episode with the controls from which the first plan sets out."""
+        return start
+
     def params(self, physics: Physics, state: SimState, plans: Array) -> dict[str, Any]:
         """Return policy parameters [R * n, ...] for plans [R, n, knots, dims] that start at `state`."""
         rows, n = plans.shape[:2]
@@ -89,11 +94,30 @@ class KnotSpace:
 
 
 class ControlSpace(KnotSpace):
-    """Plans of standard MPPI: `knots` values of every control over the horizon."""
+    """Plans of standard MPPI: `knots` values of every control over the horizon.
 
-    def __init__(self, model: mujoco.MjModel, knots: int, horizon_s: float, spline: str = "linear"):
+    resting: qpos [nq] -> controls [nu] that hold a start posture, around which the first plan samples.
+    """
+
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        knots: int,
+        horizon_s: float,
+        spline: str = "linear",
+        resting: Callable[[np.ndarray], np.ndarray] | None = None,
+    ):
         low, high = control_ranges(model, "optimizer=mppi samples")
         super().__init__(low.astype(np.float32), high.astype(np.float32), knots, horizon_s, spline)
+        self._resting = resting
+
+    def begun(self, start: SimState) -> SimState:
+        if self._resting is None:
+            return start
+        rest = np.array([self._resting(qpos) for qpos in np.asarray(start.qpos)], np.float32)
+        return start.replace(
+            prev_action=rest if isinstance(start.prev_action, np.ndarray) else jnp.asarray(rest)
+        )
 
     def policy(self, physics: Physics):
         def policy(params: Any, view: Step, key: jax.Array) -> jax.Array:

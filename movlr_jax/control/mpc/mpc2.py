@@ -107,6 +107,9 @@ class PostureSpace:
         )
         return Keeping(self._kept, self._held, self._kept_at, moment[:, self._held])
 
+    def begun(self, start: SimState) -> SimState:
+        return start
+
     def policy(self, physics: Physics):
         horizon_s = self.horizon_s if self.knots > 1 else None
         return muscle_policy(self.actuation, physics.sim_dt, physics.ctrl_dt, horizon_s, self.spline)

@@ -42,6 +42,7 @@ class PlanSpace(Protocol):
     mixing: np.ndarray  # [dims, dims], maps independent noise to the noise of plans; variances stay 1
 
     def policy(self, physics: Physics) -> Policy: ...
+    def begun(self, start: SimState) -> SimState: ...  # with the controls before the first plan
     def held(self, state: SimState) -> Array: ...  # [R, knots, dims]
     def params(self, physics: Physics, state: SimState, plans: Array) -> Any: ...
 
@@ -173,7 +174,9 @@ class PlannedControllers:
 
     def rollout(self, start: SimState, *, steps: int, key: jax.Array) -> Trajectory:
         """Run K x E rows for `steps` control steps with replanning; candidate k owns rows k*E:(k+1)*E."""
-        p, initial, home = self.planner, start.step, self.planner.space.held(start)
+        p = self.planner
+        start = p.space.begun(start)
+        initial, home = start.step, p.space.held(start)
         known = p.init(home)
 
         def replanned(state: SimState, keys: Sequence[jax.Array], over: np.ndarray) -> Any:

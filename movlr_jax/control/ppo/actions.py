@@ -17,6 +17,7 @@ from movlr_jax.biomech.static_optimisation import StaticOptimiser
 from movlr_jax.control.ppo.config import PdConfig
 from movlr_jax.control.ranges import control_ranges
 from movlr_jax.errors import UserError
+from movlr_jax.models.actuators import servo_controls, servos
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.state import Layout
 from movlr_jax.types import Array, Step
@@ -150,7 +151,7 @@ def pd(model: mujoco.MjModel, config: PdConfig, posture: np.ndarray) -> ActionSp
                 f"optimizer.ppo.action=pd commands joint targets, but actuator {name!r} is not a motor or servo of a "
                 "hinge or slide; use optimizer.ppo.action=controls"
             )
-        if not _servo(model, i):
+        if not servos(model)[i]:
             model.actuator_gaintype[i], model.actuator_biastype[i] = fixed, affine
             limit = np.abs(model.actuator_ctrlrange[i]).max() * abs(model.actuator_gainprm[i, 0])
             if model.actuator_ctrllimited[i] and not model.actuator_forcelimited[i]:
@@ -249,30 +250,11 @@ def resting_controls(model: mujoco.MjModel, qpos: np.ndarray, act: np.ndarray) -
     Muscles keep their activation, servos their position. All other controls are 0.
     """
     low, high = control_ranges(model)
-    data = mujoco.MjData(model)
-    data.qpos[:] = qpos
-    mujoco.mj_kinematics(model, data)
-    mujoco.mj_comPos(model, data)
-    mujoco.mj_tendon(model, data)
-    mujoco.mj_transmission(model, data)
-    rest = np.zeros(model.nu)
-    for i in range(model.nu):
-        if model.actuator_dyntype[i] == mujoco.mjtDyn.mjDYN_INTEGRATOR:
-            continue
-        if _servo(model, i):
-            held, offset = (
-                -model.actuator_biasprm[i, 1] * data.actuator_length[i],
-                model.actuator_biasprm[i, 0],
-            )
-            rest[i] = (held - offset) / model.actuator_gainprm[i, 0]
-        elif model.actuator_actadr[i] >= 0:
+    rest = servo_controls(model, qpos)
+    for i in np.flatnonzero((model.actuator_actadr >= 0) & ~servos(model)):
+        if model.actuator_dyntype[i] != mujoco.mjtDyn.mjDYN_INTEGRATOR:
             rest[i] = max(act[model.actuator_actadr[i]], low[i] + _LEAST * (high[i] - low[i]))
     return np.clip(rest, low, high)
-
-
-def _servo(model: mujoco.MjModel, i: int) -> bool:
-    """Return whether actuator i is a position servo."""
-    return model.actuator_biastype[i] == mujoco.mjtBias.mjBIAS_AFFINE and model.actuator_biasprm[i, 1] < 0
 
 
 def _around(

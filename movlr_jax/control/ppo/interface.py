@@ -31,7 +31,10 @@ def action_space(config: OptimizerConfig, task: Task, starts: Starts) -> spaces.
     kind = "groups" if config.name == "dynsyn" else config.ppo.action
     if kind == "pd":
         return spaces.pd(task.model, config.pd, starts[0][0])
-    rest = spaces.resting_controls(task.model, starts[0][0], starts[2].mean(axis=0))
+    if task.rest is None:
+        rest = spaces.resting_controls(task.model, starts[0][0], starts[2].mean(axis=0))
+    else:
+        rest = np.asarray(task.rest)
     if kind not in ("groups", "posture"):
         return spaces.controls(task.model, rest)
     if kind == "groups" and config.ppo.muscle_groups:

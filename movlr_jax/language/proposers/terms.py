@@ -5,10 +5,14 @@ Each term is one expression over `State`, written for the parts and goals of the
 
 from __future__ import annotations
 
+import numpy as np
+
 from movlr_jax.language.proposers.gait_terms import gait_terms
 from movlr_jax.language.proposers.plain_terms import named_joints, named_places, plain_terms
+from movlr_jax.models.actuators import control_scale, has_muscles
 from movlr_jax.rewards.term import Term, tuple_of
 from movlr_jax.tasks import Task
+from movlr_jax.tasks.simple import as_share
 
 FINGERS = ("thumb", "index", "middle", "ring", "little")
 
@@ -24,8 +28,17 @@ def library(task: Task) -> dict[str, Term]:
     terms += _reference_terms(task)
     if len(task.layout.activations) and (task.layout.activations >= 0).all():
         terms.append(Term("effort", "economy", 1.0, "-jnp.mean(jnp.square(state.muscles))"))
-    terms.append(Term("smooth", "economy", 1.0, "-jnp.mean(jnp.square(action - state.prev_action))"))
+    terms.append(Term("smooth", "economy", 1.0, f"-jnp.mean(jnp.square({_changed(task)}))"))
     return {term.name: term for term in terms}
+
+
+def _changed(task: Task) -> str:
+    """Return the expression for the change of the controls, as shares of their range."""
+    changed = "action - state.prev_action"
+    if has_muscles(task.model):
+        return changed
+    scale = control_scale(task.model, task.resting(task.start(np.random.default_rng(0), 1)[0][0]))
+    return changed if np.allclose(scale, 1.0) else as_share(f"({changed})", scale)
 
 
 def reading(task: Task) -> str:

@@ -19,7 +19,7 @@ from movlr_jax.biomech.gait.events import Foot
 from movlr_jax.biomech.gait.reference import ANGLES, MUSCLES
 from movlr_jax.biomech.opensim import Coordinate
 from movlr_jax.models import ModelAdapter
-from movlr_jax.tasks.base import Metrics, Need, Task, joints_at_limit
+from movlr_jax.tasks.base import Metrics, Need, Task, exertion, joints_at_limit
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.walking.walker import lowest
 from movlr_jax.types import Trajectory
@@ -146,8 +146,7 @@ def gait(episode: Trajectory, task: Task) -> dict[str, Any]:
 def series(episode: Trajectory, task: Task) -> dict[str, np.ndarray]:
     """Return curves [T] of one episode [T, ...] with units in their names; gait curves only for walkers."""
     read = Readout(task.layout, episode.steps)
-    used = np.asarray(episode.steps.act if task.model.na else episode.actions, float)
-    curves = {"effort": np.square(used).mean(axis=-1)}
+    curves = {"effort": exertion(task, episode)}
     if task.model.jnt_limited.any():
         curves["joint_limit_fraction"] = joints_at_limit(task.model, np.asarray(episode.steps.qpos))
     if not all(foot in task.layout.touch for foot in FEET):

@@ -1,0 +1,44 @@
+"""Controls in terms of what they do: those that hold a posture, and how much of their range is used."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+
+MUSCLE = mujoco.mjtGain.mjGAIN_MUSCLE
+
+
+def has_muscles(model: mujoco.MjModel) -> bool:
+    return bool((model.actuator_gaintype == MUSCLE).any())
+
+
+def servos(model: mujoco.MjModel) -> np.ndarray:
+    """Return [nu] whether each actuator is a position servo."""
+    return (model.actuator_biastype == mujoco.mjtBias.mjBIAS_AFFINE) & (model.actuator_biasprm[:, 1] < 0)
+
+
+def servo_controls(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray:
+    """Return the controls [nu] with which position servos stay at `qpos` [nq]; all others are 0, within their ranges.
+
+    Gravity is not compensated: a servo gives way by its load divided by its gain.
+    """
+    data = mujoco.MjData(model)
+    data.qpos[:] = qpos
+    mujoco.mj_kinematics(model, data)
+    mujoco.mj_comPos(model, data)
+    mujoco.mj_tendon(model, data)
+    mujoco.mj_transmission(model, data)
+    controls = np.zeros(model.nu)
+    for i in np.flatnonzero(servos(model) & (model.actuator_dyntype != mujoco.mjtDyn.mjDYN_INTEGRATOR)):
+        offset, slope, *_ = model.actuator_biasprm[i]
+        controls[i] = -(slope * data.actuator_length[i] + offset) / model.actuator_gainprm[i, 0]
+    limited = model.actuator_ctrllimited.astype(bool)
+    low, high = np.where(limited[:, None], model.actuator_ctrlrange, (-np.inf, np.inf)).T
+    return np.clip(controls, low, high)
+
+
+def control_scale(model: mujoco.MjModel, rest: np.ndarray) -> np.ndarray:
+    """Return [nu] the largest distance that each control can have from `rest` [nu]; 1 for one without a range."""
+    low, high = model.actuator_ctrlrange.T
+    reach = np.maximum(np.abs(low - rest), np.abs(high - rest))
+    return np.where(model.actuator_ctrllimited.astype(bool) & (reach > 0), reach, 1.0)

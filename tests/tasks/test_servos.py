@@ -1,0 +1,124 @@
+"""Robots whose control 0 is not rest: position servos that stand on bent legs, and motors in N m."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import mujoco
+import numpy as np
+import pytest
+
+import movlr_jax as mj
+from movlr_jax.control.mpc.knots import ControlSpace
+from movlr_jax.language.proposers.terms import library
+from movlr_jax.physics.native import NativePhysics
+from movlr_jax.tasks import Task, simple_task
+from movlr_jax.tasks.base import shared_metrics
+from movlr_jax.types import Step, Trajectory
+
+MODEL = """<mujoco>
+  <compiler angle="radian"/>
+  <worldbody>
+    <geom type="plane" size="5 5 .1"/>
+    <body name="trunk" pos="0 0 1">
+      <joint name="slide" type="slide" axis="0 0 1"/>
+      <geom type="box" size=".1 .1 .1" mass="1"/>
+      <body name="arm">
+        <joint name="hip" axis="0 1 0" range="-2 2"/>
+        <geom type="capsule" fromto="0 0 0 .3 0 0" size=".02" mass=".2"/>
+        <body name="fore" pos=".3 0 0">
+          <joint name="knee" axis="0 1 0" range="-2 2"/>
+          <geom type="capsule" fromto="0 0 0 .3 0 0" size=".02" mass=".1"/>
+        </body>
+      </body>
+    </body>
+  </worldbody>
+  <actuator>ACTUATORS</actuator>
+  <keyframe><key name="home" qpos="0 0.7 -1.4" ctrl="CTRL"/></keyframe>
+</mujoco>"""
+SERVOS = """
+  <motor name="lift" joint="slide" ctrlrange="-50 50"/>
+  <position name="hip" joint="hip" kp="50" ctrlrange="-2 2"/>
+  <position name="knee" joint="knee" kp="50" ctrlrange="-1 2"/>"""
+MOTORS = "".join(
+    f'<motor name="{joint}" joint="{joint}" ctrlrange="-20 20"/>' for joint in ("slide", "hip", "knee")
+)
+
+
+def task_of(actuators: str, ctrl: str = "0 0 0", **settings) -> Task:
+    spec = mujoco.MjSpec.from_string(MODEL.replace("ACTUATORS", actuators).replace("CTRL", ctrl))
+    return simple_task(name="hold", model=spec, description="hold still", episode_s=0.4, **settings)
+
+
+def episode(task: Task, actions: np.ndarray) -> Trajectory:
+    """An episode at the start posture with `actions` [T, nu]."""
+    count = len(actions)
+    qpos, *_ = (np.repeat(x, count, 0) for x in task.start(np.random.default_rng(0), 1))
+    nothing = np.zeros((count, 0))
+    step = Step(np.arange(count) * 0.02, qpos, np.zeros((count, task.model.nv)), nothing, nothing, actions)
+    return Trajectory(steps=step, actions=actions, valid=np.asarray(count), final=None, extras=None)
+
+
+@pytest.mark.parametrize(
+    ("ctrl", "start", "rest"),
+    [
+        ("0 0 0", None, (0.0, 0.7, -1.0)),  # the knee's range ends at -1
+        ("12.753 0.6 -0.9", None, (12.753, 0.6, -0.9)),
+        ("12.753 0.6 -0.9", "home", (12.753, 0.6, -0.9)),
+        (
+            "12.753 0.6 -0.9",
+            {"hip": 0.2, "knee": 0.5},
+            (0.0, 0.2, 0.5),
+        ),  # the keyframe's hold another posture
+    ],
+)
+def test_a_plan_sets_out_from_the_controls_that_hold_the_start(ctrl: str, start, rest: tuple[float, ...]):
+    task = task_of(SERVOS, ctrl, start=start, start_noise=0.0)
+    physics = NativePhysics(task.model, task.layout, sim_dt=0.002, ctrl_dt=0.02)
+    space = ControlSpace(task.model, 3, 0.2, resting=task.resting)
+    begun = space.begun(physics.start(*task.start(np.random.default_rng(0), 2)))
+    np.testing.assert_allclose(space.held(begun), np.broadcast_to(np.float32(rest), (2, 3, 3)), atol=1e-6)
+    physics.close()
+
+
+SETTINGS = ("optimizer=mppi", "optimizer.mppi.samples=1")
+STILL = """WEIGHTS = {"a": 1.0}
+
+def reward(state, action):
+    return {"a": 0.0 * state.time}
+"""
+
+
+def test_a_robot_on_servos_stays_at_its_start_posture(tmp_path: Path):
+    """C MuJoCo with the controls of the keyframe is the measure of what can be held."""
+    task = task_of(SERVOS, "12.753 0.7 -1", start_noise=0.0)
+    result = mj.evaluate_reward(STILL, task, *SETTINGS, f"run_dir={tmp_path}")
+    data = mujoco.MjData(task.model)
+    mujoco.mj_resetDataKeyframe(task.model, data, 0)
+    mujoco.mj_step(task.model, data, len(result.trajectory.qpos) * 8 - 1)
+    assert result.metrics["effort"] < 1e-9
+    np.testing.assert_allclose(result.trajectory.qpos[-1], data.qpos, atol=1e-3)
+
+
+def test_effort_is_what_the_controls_use_of_their_range():
+    task = task_of(MOTORS)
+    used = np.tile([0.0, 10.0, -20.0], (5, 1))
+    assert shared_metrics(episode(task, used), task, 0.02)["effort"] == pytest.approx((0.0 + 0.25 + 1.0) / 3)
+    task = task_of(SERVOS, start_noise=0.0)
+    moved = np.tile([25.0, 0.7 + 1.35, -1.0], (5, 1))  # half of 50, half of 2.7 (from 0.7 to -2), none
+    assert shared_metrics(episode(task, moved), task, 0.02)["effort"] == pytest.approx((0.25 + 0.25) / 3)
+    changing = np.arange(5)[:, None] * np.array(
+        [[5.0, 0.27, 0.0]]
+    )  # a tenth of the ranges at every control step
+    found = shared_metrics(episode(task, changing), task, 0.02)["smoothness"]
+    assert found == pytest.approx(2 * (0.1 / 0.02) ** 2 / 3)
+
+
+def test_programs_that_are_written_here_know_the_ranges(tmp_path: Path):
+    servos, motors = task_of(SERVOS, start_noise=0.0), task_of(MOTORS)
+    assert "jnp.square(action / 20)" in motors.initial_reward
+    assert "(action - jnp.array([0, 0.7, -1])) / jnp.array([50, 2.7, 3])" in servos.initial_reward
+    smooth = library(servos)["smooth"].expression
+    assert smooth == "-jnp.mean(jnp.square((action - state.prev_action) / jnp.array([50, 2.7, 3])))"
+    found = mj.evaluate_reward("initial", servos, *SETTINGS, f"run_dir={tmp_path}")
+    assert found.terms["control"]["mean"] == pytest.approx(-found.metrics["effort"], abs=0.01)
