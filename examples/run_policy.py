@@ -28,4 +28,4 @@ def run(path: str, seconds: float) -> mujoco.MjData:
 
 
 if __name__ == "__main__":
-    print("position of the root, m:", run(sys.argv[1], float(sys.argv[2])).xpos[1])
+    print("coordinates (qpos) at the end:", run(sys.argv[1], float(sys.argv[2])).qpos)

@@ -13,7 +13,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from movlr_jax.language.base import Critique, Evaluation, ProposalRequest
 from movlr_jax.language.excerpt import mjcf_excerpt
 from movlr_jax.language.media import MotionMedia, Seen, coloured, with_views, written
-from movlr_jax.language.scene import joint_facts, scene_facts, start_of
+from movlr_jax.language.scene import actuator_facts, joint_facts, scene_facts, start_of
 from movlr_jax.resources import resource_text
 from movlr_jax.rewards import shaping
 from movlr_jax.rewards.state import state_table
@@ -103,6 +103,7 @@ def names(task: Task) -> str:
         roles=list(task.roles.items()),
         bodies=_listed(layout.bodies),
         joints=_listed([f"{joint} ({facts})" for joint, facts in planned.items()] + others),
+        actuators=_listed(actuator_facts(task, start)),
         muscles=_listed(layout.muscles) if (np.asarray(layout.activations) >= 0).any() else "",
         groups=[(name, _listed(members)) for name, members in adapter.muscle_groups.items()],
         touch=_listed(layout.touch),

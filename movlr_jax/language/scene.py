@@ -9,10 +9,12 @@ from collections.abc import Iterable, Sequence
 import mujoco
 import numpy as np
 
+from movlr_jax.models.actuators import has_muscles, servos
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.base import axis_text
 
 _TOUCH_N = 0.5  # smaller contact forces are not told
+_FEW = 24  # bodies of a model of one's own, whose positions are all told
 _MOVED_M = 0.001  # m per rad or m; a joint that moves every body less is not told
 _DIRECTIONS = [axis_text(way) for way in np.concatenate([np.eye(3), -np.eye(3)])]
 
@@ -63,16 +65,46 @@ def _moved(task: Task, data: mujoco.MjData, dof: int) -> tuple[str, str] | None:
     return None
 
 
+def actuator_facts(task: Task, data: mujoco.MjData) -> list[str]:
+    """Return, for each actuator of a model without muscles, in the order of `action`: kind, target and range.
+
+    For position servos also the command that holds the start.
+    """
+    model = task.model
+    if has_muscles(model):
+        return []
+    rest, served = task.resting(data.qpos), servos(model)
+    facts = []
+    for i in range(model.nu):
+        low, high = model.actuator_ctrlrange[i]
+        gain, bias = model.actuator_gainprm[i, 0], model.actuator_biasprm[i]
+        kind = "position servo" if served[i] else "velocity servo" if bias[2] < 0 and gain > 0 else "motor"
+        parts = [f"{low:g} to {high:g}" if model.actuator_ctrllimited[i] else "no limit"]
+        parts += [f"{rest[i] + 0.0:.2f} holds the start"] if served[i] or rest[i] else []
+        facts.append(f"{model.actuator(i).name} ({kind}{_driven(model, i)}, {', '.join(parts)})")
+    return facts
+
+
+def _driven(model: mujoco.MjModel, actuator: int) -> str:
+    """Return what an actuator acts on, as " of `knee`"."""
+    kinds = {mujoco.mjtTrn.mjTRN_JOINT: model.joint, mujoco.mjtTrn.mjTRN_TENDON: model.tendon,
+             mujoco.mjtTrn.mjTRN_SITE: model.site, mujoco.mjtTrn.mjTRN_BODY: model.body}  # fmt: skip
+    named = kinds.get(mujoco.mjtTrn(model.actuator_trntype[actuator]))
+    target = named(model.actuator_trnid[actuator, 0]).name if named else ""
+    return f" of `{target}`" if target and target != model.actuator(actuator).name else ""
+
+
 def scene_facts(task: Task, data: mujoco.MjData) -> list[str]:
     """Return sentences about the start state `data`. Positions and axes are in the world frame."""
     model = task.model
     gravity = float(np.linalg.norm(model.opt.gravity))
     known = (*task.roles.values(), *names_in(task.description, task.layout.bodies))
     names = [name for name in dict.fromkeys(known) if name in task.layout.bodies]
+    few = not task.adapter.body and len(task.layout.bodies) <= _FEW
     root = model.body(task.adapter.root).rootid[0]
     free = model.jnt_bodyid[model.jnt_type == mujoco.mjtJoint.mjJNT_FREE]
     things = [int(body) for body in free if model.body_rootid[body] != root]
-    placed = {"Positions": [(name, data.body(name).xpos) for name in names]}
+    placed = {"Positions": [(name, data.body(name).xpos) for name in (task.layout.bodies if few else names)]}
     placed["Sites"] = [(name, data.site(name).xpos) for name in task.layout.sites]
     facts = [
         f"{kind}: {', '.join(f'`{name}` {_vector(at)}' for name, at in found)}."

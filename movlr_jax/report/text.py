@@ -13,7 +13,7 @@ from movlr_jax.quantities import human
 from movlr_jax.report.data import FIRST, Run, key_metrics
 
 _TITLES = {  # titles of curves whose names are not clear enough
-    "effort": "effort: mean squared activation",
+    "effort": "effort: mean squared activation, or share of the range of a motor",
     "joint_limit_fraction": "joints at their limits",
     "speed_m_s": "speed of the centre of mass",
     "foot_force_n": "force under the feet",

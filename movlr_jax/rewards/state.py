@@ -29,6 +29,10 @@ _TURN = 1.5  # s, duration of a turn
 _REFERENCE = "reference/"  # of the names of a recorded motion in the data of a task
 REFERENCE_RATE = f"{_REFERENCE}rate"  # [] samples per s of a motion that is read by time
 # fields of a step besides its time -> the sizes of a layout that they have
+_PLACES = {
+    "body": "{0!r} is a site, not a body; use state.site({0!r})",
+    "site": "{0!r} is a body, not a site; use state.pos({0!r})",
+}
 STEP_SIZES = {"qpos": "nq", "qvel": "nv", "act": "na", "sensors": "nsensordata", "prev_action": "nu"}
 _JOINT_SIZES = {0: (7, 6), 1: (4, 3), 2: (1, 1), 3: (1, 1)}  # mjtJoint -> (nq, nv)
 
@@ -199,7 +203,9 @@ class Fields(Generic[A]):
 
     def _find(self, kind: str, name: object, options: Mapping[str, Any]) -> Any:
         if not isinstance(name, str) or name not in options:
-            raise self._error(unknown_name(kind, name, options))
+            others = {"body": self._layout.sites, "site": self._layout.bodies}.get(kind, {})
+            other = isinstance(name, str) and name in others
+            raise self._error(_PLACES[kind].format(name) if other else unknown_name(kind, name, options))
         return options[name]
 
     def _sensed(self, start: int, width: int) -> A:

@@ -19,7 +19,8 @@ from movlr_jax.tasks.readout import Readout
 CROUCHED = 0.3  # as FALLEN, for motions close to the ground
 UP = (0.0, 0.0, 1.0)
 _GRAVITY = 9.81
-_LOWEST = 0.1  # m, a body that starts lower is not expected to stay upright
+_LOWEST = 0.1  # m, a body that starts lower is not expected to stay upright, unless the words say so
+_TILTED = 0.5  # cosine of a tilt from the start that counts as a fall: 60 degrees
 # Froude number speed^2 / (g height) of walking, running, and moving close to the ground
 _FROUDE = {"walk": 0.25, "run": 1.0, "low": 0.1}
 _PACES = {
@@ -28,6 +29,8 @@ _PACES = {
     "low": "crawl roll slide swim slither fly creep glide wriggle",
 }
 _JUMPS, _TURNS, _STILL = "jump leap bounce hop", "turn spin rotate pivot", "stand balance still upright"
+_NEAR = 0.05  # m, a place that is closer gives no direction
+_UPRIGHT = "stand balance upright"
 _CROUCHES, _DOWN = "squat crouch lunge duck stoop", "kneel sit lie lying"
 _CARRY = (
     "move drive roll slide turn spin rotate pivot balance"  # verbs that can have an object: "move the hand"
@@ -90,6 +93,9 @@ def motion_of(
         sign, name = next((a, b) for a, b in zip(axis.groups()[::2], axis.groups()[1::2], strict=True) if b)
         world = np.eye(3)["xyz".index(name)] * (-1.0 if sign == "-" else 1.0)
         read.append(axis[0].strip())
+    elif way is None and (found := _place_ahead(text, model, qpos, motion.subject)):
+        place, world = found
+        read.append(f"to {place}")
     else:
         world = _in_world(way or (1, 0, 0), forward)
     here = _HERE.search(text)
@@ -101,7 +107,8 @@ def motion_of(
     if here or (motion.jump and world[2] > 0):
         travelling = False
     height = _height(model, qpos, motion.subject)
-    upright = motion.upright and "low" not in paces and height > _LOWEST
+    asked = any(_is(word, _UPRIGHT) for word in read)  # a body on wheels may start lower
+    upright = motion.upright and "low" not in paces and (height > _LOWEST or asked)
     motion = replace(motion, words=tuple(dict.fromkeys(read)), upright=upright)
     if travelling:
         pace = "low" if "low" in paces else "run" if "run" in paces else "walk"
@@ -139,6 +146,24 @@ def _subject(words: Sequence[str], model: mujoco.MjModel, root: str) -> str:
     return root if root.lower() in words or not free else free[0]
 
 
+def _place_ahead(
+    text: str, model: mujoco.MjModel, qpos: np.ndarray, subject: str
+) -> tuple[str, np.ndarray] | None:
+    """Return the body or site to which words send `subject`, with its horizontal direction [3], or None."""
+    data = mujoco.MjData(model)
+    data.qpos[:] = qpos
+    mujoco.mj_kinematics(model, data)
+    places = {model.body(b).name: data.xpos[b] for b in range(1, model.nbody)}
+    places |= {model.site(i).name: data.site_xpos[i] for i in range(model.nsite)}
+    for name, at in places.items():
+        said = r"\W+".join(re.findall("[a-z0-9]+", name.lower()))
+        away = (at - data.body(subject).xpos) * (1, 1, 0)
+        distance = float(np.linalg.norm(away))
+        if said and distance > _NEAR and re.search(rf"\b(?:to|towards?|for)\s+(?:the\s+)?{said}\b", text):
+            return name, away / distance
+    return None
+
+
 def _in_world(way: Sequence[float], forward: Sequence[float]) -> np.ndarray:
     """Convert `way` (ahead, left, up) to the world frame, for a body that faces `forward` [3]."""
     left = np.cross(UP, forward)
@@ -171,8 +196,10 @@ def _possible(motion: Motion, model: mujoco.MjModel) -> Motion:
 
 def motion_metrics(motion: Motion, read: Readout) -> Metrics:
     """Measure how far the body moves as requested in an episode [T]; motion after a fall does not count."""
-    pos, time = read.pos(motion.subject), read.time
-    down = np.flatnonzero(pos[:, 2] < motion.lowest * pos[0, 2]) if motion.upright else []
+    pos, rot, time = read.pos(motion.subject), read.rot(motion.subject), read.time
+    level = np.einsum("tij,ij->ti", rot, rot[0])[:, 2]  # cosine of the tilt from the start
+    fallen = (pos[:, 2] < motion.lowest * pos[0, 2]) | (level < _TILTED)
+    down = np.flatnonzero(fallen) if motion.upright else []
     last, seconds = int(down[0]) if len(down) else len(pos) - 1, max(float(time[-1] - time[0]), 1e-6)
     metrics = {"upright_fraction": float((time[last] - time[0]) / seconds)} if motion.upright else {}
     if motion.way:
@@ -181,7 +208,6 @@ def motion_metrics(motion: Motion, read: Readout) -> Metrics:
     if motion.jump:
         metrics["rise_m"] = float(pos[: last + 1, 2].max() - pos[0, 2])
     if motion.turn:
-        rot = read.rot(motion.subject)
         turned = np.unwrap(np.arctan2(rot[:, 1, 0], rot[:, 0, 0]))
         metrics["turned_rad"] = motion.turn * float(turned[last] - turned[0])
     if motion.still and not motion.moves:

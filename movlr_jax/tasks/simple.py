@@ -137,7 +137,10 @@ def simple_task(
         read = Readout(task.layout, episode.steps, task.goals)
         own = {"object_position_error_m": _worst_error(read, reached, targets)} if reached else {}
         if measure:
-            own |= {key: float(value) for key, value in measure(read).items()}
+            own |= {
+                key: _one_number(f"measure of the task {name} returns {key}", value)
+                for key, value in measure(read).items()
+            }
         others = biomechanics.metrics(episode, task)
         if motion and (motion.moves or motion.still):
             others |= motion_metrics(motion, read)
@@ -173,6 +176,16 @@ def simple_task(
         roles=roles,
         rest=rest,
     )
+
+
+def _one_number(what: str, value: Any) -> float:
+    """Return a measure of a user as a float. Raises UserError that begins with `what`."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        shape = f" of shape {list(np.shape(value))}" if np.ndim(value) else ""
+        fix = "one number; reduce it over time, as in values.mean()" if shape else "a number"
+        raise UserError(f"{what}={shortened(value)}{shape}, expected {fix}") from None
 
 
 def reached_by(layout: Layout, goals: Mapping[str, Array]) -> dict[str, str]:

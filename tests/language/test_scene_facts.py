@@ -8,7 +8,8 @@ import mujoco
 import numpy as np
 import pytest
 
-from movlr_jax.language.scene import joint_facts, scene_facts, start_of
+from movlr_jax.language.prompts import names
+from movlr_jax.language.scene import actuator_facts, joint_facts, scene_facts, start_of
 from movlr_jax.tasks import Task, build_task, simple_task
 
 BALL = """<mujoco><worldbody>
@@ -73,4 +74,21 @@ def test_a_body_that_the_description_names_is_told():
     task = simple_task(name="hit", model=spec, description="hit the red ball")
     (fact,) = (fact for fact in scene_facts(task, start_of(task)) if fact.startswith("Positions:"))
     assert "`red_ball` [1.000, 0.000, 0.500]" in fact
-    assert "`post`" not in fact
+    assert "`post` [2.000, 0.000, 0.500]" in fact, "there are few"
+
+
+def test_actuators_are_told_with_what_holds_the_start():
+    spec = mujoco.MjSpec.from_string(BALL)
+    spec.add_actuator(name="turn", target="b", trntype=mujoco.mjtTrn.mjTRN_JOINT).set_to_position(kp=10.0)
+    task = simple_task(name="hit", model=spec, description="hit", start={"b": 0.25}, start_noise=0.0)
+    start = start_of(task)
+    assert actuator_facts(task, start) == [
+        "j (motor, -1 to 1)",
+        "turn (position servo of `b`, no limit, 0.25 holds the start)",
+    ]
+    assert (
+        "- Actuators, in the order of `action` (range of the command): `j` (motor, -1 to 1), `turn`"
+        in names(task)
+    )
+    muscles = build_task("bottle_pour", "myoarm_r", 3.0, {})
+    assert actuator_facts(muscles, start_of(muscles)) == []

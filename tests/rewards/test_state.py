@@ -302,6 +302,8 @@ def test_actuators_that_are_not_muscles_are_named(odd):
         (lambda s: s.goal(3), "no goal 3"),
         (lambda s: s.muscle_forces, "state has no 'muscle_forces'.*did you mean.*'muscles'"),
         (lambda s: s.pose("foot"), "state has no 'pose'.*did you mean.*'pos'"),
+        (lambda s: s.pos("sole"), r"'sole' is a site, not a body; use state.site\('sole'\)"),
+        (lambda s: s.site("foot"), r"'foot' is a body, not a site; use state.pos\('foot'\)"),
         (lambda s: s.pos("xyzzy"), "no body 'xyzzy'; there are: pelvis, thigh, shank, foot"),
     ],
 )

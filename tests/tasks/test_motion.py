@@ -84,6 +84,37 @@ def test_words_that_ask_for_no_motion_of_the_body_say_nothing(description: str):
     assert set(parse(made(description).initial_reward).weights) == {"posture", "control"}
 
 
+WHEELED = """<mujoco><worldbody>
+  <geom type="plane" size="5 5 .1"/>
+  <body name="red_post" pos="-3 4 .5"><geom size=".1"/><site name="top" pos="0 0 .5"/></body>
+  <body name="chassis" pos="0 0 .1"><freejoint/><geom type="box" size=".05 .1 .3" pos="0 0 .3"/>
+    <body name="wheel"><joint name="axle" axis="0 1 0"/><geom type="cylinder" size=".1 .02" euler="90 0 0"/></body>
+  </body>
+</worldbody><actuator><motor joint="axle" ctrlrange="-1 1"/></actuator></mujoco>"""
+
+
+@pytest.mark.parametrize("words", ["drive to the red post", "roll towards red post", "drive to the top"])
+def test_a_place_that_the_description_names_is_a_way(words: str):
+    found = made(words, WHEELED).motion
+    assert found
+    assert found.way == pytest.approx((-0.6, 0.8, 0.0))
+    ahead = motion("drive forward", WHEELED)
+    assert ahead.way == X, "a way in words goes before a place"
+
+
+def test_a_body_on_wheels_is_upright_if_the_words_say_so():
+    assert motion("balance", WHEELED).upright
+    assert motion("stay upright and drive forward", WHEELED).upright
+    assert not motion("drive forward", WHEELED).upright
+    task = made("balance", WHEELED)
+    assert task.motion
+    for degrees, part in (([0, 50, 70, 80, 85], 0.5), ([0, 50, 55, 50, -55], 1.0)):
+        tilted = np.repeat(task.model.qpos0[None], 5, axis=0)
+        half = np.deg2rad(degrees) / 2
+        tilted[:, 3], tilted[:, 5] = np.cos(half), np.sin(half)
+        assert motion_metrics(task.motion, episode(task, tilted, 1.0))["upright_fraction"] == part
+
+
 def test_jumps_turns_and_stands():
     assert (motion("jump high").jump, motion("jump high").way) == (True, None)
     assert (motion("hop").jump, motion("hop on the spot").way) == (True, None)
@@ -195,6 +226,8 @@ def test_places_that_the_description_names_have_distances():
         ("play the piano", HOPPER, "knows no term for 'play the piano' and tries what the model can do, at random; "
          "use llm=..., or in a task of your own write a reward program (reward= of simple_task) or set a goal"),
         ("walk to the left", HOPPER, "knows no term for 'walk to the left': no joint lets 'trunk' move along +y; "),
+        ("hop forward past the sole", HOPPER, "reads 'hop', 'forward' in the description as: move along +x at about "
+         "1.7 m/s, leave the ground, upright; it has no term for 'sole'; give a program that has one (reward=...)"),
         ("bend the knee", HOPPER, "tries what the description names: angles and speeds of the joints knee"),
     ],
 )  # fmt: skip
@@ -204,6 +237,12 @@ def test_what_is_made_of_a_description_is_said(description: str, xml: str, said:
     assert heard == [f"  {reading(made(description, xml))}"]
     assert heard[0].startswith(f"  the scripted proposer {said}")
     assert reading(made("reach", HOPPER, goals={"sole_pos": (1.0, 0.0, 0.0)})) == ""
+    own = {"goals": {"post": (1.0, 0.0, 0.0)}}
+    assert "no term for 'post'" in reading(made("hop forward", HOPPER, **own))
+    program = made("hop", HOPPER).initial_reward.replace(
+        "return {", 'place = state.goal("post")\n    return {'
+    )
+    assert "post" not in reading(made("hop forward", HOPPER, reward=program, **own))
 
 
 def request(task: Task) -> ProposalRequest:

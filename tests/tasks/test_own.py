@@ -354,6 +354,7 @@ LATE = [
     ('episode.site("tip")', "episode.angle", "line 7: episode has no 'angle': there is no call 'angle'"),
     ("np.linalg.norm(velocity, axis=1)", "velocty", "line 8: NameError: name 'velocty' is not defined"),
     ('m["object_pos', 'm["objct_pos', "line 19: there is no measure 'objct_position_error_m'; did you mean"),
+    ('    return {', '    return {"speed": velocity, ', "measure of the task touch_ball returns speed="),
     ("success=lambda", 'score=lambda m: m["effrt"],\n        success=lambda', "line 19: there is no measure 'effrt'"),
 ]  # fmt: skip
 

@@ -9,11 +9,13 @@ import numpy as np
 
 from movlr_jax.language.proposers.gait_terms import gait_terms
 from movlr_jax.language.proposers.plain_terms import named_joints, named_places, plain_terms
+from movlr_jax.language.scene import names_in
 from movlr_jax.models.actuators import control_scale, has_muscles
 from movlr_jax.rewards.term import Term, tuple_of
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.simple import as_share
 
+_OF_MOTION = ("velocity", "heading", "slope", "stride_frequency")  # goals that come with a motion
 FINGERS = ("thumb", "index", "middle", "ring", "little")
 
 
@@ -55,7 +57,17 @@ def reading(task: Task) -> str:
     )
     if motion.moves or motion.still:
         by = f"{quoted} in the description" if motion.words else "the goal 'velocity'"
-        return f"{who} reads {by} as: {motion.text()}{f'; {lacks}' if motion.lacks else ''}"
+        left = [
+            name for name in names_in(task.description, _places(task)) if f"to {name}" not in motion.words
+        ]
+        left += [
+            name for name in task.goals if name not in _OF_MOTION and f'"{name}"' not in task.initial_reward
+        ]
+        ignored = (
+            f"it has no term for {' and '.join(map(repr, left))}; give a program that has one (reward=...)"
+        )
+        said = [motion.text(), *([lacks] if motion.lacks else []), *([ignored] if left else [])]
+        return f"{who} reads {by} as: {'; '.join(said)}"
     if motion.lacks:
         return f"{unknown}: {lacks}; {otherwise}"
     places, joints = named_places(task), named_joints(task)
@@ -64,6 +76,12 @@ def reading(task: Task) -> str:
     if tried:
         return f"{who} tries what the description names: {'; '.join(tried)}"
     return f"{unknown} and tries what the model can do, at random; {otherwise}"
+
+
+def _places(task: Task) -> list[str]:
+    """Return the bodies and sites that are not the one that moves."""
+    own = (task.motion.subject if task.motion else "", task.adapter.root)
+    return [name for name in (*task.layout.bodies, *task.layout.sites) if name not in own]
 
 
 def _reference_terms(task: Task) -> list[Term]:
