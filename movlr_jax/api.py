@@ -105,6 +105,7 @@ class RewardResult:
         terms: For each term of the reward, its `mean` and `weighted_mean` over the episode.
         trajectory: The episode.
         trajectory_file: The npz file that keeps it.
+        policy_file: The npz file of the policy that was trained; None for a planner.
         source: The reward program.
     """
 
@@ -112,6 +113,7 @@ class RewardResult:
     terms: Mapping[str, Mapping[str, float]]
     trajectory: EpisodeRecord
     trajectory_file: Path
+    policy_file: Path | None
     source: str
     task: Task
     _states: bytes  # of this episode, also when a later one has replaced the file
@@ -189,6 +191,7 @@ def evaluate_reward(
         terms={n: {k: t[k] for k in ("mean", "weighted_mean")} for n, t in outcome.terms.items()},
         trajectory=EpisodeRecord.read(states, setup.task.model, setup.task.adapter),
         trajectory_file=states,
+        policy_file=Path(result["policy"]) if "policy" in result else None,
         source=setup.verdict.program.source,
         task=setup.task,
         _states=states.read_bytes(),

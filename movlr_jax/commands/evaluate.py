@@ -38,6 +38,7 @@ from movlr_jax.settings import CONFIG_BYTES, read_yaml
 from movlr_jax.storage.archive import check_writable
 from movlr_jax.storage.archive import write_atomically as write
 from movlr_jax.storage.inside import read_inside
+from movlr_jax.storage.layout import POLICY
 from movlr_jax.tasks import Task
 
 _PROGRAM_BYTES = 2**20  # size limit of best.py, larger than any program
@@ -187,21 +188,30 @@ def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[
         result["trajectory"] = str(write(setup.folder / f"{stem}.npz", outcome.states))
         write(setup.folder / f"{stem}.yaml", to_yaml(config).encode())  # export builds the task from it
         reporter.say(f"trajectory: {result['trajectory']}")
+    if (policy := kept / POLICY).is_file():
+        write(kept / "config.yaml", to_yaml(config).encode())  # as next to a policy of `train`
+        result["policy"] = str(policy)
+        reporter.say(f"policy: {policy}")
     if outcome.reason:
         result["reason"] = outcome.reason
     return outcome, result
 
 
 def _stem(setup: EvaluationSetup, seed: int) -> str:
-    """Return the file name of a result without its suffix; one of another reward that has this name is kept."""
+    """Return the file name of a result without its suffix; one of another reward or task of this name is kept."""
     stem = f"{Path(setup.origin).stem}_seed{seed}{setup.where.replace(' ', '_')}"
     reward = setup.config.reward
     try:
         recorded = read_inside(setup.folder, f"{stem}.yaml", CONFIG_BYTES)
-        same = recorded is None or read_yaml(recorded.decode()).get("reward") == reward
-    except (UserError, AttributeError, ValueError):  # not from an evaluation
+        before = None if recorded is None else read_yaml(recorded.decode())
+        same = before is None or (before["reward"], before["task"]["name"]) == (
+            reward,
+            setup.config.task.name,
+        )
+    except (UserError, KeyError, TypeError, ValueError):  # not from an evaluation
         same = False
-    return stem if same else f"{stem}_{hashlib.sha256(reward.encode()).hexdigest()[:8]}"
+    whose = f"{setup.config.task.name} {reward}".encode()
+    return stem if same else f"{stem}_{hashlib.sha256(whose).hexdigest()[:8]}"
 
 
 def run_and_film(

@@ -38,12 +38,12 @@ from movlr_jax.models.from_path import files_of, is_path
 from movlr_jax.progress import Reporter
 from movlr_jax.storage.archive import locked
 from movlr_jax.storage.archive import write_atomically as write
+from movlr_jax.storage.layout import POLICY
 from movlr_jax.tasks.base import measured
 
 if TYPE_CHECKING:
     from movlr_jax.control.ppo.trainer import Ppo
 
-POLICY = "policy_k00.npz"  # as trainings of one program name it
 _FRESH = 10_000  # first seed of the start states of an evaluation, far from those of trainings
 SHOWN = {  # metric -> title and digits
     "fell": ("fell", 0),

@@ -7,6 +7,7 @@ runs/<task>/<time>/
 
 from __future__ import annotations
 
+POLICY = "policy_k00.npz"  # of a training of one program
 VOTE_PAGE = ".vote"  # address of the page of a search that people judge, while it runs
 
 

@@ -35,6 +35,7 @@ from movlr_jax.types import Array, Trajectory
 HOLD_S = 0.5  # the error of a goal position is the largest one in the last HOLD_S seconds
 _UNITS = {int(mujoco.mjtJoint.mjJNT_HINGE): "rad", int(mujoco.mjtJoint.mjJNT_SLIDE): "m"}
 _ROUNDING = 1e-3  # rad or m that a start may lie outside the range of its joint, as -0.524 for -30 degrees
+_INSIDE = 0.002  # m that bodies may overlap at the start
 FOLDER: ContextVar[Path] = ContextVar("FOLDER", default=Path())  # of the task file that is being read
 
 
@@ -175,6 +176,7 @@ def simple_task(
         motion=motion,
         roles=roles,
         rest=rest,
+        notes=_deep(compiled, at),
     )
 
 
@@ -288,6 +290,20 @@ def _at_start(model: mujoco.MjModel, start: Any) -> tuple[mujoco.MjModel, mujoco
     data.qpos[:] = follow_couplings(model, data.qpos)
     mujoco.mj_kinematics(model, data)
     return model, data
+
+
+def _deep(model: mujoco.MjModel, at: mujoco.MjData) -> tuple[str, ...]:
+    """Return a note on bodies that are inside others at the start, from which contact forces push them out."""
+    data = mujoco.MjData(model)
+    data.qpos[:] = at.qpos
+    mujoco.mj_forward(model, data)
+    contact = min(data.contact, key=lambda c: c.dist, default=None)
+    if contact is None or contact.dist > -_INSIDE:
+        return ()
+    one, two = (model.body(model.geom_bodyid[geom]).name for geom in contact.geom)
+    return (
+        f"at the start, {one} and {two} overlap by {-1000 * contact.dist:.0f} mm, so they are pushed apart",
+    )
 
 
 def _joint_start(model: mujoco.MjModel, name: str, value: Any) -> float:

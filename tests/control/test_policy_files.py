@@ -19,6 +19,7 @@ pytest.importorskip("brax", reason="the extra ppo is not installed")
 import jax
 
 from movlr_jax.commands.evaluate import main as evaluate
+from movlr_jax.commands.export import main as export
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.config import PpoConfig
@@ -220,6 +221,8 @@ def test_a_trained_policy_that_acts_otherwise_is_told_by_the_command(elsewhere: 
                "optimizer.ppo.value_hidden=[8]", "optimizer.ppo.starts=2"]  # fmt: skip
     assert evaluate([*trained, "optimizer.groups.correction=0.3", "run_dir=first"]) == 0
     (policy,) = Path("first").rglob("policy_k00.npz")
+    assert f"policy: {policy}\n" in capsys.readouterr().err
+    assert export([f"policy={policy}", "out=leg.onnx"]) == 0, "with the settings next to it"
     shown = [*given, f"optimizer.ppo.init={policy}", "optimizer.ppo.env_steps=0", "optimizer.pd.beta=0.1"]
     for correction, told in (("0.3", False), ("0.2", True)):
         capsys.readouterr()

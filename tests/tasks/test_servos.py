@@ -122,3 +122,10 @@ def test_programs_that_are_written_here_know_the_ranges(tmp_path: Path):
     assert smooth == "-jnp.mean(jnp.square((action - state.prev_action) / jnp.array([50, 2.7, 3])))"
     found = mj.evaluate_reward("initial", servos, *SETTINGS, f"run_dir={tmp_path}")
     assert found.terms["control"]["mean"] == pytest.approx(-found.metrics["effort"], abs=0.01)
+
+
+@pytest.mark.parametrize(("start", "notes"), [(0.0, ()), (-0.91, ("world and trunk overlap by 10 mm",))])
+def test_bodies_that_overlap_at_the_start_are_noted(start: float, notes: tuple[str, ...]):
+    said = task_of(MOTORS, start={"slide": start, "hip": 0.0, "knee": 0.0}).notes
+    assert len(said) == len(notes)
+    assert all(note in text for note, text in zip(notes, said, strict=True))
