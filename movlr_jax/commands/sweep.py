@@ -11,6 +11,7 @@ import dataclasses
 import importlib
 import logging
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +50,7 @@ _BASIC = "BasicSweeper"
 
 
 class JobFailed(Exception):
-    """A job of a sweep ended with a user error; its message is the sentence."""
+    """A job of a sweep ended with an error; its message is the sentence."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,12 @@ class Job:
         of = f" of {self.count}" if self.count else ""
         print(f"job {int(about.job.num) + 1}{of}: {' '.join(overrides)}", file=sys.stderr)
         errors: list[str] = []
-        status = outcome.run_one(lambda _: command(self._config(overrides, folder)), None, errors.append)
+        try:
+            status = outcome.run_one(lambda _: command(self._config(overrides, folder)), None, errors.append)
+        except Exception as error:  # launchers drop the exceptions of jobs
+            traceback.print_exc()
+            errors.append(f"{type(error).__name__}: {_first_line(error)}".removesuffix(": "))
+            status = 1
         about_job = {"overrides": overrides, "status": status, "error": "; ".join(errors)}
         write_atomically(folder / JOB, yaml.safe_dump(about_job, sort_keys=False).encode())
         if status == outcome.INTERRUPTED:
@@ -91,6 +97,10 @@ class Job:
             return config
         begun = (folder / "config.yaml").exists()
         return dataclasses.replace(config, run_dir=str(folder), resume=str(folder) if begun else None)
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), "")
 
 
 def score_of_run(folder: Path) -> float:
@@ -149,7 +159,7 @@ def sweep(command: Callable[[Any], int], given: Arguments) -> int:
     except JobFailed:  # its sentence is in job.yaml
         pass
     except Exception as error:  # plugins have exceptions of their own
-        why = (str(error).strip() or type(error).__name__).splitlines()[0]
+        why = _first_line(error) or type(error).__name__
         print(f"{launcher} ended the sweep: {why}", file=sys.stderr)
         status = 2
     return _end(folder, count, status)

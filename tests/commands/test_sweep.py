@@ -11,8 +11,10 @@ import yaml
 from cli_cases import LEG, TASK, Mistake
 
 from movlr_jax.__main__ import main as movlr_jax
+from movlr_jax.commands.arguments import read
 from movlr_jax.commands.report import main as report
 from movlr_jax.commands.search import main as search
+from movlr_jax.commands.sweep import sweep
 from movlr_jax.config.compose import compose
 from movlr_jax.config.schema import Config
 from movlr_jax.settings import from_mapping
@@ -165,6 +167,22 @@ def test_a_job_that_fails_is_on_the_page(capfd: pytest.CaptureFixture[str]):
     said = capfd.readouterr().err
     assert "Traceback" not in said
     assert "none_such" in said
+
+
+def breaking(config: Config) -> int:
+    """A command with a defect."""
+    raise ZeroDivisionError(f"seed {config.seed} is broken\nmore about it")
+
+
+def test_a_job_that_ends_with_an_unexpected_exception_says_why(capfd: pytest.CaptureFixture[str]):
+    assert sweep(breaking, read(["-m", *LEG, "seed=0,1", "run_dir=sweep"])) == 1
+    said = capfd.readouterr().err
+    for seed in (0, 1):
+        job = yaml.safe_load(Path(f"sweep/{seed}/job.yaml").read_text())
+        assert (job["status"], job["error"]) == (1, f"ZeroDivisionError: seed {seed} is broken")
+        assert f"seed={seed}: ZeroDivisionError: seed {seed} is broken\n" in said
+    assert "in breaking" in said  # the traceback
+    assert "did not end" not in said
 
 
 def test_a_run_of_a_task_file_goes_on_with_an_experiment_of_ones_own(elsewhere: Path, mistake: Mistake):
