@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from functools import partial
@@ -30,6 +31,7 @@ from movlr_jax.evolution.final_training import has_final_training, run_final_tra
 from movlr_jax.evolution.gates import score_of
 from movlr_jax.evolution.loop import evolve, in_a_line
 from movlr_jax.evolution.ranking import nothing_answered, silence
+from movlr_jax.evolution.tracking import end_tracking
 from movlr_jax.film.group_picture import GROUPS, picture
 from movlr_jax.language.base import Evaluation
 from movlr_jax.progress import Reporter
@@ -38,6 +40,7 @@ from movlr_jax.report.page import write_report
 from movlr_jax.sandbox.warm import start_ahead
 from movlr_jax.storage.archive import Archive, new_run_dir
 from movlr_jax.tasks import Task
+from movlr_jax.tracking.base import Ended
 
 
 def search(config: Config) -> int:
@@ -67,7 +70,8 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
     config = sized(config, task, config.candidates * (1 + config.inner_weights) * config.starts, reporter.say)
     optimizer = build_optimizer(config.optimizer, task, config.physics, reporter.say)
     archive = open_archive(config, task.name)
-    context = None
+    context: SearchContext | None = None
+    ended: Ended = "failed"
     try:
         recorded = archive.get("run")
         if recorded:
@@ -93,27 +97,38 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
             run_final_training(context, best)
         rankings = [event.data for event in archive.events("ranked")]
         _record_end(context, best, rankings)
+        ended = "finished"
         return archive.root, outcome.UNJUDGED if nothing_answered(rankings) else 0
     except BudgetSpent as spent:
+        ended = "interrupted"
         reporter.say(
             f"{spent}. Finished work is saved; continue with resume={archive.root} and a larger budget"
         )
         return archive.root, 0
     except KeyboardInterrupt:
+        ended = "interrupted"
         reporter.say(f"interrupted; finished work is saved. Continue with resume={archive.root}")
         return archive.root, outcome.INTERRUPTED
     finally:
-        with archive:
+        with contextlib.ExitStack() as last:  # each of these, even if one before it fails
+            last.callback(close, optimizer)  # in a notebook, the process goes on
+            last.enter_context(archive)
             if context:
-                context.clock.record()
-                path = write_report(archive, task)
-                if context.tracker and context.tracking and archive.get("finished"):
-                    context.tracker.finish(archive.root / "best.py", path)
-                context.close()
-                reporter.say(f"report: {path}")
-                if (archive.root / "best.py").exists():
-                    reporter.say(f"reward: {archive.root / 'best.py'}")
-        close(optimizer)  # in a notebook, the process goes on
+                last.callback(context.close)
+                _end_session(context, ended)
+
+
+def _end_session(context: SearchContext, ended: Ended) -> None:
+    """Write the report, say where the results are, then end the run in the tracker. Raises UserError."""
+    archive, report = context.archive, None
+    context.clock.record()
+    try:
+        report = write_report(archive, context.task)
+        context.reporter.say(f"report: {report}")
+        if (archive.root / "best.py").exists():
+            context.reporter.say(f"reward: {archive.root / 'best.py'}")
+    finally:
+        end_tracking(context, ended if report else "failed", report)
 
 
 def _check_before_building(config: Config) -> None:

@@ -115,13 +115,11 @@ class SearchContext:
     seconds: dict[str, float] = field(default_factory=dict)  # of the current generation, by stage
 
     def close(self) -> None:
-        """Close the sandbox, the workers, the tracker, the model clients and the bank's scorer."""
+        """Close the sandbox, the workers, the model clients and the bank's scorer."""
         self.sandbox.close()
         if self.reuse:
             self.reuse.scorer.close()
         self.workers.close()
-        if self.tracker:
-            self.tracker.close()
         for client in self.clients:
             client.close()
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.gates import score_of
 from movlr_jax.language.base import Evaluation
-from movlr_jax.tracking.base import Shown
+from movlr_jax.tracking.base import Ended, Shown
 
 BEGUN, DONE = "tracked_run", "tracked"  # events: the key of the tracker's run; a generation that it has
 
@@ -30,6 +31,18 @@ def track(context: SearchContext, g: int, evaluations: Sequence[Evaluation], bes
         films = {e.name: e.film for e in evaluations if e.film and e.film.is_file()}
         tracker.generation(Shown(g, numbers(context, g, evaluations, best), films))
         archive.record(DONE, {"tracker": name}, g)
+
+
+def end_tracking(context: SearchContext, ended: Ended, report: Path | None) -> None:
+    """Send the results of a finished search, then end the run in the tracker. Raises UserError."""
+    tracker = context.tracker
+    if tracker is None:
+        return
+    try:
+        if context.tracking and ended == "finished":
+            tracker.finish(context.archive.root / "best.py", report)
+    finally:
+        tracker.close(ended)
 
 
 def numbers(

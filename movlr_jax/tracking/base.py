@@ -7,10 +7,11 @@ import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from movlr_jax.errors import UserError
 
+Ended = Literal["finished", "interrupted", "failed"]  # how a search ended
 TRACKERS = ("none", "tensorboard", "wandb", "mlflow")
 
 
@@ -48,7 +49,9 @@ class Tracker(Protocol):
         """Keep the best program, and the report if there is one and the tracker keeps files."""
         ...
 
-    def close(self) -> None: ...
+    def close(self, ended: Ended) -> None:
+        """End the run, if it has begun. A resumed search continues it."""
+        ...
 
 
 @contextlib.contextmanager

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from movlr_jax.errors import needed
-from movlr_jax.tracking.base import Shown, TrackerConfig, reached
+from movlr_jax.tracking.base import Ended, Shown, TrackerConfig, reached
 
 _LONGEST = 500  # characters of a parameter
 _AT_ONCE = 100  # parameters or numbers of one request
+_STATUS: Mapping[Ended, str] = {"finished": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
 DATABASE, ARTIFACTS = "mlflow.db", "artifacts"  # in the folder of `tracker.uri`
 
 
@@ -39,6 +40,7 @@ class MlflowTracker:
         with self._reached():
             if key:
                 self._run = self._client.get_run(key).info.run_id
+                self._client.update_run(self._run, "RUNNING")
                 return key
             project = self._config.project
             known = self._client.get_experiment_by_name(project)
@@ -63,10 +65,11 @@ class MlflowTracker:
         with self._reached():
             for path in filter(None, (best, report)):
                 self._client.log_artifact(self._run, str(path))
-            self._client.set_terminated(self._run)
 
-    def close(self) -> None:
-        """Nothing to end: every call is written at once."""
+    def close(self, ended: Ended) -> None:
+        if self._run:
+            with self._reached():
+                self._client.set_terminated(self._run, _STATUS[ended])
 
     def _reached(self) -> AbstractContextManager[None]:
         where = self._config.uri or "the default of MLflow"

@@ -11,7 +11,7 @@ from typing import Any
 
 from movlr_jax.errors import needed
 from movlr_jax.film.encoding import read_frames
-from movlr_jax.tracking.base import Shown, TrackerConfig, reached
+from movlr_jax.tracking.base import Ended, Shown, TrackerConfig, reached
 
 FOLDER = "tensorboard"
 _FRAMES, _MS = 40, 75  # of a film as GIF, which is what TensorBoard plays
@@ -49,7 +49,7 @@ class TensorBoardTracker:
         with self._reached():
             self._writer.add_text("best.py", f"```python\n{best.read_text(encoding='utf-8')}\n```", 0)
 
-    def close(self) -> None:
+    def close(self, ended: Ended) -> None:
         with self._reached():
             self._writer.close()
 

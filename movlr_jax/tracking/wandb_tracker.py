@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from movlr_jax.errors import needed
-from movlr_jax.tracking.base import Shown, TrackerConfig, reached
+from movlr_jax.tracking.base import Ended, Shown, TrackerConfig, reached
+
+_EXIT_CODES: Mapping[Ended, int] = {"finished": 0, "interrupted": 130, "failed": 1}
 
 
 class WandbTracker:
@@ -29,6 +31,7 @@ class WandbTracker:
                 name=self._root.name,
                 id=key,
                 resume="allow" if key and mode == "online" else None,
+                reinit="create_new",  # never another search of this process
                 mode=mode,  # pyright: ignore[reportArgumentType]
                 dir=str(self._root),
                 config=dict(about),
@@ -52,10 +55,10 @@ class WandbTracker:
                 artifact.add_file(str(path))
             self._run.log_artifact(artifact)
 
-    def close(self) -> None:
+    def close(self, ended: Ended) -> None:
         if self._run is not None:
             with self._reached():
-                self._run.finish()
+                self._run.finish(exit_code=_EXIT_CODES[ended])
 
     def _reached(self) -> AbstractContextManager[None]:
         fix = "run `wandb login`, or give tracker.online=false"

@@ -123,17 +123,19 @@ def offline_records(path: Path) -> list[bytes]:
     return found[:-1]
 
 
-def test_wandb(monkeypatch: pytest.MonkeyPatch):
-    pytest.importorskip("wandb")
+def wandb_records(run: Path) -> list[Any]:
+    """The records of the offline runs of a search, in order."""
     from wandb.proto.wandb_internal_pb2 import Record
 
+    paths = sorted(run.glob("wandb/offline-run-*/run-*.wandb"))
+    return [Record.FromString(record) for path in paths for record in offline_records(path)]
+
+
+def test_wandb(monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_SILENT", "true")
     run = run_with("wandb", "tracker.online=false")
-    kept = [
-        Record.FromString(record)
-        for path in sorted(run.glob("wandb/offline-run-*/run-*.wandb"))
-        for record in offline_records(path)
-    ]
+    kept = wandb_records(run)
     (about, again) = [r.run for r in kept if r.WhichOneof("record_type") == "run"]
     assert about.run_id == again.run_id  # the resumed search continues the run
     assert about.project == "movlr-jax"
@@ -156,6 +158,58 @@ def test_wandb(monkeypatch: pytest.MonkeyPatch):
     if FILMS:
         films = run.glob("wandb/offline-run-*/files/media/videos/films/*.mp4")
         assert len([path for path in films if path.stat().st_size]) == 3
+
+
+def search_without_a_report(tracker: str, *more: str) -> None:
+    """A search that finishes, but something is in the way of its report."""
+    assert search([*GIVEN, "films=false", "generations=1", "run_dir=run"]) == 0
+    Path("run/report.html").unlink()
+    Path("run/report.html").mkdir()
+    assert search(["resume=run", "generations=2", f"tracker={tracker}", *more]) == 2
+
+
+def test_wandb_ends_a_run_whose_report_cannot_be_written(monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    search_without_a_report("wandb", "tracker.online=false")
+    assert [
+        r.exit.exit_code for r in wandb_records(Path("run")) if r.WhichOneof("record_type") == "exit"
+    ] == [1]
+
+
+def test_mlflow_knows_how_a_search_ended(elsewhere: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("mlflow")
+    from mlflow.tracking import MlflowClient
+
+    def status() -> str:
+        client = MlflowClient(f"sqlite:///{elsewhere / 'store' / 'mlflow.db'}")
+        (run,) = client.search_runs(["1"])
+        return run.info.status
+
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    search_without_a_report("mlflow", "tracker.uri=store")
+    assert status() == "FAILED"
+    Path("run/report.html").rmdir()
+    again = ["resume=run", "generations=3", "tracker=mlflow", "tracker.uri=store"]
+    with monkeypatch.context() as patched:
+        patched.setattr(MlflowClient, "log_batch", interrupt)
+        assert search(again) == 130
+    assert status() == "KILLED"
+    assert search(again) == 0
+    assert status() == "FINISHED"
+
+
+def test_results_are_named_before_the_tracker_fails_at_the_end(capfd: pytest.CaptureFixture[str]):
+    pytest.importorskip("mlflow")
+    Path("store").mkdir()
+    Path("store/artifacts").touch()
+    given = ["films=false", "run_dir=run", "tracker=mlflow", "tracker.uri=store"]
+    assert search([*GIVEN, *given]) == 2
+    *_, report, reward, sentence = capfd.readouterr().err.strip().splitlines()
+    assert (report, reward) == ("report: run/report.html", "reward: run/best.py")
+    assert sentence.startswith("tracker=mlflow cannot use store: ")
 
 
 def test_a_store_that_cannot_be_used_is_told(elsewhere: Path, monkeypatch: pytest.MonkeyPatch):
@@ -194,7 +248,7 @@ def test_a_film_that_tensorboard_cannot_read_is_told(elsewhere: Path):
         tracker.generation(Shown(0, {}, {"g00k00": elsewhere / "missing.mp4"}))
     with pytest.raises(UserError, match="tracker=tensorboard cannot use"):
         tracker.finish(elsewhere / "missing.py", None)
-    tracker.close()
+    tracker.close("failed")
 
 
 def test_a_run_of_wandb_that_goes_away_is_told(elsewhere: Path):
@@ -209,7 +263,7 @@ def test_a_run_of_wandb_that_goes_away_is_told(elsewhere: Path):
     for call in (
         lambda: tracker.generation(Shown(0, {"score/best": 1.0})),
         lambda: tracker.finish(elsewhere / "best.py", None),
-        tracker.close,
+        lambda: tracker.close("finished"),
     ):
         with pytest.raises(UserError, match=r"tracker=wandb cannot use .*: the network is gone"):
             call()
