@@ -31,7 +31,7 @@ from movlr_jax.evolution.final_training import has_final_training, run_final_tra
 from movlr_jax.evolution.gates import score_of
 from movlr_jax.evolution.loop import evolve, in_a_line
 from movlr_jax.evolution.ranking import nothing_answered, silence
-from movlr_jax.evolution.tracking import end_tracking
+from movlr_jax.evolution.tracking import begin_tracking, end_tracking
 from movlr_jax.film.group_picture import GROUPS, picture
 from movlr_jax.language.base import Evaluation
 from movlr_jax.progress import Reporter
@@ -92,6 +92,7 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
             if context.films and "groups" in optimizer.notes:
                 archive.put(GROUPS, picture(task, optimizer.notes["groups"]))
             archive.record("run", describe(context))
+        begin_tracking(context)
         best = evolve(context)
         if has_final_training(context):
             run_final_training(context, best)

@@ -21,7 +21,7 @@ from movlr_jax.sandbox.probe import Probe
 from movlr_jax.sandbox.vet import Sandbox, Verdict
 from movlr_jax.storage.archive import Archive
 from movlr_jax.tasks import Task
-from movlr_jax.tracking.base import Tracker
+from movlr_jax.tracking.base import Shown, Tracker
 
 if TYPE_CHECKING:
     from movlr_jax.language.clients.client import ModelClient
@@ -107,6 +107,7 @@ class SearchContext:
     workers: Workers  # who evaluates the candidates
     tracker: Tracker | None = None  # where the course of the search is shown too
     tracking: bool = False  # whether the tracker has begun
+    unsent: list[Shown] = field(default_factory=list)  # generations that the tracker lacks
     reuse: Reuse | None = None  # None: search=plain
     clients: Sequence[ModelClient] = ()  # clients of the models, closed at the end
     showing: Showing = BOTH_ORDERS  # of pairs to the judge

@@ -1,48 +1,98 @@
-"""What a search shows in an experiment tracker, once per generation."""
+"""What a search shows in an experiment tracker: each generation once, and its results at the end."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from movlr_jax.errors import UserError
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.gates import score_of
 from movlr_jax.language.base import Evaluation
 from movlr_jax.tracking.base import Ended, Shown
 
-BEGUN, DONE = "tracked_run", "tracked"  # events: the key of the tracker's run; a generation that it has
+# events: the key of the tracker's run; a generation that it has; how many generations the results that it has are of
+BEGUN, DONE, ENDED = "tracked_run", "tracked", "tracked_end"
+
+
+def begin_tracking(context: SearchContext) -> None:
+    """Begin or continue the run in the tracker, unless it has everything already. Raises UserError."""
+    tracker, archive, name = context.tracker, context.archive, context.config.tracker.name
+    if tracker is None or _complete(context):
+        return
+    begun = archive.get(BEGUN) or {}
+    key = begun.get("key") if begun.get("tracker") == name else None
+    about = dict((archive.get("run") or {}).get("settings") or {})
+    archive.record(BEGUN, {"tracker": name, "key": tracker.begin(about, key)})
+    context.tracking = True
 
 
 def track(context: SearchContext, g: int, evaluations: Sequence[Evaluation], best: Evaluation) -> None:
-    """Show a finished generation in the tracker, if there is one and it does not have it yet. Raises UserError."""
-    tracker, archive, name = context.tracker, context.archive, context.config.tracker.name
-    if tracker is None:
+    """Show a finished generation in the tracker, if it has begun and does not have the generation yet.
+
+    The search goes on if the tracker cannot be reached; the generation is sent with the next one.
+    """
+    if not context.tracking or _has(context, g):
         return
-    if not context.tracking:
-        begun = archive.get(BEGUN) or {}
-        key = begun.get("key") if begun.get("tracker") == name else None
-        about = dict((archive.get("run") or {}).get("settings") or {})
-        archive.record(BEGUN, {"tracker": name, "key": tracker.begin(about, key)})
-        context.tracking = True
-    if (archive.get(DONE, g) or {}).get("tracker") != name:
-        films = {e.name: e.film for e in evaluations if e.film and e.film.is_file()}
-        tracker.generation(Shown(g, numbers(context, g, evaluations, best), films))
-        archive.record(DONE, {"tracker": name}, g)
+    films = {e.name: e.film for e in evaluations if e.film and e.film.is_file()}
+    context.unsent.append(Shown(g, numbers(context, g, evaluations, best), films))
+    _send(context)
 
 
 def end_tracking(context: SearchContext, ended: Ended, report: Path | None) -> None:
-    """Send the results of a finished search, then end the run in the tracker. Raises UserError."""
-    tracker = context.tracker
+    """Send the results of a finished search, then end the run in the tracker. Says what could not be sent."""
+    tracker, archive = context.tracker, context.archive
     if tracker is None:
         return
+    finished = context.tracking and ended == "finished"
+    sent = not finished or (
+        _send(context) and _tried(context, lambda: tracker.finish(archive.root / "best.py", report))
+    )
+    sent = _tried(context, lambda: tracker.close(ended)) and sent
+    if finished and sent:
+        archive.record(ENDED, _ending(context))
+    if not sent or context.unsent:
+        context.reporter.say(f"the tracker has not got everything; resume={archive.root} sends the rest")
+
+
+def _complete(context: SearchContext) -> bool:
+    """Return whether the tracker has all generations and the results of a finished search."""
+    done = all(_has(context, event.generation) for event in context.archive.events("timing"))
+    return done and context.archive.get(ENDED) == _ending(context)
+
+
+def _ending(context: SearchContext) -> dict[str, Any]:
+    return {"tracker": context.config.tracker.name, "generations": context.config.generations}
+
+
+def _has(context: SearchContext, g: int) -> bool:
+    return (context.archive.get(DONE, g) or {}).get("tracker") == context.config.tracker.name
+
+
+def _send(context: SearchContext) -> bool:
+    """Show the generations that the tracker lacks, oldest first. Return whether it has all of them then."""
+    tracker, waiting = context.tracker, context.unsent
+    assert tracker is not None
+    while waiting:
+        if not _tried(context, partial(tracker.generation, waiting[0])):
+            return False
+        context.archive.record(DONE, {"tracker": context.config.tracker.name}, waiting.pop(0).generation)
+    return True
+
+
+def _tried(context: SearchContext, call: Callable[[], None]) -> bool:
+    """Call the tracker. Return whether it could be reached; say why not."""
     try:
-        if context.tracking and ended == "finished":
-            tracker.finish(context.archive.root / "best.py", report)
-    finally:
-        tracker.close(ended)
+        call()
+    except UserError as error:
+        context.reporter.say(f"WARNING: {error}")
+        return False
+    return True
 
 
 def numbers(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -14,6 +15,8 @@ from movlr_jax.tracking.base import Ended, Shown, TrackerConfig, reached
 
 _LONGEST = 500  # characters of a parameter
 _AT_ONCE = 100  # parameters or numbers of one request
+# MLflow would wait for a server for minutes, without a word
+_PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3", "MLFLOW_HTTP_REQUEST_TIMEOUT": "30"}
 _STATUS: Mapping[Ended, str] = {"finished": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
 DATABASE, ARTIFACTS = "mlflow.db", "artifacts"  # in the folder of `tracker.uri`
 
@@ -26,18 +29,19 @@ class MlflowTracker:
             from mlflow.entities import Metric, Param  # pyright: ignore[reportMissingImports]
             from mlflow.exceptions import MlflowException  # pyright: ignore[reportMissingImports]
             from mlflow.tracking import MlflowClient  # pyright: ignore[reportMissingImports]
-        self._metric, self._param, self._failed = Metric, Param, MlflowException
+        self._metric, self._param, self._failed, self._make = Metric, Param, MlflowException, MlflowClient
         self._config, self._root, self._run = config, root, ""
         self._folder = _folder(config.uri)
+        for name, value in _PATIENCE.items():
+            os.environ.setdefault(name, value)
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)  # its tables are of no interest
-        with self._reached():
-            if self._folder:
-                self._folder.mkdir(parents=True, exist_ok=True)
-            store = f"sqlite:///{self._folder / DATABASE}" if self._folder else config.uri
-            self._client = MlflowClient(tracking_uri=store)
 
     def begin(self, about: Mapping[str, Any], key: str | None) -> str:
         with self._reached():
+            if self._folder:
+                self._folder.mkdir(parents=True, exist_ok=True)
+            store = f"sqlite:///{self._folder / DATABASE}" if self._folder else self._config.uri
+            self._client = self._make(tracking_uri=store)
             if key:
                 self._run = self._client.get_run(key).info.run_id
                 self._client.update_run(self._run, "RUNNING")

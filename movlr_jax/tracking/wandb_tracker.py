@@ -33,7 +33,7 @@ class WandbTracker:
                 resume="allow" if key and mode == "online" else None,
                 reinit="create_new",  # never another search of this process
                 mode=mode,  # pyright: ignore[reportArgumentType]
-                dir=str(self._root),
+                dir=str(self._root.absolute()),  # its service stays in the folder where it was started
                 config=dict(about),
                 # links inside a run directory are not followed, and a run with one is not resumed
                 settings=self._wandb.Settings(silent=True, console="off", symlink=False),

@@ -206,10 +206,57 @@ def test_results_are_named_before_the_tracker_fails_at_the_end(capfd: pytest.Cap
     Path("store").mkdir()
     Path("store/artifacts").touch()
     given = ["films=false", "run_dir=run", "tracker=mlflow", "tracker.uri=store"]
-    assert search([*GIVEN, *given]) == 2
-    *_, report, reward, sentence = capfd.readouterr().err.strip().splitlines()
+    assert search([*GIVEN, *given]) == 0
+    *_, report, reward, sentence, hint = capfd.readouterr().err.strip().splitlines()
     assert (report, reward) == ("report: run/report.html", "reward: run/best.py")
-    assert sentence.startswith("tracker=mlflow cannot use store: ")
+    assert sentence.startswith("WARNING: tracker=mlflow cannot use store: ")
+    assert hint == "the tracker has not got everything; resume=run sends the rest"
+    Path("store/artifacts").unlink()
+    assert search(["resume=run"]) == 0
+    assert len(list(Path("store/artifacts").rglob("best.py"))) == 1
+
+
+def test_a_tracker_that_cannot_be_reached_is_told_before_any_work(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    assert search([*GIVEN, "run_dir=run", "tracker=mlflow", "tracker.uri=http://127.0.0.1:9"]) == 2
+    said = capfd.readouterr().err
+    assert "tracker=mlflow cannot use http://127.0.0.1:9: " in said
+    assert "generation 0" not in said
+    assert search(["resume=run", "tracker=none", "generations=1", "films=false"]) == 0
+
+
+def test_a_search_goes_on_without_its_tracker_and_sends_the_rest_later(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    pytest.importorskip("mlflow")
+    from mlflow.exceptions import MlflowException
+    from mlflow.tracking import MlflowClient
+
+    log = MlflowClient.log_batch
+    away = ["after generation 0", "after generation 1"]
+
+    def sometimes(*given: Any, **named: Any) -> Any:
+        if away and named.get("metrics") and away.pop():
+            raise MlflowException("the server is away")
+        return log(*given, **named)
+
+    monkeypatch.setattr(MlflowClient, "log_batch", sometimes)
+    given = ["films=false", "run_dir=run", "tracker=mlflow", "tracker.uri=store"]
+    assert search([*GIVEN, *given, "generations=3"]) == 0
+    said = capfd.readouterr().err
+    assert said.count("WARNING: tracker=mlflow cannot use store: the server is away") == 2
+    assert "sends the rest" not in said
+    name, measured = best_measure(Path("run"))
+    client = MlflowClient(f"sqlite:///{elsewhere / 'store' / 'mlflow.db'}")
+    (kept,) = client.search_runs(["1"])
+    history = client.get_metric_history(kept.info.run_id, f"best/{name}")
+    assert [(m.step, m.value) for m in history] == list(enumerate(measured))
+    Path("store").rename("elsewhere")
+    Path("store").touch()  # nothing can be sent, but everything is there
+    assert search(["resume=run"]) == 0
 
 
 def test_a_store_that_cannot_be_used_is_told(elsewhere: Path, monkeypatch: pytest.MonkeyPatch):
