@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import socket
+import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -18,18 +21,28 @@ _FRAMES, _MS = 40, 75  # of a film as GIF, which is what TensorBoard plays
 
 
 class TensorBoardTracker:
-    """Writes scalars, films, the settings and the best program as events."""
+    """Writes scalars, films, the settings and the best program as events.
+
+    Each is written at once: the thread of tensorboardX's SummaryWriter ends when the disk is full, and the writer
+    then waits for ever.
+    """
 
     def __init__(self, folder: Path):
         with needed("tracker=tensorboard", "tracking"):
-            from tensorboardX import SummaryWriter
-        self._folder = folder
+            from tensorboardX import summary
+            from tensorboardX.proto.event_pb2 import Event
+            from tensorboardX.record_writer import RecordWriter
+        self._folder, self._summary, self._event = folder, summary, Event
         with self._reached():
-            self._writer = SummaryWriter(str(folder), flush_secs=10)
+            with contextlib.suppress(FileExistsError):
+                folder.mkdir(parents=True)
+            name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}"
+            self._writer = RecordWriter(str(folder / name))
+            self._write(file_version="brain.Event:2")
 
     def begin(self, about: Mapping[str, Any], key: str | None) -> str:
         with self._reached():
-            self._writer.add_text("settings", f"    {json.dumps(about, indent=1)}".replace("\n", "\n    "), 0)
+            self._text("settings", f"    {json.dumps(about, indent=1)}".replace("\n", "\n    "))
         return FOLDER
 
     def generation(self, shown: Shown) -> None:
@@ -37,21 +50,28 @@ class TensorBoardTracker:
 
         with self._reached():
             for name, value in shown.numbers.items():
-                self._writer.add_scalar(name, value, shown.generation)
+                self._write(summary=self._summary.scalar(name, value), step=shown.generation)
             for name, path in shown.films.items():
                 image = Summary.Image(encoded_image_string=_gif(path))
                 summary = Summary(value=[Summary.Value(tag=f"films/{name}", image=image)])
-                self._writer._get_file_writer().add_summary(summary, shown.generation)
+                self._write(summary=summary, step=shown.generation)
             self._writer.flush()
 
     def finish(self, best: Path, report: Path | None) -> None:
         """Keep the best program. TensorBoard shows no pages: the report is next to its folder."""
         with self._reached():
-            self._writer.add_text("best.py", f"```python\n{best.read_text(encoding='utf-8')}\n```", 0)
+            self._text("best.py", f"```python\n{best.read_text(encoding='utf-8')}\n```")
 
     def close(self, ended: Ended) -> None:
         with self._reached():
             self._writer.close()
+
+    def _text(self, name: str, text: str) -> None:
+        self._write(summary=self._summary.text(name, text), step=0)
+        self._writer.flush()
+
+    def _write(self, **event: Any) -> None:
+        self._writer.write(self._event(wall_time=time.time(), **event).SerializeToString())
 
     def _reached(self) -> AbstractContextManager[None]:
         # ffmpeg raises RuntimeError for a film that it cannot read

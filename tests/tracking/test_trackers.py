@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import resource
 import sqlite3
 import struct
 from pathlib import Path
@@ -285,6 +286,21 @@ def test_a_folder_that_tensorboard_cannot_write_is_told(elsewhere: Path):
     (elsewhere / "tensorboard").write_text("a file")
     with pytest.raises(UserError, match=r"tracker=tensorboard cannot use .*tensorboard: .*Not a directory"):
         open_tracker(TrackerConfig("tensorboard"), elsewhere)
+
+
+def test_a_disk_that_is_full_for_tensorboard_is_told(elsewhere: Path):
+    pytest.importorskip("tensorboardX")
+    tracker = open_tracker(TrackerConfig("tensorboard"), elsewhere)
+    assert tracker
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))  # larger files cannot be written
+    try:
+        with pytest.raises(UserError, match=r"tracker=tensorboard cannot use .*File too large"):
+            tracker.generation(Shown(0, {f"weights/{i}": 1.0 for i in range(100)}))
+        with pytest.raises(UserError, match=r"tracker=tensorboard cannot use .*File too large"):
+            tracker.close("failed")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_a_film_that_tensorboard_cannot_read_is_told(elsewhere: Path):
