@@ -26,9 +26,17 @@ def begin_tracking(context: SearchContext) -> None:
     if tracker is None or _complete(context):
         return
     begun = archive.get(BEGUN) or {}
-    key = begun.get("key") if begun.get("tracker") == name else None
+    begun = begun if begun.get("tracker") == name else {}
     about = dict((archive.get("run") or {}).get("settings") or {})
-    archive.record(BEGUN, {"tracker": name, "key": tracker.begin(about, key)})
+    found = tracker.begin(about, begun)
+    if begun and found["key"] != begun.get("key"):
+        context.reporter.say(
+            f"tracker={name} no longer has the run of this search; a new run gets all generations"
+        )
+    if found["key"] != begun.get("key"):
+        for event in archive.events(DONE):
+            archive.forget(DONE, event.generation)
+    archive.record(BEGUN, {"tracker": name, "uri": context.config.tracker.uri, **found})
     context.tracking = True
 
 
@@ -62,6 +70,9 @@ def end_tracking(context: SearchContext, ended: Ended, report: Path | None) -> N
 
 def _complete(context: SearchContext) -> bool:
     """Return whether the tracker has all generations and the results of a finished search."""
+    uri = context.config.tracker.uri
+    if (context.archive.get(BEGUN) or {}).get("uri", uri) != uri:
+        return False
     done = all(_has(context, event.generation) for event in context.archive.events("timing"))
     return done and context.archive.get(ENDED) == _ending(context)
 

@@ -225,6 +225,15 @@ class Session(TypedDict, total=False):
     wall_s: float
 
 
+class TrackedRun(TypedDict, total=False):
+    """`tracked_run`: the run of the search in a tracker."""
+
+    tracker: str
+    key: str
+    uri: str
+    store: str
+
+
 class Finished(TypedDict, total=False):
     best: str
     score: float | None
@@ -263,6 +272,7 @@ KINDS: Mapping[str, Any] = {
     "stopped": Stopped,
     "timing": dict[str, float],
     "session": Session,
+    "tracked_run": TrackedRun,
     "finished": Finished,
     "full": FinalTraining,
 }

@@ -39,8 +39,12 @@ class Shown:
 class Tracker(Protocol):
     """Shows a search while it runs. Every method raises UserError if the tracker cannot be reached."""
 
-    def begin(self, about: Mapping[str, Any], key: str | None) -> str:
-        """Begin the run, or continue the one with `key`. `about` are its settings. Returns the key of the run."""
+    def begin(self, about: Mapping[str, Any], begun: Mapping[str, Any]) -> dict[str, Any]:
+        """Begin the run, or continue the one of an earlier session if it is still there.
+
+        about: its settings. begun: the record of the earlier session, empty for none. Returns what to record of the
+        run: its `key`, and whatever else continues it.
+        """
         ...
 
     def generation(self, shown: Shown) -> None: ...
@@ -56,9 +60,17 @@ class Tracker(Protocol):
 
 @contextlib.contextmanager
 def reached(name: str, where: object, fix: str, *failures: type[Exception]) -> Iterator[None]:
-    """Turn errors of files and networks, and `failures` of a tracker's package, into a sentence with a `fix`."""
+    """Turn errors of files and networks, and `failures` of a tracker's package, into a sentence with a `fix`.
+
+    So is a package that is missing, as the driver of a database.
+    """
     try:
         yield
+    except ImportError as error:
+        raise UserError(
+            f"tracker={name} cannot use {where}: it needs the package {error.name}, which is not installed; "
+            f"pip install {error.name}"
+        ) from None
     except (*failures, OSError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"tracker={name} cannot use {where}: {first}; {fix}") from None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ _AT_ONCE = 100  # parameters or numbers of one request
 # MLflow would wait for a server for minutes, without a word
 _PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3", "MLFLOW_HTTP_REQUEST_TIMEOUT": "30"}
 _STATUS: Mapping[Ended, str] = {"finished": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
+_SQLITE = "sqlite:///"
 DATABASE, ARTIFACTS = "mlflow.db", "artifacts"  # in the folder of `tracker.uri`
 
 
@@ -28,33 +31,63 @@ class MlflowTracker:
         with needed("tracker=mlflow", "tracking"):
             from mlflow.entities import Metric, Param  # pyright: ignore[reportMissingImports]
             from mlflow.exceptions import MlflowException  # pyright: ignore[reportMissingImports]
-            from mlflow.tracking import MlflowClient  # pyright: ignore[reportMissingImports]
-        self._metric, self._param, self._failed, self._make = Metric, Param, MlflowException, MlflowClient
+            from mlflow.tracking import MlflowClient, get_tracking_uri  # pyright: ignore[reportMissingImports]
+        self._metric, self._param, self._failed = Metric, Param, MlflowException
+        self._make, self._default = MlflowClient, get_tracking_uri
         self._config, self._root, self._run = config, root, ""
-        self._folder = _folder(config.uri)
+        self._folder: Path | None = None
         for name, value in _PATIENCE.items():
             os.environ.setdefault(name, value)
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)  # its tables are of no interest
 
-    def begin(self, about: Mapping[str, Any], key: str | None) -> str:
+    def begin(self, about: Mapping[str, Any], begun: Mapping[str, Any]) -> dict[str, Any]:
         with self._reached():
-            if self._folder:
-                self._folder.mkdir(parents=True, exist_ok=True)
-            store = f"sqlite:///{self._folder / DATABASE}" if self._folder else self._config.uri
-            self._client = self._make(tracking_uri=store)
-            if key:
-                self._run = self._client.get_run(key).info.run_id
-                self._client.update_run(self._run, "RUNNING")
-                return key
-            project = self._config.project
-            known = self._client.get_experiment_by_name(project)
-            files = (self._folder / ARTIFACTS / project).as_uri() if self._folder else None
-            experiment = known.experiment_id if known else self._client.create_experiment(project, files)
-            self._run = self._client.create_run(experiment, run_name=self._root.name).info.run_id
-            params = [self._param(name, str(value)[:_LONGEST]) for name, value in about.items()]
-            for first in range(0, len(params), _AT_ONCE):
-                self._client.log_batch(self._run, params=params[first : first + _AT_ONCE])
-            return self._run
+            store = self._store_of(begun)
+            with _alone(store):
+                self._client = self._make(tracking_uri=store)
+                run = self._still_there(begun.get("key"))
+                self._run = run or self._new_run()
+            if run:
+                self._client.update_run(run, "RUNNING")
+            else:
+                self._settings(about)
+        # an address may hold a password
+        return {"key": self._run, "store": store if store.startswith(_SQLITE) else None}
+
+    def _store_of(self, begun: Mapping[str, Any]) -> str:
+        """Return the absolute address of the store: that of an earlier session, unless another one is given."""
+        uri, store = self._config.uri, begun.get("store")
+        folder = _folder(uri)
+        if not store or begun.get("uri", uri) != uri:
+            store = _absolute(f"{_SQLITE}{folder / DATABASE}" if folder else uri or self._default())
+        if folder:
+            self._folder = Path(store.removeprefix(_SQLITE)).parent
+            self._folder.mkdir(parents=True, exist_ok=True)
+        return store
+
+    def _still_there(self, key: str | None) -> str | None:
+        """Return the key of a run that the store has, None if it has been deleted."""
+        if not key:
+            return None
+        try:
+            info = self._client.get_run(key).info
+        except self._failed as error:
+            if getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST":
+                return None
+            raise
+        return None if info.lifecycle_stage == "deleted" else info.run_id
+
+    def _new_run(self) -> str:
+        project = self._config.project
+        known = self._client.get_experiment_by_name(project)
+        files = (self._folder / ARTIFACTS / project).as_uri() if self._folder else None
+        experiment = known.experiment_id if known else self._client.create_experiment(project, files)
+        return self._client.create_run(experiment, run_name=self._root.name).info.run_id
+
+    def _settings(self, about: Mapping[str, Any]) -> None:
+        params = [self._param(name, str(value)[:_LONGEST]) for name, value in about.items()]
+        for first in range(0, len(params), _AT_ONCE):
+            self._client.log_batch(self._run, params=params[first : first + _AT_ONCE])
 
     def generation(self, shown: Shown) -> None:
         now = int(1e3 * time.time())
@@ -77,7 +110,7 @@ class MlflowTracker:
 
     def _reached(self) -> AbstractContextManager[None]:
         where = self._config.uri or "the default of MLflow"
-        return reached("mlflow", where, "check tracker.uri, and resume", self._failed)
+        return reached("mlflow", where, "check tracker.uri, and resume", self._failed, *_of_databases())
 
 
 def _folder(uri: str | None) -> Path | None:
@@ -85,6 +118,37 @@ def _folder(uri: str | None) -> Path | None:
     if uri is None or ":" in uri or uri.startswith("databricks"):
         return None
     return Path(uri).expanduser().absolute()
+
+
+def _of_databases() -> tuple[type[Exception], ...]:
+    """Return the errors of databases that MLflow lets through; none if only servers can be used here."""
+    try:
+        from sqlalchemy.exc import SQLAlchemyError
+    except ImportError:
+        return ()
+    return (SQLAlchemyError,)
+
+
+@contextlib.contextmanager
+def _alone(store: str) -> Iterator[None]:
+    """Let one process at a time make the tables and the experiment of a database of SQLite."""
+    path = Path(store.removeprefix(_SQLITE))
+    if not store.startswith(_SQLITE) or not path.parent.is_dir():
+        yield
+        return
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _absolute(store: str) -> str:
+    """Return the address of a store; a database of SQLite may be relative to the current folder."""
+    path = store.removeprefix(_SQLITE)
+    return store if path == store else f"{_SQLITE}{Path(path).absolute()}"
 
 
 def open_tracker(config: TrackerConfig, root: Path) -> MlflowTracker:

@@ -40,10 +40,10 @@ class TensorBoardTracker:
             self._writer = RecordWriter(str(folder / name))
             self._write(file_version="brain.Event:2")
 
-    def begin(self, about: Mapping[str, Any], key: str | None) -> str:
+    def begin(self, about: Mapping[str, Any], begun: Mapping[str, Any]) -> dict[str, Any]:
         with self._reached():
             self._text("settings", f"    {json.dumps(about, indent=1)}".replace("\n", "\n    "))
-        return FOLDER
+        return {"key": FOLDER}
 
     def generation(self, shown: Shown) -> None:
         from tensorboardX.proto.summary_pb2 import Summary

@@ -23,7 +23,8 @@ class WandbTracker:
         self._wandb, self._config, self._root = wandb, config, root
         self._run: Any = None
 
-    def begin(self, about: Mapping[str, Any], key: str | None) -> str:
+    def begin(self, about: Mapping[str, Any], begun: Mapping[str, Any]) -> dict[str, Any]:
+        key = begun.get("key")
         mode = os.environ.get("WANDB_MODE") or ("online" if self._config.online else "offline")
         with self._reached():
             self._run = self._wandb.init(
@@ -38,7 +39,7 @@ class WandbTracker:
                 # links inside a run directory are not followed, and a run with one is not resumed
                 settings=self._wandb.Settings(silent=True, console="off", symlink=False),
             )
-        return str(self._run.id)
+        return {"key": str(self._run.id)}
 
     def generation(self, shown: Shown) -> None:
         with self._reached():

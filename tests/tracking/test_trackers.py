@@ -7,6 +7,8 @@ import json
 import resource
 import sqlite3
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -260,13 +262,93 @@ def test_a_search_goes_on_without_its_tracker_and_sends_the_rest_later(
     assert search(["resume=run"]) == 0
 
 
+def generations_of(store: Path) -> list[list[int]]:
+    """The generations that each run of a store of MLflow has, the newest run first."""
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{store}")
+    runs = client.search_runs(["1"])
+    return [[m.step for m in client.get_metric_history(r.info.run_id, "score/best")] for r in runs]
+
+
+def test_mlflow_continues_a_run_from_another_folder(elsewhere: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("mlflow")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    given = ["films=false", "generations=1", "tracker=mlflow"]
+    assert search([*GIVEN, *given, "run_dir=default"]) == 0
+    assert search([*GIVEN, *given, "run_dir=named", "tracker.uri=store"]) == 0
+    (elsewhere / "other").mkdir()
+    monkeypatch.chdir(elsewhere / "other")
+    for name in ("default", "named"):
+        assert search([f"resume=../{name}", "generations=2"]) == 0
+    assert list(Path().iterdir()) == []
+    for store in (elsewhere / "mlflow.db", elsewhere / "store" / "mlflow.db"):
+        assert generations_of(store) == [[0, 1]]
+
+
+def test_mlflow_begins_a_new_run_where_the_old_one_is_not(elsewhere: Path, capfd: pytest.CaptureFixture[str]):
+    pytest.importorskip("mlflow")
+    from mlflow.tracking import MlflowClient
+
+    sentence = "tracker=mlflow no longer has the run of this search; a new run gets all generations"
+    given = ["films=false", "generations=1", "run_dir=run", "tracker=mlflow"]
+    assert search([*GIVEN, *given, "tracker.uri=a"]) == 0
+    assert sentence not in capfd.readouterr().err
+    assert search(["resume=run", "generations=2", "tracker.uri=b"]) == 0
+    assert sentence in capfd.readouterr().err
+    assert generations_of(elsewhere / "b/mlflow.db") == [[0, 1]]
+    client = MlflowClient(f"sqlite:///{elsewhere / 'b/mlflow.db'}")
+    (run,) = client.search_runs(["1"])
+    client.delete_run(run.info.run_id)
+    assert search(["resume=run", "generations=3", "tracker.uri=b"]) == 0
+    assert sentence in capfd.readouterr().err
+    assert generations_of(elsewhere / "b/mlflow.db") == [[0, 1, 2]]
+
+
 def test_a_store_that_cannot_be_used_is_told(elsewhere: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("mlflow")
     tracker = open_tracker(TrackerConfig("mlflow", uri="http://127.0.0.1:9"), elsewhere)
     assert tracker
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with pytest.raises(UserError, match="tracker=mlflow cannot use"):
-        tracker.begin({}, None)
+        tracker.begin({}, {})
+
+
+def test_searches_that_start_together_share_a_new_store(elsewhere: Path):
+    pytest.importorskip("mlflow")
+    beginning = (
+        "import pathlib, sys; from movlr_jax.tracking.base import TrackerConfig, open_tracker; "
+        "t = open_tracker(TrackerConfig('mlflow'), pathlib.Path(sys.argv[1])); "
+        "print(flush=True); sys.stdin.read(); t.begin({}, {})"
+    )
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    started = [subprocess.Popen([sys.executable, "-c", beginning, name], **pipes) for name in "abc"]
+    for process in started:
+        assert process.stdout
+        process.stdout.readline()
+    for process in started:  # all are ready
+        assert process.stdin
+        process.stdin.close()
+    assert [process.wait() for process in started] == [0, 0, 0]
+
+
+def test_a_database_without_its_driver_is_told(elsewhere: Path):
+    pytest.importorskip("mlflow")
+    tracker = open_tracker(TrackerConfig("mlflow", uri="postgresql://127.0.0.1:9/db"), elsewhere)
+    assert tracker
+    needs = "it needs the package psycopg2?, which is not installed; pip install psycopg2?$"
+    with pytest.raises(UserError, match=rf"tracker=mlflow cannot use .*: {needs}"):
+        tracker.begin({}, {})
+
+
+def test_a_database_that_cannot_be_read_is_told(elsewhere: Path):
+    pytest.importorskip("mlflow")
+    with sqlite3.connect(elsewhere / "mlflow.db") as database:
+        database.execute("CREATE TABLE runs (a)")
+    tracker = open_tracker(TrackerConfig("mlflow", uri=str(elsewhere)), elsewhere)
+    assert tracker
+    with pytest.raises(UserError, match="tracker=mlflow cannot use"):
+        tracker.begin({}, {})
 
 
 def test_a_store_that_goes_away_is_told(elsewhere: Path):
@@ -274,7 +356,7 @@ def test_a_store_that_goes_away_is_told(elsewhere: Path):
     store = elsewhere / "store"
     tracker = open_tracker(TrackerConfig("mlflow", uri=str(store)), elsewhere)
     assert tracker
-    tracker.begin({"candidates": 1}, None)
+    tracker.begin({"candidates": 1}, {})
     with sqlite3.connect(store / "mlflow.db") as database:
         database.execute("DROP TABLE metrics")
     with pytest.raises(UserError, match=r"tracker=mlflow cannot use .*store"):
