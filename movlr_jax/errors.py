@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import re
 import reprlib
+import shlex
 import unicodedata
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -59,6 +60,11 @@ def needed(who: str, extra: str) -> Iterator[None]:
         raise UserError(
             f"{who} needs the package {error.name!r}, which is not installed; pip install 'movlr-jax[{extra}]'"
         ) from error
+
+
+def resuming(run: Path) -> str:
+    """Return the setting that continues a run, as it can be pasted into a shell."""
+    return f"resume={shlex.quote(str(run))}"
 
 
 def shortened(value: object) -> str:

@@ -31,7 +31,7 @@ from movlr_jax.config.compose import compose
 from movlr_jax.config.methods import METHODS
 from movlr_jax.config.schema import Config, check
 from movlr_jax.config.trust import check_task_file
-from movlr_jax.errors import UserError, shortened
+from movlr_jax.errors import UserError, resuming, shortened
 from movlr_jax.evolution.final_training import EVENT as FINAL_TRAINING
 from movlr_jax.report.sweep import write_sweep_page
 from movlr_jax.settings import CONFIG_BYTES, read_yaml
@@ -94,7 +94,7 @@ def compare(arguments: Sequence[str]) -> int:
     write(root, rows)
     show(rows, task, root)
     if len(rows) < len(configs) or not all(row.finished for row in rows):
-        print(f"the comparison is not complete; continue with resume={root}", file=sys.stderr)
+        print(f"the comparison is not complete; continue with {resuming(root)}", file=sys.stderr)
     return status
 
 

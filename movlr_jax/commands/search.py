@@ -24,7 +24,7 @@ from movlr_jax.commands.session import (
 from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import EVENT, about_task_file, task_file
 from movlr_jax.control.build import build_optimizer, close, trains
-from movlr_jax.errors import BudgetSpent, UserError
+from movlr_jax.errors import BudgetSpent, UserError, resuming
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.filming import film_best_and_first
 from movlr_jax.evolution.final_training import has_final_training, run_final_training
@@ -103,12 +103,12 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
     except BudgetSpent as spent:
         ended = "interrupted"
         reporter.say(
-            f"{spent}. Finished work is saved; continue with resume={archive.root} and a larger budget"
+            f"{spent}. Finished work is saved; continue with {resuming(archive.root)} and a larger budget"
         )
         return archive.root, 0
     except KeyboardInterrupt:
         ended = "interrupted"
-        reporter.say(f"interrupted; finished work is saved. Continue with resume={archive.root}")
+        reporter.say(f"interrupted; finished work is saved. Continue with {resuming(archive.root)}")
         return archive.root, outcome.INTERRUPTED
     finally:
         with contextlib.ExitStack() as last:  # each of these, even if one before it fails

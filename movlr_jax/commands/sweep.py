@@ -30,6 +30,7 @@ from movlr_jax.config.compose import (
     hydra_sentence,
     of_hydra,
     search_path,
+    with_quotes,
 )
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.progress import interruptible
@@ -236,7 +237,7 @@ def _with_folder(mine: list[str], others: list[str]) -> tuple[list[str], list[st
         return mine, others
     if any(o.lstrip("+").startswith("hydra.sweep.dir=") for o in mine):
         raise UserError("run_dir= and hydra.sweep.dir= both name the folder of the sweep; give one of them")
-    folder = given[-1].partition("=")[2]
+    folder = with_quotes(given[-1]).partition("=")[2]
     return [*mine, f"hydra.sweep.dir={folder}"], [o for o in others if o not in given]
 
 

@@ -34,6 +34,7 @@ _UNUSED = {  # Hydra settings without effect here, and what to use instead
     "hydra": "of Hydra's own settings, only those of hydra/launcher, hydra/sweeper and hydra.sweep are, with -m",
 }
 _NUMBER = re.compile(r"[\d._eE+-]+", re.ASCII)  # what Hydra may read as one
+_PATHS = ("run_dir", "resume", "reward", "replay", "reference", "file")
 _REFERENCE = re.compile(r"(?<!\\)\$\{")  # to another setting, not escaped
 REPLAYABLE = ("run_dir", "films", "preview", "workers", "tracker")  # may change when a recording is replayed
 # may change when a run is resumed
@@ -53,7 +54,7 @@ def expand(overrides: Sequence[str]) -> list[list[str]]:
     from hydra.errors import HydraException
 
     try:
-        parsed = OverridesParser.create().parse_overrides([_sentence_quoted(o) for o in overrides])
+        parsed = OverridesParser.create().parse_overrides([with_quotes(o) for o in overrides])
         choices = [
             [f"{o.get_key_element()}={value}" for value in o.sweep_string_iterator()]
             if o.is_sweep_override()
@@ -62,7 +63,8 @@ def expand(overrides: Sequence[str]) -> list[list[str]]:
         ]
     except HydraException as error:
         raise UserError(
-            f"cannot read {' '.join(overrides)!r}: {_first_line(error)}; write name=value"
+            f"cannot read {' '.join(overrides)!r}: {_first_line(error)}; write name=value, "
+            "with a value of other characters in quotes, as in 'llm.model=\"a=b\"'"
         ) from None
     return [list(job) for job in itertools.product(*choices)]
 
@@ -265,9 +267,9 @@ def _with_task(overrides: Sequence[str], folders: Sequence[Path]) -> list[str]:
     The settings of a file task are not known in advance, so overrides may add them. Raises UserError.
     """
     result: list[str] = []
-    for override in map(_sentence_quoted, overrides):
+    for override in map(with_quotes, overrides):
         group, sign, value = override.lstrip("+").partition("=")
-        path = value.strip().strip("\"'")
+        path = unquoted(value.strip())
         if group == "task" and path.endswith(".py"):
             result += ["+task=own", f"file={quoted(path)}"]
             continue
@@ -284,19 +286,46 @@ def _with_task(overrides: Sequence[str], folders: Sequence[Path]) -> list[str]:
     return [f"++{o.lstrip('+')}" if o.lstrip("+").startswith("task.settings.") else o for o in result]
 
 
-def _sentence_quoted(override: str) -> str:
-    """Return an override with its sentence quoted, so that its commas are no sweep; others as they are.
+def with_quotes(override: str) -> str:
+    """Return an override with its sentence or path quoted where Hydra would not read it; others as they are.
 
-    So is a folder whose name is a number, as run_dir=2026_11_05. A ${ in the sentence is escaped, unless it is
-    already: it refers to no other setting.
+    The commas of a sentence are no sweep. A ${ in it is escaped, unless it is already: it refers to no other setting.
+    A path is quoted if Hydra's grammar has no such word, as a=b, or reads it as a number, as 2026_11_05.
     """
     name, _, value = override.partition("=")
-    if name.lstrip("+") == "run_dir" and _NUMBER.fullmatch(value):
+    setting = name.lstrip("+")
+    if setting == "run_dir" and _NUMBER.fullmatch(value):
         return f"{name}={quoted(value)}"
-    if name.lstrip("+") != "instruction" or value == "null":
+    if setting in _PATHS or (setting == "task" and value.endswith(".py")):
+        return f"{name}={_path_quoted(value)}"
+    if setting != "instruction" or value == "null":
         return override
     escaped = _REFERENCE.sub(r"\\${", value) if value[:1] in ("'", '"') else quoted(value)
     return f"{name}={escaped}"
+
+
+def _path_quoted(value: str) -> str:
+    """Return the value of a path, or of a sweep over paths, as Hydra reads it. It may refer to other settings."""
+    if _is_read(value) or (set(value) & set("'\"([{") and "," in value):
+        return value
+    paths = (path if _is_read(path) else quoted(_from_home(path)) for path in value.split(","))
+    return ",".join(paths).replace(r"\${", "${")
+
+
+def _is_read(value: str) -> bool:
+    """Return whether Hydra's grammar has this value."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    try:
+        OverridesParser.create().parse_override(f"x={value}")
+    except HydraException:
+        return False
+    return True
+
+
+def _from_home(path: str) -> str:
+    return str(Path(path).expanduser()) if path.startswith("~/") else path
 
 
 def _with_number(override: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from movlr_jax.errors import UserError
+from movlr_jax.errors import UserError, resuming
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.gates import score_of
 from movlr_jax.language.base import Evaluation
@@ -65,7 +65,7 @@ def end_tracking(context: SearchContext, ended: Ended, report: Path | None) -> N
     if finished and sent:
         archive.record(ENDED, _ending(context))
     if not sent or context.unsent:
-        context.reporter.say(f"the tracker has not got everything; resume={archive.root} sends the rest")
+        context.reporter.say(f"the tracker has not got everything; {resuming(archive.root)} sends the rest")
 
 
 def _complete(context: SearchContext) -> bool:

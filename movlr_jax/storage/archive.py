@@ -21,7 +21,7 @@ from datetime import datetime
 from pathlib import Path, PurePath
 from typing import Any
 
-from movlr_jax.errors import UserError, shortened
+from movlr_jax.errors import UserError, resuming, shortened
 from movlr_jax.progress import stop_if_asked
 from movlr_jax.storage.events import Unreadable, check, parse_call, parse_event
 from movlr_jax.storage.inside import inside, read_inside, refuse_linked_folders
@@ -97,7 +97,7 @@ class Archive:
             if there and not (".lock" in there and there <= {".lock", *_BEGUN}):
                 raise UserError(
                     f"the run directory {root} is not empty; choose another run_dir=..., "
-                    f"or continue with resume={root}"
+                    f"or continue with {resuming(root)}"
                 )
             root.mkdir(parents=True, exist_ok=True)
             lock = undo.enter_context(_lock(root))
@@ -491,4 +491,6 @@ def _read_errors(path: Path) -> Iterator[None]:
 def _advice(path: Path) -> str:
     """Return advice for a full disk; it names the run to resume if `path` is in one."""
     run = next((folder for folder in (path, *path.parents) if (folder / "run.db").is_file()), None)
-    return "free space or choose another run_dir=..." + (f", then continue with resume={run}" if run else "")
+    return "free space or choose another run_dir=..." + (
+        f", then continue with {resuming(run)}" if run else ""
+    )

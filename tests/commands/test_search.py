@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -13,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_cases import LEG
+from cli_cases import LEG, Mistake
 
 from movlr_jax.api import open_run
 from movlr_jax.commands.evaluate import main as evaluate
 from movlr_jax.commands.search import main as search
 from movlr_jax.commands.session import build_context, describe, task_of, to_yaml
-from movlr_jax.config.compose import compose
+from movlr_jax.config.compose import compose, expand, with_quotes
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.evolution import loop
 from movlr_jax.evolution.context import SearchContext
@@ -159,6 +161,31 @@ def test_an_extended_run_that_is_interrupted_goes_on_where_it_was(
     assert interrupted("make_film", 1, "films=true") == 130  # of a generation that is complete
     assert (root / "best.py").read_text() == run.best.source
     assert "already has" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("folder", ["ü=1", "a;b#(c)&d", "it's a run"])
+def test_a_folder_of_any_name_holds_a_run_and_the_hint_to_continue_can_be_pasted(
+    elsewhere: Path, folder: str, mistake: Mistake
+):
+    shutil.copy(LEG[0].removeprefix("+task="), "ü=1.py")
+    given = ["+task=ü=1.py", *LEG[1:], f"run_dir={folder}"]
+    assert search(given) == 0
+    assert (elsewhere / folder / "best.py").exists()
+    (hint,) = shlex.split(mistake(search, *given).rpartition(" continue with ")[2])
+    assert search([hint]) == 0
+
+
+def test_folders_and_files_of_any_name_may_be_swept_and_refer_to_settings(elsewhere: Path):
+    assert [with_quotes(o) for o in ("reward=a.py,b.py", "run_dir=runs/${seed}", "resume=null")] == [
+        "reward=a.py,b.py",
+        "run_dir=runs/${seed}",
+        "resume=null",
+    ]
+    assert expand(["reward=ü.py,b.py"]) == [["reward='ü.py'"], ["reward=b.py"]]
+    assert compose([*expand([*LEG, "run_dir=ü${seed}", "seed=7"])[0]]).run_dir == "ü7"
+    assert compose([*LEG, "reward=ü=1.py"]).reward == "ü=1.py"
+    assert search(["-m", *LEG, "run_dir=ü=1"]) == 0
+    assert (elsewhere / "ü=1" / "0" / "best.py").exists()
 
 
 def test_physics_is_traced_once_over_three_generations(tmp_path: Path):
