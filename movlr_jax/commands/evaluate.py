@@ -53,6 +53,10 @@ def evaluate(config: Config, job: int | None = None) -> int:
         raise UserError(
             f"resume continues a search; to evaluate its best program, give reward={config.resume}"
         )
+    if config.tracker.name != "none":
+        raise UserError(
+            f"tracker={config.tracker.name} is not used: only a search is shown in a tracker; give tracker=none"
+        )
     reporter = Reporter()
     start_ahead()
     task = task_of(config)

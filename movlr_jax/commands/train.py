@@ -82,6 +82,7 @@ def read_request(arguments: Sequence[str]) -> TrainingRequest:
     refused = {
         "resume": "the same command continues a training",
         "task": "the recipe names it, as in +recipe=flat_walk_legs",
+        "tracker": "only a search is shown in a tracker",
     }
     given, settings = cli.split_arguments(arguments, own, refused)
     if not given["recipe"]:

@@ -9,6 +9,7 @@ from cli_cases import LEG, Mistake
 
 from movlr_jax.commands.evaluate import main as evaluate
 from movlr_jax.commands.search import main as search
+from movlr_jax.commands.train import main as train
 from movlr_jax.commands.transfer import main as transfer
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
@@ -41,6 +42,17 @@ def test_a_setting_that_would_change_nothing_is_refused(mistake: Mistake, settin
             mistake(transfer, "from=flat_walk", "to=rough_walk", "reward=human", setting, alone=False)
             == sentence
         )
+    assert not list(Path().iterdir())
+
+
+def test_a_tracker_is_refused_where_nothing_is_tracked(mistake: Mistake):
+    given = "tracker=tensorboard"
+    assert mistake(evaluate, "+task=bottle_pour", "reward=initial", given) == (
+        "tracker=tensorboard is not used: only a search is shown in a tracker; give tracker=none"
+    )
+    assert mistake(train, "+recipe=flat_walk_legs", given) == (
+        "tracker= is not supported here: only a search is shown in a tracker"
+    )
     assert not list(Path().iterdir())
 
 
