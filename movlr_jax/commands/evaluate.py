@@ -104,11 +104,12 @@ class EvaluationSetup:
 
 
 def fingerprint(task: Task) -> bytes:
-    """Return the model, the goals and the first start states of a task, which distinguish tasks of one name."""
+    """Return the model, the goals and the first start states and controls of a task: tasks of one name may differ."""
     model = np.empty(mujoco.mj_sizeModel(task.model), np.uint8)
     mujoco.mj_saveModel(task.model, None, model)
     goals = [(name, np.asarray(goal).tolist()) for name, goal in task.goals.items()]
     starts = [array.tolist() for array in task.start(np.random.default_rng(0), 2)]
+    starts += [] if task.rest is None else [np.asarray(task.rest).tolist()]
     return model.tobytes() + repr((task.name, task.description, task.episode_s, goals, starts)).encode()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import mujoco
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import movlr_jax as mj
+from movlr_jax.commands.evaluate import fingerprint
 from movlr_jax.control.mpc.knots import ControlSpace
 from movlr_jax.language.proposers.terms import library
 from movlr_jax.physics.native import NativePhysics
@@ -98,6 +100,13 @@ def test_a_robot_on_servos_stays_at_its_start_posture(tmp_path: Path):
     mujoco.mj_step(task.model, data, len(result.trajectory.qpos) * 8 - 1)
     assert result.metrics["effort"] < 1e-9
     np.testing.assert_allclose(result.trajectory.qpos[-1], data.qpos, atol=1e-3)
+
+
+def test_tasks_with_other_controls_at_the_start_are_other_trainings():
+    task = task_of(SERVOS, "12.753 0.7 -1")
+    other = replace(task, rest=np.zeros(3))
+    assert len({fingerprint(t) for t in (task, other, replace(task, rest=None))}) == 3
+    assert fingerprint(task) == fingerprint(task_of(SERVOS, "12.753 0.7 -1"))
 
 
 def test_effort_is_what_the_controls_use_of_their_range():
