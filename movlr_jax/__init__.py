@@ -18,6 +18,7 @@ from movlr_jax.api import (
     SearchCandidate,
     SearchRun,
     evaluate_reward,
+    load_reward,
     load_task,
     open_run,
     register_critic,
@@ -35,6 +36,7 @@ from movlr_jax.version import __version__
 if TYPE_CHECKING:
     from movlr_jax.language.base import Critique, Evaluation, Preference, ProposalRequest, TermAdvice
     from movlr_jax.models import ModelAdapter
+    from movlr_jax.rewards.function import RewardFunction
     from movlr_jax.storage.trajectory import EpisodeRecord
     from movlr_jax.tasks import Task, simple_task
 
@@ -45,6 +47,7 @@ __all__ = [
     "ModelAdapter",
     "Preference",
     "ProposalRequest",
+    "RewardFunction",
     "RewardResult",
     "SearchCandidate",
     "SearchRun",
@@ -53,6 +56,7 @@ __all__ = [
     "UserError",
     "__version__",
     "evaluate_reward",
+    "load_reward",
     "load_task",
     "open_run",
     "register_critic",
@@ -72,6 +76,7 @@ _LATER = {  # name -> module, imported at first use
     ),
     "EpisodeRecord": "storage.trajectory",
     "ModelAdapter": "models",
+    "RewardFunction": "rewards.function",
     "Task": "tasks",
     "simple_task": "tasks",
 }

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from movlr_jax.control.base import Optimizer
     from movlr_jax.language.base import Critic, Evaluation, Judge, Proposer
     from movlr_jax.models import ModelAdapter
+    from movlr_jax.rewards.function import RewardFunction
     from movlr_jax.storage.trajectory import EpisodeRecord
     from movlr_jax.tasks import Task
 
@@ -196,6 +197,28 @@ def evaluate_reward(
         task=setup.task,
         _states=states.read_bytes(),
     )
+
+
+def load_reward(source: str | Path, task: Task | str | Path, *settings: str, **more: Any) -> RewardFunction:
+    """Return a reward program as a function in JAX, for a training loop of one's own in MuJoCo, MJX or Brax.
+
+    Args:
+        source: Text of a reward program, path of a file or of a run directory, "human" or "initial".
+        task: A task, its name, or path of a Python file that defines one.
+        *settings: Settings as on the command line.
+        **more: Settings by keyword.
+
+    Raises:
+        UserError: If the program is rejected, with the reason.
+    """
+    config, built = _configured(task, settings, more)
+    from movlr_jax.commands.evaluate import vetted
+    from movlr_jax.commands.session import task_of
+    from movlr_jax.rewards.function import RewardFunction
+
+    built = built or task_of(config)
+    program = vetted(source, built, config, built.model)
+    return RewardFunction(built.model, program, built.layout, built.data)
 
 
 # Searches.

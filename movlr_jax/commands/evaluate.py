@@ -29,6 +29,7 @@ from movlr_jax.evolution.filming import clip_of, store, style_of
 from movlr_jax.film.captions import Caption
 from movlr_jax.film.clips import film
 from movlr_jax.language.base import Evaluation
+from movlr_jax.physics.native import NativePhysics
 from movlr_jax.progress import Reporter
 from movlr_jax.quantities import summary
 from movlr_jax.rewards.program import RewardProgram
@@ -270,6 +271,24 @@ def reward_source(reward: str, task: Task) -> tuple[str, str]:
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read the reward {reward!r}: {error}") from None
+
+
+def vetted(reward: str | Path, task: Task, config: Config, model: mujoco.MjModel) -> RewardProgram:
+    """Return the program of `reward`, vetted on states of the task. Raises UserError."""
+    text = str(reward)
+    source, origin = (text, "reward=") if "\n" in text else reward_source(text, task)
+    physics = NativePhysics(
+        model, task.layout, sim_dt=config.optimizer.sim_dt, ctrl_dt=config.optimizer.ctrl_dt, threads=1
+    )
+    sandbox = Sandbox(make_probe(task, physics, 0), name=config.sandbox)
+    try:
+        verdict = sandbox.vet(source)
+    finally:
+        sandbox.close()
+        physics.close()
+    if verdict.program is None:
+        raise UserError(f"reward {origin}: {verdict.message}")
+    return verdict.program
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -15,20 +15,16 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from movlr_jax.commands.environment import prepare_environment
-from movlr_jax.commands.evaluate import reward_source
+from movlr_jax.commands.evaluate import vetted
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose
 from movlr_jax.config.override import overrides_of, task_override
 from movlr_jax.control.ppo.interface import action_space, observation
 from movlr_jax.errors import UserError, unknown_name
-from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.film.renderer import Canvas, place
 from movlr_jax.models.spec import quiet
 from movlr_jax.physics.common import planning_model, whole_substeps
-from movlr_jax.physics.native import NativePhysics
-from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.rewards.state import State
-from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.base import measured
 from movlr_jax.types import SimState, Step, Trajectory
@@ -99,7 +95,7 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self._substeps = whole_substeps(self._sim_dt, self._ctrl_dt)
         self.model = planning_model(self._space.model, self._sim_dt, False)
         self.data = mujoco.MjData(self.model)
-        self.program = _vetted(reward, self.task, self.config, self._space.model)
+        self.program = vetted(reward, self.task, self.config, self._space.model)
         self._limit = max(1, round(self.task.episode_s / self._ctrl_dt))
         self._goals = {name: jnp.asarray(value, jnp.float32) for name, value in self.task.data.items()}
         self._weights = np.array(list(self.program.weights.values()), np.float32)
@@ -236,24 +232,6 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
 def _sets(name: str, settings: Sequence[str]) -> bool:
     return any(word.lstrip("+").partition("=")[0] == name for word in settings)
-
-
-def _vetted(reward: str | Path, task: Task, config: Any, model: mujoco.MjModel) -> RewardProgram:
-    """Return the program of `reward`, vetted on states of the task. Raises UserError."""
-    text = str(reward)
-    source, origin = (text, "reward=") if "\n" in text else reward_source(text, task)
-    physics = NativePhysics(
-        model, task.layout, sim_dt=config.optimizer.sim_dt, ctrl_dt=config.optimizer.ctrl_dt, threads=1
-    )
-    sandbox = Sandbox(make_probe(task, physics, 0), name=config.sandbox)
-    try:
-        verdict = sandbox.vet(source)
-    finally:
-        sandbox.close()
-        physics.close()
-    if verdict.program is None:
-        raise UserError(f"reward {origin}: {verdict.message}")
-    return verdict.program
 
 
 def _single(step: Step) -> Step:
