@@ -19,6 +19,7 @@ _UNITS = {
     "bw": "body weights",
 }  # longest first
 _YES_NO = ("success", "fell", "dropped")
+_OF_MOTION = ("turned_rad", "rise_m", "drift_error_m", "upright_fraction")
 _OWN = 2  # measures of a task that a summary has room for, besides those that all tasks share
 
 
@@ -72,9 +73,11 @@ def quantity(value: float | None, metric: str) -> str:
 
 
 def leading(metrics: Mapping[str, float]) -> list[str]:
-    """Return the measures that a task lists before its success: what it is about. Without success there are none."""
+    """Return what a task is about: the measures before its success, or those of a motion that words describe."""
     names = list(metrics)
-    before = names[: names.index("success")] if "success" in metrics else []
+    before = (
+        names[: names.index("success")] if "success" in metrics else [n for n in _OF_MOTION if n in metrics]
+    )
     return [name for name in before if name not in _YES_NO]
 
 

@@ -46,4 +46,6 @@ def test_what_came_out_is_one_short_line():
         "success": 1.0,
         "effort": 0.1,
     }
+    turn = {"upright_fraction": 0.45, "turned_rad": 10.128, "effort": 0.2}
+    assert summary(turn) == "turned 580°: upright fraction 45 %", "a motion from words has no success"
     assert summary(hop) == "moved 2.1 m: lowest 62.0 cm: knee range 57°: success"
