@@ -74,11 +74,10 @@ def quantity(value: float | None, metric: str) -> str:
 
 def leading(metrics: Mapping[str, float]) -> list[str]:
     """Return what a task is about: the measures before its success, or those of a motion that words describe."""
+    if "success" not in metrics:
+        return [name for name in _OF_MOTION if name in metrics]
     names = list(metrics)
-    before = (
-        names[: names.index("success")] if "success" in metrics else [n for n in _OF_MOTION if n in metrics]
-    )
-    return [name for name in before if name not in _YES_NO]
+    return [name for name in names[: names.index("success")] if name not in _YES_NO]
 
 
 def summary(metrics: Mapping[str, float]) -> str:

@@ -206,18 +206,14 @@ def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[
 def _stem(setup: EvaluationSetup, seed: int) -> str:
     """Return the file name of a result without its suffix; one of another reward or task of this name is kept."""
     stem = f"{Path(setup.origin).stem}_seed{seed}{setup.where.replace(' ', '_')}"
-    reward = setup.config.reward
+    task, reward = setup.config.task.name, setup.config.reward
     try:
         recorded = read_inside(setup.folder, f"{stem}.yaml", CONFIG_BYTES)
         before = None if recorded is None else read_yaml(recorded.decode())
-        same = before is None or (before["reward"], before["task"]["name"]) == (
-            reward,
-            setup.config.task.name,
-        )
+        same = before is None or (before["task"]["name"], before["reward"]) == (task, reward)
     except (UserError, KeyError, TypeError, ValueError):  # not from an evaluation
         same = False
-    whose = f"{setup.config.task.name} {reward}".encode()
-    return stem if same else f"{stem}_{hashlib.sha256(whose).hexdigest()[:8]}"
+    return stem if same else f"{stem}_{hashlib.sha256(f'{task} {reward}'.encode()).hexdigest()[:8]}"
 
 
 def run_and_film(

@@ -87,9 +87,8 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Any:
     _refuse_unused(overrides)
     if (resumed := _recorded(overrides, "resume", RESETTABLE)) is not None:
         config, run = check(from_mapping(Config, resumed)), Path(resumed["resume"])
-        if not any(
-            o.lstrip("+").startswith("task=") for o in overrides
-        ):  # the file that a person names is theirs
+        named = any(o.lstrip("+").startswith("task=") for o in overrides)  # by the person, whose file it is
+        if not named:
             check_task_file(config, run, [run])
         return config
     if (replayed := _recorded(overrides, "replay", REPLAYABLE)) is not None:

@@ -28,11 +28,11 @@ _LOWEST = 0.01  # m, lower bound of the height of the centre of mass
 _TURN = 1.5  # s, duration of a turn
 _REFERENCE = "reference/"  # of the names of a recorded motion in the data of a task
 REFERENCE_RATE = f"{_REFERENCE}rate"  # [] samples per s of a motion that is read by time
-# fields of a step besides its time -> the sizes of a layout that they have
-_PLACES = {
+_PLACES = {  # what is said of a name of the other kind
     "body": "{0!r} is a site, not a body; use state.site({0!r})",
     "site": "{0!r} is a body, not a site; use state.pos({0!r})",
 }
+# fields of a step besides its time -> the sizes of a layout that they have
 STEP_SIZES = {"qpos": "nq", "qvel": "nv", "act": "na", "sensors": "nsensordata", "prev_action": "nu"}
 _JOINT_SIZES = {0: (7, 6), 1: (4, 3), 2: (1, 1), 3: (1, 1)}  # mjtJoint -> (nq, nv)
 

@@ -263,14 +263,16 @@ def exertion(task: Task, episode: Trajectory) -> np.ndarray:
     """
     if has_muscles(task.model) and task.model.na:
         return np.square(np.asarray(episode.steps.act, float)).mean(axis=-1)
-    moved = np.asarray(episode.actions, float) - task.resting(np.asarray(episode.steps.qpos)[0])
-    return np.square(moved / _scale(task, episode)).mean(axis=-1)
+    return np.square(_shares(task, episode)).mean(axis=-1)
 
 
-def _scale(task: Task, episode: Trajectory) -> np.ndarray:
+def _shares(task: Task, episode: Trajectory) -> np.ndarray:
+    """Return the controls [T, nu] as shares of their range from those that hold the start; of muscles unchanged."""
+    actions = np.asarray(episode.actions, float)
     if has_muscles(task.model):
-        return np.ones(task.model.nu)
-    return control_scale(task.model, task.resting(np.asarray(episode.steps.qpos)[0]))
+        return actions
+    rest = task.resting(np.asarray(episode.steps.qpos)[0])
+    return (actions - rest) / control_scale(task.model, rest)
 
 
 def shared_metrics(trajectory: Trajectory, task: Task, ctrl_dt: float) -> Metrics:
@@ -279,7 +281,7 @@ def shared_metrics(trajectory: Trajectory, task: Task, ctrl_dt: float) -> Metric
     effort: see `exertion`; smoothness: mean squared change of the controls, as shares of their range, per second:
     lower is smoother; diverged_fraction: 1 if the simulation diverged.
     """
-    change = np.diff(np.asarray(trajectory.actions) / _scale(task, trajectory), axis=0) / ctrl_dt
+    change = np.diff(_shares(task, trajectory), axis=0) / ctrl_dt
     return {
         "effort": float(exertion(task, trajectory).mean()),
         "smoothness": float(np.square(change).mean()) if len(change) else 0.0,

@@ -58,7 +58,9 @@ def motion_of(
     description: str, model: mujoco.MjModel, qpos: np.ndarray, root: str, forward: Sequence[float]
 ) -> Motion:
     """Read the motion from `description`, for a model that starts at `qpos` [nq] and faces `forward` [3]."""
-    text = description.lower()
+    text, start = description.lower(), mujoco.MjData(model)
+    start.qpos[:] = qpos
+    mujoco.mj_kinematics(model, start)
     words = re.findall(r"[a-z]+", text)
     motion = Motion(_subject(words, model, root))
     read, paces, way, tempo = [], [], None, 1.0
@@ -93,7 +95,7 @@ def motion_of(
         sign, name = next((a, b) for a, b in zip(axis.groups()[::2], axis.groups()[1::2], strict=True) if b)
         world = np.eye(3)["xyz".index(name)] * (-1.0 if sign == "-" else 1.0)
         read.append(axis[0].strip())
-    elif way is None and (found := _place_ahead(text, model, qpos, motion.subject)):
+    elif way is None and (found := _place_ahead(text, model, start, motion.subject)):
         place, world = found
         read.append(f"to {place}")
     else:
@@ -106,7 +108,7 @@ def motion_of(
     travelling = (paces and not (motion.jump and way is None and not axis)) or (motion.jump and (way or axis))
     if here or (motion.jump and world[2] > 0):
         travelling = False
-    height = _height(model, qpos, motion.subject)
+    height = float(start.body(motion.subject).xpos[2])
     asked = any(_is(word, _UPRIGHT) for word in read)  # a body on wheels may start lower
     upright = motion.upright and "low" not in paces and (height > _LOWEST or asked)
     motion = replace(motion, words=tuple(dict.fromkeys(read)), upright=upright)
@@ -147,12 +149,9 @@ def _subject(words: Sequence[str], model: mujoco.MjModel, root: str) -> str:
 
 
 def _place_ahead(
-    text: str, model: mujoco.MjModel, qpos: np.ndarray, subject: str
+    text: str, model: mujoco.MjModel, data: mujoco.MjData, subject: str
 ) -> tuple[str, np.ndarray] | None:
     """Return the body or site to which words send `subject`, with its horizontal direction [3], or None."""
-    data = mujoco.MjData(model)
-    data.qpos[:] = qpos
-    mujoco.mj_kinematics(model, data)
     places = {model.body(b).name: data.xpos[b] for b in range(1, model.nbody)}
     places |= {model.site(i).name: data.site_xpos[i] for i in range(model.nsite)}
     for name, at in places.items():
@@ -168,14 +167,6 @@ def _in_world(way: Sequence[float], forward: Sequence[float]) -> np.ndarray:
     """Convert `way` (ahead, left, up) to the world frame, for a body that faces `forward` [3]."""
     left = np.cross(UP, forward)
     return way[0] * np.asarray(forward) + way[1] * left + way[2] * np.asarray(UP)
-
-
-def _height(model: mujoco.MjModel, qpos: np.ndarray, body: str) -> float:
-    """Return the height in m of a body above z = 0 at `qpos` [nq]."""
-    data = mujoco.MjData(model)
-    data.qpos[:] = qpos
-    mujoco.mj_kinematics(model, data)
-    return float(data.body(body).xpos[2])
 
 
 def _possible(motion: Motion, model: mujoco.MjModel) -> Motion:
