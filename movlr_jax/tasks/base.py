@@ -75,6 +75,9 @@ def axis_text(way: Sequence[float]) -> str:
 FALLEN = 0.6  # share of the start height; an upright body that gets lower counts as fallen
 
 
+AHEAD = 0.01  # rad, a smaller turn is none
+
+
 @dataclass(frozen=True)
 class Motion:
     """The motion of the body `subject` that a description asks for."""
@@ -86,6 +89,7 @@ class Motion:
     exact: bool = False  # whether the speed is given explicitly
     jump: bool = False
     turn: int = 0  # 1 left, -1 right
+    angle: float | None = None  # rad, by which it should have turned at the end; None: as far as it can
     still: bool = False
     upright: bool = True  # whether the body should stay on its feet
     lowest: float = FALLEN  # share of the start height below which an upright body counts as fallen
@@ -95,11 +99,20 @@ class Motion:
     def moves(self) -> bool:
         return bool(self.way or self.jump or self.turn)
 
+    @property
+    def stays(self) -> bool:
+        """Whether it should not leave its place on the ground."""
+        return self.still and not (self.way or self.jump)
+
     def text(self) -> str:
         """Return the motion in words."""
         parts = [f"move along {axis_text(self.way)} at about {self.speed:.2g} m/s"] if self.way else []
         parts += ["leave the ground"] * self.jump
-        parts += [f"turn {'left' if self.turn > 0 else 'right'}"] * bool(self.turn)
+        if self.turn and self.angle is not None and self.angle < AHEAD:
+            parts.append("keep its heading")
+        elif self.turn:
+            by = "" if self.angle is None else f" by {np.rad2deg(self.angle):.0f}°"
+            parts.append(f"turn {'left' if self.turn > 0 else 'right'}{by}")
         return ", ".join([*(parts or ["stand still"]), *["upright"] * self.upright])
 
 

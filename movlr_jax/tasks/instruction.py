@@ -14,7 +14,8 @@ import numpy as np
 from movlr_jax.errors import UserError
 from movlr_jax.tasks.base import FALLEN, TIE, Metrics, Motion, Task
 from movlr_jax.tasks.hand import grasp
-from movlr_jax.tasks.motion import motion_metrics, motion_of
+from movlr_jax.tasks.motion import motion_of
+from movlr_jax.tasks.motion_measures import motion_metrics
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.simple import (
     controls_text,

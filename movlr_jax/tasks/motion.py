@@ -1,4 +1,4 @@
-"""Read a motion from the words of a task description, and measure it.
+"""Read a motion from the words of a task description.
 
 Only the description and the model are read, never the measures of the task. Unknown words are ignored.
 """
@@ -13,14 +13,12 @@ import mujoco
 import numpy as np
 
 from movlr_jax.models.derived import travels
-from movlr_jax.tasks.base import Metrics, Motion, Need, axis_text
-from movlr_jax.tasks.readout import Readout
+from movlr_jax.tasks.base import Motion, axis_text
 
 CROUCHED = 0.3  # as FALLEN, for motions close to the ground
 UP = (0.0, 0.0, 1.0)
 _GRAVITY = 9.81
 _LOWEST = 0.1  # m, a body that starts lower is not expected to stay upright, unless the words say so
-_TILTED = 0.5  # cosine of a tilt from the start that counts as a fall: 60 degrees
 # Froude number speed^2 / (g height) of walking, running, and moving close to the ground
 _FROUDE = {"walk": 0.25, "run": 1.0, "low": 0.1}
 _PACES = {
@@ -44,9 +42,44 @@ _WAYS = {  # ahead, left, up
     "down": (0, 0, -1), "downward": (0, 0, -1), "downwards": (0, 0, -1),
 }  # fmt: skip
 _SIDES = ("left", "right", "back", "up", "down")  # not a direction before a noun: "the left leg"
-_FOLLOWS = ("", "and", "then", "at", "as", "for", "by", "while", "with", "without", "until", "in", "on", "to")
+_FOLLOWS = (
+    "",
+    "and",
+    "then",
+    "at",
+    "as",
+    "for",
+    "by",
+    "while",
+    "with",
+    "without",
+    "until",
+    "in",
+    "on",
+    "to",
+    "facing",
+)
 _ARTICLES = ("the", "a", "an", "its", "your", "his", "her", "both")
 _NEGATIONS = ("not", "no", "without", "never", "avoid")
+_TO = r"\b(?:to|towards?|for)\s+"
+_FACING = (
+    r"(?<!not )(?<!without )\b(?:fac(?:es?|ing)|look(?:s|ing)? at|(?:turn|rotat|pivot)\w* (?:to|towards?))\s+"
+)
+_NUMBER = r"(\d+(?:\.\d+)?)\s*-?\s*"
+_TURN_BY = re.compile(
+    rf"\b(?:turn|spin|rotat|pivot)\w*\b(?:(?!\band\b|\bthen\b)[^.,;])*?\b{_NUMBER}(?:(°|deg)|rad)"
+)
+_PART_TURNS = {  # degrees
+    re.compile(r"\bturn(?:s|ing)? (?:\w+ )?(?:around|round|about)\b(?! (?:the|a|an|its)\b)"): 180.0,
+    re.compile(r"\bhalf (?:a )?turn\b"): 180.0,
+    re.compile(r"\bquarter (?:of a )?turn\b"): 90.0,
+    re.compile(r"\b(?:full|whole) turn\b"): 360.0,
+}
+_POSED = re.compile(  # what a body stands on, other than its feet
+    r"\bon (?:(?:its|the|his|her|your|only) )*"
+    r"(?:((?:hind|rear|back|front|fore)[ -]?(?:legs?|feet|paws|wheels?)|hands|head|back|knees)"
+    r"|(?:one|left|right) (?:leg|foot|hand|wheel)|toes|tiptoes?|heels)\b"
+)
 _HERE = re.compile(r"\b(in place|on the spot)\b")
 _SPEED = re.compile(r"(\d+(?:\.\d+)?)\s*(m/s|met(?:er|re)s?\s+(?:per|a)\s+second|km/h)")
 _AXIS = re.compile(
@@ -63,7 +96,7 @@ def motion_of(
     mujoco.mj_kinematics(model, start)
     words = re.findall(r"[a-z]+", text)
     motion = Motion(_subject(words, model, root))
-    read, paces, way, tempo = [], [], None, 1.0
+    read, paces, way, tempo, heading = [], [], None, 1.0, None
     for i, word in enumerate(words):
         before, after = words[max(0, i - 2) : i], words[i + 1] if i + 1 < len(words) else ""
         carried = after in _ARTICLES and _is(word, _CARRY) and motion.subject not in words[i + 1 : i + 4]
@@ -72,12 +105,19 @@ def motion_of(
         known = [kind for kind, verbs in _PACES.items() if _is(word, verbs)]
         paces += known
         if word in _WAYS and (word not in _SIDES or after in _FOLLOWS):
-            if motion.turn:
+            if any(_is(w, "face") for w in words[max(0, i - 3) : i]):
+                if _WAYS[word][2]:  # "face up"
+                    continue
+                heading = float(np.arctan2(*_WAYS[word][1::-1]))
+                read.append("face")
+            elif motion.turn:
                 motion = replace(motion, turn=-1 if word == "right" else 1)
             else:
                 way = way or _WAYS[word]
         elif _is(word, _TURNS):
             motion = replace(motion, turn=1)
+        elif word == "clockwise" and motion.turn:  # seen from above
+            motion = replace(motion, turn=1 if before[-1:] in (["counter"], ["anti"]) else -1)
         elif _is(word, _JUMPS):
             motion = replace(motion, jump=True)
         elif _is(word, _STILL):
@@ -91,11 +131,19 @@ def motion_of(
         elif not known:
             continue
         read.append(word)
+    if found := _place(text, _FACING, model, start, motion.subject):
+        read.append(f"face {found[0]}")
+        heading = _angle(forward, found[1])
+    elif motion.turn and (degrees := _turn_by(text)):
+        read.append(f"by {degrees:g}°")
+        heading = motion.turn * np.deg2rad(degrees)
+    if heading is not None:
+        motion = replace(motion, turn=-1 if heading < 0 else 1, angle=abs(heading))
     if axis := _AXIS.search(text):
         sign, name = next((a, b) for a, b in zip(axis.groups()[::2], axis.groups()[1::2], strict=True) if b)
         world = np.eye(3)["xyz".index(name)] * (-1.0 if sign == "-" else 1.0)
         read.append(axis[0].strip())
-    elif way is None and (found := _place_ahead(text, model, start, motion.subject)):
+    elif way is None and (found := _place(text, _TO, model, start, motion.subject)):
         place, world = found
         read.append(f"to {place}")
     else:
@@ -110,7 +158,10 @@ def motion_of(
         travelling = False
     height = float(start.body(motion.subject).xpos[2])
     asked = any(_is(word, _UPRIGHT) for word in read)  # a body on wheels may start lower
-    upright = motion.upright and "low" not in paces and (height > _LOWEST or asked)
+    posed = _POSED.search(text)
+    upright = (
+        motion.upright and "low" not in paces and (height > _LOWEST or asked) and not (posed and posed[1])
+    )
     motion = replace(motion, words=tuple(dict.fromkeys(read)), upright=upright)
     if travelling:
         pace = "low" if "low" in paces else "run" if "run" in paces else "walk"
@@ -148,17 +199,35 @@ def _subject(words: Sequence[str], model: mujoco.MjModel, root: str) -> str:
     return root if root.lower() in words or not free else free[0]
 
 
-def _place_ahead(
-    text: str, model: mujoco.MjModel, data: mujoco.MjData, subject: str
+def pose(description: str) -> str:
+    """Return the words that name what the body stands on, if not its feet, as in "on its hind legs"; else ""."""
+    found = _POSED.search(description.lower())
+    return found[0] if found else ""
+
+
+def _turn_by(text: str) -> float:
+    """Return by how many degrees words ask to turn; 0 if they do not say."""
+    if found := _TURN_BY.search(text):
+        return float(found[1]) if found[2] else float(np.rad2deg(float(found[1])))
+    return next((degrees for words, degrees in _PART_TURNS.items() if words.search(text)), 0.0)
+
+
+def _angle(a: Sequence[float], b: Sequence[float]) -> float:
+    """Return the angle in rad, left positive, from the horizontal direction of `a` [3] to that of `b` [3]."""
+    return float(np.arctan2(a[0] * b[1] - a[1] * b[0], a[0] * b[0] + a[1] * b[1]))
+
+
+def _place(
+    text: str, before: str, model: mujoco.MjModel, data: mujoco.MjData, subject: str
 ) -> tuple[str, np.ndarray] | None:
-    """Return the body or site to which words send `subject`, with its horizontal direction [3], or None."""
+    """Return the body or site that `text` names after `before`, with its horizontal direction [3]; or None."""
     places = {model.body(b).name: data.xpos[b] for b in range(1, model.nbody)}
     places |= {model.site(i).name: data.site_xpos[i] for i in range(model.nsite)}
     for name, at in places.items():
         said = r"\W+".join(re.findall("[a-z0-9]+", name.lower()))
         away = (at - data.body(subject).xpos) * (1, 1, 0)
         distance = float(np.linalg.norm(away))
-        if said and distance > _NEAR and re.search(rf"\b(?:to|towards?|for)\s+(?:the\s+)?{said}\b", text):
+        if said and distance > _NEAR and re.search(rf"{before}(?:the\s+)?{said}\b", text):
             return name, away / distance
     return None
 
@@ -180,51 +249,6 @@ def _possible(motion: Motion, model: mujoco.MjModel) -> Motion:
         motion = replace(motion, jump=False)
     if motion.turn and not travels(model, motion.subject, UP, turning=True):
         lacks.append("turn about the vertical")
-        motion = replace(motion, turn=0)
+        motion = replace(motion, turn=0, angle=None)
     stands = motion.upright and travels(model, motion.subject, UP)
     return replace(motion, lacks=" or ".join(lacks), upright=stands)
-
-
-def motion_metrics(motion: Motion, read: Readout) -> Metrics:
-    """Measure how far the body moves as requested in an episode [T]; motion after a fall does not count."""
-    pos, rot, time = read.pos(motion.subject), read.rot(motion.subject), read.time
-    level = np.einsum("tij,ij->ti", rot, rot[0])[:, 2]  # cosine of the tilt from the start
-    fallen = (pos[:, 2] < motion.lowest * pos[0, 2]) | (level < _TILTED)
-    down = np.flatnonzero(fallen) if motion.upright else []
-    last, seconds = int(down[0]) if len(down) else len(pos) - 1, max(float(time[-1] - time[0]), 1e-6)
-    metrics = {"upright_fraction": float((time[last] - time[0]) / seconds)} if motion.upright else {}
-    if motion.way:
-        distance = float((pos[last] - pos[0]) @ np.asarray(motion.way))
-        metrics |= {"distance_m": distance, "progress_m_s": distance / seconds}
-    if motion.jump:
-        metrics["rise_m"] = float(pos[: last + 1, 2].max() - pos[0, 2])
-    if motion.turn:
-        turned = np.unwrap(np.arctan2(rot[:, 1, 0], rot[:, 0, 0]))
-        metrics["turned_rad"] = motion.turn * float(turned[last] - turned[0])
-    if motion.still and not motion.moves:
-        metrics["drift_error_m"] = float(np.linalg.norm((pos - pos[0])[:, :2], axis=-1).max())
-    return metrics
-
-
-def motion_score(motion: Motion, metrics: Metrics) -> float:
-    """Return a score: 10 for staying upright, 10 per m/s of progress or m of height, 2 per rad turned."""
-    speed = metrics.get("progress_m_s", 0.0)
-    score = 10.0 * (metrics.get("upright_fraction", 0.0) + metrics.get("rise_m", 0.0))
-    score += 2.0 * metrics.get("turned_rad", 0.0)
-    return score + 10.0 * (min(speed, 2 * motion.speed - speed) if motion.exact else speed)
-
-
-def motion_needs(motion: Motion, metrics: Metrics) -> list[Need]:
-    """Return what an episode lacks of the requested motion, the most general first."""
-    needs = []
-    if metrics.get("upright_fraction", 1.0) < 1.0:
-        fallen = f"it falls after {metrics['upright_fraction']:.0%} of the episode"
-        needs += [Need(fallen, kind) for kind in ("height", "upright")]
-    if motion.way and metrics.get("progress_m_s", 0.0) < 0.9 * motion.speed:
-        speed = f"{metrics.get('progress_m_s', 0.0):.2f} m/s"
-        needs.append(Need(f"it moves at {speed}, but the description means {motion.speed:g} m/s", "forward"))
-    if motion.jump and metrics.get("rise_m", 0.0) < 0.1:
-        needs.append(Need("it does not leave the ground", "jump"))
-    if motion.turn and metrics.get("turned_rad", 0.0) < 1.0:
-        needs.append(Need("it does not turn", "turning"))
-    return needs

@@ -11,6 +11,8 @@ from movlr_jax.tasks.motion import UP, Motion, axis_text
 
 # the initial program has the best term of each of these kinds
 FIRST = ("forward", "jump", "turning", "height", "upright")
+_AT_ONCE = 2.5  # rad, greatest angle to turn by for which the requested heading does not move
+_RATE = 1.5  # rad/s, of a requested heading that moves
 _NAMES = {"+x": "x", "-x": "minus_x", "+y": "y", "-y": "minus_y", "+z": "z", "-z": "minus_z"}
 
 
@@ -30,10 +32,11 @@ def motion_terms(motion: Motion, root: str) -> list[Term]:
     terms = []
     if motion.way:
         pace, goal = along(velocity, motion.way), 'jnp.linalg.norm(state.goal("velocity"))'
-        terms += [
-            Term("progress", "forward", 5.0, f"jnp.minimum({pace} / {goal}, 1.0)"),
-            Term("speed", "forward", 3.0, f"-shaping.smooth_abs({pace} - {goal})"),
-        ]
+        progress = Term("progress", "forward", 5.0, f"jnp.minimum({pace} / {goal}, 1.0)")
+        if motion.exact:  # being too fast is a fault, too
+            terms += [Term("speed", "forward", 5.0, f"-shaping.smooth_abs({pace} / {goal} - 1.0)"), progress]
+        else:
+            terms += [progress, Term("speed", "forward", 3.0, f"-shaping.smooth_abs({pace} - {goal})")]
         if abs(motion.way[2]) < 0.7:
             aside = along(moved, np.cross(UP, motion.way).tolist())
             terms.append(Term("drift", "straight", 1.0, f"-shaping.smooth_abs({aside})"))
@@ -42,14 +45,30 @@ def motion_terms(motion: Motion, root: str) -> list[Term]:
             Term("rise", "jump", 3.0 if motion.way else 20.0, f"jnp.maximum({moved}[2], 0.0)"),
             Term("lift", "jump", 2.0, f"jnp.maximum({velocity}[2], 0.0)"),
         ]
-    if motion.turn:
+    if motion.turn and motion.angle is not None:
+        terms.append(Term("heading", "turning", 10.0, f"-shaping.smooth_abs({_off_heading(motion)})"))
+    elif motion.turn:
         rate = f'{"-" if motion.turn < 0 else ""}state.angvel("{body}")[2]'
         terms.append(Term("turn_rate", "turning", 3.0, f"jnp.clip({rate}, -2.0, 2.0)"))
-    if motion.still and not motion.moves:
+    if motion.stays:
         terms.append(Term("sway", "steady", 3.0, f"-shaping.smooth_abs(jnp.linalg.norm({velocity}[:2]))"))
     if motion.upright:
         terms += _posture_terms(body, moved, motion.turn != 0)
     return terms
+
+
+def _off_heading(motion: Motion) -> str:
+    """Return the expression for the angle in rad between the heading and the requested one.
+
+    Half a turn to the left and to the right end the same, so for large angles the requested heading turns, too.
+    """
+    rot = f'(state.rot("{motion.subject}") @ state.initial.rot("{motion.subject}").T)'
+    yaw, angle = f"jnp.arctan2({rot}[1, 0], {rot}[0, 0])", motion.angle or 0.0
+    sign = "-" if motion.turn > 0 else "+"
+    if angle <= _AT_ONCE:
+        return f"{yaw} {sign} {angle:g}" if angle else yaw
+    off = f"{yaw} {sign} jnp.minimum({_RATE:g} * state.time, {angle:g})"
+    return f"jnp.arctan2(jnp.sin({off}), jnp.cos({off}))"
 
 
 def _posture_terms(body: str, moved: str, turns: bool) -> list[Term]:

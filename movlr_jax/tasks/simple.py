@@ -24,7 +24,8 @@ from movlr_jax.models.spec import compile_spec, place, read_spec
 from movlr_jax.rewards.state import Layout, instrument, layout_of
 from movlr_jax.sandbox.genome import Genome
 from movlr_jax.tasks.base import TIE, Measures, Metrics, Motion, Need, StartFn, Task
-from movlr_jax.tasks.motion import motion_metrics, motion_needs, motion_of, motion_score, towards
+from movlr_jax.tasks.motion import motion_of, towards
+from movlr_jax.tasks.motion_measures import motion_metrics, motion_needs, motion_score
 from movlr_jax.tasks.motion_terms import FIRST, motion_terms
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.stage import add_sky, add_stage

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from moving import CRAWLER, HOPPER, PAGE, block
 
+import movlr_jax as mj
 from movlr_jax.commands.search import main as search
 from movlr_jax.config.compose import compose
 from movlr_jax.evolution.evaluation import make_probe
@@ -22,7 +23,7 @@ from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.tasks import Task, simple_task
 from movlr_jax.tasks.base import Motion
-from movlr_jax.tasks.motion import motion_metrics
+from movlr_jax.tasks.motion_measures import motion_metrics
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.types import Step
 
@@ -128,6 +129,59 @@ def test_jumps_turns_and_stands():
     assert set(parse(made("spin").initial_reward).weights) == {"turn_rate", "height", "level", "control"}
 
 
+@pytest.mark.parametrize(
+    ("words", "turn", "degrees"),
+    [
+        ("turn left by 90 degrees", 1, 90.0),
+        ("turn 45° to the right", -1, 45.0),
+        ("rotate clockwise by 1.5708 rad", -1, 90.0),
+        ("spin counter-clockwise by 30 deg", 1, 30.0),
+        ("turn around", 1, 180.0),
+        ("make half a turn to the right", -1, 180.0),
+        ("make a full turn in place", 1, 360.0),
+        ("face backward", 1, 180.0),
+        ("walk left, facing forward", 1, 0.0),
+        ("turn to the red post", 1, 126.87),
+        ("walk backwards while facing the red post", 1, 126.87),
+        ("turn to face the side post", -1, 90.0),
+    ],
+)
+def test_a_turn_by_an_angle(words: str, turn: int, degrees: float):
+    scene = WHEELED.replace(
+        '<body name="chassis"',
+        '<body name="side post" pos="0 -2 0"><geom size=".1"/></body><body name="chassis"',
+    )
+    found = motion(words, scene)
+    assert (found.turn, found.angle) == (turn, pytest.approx(np.deg2rad(degrees), abs=1e-3))
+    assert "heading" in parse(made(words, scene).initial_reward).weights
+
+
+def test_words_that_ask_for_no_angle():
+    for words in ("turn left", "spin around the post", "turn left and bend the leg by 90 degrees"):
+        assert (motion(words).turn, motion(words).angle) == (1, None)
+    assert (motion("walk with its leg bent by 90 degrees").turn, motion("face up").turn) == (0, 0)
+    assert (motion("do not turn by 90 degrees").turn, motion("walk left, facing forward").way) == (0, Y)
+    for words in ("turn right by 30 degrees", "face left", "walk right, facing forward"):
+        read = reading(made(words))
+        assert read.endswith(
+            {"turn": "turn right by 30°, upright", "face": "turn left by 90°, upright"}.get(
+                words[:4], "move along -y at about 1.1 m/s, keep its heading, upright"
+            )
+        )
+
+
+def test_what_a_body_stands_on_is_no_plain_stand():
+    rear = made("stand on its hind legs")
+    assert rear.motion
+    assert (rear.motion.still, rear.motion.upright) == (True, False)
+    assert "no term for 'on its hind legs'" in reading(rear)
+    hop = made("hop forward on one leg")
+    assert hop.motion
+    assert hop.motion.upright
+    assert "no term for 'on one leg'" in reading(hop)
+    assert "no term" not in reading(made("stand on both feet"))
+
+
 def test_speeds_are_said_or_follow_from_the_height():
     """Froude number 0.25 for a walk: v = 0.5 sqrt(9.81 h), with the hub 0.45 m high."""
     assert motion("walk").speed == pytest.approx(0.5 * np.sqrt(9.81 * 0.45), abs=0.05)
@@ -176,6 +230,9 @@ def test_where_a_place_is_to_be_reached_words_say_nothing():
     [
         ("walk", CRAWLER),
         ("jump and turn right", CRAWLER),
+        ("turn right by 45 degrees", CRAWLER),
+        ("make a full turn in place", CRAWLER),
+        ("walk at 0.5 m/s, facing forward", CRAWLER),
         ("move along -z", HOPPER),
         ("stand", HOPPER),
         ("play the piano", CRAWLER),
@@ -303,6 +360,58 @@ def test_rises_and_turns_are_measured():
     assert motion_metrics(turn.motion, episode(turn, round_, 1.0))["turned_rad"] == pytest.approx(
         4.0, abs=1e-5
     )
+    for words, error in (("turn right by 200 degrees", 4.0 - np.deg2rad(200)), ("turn left by 1 rad", 5.0)):
+        task = made(words)
+        assert task.motion
+        measured = motion_metrics(task.motion, episode(task, round_, 1.0))
+        assert measured["heading_error_rad"] == pytest.approx(error, abs=1e-5)
+        assert "turned_rad" not in measured
+        assert [need.kind for need in task.diagnose(measured)] == ["turning"]
+        assert task.score(measured) < task.score(measured | {"heading_error_rad": 0.1})
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted", "apart"),
+    [("turn left by 90 degrees", 90, 180), ("turn right by 140 degrees", -140, 0), ("face forward", 0, 180)],
+)
+def test_the_heading_term_is_greatest_where_the_words_ask_for(words: str, wanted: int, apart: int):
+    """For a body whose own frame lies on its side. The error grows up to half a turn away."""
+    task = made(words, CRAWLER.replace('pos="0 0 0.45"', 'pos="0 0 0.45" quat="1 1 0 0"'))
+    reward, model = mj.load_reward(task.initial_reward, task), task.model
+    first, data = mujoco.MjData(model), mujoco.MjData(model)
+    mujoco.mj_forward(model, first)
+    terms = {}
+    for degrees in {wanted, wanted - 20, wanted + 20, apart}:
+        half = np.deg2rad(degrees) / 2
+        mujoco.mju_mulQuat(data.qpos[3:7], np.array([np.cos(half), 0, 0, np.sin(half)]), first.qpos[3:7])
+        mujoco.mj_forward(model, data)
+        terms[degrees] = float(reward(data, data.ctrl, first)[1]["heading"])
+    assert terms[wanted] == pytest.approx(0.0, abs=1e-5)
+    assert terms[wanted - 20] == pytest.approx(terms[wanted + 20], abs=1e-5)
+    smooth = np.sqrt(np.deg2rad(20) ** 2 + 0.1**2) - 0.1
+    assert terms[wanted - 20] == pytest.approx(-smooth, abs=1e-5)
+    assert terms[apart] < terms[wanted - 20]
+
+
+def test_half_a_turn_goes_to_the_side_that_was_asked_for():
+    """The heading that is asked for moves: after 1 s it is 1.5 rad on the way."""
+    for words, side in (("turn around", 1), ("make half a turn to the right", -1)):
+        task = made(words)
+        reward, data, first = (
+            mj.load_reward(task.initial_reward, task),
+            mujoco.MjData(task.model),
+            mujoco.MjData(task.model),
+        )
+        mujoco.mj_forward(task.model, first)
+        for time, angle, expected in (
+            (1.0, 1.5, 0.0),
+            (1.0, -1.5, -2.9),
+            (9.0, np.pi, 0.0),
+            (9.0, -np.pi, 0.0),
+        ):
+            data.time, data.qpos[3], data.qpos[6] = time, np.cos(angle / 2), side * np.sin(angle / 2)
+            mujoco.mj_forward(task.model, data)
+            assert float(reward(data, data.ctrl, first)[1]["heading"]) == pytest.approx(expected, abs=2e-3)
 
 
 def test_doing_nothing_is_no_better_than_another_failure():

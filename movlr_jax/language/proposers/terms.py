@@ -13,6 +13,8 @@ from movlr_jax.language.scene import names_in
 from movlr_jax.models.actuators import control_scale, has_muscles
 from movlr_jax.rewards.term import Term, tuple_of
 from movlr_jax.tasks import Task
+from movlr_jax.tasks.base import Motion
+from movlr_jax.tasks.motion import pose
 from movlr_jax.tasks.simple import as_share
 
 _OF_MOTION = ("velocity", "heading", "slope", "stride_frequency")  # goals that come with a motion
@@ -57,12 +59,7 @@ def reading(task: Task) -> str:
     )
     if motion.moves or motion.still:
         by = f"{quoted} in the description" if motion.words else "the goal 'velocity'"
-        left = [
-            name for name in names_in(task.description, _places(task)) if f"to {name}" not in motion.words
-        ]
-        left += [
-            name for name in task.goals if name not in _OF_MOTION and f'"{name}"' not in task.initial_reward
-        ]
+        left = _unread(task, motion)
         ignored = (
             f"it has no term for {' and '.join(map(repr, left))}; give a program that has one (reward=...)"
         )
@@ -76,6 +73,15 @@ def reading(task: Task) -> str:
     if tried:
         return f"{who} tries what the description names: {'; '.join(tried)}"
     return f"{unknown} and tries what the model can do, at random; {otherwise}"
+
+
+def _unread(task: Task, motion: Motion) -> list[str]:
+    """Return the places, poses and goals of the task that no term of a program that begins with `motion` reads."""
+    names = names_in(task.description, _places(task))
+    left = [name for name in names if not {f"to {name}", f"face {name}"} & {*motion.words}]
+    left += [words for words in [pose(task.description)] if words]
+    own = [name for name in task.goals if name not in _OF_MOTION]
+    return left + [name for name in own if f'"{name}"' not in task.initial_reward]
 
 
 def _places(task: Task) -> list[str]:

@@ -1,0 +1,64 @@
+"""Measures, score and diagnosis of a motion that was read from a task description."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from movlr_jax.tasks.base import Metrics, Motion, Need
+from movlr_jax.tasks.readout import Readout
+
+_TILTED = 0.5  # cosine of a tilt from the start that counts as a fall: 60 degrees
+_OFF = 0.2  # rad, an error of the heading that a diagnosis names
+
+
+def motion_metrics(motion: Motion, read: Readout) -> Metrics:
+    """Measure how far the body moves as requested in an episode [T]; motion after a fall does not count."""
+    pos, rot, time = read.pos(motion.subject), read.rot(motion.subject), read.time
+    level = np.einsum("tij,ij->ti", rot, rot[0])[:, 2]  # cosine of the tilt from the start
+    fallen = (pos[:, 2] < motion.lowest * pos[0, 2]) | (level < _TILTED)
+    down = np.flatnonzero(fallen) if motion.upright else []
+    last, seconds = int(down[0]) if len(down) else len(pos) - 1, max(float(time[-1] - time[0]), 1e-6)
+    metrics = {"upright_fraction": float((time[last] - time[0]) / seconds)} if motion.upright else {}
+    if motion.way:
+        distance = float((pos[last] - pos[0]) @ np.asarray(motion.way))
+        metrics |= {"distance_m": distance, "progress_m_s": distance / seconds}
+    if motion.jump:
+        metrics["rise_m"] = float(pos[: last + 1, 2].max() - pos[0, 2])
+    if motion.turn:
+        turned = np.unwrap(np.arctan2(rot[:, 1, 0], rot[:, 0, 0]))
+        angle = motion.turn * float(turned[last] - turned[0])
+        if motion.angle is None:
+            metrics["turned_rad"] = angle
+        else:
+            metrics["heading_error_rad"] = abs(angle - motion.angle)
+    if motion.stays:
+        metrics["drift_error_m"] = float(np.linalg.norm((pos - pos[0])[:, :2], axis=-1).max())
+    return metrics
+
+
+def motion_score(motion: Motion, metrics: Metrics) -> float:
+    """Return a score: 10 for staying upright, 10 per m/s of progress or m of height, 2 per rad turned."""
+    speed = metrics.get("progress_m_s", 0.0)
+    score = 10.0 * (metrics.get("upright_fraction", 0.0) + metrics.get("rise_m", 0.0))
+    score += 2.0 * metrics.get("turned_rad", 0.0)
+    return score + 10.0 * (min(speed, 2 * motion.speed - speed) if motion.exact else speed)
+
+
+def motion_needs(motion: Motion, metrics: Metrics) -> list[Need]:
+    """Return what an episode lacks of the requested motion, the most general first."""
+    needs = []
+    if metrics.get("upright_fraction", 1.0) < 1.0:
+        fallen = f"it falls after {metrics['upright_fraction']:.0%} of the episode"
+        needs += [Need(fallen, kind) for kind in ("height", "upright")]
+    if motion.way and metrics.get("progress_m_s", 0.0) < 0.9 * motion.speed:
+        speed = f"{metrics.get('progress_m_s', 0.0):.2f} m/s"
+        needs.append(Need(f"it moves at {speed}, but the description means {motion.speed:g} m/s", "forward"))
+    if motion.jump and metrics.get("rise_m", 0.0) < 0.1:
+        needs.append(Need("it does not leave the ground", "jump"))
+    if motion.turn and motion.angle is None and metrics.get("turned_rad", 0.0) < 1.0:
+        needs.append(Need("it does not turn", "turning"))
+    if (error := metrics.get("heading_error_rad", 0.0)) > _OFF:
+        needs.append(
+            Need(f"it ends {np.rad2deg(error):.0f} degrees from the heading that is asked for", "turning")
+        )
+    return needs
