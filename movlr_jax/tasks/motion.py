@@ -108,7 +108,7 @@ def motion_of(
             if any(_is(w, "face") for w in words[max(0, i - 3) : i]):
                 if _WAYS[word][2]:  # "face up"
                     continue
-                heading = float(np.arctan2(*_WAYS[word][1::-1]))
+                heading = _angle((1, 0, 0), _WAYS[word])
                 read.append("face")
             elif motion.turn:
                 motion = replace(motion, turn=-1 if word == "right" else 1)
@@ -133,7 +133,7 @@ def motion_of(
         read.append(word)
     if found := _place(text, _FACING, model, start, motion.subject):
         read.append(f"face {found[0]}")
-        heading = _angle(forward, found[1])
+        heading = _angle(forward, found[1].tolist())
     elif motion.turn and (degrees := _turn_by(text)):
         read.append(f"by {degrees:g}°")
         heading = motion.turn * np.deg2rad(degrees)
