@@ -99,9 +99,9 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self._limit = max(1, round(self.task.episode_s / self._ctrl_dt))
         self._goals = {name: jnp.asarray(value, jnp.float32) for name, value in self.task.data.items()}
         self._weights = np.array(list(self.program.weights.values()), np.float32)
-        see = observation(optimizer.ppo, self.task, starts[0][0])
-        self._see, self._command = jax.jit(see), jax.jit(self._controls)
-        self._terms = jax.jit(self._reward)
+        self._observation = observation(optimizer.ppo, self.task, starts[0][0])
+        self._see, self._command = jax.jit(self._observation), jax.jit(self._controls)
+        self._after = jax.jit(self._outcome)
         self._steps: list[tuple[Step, np.ndarray]] = []
         self._worst: dict[str, float] = {}
         self._canvas: Canvas | None = None
@@ -118,7 +118,7 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         """Begin an episode at a random start state of the task."""
         super().reset(seed=seed)
         self._begin(*self.task.start(self.np_random, 1))
-        return self._observed(), {}
+        return _numbers(self._see(self._view())), {}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Hold the controls of `action` [size] for ctrl_dt."""
@@ -142,15 +142,16 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         data.time = before + self._ctrl_dt
         seen = _single(Step(time, qpos, qvel, act, data.sensordata.copy(), previous))
         self._steps.append((seen, self._ctrl))
-        nothing = [np.nan] * len(self.program.terms)
-        terms = self._finite(nothing if self._diverged else self._terms(seen, self._ctrl, self._initial))
+        values, observed = self._after(seen, self._ctrl, self._initial, self._view())
+        values = np.asarray(values)
+        terms = self._finite(np.full_like(values, np.nan) if self._diverged else values)
         over = self.task.over is not None and bool(self.task.over(_rows(seen), _first(self._initial)).any())
         terminated, truncated = over or self._diverged, len(self._steps) >= self._limit
         info: dict[str, Any] = {"terms": terms}
         if terminated or truncated:
             info["metrics"] = measured(self._trajectory(), self.task, self._ctrl_dt)
         reward = float(self._weights @ np.array(list(terms.values()), np.float32))
-        return self._observed(), reward, terminated, truncated, info
+        return _numbers(observed), reward, terminated, truncated, info
 
     def render(self) -> np.ndarray | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return a picture [height, width, 3] of the first camera of the task, None without render_mode."""
@@ -186,28 +187,27 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     def _controls(self, action: jax.Array, view: Step) -> jax.Array:
         return self._space.controls(jnp.clip(action, -1.0, 1.0), view, self._sim_dt, self._ctrl_dt)
 
-    def _reward(self, step: Step, ctrl: jax.Array, initial: Step) -> list[jax.Array]:
+    def _outcome(self, step: Step, ctrl: jax.Array, initial: Step, view: Step) -> tuple[jax.Array, jax.Array]:
+        """Return the terms [nr] of a control step, and the observation [no] after it."""
         terms = self.program.reward(State(self.task.layout, step, self._goals, initial), ctrl)
-        return [jnp.asarray(terms[name], jnp.float32) for name in self.program.terms]
+        values = [jnp.asarray(terms[name], jnp.float32) for name in self.program.terms]
+        return jnp.stack(values), self._observation(view)
 
-    def _finite(self, values: Sequence[Any]) -> dict[str, float]:
+    def _finite(self, values: np.ndarray) -> dict[str, float]:
         """Return the terms of a step; a non-finite one is replaced by its worst value so far."""
         terms: dict[str, float] = {}
-        for name, value, weight in zip(self.program.terms, values, self._weights, strict=True):
-            found = float(value)
+        for name, found, weight in zip(self.program.terms, values.tolist(), self._weights, strict=True):
             if np.isfinite(found):
                 worse = min if weight >= 0 else max
                 self._worst[name] = worse(found, self._worst.get(name, found))
-            terms[name] = found if np.isfinite(found) else self._worst.get(name, 0.0)
+                terms[name] = found
+            else:
+                terms[name] = self._worst.get(name, 0.0)
         return terms
 
     def _view(self) -> Step:
         d = self.data
         return _single(Step(d.time, d.qpos, d.qvel, d.act, d.sensordata, self._ctrl))
-
-    def _observed(self) -> np.ndarray:
-        seen = np.asarray(self._see(self._view()))
-        return np.nan_to_num(seen, nan=0.0, posinf=0.0, neginf=0.0)
 
     def _state(self) -> SimState:
         d = self.data
@@ -237,6 +237,11 @@ def _sets(name: str, settings: Sequence[str]) -> bool:
 def _single(step: Step) -> Step:
     """Return a step in single precision, as policies and rewards read it; arrays are copied."""
     return jax.tree.map(lambda x: np.array(x, np.float32), step)
+
+
+def _numbers(observed: jax.Array) -> np.ndarray:
+    """Return an observation [no] with 0 in place of numbers that are not finite."""
+    return np.nan_to_num(np.asarray(observed), nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def _first(step: Step) -> Step:
