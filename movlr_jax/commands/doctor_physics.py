@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import jax
 import mujoco
@@ -16,7 +17,8 @@ from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.mpc.planner import Planner
 from movlr_jax.errors import UserError
 from movlr_jax.models import ModelAdapter
-from movlr_jax.tasks import Task, build_task
+from movlr_jax.tasks import Task, build_task, simple_task
+from movlr_jax.tasks.simple import identifier
 
 # tasks in whose scenes plans are simulated and contacts are counted
 _SCENES = ("flat_walk", "bottle_pour", "ostrich_walk")
@@ -78,7 +80,7 @@ def held(task: Task, step: float) -> np.ndarray:
 def _changes(task: Task | None) -> list[str]:
     """Return one row per change, or the reason why MJX cannot use the model. Episodes use the unmodified model."""
     if task is None:
-        return ["no built-in task has a scene for this model"]
+        return ["there is no task with this model"]
     try:
         from movlr_jax.physics.mjx import MjxPhysics
     except ImportError:
@@ -96,9 +98,16 @@ def _changes(task: Task | None) -> list[str]:
 
 
 def _scene(adapter: ModelAdapter) -> Task | None:
+    """Return a task with this body: a built-in one, or that of the model's own file."""
     for name in _SCENES:
         try:
             return build_task(name, adapter.name, 1.0, {})
         except UserError:
             continue
-    return None
+    file = Path(adapter.name).absolute()
+    if not file.is_file():
+        return None
+    try:
+        return simple_task(name=identifier(file.stem), model=file, description="hold the posture")
+    except UserError:  # such as a model without actuators
+        return None

@@ -57,19 +57,20 @@ def _facts(adapter: ModelAdapter, model: mujoco.MjModel, data: mujoco.MjData) ->
     locked = int(np.count_nonzero((model.eq_type == int(mujoco.mjtEq.mjEQ_JOINT)) & (model.eq_obj2id < 0)))
     files = adapter.files() if adapter.files else None
     com = data.subtree_com[model.body(adapter.root).id]
+    mass = float(model.body_mass[model.body_weldid != 0].sum())  # of what moves
     speed = steps_per_s(model, data.qpos.copy())
     facts = {
         "source": adapter.source,
         "licence": adapter.licence,
         "files": str(files or "not known"),
         "size": f"nq {model.nq}, nv {model.nv}, {model.nbody - 1} bodies, {muscles} muscles{others}",
-        "mass": f"{model.body_subtreemass[0]:.1f} kg, centre of mass of {adapter.root} at {_vector(com)} m",
+        "mass": f"{mass:.1f} kg, centre of mass of {adapter.root} at {_vector(com)} m",
         "frames": f"faces {_axis(adapter.forward)}, up is +z; m, kg, s, rad",
         "joints": f"{len(adapter.planned_joints)} planned, {len(adapter.kept_joints)} kept, {coupled} coupled, "
         f"{locked} locked",
         "step": f"{1000 * model.opt.timestep:g} ms",
         "speed": f"{speed:,.0f} steps/s, {speed * model.opt.timestep:.1f} times real time "
-        "(C MuJoCo, one core, no contacts)",
+        f"(C MuJoCo, one core{', no contacts' * bool(model.body_weldid[model.geom_bodyid].all())})",
         "sites": ", ".join(adapter.sites) or "none",
     }
     table = Table(title=f"model {adapter.name}", title_justify="left", show_header=False)

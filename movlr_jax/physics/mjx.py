@@ -91,7 +91,7 @@ class MjxPhysics:
             if self._warp:
                 self._mjx = without_wrap_points(self.model, self._mjx)
             else:
-                self._mjx, limited = limit_contacts(self.model, self._mjx)
+                self._mjx, limited = limit_contacts(self._mjx)
                 self.changes += (limited,) if limited else ()
         except (NotImplementedError, ValueError) as error:
             raise UserError(

@@ -213,12 +213,14 @@ def without_com_velocity(model: mujoco.MjModel, address: int | None) -> ComVeloc
     return ComVelocity(int(address or 0), bodies, model.body_rootid[bodies], mass / mass.sum())
 
 
-def limit_contacts(model: mujoco.MjModel, put: mjx.Model) -> tuple[mjx.Model, str]:
+def limit_contacts(put: mjx.Model) -> tuple[mjx.Model, str]:
     """Return `put` with only the nearest contacts in the solver, and a sentence about this change.
 
-    MJX has solver rows for every possible contact, but most of them are not active.
+    MJX has solver rows for every possible contact, but most of them are not active. It looks for its limits at the n-th
+    number of the model's custom numbers instead of the first number of the n-th name, so only these are kept.
     """
-    count = len(_collisions().make_condim(model, impl=mjx.Impl.JAX))
+    put = put.replace(numeric_data=put.numeric_data[put.numeric_adr])
+    count = len(_collisions().make_condim(put, impl=mjx.Impl.JAX))
     if count <= _POINTS:
         return put, ""
     name = b"max_contact_points\x00"

@@ -149,6 +149,20 @@ def test_model_card_shows_what_a_task_needs_to_know(monkeypatch, capsys):
     assert f"+0.000 +0.000 {height:+.3f}" in shown
 
 
+def test_a_model_of_ones_own_is_shown_in_its_scene(tmp_path: Path, monkeypatch, capsys):
+    text = (Path(__file__).parents[2] / "assets" / "models" / "tiny_muscle.xml").read_text(encoding="utf-8")
+    post = '<worldbody><body name="post" pos="3 0 1"><geom size=".1" mass="50"/></body>'
+    own = tmp_path / "my leg.xml"
+    own.write_text(text.replace("<worldbody>", post), encoding="utf-8")
+    monkeypatch.setenv("COLUMNS", "200")
+    assert doctor.main([f"model={own}"]) == 0
+    shown = capsys.readouterr().out
+    assert "22.8 kg, centre of mass" in shown, "a post does not move"
+    assert "(C MuJoCo, one core)" in shown, "there is something to touch"
+    assert "steps of 8 ms: within 0.32 s of holding the start posture" in shown
+    assert "in the scene of my_leg: " in shown
+
+
 @pytest.mark.parametrize(
     ("name", "advice"), [("myoarm_r", False), ("musclemimic_fullbody", True)], ids=["arm", "whole body"]
 )

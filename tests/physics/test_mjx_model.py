@@ -158,10 +158,22 @@ def test_only_the_nearest_contacts_are_solved_for():
     model = mujoco.MjModel.from_xml_string(
         f'<mujoco><worldbody><geom name="floor" type="plane" size="9 9 1"/>{BALLS}</worldbody></mujoco>'
     )
-    put, said = limit_contacts(model, mjx.put_model(model))
+    put, said = limit_contacts(mjx.put_model(model))
     assert said == "of 36 possible contacts, only the 24 nearest of each kind are in the solver"
     assert mjx.make_data(put)._impl.ncon == 24
     assert mjx.make_data(model)._impl.ncon == 36
+
+
+@pytest.mark.parametrize(
+    ("own", "contacts"), [("", 24), ('<numeric name="max_contact_points" data="7"/>', 7)]
+)
+def test_numbers_of_ones_own_model_do_not_limit_its_contacts(own: str, contacts: int):
+    """MJX reads the n-th number of all where the n-th name's is meant: the ant of Gymnasium had no contacts."""
+    custom = f'<custom><numeric name="init_qpos" data="0 0 0.55"/>{own}</custom>'
+    world = f'<worldbody><geom name="floor" type="plane" size="9 9 1"/>{BALLS}</worldbody>'
+    model = mujoco.MjModel.from_xml_string(f"<mujoco>{custom}{world}</mujoco>")
+    put, _ = limit_contacts(mjx.put_model(model))
+    assert mjx.make_data(put)._impl.ncon == contacts
 
 
 def test_limits_of_warp_come_from_what_a_limp_body_does(tiny):
