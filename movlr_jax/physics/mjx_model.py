@@ -216,8 +216,8 @@ def without_com_velocity(model: mujoco.MjModel, address: int | None) -> ComVeloc
 def limit_contacts(put: mjx.Model) -> tuple[mjx.Model, str]:
     """Return `put` with only the nearest contacts in the solver, and a sentence about this change.
 
-    MJX has solver rows for every possible contact, but most of them are not active. It reads its limits at the n-th of
-    all custom numbers of the model, instead of the first number of the n-th name, so only these are kept.
+    MJX has solver rows for every possible contact, but most of them are not active. It reads its limits at the n-th
+    of all custom numbers of the model, instead of the first number of the n-th name, so only these are kept.
     """
     put = put.replace(numeric_data=put.numeric_data[put.numeric_adr])
     count = len(_collisions().make_condim(put, impl=mjx.Impl.JAX))
