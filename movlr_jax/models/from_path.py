@@ -227,7 +227,9 @@ def forward_of(
             foot = data.body(roles[f"{side}_foot"])
             toes = roles.get(f"{side}_toes", foot.name)
             # in a foot without toes, most of the mass is in front of its joint
-            way += (foot.xipos if toes == foot.name else data.body(toes).xpos) - foot.xpos
+            joint = model.body(foot.id).jntadr[0]
+            ankle = foot.xpos if joint < 0 else data.xanchor[joint]
+            way += (foot.xipos if toes == foot.name else data.body(toes).xpos) - ankle
     x, y = way[:2]
     if max(abs(x), abs(y)) < 0.01:
         return (1.0, 0.0, 0.0)

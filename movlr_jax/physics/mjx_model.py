@@ -20,7 +20,7 @@ from movlr_jax.models.spec import quiet
 from movlr_jax.physics.simulator import ComVelocity
 from movlr_jax.types import Array
 
-_GEOM, _SENSOR = mujoco.mjtGeom, mujoco.mjtSensor
+_GEOM, _SENSOR, _INTEGRATOR = mujoco.mjtGeom, mujoco.mjtSensor, mujoco.mjtIntegrator
 _ROUND = (int(_GEOM.mjGEOM_ELLIPSOID), int(_GEOM.mjGEOM_CYLINDER))
 _SOLID = {int(_GEOM.mjGEOM_MESH), int(_GEOM.mjGEOM_HFIELD)}
 _FORCE_SENSORS = (  # those that need the forces between bodies
@@ -53,7 +53,8 @@ def _collisions() -> Any:
 def fit_for_jax(model: mujoco.MjModel) -> tuple[mujoco.MjModel, tuple[str, ...]]:
     """Return a copy of `model` that suits MJX's JAX implementation, and one sentence per change."""
     model = copy.copy(model)
-    changes = [_capsules(model), _needed_pairs(model), _margins(model), _cone(model), _iterations(model)]
+    steps = (_capsules, _needed_pairs, _margins, _cone, _solver, _integrator, _iterations)
+    changes = [step(model) for step in steps]
     return model, tuple(change for change in changes if change)
 
 
@@ -158,6 +159,31 @@ def _cone(model: mujoco.MjModel) -> str:
     return "friction cones are pyramidal, because some contacts have no friction"
 
 
+def _solver(model: mujoco.MjModel) -> str:
+    """Replace the solver PGS, and leave the energy out, which changes no motion: MJX has neither."""
+    model.opt.enableflags &= ~int(mujoco.mjtEnableBit.mjENBL_ENERGY)
+    if model.opt.solver != mujoco.mjtSolver.mjSOL_PGS:
+        return ""
+    model.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
+    return "the solver is Newton, because MJX has no PGS"
+
+
+def _integrator(model: mujoco.MjModel) -> str:
+    """Replace the integrator implicit, and implicitfast in a fluid."""
+    before, fluid = (
+        model.opt.integrator,
+        model.opt.density > 0 or model.opt.viscosity > 0 or model.opt.wind.any(),
+    )
+    if before not in (_INTEGRATOR.mjINT_IMPLICIT, _INTEGRATOR.mjINT_IMPLICITFAST):
+        return ""
+    after = _INTEGRATOR.mjINT_EULER if fluid else _INTEGRATOR.mjINT_IMPLICITFAST
+    if after == before:
+        return ""
+    model.opt.integrator = after
+    why = "implicitfast has no drag of fluids there" if fluid else "MJX has no implicit"
+    return f"the integrator is {after.name.removeprefix('mjINT_').lower()}, because {why}"
+
+
 def _iterations(model: mujoco.MjModel) -> str:
     """Limit the solver's iterations: MJX runs as many as the slowest row of a batch needs."""
     before = (int(model.opt.iterations), int(model.opt.ls_iterations))
@@ -221,6 +247,9 @@ def limit_contacts(put: mjx.Model) -> tuple[mjx.Model, str]:
     """
     put = put.replace(numeric_data=put.numeric_data[put.numeric_adr])
     count = len(_collisions().make_condim(put, impl=mjx.Impl.JAX))
+    if count == 0:  # MJX cannot evaluate sensors of touch where nothing can: theirs stay 0
+        touch = np.isin(put.sensor_type, (int(_SENSOR.mjSENS_TOUCH), int(_SENSOR.mjSENS_CONTACT)))
+        return put.replace(sensor_type=np.where(touch, int(_SENSOR.mjSENS_USER), put.sensor_type)), ""
     if count <= _POINTS:
         return put, ""
     name = b"max_contact_points\x00"

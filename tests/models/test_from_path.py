@@ -10,7 +10,7 @@ import pytest
 
 from movlr_jax.errors import UserError
 from movlr_jax.models import model_adapter, nominal_qpos
-from movlr_jax.models.from_path import roles_of
+from movlr_jax.models.from_path import forward_of, roles_of
 from movlr_jax.models.spec import compile_spec
 from movlr_jax.resources import resource_dir
 from movlr_jax.rewards.state import instrument, layout_of
@@ -107,6 +107,17 @@ def test_a_model_of_ones_own_is_read_as_a_person_would(biped):
     assert adapter.sites == ("hook",)
     assert adapter.touch["left_foot"] == ("foot_l",)
     assert {"crate", "base_pelvis", "HeadLink"} <= adapter.touch.keys()
+
+
+def test_a_foot_whose_frame_is_at_its_toes_points_away_from_its_joint():
+    """As in walker2d of Gymnasium, whose frame is 10 cm in front of the foot's centre and 20 cm of its ankle."""
+    foot = """<body name="foot_left" pos="0.2 0 -0.35"><joint name="ankle" axis="0 -1 0" pos="-0.2 0 0.1"/>
+      <geom type="capsule" size="0.06 0.1" pos="-0.1 0 0.1" euler="0 90 0"/></body>"""
+    torso = f'<body name="torso" pos="0 0 1"><freejoint/><geom size=".1"/>{foot}</body>'
+    model = mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{torso}</worldbody></mujoco>")
+    roles = roles_of(model)
+    assert roles["left_foot"] == "foot_left"
+    assert forward_of(model, model.qpos0, roles) == (1.0, 0.0, 0.0)
 
 
 def test_its_own_ground_goes_and_its_feet_meet_that_of_the_task(biped):

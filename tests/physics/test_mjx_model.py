@@ -176,6 +176,48 @@ def test_numbers_of_ones_own_model_do_not_limit_its_contacts(own: str, contacts:
     assert mjx.make_data(put)._impl.ncon == contacts
 
 
+CART = """<mujoco>{option}<worldbody><body name="cart"><joint name="slider" type="slide" axis="1 0 0" damping="1"/>
+  <geom size=".1" contype="0" conaffinity="0"/><site name="skin" size="1"/>
+  <body name="pole" pos="0 0 .1"><joint name="hinge" axis="0 1 0"/><geom type="capsule" fromto="0 0 0 0 0 .6"
+  size=".02" contype="0" conaffinity="0"/></body></body></worldbody>
+  <actuator><motor joint="slider" ctrlrange="-1 1"/></actuator>
+  <sensor><touch site="skin"/><jointpos joint="hinge"/></sensor></mujoco>"""
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("", ()),
+        ('<option><flag energy="enable"/></option>', ()),
+        ('<option solver="PGS"/>', ("the solver is Newton, because MJX has no PGS",)),
+        (
+            '<option integrator="implicitfast" viscosity="0.1"/>',
+            ("the integrator is euler, because implicitfast has no drag of fluids there",),
+        ),
+        (
+            '<option integrator="implicit"/>',
+            ("the integrator is implicitfast, because MJX has no implicit",),
+        ),
+    ],
+    ids=["touch", "energy", "PGS", "fluid", "implicit"],
+)
+def test_what_mjx_lacks_is_left_out(option: str, said: tuple[str, ...]):
+    """Models of Gymnasium and dm_control use these. Nothing can touch here, and sensors of touch are 0."""
+    model = mujoco.MjModel.from_xml_string(CART.format(option=option))
+    fitted, changes = fit_for_jax(model)
+    assert [change for change in changes if "iterations" not in change] == list(said)
+    put, _ = limit_contacts(mjx.put_model(fitted))
+    data, exact = mjx.make_data(put).replace(qvel=np.array([0.1, 0.5])), mujoco.MjData(model)
+    exact.qvel[:] = 0.1, 0.5
+    step = jax.jit(lambda d: mjx.step(put, d))
+    for _ in range(10):
+        data = step(data)
+        mujoco.mj_step(model, exact)
+    np.testing.assert_allclose(data.qpos, exact.qpos, rtol=1e-3)
+    np.testing.assert_allclose(data.sensordata, exact.sensordata, atol=1e-3)
+    assert data.sensordata[0] == 0.0
+
+
 def test_limits_of_warp_come_from_what_a_limp_body_does(tiny):
     probe = probe_contacts(tiny.model, tiny.states(2))
     assert probe.contacts >= 1
