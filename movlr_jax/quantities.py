@@ -19,7 +19,7 @@ _UNITS = {
     "bw": "body weights",
 }  # longest first
 _YES_NO = ("success", "fell", "dropped")
-_OF_MOTION = ("heading_error_rad", "turned_rad", "rise_m", "drift_error_m", "upright_fraction")
+_OF_MOTION = ("heading_error_rad", "turned_rad", "rise_m", "raised_m", "drift_error_m", "upright_fraction")
 _OWN = 2  # measures of a task that a summary has room for, besides those that all tasks share
 
 

@@ -195,7 +195,7 @@ def _touch(model: mujoco.MjModel, roles: Mapping[str, str]) -> dict[str, tuple[s
     paired = {int(model.geom_bodyid[g]) for g in (*model.pair_geom1, *model.pair_geom2)}
     solid = [name for name, b in named.items() if b in can | paired and model.body_weldid[b]]
     feet = {
-        f"{side}_foot": tuple(n for n in solid if named[roles[f"{side}_foot"]] in _above(model, named[n]))
+        f"{side}_foot": tuple(n for n in solid if named[roles[f"{side}_foot"]] in above(model, named[n]))
         for side in ("left", "right")
     }
     others = [name for name in solid if name not in chain.from_iterable(feet.values())]
@@ -205,7 +205,7 @@ def _touch(model: mujoco.MjModel, roles: Mapping[str, str]) -> dict[str, tuple[s
     return feet | {name: (name,) for name in others if name not in rest} | {"rest": rest}
 
 
-def _above(model: mujoco.MjModel, body: int) -> list[int]:
+def above(model: mujoco.MjModel, body: int) -> list[int]:
     """Return `body` and its ancestors."""
     above = []
     while body:

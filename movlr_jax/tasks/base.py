@@ -91,13 +91,14 @@ class Motion:
     turn: int = 0  # 1 left, -1 right
     angle: float | None = None  # rad, by which it should have turned at the end; None: as far as it can
     still: bool = False
+    rise: bool = False  # get up from the ground
     upright: bool = True  # whether the body should stay on its feet
     lowest: float = FALLEN  # share of the start height below which an upright body counts as fallen
     lacks: str = ""  # requested motions that the body cannot do
 
     @property
     def moves(self) -> bool:
-        return bool(self.way or self.jump or self.turn)
+        return bool(self.way or self.jump or self.turn or self.rise)
 
     @property
     def stays(self) -> bool:
@@ -108,6 +109,7 @@ class Motion:
         """Return the motion in words."""
         parts = [f"move along {axis_text(self.way)} at about {self.speed:.2g} m/s"] if self.way else []
         parts += ["leave the ground"] * self.jump
+        parts += ["get up"] * self.rise
         if self.turn and self.angle is not None and self.angle < AHEAD:
             parts.append("keep its heading")
         elif self.turn:
@@ -126,6 +128,7 @@ class Overrides(tuple[str, ...]):
     loaded: Mapping[str, Any]
 
 
+HOLD_S = 0.5  # s at the end of an episode, in which what should be reached is measured
 TIE = 0.25  # of the scores of this package: 2.5 mm of error, 1.5 degrees, or 0.025 of the effort
 
 

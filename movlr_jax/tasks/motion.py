@@ -13,11 +13,13 @@ import mujoco
 import numpy as np
 
 from movlr_jax.models.derived import travels
+from movlr_jax.models.from_path import above
 from movlr_jax.tasks.base import Motion, axis_text
 
 CROUCHED = 0.3  # as FALLEN, for motions close to the ground
 UP = (0.0, 0.0, 1.0)
 _GRAVITY = 9.81
+_LYING = 0.3  # height of the root, as a share of the body's length, below which a body lies
 _LOWEST = 0.1  # m, a body that starts lower is not expected to stay upright, unless the words say so
 # Froude number speed^2 / (g height) of walking, running, and moving close to the ground
 _FROUDE = {"walk": 0.25, "run": 1.0, "low": 0.1}
@@ -28,6 +30,7 @@ _PACES = {
 }
 _JUMPS, _TURNS, _STILL = "jump leap bounce hop", "turn spin rotate pivot", "stand balance still upright"
 _NEAR = 0.05  # m, a place that is closer gives no direction
+_RISES = "stand get rise"
 _UPRIGHT = "stand balance upright"
 _CROUCHES, _DOWN = "squat crouch lunge duck stoop", "kneel sit lie lying"
 _CARRY = (
@@ -104,7 +107,9 @@ def motion_of(
             continue
         known = [kind for kind, verbs in _PACES.items() if _is(word, verbs)]
         paces += known
-        if word in _WAYS and (word not in _SIDES or after in _FOLLOWS):
+        if word == "up" and any(_is(w, _RISES) for w in before[-1:]):
+            motion = replace(motion, rise=True)
+        elif word in _WAYS and (word not in _SIDES or after in _FOLLOWS):
             if any(_is(w, "face") for w in words[max(0, i - 3) : i]):
                 if _WAYS[word][2]:  # "face up"
                     continue
@@ -121,7 +126,9 @@ def motion_of(
         elif _is(word, _JUMPS):
             motion = replace(motion, jump=True)
         elif _is(word, _STILL):
-            motion = replace(motion, still=True)
+            motion = replace(motion, still=True, rise=motion.rise or _is(word, "stand"))
+        elif _is(word, "rise"):
+            motion = replace(motion, rise=True)
         elif _is(word, _CROUCHES):
             motion = replace(motion, lowest=CROUCHED)
         elif _is(word, _DOWN):
@@ -157,6 +164,9 @@ def motion_of(
     if here or (motion.jump and world[2] > 0):
         travelling = False
     height = float(start.body(motion.subject).xpos[2])
+    if motion.rise:
+        lies = _lies(model, start, motion.subject)
+        motion = replace(motion, rise=lies, still=not lies, upright=motion.upright and not lies)
     asked = any(_is(word, _UPRIGHT) for word in read)  # a body on wheels may start lower
     posed = _POSED.search(text)
     upright = (
@@ -203,6 +213,14 @@ def pose(description: str) -> str:
     """Return the words that name what the body stands on, if not its feet, as in "on its hind legs"; else ""."""
     found = _POSED.search(description.lower())
     return found[0] if found else ""
+
+
+def _lies(model: mujoco.MjModel, data: mujoco.MjData, subject: str) -> bool:
+    """Return whether a body that can rise lies on the ground."""
+    root = model.body(subject).id
+    own = [b for b in range(model.nbody) if root in above(model, b)]
+    length = float(np.linalg.norm(np.ptp(data.xpos[own], axis=0)))
+    return bool(data.xpos[root, 2] < _LYING * length) and travels(model, subject, UP)
 
 
 def _turn_by(text: str) -> float:

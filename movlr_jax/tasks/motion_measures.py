@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from movlr_jax.tasks.base import Metrics, Motion, Need
+from movlr_jax.tasks.base import HOLD_S, Metrics, Motion, Need
 from movlr_jax.tasks.readout import Readout
 
 _TILTED = 0.5  # cosine of a tilt from the start that counts as a fall: 60 degrees
@@ -24,6 +24,9 @@ def motion_metrics(motion: Motion, read: Readout) -> Metrics:
         metrics |= {"distance_m": distance, "progress_m_s": distance / seconds}
     if motion.jump:
         metrics["rise_m"] = float(pos[: last + 1, 2].max() - pos[0, 2])
+    if motion.rise:
+        held = time > time[-1] - HOLD_S
+        metrics["raised_m"] = float(pos[held, 2].min() - pos[0, 2])
     if motion.turn:
         turned = np.unwrap(np.arctan2(rot[:, 1, 0], rot[:, 0, 0]))
         angle = motion.turn * float(turned[last] - turned[0])
@@ -39,7 +42,9 @@ def motion_metrics(motion: Motion, read: Readout) -> Metrics:
 def motion_score(motion: Motion, metrics: Metrics) -> float:
     """Return a score: 10 for staying upright, 10 per m/s of progress or m of height, 2 per rad turned."""
     speed = metrics.get("progress_m_s", 0.0)
-    score = 10.0 * (metrics.get("upright_fraction", 0.0) + metrics.get("rise_m", 0.0))
+    score = 10.0 * (
+        metrics.get("upright_fraction", 0.0) + metrics.get("rise_m", 0.0) + metrics.get("raised_m", 0.0)
+    )
     score += 2.0 * metrics.get("turned_rad", 0.0)
     return score + 10.0 * (min(speed, 2 * motion.speed - speed) if motion.exact else speed)
 
@@ -55,6 +60,8 @@ def motion_needs(motion: Motion, metrics: Metrics) -> list[Need]:
         needs.append(Need(f"it moves at {speed}, but the description means {motion.speed:g} m/s", "forward"))
     if motion.jump and metrics.get("rise_m", 0.0) < 0.1:
         needs.append(Need("it does not leave the ground", "jump"))
+    if motion.rise and metrics.get("raised_m", 0.0) < 0.1:
+        needs.append(Need("it does not get up", "up"))
     if motion.turn and motion.angle is None and metrics.get("turned_rad", 0.0) < 1.0:
         needs.append(Need("it does not turn", "turning"))
     if (error := metrics.get("heading_error_rad", 0.0)) > _OFF:

@@ -10,7 +10,7 @@ from movlr_jax.rewards.term import Term
 from movlr_jax.tasks.motion import UP, Motion, axis_text
 
 # the initial program has the best term of each of these kinds
-FIRST = ("forward", "jump", "turning", "height", "upright")
+FIRST = ("forward", "jump", "up", "turning", "height", "upright")
 _AT_ONCE = 2.5  # rad, greatest angle to turn by for which the requested heading does not move
 _RATE = 1.5  # rad/s, of a requested heading that moves
 _NAMES = {"+x": "x", "-x": "minus_x", "+y": "y", "-y": "minus_y", "+z": "z", "-z": "minus_z"}
@@ -45,6 +45,8 @@ def motion_terms(motion: Motion, root: str) -> list[Term]:
             Term("rise", "jump", 3.0 if motion.way else 20.0, f"jnp.maximum({moved}[2], 0.0)"),
             Term("lift", "jump", 2.0, f"jnp.maximum({velocity}[2], 0.0)"),
         ]
+    if motion.rise:
+        terms.append(Term("raised", "up", 20.0, f"{moved}[2]"))
     if motion.turn and motion.angle is not None:
         terms.append(Term("heading", "turning", 10.0, f"-shaping.smooth_abs({_off_heading(motion)})"))
     elif motion.turn:

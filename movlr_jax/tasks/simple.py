@@ -23,7 +23,7 @@ from movlr_jax.models.from_path import forward_of, roles_of
 from movlr_jax.models.spec import compile_spec, place, read_spec
 from movlr_jax.rewards.state import Layout, instrument, layout_of
 from movlr_jax.sandbox.genome import Genome
-from movlr_jax.tasks.base import TIE, Measures, Metrics, Motion, Need, StartFn, Task
+from movlr_jax.tasks.base import HOLD_S, TIE, Measures, Metrics, Motion, Need, StartFn, Task
 from movlr_jax.tasks.motion import motion_of, towards
 from movlr_jax.tasks.motion_measures import motion_metrics, motion_needs, motion_score
 from movlr_jax.tasks.motion_terms import FIRST, motion_terms
@@ -33,7 +33,6 @@ from movlr_jax.tasks.view import camera_for
 from movlr_jax.tasks.walking import biomechanics
 from movlr_jax.types import Array, Trajectory
 
-HOLD_S = 0.5  # the error of a goal position is the largest one in the last HOLD_S seconds
 _UNITS = {int(mujoco.mjtJoint.mjJNT_HINGE): "rad", int(mujoco.mjtJoint.mjJNT_SLIDE): "m"}
 _ROUNDING = 1e-3  # rad or m that a start may lie outside the range of its joint, as -0.524 for -30 degrees
 _INSIDE = 0.002  # m that bodies may overlap at the start

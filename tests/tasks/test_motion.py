@@ -85,6 +85,12 @@ def test_words_that_ask_for_no_motion_of_the_body_say_nothing(description: str):
     assert set(parse(made(description).initial_reward).weights) == {"posture", "control"}
 
 
+LYING = """<mujoco><worldbody><geom type="plane" size="5 5 .1"/>
+  <body name="hip" pos="0 0 .06"><freejoint/><geom type="capsule" fromto="0 0 0 .4 0 0" size=".05"/>
+    <body name="leg" pos=".4 0 0"><joint name="knee" axis="0 1 0" range="-2 2" limited="true"/>
+      <geom type="capsule" fromto="0 0 0 .4 0 0" size=".05"/><body name="foot" pos=".4 0 0"><geom size=".05"/></body>
+    </body></body></worldbody><actuator><motor joint="knee" ctrlrange="-1 1"/></actuator></mujoco>"""
+
 WHEELED = """<mujoco><worldbody>
   <geom type="plane" size="5 5 .1"/>
   <body name="red_post" pos="-3 4 .5"><geom size=".1"/><site name="top" pos="0 0 .5"/></body>
@@ -170,6 +176,28 @@ def test_words_that_ask_for_no_angle():
         )
 
 
+def test_a_body_that_lies_gets_up():
+    """0.06 m high and 0.8 m long. One that stands already stands still, and lying down is no success of standing."""
+    for words in ("stand up", "get up", "stand", "rise from the ground"):
+        found = motion(words, LYING)
+        assert (found.rise, found.still, found.upright) == (True, False, False)
+        standing = motion(words)
+        assert (standing.rise, standing.still, standing.upright) == (False, True, True)
+    assert motion("get up and walk backward", LYING).way == BACK
+    assert not motion("lie still", LYING).rise
+    task = made("stand up", LYING)
+    assert task.motion
+    assert reading(task).endswith("reads 'stand', 'up' in the description as: get up")
+    assert set(parse(task.initial_reward).weights) == {"raised", "control"}
+    heights = np.repeat(task.model.qpos0[None], 21, axis=0)
+    heights[:, 2] += np.concatenate([np.linspace(0, 0.5, 11), np.full(10, 0.3)])  # it sinks again
+    measured = motion_metrics(task.motion, episode(task, heights, 1.0))
+    assert measured == {"raised_m": pytest.approx(0.3, abs=1e-6)}
+    assert task.diagnose(measured) == []
+    assert [need.kind for need in task.diagnose({"raised_m": 0.02})] == ["up"]
+    assert task.score(measured) > task.score({"raised_m": 0.02})
+
+
 def test_what_a_body_stands_on_is_no_plain_stand():
     rear = made("stand on its hind legs")
     assert rear.motion
@@ -233,6 +261,7 @@ def test_where_a_place_is_to_be_reached_words_say_nothing():
         ("turn right by 45 degrees", CRAWLER),
         ("make a full turn in place", CRAWLER),
         ("walk at 0.5 m/s, facing forward", CRAWLER),
+        ("stand up", LYING),
         ("move along -z", HOPPER),
         ("stand", HOPPER),
         ("play the piano", CRAWLER),
