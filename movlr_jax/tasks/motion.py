@@ -215,12 +215,17 @@ def pose(description: str) -> str:
     return found[0] if found else ""
 
 
+def length_of(model: mujoco.MjModel, data: mujoco.MjData, body: str) -> float:
+    """Return the length in m of a body with all that it carries, between the frames of its parts."""
+    root = model.body(body).id
+    own = [b for b in range(model.nbody) if root in above(model, b)]
+    return float(np.linalg.norm(np.ptp(data.xpos[own], axis=0)))
+
+
 def _lies(model: mujoco.MjModel, data: mujoco.MjData, subject: str) -> bool:
     """Return whether a body that can rise lies on the ground."""
-    root = model.body(subject).id
-    own = [b for b in range(model.nbody) if root in above(model, b)]
-    length = float(np.linalg.norm(np.ptp(data.xpos[own], axis=0)))
-    return bool(data.xpos[root, 2] < _LYING * length) and travels(model, subject, UP)
+    low = data.body(subject).xpos[2] < _LYING * length_of(model, data, subject)
+    return bool(low) and travels(model, subject, UP)
 
 
 def _turn_by(text: str) -> float:

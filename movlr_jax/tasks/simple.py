@@ -24,7 +24,7 @@ from movlr_jax.models.spec import compile_spec, place, read_spec
 from movlr_jax.rewards.state import Layout, instrument, layout_of
 from movlr_jax.sandbox.genome import Genome
 from movlr_jax.tasks.base import HOLD_S, TIE, Measures, Metrics, Motion, Need, StartFn, Task
-from movlr_jax.tasks.motion import motion_of, towards
+from movlr_jax.tasks.motion import length_of, motion_of, towards
 from movlr_jax.tasks.motion_measures import motion_metrics, motion_needs, motion_score
 from movlr_jax.tasks.motion_terms import FIRST, motion_terms
 from movlr_jax.tasks.readout import Readout
@@ -130,6 +130,9 @@ def simple_task(
         else partial(_starts, compiled, adapter, *(x.copy() for x in (at.qpos, at.qvel, at.act)), start_noise)
     )
     first, human = (_program(text, folder) for text in (reward, human_reward))
+    shown = [targets[goal] for goal in reached.values()]
+    if motion and motion.rise:  # room for a body that gets up
+        shown.append(at.body(motion.subject).xpos + (0, 0, length_of(bare, at, motion.subject)))
     rest = at.ctrl.copy() if at.ctrl.any() and not has_muscles(compiled) else None
     controls = controls_text(compiled, servo_controls(compiled, at.qpos) if rest is None else rest)
     first = first or first_reward(description, layout, reached, motion, adapter.root, controls)
@@ -166,7 +169,7 @@ def simple_task(
         measure=measured,
         score=score or partial(default_score, motion),
         tie=tie if tie is not None else 0.0 if score else TIE,
-        cameras=(camera_for(compiled, placed[1].qpos, adapter.root, [targets[g] for g in reached.values()]),),
+        cameras=(camera_for(compiled, placed[1].qpos, adapter.root, shown),),
         initial_reward=first,
         human_reward=human or first,
         diagnose=partial(default_diagnosis, tolerance_m, motion),

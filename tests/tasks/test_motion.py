@@ -189,6 +189,11 @@ def test_a_body_that_lies_gets_up():
     assert task.motion
     assert reading(task).endswith("reads 'stand', 'up' in the description as: get up")
     assert set(parse(task.initial_reward).weights) == {"raised", "control"}
+    (camera,), (lying,) = task.cameras, made("lie still", LYING).cameras
+    assert camera.lookat[2] == pytest.approx((0.86 - 0.19) / 2), (
+        "up to 0.06 + 0.8 m, from the spheres around geoms"
+    )
+    assert camera.distance > lying.distance
     heights = np.repeat(task.model.qpos0[None], 21, axis=0)
     heights[:, 2] += np.concatenate([np.linspace(0, 0.5, 11), np.full(10, 0.3)])  # it sinks again
     measured = motion_metrics(task.motion, episode(task, heights, 1.0))
