@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -12,7 +13,7 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from movlr_jax.errors import UserError
 from movlr_jax.sandbox import confine
@@ -31,22 +32,26 @@ class Lost(Exception):
         self.during = during
 
 
-class _Process:
-    """The process, which imports its packages and then waits for its settings on stdin."""
+class _Source:
+    """A process that has imported its packages, and from which warm processes are forked.
+
+    Where the system has no file descriptors of processes (macOS), it becomes the one warm process itself.
+    """
 
     def __init__(self) -> None:
-        self.log = tempfile.TemporaryFile()  # noqa: SIM115 - it stays open as long as the process runs
+        self.owner, self.paths = os.getpid(), _paths()
         self.control, theirs = socket.socketpair()
         # -I ignores PYTHONPATH, the user's site-packages and the working folder; where the parent finds its packages,
         # the child looks last
         package = str(Path(__file__).resolve().parents[2])
         code = (
-            f"import sys; sys.path[:0] = {[package]!r}; sys.path += {_paths()!r}; "
+            f"import sys; sys.path[:0] = {[package]!r}; sys.path += {self.paths!r}; "
             "from movlr_jax.sandbox.zygote import main; main()"
         )
+        self.log = tempfile.TemporaryFile()  # noqa: SIM115 - it stays open as long as the process runs
         self.process = subprocess.Popen(
             [sys.executable, "-I", "-c", code, str(theirs.fileno())],
-            stdin=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self.log,
             env=_environment(),
@@ -56,17 +61,88 @@ class _Process:
         )
         theirs.close()
 
+    @property
+    def serves(self) -> bool:
+        """Whether it can start another warm process for this process, as its packages are found now."""
+        return self.owner == os.getpid() and self.paths == _paths() and self.process.poll() is None
 
-_AHEAD: list[_Process] = []  # at most one
+    def start(self, descriptors: Sequence[int]) -> subprocess.Popen[bytes] | _Forked:
+        """Return a new warm process, which gets its socket, settings and log. Raises UserError."""
+        answer = None
+        with contextlib.suppress(OSError):
+            self.control.settimeout(_START_S)
+            send(self.control, {"forks": _FORKS}, descriptors)
+            answer, _ = receive(self.control)
+        if answer is None or "error" in answer:
+            self.control.close()
+            self.process.kill()
+            self.process.wait()
+            raise UserError(
+                f"the sandbox process does not start: {answer['error'] if answer else _last_line(self.log)}"
+            )
+        return _Forked(answer["pid"]) if _FORKS else self.process
+
+
+class _Forked:
+    """A process that is not a child of this one, with what `subprocess.Popen` has for those. Raises OSError."""
+
+    def __init__(self, pid: int):
+        self.pid, self._file = pid, os.pidfd_open(pid)
+        self._ended = select.poll()
+        self._ended.register(self._file, select.POLLIN)
+
+    def __del__(self) -> None:
+        os.close(self._file)
+
+    def poll(self) -> int | None:
+        """Return None while it runs; its status is not known."""
+        return -1 if self._ended.poll(0) else None
+
+    def send_signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._file, number)
+
+    def wait(self, timeout: float | None = None) -> None:
+        if not self._ended.poll(None if timeout is None else 1000 * timeout):
+            raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
+
+
+_FORKS = hasattr(os, "pidfd_open")
+_SOURCES: list[_Source] = []  # at most one
+_STARTS = threading.Lock()  # one start at a time
+
+
+def _source() -> _Source:
+    """Return the process of which warm processes are forked; start it if there is none."""
+    if not (_SOURCES and _SOURCES[0].serves):
+        for old in _SOURCES:
+            old.control.close()  # ends the process, unless another one holds it, too
+        _SOURCES[:] = [_Source()]
+    return _SOURCES[0]
+
+
+def _started(descriptors: Sequence[int]) -> subprocess.Popen[bytes] | _Forked:
+    """Return a new warm process, from another source if the one that there is has just ended. Raises UserError."""
+    known = bool(_SOURCES and _SOURCES[0].serves)
+    try:
+        process = _source().start(descriptors)
+    except UserError:
+        if not known:
+            raise
+        process = _source().start(descriptors)
+    if not _FORKS:
+        _SOURCES.clear()
+    return process
 
 
 def start_ahead() -> None:
-    """Start the process of the next `Warm` now: its imports then run while the command builds its task.
+    """Start what warm processes are forked from: its imports then run while the command builds its task.
 
-    It ends with this process if no `Warm` takes it.
+    It ends with this process.
     """
-    if not _AHEAD and not confine.low_limits():
-        _AHEAD.append(_Process())
+    if not confine.low_limits():
+        with _STARTS:
+            _source()
 
 
 def _paths() -> list[str]:
@@ -84,19 +160,20 @@ class Warm:
                 f"the sandbox cannot run programs: {'; '.join(lacks)}; raise the limit and start again"
             )
         self._lock = threading.Lock()  # one request at a time
-        started = _AHEAD.pop() if _AHEAD and _AHEAD[0].process.poll() is None else _Process()
-        self._log, self._control, self.process = started.log, started.control, started.process
-        assert self.process.stdin
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.write(settings)
-            self.process.stdin.close()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it stays open as long as the process runs
+        self._control, theirs = socket.socketpair()
+        with theirs, tempfile.TemporaryFile() as given, _STARTS:
+            given.write(settings)
+            given.flush()
+            given.seek(0)
+            self.process = _started([theirs.fileno(), given.fileno(), self._log.fileno()])
         self._control.settimeout(_START_S)
         try:
             ready, _ = receive(self._control)
         except OSError:
             ready = None
         if ready is None:
-            reason = self.last_log_line()
+            reason = _last_line(self._log)
             self.stop()
             raise UserError(f"the sandbox process does not start: {reason}")
 
@@ -140,11 +217,6 @@ class Warm:
             self.process.send_signal(signal.SIGCONT)
         self._control.settimeout(_ANSWER_S)
 
-    def last_log_line(self) -> str:
-        self._log.seek(0)
-        lines = self._log.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "no message"
-
     def stop(self) -> None:
         """End the warm process and its children; may be called twice."""
         with contextlib.suppress(OSError):
@@ -158,6 +230,12 @@ class Warm:
             self.process.wait()
         self._control.close()
         self._log.close()
+
+
+def _last_line(log: IO[bytes]) -> str:
+    log.seek(0)
+    lines = log.read().decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "no message"
 
 
 def _environment() -> dict[str, str]:

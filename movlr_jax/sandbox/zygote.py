@@ -1,7 +1,9 @@
 """The warm process, from which candidates are forked. It has one thread, no initialised backend and no secrets.
 
-`warm` starts it with a socket and a pickled probe on stdin (always from the main process to this one).
-Each request comes over the socket with two descriptors: the text to read and the pipe for the answer.
+`warm` starts a process that imports the packages, and asks it for a warm process by sending a socket, a file with a
+pickled probe (always from the main process to this one) and a log. It forks one for each request, so only the first
+waits for imports. A request to the warm process comes over its socket with two descriptors: the text to read and the
+pipe for the answer.
 """
 
 from __future__ import annotations
@@ -44,15 +46,13 @@ def reward(state, action):
 
 
 def main() -> None:
+    """Import the packages, then fork a warm process per request until the main process is gone."""
     control = socket.socket(fileno=int(sys.argv[1]))
     # JAX searches all packages for plugins when a backend starts; only the CPU backend is needed here
     importlib.metadata.entry_points = lambda **_: importlib.metadata.EntryPoints()
     import jax
 
-    from movlr_jax.rewards.state import rotation
-    from movlr_jax.sandbox import graph, trace
-    from movlr_jax.sandbox import probe as prober
-    from movlr_jax.sandbox.inputs import inputs
+    from movlr_jax.sandbox import graph, inputs, probe, trace  # noqa: F401
 
     for name in _LATE:
         with contextlib.suppress(ImportError):
@@ -60,7 +60,47 @@ def main() -> None:
     jax.config.update(
         "jax_traceback_filtering", "off"
     )  # filtering reads paths, which a tracer is not allowed to
-    settings: dict[str, Any] = pickle.load(sys.stdin.buffer)  # it may come long after the start
+    gc.collect()
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the warm processes
+    while True:
+        try:
+            request, descriptors = receive(control, 3)
+        except OSError:
+            request, descriptors = None, []
+        if request is None:
+            return
+        try:
+            child = os.fork() if request["forks"] else 0
+            answer: dict[str, Any] = {"pid": child or os.getpid()}
+        except OSError as error:
+            child, answer = -1, {"error": error.strerror or str(error)}
+        if child or not request["forks"]:
+            send(control, answer)
+        if not child:
+            break
+        for descriptor in descriptors:
+            os.close(descriptor)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    control.close()
+    own, given, log = descriptors
+    os.dup2(log, 2)
+    if request["forks"]:
+        os.setsid()
+    with open(given, "rb") as file:
+        settings = pickle.load(file)
+    _warm(socket.socket(fileno=own), settings)
+
+
+def _warm(control: socket.socket, settings: dict[str, Any]) -> None:
+    """Trace a first program, then serve requests for candidates."""
+    import jax
+
+    from movlr_jax.rewards.state import rotation
+    from movlr_jax.sandbox import graph, trace
+    from movlr_jax.sandbox import probe as prober
+    from movlr_jax.sandbox.inputs import inputs
+
     what = settings["probe"]
     graph.read(trace.document(_WARM, what.layout), ["a"], inputs(what.layout))
     jax.eval_shape(rotation, jax.ShapeDtypeStruct((4,), "float32"))

@@ -259,17 +259,68 @@ def test_a_process_that_was_started_ahead_serves_the_first_sandbox(probe: Probe,
     assert str(tmp_path) in warm._paths()
     monkeypatch.chdir(tmp_path)
     assert str(tmp_path) not in warm._paths()
-    monkeypatch.setattr(warm, "_AHEAD", [])
+    monkeypatch.setattr(warm, "_SOURCES", [])
     warm.start_ahead()
-    (ahead,) = warm._AHEAD
+    (ahead,) = warm._SOURCES
     sandbox = Sandbox(probe)
     try:
-        sandbox.start()
-        assert sandbox.warm
-        assert sandbox.warm.process is ahead.process
-        assert not warm._AHEAD
+        assert parent(pid_of(sandbox)) == ahead.process.pid
+        assert [ahead] == warm._SOURCES
     finally:
         sandbox.close()
+        ahead.control.close()
+    ahead.process.wait(10)
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@pytest.mark.skipif(not warm._FORKS, reason="each sandbox imports its packages here")
+def test_sandboxes_share_what_they_import(probe: Probe, box: Sandbox):
+    """The second one starts without imports, which take most of a second; if their source ends, a new one starts."""
+    first = parent(pid_of(box))
+    for killed in (False, True, False):
+        if killed:
+            os.kill(first, signal.SIGKILL)
+        other = Sandbox(probe, name=NAME)
+        assert (parent(pid_of(other)) == first) == (not killed)
+        first = parent(pid_of(other))
+        assert other.vet(SOUND).accepted
+        other.close()
+    assert box.vet(SOUND).accepted, "the one before is not affected"
+
+
+FORKED = """
+import os, pickle, sys
+from movlr_jax.sandbox import warm
+from movlr_jax.sandbox.vet import Sandbox
+probe, name, source = pickle.load(sys.stdin.buffer)
+def vetted():
+    box = Sandbox(probe, name=name)
+    said = box.vet(source).accepted, warm._SOURCES[0].process.pid
+    box.close()
+    return said
+first = vetted()
+if os.fork() == 0:
+    own = vetted()
+    print(own[0], own[1] != first[1], flush=True)
+    os._exit(0)
+os.wait()
+print(vetted() == first, flush=True)
+"""
+
+
+@pytest.mark.skipif(not warm._FORKS, reason="each sandbox imports its packages here")
+def test_a_forked_process_has_a_source_of_its_own(probe: Probe):
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED],
+        input=pickle.dumps((probe, NAME, SOUND)),
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout == b"True True\nTrue\n", (done.stdout, done.stderr)
 
 
 THREADS = """
