@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from movlr_jax.errors import UserError
 from movlr_jax.sandbox import confine
-from movlr_jax.sandbox.wire import receive, send
+from movlr_jax.sandbox.wire import receive, send, send_block
 
 _START_S = 120.0  # timeout of its start
 _STOPPED_S, _ANSWER_S = 1.0, 10.0  # s without an answer before SIGCONT is sent, and before it counts as lost
@@ -67,7 +67,7 @@ class _Source:
         return self.owner == os.getpid() and self.paths == _paths() and self.process.poll() is None
 
     def start(self, descriptors: Sequence[int]) -> subprocess.Popen[bytes] | _Forked:
-        """Return a new warm process, which gets its socket, settings and log. Raises UserError."""
+        """Return a new warm process, which gets its socket and log. Raises UserError."""
         answer = None
         with contextlib.suppress(OSError):
             self.control.settimeout(_START_S)
@@ -162,13 +162,11 @@ class Warm:
         self._lock = threading.Lock()  # one request at a time
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it stays open as long as the process runs
         self._control, theirs = socket.socketpair()
-        with theirs, tempfile.TemporaryFile() as given, _STARTS:
-            given.write(settings)
-            given.flush()
-            given.seek(0)
-            self.process = _started([theirs.fileno(), given.fileno(), self._log.fileno()])
+        with theirs, _STARTS:
+            self.process = _started([theirs.fileno(), self._log.fileno()])
         self._control.settimeout(_START_S)
         try:
+            send_block(self._control, settings)
             ready, _ = receive(self._control)
         except OSError:
             ready = None

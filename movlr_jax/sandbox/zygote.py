@@ -1,9 +1,9 @@
 """The warm process, from which candidates are forked. It has one thread, no initialised backend and no secrets.
 
-`warm` starts a process that imports the packages, and asks it for a warm process by sending a socket, a file with a
-pickled probe (always from the main process to this one) and a log. It forks one for each request, so only the first
-waits for imports. A request to the warm process comes over its socket with two descriptors: the text to read and the
-pipe for the answer.
+`warm` starts a process that imports the packages, and asks it for a warm process by sending a socket and a log. It
+forks one for each request, so only the first waits for imports. The warm process gets a pickled probe over its socket
+(always from the main process to this one), then requests with two descriptors each: the text to read and the pipe for
+the answer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from movlr_jax.sandbox.wire import receive, send
+from movlr_jax.sandbox.wire import receive, receive_block, send
 
 CONFINED, FAILED = b"+", b"-"  # the first byte of an answer
 # Modules that JAX imports only when it first compiles. Without this, each child would import them again.
@@ -65,7 +65,7 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the warm processes
     while True:
         try:
-            request, descriptors = receive(control, 3)
+            request, descriptors = receive(control, 2)
         except OSError:
             request, descriptors = None, []
         if request is None:
@@ -83,13 +83,12 @@ def main() -> None:
             os.close(descriptor)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     control.close()
-    own, given, log = descriptors
+    own, log = descriptors
     os.dup2(log, 2)
     if request["forks"]:
         os.setsid()
-    with open(given, "rb") as file:
-        settings = pickle.load(file)
-    _warm(socket.socket(fileno=own), settings)
+    control = socket.socket(fileno=own)
+    _warm(control, pickle.loads(receive_block(control)))
 
 
 def _warm(control: socket.socket, settings: dict[str, Any]) -> None:
