@@ -89,6 +89,7 @@ def test_a_judge_that_always_says_first_is_found_out(capsys: pytest.CaptureFixtu
     assert "its accuracy is no better than chance" in said
 
 
+@pytest.mark.slow
 def test_silence_is_no_tie(capsys: pytest.CaptureFixture[str]):
     """Who says tie to everything is right about the film shown twice; who says nothing, of none."""
 

@@ -121,6 +121,7 @@ class Newest:
         return Preference("first" if first.name > second.name else "second", "it is newer")
 
 
+@pytest.mark.slow
 def test_an_extended_run_that_is_interrupted_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):

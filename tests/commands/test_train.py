@@ -99,6 +99,7 @@ def test_stages_follow_one_another_and_are_not_repeated(
     )
 
 
+@pytest.mark.slow
 def test_stages_of_an_edited_file_are_not_reused(recipe: Path, tmp_path: Path, mistake: Mistake):
     files = {name: tmp_path / name for name in ("still.py", "kick.py", "begin.npz", "leg.xml")}
     files["still.py"].write_text(STILL)

@@ -38,6 +38,7 @@ def test_every_target_with_every_setting_of_its_own_follows_the_origin():
     assert {row.paper for row, _ in rows if row.role != "to"} == {""}
 
 
+@pytest.mark.slow
 def test_targets_with_the_same_file_name_keep_their_results_apart(tmp_path, capsys):
     files = [tmp_path / "a" / "kick.py", tmp_path / "c" / "kick.py"]
     for file, forward in zip(files, ("0.25", "0.1"), strict=True):

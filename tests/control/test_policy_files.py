@@ -212,6 +212,7 @@ def test_actions_with_another_meaning_are_told(tmp_path: Path, whole: bytes):
             other_actions(str(path), then)
 
 
+@pytest.mark.slow
 def test_a_trained_policy_that_acts_otherwise_is_told_by_the_command(elsewhere: Path, capsys):
     given = [a for a in LEG if "mppi" not in a and "horizon" not in a and not a.startswith(("cand", "gener"))]
     given += ["optimizer=ppo", "reward=human"]

@@ -82,6 +82,7 @@ def episode(config: OptimizerConfig, programs: Any = (KICK,)) -> Trajectory:
     return controllers.rollout(optimizer.sim_physics.start(*start), steps=STEPS, key=jax.random.key(0))
 
 
+@pytest.mark.slow
 def test_one_sample_is_the_policy(config: OptimizerConfig):
     """Nothing is added: the same controls at every step as where the policy acts for itself."""
     alone, beneath = episode(config), episode(planner(config, samples=1))
@@ -90,6 +91,7 @@ def test_one_sample_is_the_policy(config: OptimizerConfig):
     np.testing.assert_allclose(beneath.steps.qpos, alone.steps.qpos, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_rewards_together_are_each_alone(config: OptimizerConfig):
     """To rounding: XLA's matrix products on a CPU, in the network and the muscle controller, sum in an order that
     depends on the number of rows. On the same rollouts the rewards agree bit by bit (test_mpc2)."""

@@ -309,6 +309,7 @@ def descendants(pid: int) -> set[int]:
     return found
 
 
+@pytest.mark.slow
 def test_a_warm_process_that_dies_under_a_program_is_not_held_against_it(sandbox: Sandbox):
     """What the kernel does to a process where memory runs out, done to it here while it is busy: the program is
     tried again, and its verdict is the one it would have had. One that takes its process down each time is to blame

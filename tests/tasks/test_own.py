@@ -146,6 +146,7 @@ def test_success_is_being_there_and_still(folder: Path):
     assert own("touch_ball.py", "task.settings.tolerance_m=0.0001").measure(episode, task)["success"] == 0.0
 
 
+@pytest.mark.slow
 def test_the_planner_brings_the_tip_to_the_ball_and_stays(folder: Path, capfd: pytest.CaptureFixture[str]):
     """Under the first program of a search and the page's settings. With constant noise it wanders by 4 to 12 cm."""
     shown = re.search(r"python -m movlr_jax.search (\+task=touch_ball.py optimizer.*)", PAGE)
