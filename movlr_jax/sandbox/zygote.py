@@ -64,10 +64,7 @@ def main() -> None:
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the warm processes
     while True:
-        try:
-            request, descriptors = receive(control, 2)
-        except OSError:
-            request, descriptors = None, []
+        request, descriptors = _next(control)
         if request is None:
             return
         try:
@@ -89,6 +86,14 @@ def main() -> None:
         os.setsid()
     control = socket.socket(fileno=own)
     _warm(control, pickle.loads(receive_block(control)))
+
+
+def _next(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
+    """Return the next request and its descriptors; None if the main process is gone."""
+    try:
+        return receive(control, 2)
+    except OSError:
+        return None, []
 
 
 def _warm(control: socket.socket, settings: dict[str, Any]) -> None:
@@ -134,10 +139,7 @@ def _serve(control: socket.socket, jobs: dict[str, Any], settings: dict[str, Any
     """Serve requests until the main process is gone."""
     children: set[int] = set()
     while True:
-        try:
-            request, descriptors = receive(control, 2)
-        except OSError:
-            request, descriptors = None, []
+        request, descriptors = _next(control)
         if request is None:
             for pid in children:
                 os.kill(pid, signal.SIGKILL)
