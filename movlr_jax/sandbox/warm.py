@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -35,7 +36,7 @@ class Lost(Exception):
 class _Source:
     """A process that has imported its packages, and from which warm processes are forked.
 
-    Where the system has no file descriptors of processes (macOS), it becomes the one warm process itself.
+    Where those could not be watched, it becomes the one warm process itself.
     """
 
     def __init__(self) -> None:
@@ -88,26 +89,38 @@ class _Forked:
 
     def __init__(self, pid: int):
         self.pid, self._file = pid, os.pidfd_open(pid)
-        self._ended = select.poll()
-        self._ended.register(self._file, select.POLLIN)
-
-    def __del__(self) -> None:
-        os.close(self._file)
+        weakref.finalize(self, os.close, self._file)
 
     def poll(self) -> int | None:
         """Return None while it runs; its status is not known."""
-        return -1 if self._ended.poll(0) else None
+        return -1 if self._ended(0) else None
 
     def send_signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._file, number)
 
     def wait(self, timeout: float | None = None) -> None:
-        if not self._ended.poll(None if timeout is None else 1000 * timeout):
+        if not self._ended(None if timeout is None else 1000 * timeout):
             raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
 
+    def _ended(self, timeout_ms: float | None) -> bool:
+        ended = select.poll()  # one object cannot be used by several threads at once
+        ended.register(self._file, select.POLLIN)
+        return bool(ended.poll(timeout_ms))
 
-_FORKS = hasattr(os, "pidfd_open")
+
+def _can_watch() -> bool:
+    """Return whether a process that is not a child of this one can be watched here (Linux 5.3)."""
+    try:
+        file = os.pidfd_open(os.getpid())
+        signal.pidfd_send_signal(file, 0)
+    except (AttributeError, OSError):
+        return False
+    os.close(file)
+    return True
+
+
+_FORKS = _can_watch()
 _SOURCES: list[_Source] = []  # at most one
 _STARTS = threading.Lock()  # one start at a time
 
