@@ -136,11 +136,11 @@ def _source() -> _Source:
 
 def _started(descriptors: Sequence[int]) -> subprocess.Popen[bytes] | _Forked:
     """Return a new warm process, from another source if the one that there is has just ended. Raises UserError."""
-    known = bool(_SOURCES and _SOURCES[0].serves)
+    before = list(_SOURCES)
     try:
         process = _source().start(descriptors)
     except UserError:
-        if not known:
+        if before != _SOURCES:  # it was a new one
             raise
         process = _source().start(descriptors)
     if not _FORKS:

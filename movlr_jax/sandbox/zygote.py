@@ -67,23 +67,25 @@ def main() -> None:
         request, descriptors = _next(control)
         if request is None:
             return
-        try:
-            child = os.fork() if request["forks"] else 0
-            answer: dict[str, Any] = {"pid": child or os.getpid()}
-        except OSError as error:
-            child, answer = -1, {"error": error.strerror or str(error)}
-        if child or not request["forks"]:
-            send(control, answer)
-        if not child:
+        if not request["forks"]:
+            send(control, {"pid": os.getpid()})
             break
+        try:
+            pid = os.fork()
+        except OSError as error:
+            answer: dict[str, Any] = {"error": error.strerror or str(error)}
+        else:
+            if pid == 0:
+                os.setsid()
+                break
+            answer = {"pid": pid}
         for descriptor in descriptors:
             os.close(descriptor)
+        send(control, answer)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     control.close()
     own, log = descriptors
     os.dup2(log, 2)
-    if request["forks"]:
-        os.setsid()
     control = socket.socket(fileno=own)
     _warm(control, pickle.loads(receive_block(control)))
 
