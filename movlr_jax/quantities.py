@@ -19,7 +19,17 @@ _UNITS = {
     "bw": "body weights",
 }  # longest first
 _YES_NO = ("success", "fell", "dropped")
-_OF_MOTION = ("heading_error_rad", "turned_rad", "rise_m", "raised_m", "drift_error_m", "upright_fraction")
+_OF_MOTION = (
+    "heading_error_rad",
+    "turned_rad",
+    "rise_m",
+    "raised_m",
+    "down_m",
+    "down_and_up_m",
+    "drift_error_m",
+    "upright_fraction",
+)
+_OF_PARTS = ("_raised_m", "_lowered_m", "_tilt_error_rad", "_direction_error_rad", "_error_m")
 _OWN = 2  # measures of a task that a summary has room for, besides those that all tasks share
 
 
@@ -75,7 +85,8 @@ def quantity(value: float | None, metric: str) -> str:
 def leading(metrics: Mapping[str, float]) -> list[str]:
     """Return what a task is about: the measures before its success, or those of a motion that words describe."""
     if "success" not in metrics:
-        return [name for name in _OF_MOTION if name in metrics]
+        of_parts = [name for name in metrics if name not in _OF_MOTION and name.endswith(_OF_PARTS)]
+        return of_parts + [name for name in _OF_MOTION if name in metrics]
     names = list(metrics)
     return [name for name in names[: names.index("success")] if name not in _YES_NO]
 

@@ -143,12 +143,13 @@ def scene_facts(task: Task, data: mujoco.MjData) -> list[str]:
 
 def names_in(description: str, names: Iterable[str]) -> list[str]:
     """Return the names all of whose words are in a description, in the order of the description."""
-    said = _words(description)
-    found = [name for name in dict.fromkeys(names) if _words(name) and {*_words(name)} <= {*said}]
-    return sorted(found, key=lambda name: min(map(said.index, _words(name))))
+    said = words_in(description)
+    found = [name for name in dict.fromkeys(names) if words_in(name) and {*words_in(name)} <= {*said}]
+    return sorted(found, key=lambda name: min(map(said.index, words_in(name))))
 
 
-def _words(text: str) -> list[str]:
+def words_in(text: str) -> list[str]:
+    """Return the words and numbers of a text in lower case."""
     return re.findall(r"[a-z0-9]+", text.lower())
 
 

@@ -163,14 +163,20 @@ def roles_of(model: mujoco.MjModel) -> dict[str, str]:
     return roles
 
 
-def _tokens(name: str) -> list[str]:
-    """Split a name into words: `LeftUpperArm_2` -> left, upper, arm, 2, upperarm."""
+def words_of(name: str) -> list[str]:
+    """Split a name into words: `LeftUpperArm_2` -> left, upper, arm, 2; `foot_l` -> foot, left."""
     words = [w.lower() for w in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
+    return [_SIDES[word] if word in _SIDES else word for word in words]
+
+
+def _tokens(name: str) -> list[str]:
+    """Split a name into words and names of parts: `LeftUpperArm_2` -> left, upper, arm, 2, upperarm."""
+    words = words_of(name)
     return words + [a + b for a, b in pairwise(words) if a in ("upper", "lower")]
 
 
 def _side(tokens: Sequence[str]) -> str:
-    return next((_SIDES[token] for token in tokens if token in _SIDES), "")
+    return next((token for token in tokens if token in _SIDES.values()), "")
 
 
 def _joints(model: mujoco.MjModel, *kinds: int) -> list[int]:

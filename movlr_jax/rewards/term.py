@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 
 @dataclass(frozen=True)
@@ -11,7 +13,7 @@ class Term:
     """A named expression, its usual initial weight, and its kind.
 
     Kinds: place, turn, hold (objects); upright, height, balance, forward, straight, gait (walkers);
-    jump, turning, joint (any body that moves); steady, economy; spare (motions that the task does not ask for).
+    jump, up, down, turning, joint, part (any body that moves); steady, economy; spare (not asked for by the task).
     """
 
     name: str
@@ -23,3 +25,16 @@ class Term:
 def tuple_of(names: Iterable[str]) -> str:
     """Return a tuple of names as source text."""
     return "(" + "".join(f'"{name}", ' for name in names).rstrip() + ")"
+
+
+def array_of(values: Sequence[float] | np.ndarray) -> str:
+    """Return the expression of an array [n] with four digits."""
+    return f"jnp.array([{', '.join(f'{v + 0.0:.4g}' for v in np.round(values, 4))}])"
+
+
+def along(vector: str, way: Sequence[float]) -> str:
+    """Return an expression for the component of `vector`, an expression, along `way` [3]."""
+    parts = [(c, f"{vector}[{i}]") for i, c in enumerate(way) if abs(c) > 1e-6]
+    if len(parts) == 1 and abs(abs(parts[0][0]) - 1.0) < 1e-6:
+        return parts[0][1] if parts[0][0] > 0 else f"-{parts[0][1]}"
+    return f"({' + '.join(f'{c:.3g} * {part}' for c, part in parts)})"

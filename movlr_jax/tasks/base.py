@@ -17,6 +17,8 @@ from movlr_jax.models import ModelAdapter
 from movlr_jax.models.actuators import control_scale, has_muscles, servo_controls
 from movlr_jax.physics.domain import Ranges
 from movlr_jax.rewards.state import Layout
+from movlr_jax.tasks.aims import Aim
+from movlr_jax.tasks.needs import Need
 from movlr_jax.types import Array, SimState, Trajectory
 
 LONGEST_S = 3600.0  # s, longest episode
@@ -56,14 +58,6 @@ class Camera:
     shows: str = ""  # what it shows, for vision models with several views; empty: the scene
 
 
-@dataclass(frozen=True)
-class Need:
-    """A problem of a motion in words, and the kind of reward term that would help."""
-
-    problem: str
-    kind: str  # kind of term: place, turn, hold, steady, economy, ...; see language.proposers.terms
-
-
 def axis_text(way: Sequence[float]) -> str:
     """Return a direction [3] as text: "+x" for an axis, or its numbers."""
     for i, name in enumerate("xyz"):
@@ -92,13 +86,16 @@ class Motion:
     angle: float | None = None  # rad, by which it should have turned at the end; None: as far as it can
     still: bool = False
     rise: bool = False  # get up from the ground
+    depth: float = 0.0  # m, by which it should go down
+    returns: bool = False  # and come up again
     upright: bool = True  # whether the body should stay on its feet
     lowest: float = FALLEN  # share of the start height below which an upright body counts as fallen
     lacks: str = ""  # requested motions that the body cannot do
+    aims: tuple[Aim, ...] = ()  # of parts of the body
 
     @property
     def moves(self) -> bool:
-        return bool(self.way or self.jump or self.turn or self.rise)
+        return bool(self.way or self.jump or self.turn or self.rise or self.depth or self.aims)
 
     @property
     def stays(self) -> bool:
@@ -110,11 +107,14 @@ class Motion:
         parts = [f"move along {axis_text(self.way)} at about {self.speed:.2g} m/s"] if self.way else []
         parts += ["leave the ground"] * self.jump
         parts += ["get up"] * self.rise
+        if self.depth:
+            parts.append(f"go down by {100 * self.depth:.0f} cm{' and come up again' * self.returns}")
         if self.turn and self.angle is not None and self.angle < AHEAD:
             parts.append("keep its heading")
         elif self.turn:
             by = "" if self.angle is None else f" by {np.rad2deg(self.angle):.0f}°"
             parts.append(f"turn {'left' if self.turn > 0 else 'right'}{by}")
+        parts += [aim.text() for aim in self.aims]
         return ", ".join([*(parts or ["stand still"]), *["upright"] * self.upright])
 
 
@@ -128,7 +128,6 @@ class Overrides(tuple[str, ...]):
     loaded: Mapping[str, Any]
 
 
-HOLD_S = 0.5  # s at the end of an episode, in which what should be reached is measured
 TIE = 0.25  # of the scores of this package: 2.5 mm of error, 1.5 degrees, or 0.025 of the effort
 
 

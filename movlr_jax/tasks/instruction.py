@@ -46,7 +46,8 @@ def with_instruction(task: Task, instruction: str) -> Task:
     """
     words = described(instruction)
     qpos = task.start(np.random.default_rng(0), 1)[0][0]
-    motion = motion_of(words, task.model, qpos, task.adapter.root, task.adapter.forward)
+    body = task.adapter
+    motion = motion_of(words, task.model, qpos, body.root, body.forward, task.roles, tuple(task.layout.sites))
     clock = {name: value for name, value in task.goals.items() if name == "stride_frequency"}
     goals = clock | velocity_goals(motion, task.roles)
     thing = task.roles.get("object", "")

@@ -6,15 +6,17 @@ Only the description and the model are read, never the measures of the task. Unk
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import mujoco
 import numpy as np
 
 from movlr_jax.models.derived import travels
 from movlr_jax.models.from_path import above
+from movlr_jax.tasks.aims import Reader, is_form
 from movlr_jax.tasks.base import Motion, axis_text
+from movlr_jax.tasks.parts import Parts
 
 CROUCHED = 0.3  # as FALLEN, for motions close to the ground
 UP = (0.0, 0.0, 1.0)
@@ -29,10 +31,13 @@ _PACES = {
     "low": "crawl roll slide swim slither fly creep glide wriggle",
 }
 _JUMPS, _TURNS, _STILL = "jump leap bounce hop", "turn spin rotate pivot", "stand balance still upright"
+_POSTURE = ("trunk", "pelvis")  # roles of bodies that the posture of the whole body is made of
 _NEAR = 0.05  # m, a place that is closer gives no direction
 _RISES = "stand get rise"
 _UPRIGHT = "stand balance upright"
 _CROUCHES, _DOWN = "squat crouch lunge duck stoop", "kneel sit lie lying"
+_DEPTH = 0.3  # share of its height by which a body goes down that squats
+_AGAIN = ("again", "up", "return", "back", "squats")
 _CARRY = (
     "move drive roll slide turn spin rotate pivot balance"  # verbs that can have an object: "move the hand"
 )
@@ -91,53 +96,27 @@ _AXIS = re.compile(
 
 
 def motion_of(
-    description: str, model: mujoco.MjModel, qpos: np.ndarray, root: str, forward: Sequence[float]
+    description: str,
+    model: mujoco.MjModel,
+    qpos: np.ndarray,
+    root: str,
+    forward: Sequence[float],
+    roles: Mapping[str, str],
+    sites: Sequence[str],
 ) -> Motion:
-    """Read the motion from `description`, for a model that starts at `qpos` [nq] and faces `forward` [3]."""
-    text, start = description.lower(), mujoco.MjData(model)
+    """Read the motion from `description`, for a model that starts at `qpos` [nq] and faces `forward` [3].
+
+    roles: role -> body or site; sites: those that an episode records.
+    """
+    start = mujoco.MjData(model)
     start.qpos[:] = qpos
     mujoco.mj_kinematics(model, start)
+    reader = _reader(Parts(model, roles, sites), start, root, roles, forward)
+    aims, read, text = reader.read(description.lower(), travels=_travels(description.lower()))
     words = re.findall(r"[a-z]+", text)
-    motion = Motion(_subject(words, model, root))
-    read, paces, way, tempo, heading = [], [], None, 1.0, None
-    for i, word in enumerate(words):
-        before, after = words[max(0, i - 2) : i], words[i + 1] if i + 1 < len(words) else ""
-        carried = after in _ARTICLES and _is(word, _CARRY) and motion.subject not in words[i + 1 : i + 4]
-        if carried or any(w in _NEGATIONS for w in before):
-            continue
-        known = [kind for kind, verbs in _PACES.items() if _is(word, verbs)]
-        paces += known
-        if word == "up" and any(_is(w, _RISES) for w in before[-1:]):
-            motion = replace(motion, rise=True)
-        elif word in _WAYS and (word not in _SIDES or after in _FOLLOWS):
-            if any(_is(w, "face") for w in words[max(0, i - 3) : i]):
-                if _WAYS[word][2]:  # "face up"
-                    continue
-                heading = _angle((1, 0, 0), _WAYS[word])
-                read.append("face")
-            elif motion.turn:
-                motion = replace(motion, turn=-1 if word == "right" else 1)
-            else:
-                way = way or _WAYS[word]
-        elif _is(word, _TURNS):
-            motion = replace(motion, turn=1)
-        elif word == "clockwise" and motion.turn:  # seen from above
-            motion = replace(motion, turn=1 if before[-1:] in (["counter"], ["anti"]) else -1)
-        elif _is(word, _JUMPS):
-            motion = replace(motion, jump=True)
-        elif _is(word, _STILL):
-            motion = replace(motion, still=True, rise=motion.rise or _is(word, "stand"))
-        elif _is(word, "rise"):
-            motion = replace(motion, rise=True)
-        elif _is(word, _CROUCHES):
-            motion = replace(motion, lowest=CROUCHED)
-        elif _is(word, _DOWN):
-            motion = replace(motion, upright=False)
-        elif word in _TEMPO:
-            tempo *= _TEMPO[word]
-        elif not known:
-            continue
-        read.append(word)
+    said = _said(words, Motion(root if aims else _subject(words, model, root)))
+    motion, paces, way, heading = said.motion, said.paces, said.way, said.heading
+    read += said.read
     if found := _place(text, _FACING, model, start, motion.subject):
         read.append(f"face {found[0]}")
         heading = _angle(forward, found[1].tolist())
@@ -167,8 +146,11 @@ def motion_of(
     if motion.rise:
         lies = _lies(model, start, motion.subject)
         motion = replace(motion, rise=lies, still=not lies, upright=motion.upright and not lies)
-    asked = any(_is(word, _UPRIGHT) for word in read)  # a body on wheels may start lower
+    asked = any(is_form(word, _UPRIGHT) for word in read)  # a body on wheels may start lower
     posed = _POSED.search(text)
+    if posed and not posed[1] and (raised := reader.standing_on(posed[0])):
+        read.append(posed[0])
+        aims += raised
     upright = (
         motion.upright and "low" not in paces and (height > _LOWEST or asked) and not (posed and posed[1])
     )
@@ -176,12 +158,96 @@ def motion_of(
     if travelling:
         pace = "low" if "low" in paces else "run" if "run" in paces else "walk"
         given = _SPEED.search(text)
-        speed = tempo * float(np.sqrt(_FROUDE[pace] * _GRAVITY * max(height, _LOWEST)))
+        speed = said.tempo * float(np.sqrt(_FROUDE[pace] * _GRAVITY * max(height, _LOWEST)))
         if given:
             speed = float(given[1]) / (3.6 if given[2] == "km/h" else 1.0)
         x, y, z = (float(c) + 0.0 for c in np.round(world, 6))
         motion = replace(motion, way=(x, y, z), speed=float(f"{speed:.2g}"), exact=bool(given))
-    return _possible(motion, model)
+    motion = _possible(motion, model)
+    goes = motion.way or motion.jump or motion.turn
+    if said.crouches and motion.upright and not goes:
+        motion = replace(motion, depth=round(_DEPTH * height, 2), returns=said.comes_up)
+    if not (motion.moves or motion.still or aims):
+        aims = reader.meeting(text)
+    if aims or motion.depth:  # the rest of a body that can fall should stay where it is
+        motion = replace(motion, aims=tuple(dict.fromkeys(aims)), still=motion.upright and not goes)
+    return motion
+
+
+@dataclass
+class _Said:
+    """What single words say."""
+
+    motion: Motion
+    read: list[str] = field(default_factory=list)  # the words that were understood
+    paces: list[str] = field(default_factory=list)
+    way: tuple[int, int, int] | None = None  # ahead, left, up
+    tempo: float = 1.0
+    heading: float | None = None  # rad, left of the direction at the start
+    crouches: bool = False
+    comes_up: bool = False  # after that
+
+
+def _said(words: Sequence[str], motion: Motion) -> _Said:
+    """Read the words of a description one by one, for a `motion` that has a subject."""
+    said = _Said(motion)
+    for i, word in enumerate(words):
+        before, after = words[max(0, i - 2) : i], words[i + 1] if i + 1 < len(words) else ""
+        carried = after in _ARTICLES and is_form(word, _CARRY) and motion.subject not in words[i + 1 : i + 4]
+        if carried or any(w in _NEGATIONS for w in before):
+            continue
+        known = [kind for kind, verbs in _PACES.items() if is_form(word, verbs)]
+        said.paces += known
+        said.comes_up |= said.crouches and word in _AGAIN
+        if word == "up" and any(is_form(w, _RISES) for w in before[-1:]):
+            motion = replace(motion, rise=True)
+        elif word in _WAYS and (word not in _SIDES or after in _FOLLOWS):
+            if any(is_form(w, "face") for w in words[max(0, i - 3) : i]):
+                if _WAYS[word][2]:  # "face up"
+                    continue
+                said.heading = _angle((1, 0, 0), _WAYS[word])
+                said.read.append("face")
+            elif motion.turn:
+                motion = replace(motion, turn=-1 if word == "right" else 1)
+            else:
+                said.way = said.way or _WAYS[word]
+        elif is_form(word, _TURNS):
+            motion = replace(motion, turn=1)
+        elif word == "clockwise" and motion.turn:  # seen from above
+            motion = replace(motion, turn=1 if before[-1:] in (["counter"], ["anti"]) else -1)
+        elif is_form(word, _JUMPS):
+            motion = replace(motion, jump=True)
+        elif is_form(word, _STILL):
+            motion = replace(motion, still=True, rise=motion.rise or is_form(word, "stand"))
+        elif is_form(word, "rise"):
+            motion = replace(motion, rise=True)
+        elif is_form(word, _CROUCHES):
+            motion = replace(motion, lowest=CROUCHED)
+            said.crouches = True
+        elif is_form(word, _DOWN):
+            motion = replace(motion, upright=False)
+        elif word in _TEMPO:
+            said.tempo *= _TEMPO[word]
+        elif not known:
+            continue
+        said.read.append(word)
+    said.motion = motion
+    return said
+
+
+def _travels(text: str) -> bool:
+    """Return whether a verb of travel occurs, other than "move"."""
+    words = (word for word in re.findall(r"[a-z]+", text) if not is_form(word, "move"))
+    return any(is_form(word, verbs) for word in words for verbs in (*_PACES.values(), _JUMPS))
+
+
+def _reader(
+    parts: Parts, start: mujoco.MjData, root: str, roles: Mapping[str, str], forward: Sequence[float]
+) -> Reader:
+    """Return the reader of what parts of the body should do, apart from its root and trunk if it can fall."""
+    ways = {word: _in_world(way, forward) for word, way in _WAYS.items()}
+    posture = [root, *(roles[role] for role in _POSTURE if role in roles)]
+    return Reader(parts, start, ways, posture if travels(start.model, root, UP) else [])
 
 
 def towards(motion: Motion, velocity: Sequence[float]) -> Motion:
@@ -191,15 +257,6 @@ def towards(motion: Motion, velocity: Sequence[float]) -> Motion:
         return replace(motion, way=None, speed=0.0, still=True)
     x, y, z = (float(v) / speed for v in velocity)
     return replace(motion, way=(x, y, z), speed=speed, exact=True)
-
-
-def _is(word: str, verbs: str) -> bool:
-    """Return whether `word` is a form of one of `verbs`."""
-    for verb in verbs.split():
-        stem = verb.removesuffix("e")
-        if word in (verb, verb + "s", stem + "ing", verb + verb[-1] + "ing"):
-            return True
-    return False
 
 
 def _subject(words: Sequence[str], model: mujoco.MjModel, root: str) -> str:

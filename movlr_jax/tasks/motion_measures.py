@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from movlr_jax.tasks.base import HOLD_S, Metrics, Motion, Need
+from movlr_jax.tasks.aims import aim_metrics
+from movlr_jax.tasks.base import Metrics, Motion
+from movlr_jax.tasks.needs import HOLD_S, Need
 from movlr_jax.tasks.readout import Readout
 
 _TILTED = 0.5  # cosine of a tilt from the start that counts as a fall: 60 degrees
@@ -24,9 +26,14 @@ def motion_metrics(motion: Motion, read: Readout) -> Metrics:
         metrics |= {"distance_m": distance, "progress_m_s": distance / seconds}
     if motion.jump:
         metrics["rise_m"] = float(pos[: last + 1, 2].max() - pos[0, 2])
+    held = time > time[-1] - HOLD_S
     if motion.rise:
-        held = time > time[-1] - HOLD_S
         metrics["raised_m"] = float(pos[held, 2].min() - pos[0, 2])
+    if motion.depth and motion.returns:
+        deep, up = pos[0, 2] - pos[: last + 1, 2].min(), pos[held, 2].min() - pos[: last + 1, 2].min()
+        metrics["down_and_up_m"] = float(min(deep, up))
+    elif motion.depth:
+        metrics["down_m"] = float(pos[0, 2] - pos[held, 2].max()) if last == len(pos) - 1 else 0.0
     if motion.turn:
         turned = np.unwrap(np.arctan2(rot[:, 1, 0], rot[:, 0, 0]))
         angle = motion.turn * float(turned[last] - turned[0])
@@ -34,18 +41,22 @@ def motion_metrics(motion: Motion, read: Readout) -> Metrics:
             metrics["turned_rad"] = angle
         else:
             metrics["heading_error_rad"] = abs(angle - motion.angle)
+    for name, value in aim_metrics(motion.aims, read).items():
+        metrics[name] = min(value, 0.0) if len(down) and name.endswith("ed_m") else value
     if motion.stays:
         metrics["drift_error_m"] = float(np.linalg.norm((pos - pos[0])[:, :2], axis=-1).max())
     return metrics
 
 
 def motion_score(motion: Motion, metrics: Metrics) -> float:
-    """Return a score: 10 for staying upright, 10 per m/s of progress or m of height, 2 per rad turned."""
+    """Return a score: 10 for staying upright, 10 per m/s or m of height (of a part 20), 2 per rad turned."""
     speed = metrics.get("progress_m_s", 0.0)
     score = 10.0 * (
         metrics.get("upright_fraction", 0.0) + metrics.get("rise_m", 0.0) + metrics.get("raised_m", 0.0)
     )
     score += 2.0 * metrics.get("turned_rad", 0.0)
+    score += 20.0 * min(metrics.get("down_m", metrics.get("down_and_up_m", 0.0)), motion.depth)
+    score += sum(aim.score * metrics.get(aim.metric, 0.0) for aim in motion.aims)
     return score + 10.0 * (min(speed, 2 * motion.speed - speed) if motion.exact else speed)
 
 
@@ -62,10 +73,14 @@ def motion_needs(motion: Motion, metrics: Metrics) -> list[Need]:
         needs.append(Need("it does not leave the ground", "jump"))
     if motion.rise and metrics.get("raised_m", 0.0) < 0.1:
         needs.append(Need("it does not get up", "up"))
+    if motion.depth and metrics.get("down_m", metrics.get("down_and_up_m", 0.0)) < 0.7 * motion.depth:
+        back = " and come up again" if motion.returns else ""
+        needs.append(Need(f"it does not go down by {100 * motion.depth:.0f} cm{back}", "down"))
     if motion.turn and motion.angle is None and metrics.get("turned_rad", 0.0) < 1.0:
         needs.append(Need("it does not turn", "turning"))
     if (error := metrics.get("heading_error_rad", 0.0)) > _OFF:
         needs.append(
             Need(f"it ends {np.rad2deg(error):.0f} degrees from the heading that is asked for", "turning")
         )
-    return needs
+    aims = (aim.need(metrics[aim.metric]) for aim in motion.aims if aim.metric in metrics)
+    return needs + [need for need in aims if need]

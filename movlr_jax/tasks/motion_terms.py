@@ -6,22 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from movlr_jax.rewards.term import Term
+from movlr_jax.rewards.term import Term, along
 from movlr_jax.tasks.motion import UP, Motion, axis_text
 
 # the initial program has the best term of each of these kinds
-FIRST = ("forward", "jump", "up", "turning", "height", "upright")
+FIRST = ("forward", "jump", "up", "down", "turning", "height", "upright")
 _AT_ONCE = 2.5  # rad, greatest angle to turn by for which the requested heading does not move
 _RATE = 1.5  # rad/s, of a requested heading that moves
+_CYCLE = 2.0  # s, in which a body goes down and comes up
 _NAMES = {"+x": "x", "-x": "minus_x", "+y": "y", "-y": "minus_y", "+z": "z", "-z": "minus_z"}
-
-
-def along(vector: str, way: Sequence[float]) -> str:
-    """Return an expression for the component of `vector`, an expression, along `way` [3]."""
-    parts = [(c, f"{vector}[{i}]") for i, c in enumerate(way) if abs(c) > 1e-6]
-    if len(parts) == 1 and abs(abs(parts[0][0]) - 1.0) < 1e-6:
-        return parts[0][1] if parts[0][0] > 0 else f"-{parts[0][1]}"
-    return f"({' + '.join(f'{c:.3g} * {part}' for c, part in parts)})"
 
 
 def motion_terms(motion: Motion, root: str) -> list[Term]:
@@ -47,15 +40,24 @@ def motion_terms(motion: Motion, root: str) -> list[Term]:
         ]
     if motion.rise:
         terms.append(Term("raised", "up", 20.0, f"{moved}[2]"))
+    if motion.depth:
+        share = (
+            f" * jnp.sin(jnp.pi * jnp.minimum(state.time / {_CYCLE:g}, 1.0)) ** 2" if motion.returns else ""
+        )
+        deep = f"-shaping.smooth_abs({moved}[2] + {motion.depth:g}{share})"
+        terms.append(Term("depth", "down", 30.0, deep))
     if motion.turn and motion.angle is not None:
         terms.append(Term("heading", "turning", 10.0, f"-shaping.smooth_abs({_off_heading(motion)})"))
     elif motion.turn:
         rate = f'{"-" if motion.turn < 0 else ""}state.angvel("{body}")[2]'
         terms.append(Term("turn_rate", "turning", 3.0, f"jnp.clip({rate}, -2.0, 2.0)"))
+    for aim in motion.aims:
+        terms += aim.terms()
     if motion.stays:
         terms.append(Term("sway", "steady", 3.0, f"-shaping.smooth_abs(jnp.linalg.norm({velocity}[:2]))"))
     if motion.upright:
-        terms += _posture_terms(body, moved, motion.turn != 0)
+        posture = _posture_terms(body, moved, motion.turn != 0)
+        terms += [term for term in posture if not (motion.depth and term.kind == "height")]
     return terms
 
 

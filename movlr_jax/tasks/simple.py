@@ -22,11 +22,13 @@ from movlr_jax.models.derived import derive_adapter, name_all
 from movlr_jax.models.from_path import forward_of, roles_of
 from movlr_jax.models.spec import compile_spec, place, read_spec
 from movlr_jax.rewards.state import Layout, instrument, layout_of
+from movlr_jax.rewards.term import array_of
 from movlr_jax.sandbox.genome import Genome
-from movlr_jax.tasks.base import HOLD_S, TIE, Measures, Metrics, Motion, Need, StartFn, Task
+from movlr_jax.tasks.base import TIE, Measures, Metrics, Motion, StartFn, Task
 from movlr_jax.tasks.motion import length_of, motion_of, towards
 from movlr_jax.tasks.motion_measures import motion_metrics, motion_needs, motion_score
 from movlr_jax.tasks.motion_terms import FIRST, motion_terms
+from movlr_jax.tasks.needs import HOLD_S, Need
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.stage import add_sky, add_stage
 from movlr_jax.tasks.view import camera_for
@@ -114,10 +116,14 @@ def simple_task(
     motion = None
     if not things:
         ahead = known.forward if known else forward_of(bare, placed[1].qpos, roles)
-        motion = motion_of(description, bare, placed[1].qpos, adapter.root, ahead)
+        motion = motion_of(
+            description, bare, placed[1].qpos, adapter.root, ahead, roles, [site.name for site in spec.sites]
+        )
         motion = towards(motion, targets["velocity"].tolist()) if "velocity" in targets else motion
         targets = velocity_goals(motion, roles) | targets
-    target_sites = things & {site.name for site in spec.sites}
+    aims = motion.aims if motion else ()
+    read_sites = {part.place for aim in aims for part in aim.parts if part.offset is None}
+    target_sites = things & {site.name for site in spec.sites} | read_sites
     sites = tuple(dict.fromkeys((*adapter.sites, *sorted(target_sites))))
     instrument(spec, root=adapter.root, touch=adapter.touch, sites=sites)
     compiled = compile_spec(spec)
@@ -446,7 +452,7 @@ def controls_text(model: mujoco.MjModel, rest: np.ndarray) -> str:
 
     Muscles are excited from 0 to 1, so theirs is `action`.
     """
-    moved = f"(action - jnp.array({_numbers(rest)}))" if np.round(rest, 4).any() else "action"
+    moved = f"(action - {array_of(rest)})" if np.round(rest, 4).any() else "action"
     return "action" if has_muscles(model) else as_share(moved, control_scale(model, rest))
 
 
@@ -454,15 +460,7 @@ def as_share(text: str, scale: np.ndarray) -> str:
     """Return the expression `text` divided by `scale` [nu]."""
     if np.allclose(scale, 1.0):
         return text
-    return (
-        f"{text} / {scale[0]:.4g}"
-        if np.allclose(scale, scale[0])
-        else f"{text} / jnp.array({_numbers(scale)})"
-    )
-
-
-def _numbers(values: np.ndarray) -> str:
-    return f"[{', '.join(f'{v + 0.0:.4g}' for v in np.round(values, 4))}]"
+    return f"{text} / {scale[0]:.4g}" if np.allclose(scale, scale[0]) else f"{text} / {array_of(scale)}"
 
 
 def first_reward(
@@ -487,6 +485,7 @@ def first_reward(
     if motion and motion.moves:
         known = motion_terms(motion, root)
         best = [next((term for term in known if term.kind == kind), None) for kind in FIRST]
+        best += [aim.terms()[0] for aim in motion.aims]
         terms |= {term.name: (term.weight, term.expression) for term in best if term}
     if not terms:
         terms["posture"] = (1.0, "-jnp.mean(jnp.square(state.qpos - state.initial.qpos))")

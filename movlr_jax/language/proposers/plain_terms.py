@@ -11,6 +11,7 @@ from movlr_jax.language.scene import names_in
 from movlr_jax.models.derived import travels
 from movlr_jax.rewards.term import Term, tuple_of
 from movlr_jax.tasks import Task
+from movlr_jax.tasks.aims import distance_terms
 from movlr_jax.tasks.motion_terms import any_way_terms, motion_terms
 from movlr_jax.tasks.simple import identifier, place_text, reached_by
 
@@ -49,21 +50,20 @@ def named_joints(task: Task) -> list[str]:
 
 
 def named_places(task: Task) -> list[str]:
-    """Return the bodies and sites whose names appear in the description, in its order; at least two, or none."""
+    """Return the bodies and sites whose names appear in the description, in its order, without parts that should do
+    something else; at least two, or none."""
     names = names_in(task.description, (*task.layout.bodies, *task.layout.sites))
-    return names[:_MOST_PLACES] if len(names) > 1 else []
+    aims = task.motion.aims if task.motion else ()
+    left = [name for name in names if name not in {part.place for aim in aims for part in aim.parts}]
+    return left[:_MOST_PLACES] if len(left) > 1 else []
 
 
 def _between_terms(task: Task) -> list[Term]:
     """Return terms for the distance of each two places that the description names."""
     terms = []
     for a, b in itertools.combinations(named_places(task), 2):
-        apart = f"jnp.linalg.norm({place_text(task.layout, a)} - {place_text(task.layout, b)})"
-        name = f"{identifier(a)}_to_{identifier(b)}"
-        terms += [
-            Term(name, "place", 20.0, f"-shaping.smooth_abs({apart})"),
-            Term(f"{name}_near", "place", 5.0, f"shaping.gaussian({apart}, 0.1)"),
-        ]
+        places = place_text(task.layout, a), place_text(task.layout, b)
+        terms += distance_terms(f"{identifier(a)}_to_{identifier(b)}", *places)
     return terms
 
 

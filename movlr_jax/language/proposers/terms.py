@@ -9,15 +9,17 @@ import numpy as np
 
 from movlr_jax.language.proposers.gait_terms import gait_terms
 from movlr_jax.language.proposers.plain_terms import named_joints, named_places, plain_terms
-from movlr_jax.language.scene import names_in
+from movlr_jax.language.scene import names_in, words_in
 from movlr_jax.models.actuators import control_scale, has_muscles
 from movlr_jax.rewards.term import Term, tuple_of
 from movlr_jax.tasks import Task
+from movlr_jax.tasks.aims import clauses_of
 from movlr_jax.tasks.base import Motion
 from movlr_jax.tasks.motion import pose
 from movlr_jax.tasks.simple import as_share
 
 _OF_MOTION = ("velocity", "heading", "slope", "stride_frequency")  # goals that come with a motion
+_REFERRING = ("it", "them", "there", "again")  # a clause with these goes on with what was said
 FINGERS = ("thumb", "index", "middle", "ring", "little")
 
 
@@ -29,6 +31,7 @@ def library(task: Task) -> dict[str, Term]:
     terms += gait_terms(task)
     if not terms:
         terms += plain_terms(task)
+    terms += [term for aim in (task.motion.aims if task.motion else ()) for term in aim.terms()]
     terms += _reference_terms(task)
     if len(task.layout.activations) and (task.layout.activations >= 0).all():
         terms.append(Term("effort", "economy", 1.0, "-jnp.mean(jnp.square(state.muscles))"))
@@ -78,10 +81,17 @@ def reading(task: Task) -> str:
 def _unread(task: Task, motion: Motion) -> list[str]:
     """Return the places, poses and goals of the task that no term of a program that begins with `motion` reads."""
     names = names_in(task.description, _places(task))
-    left = [name for name in names if not {f"to {name}", f"face {name}"} & {*motion.words}]
-    left += [words for words in [pose(task.description)] if words]
+    left = [name for name in names if not any(_within(name, words) for words in motion.words)]
+    left += [words for words in [pose(task.description)] if words and words not in motion.words]
+    known = [*left, *motion.words, *named_joints(task)]
+    left += [c for c in clauses_of(task.description) if not any(_within(k, c) for k in (*known, *_REFERRING))]
     own = [name for name in task.goals if name not in _OF_MOTION]
     return left + [name for name in own if f'"{name}"' not in task.initial_reward]
+
+
+def _within(words: str, text: str) -> bool:
+    """Return whether a text contains all of these words."""
+    return {*words_in(words)} <= {*words_in(text)}
 
 
 def _places(task: Task) -> list[str]:

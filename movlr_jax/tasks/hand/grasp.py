@@ -15,7 +15,8 @@ from movlr_jax.models.adapter import Posture
 from movlr_jax.models.spec import compile_spec
 from movlr_jax.resources import resource_text
 from movlr_jax.rewards.state import instrument, layout_of, rotation
-from movlr_jax.tasks.base import TIE, Camera, Metrics, Need, StartFn, Task, fill_reward
+from movlr_jax.tasks.base import TIE, Camera, Metrics, StartFn, Task, fill_reward
+from movlr_jax.tasks.needs import Need
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.stage import FLOOR, add_stage
 from movlr_jax.types import Trajectory

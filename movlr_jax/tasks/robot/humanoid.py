@@ -16,7 +16,8 @@ from movlr_jax.biomech.gait.events import in_contact
 from movlr_jax.errors import UserError
 from movlr_jax.models import ModelAdapter
 from movlr_jax.physics.domain import Ranges
-from movlr_jax.tasks.base import Metrics, Need, Task
+from movlr_jax.tasks.base import Metrics, Task
+from movlr_jax.tasks.needs import Need
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.walking.biomechanics import weight_of
 from movlr_jax.tasks.walking.locomotion import SPEED_TOLERANCE, WalkGoal, locomotion

@@ -19,7 +19,8 @@ from movlr_jax.biomech.gait.events import Foot
 from movlr_jax.biomech.gait.reference import ANGLES, MUSCLES
 from movlr_jax.biomech.opensim import Coordinate
 from movlr_jax.models import ModelAdapter
-from movlr_jax.tasks.base import Metrics, Need, Task, exertion, joints_at_limit
+from movlr_jax.tasks.base import Metrics, Task, exertion, joints_at_limit
+from movlr_jax.tasks.needs import Need
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.walking.walker import lowest
 from movlr_jax.types import Trajectory

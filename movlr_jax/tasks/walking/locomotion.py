@@ -16,7 +16,8 @@ from movlr_jax.models.spec import compile_spec
 from movlr_jax.physics.domain import Ranges
 from movlr_jax.resources import resource_text
 from movlr_jax.rewards.state import Layout, instrument, layout_of
-from movlr_jax.tasks.base import FALLEN, TIE, Metrics, Need, Task, fill_reward
+from movlr_jax.tasks.base import FALLEN, TIE, Metrics, Task, fill_reward
+from movlr_jax.tasks.needs import Need
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.walking import biomechanics
 from movlr_jax.tasks.walking.biomechanics import recording

@@ -1,0 +1,308 @@
+"""What parts of a body should do, read from words: `raise the right arm`, `keep the pole upright`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+
+from movlr_jax.rewards.term import Term, along, array_of
+from movlr_jax.tasks.needs import HOLD_S, Need
+from movlr_jax.tasks.parts import Part, Parts
+from movlr_jax.tasks.readout import Readout
+
+_UP = (0.0, 0.0, 1.0)
+_LIFTED = 0.05  # m, a smaller rise is none
+_OFF = 0.35  # rad, an angle to the requested direction that a diagnosis names
+_NEAR = 0.1  # m, within which one part is at another
+_VERBS = {
+    "raise": "raise lift elevate",
+    "lower": "lower",
+    "balance": "balance",
+    "touch": "touch reach hit press tap",
+    "hold": "hold keep with",
+    "point": "point stretch extend swing",
+    "move": "move bring put place push pull carry",
+}
+_AIMING = ("raise", "hold", "point", "touch")  # "reach forward with the hand" has no second part
+_NEGATIONS = ("not", "no", "without", "never", "avoid")
+_APART = ("away", "from", "between", "past", "over", "around")
+_UPRIGHT = ("upright", "vertical", "vertically", "balanced")
+_LEVEL = ("level", "horizontal", "horizontally", "flat")
+_HIGH = ("up", "upward", "upwards", "high", "overhead", "raised", "lifted")
+_LOW = ("down", "downward", "downwards", "lowered")
+_ASIDE = ("sideways", "side", "aside")
+_AT = ("to", "towards", "toward", "onto", "on", "at", "against", "with")
+_BETWEEN = re.compile(r"[,;:]|\.(?!\d)|\b(?:and|then|while|until)\b")
+
+
+@dataclass(frozen=True)
+class Raised:
+    """A part that is higher than at the start, or lower if `sign` is -1."""
+
+    part: Part
+    sign: int = 1
+    kind = "part"
+    score = 20.0  # per m
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return (self.part,)
+
+    @property
+    def way(self) -> str:
+        return "up" if self.sign > 0 else "down"
+
+    @property
+    def metric(self) -> str:
+        return f"{self.part.name}_{'raised' if self.sign > 0 else 'lowered'}_m"
+
+    def text(self) -> str:
+        return f"{self.part.words} {self.way}"
+
+    def measure(self, read: Readout) -> np.ndarray:
+        """Return how many m it is above the start, or below, in an episode [T]."""
+        height = self.sign * self.part.at(read)[:, 2]
+        return height - height[0]
+
+    def need(self, value: float) -> Need | None:
+        return None if value >= _LIFTED else Need(f"its {self.part.words} does not go {self.way}", self.kind)
+
+    def terms(self) -> list[Term]:
+        moved = f"({self.part.text()} - {self.part.text('state.initial')})[2]"
+        sign = "-" if self.sign < 0 else ""
+        return [Term(f"{self.part.name}_{self.way}", self.kind, 20.0, sign + moved)]
+
+
+@dataclass(frozen=True)
+class Pointed:
+    """A part that points along `way` in the world: a limb from its beginning to its end, or an axis of a body."""
+
+    part: Part
+    way: tuple[float, ...]  # unit vector [3]
+    word: str
+    axis: tuple[float, ...] | None = None  # [3], in the frame of the body; None for a limb
+    kind = "part"
+    score = 0.0  # `default_score` counts errors
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return (self.part,)
+
+    @property
+    def metric(self) -> str:
+        return f"{self.part.name}_{'tilt' if self.way == _UP else 'direction'}_error_rad"
+
+    def text(self) -> str:
+        return f"{self.part.words} {self.word}"
+
+    def measure(self, read: Readout) -> np.ndarray:
+        """Return the angle in rad to the requested direction in an episode [T]."""
+        if self.axis is None:
+            pointer = self.part.at(read) - read.pos(self.part.base)
+        else:
+            pointer = read.rot(self.part.place) @ np.asarray(self.axis)
+        cosine = pointer @ np.asarray(self.way) / np.maximum(np.linalg.norm(pointer, axis=-1), 1e-9)
+        return np.arccos(np.clip(cosine, -1.0, 1.0))
+
+    def need(self, value: float) -> Need | None:
+        said = f"its {self.part.words} ends {np.rad2deg(value):.0f} degrees from {self.word}"
+        return Need(said, self.kind) if value > _OFF else None
+
+    def terms(self) -> list[Term]:
+        name = f"{self.part.name}_{self.word}"
+        if self.axis is None:  # how far it reaches
+            reach = f'({self.part.text()} - state.pos("{self.part.base}"))'
+            return [Term(name, self.kind, 20.0, along(reach, self.way))]
+        cosine = along(f'(state.rot("{self.part.place}") @ {array_of(self.axis)})', self.way)
+        angle = f"jnp.arccos(jnp.clip({cosine}, -0.999, 0.999))"
+        return [Term(name, self.kind, 10.0, f"-shaping.smooth_abs({angle})")]
+
+
+@dataclass(frozen=True)
+class Met:
+    """A part that is at another one."""
+
+    part: Part
+    other: Part
+    kind = "place"
+    score = 0.0  # `default_score` counts errors
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return (self.part, self.other)
+
+    @property
+    def metric(self) -> str:
+        return f"{self.part.name}_to_{self.other.name}_error_m"
+
+    def text(self) -> str:
+        return f"{self.part.words} at {self.other.words}"
+
+    def measure(self, read: Readout) -> np.ndarray:
+        """Return the distance in m in an episode [T]."""
+        return np.linalg.norm(self.part.at(read) - self.other.at(read), axis=-1)
+
+    def need(self, value: float) -> Need | None:
+        said = f"its {self.part.words} ends {100 * value:.0f} cm from its {self.other.words}"
+        return Need(said, self.kind) if value > _NEAR else None
+
+    def terms(self) -> list[Term]:
+        name = f"{self.part.name}_to_{self.other.name}"
+        return distance_terms(name, self.part.text(), self.other.text())
+
+
+Aim = Raised | Pointed | Met
+
+
+def distance_terms(name: str, a: str, b: str) -> list[Term]:
+    """Return terms for the distance of two positions, which are expressions of a reward program."""
+    apart = f"jnp.linalg.norm({a} - {b})"
+    return [
+        Term(name, "place", 20.0, f"-shaping.smooth_abs({apart})"),
+        Term(f"{name}_near", "place", 5.0, f"shaping.gaussian({apart}, 0.1)"),
+    ]
+
+
+def aim_metrics(aims: Sequence[Aim], read: Readout) -> dict[str, float]:
+    """Return the worst value of each aim in the last HOLD_S of an episode [T]."""
+    held = read.time > read.time[-1] - HOLD_S
+    return {
+        aim.metric: float((np.min if isinstance(aim, Raised) else np.max)(aim.measure(read)[held]))
+        for aim in aims
+    }
+
+
+class Reader:
+    """Reads aims from a description.
+
+    parts: finds parts by words; start: at the start posture; ways: word -> direction [3] in the world frame; whole:
+    the body whose motion other words describe.
+    """
+
+    def __init__(
+        self, parts: Parts, start: mujoco.MjData, ways: Mapping[str, np.ndarray], whole: Sequence[str]
+    ):
+        self._parts, self._start, self._ways, self._whole = parts, start, ways, whole
+        self._aims: list[Aim] = []
+        self._last: list[Part] = []  # those that "it" means
+        self._verb = ""
+
+    def read(self, text: str, travels: bool) -> tuple[list[Aim], list[str], str]:
+        """Return the aims of a text, the clauses that they come from, and the text without these clauses.
+
+        travels: whether the body should also go somewhere, so that only what it holds meanwhile is an aim.
+        """
+        clauses, left = [], []
+        for clause in _BETWEEN.split(text):
+            found = self._clause(re.findall(r"[a-z0-9]+", clause), travels)
+            self._aims += found
+            (clauses if found else left).append(clause)
+        return (
+            list(dict.fromkeys(self._aims)),
+            [clause.strip() for clause in clauses],
+            ", ".join(left) if clauses else text,
+        )
+
+    def meeting(self, text: str) -> list[Aim]:
+        """Return that two bodies or sites meet, if a text names exactly two."""
+        words = re.findall(r"[a-z0-9]+", text)
+        named = [] if {*words} & {*_NEGATIONS, *_APART} else self._parts.called(words)
+        return [Met(named[1], named[0])] if len(named) == 2 else []
+
+    def standing_on(self, words: str) -> list[Aim]:
+        """Return what it means to stand on one leg: the other foot is up."""
+        other = "left" if "right" in words else "right"
+        feet, _ = self._parts.begin([other, "foot"])
+        return [Raised(foot) for foot in feet if other in foot.words]
+
+    def _clause(self, words: Sequence[str], travels: bool) -> list[Aim]:
+        for i, word in enumerate(words):
+            verb = next((v for v, forms in _VERBS.items() if is_form(word, forms)), "")
+            if not verb or {*words[max(0, i - 3) : i]} & {*_NEGATIONS} or (travels and verb != "hold"):
+                continue
+            self._verb = verb
+            if found := self._aims_of(verb, words[i + 1 :]):
+                return found
+        return self._aims_of(self._verb, words) if self._verb and self._aims else []
+
+    def _aims_of(self, verb: str, after: Sequence[str]) -> list[Aim]:
+        up = after[:1] == ["up"]
+        after = after[1:] if up else after
+        if after[:1] == ["with"]:
+            after = after[1:]
+        if after[:1] in (["it"], ["them"]):
+            parts, rest = self._last, after[1:]
+        else:
+            parts, rest = self._parts.begin(after)
+        if not parts:
+            return []
+        said = {*rest}
+        others = [self._parts.begin(rest[i + 1 :])[0] for i, word in enumerate(rest) if word in _AT]
+        others = [other[0] for other in others if other and other[0] not in parts]
+        self._last = parts
+        if verb == "touch" and others:
+            return [Met(others[0], part) for part in parts]
+        if others and verb in ("raise", "move", "hold", "point"):
+            return [Met(part, others[0]) for part in parts]
+        parts = [part for part in parts if part.place not in self._whole]
+        if verb == "balance" or (said & {*_UPRIGHT} and verb != "lower"):
+            return [self._pointed(part, _UP, "upright") for part in parts]
+        if said & {*_LEVEL}:
+            return [
+                Pointed(part, _UP, "level", self._vertical(part)) for part in parts if part.offset is not None
+            ]
+        if said & {*_ASIDE} and verb in _AIMING:
+            return [self._pointed(part, self._aside(part), "sideways") for part in parts]
+        way = next((word for word in rest if word in self._ways and not {word} & {*_HIGH, *_LOW}), "")
+        if way and verb in _AIMING:
+            return [self._pointed(part, _floats(self._ways[way]), way) for part in parts]
+        if verb == "raise" or (up and verb != "lower") or said & {*_HIGH}:
+            return [Raised(part) for part in parts]
+        if verb == "lower" or said & {*_LOW}:
+            return [Raised(part, -1) for part in parts]
+        return []
+
+    def _pointed(self, part: Part, way: tuple[float, ...], word: str) -> Pointed:
+        """Return the aim of a limb, or of the axis of a body that is vertical at the start, if it has no length."""
+        if part.offset is None or part.place != part.base:
+            return Pointed(part, way, word)
+        long = any(part.offset) and self._hangs(part)
+        axis = np.asarray(part.offset) / np.linalg.norm(part.offset) if long else self._vertical(part)
+        return Pointed(part, way, word, _floats(axis))
+
+    def _hangs(self, part: Part) -> bool:
+        """Return whether a part is connected to another one by joints, and does not move freely."""
+        model = self._start.model
+        return not (
+            model.jnt_type[model.jnt_bodyid == model.body(part.base).id] == mujoco.mjtJoint.mjJNT_FREE
+        ).any()
+
+    def _vertical(self, part: Part) -> tuple[float, ...]:
+        """Return the axis [3] in the frame of a body that is vertical at the start."""
+        return _floats(self._start.body(part.place).xmat.reshape(3, 3)[2])
+
+    def _aside(self, part: Part) -> tuple[float, ...]:
+        """Return the direction [3] away from the body of a part on the left or right, in the world frame."""
+        return _floats(self._ways["right" if "right" in part.words.split() else "left"])
+
+
+def _floats(vector: Sequence[float] | np.ndarray) -> tuple[float, ...]:
+    return tuple(float(v) + 0.0 for v in np.round(vector, 6))
+
+
+def clauses_of(text: str) -> list[str]:
+    """Split a text where a new motion may begin."""
+    return [clause.strip() for clause in _BETWEEN.split(text) if clause.strip()]
+
+
+def is_form(word: str, verbs: str) -> bool:
+    """Return whether `word` is a form of one of `verbs`."""
+    for verb in verbs.split():
+        stem = verb.removesuffix("e")
+        if word in (verb, verb + "s", stem + "ing", verb + verb[-1] + "ing"):
+            return True
+    return False

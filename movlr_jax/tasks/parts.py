@@ -1,0 +1,158 @@
+"""Parts of a body that words name: `the right arm`, `both feet`, `its knee`, `pole`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+
+from movlr_jax.models.from_path import words_of
+from movlr_jax.rewards.term import array_of
+from movlr_jax.tasks.readout import Readout
+
+_MOST_WORDS = 4  # of the name of a part
+_CENTRED = 0.01  # m, a centre of mass closer to the origin of its body counts as being there
+_BEFORE = ("the", "a", "an", "its", "your", "his", "her", "their", "one", "each", "of", "both", "all")
+_SINGULAR = {"feet": "foot", "calves": "calf"}
+_LIMBS = ("arm", "leg", "limb", "wing", "tail", "finger")  # of several bodies, the last of which is the end
+# word -> roles of such bodies and sites, the best first
+_ROLES: Mapping[str, Sequence[str]] = {
+    "arm": ("palm_site", "hand", "forearm", "upper_arm"),
+    "hand": ("palm_site", "hand", "forearm"),
+    "palm": ("palm_site", "hand", "forearm"),
+    "leg": ("foot", "shank", "thigh"),
+    "toe": ("toes", "foot"),
+    "heel": ("foot",),
+    "chest": ("trunk",),
+    "thumb": ("thumb_site",),
+    **{f"{finger} finger": (f"{finger}_site",) for finger in ("index", "middle", "ring", "little")},
+    **dict.fromkeys(("shin", "calf"), ("shank",)),
+    **dict.fromkeys(("forehead", "face", "mouth", "chin", "nose"), ("head",)),
+}
+_JOINTS = {  # a joint is where the body begins that it moves
+    "knee": "shank", "elbow": "forearm", "shoulder": "upper_arm", "hip": "thigh", "ankle": "foot", "wrist": "hand",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Part:
+    """A site, or a point of a body."""
+
+    words: str
+    place: str  # name of the site or body
+    offset: tuple[float, ...] | None  # [3] m, the point in the frame of the body; None for a site
+    base: str  # the body that the limb begins with
+
+    @property
+    def name(self) -> str:
+        return re.sub(r"\W", "_", self.words)
+
+    def text(self, state: str = "state") -> str:
+        """Return the expression of a reward program for its position [3] m."""
+        if self.offset is None:
+            return f'{state}.site("{self.place}")'
+        origin = f'{state}.pos("{self.place}")'
+        if not any(self.offset):
+            return origin
+        return f'({origin} + {state}.rot("{self.place}") @ {array_of(self.offset)})'
+
+    def at(self, read: Readout) -> np.ndarray:
+        """Return its position [..., 3] m."""
+        if self.offset is None:
+            return read.site(self.place)
+        return read.pos(self.place) + read.rot(self.place) @ np.asarray(self.offset)
+
+
+class Parts:
+    """Finds parts of a model by words. roles: role -> body or site; sites: those that an episode records."""
+
+    def __init__(self, model: mujoco.MjModel, roles: Mapping[str, str], sites: Sequence[str]):
+        self._model, self._roles = model, roles
+        self._bodies = {model.body(b).name: words_of(model.body(b).name) for b in range(1, model.nbody)}
+        self._names = self._bodies | {site: words_of(site) for site in sites if site not in self._bodies}
+
+    def begin(self, words: Sequence[str]) -> tuple[list[Part], Sequence[str]]:
+        """Return the parts that `words` begin with, and the words after them; no parts if they name none."""
+        first = next((i for i, word in enumerate(words) if word not in _BEFORE), len(words))
+        for begin in (first, first + 1):  # "the red target" is called target
+            for last in range(min(begin + _MOST_WORDS, len(words)), begin, -1):
+                *more, noun = words[begin:last]
+                singular = _SINGULAR.get(noun, noun if noun.endswith("ss") else noun.removesuffix("s"))
+                several = noun != singular or {"both", "all"} & {*words[:first]}
+                if found := self._named([*more, noun]) or self._named([*more, singular]):
+                    return found if several else found[:1], words[last:]
+        return [], words
+
+    def called(self, words: Sequence[str]) -> list[Part]:
+        """Return the bodies and sites all of whose words are among `words`, in the order of `words`."""
+        names = [name for name, known in self._names.items() if known and {*known} <= {*words}]
+        names.sort(key=lambda name: min(map(words.index, self._names[name])))
+        return [self._part(name, "") for name in names]
+
+    def _named(self, words: list[str]) -> list[Part]:
+        """Return all parts that the words name, in the singular."""
+        said, noun = {*words}, " ".join(w for w in words if w not in ("left", "right"))
+        if not noun:
+            return []
+        same = [name for name, known in self._names.items() if {w for w in known if not w.isdigit()} == said]
+        exact = [name for name in same if {*self._names[name]} == said] + same
+        if exact:
+            return [self._part(name, noun) for name in dict.fromkeys(exact)]
+        if found := self._of_role(noun, [w for w in words if w in ("left", "right")]):
+            return found
+        alike = [name for name, known in self._names.items() if said <= {*known}]
+        return [self._part(name, noun) for name in alike]
+
+    def _of_role(self, noun: str, sides: list[str]) -> list[Part]:
+        """Return the parts that have a role of this name, on these sides or else on any."""
+        found: list[Part] = []
+        for side in (*sides, "") if sides else ("", "left", "right"):
+            if sides and not side and found:
+                break  # a model of one arm names no side
+            prefix = f"{side}_" if side else ""
+            roles = [prefix + role for role in _ROLES.get(noun, (_JOINTS.get(noun, noun.replace(" ", "_")),))]
+            if role := next((role for role in roles if role in self._roles), ""):
+                whole = noun in ("arm", "hand", "palm") and role.endswith("forearm")
+                scale = (
+                    0.0 if noun in _JOINTS else 2.0 if whole else 1.0
+                )  # a hand is at the end of its forearm
+                begins = roles[-1] if noun in _LIMBS and roles[-1] in self._roles else ""
+                found.append(self._part(self._roles[role], noun, f"{side} {noun}".strip(), scale, begins))
+        return found
+
+    def _part(self, name: str, noun: str, words: str = "", scale: float = 1.0, begins: str = "") -> Part:
+        """Return the part at a body, at `scale` times the offset of its centre of mass, or at a site.
+
+        begins: the role of the body that the limb begins with, if it is known.
+        """
+        model, words = self._model, words or re.sub(r" (?=\d)", "", " ".join(self._names[name]))
+        if name not in self._bodies:
+            owner = model.body(int(model.site(name).bodyid[0])).name
+            return Part(words, name, None, self._roles.get(begins, owner))
+        limb = noun.split(" ")[-1] in _LIMBS
+        end = self._end(name) if limb and name not in self._roles.values() else name
+        offset = scale * model.body(end).ipos
+        if np.linalg.norm(offset) < _CENTRED:
+            offset = np.zeros(3)
+        x, y, z = (float(v) + 0.0 for v in np.round(offset, 4))
+        return Part(words, end, (x, y, z), self._roles.get(begins) or (self._base(name) if limb else name))
+
+    def _children(self, body: int) -> list[int]:
+        return [int(b) for b in np.flatnonzero(self._model.body_parentid == body) if b]
+
+    def _end(self, name: str) -> str:
+        """Return the last body of the chain that a body begins."""
+        body = self._model.body(name).id
+        while len(below := self._children(body)) == 1:
+            body = below[0]
+        return self._model.body(body).name
+
+    def _base(self, name: str) -> str:
+        """Return the first body of the chain that ends in a body: the one below a body with several chains."""
+        body = self._model.body(name).id
+        while (parent := int(self._model.body_parentid[body])) and len(self._children(parent)) == 1:
+            body = parent
+        return self._model.body(body).name

@@ -1,0 +1,255 @@
+"""What words ask of parts of a body: parts, terms, measures against C MuJoCo, and a search that balances a pole."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import mujoco
+import numpy as np
+import pytest
+from moving import HOPPER, episode_of
+
+import movlr_jax as mj
+from movlr_jax.language.proposers.terms import library, reading
+from movlr_jax.sandbox.source import parse
+from movlr_jax.tasks import Task, simple_task
+from movlr_jax.tasks.motion_measures import motion_metrics
+from movlr_jax.tasks.readout import Readout
+
+
+def _limb(side: str, y: float) -> str:
+    return f"""
+  <body name="{side}_upper_arm" pos="0 {y} .4"><joint name="{side}_shoulder_x" axis="1 0 0" range="-3 3"/>
+    <joint name="{side}_shoulder_y" axis="0 1 0" range="-3 3"/>
+    <geom type="capsule" fromto="0 0 0 0 0 -.3" size=".04"/>
+    <body name="{side}_lower_arm" pos="0 0 -.3"><joint name="{side}_elbow" axis="0 1 0" range="-3 0"/>
+      <geom type="capsule" fromto="0 0 0 0 0 -.24" size=".03"/></body></body>
+  <body name="{side}_thigh" pos="0 {y / 2} -.1"><joint name="{side}_hip" axis="0 1 0" range="-2 2"/>
+    <geom type="capsule" fromto="0 0 0 0 0 -.4" size=".05"/>
+    <body name="{side}_shin" pos="0 0 -.4"><joint name="{side}_knee" axis="0 1 0" range="0 2"/>
+      <geom type="capsule" fromto="0 0 0 0 0 -.4" size=".04"/>
+      <body name="{side}_foot" pos="0 0 -.4"><geom type="box" size=".1 .04 .03" pos=".05 0 -.02"/></body>
+    </body></body>"""
+
+
+_JOINTS = [
+    f"{side}_{j}" for side in ("left", "right") for j in ("shoulder_x", "shoulder_y", "elbow", "hip", "knee")
+]
+PERSON = f"""<mujoco><worldbody><geom type="plane" size="5 5 .1"/>
+<body name="torso" pos="0 0 .96"><freejoint/><geom type="capsule" fromto="0 0 -.1 0 0 .4" size=".1"/>
+  <body name="head" pos="0 0 .55"><geom size=".1"/></body>{_limb("left", 0.2)}{_limb("right", -0.2)}
+</body>
+<body name="red_ball" pos=".6 0 .1"><freejoint/><geom size=".1"/><site name="top" pos="0 0 .1"/></body>
+</worldbody><actuator>{"".join(f'<motor joint="{j}" gear="40" ctrlrange="-1 1"/>' for j in _JOINTS)}</actuator>
+</mujoco>"""
+CART = (Path(__file__).parents[2] / "benchmarks" / "cartpole.xml").read_text(encoding="utf-8")
+
+
+def made(words: str, xml: str = PERSON, **more: object) -> Task:
+    return simple_task(name="parts", model=mujoco.MjSpec.from_string(xml), description=words, **more)  # pyright: ignore
+
+
+def texts(words: str, xml: str = PERSON) -> list[str]:
+    motion = made(words, xml).motion
+    assert motion
+    return [aim.text() for aim in motion.aims]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("raise the right arm", ["right arm up"]),
+        ("raise both arms", ["left arm up", "right arm up"]),
+        ("lift your left foot off the ground", ["left foot up"]),
+        ("put the hands up", ["left hand up", "right hand up"]),
+        ("lower the head", ["head down"]),
+        ("raise the right arm sideways", ["right arm sideways"]),
+        ("stretch the left arm forward, then raise the right knee", ["left arm forward", "right knee up"]),
+        ("raise the left arm and the right arm", ["left arm up", "right arm up"]),
+        ("keep the head level", ["head level"]),
+        ("touch the left knee with the right hand", ["right hand at left knee"]),
+        ("raise the hand to the forehead", ["left hand at forehead"]),
+        ("reach the big red ball with the right foot and hold it there", ["right foot at red ball"]),
+        ("put the right hand on the top", ["right hand at top"]),
+        ("push red ball to head", ["red ball at head"]),
+        ("scratch the head near the red ball", ["red ball at head"]),
+        ("stand on the left leg", ["right foot up"]),
+        ("stand with the arms raised", ["left arm up", "right arm up"]),
+        ("walk forward and keep the right arm up", ["right arm up"]),
+        ("march in place, lifting the knees high", []),
+        ("do not raise the arms", []),
+        ("move the red ball away from the head", []),
+        ("keep the torso upright", []),
+        ("raise the left tail", []),
+    ],
+)
+def test_words_name_parts_and_what_they_should_do(words: str, said: list[str]):
+    assert texts(words) == said
+
+
+def test_a_pole_on_a_cart_is_what_stands_upright():
+    for words in ("balance the pole", "keep the pole upright", "hold the pole vertical"):
+        motion = made(words, CART).motion
+        assert motion
+        assert (motion.text(), motion.still) == ("pole upright", False), "the cart may move"
+    assert texts("swing up the pole and keep it upright", CART) == ["pole up", "pole upright"]
+
+
+def test_what_is_not_read_is_said():
+    assert reading(made("raise the right arm, then whistle")).endswith(
+        "right arm up, upright; it has no term for 'whistle'; give a program that has one (reward=...)"
+    )
+    assert reading(made("lift the left foot and hold it there")).endswith("left foot up, upright")
+
+
+def posed(task: Task, **joints: float) -> mujoco.MjData:
+    data = mujoco.MjData(task.model)
+    data.qpos[:] = task.start(np.random.default_rng(0), 1)[0][0]
+    for joint, value in joints.items():
+        data.joint(joint).qpos[0] = value
+    mujoco.mj_forward(task.model, data)
+    return data
+
+
+def measured(task: Task, *states: mujoco.MjData) -> dict[str, float]:
+    """Measures of an episode of 1 s in which the body is in these states, for 0.6 s in the last one."""
+    postures = [state.qpos for state in states[:-1] for _ in range(20)]
+    postures += [states[-1].qpos] * max(30 * len(states[:-1]), 20)
+    episode = episode_of(task, postures, 1.0 / len(postures))
+    assert task.motion
+    return dict(motion_metrics(task.motion, Readout(task.layout, episode.steps)))
+
+
+def test_measures_are_what_mujoco_says():
+    """Points of a body are its centre of mass; a hand without a body of its own is at the end of the forearm."""
+    task = made("raise the right foot")
+    start, end = posed(task), posed(task, right_hip=-1.0, right_knee=0.7)
+    rise = end.body("right_foot").xipos[2] - start.body("right_foot").xipos[2]
+    assert measured(task, start, end)["right_foot_raised_m"] == pytest.approx(rise, abs=1e-4)
+    assert measured(task, end, start)["right_foot_raised_m"] == pytest.approx(-rise, abs=1e-4), (
+        "held at the end"
+    )
+
+    task = made("raise the left arm sideways")
+    end = posed(task, left_shoulder_x=np.deg2rad(60))
+    assert measured(task, posed(task), end)["left_arm_direction_error_rad"] == pytest.approx(
+        np.deg2rad(30), abs=1e-4
+    )
+
+    task = made("touch the head with the right hand")
+    end = posed(task, right_shoulder_y=-2.0, right_elbow=-1.5)
+    arm = end.body("right_lower_arm")
+    apart = np.linalg.norm(2 * arm.xipos - arm.xpos - end.body("head").xipos)
+    assert measured(task, posed(task), end)["right_hand_to_head_error_m"] == pytest.approx(apart, abs=1e-4)
+
+    task = made("keep the pole upright", CART)
+    end = posed(task, hinge=0.4)
+    assert measured(task, posed(task), end)["pole_tilt_error_rad"] == pytest.approx(0.4, abs=1e-5)
+
+
+def test_doing_nothing_scores_less_than_what_the_words_ask_for():
+    for words, joints in (
+        ("raise the right arm", {"right_shoulder_y": -3.0}),
+        ("raise the right arm sideways", {"right_shoulder_x": -1.5}),
+        ("stand on the left leg", {"right_hip": -0.9, "right_knee": 0.9}),
+    ):
+        task = made(words)
+        idle, done = measured(task, posed(task)), measured(task, posed(task), posed(task, **joints))
+        assert task.score(done) > task.score(idle) + task.tie
+        assert [need.kind for need in task.diagnose(idle)] == ["part"]
+        assert not task.diagnose(done)
+    cart = made("keep the pole upright", CART)
+    fallen, upright = measured(cart, posed(cart, hinge=np.pi)), measured(cart, posed(cart))
+    assert cart.score(upright) > cart.score(fallen) + cart.tie
+
+
+def test_a_fall_raises_no_part():
+    task = made("raise the left foot")
+    lying = posed(task)
+    lying.qpos[2:7] = 0.1, np.sqrt(0.5), 0.0, np.sqrt(0.5), 0.0
+    metrics = measured(task, posed(task), lying)
+    assert metrics["upright_fraction"] < 0.6
+    assert metrics["left_foot_raised_m"] <= 0.0
+
+
+@pytest.mark.parametrize(
+    ("words", "joint", "values"),
+    [
+        ("raise the right arm", "right_shoulder_y", [0.0, -1.0, -2.0, -3.0]),
+        ("raise the right arm sideways", "right_shoulder_x", [0.0, -0.5, -1.0, -1.5]),
+        ("raise the left arm sideways", "left_shoulder_x", [0.0, 0.5, 1.0, 1.5]),
+        ("point the left arm backward", "left_shoulder_y", [0.0, 0.5, 1.0, 1.5]),
+        ("lower the left hand", "left_elbow", [-2.0, -1.0, 0.0]),
+        ("touch the head with the right hand", "right_elbow", [0.0, -0.8, -1.5]),
+    ],
+)
+def test_the_terms_grow_towards_what_the_words_ask_for(words: str, joint: str, values: list[float]):
+    task = made(words)
+    assert task.motion
+    (name, *_) = [term.name for aim in task.motion.aims for term in aim.terms()]
+    assert name in parse(task.initial_reward).weights
+    assert name in library(task)
+    reward, first = mj.load_reward(task.initial_reward, task), posed(task)
+    found = []
+    for value in values:
+        data = posed(task, **{joint: value, **({"right_shoulder_y": -2.0} if "touch" in words else {})})
+        found.append(float(reward(data, data.ctrl, first)[1][name]))
+    assert np.all(np.diff(found) > 0.01), found
+
+
+def test_a_squat_goes_down_and_comes_up():
+    for words, key in (("squat", "down_m"), ("squat down and stand up again", "down_and_up_m")):
+        task = made(words, HOPPER)
+        assert task.motion
+        assert task.motion.depth == pytest.approx(0.3 * posed(task).body("trunk").xpos[2], abs=0.01)
+        states = {z: posed(task) for z in (0.0, -0.2)}
+        states[-0.2].qpos[1] -= 0.2
+        mujoco.mj_forward(task.model, states[-0.2])
+        up, down = states[0.0], states[-0.2]
+        down_up, stays, idle = measured(task, up, down, up), measured(task, up, down), measured(task, up)
+        wanted, other = (stays, down_up) if key == "down_m" else (down_up, stays)
+        assert wanted[key] == pytest.approx(0.2, abs=1e-5)
+        assert max(other[key], idle[key]) == pytest.approx(0.0, abs=1e-5)
+        assert task.score(wanted) > max(task.score(other), task.score(idle)) + task.tie
+        assert [need.kind for need in task.diagnose(idle)] == ["down"]
+        assert "height" not in parse(task.initial_reward).weights, (
+            "a body that squats does not keep its height"
+        )
+        assert "depth" in parse(task.initial_reward).weights
+
+
+def test_the_squat_term_follows_the_time():
+    task = made("squat and stand up again", HOPPER)
+    assert task.motion
+    reward, first = mj.load_reward(task.initial_reward, task), posed(task)
+    for time, share in ((0.0, 0.0), (1.0, 1.0), (2.0, 0.0), (5.0, 0.0)):
+        data = posed(task)
+        data.time, data.qpos[1] = time, data.qpos[1] - share * task.motion.depth
+        mujoco.mj_forward(task.model, data)
+        assert float(reward(data, data.ctrl, first)[1]["depth"]) == pytest.approx(0.0, abs=1e-5)
+
+
+def test_a_search_for_words_balances_a_pole(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    """Without a push, the pole falls over within the episode."""
+    (tmp_path / "cart.xml").write_text(
+        re.sub("<worldbody>", '<keyframe><key name="off" qpos="0 0.1"/></keyframe><worldbody>', CART),
+        encoding="utf-8",
+    )
+    task = simple_task(
+        name="pole",
+        model=tmp_path / "cart.xml",
+        description="balance the pole",
+        start_noise=0.0,
+        episode_s=1.5,
+    )
+    run = mj.run_search(task, run_dir=tmp_path / "run", candidates=1, generations=1, films=False)
+    best = run.best
+    assert best
+    assert best.metrics["pole_tilt_error_rad"] < 0.2
+    idle = mujoco.MjData(task.model)
+    idle.qpos[:] = task.start(np.random.default_rng(0), 1)[0][0]
+    while idle.time < 1.5:
+        mujoco.mj_step(task.model, idle)
+    assert abs(idle.joint("hinge").qpos[0]) > 1.0
+    assert "pole tilt error" in capfd.readouterr().err
