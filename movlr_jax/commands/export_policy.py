@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from movlr_jax.config.compose import compose, options
 from movlr_jax.config.recipe import read_recipe
 from movlr_jax.config.schema import Config, check
 from movlr_jax.control.build import build_optimizer
-from movlr_jax.errors import UserError, needed
+from movlr_jax.errors import UserError, needed, similar_files
 from movlr_jax.resources import resource_dir
 from movlr_jax.settings import CONFIG_BYTES, from_mapping, read_yaml
 from movlr_jax.storage.inside import read_inside
@@ -38,7 +39,7 @@ def export_policy(arguments: Sequence[str]) -> int:
     with needed("export policy=", "onnx"):
         from movlr_jax.control.onnx_export.policy import export_policy as write
     task = task_of(config)
-    made: Any = build_optimizer(config.optimizer, task, "native")
+    made: Any = build_optimizer(config.optimizer, task, "native", lambda text: print(text, file=sys.stderr))
     for path in write(made, out):
         print(path, flush=True)
     return 0
@@ -86,9 +87,11 @@ def _trained(recipe: str) -> Path:
 
 def _recorded(policy: Path, settings: Sequence[str]) -> Config:
     """Return the settings of the training that wrote the file `policy`. Raises UserError."""
+    if not policy.is_file():
+        raise UserError(f"there is no policy file {policy}{similar_files(policy)}")
     folders = [policy.parent, *sorted(policy.parent.glob("stages/*"), reverse=True), policy.parent.parent]
     texts = (read_inside(folder, "config.yaml", CONFIG_BYTES) for folder in folders if folder.is_dir())
-    if not policy.is_file() or (text := next((t for t in texts if t), None)) is None:
+    if (text := next((t for t in texts if t), None)) is None:
         raise UserError(
             f"the task of policy={policy} is not known: there is no config.yaml of a training next to it; give "
             "+task=NAME model=... and the settings of the training"

@@ -169,11 +169,13 @@ def _contents(config: Config, policy: Path | None) -> dict[str, str]:
 
 
 def _same_settings(folder: Path, config: Config, contents: Mapping[str, str]) -> None:
-    """Write the settings of a stage and hashes of its files, or raise UserError if it was begun with others."""
+    """Write the settings of a stage and hashes of its files. Raises UserError if it was trained with others."""
     path, text, kept = folder / "config.yaml", to_yaml(config), folder / "contents.json"
     # earlier versions did not record the contents
-    recorded = {**contents, **(json.loads(kept.read_text()) if kept.exists() else {})}
-    if path.exists():
+    recorded = {**contents}
+    begun = (folder / POLICY).exists() or any(p.is_file() for p in (folder / "checkpoints").rglob("*"))
+    if path.exists() and begun:
+        recorded |= json.loads(kept.read_text()) if kept.exists() else {}
         ours, then = (flat(yaml.safe_load(t)) for t in (text, path.read_text(encoding="utf-8")))
         changed = changes(ours, then) + [
             f"{name} is no longer given" for name in sorted(then.keys() - ours.keys())
@@ -254,13 +256,13 @@ def draw_curves(root: Path) -> None:
     curves = sorted(read, key=lambda pair: pair[0])
     terms = [
         name
-        for name in curves[0][1]["terms"]
+        for name in dict.fromkeys(name for _, curve in curves for name in curve["terms"])
         if len({value for _, curve in curves for value in curve["terms"].get(name, ())}) > 1
     ]
     colours = dict(zip(terms, itertools.cycle(colormaps["tab20"].colors), strict=False))  # pyright: ignore[reportAttributeAccessIssue]
     figure = Figure(figsize=(9, 6.5), layout="constrained")
     upper, lower = figure.subplots(2, sharex=True)
-    done = 0.0
+    done, named = 0.0, set[str]()
     for stage, curve in curves:
         steps = [(done + s) / 1e6 for s in curve["env_steps"]]
         upper.plot(steps, curve["reward"], color="tab:blue", label=None if done else "the reward itself")
@@ -271,7 +273,8 @@ def draw_curves(root: Path) -> None:
             )
         for name in terms:
             if values := curve["terms"].get(name):
-                lower.plot(steps, values, color=colours[name], label=None if done else name)
+                lower.plot(steps, values, color=colours[name], label=None if name in named else name)
+                named.add(name)
         upper.axvline(steps[-1], color="0.8", linewidth=0.8)
         title = stage.partition("_")[2].replace("_", " ")
         upper.annotate(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,6 +101,11 @@ def read_recipe(name: str, extending: Sequence[str] = ()) -> Recipe:
             raise UserError(
                 f"recipe={name}: stage {given['name']} must set {STEPS} to 1 or more"
                 + (wrong if STEPS in own else "")
+            )
+        if not re.fullmatch(r"[\w.-]+", str(given["name"])):
+            raise UserError(
+                f"recipe={name}: the name of stage {given['name']!r} is also that of a folder; use only letters, "
+                "digits, _, - and ."
             )
         made.append(Stage(str(given["name"]), own))
     known = ("extends", "settings", "acting", "stages")

@@ -18,6 +18,7 @@ from movlr_jax.physics.native import NativePhysics
 from movlr_jax.registry import Registry
 from movlr_jax.tasks import Task
 
+_FINER = 0.75  # share of the simulation step below which a time step of a model file is told
 _WORLD_SEED = 0  # of the worlds of plans
 # of the worlds of plans, for tasks without ranges of their own
 _PLAN_RANGES = Ranges(
@@ -32,6 +33,13 @@ def build_optimizer(
     say: Callable[[str], object] = lambda text: None,
 ) -> Optimizer:
     """Return the optimiser `config.name` on `physics` (native, mjx, warp, auto). Raises UserError."""
+    step = float(task.model.opt.timestep)
+    if step < _FINER * config.sim_dt:
+        say(
+            f"the file of the model has a time step of {1e3 * step:g} ms, and is simulated with one of "
+            f"{1e3 * config.sim_dt:g} ms; if that diverges, set optimizer.sim_dt={step:g} and "
+            f"optimizer.plan_dt={step:g}, or larger ones"
+        )
     return OPTIMIZERS.get_or_raise(config.name).build(config, task, physics, say)
 
 

@@ -210,13 +210,14 @@ class Canvas:
 
 
 def place(model: mujoco.MjModel, data: mujoco.MjData, qpos: np.ndarray) -> None:
-    """Compute the positions of everything that is rendered (bodies, lights, tendons) at the posture `qpos` [nq]."""
+    """Compute the positions of all that is rendered (bodies, lights, flexes, tendons) at the posture `qpos` [nq]."""
     import mujoco
 
     data.qpos[:] = qpos
     mujoco.mj_kinematics(model, data)
     mujoco.mj_comPos(model, data)
     mujoco.mj_camlight(model, data)
+    mujoco.mj_flex(model, data)
     mujoco.mj_tendon(model, data)
 
 

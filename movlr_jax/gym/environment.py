@@ -23,7 +23,7 @@ from movlr_jax.control.ppo.interface import action_space, observation
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.film.renderer import Canvas, place
 from movlr_jax.models.spec import quiet
-from movlr_jax.physics.common import planning_model, whole_substeps
+from movlr_jax.physics.common import clock_sensors, planning_model, whole_substeps
 from movlr_jax.rewards.state import State
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.base import measured
@@ -140,7 +140,9 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         # MuJoCo resets a diverged simulation, and with it the clock
         self._diverged = abs(data.time - before - 2 * self._ctrl_dt) > 0.5 * self._sim_dt
         data.time = before + self._ctrl_dt
-        seen = _single(Step(time, qpos, qvel, act, data.sensordata.copy(), previous))
+        sensors = data.sensordata.copy()
+        sensors[clock_sensors(self.model)] -= self._ctrl_dt
+        seen = _single(Step(time, qpos, qvel, act, sensors, previous))
         self._steps.append((seen, self._ctrl))
         values, observed = self._after(seen, self._ctrl, self._initial, self._view())
         values = np.asarray(values)

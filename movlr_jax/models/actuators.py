@@ -5,6 +5,8 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 
+from movlr_jax.errors import UserError
+
 MUSCLE = mujoco.mjtGain.mjGAIN_MUSCLE
 
 
@@ -14,7 +16,17 @@ def has_muscles(model: mujoco.MjModel) -> bool:
 
 def servos(model: mujoco.MjModel) -> np.ndarray:
     """Return [nu] whether each actuator is a position servo."""
-    return (model.actuator_biastype == mujoco.mjtBias.mjBIAS_AFFINE) & (model.actuator_biasprm[:, 1] < 0)
+    affine = (model.actuator_biastype == mujoco.mjtBias.mjBIAS_AFFINE) & (model.actuator_biasprm[:, 1] < 0)
+    return affine & (model.actuator_gainprm[:, 0] != 0)
+
+
+def require_one_control(model: mujoco.MjModel) -> None:
+    """Raise UserError if an actuator has several controls, as those of MuJoCo for orientations have."""
+    if model.nu != getattr(model, "nactuator", model.nu):
+        raise UserError(
+            f"the model has {model.nactuator} actuators with {model.nu} controls, expected one control for each; "
+            "replace those of several controls, such as <orientation> or <pid>, by <position> or <motor>"
+        )
 
 
 def servo_controls(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray:

@@ -21,7 +21,7 @@ MAX_SITES = 50
 _GROUND = (mujoco.mjtGeom.mjGEOM_PLANE, mujoco.mjtGeom.mjGEOM_HFIELD)
 _FREE, _BALL = int(mujoco.mjtJoint.mjJNT_FREE), int(mujoco.mjtJoint.mjJNT_BALL)
 _SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
-_SIDES = {"l": "left", "left": "left", "r": "right", "right": "right"}
+_SIDES: dict[str, str] = {"l": "left", "left": "left", "r": "right", "right": "right"}
 
 # role -> words in the names of such bodies, best first, from OpenSim models and robots
 _WORDS: Mapping[str, Sequence[str]] = {
@@ -165,8 +165,8 @@ def roles_of(model: mujoco.MjModel) -> dict[str, str]:
 
 def words_of(name: str) -> list[str]:
     """Split a name into words: `LeftUpperArm_2` -> left, upper, arm, 2; `foot_l` -> foot, left."""
-    words = [w.lower() for w in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
-    return [_SIDES[word] if word in _SIDES else word for word in words]
+    words: list[str] = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)
+    return [_SIDES.get(word.lower(), word.lower()) for word in words]
 
 
 def _tokens(name: str) -> list[str]:

@@ -37,6 +37,11 @@ def whole_substeps(sim_dt: float, ctrl_dt: float) -> int:
     return substeps
 
 
+def clock_sensors(model: mujoco.MjModel) -> np.ndarray:
+    """Return the places of sensors in `sensordata` that measure the time."""
+    return model.sensor_adr[model.sensor_type == mujoco.mjtSensor.mjSENS_CLOCK]
+
+
 def planning_model(model: mujoco.MjModel, sim_dt: float, coarse: bool) -> mujoco.MjModel:
     """Return a copy of `model` with time step `sim_dt`; if `coarse`, with the integrator implicitfast.
 

@@ -28,7 +28,7 @@ from movlr_jax.biomech.muscles import dense_moments
 from movlr_jax.errors import UserError
 from movlr_jax.machine import cores
 from movlr_jax.models.spec import quiet
-from movlr_jax.physics.common import planning_model, whole_substeps
+from movlr_jax.physics.common import clock_sensors, planning_model, whole_substeps
 from movlr_jax.physics.domain import Domain, late_steps, variants
 from movlr_jax.physics.host_policy import HostPolicy
 from movlr_jax.physics.policy import shared
@@ -97,6 +97,7 @@ class NativePhysics:
         self.substeps = whole_substeps(sim_dt, ctrl_dt)
         self.layout, self.sim_dt, self.ctrl_dt = layout, sim_dt, ctrl_dt
         self.model = planning_model(model, sim_dt, coarse)
+        self._clocks = clock_sensors(model)
         nstate = 1 + model.nq + model.nv + model.na
         if mujoco.mj_stateSize(model, _FULL) != nstate:
             raise UserError(
@@ -443,6 +444,7 @@ class NativePhysics:
             clock = ahead[reset, :1] + self.sim_dt * np.arange(1, substeps + 1)
             valid[reset] = np.argmax(np.abs(states[reset, :, 0] - clock) > 0.5 * self.sim_dt, axis=1)
         states[:, :, 0] -= self.ctrl_dt
+        sensed[:, :, self._clocks] -= self.ctrl_dt
         return valid
 
 

@@ -17,7 +17,13 @@ import numpy as np
 from movlr_jax.biomech.static_optimisation import StaticOptimiser
 from movlr_jax.errors import UserError, shortened, unknown_name
 from movlr_jax.models import ModelAdapter, follow_couplings, model_adapter
-from movlr_jax.models.actuators import MUSCLE, control_scale, has_muscles, servo_controls
+from movlr_jax.models.actuators import (
+    MUSCLE,
+    control_scale,
+    has_muscles,
+    require_one_control,
+    servo_controls,
+)
 from movlr_jax.models.derived import derive_adapter, name_all
 from movlr_jax.models.from_path import forward_of, roles_of
 from movlr_jax.models.spec import compile_spec, place, read_spec
@@ -104,6 +110,7 @@ def simple_task(
         raise UserError(
             f"the model of the task {name} has no actuators, so it cannot be controlled; add muscles or motors"
         )
+    require_one_control(bare)
     file = (folder / Path(str(model)).expanduser()).absolute() if _is_path(model) else None
     adapter = known or replace(
         derive_adapter(file.stem if file else name, spec.copy), roles=roles_of(bare), files=lambda: file
@@ -127,6 +134,10 @@ def simple_task(
     sites = tuple(dict.fromkeys((*adapter.sites, *sorted(target_sites))))
     instrument(spec, root=adapter.root, touch=adapter.touch, sites=sites)
     compiled = compile_spec(spec)
+    if (
+        bare.nmocap and compiled.neq == bare.neq
+    ):  # the compiler took the offsets of welds from where they are now
+        compiled.eq_data[:] = bare.eq_data
     layout = layout_of(compiled, targets)
     reached = reached_by(layout, targets)
     at = placed[1]

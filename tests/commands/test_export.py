@@ -119,6 +119,7 @@ def test_mistakes_are_one_sentence(evaluated: Path, searched: Path, mistake: Mis
     alone.write_bytes(evaluated.read_bytes())
     assert "there is no walk.yaml next to it; give +task=NAME" in mistake(export, str(alone))
     assert "is not a run directory of movlr-jax" in mistake(export, str(tmp_path))
+    assert f"there is no policy file {alone}x" in mistake(export, f"policy={alone}x")
 
 
 def test_the_command_is_a_module_with_help(capfd: pytest.CaptureFixture[str]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from movlr_jax.commands.train import draw_curves, table
 from movlr_jax.commands.train import main as train
 from movlr_jax.models import model_adapter
 from movlr_jax.storage.archive import locked
+from movlr_jax.storage.layout import POLICY
 
 RECIPE = f"""
 settings:
@@ -202,3 +204,47 @@ def test_mistakes(recipe: Path, mistake: Mistake):
     assert "train needs a recipe" in mistake(train)
     assert "seed=x" in mistake(train, f"recipe={recipe}", "seed=x")
     assert "the recipe names it" in mistake(train, f"recipe={recipe}", "+task=stand")
+
+
+@pytest.mark.parametrize("name", ["reach/far", ""])
+def test_the_name_of_a_stage_is_that_of_a_folder(recipe: Path, mistake: Mistake, name: str):
+    recipe.write_text(RECIPE.replace("name: second", f'name: "{name}"'))
+    assert f"the name of stage {name!r} is also that of a folder" in mistake(train, f"+recipe={recipe}")
+
+
+@pytest.mark.slow
+def test_a_program_that_was_refused_can_be_corrected(recipe: Path, tmp_path: Path, mistake: Mistake):
+    reward = tmp_path / "still.py"
+    reward.write_text(STILL.replace("state.qvel", "state.qvle"))
+    command = [f"+recipe={recipe}", "starts=0", f"reward={reward}", f"run_dir={tmp_path / 'run'}"]
+    assert "did you mean 'qvel'" in mistake(train, *command, alone=False)
+    reward.write_text(STILL)
+    assert train(command) == 0
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_cannot_be_read_is_told(recipe: Path, tmp_path: Path, mistake: Mistake):
+    command = [f"+recipe={recipe}", "starts=0", f"run_dir={tmp_path / 'run'}"]
+    assert train(command) == 0
+    stage = tmp_path / "run" / "stages" / "01_second"
+    (stage / POLICY).unlink()
+    for file in stage.glob("checkpoints/**/d/*"):
+        file.write_bytes(file.read_bytes()[:20])
+    told = mistake(train, *command, alone=False)
+    assert re.search(
+        rf"the checkpoint {re.escape(str(stage))}\S* cannot be read \(.*\); remove \S+ to train", told
+    )
+
+
+def test_curves_show_the_terms_of_every_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    shown: list[str] = []
+    monkeypatch.setattr(
+        "matplotlib.figure.Figure.legend", lambda self, handles, labels, **_: shown.extend(labels)
+    )
+    for number, term in enumerate(("reach", "near")):
+        folder = tmp_path / "stages" / f"0{number}_{term}"
+        folder.mkdir(parents=True)
+        curve = {"env_steps": [10, 20], "reward": [0.0, 1.0], "terms": {term: [0.0, 1.0]}}
+        (folder / "curves.json").write_text(json.dumps(curve))
+    draw_curves(tmp_path)
+    assert shown == ["reach", "near"]

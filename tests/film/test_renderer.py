@@ -611,3 +611,16 @@ def test_doctor_says_why_a_bad_mujoco_gl_draws_nothing():
     assert "unset MUJOCO_GL, which is 'bad'" in row
     (row,) = (line for line in done.stdout.splitlines() if "│ mujoco " in line)
     assert "yes" in row
+
+
+def test_what_bends_is_where_the_body_is():
+    """Vertices of a flex, against a full forward pass of C MuJoCo."""
+    bent = mujoco.MjModel.from_xml_string(
+        '<mujoco><worldbody><body name="post" pos="0 0 1"><joint/><geom size="0.1"/></body>'
+        '<flexcomp name="cloth" type="grid" count="3 3 1" spacing=".1 .1 1" dim="2" pos="0 0 2"/></worldbody></mujoco>'
+    )
+    placed, forward = mujoco.MjData(bent), mujoco.MjData(bent)
+    place(bent, placed, bent.qpos0)
+    mujoco.mj_forward(bent, forward)
+    np.testing.assert_allclose(placed.flexvert_xpos, forward.flexvert_xpos, atol=1e-9)
+    assert np.abs(placed.flexvert_xpos).max() > 1.0

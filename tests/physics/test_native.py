@@ -14,6 +14,7 @@ import pytest
 from movlr_jax.errors import UserError
 from movlr_jax.physics import native
 from movlr_jax.physics.native import NativePhysics
+from movlr_jax.tasks import simple_task
 from movlr_jax.types import SimState, Trajectory
 
 KEY = jax.random.key(0)
@@ -417,3 +418,19 @@ def test_start_measures_where_it_stands(tiny):
             np.testing.assert_allclose(
                 start.sensors[row, at : at + len(value)], value, 1e-5, 1e-5 if block != "touch" else 0.05
             )
+
+
+def test_a_clock_among_the_sensors_shows_the_time_of_the_step(tiny):
+    spec = mujoco.MjSpec.from_string(
+        '<mujoco><worldbody><body><joint name="turn"/><geom size="0.1"/></body></worldbody>'
+        '<actuator><motor joint="turn" ctrlrange="-1 1"/></actuator><sensor><clock name="clk"/></sensor></mujoco>'
+    )
+    task = simple_task(name="timed", model=spec, description="stand still")
+    physics = NativePhysics(task.model, task.layout, sim_dt=0.002, ctrl_dt=0.01)
+    start = physics.start(*task.start(np.random.default_rng(0), 2))
+    for policy in (play, watch):
+        still = {"ctrl": np.zeros((2, STEPS, 1), np.float32)}
+        done = physics.rollout(start, policy, still, steps=STEPS, key=KEY)
+        clock = np.asarray(done.steps.sensors)[..., physics.model.sensor("clk").adr[0]]
+        np.testing.assert_allclose(clock, np.asarray(done.steps.time), atol=1e-6)
+    physics.close()

@@ -18,6 +18,7 @@ from movlr_jax.commands.evaluate import main as evaluate
 from movlr_jax.commands.search import main as search
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose
+from movlr_jax.control.build import build_optimizer, close
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.language.proposers.terms import library
@@ -481,6 +482,52 @@ def test_a_start_has_all_of_its_keyframe(start: str | dict[str, float] | None):
     data = mujoco.MjData(task.model)
     mujoco.mj_forward(task.model, data)
     assert data.body("target").xpos == pytest.approx([0.3, 0.0, 0.7]), "where rewards read it"
+
+
+def test_a_weld_to_a_body_that_a_keyframe_moves_pulls_as_in_the_file():
+    """Its offset is that of the file, although the task begins with the body where the keyframe puts it."""
+    xml = """<mujoco><worldbody><body name="hand" mocap="true"/>
+      <body name="arm"><joint type="slide" axis="1 0 0" damping="5"/><geom size="0.1"/></body></worldbody>
+      <actuator><motor joint="joint0"/></actuator><equality><weld body1="hand" body2="arm"/></equality>
+      <keyframe><key mpos="0.3 0 0"/></keyframe></mujoco>""".replace("<joint ", '<joint name="joint0" ')
+    task = simple_task(name="welded", model=mujoco.MjSpec.from_string(xml), description="follow")
+    data = mujoco.MjData(task.model)
+    plain = mujoco.MjModel.from_xml_string(xml)
+    expected = mujoco.MjData(plain)
+    mujoco.mj_resetDataKeyframe(plain, expected, 0)
+    for _ in range(1000):
+        mujoco.mj_step(task.model, data)
+        mujoco.mj_step(plain, expected)
+    assert expected.qpos[0] == pytest.approx(0.3, abs=1e-3)
+    assert data.qpos[0] == pytest.approx(expected.qpos[0], abs=1e-6)
+
+
+def test_an_actuator_without_gain_is_no_servo():
+    xml = """<mujoco><worldbody><body><joint name="turn"/><geom size="0.1"/></body></worldbody><actuator>
+      <general joint="turn" gainprm="0" biastype="affine" biasprm="0 -3 -0.1" ctrlrange="-1 1"/>
+      <motor joint="turn" ctrlrange="-1 1"/></actuator></mujoco>"""
+    task = simple_task(name="sprung", model=mujoco.MjSpec.from_string(xml), description="stand still")
+    assert list(task.resting(task.model.qpos0)) == [0.0, 0.0]
+    assert "nan" not in task.initial_reward
+
+
+@pytest.mark.skipif(not hasattr(mujoco.MjModel, "nactuator"), reason="MuJoCo 3.17 has such actuators")
+def test_an_actuator_of_several_controls_is_refused():
+    xml = """<mujoco><worldbody><body><joint name="ball" type="ball"/><geom size="0.1"/></body></worldbody>
+      <actuator><orientation joint="ball" kp="10"/></actuator></mujoco>"""
+    with pytest.raises(UserError, match=r"1 actuators with \d controls, expected one control for each"):
+        simple_task(name="aimed", model=mujoco.MjSpec.from_string(xml), description="stand still")
+
+
+def test_a_finer_time_step_of_the_file_is_told():
+    model = mujoco.MjSpec.from_string(
+        KEYED.replace("<worldbody>", '<option timestep="0.0002"/><worldbody>', 1)
+    )
+    task, said = simple_task(name="fine", model=model, description="swing"), []
+    close(build_optimizer(compose(["task=bottle_pour", "optimizer=mppi"]).optimizer, task, say=said.append))
+    assert said[0].startswith(
+        "the file of the model has a time step of 0.2 ms, and is simulated with one of 2 ms"
+    )
 
 
 def test_a_model_with_a_light_and_no_sky_gets_a_sky():

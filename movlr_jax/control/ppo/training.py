@@ -18,6 +18,7 @@ import orbax.checkpoint as ocp
 
 from movlr_jax.control.episode import by_candidate
 from movlr_jax.control.ppo.config import PpoConfig
+from movlr_jax.errors import UserError, shortened
 from movlr_jax.rewards.program import RewardProgram, Scores
 
 
@@ -154,7 +155,14 @@ class Training:
         leaves, tree = jax.tree.flatten(state)
         like = ocp.args.StandardRestore(_named(leaves))
         items = ocp.args.Composite(state=like, curves=ocp.args.JsonRestore())
-        kept = self._manager.restore(step, args=items)
+        try:
+            kept = self._manager.restore(step, args=items)
+        except (ValueError, OSError, KeyError) as error:
+            folder = self._manager.directory
+            raise UserError(
+                f"the checkpoint {folder / str(step)} cannot be read ({shortened(str(error))}); remove {folder} to "
+                "train again from the start"
+            ) from error
         recorder.curves = kept["curves"]
         return tree.unflatten([np.asarray(kept["state"].get(f"{i}", leaf)) for i, leaf in enumerate(leaves)])
 
