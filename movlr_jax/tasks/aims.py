@@ -167,9 +167,10 @@ def distance_terms(name: str, a: str, b: str) -> list[Term]:
     ]
 
 
-def aim_metrics(aims: Sequence[Aim], read: Readout) -> dict[str, float]:
-    """Return the worst value of each aim in the last HOLD_S of an episode [T]."""
+def aim_metrics(aims: Sequence[Aim], read: Readout, fell: bool) -> dict[str, float]:
+    """Return the worst value of each aim in the last HOLD_S of an episode [T]; after a fall also at its start."""
     held = read.time > read.time[-1] - HOLD_S
+    held[0] |= fell
     return {
         aim.metric: float((np.min if isinstance(aim, Raised) else np.max)(aim.measure(read)[held]))
         for aim in aims

@@ -109,7 +109,7 @@ def _measure(base: Task, motion: Motion, handled: str, episode: Trajectory, task
     if handled:
         metrics["dropped"] = float(grasp.dropped(read.pos(handled)[:, 2], -np.inf))
     if motion.moves or motion.still:
-        metrics |= motion_metrics(motion, read)
+        metrics |= motion_metrics(motion, read, fell="time_to_fall_s" in metrics)
     if "time_to_fall_s" in metrics:  # the motion is measured over the whole episode
         share = metrics["time_to_fall_s"] / task.episode_s
         metrics |= {name: metrics[name] * share for name in ("progress_m_s",) if name in metrics}

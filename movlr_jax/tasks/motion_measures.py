@@ -13,13 +13,17 @@ _TILTED = 0.5  # cosine of a tilt from the start that counts as a fall: 60 degre
 _OFF = 0.2  # rad, an error of the heading that a diagnosis names
 
 
-def motion_metrics(motion: Motion, read: Readout) -> Metrics:
-    """Measure how far the body moves as requested in an episode [T]; motion after a fall does not count."""
+def motion_metrics(motion: Motion, read: Readout, fell: bool = False) -> Metrics:
+    """Measure how far the body moves as requested in an episode [T]; motion after a fall does not count.
+
+    fell: Whether the episode ends in a fall that the task itself has noticed.
+    """
     pos, rot, time = read.pos(motion.subject), read.rot(motion.subject), read.time
     level = np.einsum("tij,ij->ti", rot, rot[0])[:, 2]  # cosine of the tilt from the start
     fallen = (pos[:, 2] < motion.lowest * pos[0, 2]) | (level < _TILTED)
     down = np.flatnonzero(fallen) if motion.upright else []
     last, seconds = int(down[0]) if len(down) else len(pos) - 1, max(float(time[-1] - time[0]), 1e-6)
+    fell |= len(down) > 0
     metrics = {"upright_fraction": float((time[last] - time[0]) / seconds)} if motion.upright else {}
     if motion.way:
         distance = float((pos[last] - pos[0]) @ np.asarray(motion.way))
@@ -29,11 +33,10 @@ def motion_metrics(motion: Motion, read: Readout) -> Metrics:
     held = time > time[-1] - HOLD_S
     if motion.rise:
         metrics["raised_m"] = float(pos[held, 2].min() - pos[0, 2])
-    if motion.depth and motion.returns:
-        deep, up = pos[0, 2] - pos[: last + 1, 2].min(), pos[held, 2].min() - pos[: last + 1, 2].min()
-        metrics["down_and_up_m"] = float(min(deep, up))
-    elif motion.depth:
-        metrics["down_m"] = float(pos[0, 2] - pos[held, 2].max()) if last == len(pos) - 1 else 0.0
+    if motion.depth:
+        deep, stays = pos[0, 2] - pos[:, 2].min(), pos[0, 2] - pos[held, 2].max()
+        depth = min(deep, pos[held, 2].min() - pos[:, 2].min()) if motion.returns else stays
+        metrics["down_and_up_m" if motion.returns else "down_m"] = 0.0 if fell else float(depth)
     if motion.turn:
         turned = np.unwrap(np.arctan2(rot[:, 1, 0], rot[:, 0, 0]))
         angle = motion.turn * float(turned[last] - turned[0])
@@ -41,8 +44,7 @@ def motion_metrics(motion: Motion, read: Readout) -> Metrics:
             metrics["turned_rad"] = angle
         else:
             metrics["heading_error_rad"] = abs(angle - motion.angle)
-    for name, value in aim_metrics(motion.aims, read).items():
-        metrics[name] = min(value, 0.0) if len(down) and name.endswith("ed_m") else value
+    metrics |= aim_metrics(motion.aims, read, fell)
     if motion.stays:
         metrics["drift_error_m"] = float(np.linalg.norm((pos - pos[0])[:, :2], axis=-1).max())
     return metrics

@@ -617,7 +617,8 @@ def test_what_bends_is_where_the_body_is():
     """Vertices of a flex, against a full forward pass of C MuJoCo."""
     bent = mujoco.MjModel.from_xml_string(
         '<mujoco><worldbody><body name="post" pos="0 0 1"><joint/><geom size="0.1"/></body>'
-        '<flexcomp name="cloth" type="grid" count="3 3 1" spacing=".1 .1 1" dim="2" pos="0 0 2"/></worldbody></mujoco>'
+        '<flexcomp name="cloth" type="grid" count="3 3 1" spacing=".1 .1 1" dim="2" pos="0 0 2"/></worldbody>'
+        "</mujoco>"
     )
     placed, forward = mujoco.MjData(bent), mujoco.MjData(bent)
     place(bent, placed, bent.qpos0)

@@ -173,6 +173,25 @@ def test_a_fall_raises_no_part():
     assert metrics["left_foot_raised_m"] <= 0.0
 
 
+def test_a_fall_that_ended_the_episode_is_no_way_to_an_aim():
+    """A task with an `over` of its own stops in the middle of a fall."""
+    for words, joints, idle in (
+        ("raise the left foot", {"left_hip": -1.5}, 0.0),
+        ("raise the left arm sideways", {"left_shoulder_x": 1.5}, np.pi / 2),
+        ("squat", {}, 0.0),
+    ):
+        task = made(words, start_noise=0.0)
+        assert task.motion
+        falling = posed(task, **joints)
+        falling.qpos[2] -= 0.2
+        episode = episode_of(task, [posed(task).qpos] * 5 + [falling.qpos] * 40, 0.02)
+        read = Readout(task.layout, episode.steps)
+        own, told = motion_metrics(task.motion, read), motion_metrics(task.motion, read, fell=True)
+        metric = next(name for name in told if name.endswith(("raised_m", "direction_error_rad", "down_m")))
+        assert told[metric] == pytest.approx(idle, abs=1e-6)
+        assert abs(own[metric] - idle) > 0.1
+
+
 @pytest.mark.parametrize(
     ("words", "joint", "values"),
     [
