@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import errno
 import re
 import reprlib
 import shlex
@@ -62,9 +63,26 @@ def needed(who: str, extra: str) -> Iterator[None]:
         ) from error
 
 
+_OF_PATHS = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR)
+
+
+@contextlib.contextmanager
+def path_errors() -> Iterator[None]:
+    """Raise UserError instead of an OSError for a path that may not be entered or cannot exist."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _OF_PATHS or error.filename is None:
+            raise
+        raise UserError(f"cannot access {error.filename}: {error.strerror}") from error
+
+
 def resuming(run: Path) -> str:
     """Return the setting that continues a run, as it can be pasted into a shell."""
-    return f"resume={shlex.quote(str(run))}"
+    path = str(run)
+    if "," in path:  # which separates the values of a sweep
+        path = "'" + path.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return f"resume={shlex.quote(path)}"
 
 
 def shortened(value: object) -> str:

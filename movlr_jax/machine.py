@@ -8,6 +8,7 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -40,7 +41,10 @@ def processor() -> str:
 
 def cache_dir() -> Path:
     """Return this package's folder in the user's cache; it may not exist yet."""
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    try:
+        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:  # a user without a home
+        root = Path(tempfile.gettempdir()) / f"user-{os.getuid()}"
     return root / "movlr-jax"
 
 

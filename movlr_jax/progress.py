@@ -57,11 +57,18 @@ def _stoppable(tick: Tick) -> Tick:
     return checked
 
 
+class _Messages(Console):
+    """Prints to stderr. A closed pipe ends the command as one of stdout does."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 class Reporter:
     """Reports the current stage, its progress, its speed and the time left."""
 
     def __init__(self, console: Console | None = None):
-        self.console = console or Console(stderr=True, highlight=False, soft_wrap=True)
+        self.console = console or _Messages(stderr=True, highlight=False, soft_wrap=True)
 
     def say(self, text: str) -> None:
         self.console.print(printable(text), markup=False, emoji=False)

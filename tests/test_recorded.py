@@ -45,3 +45,9 @@ def test_the_short_one_gives_its_programs_and_judgements_again(
     assert all(c.get("answered", True) for c in comparisons)
     assert not any(c["winner"] == "none" for c in comparisons)
     assert "the recorded search did not make this comparison" not in capsys.readouterr().err
+
+
+def test_a_recording_is_found_from_any_folder(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(RECORDED)
+    for config in (compose(["replay=drink"]), compose(["+task=stand", "llm=replay", "llm.run=drink"])):
+        assert config.llm.run == str(RECORDED / "drink")

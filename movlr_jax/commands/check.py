@@ -101,13 +101,13 @@ def programs(reward: str, task: Task) -> list[tuple[str, str]]:
         if not reward:  # Path("") is the current folder
             raise FileNotFoundError
         if path.is_dir():
-            found = [(str(p), p.read_text(encoding="utf-8")) for p in sorted(path.rglob("*.py"))]
+            found = [(str(p), p.read_text(encoding="utf-8-sig")) for p in sorted(path.rglob("*.py"))]
         elif path.suffix == ".jsonl":
             # splitlines would also split within a string of JSON
-            lines = path.read_text(encoding="utf-8").split("\n")
+            lines = path.read_text(encoding="utf-8-sig").split("\n")
             found = [_line(path, n, line) for n, line in enumerate(lines, 1) if line.strip()]
         else:
-            found = [(str(path), path.read_text(encoding="utf-8"))]
+            found = [(str(path), path.read_text(encoding="utf-8-sig"))]
     except FileNotFoundError:
         raise UserError(
             f"there is no reward {reward!r}: give a file, a folder, a .jsonl file, or one of: {', '.join(known)}"

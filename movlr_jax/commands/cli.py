@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from movlr_jax.commands.outcome import CLOSED_PIPE, INTERRUPTED, run_one
-from movlr_jax.errors import UserError
+from movlr_jax.errors import UserError, path_errors
 
 
 def entry_point(module: str) -> Callable[..., int]:
@@ -28,7 +28,8 @@ def entry_point(module: str) -> Callable[..., int]:
 
                 prepare_environment()
                 status = importlib.import_module(module).main(argv)
-            sys.stdout.flush()
+            if sys.stdout:  # None if it was closed before the start
+                sys.stdout.flush()
         except BrokenPipeError:
             if not _unread():
                 raise  # the pipe of something else, such as an encoder
@@ -62,12 +63,14 @@ def _ends_at_once() -> Iterator[None]:
 
 def _unread() -> bool:
     """Return whether nobody reads what the process prints any more, as after `| head`; if so, drop the rest."""
-    poll, output = select.poll(), sys.stdout.fileno()
-    poll.register(output, 0)
-    if not poll.poll(0):  # a pipe without a reader is in error
-        return False
-    os.dup2(os.open(os.devnull, os.O_WRONLY), output)
-    return True
+    closed = []
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        poll = select.poll()
+        poll.register(stream.fileno(), 0)
+        if poll.poll(0):  # a pipe without a reader is in error
+            closed.append(stream.fileno())
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return bool(closed)
 
 
 def run(command: Callable[..., int], argv: Sequence[str] | None = None, *, numbered: bool = False) -> int:
@@ -95,7 +98,8 @@ def run(command: Callable[..., int], argv: Sequence[str] | None = None, *, numbe
 
             return sweep.sweep(command, given) if given.multirun else sweep.show(given)
         jobs = expand(given.overrides)
-        configs = [compose(job, given.config_dir) for job in jobs]
+        with path_errors():
+            configs = [compose(job, given.config_dir) for job in jobs]
     except UserError as error:
         print(error, file=sys.stderr)
         return 2

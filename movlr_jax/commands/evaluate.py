@@ -254,13 +254,13 @@ def reward_source(reward: str, task: Task) -> tuple[str, str]:
         if not reward:  # Path("") is the current folder
             raise FileNotFoundError
         if not path.is_dir():
-            return path.read_text(encoding="utf-8"), str(path)
+            return path.read_text(encoding="utf-8-sig"), str(path)
         data = read_inside(path, "best.py", _PROGRAM_BYTES)
         if data is None:
             raise UserError(
                 f"{reward} has no best.py: it is not a run directory, or no generation has finished"
             )
-        return data.decode("utf-8"), str(path / "best.py")
+        return data.decode("utf-8-sig"), str(path / "best.py")
     except FileNotFoundError:
         raise UserError(
             f"there is no reward {reward!r}: give a file, a run directory, or one of: {', '.join(known)}"

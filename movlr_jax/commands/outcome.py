@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from movlr_jax.errors import UserError
+from movlr_jax.errors import UserError, path_errors
 
 # Exit statuses besides 0, 1 and 2.
 UNJUDGED = 3  # the judge answered no comparison of the search
@@ -21,7 +21,7 @@ def run_one(
     from movlr_jax.progress import interruptible
 
     try:
-        with interruptible():
+        with interruptible(), path_errors():
             return command(given)
     except UserError as error:
         print(error, file=sys.stderr)

@@ -123,6 +123,9 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Any:
     # absolute, because a run may be resumed from another folder
     if values.get("reference") and values["reference"] not in (PEOPLE, STEPS):
         values["reference"] = str(Path(str(values["reference"])).expanduser().resolve())
+    for role in ("llm", "vlm"):
+        if isinstance(values.get(role), dict) and values[role].get("run"):
+            values[role]["run"] = str(Path(str(values[role]["run"])).expanduser().resolve())
     if "+task=own" in overrides:  # absolute for the same reason
         settings = values["task"]["settings"]
         settings["file"] = settings["file"] and str(Path(str(settings["file"])).expanduser().resolve())
@@ -253,7 +256,7 @@ def _answered_by(folder: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     from movlr_jax.language.settings import EMBEDDED
 
     models = {
-        role: {"name": "replay", "run": str(folder)}
+        role: {"name": "replay", "run": str(folder.absolute())}
         for role in ("llm", "vlm")
         if values.get(role, {}).get("name") not in EMBEDDED
     }

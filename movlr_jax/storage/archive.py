@@ -128,7 +128,7 @@ class Archive:
         if not path.is_file():
             raise UserError(f"{root} is not a run directory of movlr-jax: it has no run.db")
         with _write_errors(root), contextlib.ExitStack() as undo:
-            db = undo.enter_context(contextlib.closing(_connect(path)))
+            db = undo.enter_context(contextlib.closing(_connect(path, read_only=not write)))
             _check(db, path)  # before any change: the database may belong to another program
             if write:
                 refuse_linked_folders(root)
@@ -384,9 +384,12 @@ def new_run_dir(base: Path, task: str) -> Path:
     raise UserError(f"too many runs were started in {base / task} in this second; try again")
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _connect(path: Path, read_only: bool = False) -> sqlite3.Connection:
+    where = str(path)
+    if read_only and not os.access(path.parent, os.W_OK) and not path.with_name("run.db-wal").exists():
+        where = f"{path.absolute().as_uri()}?mode=ro&immutable=1"  # otherwise SQLite writes files next to it
     # every statement commits by itself; in a notebook another thread writes while this one waits
-    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    db = sqlite3.connect(where, isolation_level=None, check_same_thread=False, uri=where != str(path))
     db.text_factory = lambda text: text.decode("utf-8", "replace")
     db.set_progress_handler(lambda: 0, _LOOK)  # lets Python handle signals during long SQLite statements
     return db
@@ -442,6 +445,8 @@ def _database_errors(path: Path) -> Iterator[None]:
         yield
     except sqlite3.DatabaseError as error:
         stop_if_asked()  # an interrupted statement also raises DatabaseError
+        if "readonly" in str(error):
+            raise UserError(f"{path.parent} cannot be changed: you may only read it") from None
         raise UserError(f"{path} is broken ({error}); the run cannot be read") from None
 
 
@@ -453,7 +458,7 @@ def _lock(root: Path) -> Any:
     except BlockingIOError:
         file.close()
         raise UserError(
-            f"another process is working in {root}; wait for it, or choose another run_dir=..."
+            f"another process is working in {root}; wait for it, or work in another folder"
         ) from None
     return file
 
@@ -490,7 +495,12 @@ def _read_errors(path: Path) -> Iterator[None]:
 
 def _advice(path: Path) -> str:
     """Return advice for a full disk; it names the run to resume if `path` is in one."""
-    run = next((folder for folder in (path, *path.parents) if (folder / "run.db").is_file()), None)
+    run = None
+    with contextlib.suppress(OSError):  # folders that may not be entered
+        folders = (path, *path.parents)
+        run = next(
+            (f for f in folders if all((f / name).is_file() for name in ("config.yaml", "run.db"))), None
+        )
     return "free space or choose another run_dir=..." + (
         f", then continue with {resuming(run)}" if run else ""
     )

@@ -450,7 +450,7 @@ def _program(text: str | None, folder: Path) -> str | None:
     path = folder / Path(text).expanduser()
     if not path.is_file():
         raise UserError(f"there is no reward file {path}; give its path, or the program itself")
-    return path.read_text(encoding="utf-8")
+    return path.read_text(encoding="utf-8-sig")
 
 
 def place_text(layout: Layout, thing: str) -> str:

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -28,10 +29,11 @@ from movlr_jax.commands.evaluate import main as evaluate
 from movlr_jax.commands.outcome import CLOSED_PIPE, INTERRUPTED
 from movlr_jax.commands.search import main as search
 from movlr_jax.config.compose import compose, expand
+from movlr_jax.config.override import unquoted
 from movlr_jax.control.build import build_planner
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.ranges import control_ranges
-from movlr_jax.errors import UserError
+from movlr_jax.errors import UserError, resuming
 from movlr_jax.models.spec import compile_spec
 from movlr_jax.tasks import build_task
 
@@ -315,6 +317,39 @@ def test_output_that_nobody_reads_ends_a_command_quietly(elsewhere: Path):
     child.stdout.close()
     assert child.stderr.read() == ""
     assert child.wait() == CLOSED_PIPE
+
+
+def test_messages_that_nobody_reads_end_a_command_as_well(elsewhere: Path):
+    """As in `search ... 2>&1 | head -1`."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "movlr_jax.search", TASK, "generations=1", "films=false", "run_dir=run"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stderr is not None
+    assert child.stderr.readline().startswith("searching a reward for")
+    child.stderr.close()
+    assert child.wait() == CLOSED_PIPE
+
+
+def test_a_command_runs_without_a_stdout(elsewhere: Path):
+    command = f"{shlex.quote(sys.executable)} -m movlr_jax.evaluate --help >&-"
+    done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_path_that_cannot_be_is_told(elsewhere: Path, mistake: Mistake):
+    long = "x" * 300
+    for setting in (f"+task={long}.py", f"resume={long}", f"run_dir={elsewhere / long}"):
+        told = mistake(search, *([TASK] if setting.startswith("run_dir") else []), setting)
+        assert "File name too long" in told
+
+
+@pytest.mark.parametrize("name", ["p_a,b", "q_a'b,c", "r [x]", "s"])
+def test_the_advice_to_resume_can_be_pasted(name: str):
+    (setting,) = shlex.split(resuming(Path(name)))
+    ((only,),) = expand([setting])
+    assert unquoted(only.partition("=")[2]) == name
 
 
 def test_a_broken_pipe_of_something_else_is_not_hidden(monkeypatch: pytest.MonkeyPatch):

@@ -17,7 +17,7 @@ from movlr_jax.errors import BudgetSpent, UserError
 from movlr_jax.language.clients.answers import Descriptors, Judgement, Program, Ready, read
 from movlr_jax.language.clients.call import Media, Message, Question, Reply
 from movlr_jax.language.clients.client import Budget, ModelClient
-from movlr_jax.language.clients.openai_compatible import instruction
+from movlr_jax.language.clients.openai_compatible import OpenAICompatible, instruction
 from movlr_jax.language.clients.opening import open_client
 from movlr_jax.language.settings import ModelConfig
 from movlr_jax.storage.archive import Archive
@@ -202,6 +202,19 @@ def test_a_server_of_ones_own_needs_no_key(archive: Archive, monkeypatch: pytest
     monkeypatch.delenv("MOVLR_TEST_KEY")
     with FakeServer("openai") as server:
         assert Asking(server, archive).ask([question()])[0].value.ready
+
+
+def test_no_proxy_leads_to_this_machine(archive: Archive, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:9")
+    monkeypatch.setenv("SSL_CERT_FILE", "/nonexistent")
+    with FakeServer("openai") as server:
+        assert Asking(server, archive).ask([question()])[0].value.ready
+    config = ModelConfig("openai_compatible", base_url="https://example.org/v1", model="m")
+    with pytest.raises(
+        UserError, match=r"llm=openai_compatible cannot connect with the proxy or certificate"
+    ):
+        OpenAICompatible(config, "llm")
 
 
 @pytest.mark.parametrize("kind", KINDS)

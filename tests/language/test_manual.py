@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import io
 import json
+import os
 import re
 import threading
 import time
@@ -15,7 +16,7 @@ import pytest
 from test_llm_search import TASK, calls, outcome, shared  # noqa: F401
 
 from movlr_jax.commands.search import main
-from movlr_jax.language.clients.answers import Ready
+from movlr_jax.language.clients.answers import Program, Ready
 from movlr_jax.language.clients.call import Media, Message, Question
 from movlr_jax.language.clients.manual import Manual
 from movlr_jax.language.settings import ModelConfig
@@ -126,6 +127,17 @@ def test_what_was_written_while_nobody_waited_is_read(tmp_path: Path):
     for _ in range(2):  # and again, when it died before it was recorded
         reply = asyncio.run(manual.send(Question("check", [Message("user", ["hello"])], Ready), "k"))
         assert reply.text == '{"ready": true}'
+
+
+def test_an_answer_may_come_from_a_clock_that_is_ahead(tmp_path: Path):
+    (tmp_path / "requests" / "k" / "answer.json").mkdir(parents=True)  # which is no file
+    program = tmp_path / "requests" / "k" / "program.py"
+    program.write_text("WEIGHTS = {}\n", encoding="utf-8-sig")
+    os.utime(program, (time.time() + 3600,) * 2)
+    manual = Manual(ModelConfig("manual"), tmp_path, print)
+    question = Question("propose", [Message("user", ["hello"])], Program)
+    reply = asyncio.run(asyncio.wait_for(manual.send(question, "k"), 20))
+    assert json.loads(reply.text)["program"] == "WEIGHTS = {}\n"
 
 
 def test_both_orders_of_a_pair_are_asked_apart(tmp_path: Path):

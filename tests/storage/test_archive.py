@@ -301,3 +301,33 @@ def test_run_directories_do_not_collide(tmp_path: Path):
     assert all(path.is_dir() and path.parent == tmp_path / "bottle_pour" for path in made)
     with Archive.create(made.pop(), CONFIG) as archive:
         assert archive.events() == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_a_run_that_may_only_be_read_is_read(root: Path):
+    """By another user, to whom the folders above are open."""
+    with Archive.create(root, CONFIG) as archive:
+        archive.record("started", {"task": "stand"})
+    for folder in (root, *root.parents[:-2]):
+        folder.chmod(0o755)
+    code = f"""
+        import os
+        from pathlib import Path
+        from movlr_jax.errors import UserError
+        from movlr_jax.storage.archive import Archive
+        root = Path({str(root)!r})
+        os.setgid(65534)
+        os.setuid(65534)
+        with Archive.open(root, write=False) as archive:
+            print([event.kind for event in archive.events()])
+        try:
+            Archive.open(root)
+        except UserError as error:
+            print(error)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
+    read, told = done.stdout.splitlines()
+    assert read == "['started']"
+    assert "broken" not in told
+    assert "Permission denied" in told or "you may only read it" in told
+    assert {p.name for p in root.iterdir()} == {"run.db", "config.yaml", ".lock"}

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from movlr_jax.errors import BudgetSpent, UserError, printable
+from movlr_jax.errors import BudgetSpent, UserError, printable, resuming
 from movlr_jax.keys import redact
 from movlr_jax.language.clients.answers import read
 from movlr_jax.language.clients.call import (
@@ -68,7 +68,7 @@ class ModelClient:
     @property
     def go_on_later(self) -> str:
         """The end of error messages for failures that are temporary or that the user can fix."""
-        return f"; continue later with resume={self.budget.ledger.root}"
+        return f"; continue later with {resuming(self.budget.ledger.root)}"
 
     @property
     def name(self) -> str:

@@ -86,10 +86,10 @@ def _answer(folder: Path, question: Question, model: str) -> Reply | None:
     """Return the answer, or None if there is no answer file or it is still being written. Raises BadAnswer."""
     for name in _files(question):
         path = folder / name
-        if not path.exists():
+        if not path.is_file():
             continue
-        settled = time.time() - path.stat().st_mtime > _SETTLED_S
-        text = path.read_text(encoding="utf-8", errors="replace")
+        settled = abs(time.time() - path.stat().st_mtime) > _SETTLED_S  # its clock may be ahead
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
         if name == "program.py":
             if not settled:
                 continue

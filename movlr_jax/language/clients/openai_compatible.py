@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from movlr_jax.errors import needed
+from movlr_jax.errors import UserError, needed
 from movlr_jax.keys import key_from
 from movlr_jax.language import prompts
 from movlr_jax.language.clients import wire
@@ -35,12 +35,19 @@ class OpenAICompatible:
         self._config, self._sdk = config, openai
         self._url = config.base_url or OWN_URL
         key = key_from(config.key_env, needed=bool(config.key_env) and not _local(self._url), where=where)
+        try:
+            client = Client(timeout=config.timeout_s, trust_env=not _here(self._url))
+        except (ImportError, OSError, ValueError) as error:
+            raise UserError(
+                f"{where}={self.name} cannot connect with the proxy or certificate that the environment sets "
+                f"(ALL_PROXY, HTTPS_PROXY, SSL_CERT_FILE, ...): {wire.brief(str(error), 200)}"
+            ) from error
         self._client = openai.AsyncOpenAI(
             api_key=key or "none",
             base_url=self._url,
             max_retries=0,
             timeout=config.timeout_s,
-            http_client=Client(timeout=config.timeout_s),
+            http_client=client,
         )
 
     @property
@@ -172,3 +179,12 @@ def _local(url: str) -> bool:
         return ipaddress.ip_address(host).is_private
     except ValueError:
         return host == "localhost" or "." not in host
+
+
+def _here(url: str) -> bool:
+    """Return whether a server is on this machine, so that no proxy leads to it."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
