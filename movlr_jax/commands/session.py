@@ -29,6 +29,8 @@ from movlr_jax.film.captions import Caption
 from movlr_jax.film.clips import Clip
 from movlr_jax.film.renderer import renderer
 from movlr_jax.language.base import Evaluation
+from movlr_jax.language.proposers.scripted import ScriptedProposer
+from movlr_jax.language.proposers.terms import reading
 from movlr_jax.machine import hardware, versions
 from movlr_jax.models.from_path import files_of
 from movlr_jax.progress import Reporter
@@ -185,6 +187,7 @@ def describe(context: SearchContext) -> dict[str, Any]:
     return {
         "task": task.name,
         "description": task.description,
+        **({"reading": read} if (read := reading_of(context)) else {}),
         "model": task.adapter.name,
         "model_notes": list(task.notes),
         "cameras": [camera.shows for camera in (*task.cameras, *task.more_cameras)],
@@ -208,6 +211,11 @@ def describe(context: SearchContext) -> dict[str, Any]:
         **({"groups": context.optimizer.notes["groups"]} if "groups" in context.optimizer.notes else {}),
         "goals": {name: [round(float(v), 4) for v in value.ravel()] for name, value in task.goals.items()},
     }
+
+
+def reading_of(context: SearchContext) -> str:
+    """Return how the scripted proposer reads the description; empty for other proposers and tasks with goals."""
+    return reading(context.task) if isinstance(context.proposer, ScriptedProposer) else ""
 
 
 def model_files(task: Task) -> list[Path]:

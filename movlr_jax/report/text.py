@@ -68,15 +68,25 @@ def result_sentence(run: Run) -> str:
             return "No program has been evaluated yet."
         ran = sum(not c.failed for c in run.candidates.values())
         return f"{count(tried, 'program')} evaluated so far, {ran} of them ran; none is ranked yet."
+    more = "".join(f" {sentence[0].upper()}{sentence[1:]}." for sentence in _caveats(run))
     after = f"After {count(tried, 'program')} in {count(len(run.generations), 'generation')}"
     unknown = (
         "" if any(name in best.metrics for name in key_metrics(run)) else "; no success measure is recorded"
     )
     if best.name == FIRST:
-        return f"{after}, the first program, {FIRST}, is still the best{unknown}."
+        return f"{after}, the first program, {FIRST}, is still the best{unknown}.{more}"
     if first and first.failed:
-        return f"{after}, the best is {best.name}{unknown}; the first program, {FIRST}, could not run."
-    return f"{after}, the best is {best.name}{unknown}."
+        return f"{after}, the best is {best.name}{unknown}; the first program, {FIRST}, could not run.{more}"
+    return f"{after}, the best is {best.name}{unknown}.{more}"
+
+
+def _caveats(run: Run) -> list[str]:
+    """Return sentences, without a capital and a full stop, on what the words came to and on an order by chance."""
+    ranked = [g.ranked["comparisons"] for g in run.generations if g.ranked and g.ranked.get("comparisons")]
+    alike = ranked and all(c.get("winner") == "tie" for c in ranked[-1])
+    reading = str(run.about.get("reading") or "")
+    tied = "all comparisons of the last generation are ties, so the order of its programs means nothing"
+    return [*([reading] if reading else []), *([tied] if alike else [])]
 
 
 def highlight(source: str) -> Markup:

@@ -25,6 +25,7 @@ class Described(TypedDict, total=False):
 
     task: str
     description: str
+    reading: str  # how the scripted proposer reads the description
     model: str
     model_notes: list[str]
     seed: int

@@ -522,6 +522,20 @@ def test_works_where_the_first_program_stays_best(tmp_path):
     assert "It has no parent" in page.words
 
 
+def test_what_words_came_to_and_an_order_by_chance_are_said(tmp_path):
+    """Who gets the page alone learns what the console said."""
+    kind, data, g, k = ranked_step(0)
+    ties = [compared | {"winner": "tie"} for compared in data["comparisons"]]
+    _, about, _, _ = run_step()
+    run = ("run", about | {"reading": "the scripted proposer knows no term for 'whistle'"}, -1, -1)
+    page = Page(page_of(tmp_path / "r", [run, *steps()[1:6], (kind, data | {"comparisons": ties}, g, k)]))
+    assert "The scripted proposer knows no term for 'whistle'." in page.words
+    assert (
+        "All comparisons of the last generation are ties, so the order of its programs means nothing."
+        in page.words
+    )
+
+
 def test_bare_events_are_enough(tmp_path):
     bare: list[Step] = [
         ("run", {}, -1, -1),
