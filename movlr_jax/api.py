@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def load_task(
-    name: str | Path,
+    name: str | Path | None = None,
     *settings: str,
     model: str | None = None,
     episode_s: float | None = None,
@@ -48,7 +48,8 @@ def load_task(
     """Build a task.
 
     Args:
-        name: Name of a task, or path of a Python file that defines one.
+        name: Name of a task, or path of a Python file that defines one; None for the motion that `instruction`
+            describes, on `model` alone.
         *settings: Further settings as on the command line, as "env=CartpoleBalance" of the task "playground".
         model: Name of a model or path of an MJCF file; None for the task's default.
         episode_s: Length of an evaluation episode in s; None for the task's default.
@@ -72,8 +73,11 @@ def load_task(
     from movlr_jax.config.compose import compose
     from movlr_jax.config.override import overrides_of, task_override
     from movlr_jax.tasks.base import Overrides
+    from movlr_jax.tasks.instruction import absolute_model
     from movlr_jax.tasks.reference import PEOPLE, STEPS
 
+    if model and name is None:
+        model = absolute_model(model)  # a search may begin in another folder
     given = {"model": model, "episode_s": episode_s, "instruction": instruction}
     if reference is not None:
         named = str(reference) in (PEOPLE, STEPS)
@@ -83,7 +87,7 @@ def load_task(
         }
     overrides = Overrides(
         (
-            task_override(name),
+            *([task_override(name)] if name else []),
             *settings,
             *overrides_of({key: value for key, value in given.items() if value is not None}),
             *overrides_of({f"task.settings.{key}": value for key, value in task_settings.items()}),
@@ -363,7 +367,8 @@ def run_search(
     """Search a reward for a task.
 
     Args:
-        task: A task, its name, or path of a Python file that defines one. None with `resume`.
+        task: A task, its name, or path of a Python file that defines one. None with `resume`, or for the motion
+            `instruction="..."` on `model="..."` alone.
         *settings: Settings as on the command line, as "optimizer.mppi.samples=8".
         resume: Run directory of a search to continue.
         **more: Settings by keyword, as `candidates=4`, `generations=3`, `method="eureka"`, `run_dir="results"`.
@@ -374,7 +379,7 @@ def run_search(
     Raises:
         UserError: For settings that cannot be used, and when every program of a generation fails.
     """
-    if task is None and resume is None:
+    if task is None and resume is None and not {"model", "instruction"} & more.keys():
         raise UserError("run_search needs a task, or resume=RUN_DIR; load_task('bottle_pour') gives a task")
     if resume is not None:
         more = {**more, "resume": str(resume)}

@@ -29,7 +29,7 @@ def commands() -> list[tuple[str, ...]]:
         for line in text.replace("\\\n", " ").splitlines():
             for name, rest in COMMAND.findall(line):
                 settings = tuple(s for s in shlex.split(rest) if re.match(r"\+?[a-z_.]+=", s))
-                if name in COMPOSED and any(s.startswith("+task=") for s in settings):
+                if name in COMPOSED and any(s.startswith(("+task=", "instruction=")) for s in settings):
                     found[settings] = None
     return list(found)
 

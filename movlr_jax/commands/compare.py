@@ -26,7 +26,7 @@ import yaml
 
 from movlr_jax.commands import cli, outcome
 from movlr_jax.commands.search import search
-from movlr_jax.commands.session import task_of
+from movlr_jax.commands.session import task_folder, task_of
 from movlr_jax.config.compose import compose
 from movlr_jax.config.methods import METHODS
 from movlr_jax.config.schema import Config, check
@@ -178,7 +178,7 @@ def plan(
     base = compose(list(overrides))
     episode = base.episode_s or task_of(base).episode_s
     seconds = sim_s or base.candidates * base.generations * _seconds(base, episode)
-    root = Path(base.run_dir) if base.run_dir else new_run_dir(Path("runs"), f"{base.task.name}/compare")
+    root = Path(base.run_dir) if base.run_dir else new_run_dir(task_folder(base), "compare")
     configs = []
     for folder, method, seed in _searches(methods, seeds):
         sized = [o for o in overrides if not o.startswith(("candidates=", "generations="))]

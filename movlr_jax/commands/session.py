@@ -40,22 +40,30 @@ from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.layout import candidate_path
 from movlr_jax.tasks import Task, build_task
 from movlr_jax.tasks.base import check_episode
-from movlr_jax.tasks.instruction import described, with_instruction
+from movlr_jax.tasks.instruction import described, folder_name, with_instruction
 from movlr_jax.tasks.reference import with_reference
-from movlr_jax.tasks.registry import FILE_TASK, TASKS
+from movlr_jax.tasks.registry import DESCRIBED_TASK, FILE_TASK, TASKS
 from movlr_jax.tracking.base import open_tracker
 
 
 def task_of(config: Config) -> Task:
     """Set what the physics needs, then build the task that the settings name. Raises UserError."""
-    if config.resume and config.task.name not in (FILE_TASK, "playground", *TASKS):
+    if config.resume and config.task.name not in (FILE_TASK, DESCRIBED_TASK, "playground", *TASKS):
         raise UserError(
             f"the task {config.task.name!r} of {config.resume} was made or registered in Python; give it there, "
             f"as in run_search(task, resume={config.resume!r}) or open_run({config.resume!r}, task)"
         )
     prepare_physics(config.physics)
-    task = build_task(config.task.name, config.model, config.episode_s, config.task.settings)
+    task = build_task(
+        config.task.name, config.model, config.episode_s, config.task.settings, config.instruction
+    )
     return adapted(task, config)
+
+
+def task_folder(config: Config) -> Path:
+    """Return the folder of the results of a task that is not built yet."""
+    named = config.task.name != DESCRIBED_TASK
+    return Path("runs") / (config.task.name if named else folder_name(config.model))
 
 
 def adapted(task: Task, config: Config) -> Task:

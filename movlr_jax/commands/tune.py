@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from movlr_jax.commands import cli
 from movlr_jax.commands.evaluate import prepared
-from movlr_jax.commands.session import flat, task_of
+from movlr_jax.commands.session import flat, task_folder, task_of
 from movlr_jax.config.compose import compose
 from movlr_jax.config.override import overrides_of
 from movlr_jax.config.schema import Config
@@ -38,6 +38,7 @@ from movlr_jax.sandbox.source import with_weights
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.storage.archive import locked, write_atomically
 from movlr_jax.tasks import Task
+from movlr_jax.tasks.instruction import folder_name
 
 if TYPE_CHECKING:
     import optuna
@@ -80,7 +81,8 @@ def read_plan(arguments: Sequence[str]) -> StudySettings:
     if not given["trials"].isdecimal() or not (trials := int(given["trials"])):
         raise UserError(f"trials={given['trials']}: expected an integer of 1 or more")
     config = compose(overrides)
-    root = Path(config.run_dir) if config.run_dir else Path("runs") / config.task.name / "tune" / config.model
+    folder = task_folder(config) / "tune" / folder_name(config.model)
+    root = Path(config.run_dir) if config.run_dir else folder
     space, seeds = read_space(cli.listed(given["space"])), tuple(cli.seeds_of(given["seeds"]))
     return StudySettings(config, tuple(overrides), space, trials, seeds, root)
 

@@ -16,7 +16,8 @@ from movlr_jax.config.schema import WORKERS
 from movlr_jax.control.build import OPTIMIZERS
 from movlr_jax.errors import UserError, shortened, unknown_name
 from movlr_jax.resources import resource_dir
-from movlr_jax.tasks.registry import TASKS
+from movlr_jax.tasks.instruction import absolute_model
+from movlr_jax.tasks.registry import DESCRIBED_TASK, FILE_TASK, TASKS
 from movlr_jax.tracking.base import TRACKERS
 
 GROUPS = ("task", "optimizer", "method", "llm", "vlm", "workers", "tracker")
@@ -34,7 +35,7 @@ _UNUSED = {  # Hydra settings without effect here, and what to use instead
     "hydra": "of Hydra's own settings, only those of hydra/launcher, hydra/sweeper and hydra.sweep are, with -m",
 }
 _NUMBER = re.compile(r"[\d._eE+-]+", re.ASCII)  # what Hydra may read as one
-_PATHS = ("run_dir", "resume", "reward", "replay", "reference", "file")
+_PATHS = ("run_dir", "resume", "reward", "replay", "reference", "file", "model")
 _REFERENCE = re.compile(r"(?<!\\)\$\{")  # to another setting, not escaped
 REPLAYABLE = ("run_dir", "films", "preview", "workers", "tracker")  # may change when a recording is replayed
 # may change when a run is resumed
@@ -98,9 +99,13 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Any:
         return config
     folder = resource_dir("conf").resolve()
     overrides = _ordered([*search_path(config_dir), *composable(overrides, config_dir)])
+    described = False
     with hydra_at_conf():
         try:
             plain = composed = hydra_compose("config", overrides=list(overrides))
+            if described := _is_described(composed):
+                overrides = [f"+task={FILE_TASK}", *overrides]  # its defaults
+                plain = composed = hydra_compose("config", overrides=overrides)
             if tuned := _tuned(composed, folder):  # the settings of the user override the tuned ones
                 composed = hydra_compose("config", overrides=_ordered(overrides, tuned))
             values = OmegaConf.to_container(composed, resolve=True, throw_on_missing=False)
@@ -115,21 +120,41 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Any:
         raise UserError(
             f"{given} needs the folder of your own files: --config-dir DIR, with {_file_of(given)} in it"
         )
-    missing = [name for name, value in values.items() if value == "???"]
-    if "task" in missing:
-        raise UserError(
-            f"no task is set; give +task=NAME, or +task=FILE.py for your own. Available: {', '.join(options('task'))}"
-        )
+    if values["task"] == "???":
+        raise UserError(_without_task(values))
     # absolute, because a run may be resumed from another folder
     if values.get("reference") and values["reference"] not in (PEOPLE, STEPS):
         values["reference"] = str(Path(str(values["reference"])).expanduser().resolve())
     for role in ("llm", "vlm"):
         if isinstance(values.get(role), dict) and values[role].get("run"):
             values[role]["run"] = str(Path(str(values[role]["run"])).expanduser().resolve())
-    if "+task=own" in overrides:  # absolute for the same reason
+    if described:
+        values["task"] = {"name": DESCRIBED_TASK, "settings": {}}
+        values["model"] = absolute_model(values["model"])
+    elif f"+task={FILE_TASK}" in overrides:  # absolute for the same reason
         settings = values["task"]["settings"]
         settings["file"] = settings["file"] and str(Path(str(settings["file"])).expanduser().resolve())
     return check(from_mapping(Config, values))
+
+
+def _is_described(composed: Any) -> bool:
+    """Return whether the settings name no task, but a model and an instruction, which are one."""
+    from omegaconf import OmegaConf
+
+    given = (not OmegaConf.is_missing(composed, name) and composed[name] for name in ("model", "instruction"))
+    return OmegaConf.is_missing(composed, "task") and all(isinstance(value, str) for value in given)
+
+
+def _without_task(values: Mapping[str, Any]) -> str:
+    """Return the error message for settings without a task: what is missing to what they have."""
+    ways = "give +task=NAME, or +task=FILE.py for your own"
+    if values["model"] != "???":
+        asked = f'say what model={values["model"]} should do, as in instruction="reach the target", or {ways}'
+    elif values["instruction"] is not None:
+        asked = f"name the model that should move, as in model=arm.xml, or {ways}"
+    else:
+        asked = f'{ways}, or model=MODEL with instruction="..."'
+    return f"no task is set; {asked}. Available: {', '.join(options('task'))}"
 
 
 @contextlib.contextmanager
@@ -226,6 +251,8 @@ def _recorded(overrides: Sequence[str], kind: str, changeable: Sequence[str]) ->
             raise UserError(f"{run} is a search of another task, which is not a file; leave out +task={file}")
         settings = {**values["task"]["settings"], "file": str(Path(file).expanduser().resolve())}
         values["task"] = {"name": "own", "settings": settings}
+    if "model" in given and values.get("task", {}).get("name") == DESCRIBED_TASK:
+        given["model"] = absolute_model(unquoted(given["model"]))
     recorded = _leaves(values)
     for name, value in given.items():
         group, dot, field = name.partition(".")
@@ -273,19 +300,31 @@ def _with_task(overrides: Sequence[str], folders: Sequence[Path]) -> list[str]:
         group, sign, value = override.lstrip("+").partition("=")
         path = unquoted(value.strip())
         if group == "task" and path.endswith(".py"):
-            result += ["+task=own", f"file={quoted(path)}"]
+            result += [f"+task={FILE_TASK}", f"file={quoted(path)}"]
             continue
-        if sign and group in GROUPS and value not in (known := _options(folders, group)):
-            raise UserError(unknown_name(group, value, known))
+        known = _options(folders, group) if sign and group in GROUPS else [value]
+        if value not in known and (group, value) != ("task", FILE_TASK):
+            raise UserError(
+                _unknown_task(path, known) if group == "task" else unknown_name(group, value, known)
+            )
         result.append(f"+task={value}" if group == "task" else override)
     for group, only in (("file", "own"), ("env", "playground")):
         given = next((o for o in result if o.lstrip("+").startswith(f"{group}=")), None)
         if given and f"+task={only}" not in result:
             raise UserError(f"{given.lstrip('+')} works only with +task={only}")
     result = [_with_number(override) for override in result]
-    if "+task=own" not in result:
+    if f"+task={FILE_TASK}" not in result:
         return result
     return [f"++{o.lstrip('+')}" if o.lstrip("+").startswith("task.settings.") else o for o in result]
+
+
+def _unknown_task(name: str, known: Sequence[str]) -> str:
+    """Return the error message for the name of a task that does not exist, which may be that of another file."""
+    if Path(name).suffix == ".xml":
+        return f'there is no task {name!r}; to move a model, give model={name} with instruction="..."'
+    if "/" in name or Path(name).suffix:
+        return f"there is no task {name!r}; a task of your own is a .py file (docs/write_a_task.md)"
+    return unknown_name("task", name, known)
 
 
 def with_quotes(override: str) -> str:
@@ -365,7 +404,7 @@ def hydra_sentence(error: Exception, overrides: Sequence[str]) -> str:
     text = str(error)
     if missing := re.search(r"Could not find '(.+)/([^/']*)'", text):
         available = re.findall(r"^\t(\S+)$", text, re.MULTILINE)
-        return unknown_name(missing[1], missing[2], available)
+        return unknown_name(missing[1], missing[2], [name for name in available if name != FILE_TASK])
     unknown = re.search(r"Could not override '([^']*)'", text) or re.search(
         r"Key '([^']*)' is not in struct", text
     )
@@ -411,7 +450,10 @@ def _leaves(node: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def _options(folders: Sequence[Path], group: str) -> list[str]:
-    """Return the options of `group`: the files in the folders and the registered names."""
+    """Return the options of `group`: the files in the folders and the registered names.
+
+    The task of a file is none of them: it is set by its path.
+    """
     registered = {
         "task": TASKS,
         "method": METHODS,
@@ -420,12 +462,12 @@ def _options(folders: Sequence[Path], group: str) -> list[str]:
         "tracker": TRACKERS,
     }.get(group, ())
     files = (path.stem for folder in folders for path in (folder / group).glob("*.yaml"))
-    return sorted({*files, *registered})
+    return sorted({*files, *registered} - ({FILE_TASK} if group == "task" else set()))
 
 
 def options(group: str) -> list[str]:
-    """Return what users can set `group` (task, optimizer, method, llm, vlm) to. A file task is set by its path."""
-    return [name for name in _options([resource_dir("conf")], group) if name != "own"]
+    """Return what users can set `group` (task, optimizer, method, llm, vlm) to."""
+    return _options([resource_dir("conf")], group)
 
 
 def _first_line(error: Exception) -> str:

@@ -16,7 +16,7 @@ from movlr_jax.config.schema import Config
 from movlr_jax.control.build import OPTIMIZERS
 
 _GROUPS = (
-    ("Tasks (+task=NAME, or +task=FILE.py for your own)", "task"),
+    ("Tasks (+task=NAME, +task=FILE.py for your own, or model=... and instruction=... without one)", "task"),
     ("Optimizers (optimizer=NAME)", "optimizer"),
     ("Methods (method=NAME)", "method"),
     ("Language models, which write programs (llm=NAME)", "llm"),

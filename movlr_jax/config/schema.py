@@ -68,7 +68,7 @@ class Config:
     # time: from the start of the episode; phase: the file is one stride, repeated at the goal's stride frequency
     reference_by: str = "time"
     instruction: str | None = (
-        None  # a motion in words, in place of the task's own, on its body and in its scene
+        None  # a motion in words, in place of the task's own, or without a task on the model alone
     )
     # the tuned settings in use; set when composing
     tuned_settings: Mapping[str, Any] = field(default_factory=dict)

@@ -121,7 +121,7 @@ def no_gradient(
         return (
             "all programs have almost the same score, because the words of the instruction name little that can be "
             "measured, so their order means nothing; let a judge watch the films: method=movlr with vlm=gemini, "
-            "openai_compatible, person or manual"
+            "openai_compatible, person or manual, or write a task with a goal (docs/write_a_task.md)"
         )
     task_metrics = [name for name in items[0].metrics if name not in ("success", *SHARED)]
     example = (

@@ -19,7 +19,7 @@ from movlr_jax.language.base import Evaluation
 from movlr_jax.report.data import Run
 from movlr_jax.storage.inside import read_inside
 from movlr_jax.storage.layout import candidate_path
-from movlr_jax.tasks.registry import FILE_TASK
+from movlr_jax.tasks.registry import DESCRIBED_TASK, FILE_TASK
 
 _TRAJECTORY_BYTES = 3 * 2**20  # a larger trajectory stays in the run directory
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs text that begins with one of these
@@ -130,7 +130,7 @@ def _evaluate(run: Run, settings: Mapping[str, Any]) -> str:
     path = settings.get("task.settings.file") if task == FILE_TASK else None
     words = [
         "python -m movlr_jax.evaluate",
-        f"+task={_word(path or task)}",
+        *([] if task == DESCRIBED_TASK else [f"+task={_word(path or task)}"]),
         f"reward={_word(run.root / 'best.py')}",
     ]
     for name in ("model", "instruction", "episode_s", "seed"):

@@ -35,10 +35,7 @@ def file_task(settings: Mapping[str, Any], episode_s: float | None) -> Task:
     before the search. Raises UserError, with the line of the file in which an error occurred.
     """
     settings = dict(settings)
-    path = settings.pop("file", None)
-    if not path:
-        raise UserError("task=own needs a file; set +task=my_task.py")
-    file = Path(str(path))
+    file = Path(str(settings.pop("file")))
     token = FOLDER.set(file.parent)  # paths of models are relative to it
     try:
         task = _made(file, settings)

@@ -1,17 +1,21 @@
-"""A motion from words, on the body and in the scene of any task: `instruction=`."""
+"""A motion from words: `instruction=`, on the body and in the scene of any task, or on a model alone."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import re
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import jax
 import mujoco
 import numpy as np
 
 from movlr_jax.errors import UserError
+from movlr_jax.models import MODELS
+from movlr_jax.models.from_path import is_path
 from movlr_jax.tasks.base import FALLEN, TIE, Metrics, Motion, Task
 from movlr_jax.tasks.hand import grasp
 from movlr_jax.tasks.motion import motion_of
@@ -22,6 +26,7 @@ from movlr_jax.tasks.simple import (
     default_diagnosis,
     default_score,
     first_reward,
+    simple_task,
     velocity_goals,
 )
 from movlr_jax.types import Step, Trajectory
@@ -34,6 +39,33 @@ _OF_BODY = (
     "whether the body does what the words ask for, in every part of them; then balance, and whether a person would "
     "move like this"
 )
+
+
+def described_task(model: str, instruction: str, episode_s: float | None = None) -> Task:
+    """Return the task to move `model` as `instruction` says, with the name of the model. Raises UserError.
+
+    model: name of a model or path of an MJCF file. episode_s: s; None for the default of `simple_task`.
+    """
+    try:
+        task = simple_task(name=folder_name(model), model=model, description=described(instruction))
+    except ValueError as error:  # of MuJoCo's compiler
+        raise UserError(f"{model} does not compile: {' '.join(str(error).split())}") from None
+    return dataclasses.replace(task, episode_s=episode_s or task.episode_s)
+
+
+def folder_name(model: str) -> str:
+    """Return the name of a model, or of its file, in the characters of a folder's name."""
+    name = Path(model).stem if _is_file(model) else model
+    return re.sub(r"[^\w.-]+", "_", name).strip("._") or "model"
+
+
+def absolute_model(model: str) -> str:
+    """Return the absolute path of a model that is given by its path; the name of a model as it is."""
+    return str(Path(model).expanduser().absolute()) if _is_file(model) else model
+
+
+def _is_file(model: str) -> bool:
+    return model not in MODELS and (is_path(model) or Path(model).is_file())
 
 
 def with_instruction(task: Task, instruction: str) -> Task:
@@ -90,8 +122,7 @@ def described(instruction: str) -> str:
     if not words or len(words) > MOST:
         wrong = f"has {len(words)} characters" if words else "is empty"
         raise UserError(
-            f"instruction={instruction[:40]!r} {wrong}: describe the motion in a sentence of 1 to {MOST} characters, "
-            "or leave it out"
+            f"instruction={instruction[:40]!r} {wrong}: describe the motion in a sentence of 1 to {MOST} characters"
         )
     return words
 

@@ -15,6 +15,7 @@ from movlr_jax.tasks.base import Task
 from movlr_jax.tasks.file_task import file_task
 from movlr_jax.tasks.hand.bottle import bottle_pour
 from movlr_jax.tasks.hand.cube import cube_rotate
+from movlr_jax.tasks.instruction import described_task
 from movlr_jax.tasks.playground.environments import playground
 from movlr_jax.tasks.robot.humanoid import (
     humanoid_stairs,
@@ -70,15 +71,29 @@ TASKS: Registry[TaskEntry] = Registry(
     },
 )
 FILE_TASK = "own"  # name of a task that is defined in a file
+DESCRIBED_TASK = "described"  # name of a task that is a model and an instruction
 BUNDLED_MODEL = "own"  # value of `model` for a task that has its own model
 
 
-def build_task(name: str, model: str, episode_s: float | None, settings: Mapping[str, Any]) -> Task:
+def build_task(
+    name: str,
+    model: str,
+    episode_s: float | None,
+    settings: Mapping[str, Any],
+    instruction: str | None = None,
+) -> Task:
     """Build the task `name` on `model`, with the settings of its conf file. Raises UserError.
 
     For a hand task, model=ms_human_700 selects the variant with fingers. episode_s may be None only for a task from
-    a file, which then defines it.
+    a file, which then defines it, and for a task that consists of the model and the instruction.
     """
+    if name == DESCRIBED_TASK:
+        return described_task(model, instruction or "", episode_s)
+    if name == FILE_TASK and not settings.get("file"):
+        raise UserError(
+            f"task={FILE_TASK} is the task of a Python file; give +task=FILE.py, or model=MODEL with "
+            'instruction="..." alone'
+        )
     if name in (FILE_TASK, "playground") and model != BUNDLED_MODEL:
         task = Path(str(settings.get("file", name))).name
         raise UserError(f"model={model}: task {task!r} brings its own model; leave model out")

@@ -15,7 +15,7 @@ import mujoco
 import numpy as np
 
 from movlr_jax.biomech.static_optimisation import StaticOptimiser
-from movlr_jax.errors import UserError, shortened, unknown_name
+from movlr_jax.errors import UserError, shortened, similar_files, unknown_name
 from movlr_jax.models import ModelAdapter, follow_couplings, model_adapter
 from movlr_jax.models.actuators import (
     MUSCLE,
@@ -268,9 +268,8 @@ def _spec_of(model: str | Path | mujoco.MjSpec, folder: Path) -> tuple[mujoco.Mj
         return adapter.load(), adapter
     path = folder / Path(model).expanduser()
     if not path.is_file():
-        raise UserError(
-            f"there is no model file {path}; give its path, absolute or relative to the task file"
-        )
+        near = similar_files(path) or f"; give its path, absolute or relative to {folder.absolute()}"
+        raise UserError(f"there is no model file {path}{near}")
     return read_spec(path), None
 
 

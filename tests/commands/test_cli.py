@@ -112,6 +112,16 @@ def test_sweeps_are_every_combination_in_order():
     assert expand([]) == [[]]
 
 
+def test_the_task_of_a_file_is_not_listed_as_a_task():
+    with pytest.raises(UserError, match="there is no task 'xyz'; there are: bottle_pour, ") as caught:
+        compose(["+task=xyz"])
+    assert " own," not in str(caught.value)
+    for near in ("owm", "described"):
+        with pytest.raises(UserError) as caught:
+            compose([f"+task={near}"])
+        assert "'own'" not in str(caught.value)
+
+
 def test_help_names_tasks_and_settings(capsys: pytest.CaptureFixture[str]):
     for command in (search, evaluate):
         assert command(["--help"]) == 0
@@ -123,7 +133,12 @@ def test_help_names_tasks_and_settings(capsys: pytest.CaptureFixture[str]):
 # What is refused before anything happens.
 
 REFUSED = [
-    ([], "no task is set; give +task=NAME, or +task=FILE.py for your own. Available: bottle_pour, cube_rotate, "),
+    ([], "no task is set; give +task=NAME, or +task=FILE.py for your own, or model=MODEL with instruction=\"...\". "
+     "Available: bottle_pour, cube_rotate, "),
+    (["+task=reach.yaml"], "there is no task 'reach.yaml'; a task of your own is a .py file (docs/write_a_task.md)"),
+    (["+task=reach.yml"], "there is no task 'reach.yml'; a task of your own is a .py file (docs/write_a_task.md)"),
+    (["+task=folder/reach"], "there is no task 'folder/reach'; a task of your own is a .py file"),
+    (["+task=arm.xml"], "there is no task 'arm.xml'; to move a model, give model=arm.xml with instruction=\"...\""),
     (["+task=bottle_por"], "there is no task 'bottle_por'; did you mean 'bottle_pour'?"),
     (["task=flat_wlak"], "there is no task 'flat_wlak'; did you mean 'flat_walk'"),
     ([TASK, "task.settings.lift=1"], "'task.settings.lift'; did you mean 'task.settings.lift_m'?"),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import closing
 from pathlib import Path
 
 import mujoco
 import numpy as np
 import pytest
-from moving import episode_of
+from moving import block, episode_of
 
 import movlr_jax as mj
+from movlr_jax.commands import compare, tune
+from movlr_jax.commands.evaluate import main as evaluate
 from movlr_jax.commands.search import main as search
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose, expand
@@ -18,7 +21,10 @@ from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.language.proposers.terms import library
 from movlr_jax.physics.native import NativePhysics
+from movlr_jax.report.data import read_run
+from movlr_jax.report.downloads import commands
 from movlr_jax.sandbox.vet import Sandbox
+from movlr_jax.storage.archive import Archive
 from movlr_jax.tasks import Task
 
 
@@ -174,3 +180,136 @@ def test_words_that_name_nothing_to_measure_ask_for_a_judge_that_watches(
     assert "the words of the instruction name little that can be measured" in said
     assert "let a judge watch the films: method=movlr with vlm=gemini" in said
     assert "give simple_task a score" not in said
+
+
+# A model and an instruction, without a task.
+
+WORDS = "reach the ball with the tip"
+QUICK = [
+    "candidates=1",
+    "generations=1",
+    "films=false",
+    "optimizer.mppi.samples=2",
+    "optimizer.horizon_s=0.064",
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder with the arm of docs/write_a_task.md in it."""
+    monkeypatch.chdir(tmp_path)
+    Path("arm6.xml").write_text(block("xml", "## An arm that touches a ball"), encoding="utf-8")
+    return tmp_path
+
+
+def test_a_model_and_an_instruction_make_a_task(folder: Path):
+    config = compose(["model=arm6.xml", f"instruction={WORDS}."])
+    assert (config.model, config.optimizer.name) == (f"{folder}/arm6.xml", "mppi")
+    task = task_of(config)
+    assert (task.name, task.description, task.episode_s) == ("arm6", WORDS, 3.0)
+    assert "ball" in task.initial_reward
+    assert task_of(compose(["model=arm6.xml", f"instruction={WORDS}", "episode_s=0.5"])).episode_s == 0.5
+    assert compose(["model=arm6.xml", "instruction=wave", "optimizer=mpc2"]).optimizer.name == "mpc2"
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [("it's my arm (v2.1).xml", "it_s_my_arm_v2.1"), ("...xml", "model"), ("tiny_muscle", "tiny_muscle")],
+)
+def test_the_task_has_the_name_of_the_model(folder: Path, model: str, name: str):
+    if model.endswith(".xml"):
+        Path("arm6.xml").rename(model)
+    assert task_of(compose([f"model={model}", "instruction=wave"])).name == name
+
+
+def test_a_search_without_a_task_is_recorded_resumed_replayed_and_evaluated(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    given = ["model=arm6.xml", f"instruction={WORDS}", "episode_s=0.16", *QUICK]
+    assert search(given) == 0
+    assert "searching a reward for arm6" in capfd.readouterr().err
+    (run,) = (folder / "runs" / "arm6").iterdir()
+    assert search([*given, f"resume={run}"]) == 0, "the same command continues it"
+    (folder / "elsewhere").mkdir()
+    monkeypatch.chdir(folder / "elsewhere")
+    assert search([f"resume={run}", "generations=2"]) == 0
+    assert search([f"replay={run}", "run_dir=again"]) == 0
+    assert Path("again/best.py").read_text() == (run / "best.py").read_text()
+    with Archive.open(run, write=False) as archive:
+        shown = dict(commands(read_run(archive)))
+    command = shlex.split(shown["Simulate and film the best program again"])
+    capfd.readouterr()
+    assert evaluate([*command[3:], "films=false", *QUICK[3:]]) == 0
+    assert '"task": "arm6"' in capfd.readouterr().out
+    assert sorted(p.name for p in Path("runs/arm6/evaluate").iterdir())
+    assert (
+        evaluate(
+            [f"model={folder}/arm6.xml", f"instruction={WORDS}", "episode_s=0.16", f"reward={run}", *QUICK]
+        )
+        == 0
+    )
+    assert search([f"resume={run}", "instruction=wave"]) == 2
+    assert "instruction cannot be changed when a run is resumed" in capfd.readouterr().err
+
+
+def test_a_sweep_over_models_and_instructions_needs_no_task(folder: Path, capfd: pytest.CaptureFixture[str]):
+    Path("other.xml").write_text(Path("arm6.xml").read_text())
+    swept = ["model=arm6.xml,other.xml", "instruction='wave','bend the elbow, slowly'", "episode_s=0.16"]
+    assert search(["-m", *swept, *QUICK, "run_dir=all"]) == 0
+    made = set()
+    for job in range(4):
+        with Archive.open(Path(f"all/{job}"), write=False) as archive:
+            about = archive.get("run") or {}
+        made.add((about["task"], about["description"]))
+    assert made == {
+        (task, words) for task in ("arm6", "other") for words in ("wave", "bend the elbow, slowly")
+    }
+    assert search([*swept, *QUICK]) == 0, "without -m"
+    assert {path.name for path in Path("runs").iterdir()} == {"arm6", "other"}
+
+
+def test_studies_and_comparisons_have_folders_of_the_model(folder: Path):
+    given = [f"model={folder}/arm6.xml", "instruction=wave"]
+    assert tune.read_plan(given).root == Path("runs/arm6/tune/arm6")
+    assert tune.read_plan(["+task=stand", given[0]]).root == Path("runs/stand/tune/arm6")
+    (config,) = compare.plan(["movlr"], None, given)
+    assert str(config.run_dir).startswith("runs/arm6/compare/")
+
+
+def test_python_needs_no_task_either(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    task = mj.load_task(model="arm6.xml", instruction=WORDS, episode_s=0.16)
+    assert task.name == "arm6"
+    small = {"candidates": 1, "generations": 1, "films": False}
+    (folder / "elsewhere").mkdir()
+    monkeypatch.chdir(folder / "elsewhere")
+    assert mj.run_search(task, *QUICK).root.parent == Path("runs/arm6")
+    run = mj.run_search(model="../arm6.xml", instruction=WORDS, episode_s=0.16, run_dir="run", **small)
+    assert mj.run_search(resume=run.root).task.name == "arm6"
+
+
+NO_TASK = [
+    (["model=arm6.xml"], "no task is set; say what model=arm6.xml should do, as in instruction=\"reach the target\","
+     " or give +task=NAME, or +task=FILE.py for your own. Available: bottle_pour, "),
+    (["instruction=wave"], "no task is set; name the model that should move, as in model=arm.xml, or give +task="),
+    (["model=arm6.xml", "instruction="], "instruction='' is empty: describe the motion in a sentence of 1 to 500"),
+    (["model=arm7.xml", "instruction=wave"], "there is no model file FOLDER/arm7.xml; did you mean FOLDER/arm6.xml?"),
+    (["model=gone/a.xml", "instruction=wave"], "there is no model file FOLDER/gone/a.xml; give its path, absolute or "
+     "relative to FOLDER"),
+    (["model=tiny_muscel", "instruction=wave"], "there is no model 'tiny_muscel'; did you mean 'tiny_muscle'?"),
+    (["model=words.xml", "instruction=wave"], "FOLDER/words.xml cannot be read: XML parse error"),
+    (["model=ball.xml", "instruction=wave"], "the model of the task ball has no actuators, so it cannot"),
+    (["model=nomass.xml", "instruction=wave"], "FOLDER/nomass.xml does not compile: Error: mass and inertia"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), NO_TASK)
+def test_what_is_missing_is_told_in_one_sentence(folder: Path, arguments: list[str], sentence: str):
+    joint = '<mujoco><worldbody><body><joint name="j"/>{}</body></worldbody>{}</mujoco>'
+    motor = '<actuator><motor joint="j" ctrlrange="-1 1"/></actuator>'
+    Path("words.xml").write_text("wave")
+    Path("ball.xml").write_text(joint.format('<geom size="0.1"/>', ""))
+    Path("nomass.xml").write_text(joint.format("", motor))
+    with pytest.raises(UserError) as caught:
+        task_of(compose(arguments))
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).replace(str(folder), "FOLDER").startswith(sentence)

@@ -342,7 +342,10 @@ def test_settings_are_those_of_the_function(folder: Path):
         "task.settings.tolerance_m='near' is not a number"
     )
     assert refused("touch_bal.py").startswith(f"there is no task file {folder}/touch_bal.py; did you mean")
-    assert refused("own") == "task=own needs a file; set +task=my_task.py"
+    for more in ([], ["model=arm.xml"]):
+        assert refused("own", *more) == (
+            'task=own is the task of a Python file; give +task=FILE.py, or model=MODEL with instruction="..." alone'
+        )
     assert refused("touch_ball.py", "model=myoarm_r") == (
         "model=myoarm_r: task 'touch_ball.py' brings its own model; leave model out"
     )
