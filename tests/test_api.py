@@ -211,10 +211,12 @@ def test_settings_of_the_task_count_when_the_task_is_built_already(leg: mj.Task)
 # Searches.
 
 
-def test_a_search_leaves_what_the_command_leaves(leg: mj.Task, folder: Path):
+def test_a_search_leaves_what_the_command_leaves(leg: mj.Task, capfd: pytest.CaptureFixture[str]):
     before = {*threading.enumerate()}
     run = mj.run_search(leg, *QUICK, **small(run_dir="mine"))
     assert run.finished
+    told = "success: foot within 5 cm of its goal in the last half second"
+    assert capfd.readouterr().err.count(told) == 1, "what a success is, once"
     for thread in {*threading.enumerate()} - before:
         thread.join(10)
         assert not thread.is_alive(), thread.name
