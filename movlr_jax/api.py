@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -321,14 +322,46 @@ class SearchRun:
         return write_with_task(self.root, lambda: self.task)[0]
 
     def to_dataframe(self) -> pandas.DataFrame:
-        """Return one row per program: name, parent, reason and all metrics. Needs pandas."""
+        """Return a table with one row per program, by name. Needs pandas.
+
+        Columns:
+
+        - `parent`, `reason`: as in `SearchCandidate`.
+        - The task's measures of the motion, by their names.
+        - `generation`, `candidate`: numbers of the generation and of the program in it, from 0.
+        - `best`: whether it is the best program of the run.
+        - `strength`, `deviation`, `p_best`: in the last ranking that has the program, its Bradley-Terry strength with
+          the standard deviation, and its probability of being the best. With `search=bank` also `worth`, its expected
+          worth.
+        - `weight_TERM`: weight of each term of its reward.
+
+        Numbers that a program does not have are NaN. Where a measure has the name of one of the later columns, that
+        column ends in `_in_run`.
+        """
         from movlr_jax.errors import needed
 
         with needed("to_dataframe", "notebook"):
             import pandas
 
-        rows = [{"parent": c.parent, "reason": c.reason, **c.metrics} for c in self.candidates]
-        return pandas.DataFrame(rows, index=pandas.Index([c.name for c in self.candidates], name="name"))
+        found = self._run.candidates
+        best = self._run.best.name if self._run.best else None
+        standings = self._run.standings
+        unknown = {"strength": math.nan, "deviation": math.nan, "p_best": math.nan}
+        index = pandas.Index(list(found), name="name")
+        measured = [{"parent": c.parent, "reason": c.reason, **c.metrics} for c in found.values()]
+        frame = pandas.DataFrame(measured, index=index)
+        more = [
+            {
+                "generation": c.generation,
+                "candidate": c.candidate,
+                "best": name == best,
+                **standings.get(name, unknown),
+                **{f"weight_{term}": weight for term, weight in c.weights.items()},
+            }
+            for name, c in found.items()
+        ]
+        added = pandas.DataFrame(more, index=index)
+        return frame.join(added.rename(columns=lambda name: f"{name}_in_run" if name in frame else name))
 
     def _candidate(self, c: Evaluation) -> SearchCandidate:
         from movlr_jax.storage.layout import candidate_path

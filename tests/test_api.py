@@ -211,10 +211,12 @@ def test_settings_of_the_task_count_when_the_task_is_built_already(leg: mj.Task)
 # Searches.
 
 
-def test_a_search_leaves_what_the_command_leaves(leg: mj.Task, folder: Path):
+def test_a_search_leaves_what_the_command_leaves(leg: mj.Task, capfd: pytest.CaptureFixture[str]):
     before = {*threading.enumerate()}
     run = mj.run_search(leg, *QUICK, **small(run_dir="mine"))
     assert run.finished
+    told = "success: foot within 5 cm of its goal in the last half second"
+    assert capfd.readouterr().err.count(told) == 1, "what a success is, once"
     for thread in {*threading.enumerate()} - before:
         thread.join(10)
         assert not thread.is_alive(), thread.name
@@ -233,6 +235,46 @@ def test_a_search_leaves_what_the_command_leaves(leg: mj.Task, folder: Path):
     longer = mj.run_search(resume="mine", generations=2)
     assert len(longer.candidates) == 4
     assert mj.evaluate_reward("mine", leg, *QUICK).source == longer.best.source
+
+
+def test_a_run_as_a_data_frame_has_rankings_and_weights():
+    """The ranking of a program is the last one that has it; a search without a bank gives no worth."""
+    programs = {"g00k00": {"reach": 1.0}, "g00k01": {}, "g01k00": {"reach": 2.0, "calm": -0.5}}
+    with Archive.create(Path("mine"), "") as archive:
+        for name, weights in programs.items():
+            g, k = int(name[1:3]), int(name[4:6])
+            data = {"name": name, "generation": g, "candidate": k, "source": "", "weights": weights,
+                    "terms": {}, "film": None, "parent": "g00k00" if g else None}  # fmt: skip
+            outcome = (
+                {"metrics": {"error_m": 0.1, "candidate": 7.0}} if weights else {"reason": "it diverged"}
+            )
+            archive.record("evaluated", {"metrics": {}, "reason": None, **data, **outcome}, g, k)
+        empty = mj.open_run("mine").to_dataframe()
+        both = {"comparisons": [], "flip_rate": 0.0, "best": "g00k00"}
+        first = {"names": ["g00k00"], "strengths": [0.0], "deviation": [0.5], "p_best": [1.0]}
+        archive.record("ranked", {**both, **first}, 0)
+        second = {"strengths": [-1.5, None], "deviation": [0.1, 0.2], "p_best": [0.25, None]}
+        archive.record("ranked", {**both, "names": ["g00k00", "g01k00"], **second}, 1)
+    frame = mj.open_run("mine").to_dataframe()
+    assert list(frame) == list(empty) == [
+        "parent", "reason", "error_m", "candidate",
+        "generation", "candidate_in_run", "best", "strength", "deviation", "p_best", "weight_reach", "weight_calm",
+    ]  # fmt: skip
+    assert frame["generation"].tolist() == [0, 0, 1]
+    assert frame["candidate_in_run"].tolist() == [0, 1, 0]
+    np.testing.assert_array_equal(frame["candidate"], [7.0, np.nan, 7.0])
+    np.testing.assert_array_equal(frame["strength"], [-1.5, np.nan, np.nan])
+    np.testing.assert_array_equal(frame["deviation"], [0.1, np.nan, 0.2])
+    np.testing.assert_array_equal(frame["p_best"], [0.25, np.nan, np.nan])
+    assert frame["best"].tolist() == [True, False, False]
+    assert not empty["best"].any()
+    np.testing.assert_array_equal(frame["weight_reach"], [1.0, np.nan, 2.0])
+    np.testing.assert_array_equal(frame["weight_calm"], [np.nan, np.nan, -0.5])
+    with Archive.open(Path("mine")) as archive:
+        archive.record("ranked", {**both, **first, "worth": [0.75]}, 2)
+    frame = mj.open_run("mine").to_dataframe()
+    np.testing.assert_array_equal(frame["worth"], [0.75, np.nan, np.nan])
+    np.testing.assert_array_equal(frame["strength"], [0.0, np.nan, np.nan])
 
 
 def test_a_changed_task_is_the_one_that_runs(leg: mj.Task):

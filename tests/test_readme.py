@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import get_type_hints, is_typeddict
 
 import pytest
 
@@ -12,6 +13,7 @@ from movlr_jax.config.compose import compose, expand
 from movlr_jax.errors import UserError
 from movlr_jax.rewards.state import state_table
 from movlr_jax.sandbox.source import parse
+from movlr_jax.storage.events import KINDS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -37,6 +39,13 @@ def commands() -> list[tuple[str, ...]]:
 def test_the_state_table_is_that_of_the_code():
     rows = [f"| `{call}` | {shape} | {meaning} |" for call, shape, meaning in state_table()]
     assert "\n".join(rows) in TEXTS["docs/write_a_reward.md"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_events_of_a_run_have_the_fields_of_the_page(kind: str):
+    (row,) = re.findall(rf"^\| `{kind}` \|.*", TEXTS["docs/data.md"], re.M)
+    fields = get_type_hints(KINDS[kind]) if is_typeddict(KINDS[kind]) else {}
+    assert set(fields) <= set(re.findall(r"`(\w+)`", row)), row
 
 
 def test_exactly_two_commands_do_all_the_set_up():

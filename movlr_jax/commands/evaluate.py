@@ -17,7 +17,7 @@ import mujoco
 import numpy as np
 
 from movlr_jax.commands import cli
-from movlr_jax.commands.session import about_tuned, films_here, sized, task_of, to_yaml
+from movlr_jax.commands.session import about_success, about_tuned, films_here, sized, task_of, to_yaml
 from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import task_file
 from movlr_jax.control.base import Optimizer
@@ -63,8 +63,11 @@ def evaluate(config: Config, job: int | None = None) -> int:
     task = task_of(config)
     if job is not None:
         config = dataclasses.replace(config, run_dir=str(_default_folder(task) / str(job)))
+    setup = prepared(config, reporter, task=task)
+    if sentence := about_success(task):
+        reporter.say(sentence)
     run_and_film(
-        prepared(config, reporter, task=task),
+        setup,
         config.seed,
         reporter,
         lambda record: print(json.dumps(record), flush=True),

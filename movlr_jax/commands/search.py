@@ -11,6 +11,7 @@ from typing import Any
 
 from movlr_jax.commands import cli, outcome
 from movlr_jax.commands.session import (
+    about_success,
     about_tuned,
     build_context,
     describe,
@@ -81,6 +82,7 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
             about_task_file(config, archive),
             f"searching a reward for {task.name}: {config.candidates} candidates x "
             f"{config.generations} generations, seed {config.seed}, method {config.method.name}",
+            about_success(task),
             about_tuned(config),
         ):
             if sentence:

@@ -115,6 +115,11 @@ def about_tuned(config: Config) -> str | None:
     return f"tuned for this task and model: {settings} (tuned=false ignores them)"
 
 
+def about_success(task: Task) -> str | None:
+    """Return a sentence about what counts as a success, or None for a task that does not say it in words."""
+    return f"success: {task.success}" if task.success else None
+
+
 def films_here(config: Config, reporter: Reporter) -> bool:
     """Whether films are enabled and can be rendered on this machine. Reports why not."""
     if not config.films:

@@ -110,7 +110,7 @@ def _ranking_line(data: Mapping[str, Any], judge: str, kept: bool) -> str:
 def no_gradient(
     items: Sequence[Evaluation], comparisons: Sequence[Mapping[str, str]], words_alone: bool = False
 ) -> str:
-    """Return a hint if all candidates tie in the score of the task and none succeeds, else an empty string.
+    """Return a hint if all candidates tie in the score of the task and none is a success, else an empty string.
 
     words_alone: the task is an instruction, so it has only the scores that its words give.
     """
@@ -129,8 +129,9 @@ def no_gradient(
         if task_metrics
         else "... with a metric that `measure` returns"
     )
+    become = "fail with" if any("success" in e.metrics for e in items) else "have"
     return (
-        "all programs fail with almost the same score, so their order means nothing; in a task of your own, "
+        f"all programs {become} almost the same score, so their order means nothing; in a task of your own, "
         f"give simple_task a score that grows as the goal gets nearer, as in score=lambda m: {example}"
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ from movlr_jax.errors import printable
 from movlr_jax.language.base import Evaluation
 from movlr_jax.quantities import leading
 from movlr_jax.storage.archive import Archive
+from movlr_jax.storage.events import numbers
 
 FIRST = "g00k00"  # the first program of every run
 
@@ -89,6 +91,20 @@ class Run:
         """The best program so far, by the ranking; None before the first ranking."""
         names = [*(g.best for g in reversed(self.generations)), (self.finished or {}).get("best")]
         return next((self.candidates[name] for name in names if name in self.candidates), None)
+
+    @property
+    def standings(self) -> dict[str, dict[str, float]]:
+        """Program -> its `strength`, `deviation` and `p_best` in the last ranking that has it; NaN: not determined.
+
+        With `search=bank` also its `worth`.
+        """
+        found = {}
+        for g in self.generations:
+            for program, *values in ranking_rows(g.ranked or {}):
+                *known, worth = numbers(values)
+                found[program] = dict(zip(("strength", "deviation", "p_best"), known, strict=True))
+                found[program] |= {} if math.isnan(worth) else {"worth": worth}
+        return found
 
     @property
     def stages(self) -> list[tuple[int, Evaluation]]:
@@ -234,6 +250,12 @@ def _part(part: Any) -> str:
         return str(part)
     size = part.get("bytes")
     return f"[{part.get('media')}, {size / 1000:,.0f} kB]" if isinstance(size, int | float) else "[media]"
+
+
+def ranking_rows(ranked: Mapping[str, Any]) -> list[tuple]:
+    """Return (name, strength, deviation, probability of being the best, expected worth) of all ranked programs."""
+    columns = (ranked.get(key) or [] for key in ("names", "strengths", "deviation", "p_best", "worth"))
+    return [row for row in itertools.zip_longest(*columns) if row[0] is not None]
 
 
 def key_metrics(run: Run) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from movlr_jax.language.base import Evaluation
 from movlr_jax.report import charts as report_charts
 from movlr_jax.report import gait as report_gait
 from movlr_jax.report import text as report_text
-from movlr_jax.report.data import FIRST, Generation, Run, direction, weight_shares
+from movlr_jax.report.data import FIRST, Generation, Run, direction, ranking_rows, weight_shares
 from movlr_jax.storage.events import numbers
 
 _STAGES = (
@@ -285,7 +284,7 @@ def generation(run: Run, g: Generation) -> dict[str, Any]:
     notes = {i: "; ".join(filter(None, (notes.get(i), why.get(i)))) for i in notes | why}
     compared = {str(c.get(side)) for c in ranked.get("comparisons") or [] for side in ("first", "second")}
     shown = {*new, *compared, g.best}  # a ranking contains all programs of the run
-    rows = [_row(run, g, notes, *entry) for entry in _strengths(ranked) if entry[0] in shown]
+    rows = [_row(run, g, notes, *entry) for entry in ranking_rows(ranked) if entry[0] in shown]
     rows += [_row(run, g, notes, name) for name in new if name not in {row["name"] for row in rows}]
     rows.sort(key=lambda row: (row["strength"] is None, -(row["strength"] or 0.0), row["name"]))
     _place_bars([row for row in rows if row["strength"] is not None])
@@ -315,7 +314,7 @@ def standing(run: Run) -> list[dict[str, Any]]:
     last = next((g for g in reversed(run.generations) if g.ranked), None)
     if last is None:
         return []
-    rows = [_row(run, last, {}, *entry) for entry in _strengths(last.ranked or {})]
+    rows = [_row(run, last, {}, *entry) for entry in ranking_rows(last.ranked or {})]
     rows = sorted((r for r in rows if r["strength"] is not None), key=lambda r: (-r["strength"], r["name"]))
     _place_bars(rows)
     return rows
@@ -326,7 +325,7 @@ def returns(run: Run) -> dict[str, Any] | None:
     last = next((g for g in reversed(run.generations) if g.returns), None)
     data = (last.returns if last else None) or {}
     strengths = {
-        name: _number(strength) for name, strength, *_ in _strengths((last.ranked if last else None) or {})
+        name: _number(strength) for name, strength, *_ in ranking_rows((last.ranked if last else None) or {})
     }
     motions = [
         {
@@ -346,12 +345,6 @@ def returns(run: Run) -> dict[str, Any] | None:
         "agree": int(_number(data.get("agree")) or 0),
         "decided": int(_number(data.get("decided")) or 0),
     }
-
-
-def _strengths(ranked: Mapping[str, Any]) -> list[tuple]:
-    """Return (name, strength, deviation, probability of being the best, expected worth) of all ranked programs."""
-    columns = (ranked.get(key) or [] for key in ("names", "strengths", "deviation", "p_best", "worth"))
-    return [row for row in itertools.zip_longest(*columns) if row[0] is not None]
 
 
 def _row(

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import mujoco
 
+from movlr_jax.errors import shortened
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.rewards.state import Layout, State
 from movlr_jax.types import Array, Step
@@ -28,6 +29,11 @@ class RewardFunction:
     program: RewardProgram
     layout: Layout
     goals: Mapping[str, Array]
+
+    def __repr__(self) -> str:
+        """Describe the reward and the data that it takes in one line; JAX shows it in errors about other data."""
+        about = f"{shortened(self.program.description)}: {', '.join(self.program.terms)}"
+        return f"RewardFunction({about}; jax.jit takes mjx.Data; with mujoco.MjData, call it without jax.jit)"
 
     def __call__(
         self, data: Any, action: Array, first: Any, previous: Array | None = None

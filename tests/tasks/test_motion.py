@@ -516,6 +516,15 @@ def test_a_success_that_tells_nothing_apart_asks_for_a_score(folder: Path, capfd
     assert "score=lambda m: m['distance_m'], negated if less is better" in said
 
 
+def test_a_task_without_a_success_cannot_fail(folder: Path, capfd: pytest.CaptureFixture[str]):
+    changed("hop.py", description='"play the piano"')
+    text = Path("hop.py").read_text(encoding="utf-8")
+    Path("hop.py").write_text(re.sub(r" *success=.*\n", "", text), encoding="utf-8")
+    assert search(["+task=hop.py", *QUICK, "episode_s=0.1"]) == 0
+    said = capfd.readouterr().err
+    assert "rank: all programs have almost the same score, so their order means nothing; in a task" in said
+
+
 def test_the_plans_of_the_robot_are_as_they_were():
     walk = compose(["+task=humanoid_walk"]).optimizer
     assert (walk.horizon_s, walk.knots) == (0.6, 4)

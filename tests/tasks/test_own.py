@@ -450,10 +450,20 @@ def test_muscles_hold_the_start_posture(tmp_path: Path):
 
 def test_an_evaluation_ends_in_one_line_of_numbers(folder: Path, capfd: pytest.CaptureFixture[str]):
     assert evaluate(["+task=touch_ball.py", *QUICK, "films=false"]) == 0
-    result = json.loads(capfd.readouterr().out.strip().splitlines()[-1])
+    shown = capfd.readouterr()
+    assert "success: " not in shown.err, "a function decides, and says nothing in words"
+    result = json.loads(shown.out.strip().splitlines()[-1])
     assert (result["task"], result["model"], result["optimizer"]) == ("touch_ball", "arm", "mppi")
     assert result["object_position_error_m"] > 0.1
     assert result["tip_speed_m_s"] >= 0
+
+
+def test_an_evaluation_says_what_a_success_is(folder: Path, capfd: pytest.CaptureFixture[str]):
+    text = Path("touch_ball.py").read_text(encoding="utf-8")
+    text = re.sub(r"success=.*,", "tolerance_m=tolerance_m,", text)
+    Path("touch_ball.py").write_text(text, encoding="utf-8")
+    assert evaluate(["+task=touch_ball.py", *QUICK[2:], "films=false", "task.settings.tolerance_m=0.02"]) == 0
+    assert "\nsuccess: tip within 2 cm of its goal in the last half second\n" in f"\n{capfd.readouterr().err}"
 
 
 KEYED = """

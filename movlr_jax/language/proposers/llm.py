@@ -39,7 +39,7 @@ class ModelProposer:
         return self.client.name
 
     def propose(self, request: ProposalRequest, n: int) -> list[str]:
-        """Return n programs. Raises UserError if all of them are invalid in two rounds."""
+        """Return n programs. Raises UserError if all of them are invalid in two rounds, each with its repairs."""
         if n == 0:
             self.notes = []
             return []
@@ -65,14 +65,15 @@ class ModelProposer:
 
     def _no_program(self, generation: int, slots: Sequence[_Slot]) -> str:
         """Return the error message. It blames the model only if the model wrote programs."""
+        tried = f"in two rounds with retries={self.retries}"
         if all(slot.source.startswith(NO_PROGRAM) for slot in slots):
             return (
-                f"no program for generation {generation} could be read from the answers of {self.name} in two "
-                f"rounds; last problem: {slots[-1].reason}. Check the server with python -m movlr_jax.doctor "
+                f"no program for generation {generation} could be read from the answers of {self.name} {tried}; "
+                f"last problem: {slots[-1].reason}. Check the server with python -m movlr_jax.doctor "
                 "llm=...; its answers are in run.db"
             )
         return (
-            f"all programs that {self.name} wrote for generation {generation} are invalid, in two rounds; "
+            f"all programs that {self.name} wrote for generation {generation} are invalid, {tried}; "
             f"last problem: {slots[-1].reason}. Try a more able model, or simplify the task"
         )
 
