@@ -18,6 +18,7 @@ _UP = (0.0, 0.0, 1.0)
 _LIFTED = 0.05  # m, a smaller rise is none
 _OFF = 0.35  # rad, an angle to the requested direction that a diagnosis names
 _NEAR = 0.1  # m, within which one part is at another
+_MIDDLE = 0.01  # m, from the middle of the body: a part there is on no side
 _VERBS = {
     "raise": "raise lift elevate",
     "lower": "lower",
@@ -181,13 +182,18 @@ class Reader:
     """Reads aims from a description.
 
     parts: finds parts by words; start: at the start posture; ways: word -> direction [3] in the world frame; whole:
-    the body whose motion other words describe.
+    bodies whose motion other words describe; trunk: the body on whose left and right the limbs are.
     """
 
     def __init__(
-        self, parts: Parts, start: mujoco.MjData, ways: Mapping[str, np.ndarray], whole: Sequence[str]
+        self,
+        parts: Parts,
+        start: mujoco.MjData,
+        ways: Mapping[str, np.ndarray],
+        whole: Sequence[str],
+        trunk: str,
     ):
-        self._parts, self._start, self._ways, self._whole = parts, start, ways, whole
+        self._parts, self._start, self._ways, self._whole, self._trunk = parts, start, ways, whole, trunk
         self._aims: list[Aim] = []
         self._last: list[Part] = []  # those that "it" means
         self._verb = ""
@@ -287,8 +293,10 @@ class Reader:
         return _floats(self._start.body(part.place).xmat.reshape(3, 3)[2])
 
     def _aside(self, part: Part) -> tuple[float, ...]:
-        """Return the direction [3] away from the body of a part on the left or right, in the world frame."""
-        return _floats(self._ways["right" if "right" in part.words.split() else "left"])
+        """Return the direction [3] away from the trunk, in the world frame."""
+        left = (self._start.body(part.base).xpos - self._start.body(self._trunk).xpos) @ self._ways["left"]
+        right = "right" in part.words.split() if abs(left) < _MIDDLE else left < 0
+        return _floats(self._ways["right" if right else "left"])
 
 
 def _floats(vector: Sequence[float] | np.ndarray) -> tuple[float, ...]:

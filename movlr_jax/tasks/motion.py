@@ -247,7 +247,8 @@ def _reader(
     """Return the reader of what parts of the body should do, apart from its root and trunk if it can fall."""
     ways = {word: _in_world(way, forward) for word, way in _WAYS.items()}
     posture = [root, *(roles[role] for role in _POSTURE if role in roles)]
-    return Reader(parts, start, ways, posture if travels(start.model, root, UP) else [])
+    whole = posture if travels(start.model, root, UP) else []
+    return Reader(parts, start, ways, whole, roles.get("trunk", root))
 
 
 def towards(motion: Motion, velocity: Sequence[float]) -> Motion:

@@ -14,6 +14,7 @@ import movlr_jax as mj
 from movlr_jax.language.proposers.terms import library, reading
 from movlr_jax.sandbox.source import parse
 from movlr_jax.tasks import Task, simple_task
+from movlr_jax.tasks.aims import Pointed
 from movlr_jax.tasks.motion_measures import motion_metrics
 from movlr_jax.tasks.readout import Readout
 
@@ -86,6 +87,19 @@ def texts(words: str, xml: str = PERSON) -> list[str]:
 )
 def test_words_name_parts_and_what_they_should_do(words: str, said: list[str]):
     assert texts(words) == said
+
+
+def test_sideways_is_away_from_the_body():
+    """Also where no word says on which side the only arm is."""
+    task = mj.load_task("bottle_pour", instruction="raise the arm sideways")
+    assert task.motion
+    (aim,) = task.motion.aims
+    data = mujoco.MjData(task.model)
+    data.qpos[:] = task.start(np.random.default_rng(0), 1)[0][0]
+    mujoco.mj_forward(task.model, data)
+    away = data.body("humerus_r").xpos - data.body("torso").xpos
+    assert isinstance(aim, Pointed)
+    assert np.dot(away, aim.way) > 0.1
 
 
 def test_a_pole_on_a_cart_is_what_stands_upright():
