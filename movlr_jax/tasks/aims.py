@@ -41,17 +41,23 @@ _BETWEEN = re.compile(r"[,;:]|\.(?!\d)|\b(?:and|then|while|until)\b")
 
 
 @dataclass(frozen=True)
-class Raised:
-    """A part that is higher than at the start, or lower if `sign` is -1."""
+class _OfPart:
+    """What a part should do."""
 
     part: Part
-    sign: int = 1
-    kind = "part"
-    score = 20.0  # per m
 
     @property
     def parts(self) -> tuple[Part, ...]:
         return (self.part,)
+
+
+@dataclass(frozen=True)
+class Raised(_OfPart):
+    """A part that is higher than at the start, or lower if `sign` is -1."""
+
+    sign: int = 1
+    kind = "part"
+    score = 20.0  # per m
 
     @property
     def way(self) -> str:
@@ -79,19 +85,14 @@ class Raised:
 
 
 @dataclass(frozen=True)
-class Pointed:
+class Pointed(_OfPart):
     """A part that points along `way` in the world: a limb from its beginning to its end, or an axis of a body."""
 
-    part: Part
     way: tuple[float, ...]  # unit vector [3]
     word: str
     axis: tuple[float, ...] | None = None  # [3], in the frame of the body; None for a limb
     kind = "part"
     score = 0.0  # `default_score` counts errors
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        return (self.part,)
 
     @property
     def metric(self) -> str:
@@ -124,10 +125,9 @@ class Pointed:
 
 
 @dataclass(frozen=True)
-class Met:
+class Met(_OfPart):
     """A part that is at another one."""
 
-    part: Part
     other: Part
     kind = "place"
     score = 0.0  # `default_score` counts errors
