@@ -18,7 +18,7 @@ from movlr_jax.physics.native import NativePhysics
 from movlr_jax.registry import Registry
 from movlr_jax.tasks import Task
 
-_FINER = 0.75  # share of the simulation step below which a time step of a model file is told
+_FINER = 0.5  # share of the simulation step below which a time step of a model file is told
 _WORLD_SEED = 0  # of the worlds of plans
 # of the worlds of plans, for tasks without ranges of their own
 _PLAN_RANGES = Ranges(

@@ -10,7 +10,7 @@ from movlr_jax.rewards.term import Term, along
 from movlr_jax.tasks.motion import UP, Motion, axis_text
 
 # the initial program has the best term of each of these kinds
-FIRST = ("forward", "jump", "up", "down", "turning", "height", "upright")
+FIRST = ("forward", "jump", "up", "down", "turning", "steady", "height", "upright")
 _AT_ONCE = 2.5  # rad, greatest angle to turn by for which the requested heading does not move
 _RATE = 1.5  # rad/s, of a requested heading that moves
 _CYCLE = 2.0  # s, in which a body goes down and comes up

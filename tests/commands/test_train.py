@@ -153,8 +153,11 @@ def test_a_stage_of_an_edited_model_or_motion_does_not_go_on(tmp_path: Path, mis
     def said() -> str:
         return mistake(train, *command, alone=False)
 
-    begun = said()  # noticed after the stage has begun
+    begun = said()
     assert "has no actuators" in begun
+    checkpoint = tmp_path / "run" / "stages" / "00_only" / "checkpoints" / "k00" / "1"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "state").write_text("of a training that has begun")
     motions = f"optimizer.ppo.motions={[str(tmp_path)]}"
     for path in (model, tmp_path / "part.obj", tmp_path / "more.xml", motion):
         before = path.read_text()

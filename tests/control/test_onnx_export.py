@@ -118,6 +118,8 @@ def test_the_walk_of_the_package_walks_in_plain_mujoco(tmp_path: Path):
 
 
 def test_mistakes_are_sentences(mistake: Mistake, tmp_path: Path):
-    assert "no config.yaml" in mistake(export, "policy=nowhere.npz")
+    assert mistake(export, "policy=nowhere.npz") == "there is no policy file nowhere.npz"
+    (tmp_path / "alone.npz").touch()
+    assert "no config.yaml" in mistake(export, f"policy={tmp_path / 'alone.npz'}")
     assert "ends in .onnx" in mistake(export, "policy=flat_walk_myolegs", "out=walk.pb")
     assert "train it" in mistake(export, "policy=slow_walk_legs")

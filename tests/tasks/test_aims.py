@@ -178,6 +178,12 @@ def test_doing_nothing_scores_less_than_what_the_words_ask_for():
     assert cart.score(upright) > cart.score(fallen) + cart.tie
 
 
+def test_a_first_program_keeps_its_place_if_the_words_ask_for_no_travel():
+    assert {"sway", "height", "level"} <= set(parse(made("raise the right arm").initial_reward).weights)
+    assert "sway" not in parse(made("walk forward and keep the right arm up").initial_reward).weights
+    assert "sway" not in parse(made("balance the pole", CART).initial_reward).weights
+
+
 def test_a_fall_raises_no_part():
     task = made("raise the left foot")
     lying = posed(task)
