@@ -253,10 +253,11 @@ class Reader:
         self._last = parts
         if verb == "touch" and others:
             return [Met(others[0], part) for part in parts]
-        if others and verb in ("raise", "move", "hold", "point"):
+        upright = verb == "balance" or (said & {*_UPRIGHT} and verb != "lower")
+        if others and verb in ("raise", "move", "hold", "point") and not upright:
             return [Met(part, others[0]) for part in parts]
         parts = [part for part in parts if part.place not in self._whole]
-        if verb == "balance" or (said & {*_UPRIGHT} and verb != "lower"):
+        if upright:
             return [self._pointed(part, _UP, "upright") for part in parts]
         if said & {*_LEVEL}:
             return [
