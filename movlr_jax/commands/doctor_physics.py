@@ -17,8 +17,8 @@ from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.mpc.planner import Planner
 from movlr_jax.errors import UserError
 from movlr_jax.models import ModelAdapter
+from movlr_jax.rewards.term import identifier
 from movlr_jax.tasks import Task, build_task, simple_task
-from movlr_jax.tasks.simple import identifier
 
 # tasks in whose scenes plans are simulated and contacts are counted
 _SCENES = ("flat_walk", "bottle_pour", "ostrich_walk")

@@ -197,10 +197,11 @@ def task_and_optimizer(config: Config, task: Task | None = None) -> tuple[Task, 
 def describe(context: SearchContext) -> dict[str, Any]:
     """Describe the settings, parts, versions and hardware of a search, for the record and the report."""
     config, task = context.config, context.task
+    scripted = isinstance(context.proposer, ScriptedProposer)
     return {
         "task": task.name,
         "description": task.description,
-        **({"reading": read} if (read := reading_of(context)) else {}),
+        **({"reading": read} if scripted and (read := reading(task)) else {}),
         "model": task.adapter.name,
         "model_notes": list(task.notes),
         "cameras": [camera.shows for camera in (*task.cameras, *task.more_cameras)],
@@ -224,11 +225,6 @@ def describe(context: SearchContext) -> dict[str, Any]:
         **({"groups": context.optimizer.notes["groups"]} if "groups" in context.optimizer.notes else {}),
         "goals": {name: [round(float(v), 4) for v in value.ravel()] for name, value in task.goals.items()},
     }
-
-
-def reading_of(context: SearchContext) -> str:
-    """Return how the scripted proposer reads the description; empty for other proposers and tasks with goals."""
-    return reading(context.task) if isinstance(context.proposer, ScriptedProposer) else ""
 
 
 def model_files(task: Task) -> list[Path]:

@@ -94,6 +94,7 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self._ctrl_dt, self._sim_dt = optimizer.ctrl_dt, optimizer.sim_dt
         self._substeps = whole_substeps(self._sim_dt, self._ctrl_dt)
         self.model = planning_model(self._space.model, self._sim_dt, False)
+        self._clocks = clock_sensors(self.model)
         self.data = mujoco.MjData(self.model)
         self.program = vetted(reward, self.task, self.config, self._space.model)
         self._limit = max(1, round(self.task.episode_s / self._ctrl_dt))
@@ -141,7 +142,7 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self._diverged = abs(data.time - before - 2 * self._ctrl_dt) > 0.5 * self._sim_dt
         data.time = before + self._ctrl_dt
         sensors = data.sensordata.copy()
-        sensors[clock_sensors(self.model)] -= self._ctrl_dt
+        sensors[self._clocks] -= self._ctrl_dt
         seen = _single(Step(time, qpos, qvel, act, sensors, previous))
         self._steps.append((seen, self._ctrl))
         values, observed = self._after(seen, self._ctrl, self._initial, self._view())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,11 @@ class Term:
     kind: str
     weight: float
     expression: str
+
+
+def identifier(name: str) -> str:
+    """Convert `name` to a valid term name."""
+    return re.sub(r"\W", "_", name)
 
 
 def tuple_of(names: Iterable[str]) -> str:

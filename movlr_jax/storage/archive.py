@@ -385,11 +385,11 @@ def new_run_dir(base: Path, task: str) -> Path:
 
 
 def _connect(path: Path, read_only: bool = False) -> sqlite3.Connection:
-    where = str(path)
-    if read_only and not os.access(path.parent, os.W_OK) and not path.with_name("run.db-wal").exists():
-        where = f"{path.absolute().as_uri()}?mode=ro&immutable=1"  # otherwise SQLite writes files next to it
+    whole = read_only and not path.with_name("run.db-wal").exists()
+    fixed = whole and not os.access(path.parent, os.W_OK)  # SQLite must write no files next to it, either
+    where = f"{path.absolute().as_uri()}?mode=ro&immutable=1" if fixed else path
     # every statement commits by itself; in a notebook another thread writes while this one waits
-    db = sqlite3.connect(where, isolation_level=None, check_same_thread=False, uri=where != str(path))
+    db = sqlite3.connect(where, isolation_level=None, check_same_thread=False, uri=fixed)
     db.text_factory = lambda text: text.decode("utf-8", "replace")
     db.set_progress_handler(lambda: 0, _LOOK)  # lets Python handle signals during long SQLite statements
     return db

@@ -14,7 +14,7 @@ from movlr_jax.tasks.needs import HOLD_S, Need
 from movlr_jax.tasks.parts import Part, Parts
 from movlr_jax.tasks.readout import Readout
 
-_UP = (0.0, 0.0, 1.0)
+UP = (0.0, 0.0, 1.0)
 _LIFTED = 0.05  # m, a smaller rise is none
 _OFF = 0.35  # rad, an angle to the requested direction that a diagnosis names
 _NEAR = 0.1  # m, within which one part is at another
@@ -29,7 +29,7 @@ _VERBS = {
     "move": "move bring put place push pull carry",
 }
 _AIMING = ("raise", "hold", "point", "touch")  # "reach forward with the hand" has no second part
-_NEGATIONS = ("not", "no", "without", "never", "avoid")
+NEGATIONS = ("not", "no", "without", "never", "avoid")
 _APART = ("away", "from", "between", "past", "over", "around")
 _UPRIGHT = ("upright", "vertical", "vertically", "balanced")
 _LEVEL = ("level", "horizontal", "horizontally", "flat")
@@ -96,7 +96,7 @@ class Pointed(_OfPart):
 
     @property
     def metric(self) -> str:
-        return f"{self.part.name}_{'tilt' if self.way == _UP else 'direction'}_error_rad"
+        return f"{self.part.name}_{'tilt' if self.way == UP else 'direction'}_error_rad"
 
     def text(self) -> str:
         return f"{self.part.words} {self.word}"
@@ -217,7 +217,7 @@ class Reader:
     def meeting(self, text: str) -> list[Aim]:
         """Return that two bodies or sites meet, if a text names exactly two."""
         words = re.findall(r"[a-z0-9]+", text)
-        named = [] if {*words} & {*_NEGATIONS, *_APART} else self._parts.called(words)
+        named = [] if {*words} & {*NEGATIONS, *_APART} else self._parts.called(words)
         return [Met(named[1], named[0])] if len(named) == 2 else []
 
     def standing_on(self, words: str) -> list[Aim]:
@@ -229,7 +229,7 @@ class Reader:
     def _clause(self, words: Sequence[str], travels: bool) -> list[Aim]:
         for i, word in enumerate(words):
             verb = next((v for v, forms in _VERBS.items() if is_form(word, forms)), "")
-            if not verb or {*words[max(0, i - 3) : i]} & {*_NEGATIONS} or (travels and verb != "hold"):
+            if not verb or {*words[max(0, i - 3) : i]} & {*NEGATIONS} or (travels and verb != "hold"):
                 continue
             self._verb = verb
             if found := self._aims_of(verb, words[i + 1 :]):
@@ -258,10 +258,10 @@ class Reader:
             return [Met(part, others[0]) for part in parts]
         parts = [part for part in parts if part.place not in self._whole]
         if upright:
-            return [self._pointed(part, _UP, "upright") for part in parts]
+            return [self._pointed(part, UP, "upright") for part in parts]
         if said & {*_LEVEL}:
             return [
-                Pointed(part, _UP, "level", self._vertical(part)) for part in parts if part.offset is not None
+                Pointed(part, UP, "level", self._vertical(part)) for part in parts if part.offset is not None
             ]
         if said & {*_ASIDE} and verb in _AIMING:
             return [self._pointed(part, self._aside(part), "sideways") for part in parts]

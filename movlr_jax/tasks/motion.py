@@ -14,12 +14,11 @@ import numpy as np
 
 from movlr_jax.models.derived import travels
 from movlr_jax.models.from_path import above
-from movlr_jax.tasks.aims import Reader, is_form
+from movlr_jax.tasks.aims import NEGATIONS, UP, Reader, is_form
 from movlr_jax.tasks.base import Motion, axis_text
 from movlr_jax.tasks.parts import Parts
 
 CROUCHED = 0.3  # as FALLEN, for motions close to the ground
-UP = (0.0, 0.0, 1.0)
 _GRAVITY = 9.81
 _LYING = 0.3  # height of the root, as a share of the body's length, below which a body lies
 _LOWEST = 0.1  # m, a body that starts lower is not expected to stay upright, unless the words say so
@@ -68,7 +67,6 @@ _FOLLOWS = (
     "facing",
 )
 _ARTICLES = ("the", "a", "an", "its", "your", "his", "her", "both")
-_NEGATIONS = ("not", "no", "without", "never", "avoid")
 _TO = r"\b(?:to|towards?|for)\s+"
 _FACING = (
     r"(?<!not )(?<!without )\b(?:fac(?:es?|ing)|look(?:s|ing)? at|(?:turn|rotat|pivot)\w* (?:to|towards?))\s+"
@@ -194,7 +192,7 @@ def _said(words: Sequence[str], motion: Motion) -> _Said:
     for i, word in enumerate(words):
         before, after = words[max(0, i - 2) : i], words[i + 1] if i + 1 < len(words) else ""
         carried = after in _ARTICLES and is_form(word, _CARRY) and motion.subject not in words[i + 1 : i + 4]
-        if carried or any(w in _NEGATIONS for w in before):
+        if carried or any(w in NEGATIONS for w in before):
             continue
         known = [kind for kind, verbs in _PACES.items() if is_form(word, verbs)]
         said.paces += known

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from movlr_jax.rewards.term import Term, along
-from movlr_jax.tasks.motion import UP, Motion, axis_text
+from movlr_jax.tasks.aims import UP
+from movlr_jax.tasks.base import Motion, axis_text
 
 # the initial program has the best term of each of these kinds
 FIRST = ("forward", "jump", "up", "down", "turning", "steady", "height", "upright")

@@ -10,7 +10,7 @@ import mujoco
 import numpy as np
 
 from movlr_jax.models.from_path import words_of
-from movlr_jax.rewards.term import array_of
+from movlr_jax.rewards.term import array_of, identifier
 from movlr_jax.tasks.readout import Readout
 
 _MOST_WORDS = 4  # of the name of a part
@@ -48,7 +48,7 @@ class Part:
 
     @property
     def name(self) -> str:
-        return re.sub(r"\W", "_", self.words)
+        return identifier(self.words)
 
     def text(self, state: str = "state") -> str:
         """Return the expression of a reward program for its position [3] m."""
@@ -116,9 +116,8 @@ class Parts:
             roles = [prefix + role for role in _ROLES.get(noun, (_JOINTS.get(noun, noun.replace(" ", "_")),))]
             if role := next((role for role in roles if role in self._roles), ""):
                 whole = noun in ("arm", "hand", "palm") and role.endswith("forearm")
-                scale = (
-                    0.0 if noun in _JOINTS else 2.0 if whole else 1.0
-                )  # a hand is at the end of its forearm
+                # a hand is at the end of its forearm
+                scale = 0.0 if noun in _JOINTS else 2.0 if whole else 1.0
                 begins = roles[-1] if noun in _LIMBS and roles[-1] in self._roles else ""
                 found.append(self._part(self._roles[role], noun, f"{side} {noun}".strip(), scale, begins))
         return found

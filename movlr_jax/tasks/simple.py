@@ -28,7 +28,7 @@ from movlr_jax.models.derived import derive_adapter, name_all
 from movlr_jax.models.from_path import forward_of, roles_of
 from movlr_jax.models.spec import compile_spec, place, read_spec
 from movlr_jax.rewards.state import Layout, instrument, layout_of
-from movlr_jax.rewards.term import array_of
+from movlr_jax.rewards.term import array_of, identifier
 from movlr_jax.sandbox.genome import Genome
 from movlr_jax.tasks.base import TIE, Measures, Metrics, Motion, StartFn, Task
 from movlr_jax.tasks.motion import length_of, motion_of, towards
@@ -134,9 +134,8 @@ def simple_task(
     sites = tuple(dict.fromkeys((*adapter.sites, *sorted(target_sites))))
     instrument(spec, root=adapter.root, touch=adapter.touch, sites=sites)
     compiled = compile_spec(spec)
-    if (
-        bare.nmocap and compiled.neq == bare.neq
-    ):  # the compiler took the offsets of welds from where they are now
+    # the compiler took the offsets of welds from where mocap bodies are now
+    if bare.nmocap and compiled.neq == bare.neq:
         compiled.eq_data[:] = bare.eq_data
     layout = layout_of(compiled, targets)
     reached = reached_by(layout, targets)
@@ -502,8 +501,3 @@ def first_reward(
     if not reached:
         terms["control"] = (0.01, f"-jnp.mean(jnp.square({controls}))")
     return Genome(terms, description=description).source()
-
-
-def identifier(name: str) -> str:
-    """Convert `name` to a valid term name."""
-    return re.sub(r"\W", "_", name)

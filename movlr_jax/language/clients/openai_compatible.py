@@ -36,7 +36,7 @@ class OpenAICompatible:
         self._url = config.base_url or OWN_URL
         key = key_from(config.key_env, needed=bool(config.key_env) and not _local(self._url), where=where)
         try:
-            client = Client(timeout=config.timeout_s, trust_env=not _here(self._url))
+            client = Client(timeout=config.timeout_s, trust_env=not _local(self._url, here=True))
         except (ImportError, OSError, ValueError) as error:
             raise UserError(
                 f"{where}={self.name} cannot connect with the proxy or certificate that the environment sets "
@@ -172,19 +172,14 @@ def _part(part: str | Media) -> dict[str, Any]:
     return {"type": kind, kind: {"url": url}}
 
 
-def _local(url: str) -> bool:
-    """Return whether a server is on this machine or in a private network, where it may need no key."""
+def _local(url: str, here: bool = False) -> bool:
+    """Return whether a server is on this machine or in a private network, where it may need no key.
+
+    here: only on this machine, to which no proxy leads.
+    """
     host = urlsplit(url).hostname or ""
     try:
-        return ipaddress.ip_address(host).is_private
+        address = ipaddress.ip_address(host)
     except ValueError:
-        return host == "localhost" or "." not in host
-
-
-def _here(url: str) -> bool:
-    """Return whether a server is on this machine, so that no proxy leads to it."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+        return host == "localhost" or (not here and "." not in host)
+    return address.is_loopback if here else address.is_private

@@ -9,11 +9,11 @@ import numpy as np
 
 from movlr_jax.language.scene import names_in
 from movlr_jax.models.derived import travels
-from movlr_jax.rewards.term import Term, tuple_of
+from movlr_jax.rewards.term import Term, identifier, tuple_of
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.aims import distance_terms
 from movlr_jax.tasks.motion_terms import any_way_terms, motion_terms
-from movlr_jax.tasks.simple import identifier, place_text, reached_by
+from movlr_jax.tasks.simple import place_text, reached_by
 
 _MOST_JOINTS = 12  # joints with terms, if the description names none
 _MOST_PLACES = 3  # with terms for the distance of each two
