@@ -64,8 +64,9 @@ def evaluate(config: Config, job: int | None = None) -> int:
     if job is not None:
         config = dataclasses.replace(config, run_dir=str(_default_folder(task) / str(job)))
     setup = prepared(config, reporter, task=task)
-    if sentence := about_success(task):
-        reporter.say(sentence)
+    for sentence in (about_success(task), *task.warnings):
+        if sentence:
+            reporter.say(sentence)
     run_and_film(
         setup,
         config.seed,

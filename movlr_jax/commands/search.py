@@ -83,6 +83,7 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
             f"searching a reward for {task.name}: {config.candidates} candidates x "
             f"{config.generations} generations, seed {config.seed}, method {config.method.name}",
             about_success(task),
+            *task.warnings,
             about_tuned(config),
         ):
             if sentence:

@@ -203,7 +203,7 @@ def describe(context: SearchContext) -> dict[str, Any]:
         "description": task.description,
         **({"reading": read} if scripted and (read := reading(task)) else {}),
         "model": task.adapter.name,
-        "model_notes": list(task.notes),
+        "model_notes": [*task.notes, *task.warnings],
         "cameras": [camera.shows for camera in (*task.cameras, *task.more_cameras)],
         "seed": config.seed,
         "method": config.method.name,

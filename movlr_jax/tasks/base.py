@@ -183,6 +183,7 @@ class Task:
     notes: Sequence[str] = field(
         default_factory=tuple
     )  # licences and other notes, shown by doctor and report
+    warnings: Sequence[str] = ()  # sentences about the model that a user should know before a run
 
     def __post_init__(self):
         check_episode(self.episode_s)

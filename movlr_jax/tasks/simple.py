@@ -31,6 +31,7 @@ from movlr_jax.rewards.state import Layout, instrument, layout_of
 from movlr_jax.rewards.term import array_of, identifier
 from movlr_jax.sandbox.genome import Genome
 from movlr_jax.tasks.base import TIE, Measures, Metrics, Motion, StartFn, Task
+from movlr_jax.tasks.floor import add_floor
 from movlr_jax.tasks.motion import length_of, motion_of, towards
 from movlr_jax.tasks.motion_measures import motion_metrics, motion_needs, motion_score
 from movlr_jax.tasks.motion_terms import FIRST, motion_terms
@@ -104,7 +105,6 @@ def simple_task(
     if scene:
         scene(spec)
         name_all(spec)
-    _light(spec)
     bare = compile_spec(spec)
     if bare.nu == 0:
         raise UserError(
@@ -117,6 +117,10 @@ def simple_task(
     )
     placed = _at_start(bare, start)
     _keep_mocap(spec, *placed)
+    if floor := add_floor(spec, placed[1], adapter.root):
+        bare = compile_spec(spec)
+        placed = _at_start(bare, start)
+    _light(spec)
     targets = {goal: _target(goal, value, *placed) for goal, value in (goals or {}).items()}
     roles = {**adapter.roles, **(roles or {})}
     things = _placed_by(targets, bare, own_program=bool(reward or human_reward))
@@ -195,7 +199,7 @@ def simple_task(
         motion=motion,
         roles=roles,
         rest=rest,
-        notes=_deep(compiled, at),
+        warnings=(*([floor] if floor else []), *_deep(compiled, at)),
     )
 
 

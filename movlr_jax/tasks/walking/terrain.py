@@ -32,10 +32,11 @@ class Ground:
     slope: float = 0.0  # tangent of the forward inclination
 
 
-def _plane(spec: mujoco.MjSpec, **where: list[float]) -> mujoco.MjsGeom:
+def add_plane(spec: mujoco.MjSpec, name: str = GROUND, **where: list[float]) -> mujoco.MjsGeom:
+    """Add a plane through the origin, with a grid of 1 m, and the sky and light of a stage."""
     add_stage(spec)
     return spec.worldbody.add_geom(
-        name=GROUND,
+        name=name,
         type=mujoco.mjtGeom.mjGEOM_PLANE,
         size=[0, 0, 0.1],
         material=FLOOR,
@@ -46,7 +47,7 @@ def _plane(spec: mujoco.MjSpec, **where: list[float]) -> mujoco.MjsGeom:
 
 def flat() -> Ground:
     """Return the plane z = 0."""
-    return Ground(add=_plane, height=lambda xy: np.zeros(np.shape(xy)[:-1]))
+    return Ground(add=add_plane, height=lambda xy: np.zeros(np.shape(xy)[:-1]))
 
 
 def slope(degrees: float) -> Ground:
@@ -54,7 +55,7 @@ def slope(degrees: float) -> Ground:
     half = np.deg2rad(degrees) / 2
     rise = float(np.tan(2 * half))
     return Ground(
-        add=lambda spec: _plane(spec, quat=[float(np.cos(half)), 0.0, -float(np.sin(half)), 0.0]),
+        add=lambda spec: add_plane(spec, quat=[float(np.cos(half)), 0.0, -float(np.sin(half)), 0.0]),
         height=lambda xy: rise * np.asarray(xy)[..., 0],
         slope=rise,
     )
@@ -96,7 +97,7 @@ def stairs(rise_m: float, flights: int) -> Ground:
     ends, heights = [*edges[1:], x + 5.0], np.array([0.0, *tops])
 
     def add(spec: mujoco.MjSpec) -> mujoco.MjsGeom:
-        floor = _plane(spec)
+        floor = add_plane(spec)
         for i, (begin, end, top) in enumerate(zip(edges, ends, tops, strict=True)):
             _box(spec, f"step{i}", (begin, -3.0, 0.0), (end, 3.0, top), 1.0 - 0.18 * (i % 2))
         return floor
@@ -114,7 +115,7 @@ def doorway(at: tuple[float, float], width_m: float) -> Ground:
     (x, y), half, thick, door, wall = at, width_m / 2, 0.1, 1.9, 2.2
 
     def add(spec: mujoco.MjSpec) -> mujoco.MjsGeom:
-        floor = _plane(spec)
+        floor = add_plane(spec)
         _box(spec, "wall_near", (x - 6.0, y, 0.0), (x - half, y + thick, wall), opacity=0.4)
         _box(spec, "wall_far", (x + half, y, 0.0), (x + 6.0, y + thick, wall), opacity=0.4)
         _box(spec, "lintel", (x - half, y, door), (x + half, y + thick, wall), opacity=0.4)

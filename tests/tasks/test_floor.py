@@ -1,0 +1,107 @@
+"""A floor is added where a body would fall for ever, and nowhere else; episodes are those of C MuJoCo."""
+
+from __future__ import annotations
+
+import mujoco
+import pytest
+
+import movlr_jax as mj
+
+BALL = """<mujoco>
+  <option timestep="0.002" {option}/>
+  <worldbody>
+    {world}
+    <body name="ball" pos="0 0 {height}">
+      {joint}
+      <geom name="ball" size="0.1" mass="1" {geom}/>
+      <body name="arm" pos="0 0 0.1">
+        <joint name="arm" axis="0 1 0" range="-1 1"/>
+        <geom name="arm" type="capsule" size="0.02" fromto="0 0 0 0 0 0.2" mass="0.1" {geom}/>
+        <site name="top" pos="0 0 0.2"/>
+      </body>
+    </body>
+  </worldbody>
+  {more}
+  <actuator><position joint="arm" kp="5" kv="0.5"/></actuator>
+</mujoco>"""
+FREE = "<freejoint/>"
+
+
+def task_of(
+    *,
+    height: float = 0.1,
+    joint: str = FREE,
+    world: str = "",
+    option: str = "",
+    geom: str = "",
+    more: str = "",
+):
+    text = BALL.format(height=height, joint=joint, world=world, option=option, geom=geom, more=more)
+    return mj.simple_task(
+        name="ball", model=mujoco.MjSpec.from_string(text), description="stand still", start_noise=0.0
+    )
+
+
+def height_after(model: mujoco.MjModel, seconds: float) -> float:
+    data = mujoco.MjData(model)
+    while data.time < seconds:
+        mujoco.mj_step(model, data)
+    return float(data.body("ball").xpos[2])
+
+
+@pytest.mark.parametrize(
+    ("height", "floor"), [(0.1, 0.0), (0.4, 0.0), (0.095, 0.0), (0.0, -0.1), (-2.0, -2.1)]
+)
+def test_a_body_that_would_fall_gets_a_floor(height: float, floor: float):
+    task = task_of(height=height)
+    assert (
+        task.warnings[0]
+        == f"the model has no floor, so ball would fall: a floor was added at z = {floor:g} m"
+    )
+    assert height_after(task.model, 2.0) == pytest.approx(floor + 0.1, abs=0.002)
+
+
+def test_the_floor_collides_with_whatever_can_collide():
+    task = task_of(geom='contype="4" conaffinity="2"')
+    assert height_after(task.model, 2.0) == pytest.approx(0.1, abs=0.002)
+
+
+NO_FLOOR = {
+    "a floor of its own": {"world": '<geom name="ground" type="plane" size="1 1 0.1" pos="0 0 -3"/>'},
+    "a table": {"world": '<geom type="box" size="1 1 0.1" pos="0 0 -0.2"/>'},
+    "no gravity": {"option": 'gravity="0 0 0"'},
+    "fixed": {"joint": ""},
+    "a joint that holds it": {"joint": '<joint type="slide" axis="0 0 1" stiffness="500"/>'},
+    "moves on a level": {"joint": '<joint type="slide" axis="1 0 0"/>'},
+    "hangs": {"more": '<equality><connect body1="ball" body2="world" anchor="0 0 0"/></equality>'},
+    "swims": {"option": 'density="5000"'},
+    "a pair with the world": {
+        "world": '<geom name="ground" type="plane" size="1 1 0.1" contype="0" conaffinity="0"/>',
+        "more": '<contact><pair geom1="ground" geom2="ball"/></contact>',
+    },
+}
+
+
+@pytest.mark.parametrize("case", NO_FLOOR)
+def test_other_bodies_get_none(case: str):
+    task = task_of(**NO_FLOOR[case])
+    assert not [text for text in task.warnings if "floor" in text]
+    given = BALL.format(
+        **{"height": 0.1, "joint": FREE, "world": "", "option": "", "geom": "", "more": ""} | NO_FLOOR[case]
+    )
+    assert task.model.ngeom == mujoco.MjModel.from_xml_string(given).ngeom
+
+
+def test_a_body_that_nothing_can_hold_is_told():
+    task = task_of(geom='contype="0" conaffinity="0"')
+    assert task.warnings == (
+        "nothing is under ball, which falls: the model has no floor, and no geom that collides with one",
+    )
+
+
+def test_a_robot_of_the_package_stands(tmp_path):
+    task = mj.simple_task(name="robot", model="humanoid", description="stand still")
+    found = mj.evaluate_reward(
+        "initial", task, "optimizer=mppi", "optimizer.mppi.samples=4", f"run_dir={tmp_path}"
+    )
+    assert found.metrics["upright_fraction"] == 1.0
