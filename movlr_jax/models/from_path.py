@@ -32,10 +32,10 @@ _WORDS: Mapping[str, Sequence[str]] = {
 _SIDED_WORDS: Mapping[str, Sequence[str]] = {
     "thigh": ("thigh", "femur", "upperleg"),
     "shank": ("shank", "tibia", "shin", "calf", "lowerleg", "knee"),
-    "foot": ("foot", "calcn", "calcaneus", "heel", "pes", "ankle"),
+    "foot": ("foot", "calcn", "calcaneus", "heel", "pes", "ankle", "ank"),
     "toes": ("toes", "toe"),
     "upper_arm": ("humerus", "upperarm"),
-    "forearm": ("forearm", "radius", "lowerarm"),
+    "forearm": ("forearm", "radius", "lowerarm", "elbow", "el"),
     "hand": ("hand", "palm", "wrist"),
 }
 

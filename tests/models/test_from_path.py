@@ -208,6 +208,8 @@ def test_nothing_ends_its_walk_and_all_is_named(biped):
         (("LeftFoot", "RightFoot", "Torso"), {"left_foot": "LeftFoot", "right_foot": "RightFoot", "trunk": "Torso"}),
         (("l_ankle_roll", "left_hand", "right_upper_arm"), {"left_foot": "l_ankle_roll", "left_hand": "left_hand",
                                                           "right_upper_arm": "right_upper_arm"}),
+        (("l_el_link", "r_ank_roll_link", "left_elbow_link", "left_radius"),
+         {"left_forearm": "left_radius", "right_foot": "r_ank_roll_link"}),
         (("footstool_l", "forehead", "rail"), {}),
     ],
 )  # fmt: skip
