@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,8 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
         if recorded:
             same_search(config, task, recorded, archive)
             keep_generations(config, archive)
+            if damaged := archive.damaged():
+                reporter.say(_about_damaged(archive.root, damaged))
         for sentence in (
             about_task_file(config, archive),
             f"searching a reward for {task.name}: {config.candidates} candidates x "
@@ -90,9 +93,9 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
         make = partial(task_and_optimizer, config, built)
         context = build_context(config, task, optimizer, archive, reporter, make, started)
         reporter.say(context.models_used)
+        if (not recorded or archive.lost(GROUPS)) and context.films and "groups" in optimizer.notes:
+            archive.put(GROUPS, picture(task, optimizer.notes["groups"]))
         if not recorded:
-            if context.films and "groups" in optimizer.notes:
-                archive.put(GROUPS, picture(task, optimizer.notes["groups"]))
             archive.record("run", describe(context))
         begin_tracking(context)
         best = evolve(context)
@@ -119,6 +122,16 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
             if context:
                 last.callback(context.close)
                 _end_session(context, ended)
+
+
+def _about_damaged(run: Path, paths: Sequence[str], most: int = 5) -> str:
+    """Return a sentence about files of a resumed run that are lost."""
+    more = f" and {len(paths) - most} more" if len(paths) > most else ""
+    count, are = ("1 file", "is") if len(paths) == 1 else (f"{len(paths)} files", "are")
+    return (
+        f"{count} of {run} {are} missing or changed after the search wrote them: {', '.join(paths[:most])}{more}; "
+        "what this search needs of them is made again"
+    )
 
 
 def _end_session(context: SearchContext, ended: Ended) -> None:

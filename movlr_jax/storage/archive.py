@@ -34,8 +34,9 @@ _DATABASE = (
     "run.db-shm",
     "run.db-journal",
 )  # the database and SQLite's temporary files
+_SETTINGS = "config.yaml"
 # Files that a process that died while creating a run directory may have left, in addition to its lock.
-_BEGUN = (*_DATABASE, ".config.yaml.part")
+_BEGUN = (*_DATABASE, f".{_SETTINGS}.part")
 _LOOK = 20_000  # SQLite instructions between checks for Ctrl-C
 _EVENT = "time, kind, generation, candidate, data"
 _SCHEMA = """
@@ -110,7 +111,7 @@ class Archive:
                 f"PRAGMA user_version = {_VERSION}; COMMIT;"
             )
             archive = cls(root, lock, db)
-            archive.put("config.yaml", config_yaml.encode())
+            archive.put(_SETTINGS, config_yaml.encode())
             undo.pop_all()  # success: keep the lock and the database open
         return archive
 
@@ -156,18 +157,36 @@ class Archive:
         return path
 
     def has(self, relative: str) -> bool:
-        """Return whether `put` wrote this file completely and it still exists."""
-        rows = self._read("SELECT 1 FROM files WHERE path = ?", (relative,))
-        return bool(rows) and inside(self.root, relative).is_file()
+        """Return whether `put` wrote this file and its data are still the same."""
+        return self.wrote(relative) and not self.lost(relative)
+
+    def wrote(self, relative: str) -> bool:
+        """Return whether `put` wrote this file, which may be lost since."""
+        return bool(self._read("SELECT 1 FROM files WHERE path = ?", (relative,)))
+
+    def lost(self, relative: str) -> bool:
+        """Return whether `put` wrote this file, but it is missing or was changed since."""
+        if not self.wrote(relative):
+            return False
+        try:
+            self.read(relative)
+        except UserError:
+            return True
+        return False
+
+    def damaged(self) -> list[str]:
+        """Return all files of the run that are missing or were changed after they were written."""
+        return [path for (path,) in self._read("SELECT path FROM files ORDER BY path") if self.lost(path)]
 
     def read(self, relative: str) -> bytes:
         """Return the data that `put` wrote. Raises UserError if the file is missing or was changed."""
         rows = self._read("SELECT sha256 FROM files WHERE path = ?", (relative,))
         data = read_inside(self.root, relative)
         if not rows or data is None or hashlib.sha256(data).hexdigest() != rows[0][0]:
+            again = "" if relative == _SETTINGS else f", or make it again with {resuming(self.root)}"
             raise UserError(
                 f"{self.root / relative} {'is missing' if data is None else 'was changed after it was written'}; "
-                "restore it, or resume with films=false"
+                f"restore it{again}"
             )
         return data
 
@@ -498,9 +517,7 @@ def _advice(path: Path) -> str:
     run = None
     with contextlib.suppress(OSError):  # folders that may not be entered
         folders = (path, *path.parents)
-        run = next(
-            (f for f in folders if all((f / name).is_file() for name in ("config.yaml", "run.db"))), None
-        )
+        run = next((f for f in folders if all((f / name).is_file() for name in (_SETTINGS, "run.db"))), None)
     return "free space or choose another run_dir=..." + (
         f", then continue with {resuming(run)}" if run else ""
     )
