@@ -1,4 +1,4 @@
-"""`python -m movlr_jax.report RUN_DIR`: write report.html of a run, finished or not.
+"""`python -m movlr_jax.report RUN_DIR`: write report.html of a run, finished, in progress or interrupted.
 
 RUN_DIR is runs/<task>/<time>, or a folder of runs: a sweep or a comparison. `trust=true` runs the Python file of a
 recorded task, `+task=FILE.py` says where that file is now. `scene=false` leaves out the 3-D view and the curves of
@@ -19,7 +19,7 @@ from movlr_jax.errors import UserError
 from movlr_jax.report.data import read_run
 from movlr_jax.report.page import write_page
 from movlr_jax.report.sweep import write_sweep_page
-from movlr_jax.storage.archive import Archive
+from movlr_jax.storage.archive import Archive, InUse
 from movlr_jax.tasks import Task
 
 
@@ -63,8 +63,12 @@ def write_with_task(run_dir: Path, task: Callable[[], Task] | None) -> tuple[Pat
     Raises UserError if there is no run or the page cannot be written.
     """
     built, why = None, ""
-    with Archive.open(run_dir) as archive:
-        run = read_run(archive)
+    try:
+        archive, used = Archive.open(run_dir), False
+    except InUse:
+        archive, used = Archive.open(run_dir, write=False), True
+    with archive:
+        run = read_run(archive, used)
         if task and run.best:
             try:
                 built = task()

@@ -38,7 +38,7 @@ from movlr_jax.film.group_picture import GROUPS, picture
 from movlr_jax.language.base import Evaluation
 from movlr_jax.progress import Reporter
 from movlr_jax.quantities import summary
-from movlr_jax.report.page import write_report
+from movlr_jax.report.page import PAGE, write_report
 from movlr_jax.sandbox.warm import start_ahead
 from movlr_jax.storage.archive import Archive, new_run_dir
 from movlr_jax.tasks import Task
@@ -79,7 +79,8 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
         if recorded:
             same_search(config, task, recorded, archive)
             keep_generations(config, archive)
-            if damaged := archive.damaged():
+            # a page of a run in progress is not recorded
+            if damaged := [path for path in archive.damaged() if path != PAGE]:
                 reporter.say(_about_damaged(archive.root, damaged))
         for sentence in (
             about_task_file(config, archive),

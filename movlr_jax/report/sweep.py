@@ -18,13 +18,12 @@ from movlr_jax import quantities
 from movlr_jax.errors import UserError
 from movlr_jax.report.charts import spread_chart
 from movlr_jax.report.data import Run, direction, key_metrics, read_run
-from movlr_jax.report.page import embedded, rendered
+from movlr_jax.report.page import PAGE, embedded, rendered
 from movlr_jax.settings import CONFIG_BYTES
 from movlr_jax.storage.archive import Archive, write_atomically
 from movlr_jax.storage.inside import read_inside
 
 JOB = "job.yaml"  # in the folder of each job of a sweep: its overrides, exit status and error
-PAGE = "report.html"
 _TUNED = ("optimizer.", "episode_s")  # settings that a task and a model bring along
 # settings that differ between runs without a meaning for their results
 _MEANINGLESS = ("run_dir", "resume", "trust", "films", "preview", "reward", "tracker.", "workers.")

@@ -84,6 +84,10 @@ def _event(time: Any, kind: Any, generation: Any, candidate: Any, text: Any) -> 
     return Event(time, kind, generation, candidate, parse_event(time, kind, generation, candidate, text))
 
 
+class InUse(UserError):
+    """Another process is working in a folder."""
+
+
 class Archive:
     """An open run directory. Only one process may write to it; close it, or use it as a context manager."""
 
@@ -117,7 +121,7 @@ class Archive:
 
     @classmethod
     def open(cls, root: Path, *, write: bool = True, whole: bool = False) -> Archive:
-        """Open an existing run. Raises UserError if `root` is missing, is not a run, is broken or is in use.
+        """Open an existing run. Raises UserError if `root` is missing, not a run or broken, InUse if it is in use.
 
         whole: also raise if an event is invalid or lacks data that a resumed search needs.
         """
@@ -476,9 +480,7 @@ def _lock(root: Path) -> Any:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.close()
-        raise UserError(
-            f"another process is working in {root}; wait for it, or work in another folder"
-        ) from None
+        raise InUse(f"another process is working in {root}; wait for it, or work in another folder") from None
     return file
 
 
