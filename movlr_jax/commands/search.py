@@ -40,7 +40,7 @@ from movlr_jax.progress import Reporter
 from movlr_jax.quantities import summary
 from movlr_jax.report.page import PAGE, write_report
 from movlr_jax.sandbox.warm import start_ahead
-from movlr_jax.storage.archive import Archive, new_run_dir
+from movlr_jax.storage.archive import SETTINGS, Archive, new_run_dir
 from movlr_jax.tasks import Task
 from movlr_jax.tracking.base import Ended
 
@@ -151,7 +151,8 @@ def _end_session(context: SearchContext, ended: Ended) -> None:
 def _check_before_building(config: Config) -> None:
     """Check settings that would otherwise fail only after the physics is built. Raises UserError."""
     if config.resume:
-        Archive.open(Path(config.resume), write=False, whole=True).close()
+        with Archive.open(Path(config.resume), write=False, whole=True) as archive:
+            archive.read(SETTINGS)
     if trains(config.optimizer) and config.optimizer.ppo.env_steps == 0:
         raise UserError(
             "optimizer.ppo.env_steps=0 trains nothing, so every program would be evaluated with the same policy; "

@@ -36,7 +36,7 @@ from movlr_jax.models.from_path import files_of
 from movlr_jax.progress import Reporter
 from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.settings import read_yaml
-from movlr_jax.storage.archive import Archive
+from movlr_jax.storage.archive import SETTINGS, Archive
 from movlr_jax.storage.layout import candidate_path
 from movlr_jax.tasks import Task, build_task
 from movlr_jax.tasks.base import check_episode
@@ -301,11 +301,11 @@ def same_search(config: Config, task: Task, recorded: Mapping[str, Any], archive
 
 def keep_generations(config: Config, archive: Archive) -> None:
     """Record the number of generations of a resumed run, which the next resume and a recording take from there."""
-    settings = dict(read_yaml(archive.read("config.yaml").decode()))
+    settings = dict(read_yaml(archive.read(SETTINGS).decode()))
     if settings.get("generations") == config.generations:
         return
     settings["generations"] = config.generations
-    archive.put("config.yaml", yaml.safe_dump(settings, sort_keys=False).encode())
+    archive.put(SETTINGS, yaml.safe_dump(settings, sort_keys=False).encode())
     begun = archive.get("run") or {}
     archive.record("run", {**begun, "settings": {**begun["settings"], "generations": config.generations}})
     if (ended := archive.get("finished")) and ended["generations"] < config.generations:

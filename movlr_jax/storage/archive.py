@@ -34,9 +34,9 @@ _DATABASE = (
     "run.db-shm",
     "run.db-journal",
 )  # the database and SQLite's temporary files
-_SETTINGS = "config.yaml"
+SETTINGS = "config.yaml"
 # Files that a process that died while creating a run directory may have left, in addition to its lock.
-_BEGUN = (*_DATABASE, f".{_SETTINGS}.part")
+_BEGUN = (*_DATABASE, f".{SETTINGS}.part")
 _LOOK = 20_000  # SQLite instructions between checks for Ctrl-C
 _EVENT = "time, kind, generation, candidate, data"
 _SCHEMA = """
@@ -115,7 +115,7 @@ class Archive:
                 f"PRAGMA user_version = {_VERSION}; COMMIT;"
             )
             archive = cls(root, lock, db)
-            archive.put(_SETTINGS, config_yaml.encode())
+            archive.put(SETTINGS, config_yaml.encode())
             undo.pop_all()  # success: keep the lock and the database open
         return archive
 
@@ -187,7 +187,7 @@ class Archive:
         rows = self._read("SELECT sha256 FROM files WHERE path = ?", (relative,))
         data = read_inside(self.root, relative)
         if not rows or data is None or hashlib.sha256(data).hexdigest() != rows[0][0]:
-            again = "" if relative == _SETTINGS else f", or make it again with {resuming(self.root)}"
+            again = "" if relative == SETTINGS else f", or make it again with {resuming(self.root)}"
             raise UserError(
                 f"{self.root / relative} {'is missing' if data is None else 'was changed after it was written'}; "
                 f"restore it{again}"
@@ -519,7 +519,7 @@ def _advice(path: Path) -> str:
     run = None
     with contextlib.suppress(OSError):  # folders that may not be entered
         folders = (path, *path.parents)
-        run = next((f for f in folders if all((f / name).is_file() for name in (_SETTINGS, "run.db"))), None)
+        run = next((f for f in folders if all((f / name).is_file() for name in (SETTINGS, "run.db"))), None)
     return "free space or choose another run_dir=..." + (
         f", then continue with {resuming(run)}" if run else ""
     )

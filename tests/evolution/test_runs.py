@@ -201,6 +201,12 @@ def harm(run: Path, kind: str) -> Path:
         config.write_text("a: [1,\n b")
     elif kind == "config is a list":
         config.write_text("- a\n")
+    elif kind == "config is empty":
+        config.write_text("")
+    elif kind == "config cut in a value":
+        config.write_text(config.read_text().partition("model:")[0])
+    elif kind == "config cut between values":
+        config.write_text(config.read_text().partition("sandbox:")[0])
     elif kind == "config of another version":
         config.write_text(config.read_text() + "nonsense: 3\n")
     return run
@@ -219,9 +225,20 @@ def harm(run: Path, kind: str) -> Path:
             "is neither a run directory nor a folder with runs",
         ),
         ("no config", "is not a run directory of movlr-jax: it has no config.yaml", None),
-        ("config is no yaml", "config.yaml is broken", None),
-        ("config is a list", "config.yaml is broken", None),
-        ("config of another version", "there is no setting 'nonsense'", None),
+        ("config is no yaml", "config.yaml is broken (line 2: ", None),
+        ("config is a list", "config.yaml is broken (it is ['a'], expected settings); it was changed", None),
+        (
+            "config is empty",
+            "config.yaml is broken (it is empty); it was changed after the search wrote it",
+            None,
+        ),
+        (
+            "config cut in a value",
+            "config.yaml is broken (model is not set; give model=...); it was changed",
+            None,
+        ),
+        ("config cut between values", "config.yaml was changed after it was written; restore it", None),
+        ("config of another version", "config.yaml is broken (there is no setting 'nonsense'", None),
     ],
 )
 def test_a_broken_or_foreign_run_is_told(
