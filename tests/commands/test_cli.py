@@ -288,6 +288,19 @@ def test_methods_are_compared_over_seeds(elsewhere: Path, capfd, mistake: Mistak
         assert "compare takes seeds=0,1,2" in mistake(compare, *given, wrong)
 
 
+def test_a_comparison_of_a_task_from_words_leaves_out_the_hand_written_reward(
+    elsewhere: Path, capfd, mistake: Mistake
+):
+    given = [*LEG, "instruction=lift the foot"]
+    assert compare([*given, "run_dir=words"]) == 0
+    said = capfd.readouterr()
+    assert [r["method"] for r in json.loads(said.out.splitlines()[-1])] == ["movlr", "eureka", "harmon"]
+    left_out = "human is left out: a task from words has no hand-written reward"
+    assert said.err.count(left_out) == 1
+    assert compare(["resume=words"]) == 0
+    assert "needs a hand-written reward" in mistake(compare, *given, "methods=[human]")
+
+
 def test_evaluate_does_not_resume(mistake: Mistake):
     assert mistake(evaluate, *QUICK, "resume=run") == (
         "resume continues a search; to evaluate its best program, give reward=run"
