@@ -225,7 +225,7 @@ def _recorded(overrides: Sequence[str], kind: str, changeable: Sequence[str]) ->
 
     kind: resume or replay. The settings in `changeable` may be changed, others given as they are. With resume, the
     name of a task asks for a comparison with the record instead (None). +task=FILE.py says where the file of the task
-    is now.
+    is now, and model=FILE where the model of a task without a name is.
     """
     from movlr_jax.settings import CONFIG_BYTES, read_yaml
     from movlr_jax.storage.inside import read_inside
@@ -260,8 +260,8 @@ def _recorded(overrides: Sequence[str], kind: str, changeable: Sequence[str]) ->
             raise UserError(f"{run} is a search of another task, which is not a file; leave out +task={file}")
         settings = {**values["task"]["settings"], "file": str(Path(file).expanduser().resolve())}
         values["task"] = {"name": "own", "settings": settings}
-    if "model" in given and values.get("task", {}).get("name") == DESCRIBED_TASK:
-        given["model"] = absolute_model(unquoted(given["model"]))
+    if "model" in given and values.get("task", {}).get("name") == DESCRIBED_TASK:  # where it is now
+        values["model"] = absolute_model(unquoted(given.pop("model")))
     recorded = _leaves(values)
     for name, value in given.items():
         group, dot, field = name.partition(".")
