@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib
+import io
 import os
 import select
 import signal
@@ -27,6 +28,8 @@ def entry_point(module: str) -> Callable[..., int]:
                 from movlr_jax.commands.environment import prepare_environment
 
                 prepare_environment()
+                if isinstance(sys.stdout, io.TextIOWrapper):  # prints paths that are not UTF-8 as they are
+                    sys.stdout.reconfigure(errors="surrogateescape")
                 status = importlib.import_module(module).main(argv)
             if sys.stdout:  # None if it was closed before the start
                 sys.stdout.flush()

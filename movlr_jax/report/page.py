@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import os
 import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -70,7 +71,7 @@ def write_page(archive: Archive, run: Run, task: Task | None = None, no_task: st
 
     The file is not recorded in a run in which another process is working.
     """
-    page = render(run, staged(run, task, no_task)).encode("utf-8")
+    page = utf_8(render(run, staged(run, task, no_task)))
     return write_atomically(run.root / PAGE, page) if run.used else archive.put(PAGE, page)
 
 
@@ -106,6 +107,11 @@ def render(run: Run, stage: Staged | None = None) -> str:
         generations=[report_views.generation(run, g) for g in run.generations],
         ancestry=run.ancestry(run.best.name if run.best else None),
     )
+
+
+def utf_8(page: str) -> bytes:
+    """Return a page as UTF-8. Bytes of paths that are none are written as in \\udce9."""
+    return page.encode("utf-8", "backslashreplace")
 
 
 def rendered(template: str, scripts: Sequence[str], media: str = "data: blob:", **values: Any) -> str:
@@ -167,7 +173,7 @@ def embedded(root: Path, paths: Iterable[Path]) -> dict[Path, Film]:
         if size is None:
             films[path] = Film(path)
         elif size > left:
-            films[path] = Film(path, link=quote(str(path)))
+            films[path] = Film(path, link=quote(os.fsencode(path)))
         else:
             left -= size
             data, picture = _embedded(root, str(path), "video/mp4"), still(inside(root, str(path)))
