@@ -68,10 +68,14 @@ _OF_PATHS = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.E
 
 @contextlib.contextmanager
 def path_errors() -> Iterator[None]:
-    """Raise UserError instead of an OSError for a path that may not be entered or cannot exist."""
+    """Raise UserError instead of an OSError for a path that cannot be entered or exist, or no current folder."""
     try:
         yield
     except OSError as error:
+        try:
+            Path.cwd()
+        except FileNotFoundError:
+            raise UserError("the current folder was deleted; change to another one, as with cd ~") from None
         if error.errno not in _OF_PATHS or error.filename is None:
             raise
         raise UserError(f"cannot access {error.filename}: {error.strerror}") from error

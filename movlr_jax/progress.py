@@ -43,6 +43,26 @@ def interruptible() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM wait for the end of a short block, as for code whose threads do not expect them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _: came.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in came:
+            signal.raise_signal(number)
+
+
 def stop_if_asked() -> None:
     """Raise KeyboardInterrupt if a stop was requested and the first exception was lost."""
     if _stop.is_set():

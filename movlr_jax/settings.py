@@ -47,6 +47,9 @@ def read_yaml(text: str) -> Any:
     """Parse an untrusted YAML text. Raises ValueError with a message of one line."""
     try:
         return yaml.load(text, _PlainLoader)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise ValueError(f"line {line}: {' '.join(str(error.problem).split()):.200}") from None
     except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{' '.join(str(error).split()) or type(error).__name__:.200}") from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from pathlib import Path
 from typing import get_type_hints, is_typeddict
 
@@ -46,6 +47,15 @@ def test_events_of_a_run_have_the_fields_of_the_page(kind: str):
     (row,) = re.findall(rf"^\| `{kind}` \|.*", TEXTS["docs/data.md"], re.M)
     fields = get_type_hints(KINDS[kind]) if is_typeddict(KINDS[kind]) else {}
     assert set(fields) <= set(re.findall(r"`(\w+)`", row)), row
+
+
+def test_the_first_page_names_every_extra():
+    of_developers = {"dev", "browser"}
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "optional-dependencies"
+    ]
+    table = "".join(re.findall(r"^\| `pip install.*", TEXTS["docs/index.md"], re.M))
+    assert set(re.findall(r"\[(\w+)\]", table)) >= set(extras) - of_developers
 
 
 def test_exactly_two_commands_do_all_the_set_up():

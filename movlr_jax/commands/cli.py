@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import importlib
+import io
 import os
 import select
 import signal
@@ -13,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TextIO
 
 from movlr_jax.commands.outcome import CLOSED_PIPE, INTERRUPTED, run_one
 from movlr_jax.errors import UserError, path_errors
@@ -27,6 +30,8 @@ def entry_point(module: str) -> Callable[..., int]:
                 from movlr_jax.commands.environment import prepare_environment
 
                 prepare_environment()
+                if isinstance(sys.stdout, io.TextIOWrapper):  # prints paths that are not UTF-8 as they are
+                    sys.stdout.reconfigure(errors="surrogateescape")
                 status = importlib.import_module(module).main(argv)
             if sys.stdout:  # None if it was closed before the start
                 sys.stdout.flush()
@@ -34,6 +39,15 @@ def entry_point(module: str) -> Callable[..., int]:
             if not _unread():
                 raise  # the pipe of something else, such as an encoder
             return CLOSED_PIPE
+        except OSError as error:
+            if error.errno != errno.ENOSPC or error.filename is not None:
+                raise
+            print(
+                f"cannot write the output: {error.strerror}; free space, or write it elsewhere",
+                file=sys.stderr,
+            )
+            _drop(sys.stdout)
+            return 2
         return status
 
     return main
@@ -69,8 +83,13 @@ def _unread() -> bool:
         poll.register(stream.fileno(), 0)
         if poll.poll(0):  # a pipe without a reader is in error
             closed.append(stream.fileno())
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            _drop(stream)
     return bool(closed)
+
+
+def _drop(stream: TextIO) -> None:
+    """Drop what was not written to a stream, and what will be."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def run(command: Callable[..., int], argv: Sequence[str] | None = None, *, numbered: bool = False) -> int:

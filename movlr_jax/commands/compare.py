@@ -1,5 +1,8 @@
 """`python -m movlr_jax.compare +task=T methods=[movlr,eureka,human] seeds=0,1,2`: compare methods.
 
+Without methods=, these are movlr, eureka, harmon and human; human only for a task that has a hand-written reward, not
+for one from words.
+
 Every method gets the same budget: simulated seconds (`sim_s=`; default: candidates x generations x starts x
 episode_s, and as much again for each of inner_weights), max_calls and max_cost_usd. Each method keeps its own number
 of candidates, unless candidates=... sets one for all, and runs as many generations as the seconds allow. `seeds=`
@@ -40,6 +43,7 @@ from movlr_jax.storage.inside import inside, read_inside
 from movlr_jax.tasks import Task
 
 _ARGUMENTS = "compare.yaml"  # in the folder of a comparison: the arguments it was started with
+_SEARCHING = ("movlr", "eureka", "harmon")
 _RESETTABLE = ("films", "preview", "max_calls", "max_cost_usd")
 
 
@@ -142,12 +146,12 @@ def is_finished(config: Config) -> bool:
 
 def read_arguments(arguments: Sequence[str]) -> tuple[list[str], list[int], float | None, list[str]]:
     """Return the methods, the seeds, the simulated seconds and the settings of all searches. Raises UserError."""
-    own = {"methods": "movlr,eureka,harmon,human", "seeds": "", "sim_s": ""}
+    own = {"methods": "", "seeds": "", "sim_s": ""}
     refused = {"method": "compare takes methods=[...]"}
     if any(_name(a) == "seed" and ("," in a or "seeds" in map(_name, arguments)) for a in arguments):
         refused["seed"] = "compare takes seeds=0,1,2"
     given, overrides = cli.split_arguments(arguments, own, refused)
-    methods = cli.listed(given["methods"])
+    methods = cli.listed(given["methods"]) if given["methods"] else _usual_methods(overrides)
     seeds = list(dict.fromkeys(cli.seeds_of(given["seeds"]))) if given["seeds"] else []
     try:
         sim_s = float(given["sim_s"]) if given["sim_s"] else None
@@ -162,6 +166,14 @@ def read_arguments(arguments: Sequence[str]) -> tuple[list[str], list[int], floa
     if not methods:
         raise UserError("methods=[] names no method; give a list, as in methods=[movlr,human]")
     return methods, seeds, sim_s, overrides
+
+
+def _usual_methods(overrides: Sequence[str]) -> list[str]:
+    """Return the methods of a comparison that names none, and say which is left out. Raises UserError."""
+    if not compose(list(overrides)).instruction:
+        return [*_SEARCHING, "human"]
+    print("human is left out: a task from words has no hand-written reward", file=sys.stderr)
+    return [*_SEARCHING]
 
 
 def _searches(methods: Sequence[str], seeds: Sequence[int]) -> list[tuple[str, str, int | None]]:

@@ -103,11 +103,12 @@ def episodes(request: EpisodeRequest, kind: str) -> Iterator[tuple[str, bytes | 
 
 def _settings(request: EpisodeRequest) -> Config:
     """Return the settings given, else those recorded for the episode. Raises UserError."""
-    if request.settings:
-        return compose(request.settings)
     run = request.source if request.source.is_dir() else _run_of(request.source)
+    moved = [setting for setting in request.settings if setting.startswith("model=")]
+    if request.settings and not (run and moved == request.settings):
+        return compose(request.settings)
     if run:
-        return compose([f"resume={run}", *(["trust=true"] if request.trust else [])])
+        return compose([f"resume={run}", *moved, *(["trust=true"] if request.trust else [])])
     return _recorded(request.source, request.trust)
 
 

@@ -1,8 +1,8 @@
-"""`python -m movlr_jax.report RUN_DIR`: write report.html of a run, finished or not.
+"""`python -m movlr_jax.report RUN_DIR`: write report.html of a run, finished, in progress or interrupted.
 
 RUN_DIR is runs/<task>/<time>, or a folder of runs: a sweep or a comparison. `trust=true` runs the Python file of a
-recorded task, `+task=FILE.py` says where that file is now. `scene=false` leaves out the 3-D view and the curves of
-muscles and joints, which need the model.
+recorded task, `+task=FILE.py` says where that file is now, and `model=FILE` where the model of a task from words is.
+`scene=false` leaves out the 3-D view and the curves of muscles and joints, which need the model.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from movlr_jax.errors import UserError
 from movlr_jax.report.data import read_run
 from movlr_jax.report.page import write_page
 from movlr_jax.report.sweep import write_sweep_page
-from movlr_jax.storage.archive import Archive
+from movlr_jax.storage.archive import Archive, InUse
 from movlr_jax.tasks import Task
 
 
@@ -30,6 +30,7 @@ class ReportRequest:
     run_dir: Path
     trust: bool = False  # whether the Python file of a recorded task may run
     task: str = ""  # where its file is now
+    model: str = ""  # where the model of a task from words is now
     scene: bool = True  # whether the page has the 3-D view and the curves of muscles and joints
 
 
@@ -39,9 +40,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def _request(arguments: list[str]) -> ReportRequest:
     """Return the arguments as a request. Raises UserError."""
-    folder, given = cli.folder_and(arguments, "report", trust="false", scene="true", task="")
+    folder, given = cli.folder_and(arguments, "report", trust="false", scene="true", task="", model="")
     trust, scene = (cli.switch(name, given[name]) for name in ("trust", "scene"))
-    return ReportRequest(folder, trust, given["task"], scene)
+    return ReportRequest(folder, trust, given["task"], given["model"], scene)
 
 
 def _report(request: ReportRequest) -> int:
@@ -63,8 +64,12 @@ def write_with_task(run_dir: Path, task: Callable[[], Task] | None) -> tuple[Pat
     Raises UserError if there is no run or the page cannot be written.
     """
     built, why = None, ""
-    with Archive.open(run_dir) as archive:
-        run = read_run(archive)
+    try:
+        archive, used = Archive.open(run_dir), False
+    except InUse:
+        archive, used = Archive.open(run_dir, write=False), True
+    with archive:
+        run = read_run(archive, used)
         if task and run.best:
             try:
                 built = task()
@@ -75,5 +80,7 @@ def write_with_task(run_dir: Path, task: Callable[[], Task] | None) -> tuple[Pat
 
 
 def _task(request: ReportRequest) -> Task:
-    more = [*(["trust=true"] if request.trust else []), *([f"+task={request.task}"] if request.task else [])]
+    trust = "true" if request.trust else ""
+    given = {"trust": trust, "+task": request.task, "model": request.model}
+    more = [f"{name}={value}" for name, value in given.items() if value]
     return task_of(compose([f"resume={request.run_dir}", *more]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,9 +38,9 @@ from movlr_jax.film.group_picture import GROUPS, picture
 from movlr_jax.language.base import Evaluation
 from movlr_jax.progress import Reporter
 from movlr_jax.quantities import summary
-from movlr_jax.report.page import write_report
+from movlr_jax.report.page import PAGE, write_report
 from movlr_jax.sandbox.warm import start_ahead
-from movlr_jax.storage.archive import Archive, new_run_dir
+from movlr_jax.storage.archive import SETTINGS, Archive, new_run_dir
 from movlr_jax.tasks import Task
 from movlr_jax.tracking.base import Ended
 
@@ -78,6 +79,9 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
         if recorded:
             same_search(config, task, recorded, archive)
             keep_generations(config, archive)
+            # a page of a run in progress is not recorded
+            if damaged := [path for path in archive.damaged() if path != PAGE]:
+                reporter.say(_about_damaged(archive.root, damaged))
         for sentence in (
             about_task_file(config, archive),
             f"searching a reward for {task.name}: {config.candidates} candidates x "
@@ -91,9 +95,9 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
         make = partial(task_and_optimizer, config, built)
         context = build_context(config, task, optimizer, archive, reporter, make, started)
         reporter.say(context.models_used)
+        if (not recorded or archive.lost(GROUPS)) and context.films and "groups" in optimizer.notes:
+            archive.put(GROUPS, picture(task, optimizer.notes["groups"]))
         if not recorded:
-            if context.films and "groups" in optimizer.notes:
-                archive.put(GROUPS, picture(task, optimizer.notes["groups"]))
             archive.record("run", describe(context))
         begin_tracking(context)
         best = evolve(context)
@@ -122,6 +126,16 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
                 _end_session(context, ended)
 
 
+def _about_damaged(run: Path, paths: Sequence[str], most: int = 5) -> str:
+    """Return a sentence about files of a resumed run that are lost."""
+    more = f" and {len(paths) - most} more" if len(paths) > most else ""
+    count, are = ("1 file", "is") if len(paths) == 1 else (f"{len(paths)} files", "are")
+    return (
+        f"{count} of {run} {are} missing or changed after the search wrote them: {', '.join(paths[:most])}{more}; "
+        "what this search needs of them is made again"
+    )
+
+
 def _end_session(context: SearchContext, ended: Ended) -> None:
     """Write the report, say where the results are, then end the run in the tracker. Raises UserError."""
     archive, report = context.archive, None
@@ -138,7 +152,8 @@ def _end_session(context: SearchContext, ended: Ended) -> None:
 def _check_before_building(config: Config) -> None:
     """Check settings that would otherwise fail only after the physics is built. Raises UserError."""
     if config.resume:
-        Archive.open(Path(config.resume), write=False, whole=True).close()
+        with Archive.open(Path(config.resume), write=False, whole=True) as archive:
+            archive.read(SETTINGS)
     if trains(config.optimizer) and config.optimizer.ppo.env_steps == 0:
         raise UserError(
             "optimizer.ppo.env_steps=0 trains nothing, so every program would be evaluated with the same policy; "

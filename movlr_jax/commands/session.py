@@ -32,11 +32,11 @@ from movlr_jax.language.base import Evaluation
 from movlr_jax.language.proposers.scripted import ScriptedProposer
 from movlr_jax.language.proposers.terms import reading
 from movlr_jax.machine import hardware, versions
-from movlr_jax.models.from_path import files_of
+from movlr_jax.models.from_path import files_of, is_path
 from movlr_jax.progress import Reporter
 from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.settings import read_yaml
-from movlr_jax.storage.archive import Archive
+from movlr_jax.storage.archive import SETTINGS, Archive
 from movlr_jax.storage.layout import candidate_path
 from movlr_jax.tasks import Task, build_task
 from movlr_jax.tasks.base import check_episode
@@ -52,6 +52,12 @@ def task_of(config: Config) -> Task:
         raise UserError(
             f"the task {config.task.name!r} of {config.resume} was made or registered in Python; give it there, "
             f"as in run_search(task, resume={config.resume!r}) or open_run({config.resume!r}, task)"
+        )
+    moved = config.resume and config.task.name == DESCRIBED_TASK and is_path(config.model)
+    if moved and not Path(config.model).is_file():
+        raise UserError(
+            f"there is no model file {config.model}, with which {config.resume} began; if it was moved, add "
+            "model=FILE, where it is now"
         )
     prepare_physics(config.physics)
     task = build_task(
@@ -280,6 +286,9 @@ def same_search(config: Config, task: Task, recorded: Mapping[str, Any], archive
     now, begun = task_file(config), archive.get(EVENT)
     if now and begun and now["sha256"] == begun["sha256"]:  # the file may have moved
         ours.pop("task.settings.file")
+    before, model = recorded.get("model_sha256"), digest(model_files(task))
+    if config.task.name == DESCRIBED_TASK and before and before == model:
+        ours.pop("model")
     given = {name: value for name, value in ours.items() if name.partition(".")[0] not in free}
     changed = changes(given, recorded["settings"])
     if changed:
@@ -287,7 +296,7 @@ def same_search(config: Config, task: Task, recorded: Mapping[str, Any], archive
             f"{archive.root} was created with other settings: {'; '.join(changed)}; "
             f"give only resume={archive.root} to continue with the recorded settings"
         )
-    if (before := recorded.get("model_sha256")) and before != digest(model_files(task)):
+    if before and before != model:
         raise UserError(
             f"the model of {archive.root} has changed since the run began, so its programs could not be compared; "
             "undo the change, or start a new run"
@@ -301,11 +310,11 @@ def same_search(config: Config, task: Task, recorded: Mapping[str, Any], archive
 
 def keep_generations(config: Config, archive: Archive) -> None:
     """Record the number of generations of a resumed run, which the next resume and a recording take from there."""
-    settings = dict(read_yaml(archive.read("config.yaml").decode()))
+    settings = dict(read_yaml(archive.read(SETTINGS).decode()))
     if settings.get("generations") == config.generations:
         return
     settings["generations"] = config.generations
-    archive.put("config.yaml", yaml.safe_dump(settings, sort_keys=False).encode())
+    archive.put(SETTINGS, yaml.safe_dump(settings, sort_keys=False).encode())
     begun = archive.get("run") or {}
     archive.record("run", {**begun, "settings": {**begun["settings"], "generations": config.generations}})
     if (ended := archive.get("finished")) and ended["generations"] < config.generations:

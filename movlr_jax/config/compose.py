@@ -16,6 +16,7 @@ from movlr_jax.config.schema import WORKERS
 from movlr_jax.control.build import OPTIMIZERS
 from movlr_jax.errors import UserError, shortened, unknown_name
 from movlr_jax.resources import resource_dir
+from movlr_jax.storage.archive import SETTINGS, Archive
 from movlr_jax.tasks.instruction import absolute_model
 from movlr_jax.tasks.registry import DESCRIBED_TASK, FILE_TASK, TASKS
 from movlr_jax.tracking.base import TRACKERS
@@ -87,7 +88,11 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Any:
 
     _refuse_unused(overrides)
     if (resumed := _recorded(overrides, "resume", RESETTABLE)) is not None:
-        config, run = check(from_mapping(Config, resumed)), Path(resumed["resume"])
+        run = Path(resumed["resume"])
+        try:
+            config = check(from_mapping(Config, resumed))
+        except UserError as error:
+            raise _broken(run, str(error)) if _changed(run) else error from None
         named = any(o.lstrip("+").startswith("task=") for o in overrides)  # by the person, whose file it is
         if not named:
             check_task_file(config, run, [run])
@@ -220,7 +225,7 @@ def _recorded(overrides: Sequence[str], kind: str, changeable: Sequence[str]) ->
 
     kind: resume or replay. The settings in `changeable` may be changed, others given as they are. With resume, the
     name of a task asks for a comparison with the record instead (None). +task=FILE.py says where the file of the task
-    is now.
+    is now, and model=FILE where the model of a task without a name is.
     """
     from movlr_jax.settings import CONFIG_BYTES, read_yaml
     from movlr_jax.storage.inside import read_inside
@@ -237,22 +242,26 @@ def _recorded(overrides: Sequence[str], kind: str, changeable: Sequence[str]) ->
             f"replay={given[kind]} takes the task from the recording; leave out task={given['task']}"
         )
     run, done = Path(given[kind]), f"{kind.removesuffix('e')}ed"
-    path, text = run / "config.yaml", read_inside(run, "config.yaml", CONFIG_BYTES)
+    text = read_inside(run, SETTINGS, CONFIG_BYTES)
     if text is None:
         raise UserError(f"{run} is not a run directory of movlr-jax: it has no config.yaml")
     new: dict[str, Any] = {"trust": False}  # never taken from the run
     try:
-        values = dict(read_yaml(text.decode("utf-8")))
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{path} is broken: {_first_line(error)}; the run cannot be {done}") from None
+        values = read_yaml(text.decode("utf-8"))
+    except ValueError as error:
+        raise _broken(run, _first_line(error)) from None
+    if not isinstance(values, dict):
+        raise _broken(
+            run, "it is empty" if values is None else f"it is {shortened(values)}, expected settings"
+        )
     if file:
         del given["task"]
         if values.get("task", {}).get("name") != "own":
             raise UserError(f"{run} is a search of another task, which is not a file; leave out +task={file}")
         settings = {**values["task"]["settings"], "file": str(Path(file).expanduser().resolve())}
         values["task"] = {"name": "own", "settings": settings}
-    if "model" in given and values.get("task", {}).get("name") == DESCRIBED_TASK:
-        given["model"] = absolute_model(unquoted(given["model"]))
+    if "model" in given and values.get("task", {}).get("name") == DESCRIBED_TASK:  # where it is now
+        values["model"] = absolute_model(unquoted(given.pop("model")))
     recorded = _leaves(values)
     for name, value in given.items():
         group, dot, field = name.partition(".")
@@ -276,6 +285,23 @@ def _recorded(overrides: Sequence[str], kind: str, changeable: Sequence[str]) ->
     if kind == "replay":
         values = _answered_by(run, values)
     return {**values, **new}
+
+
+def _broken(run: Path, why: str) -> UserError:
+    """Return the error about a config.yaml that cannot be used."""
+    changed = "it was changed after the search wrote it; " if _changed(run) else ""
+    return UserError(
+        f"{run / SETTINGS} is broken ({why}); {changed}restore it from a copy, or start a new search"
+    )
+
+
+def _changed(run: Path) -> bool:
+    """Return whether the settings of a run are not those that its search wrote, as far as this is known."""
+    try:
+        with Archive.open(run, write=False) as archive:
+            return archive.lost(SETTINGS)
+    except UserError:
+        return False
 
 
 def _answered_by(folder: Path, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -155,7 +155,7 @@ def read_bank(archive: Archive, layout: Layout, before: int | None = None) -> Ba
     The bank is empty if no generation has one.
     """
     parts, g = [], 0
-    while (before is None or g < before) and archive.has(bank_path(g)):
+    while (before is None or g < before) and archive.wrote(bank_path(g)):
         try:
             arrays = read_arrays(archive.read(bank_path(g)), _BYTES)
             if len(arrays["names"]):

@@ -18,10 +18,12 @@ from movlr_jax.tasks import Task
 
 
 def make_film(context: SearchContext, candidate: Evaluation) -> Evaluation:
-    """Film a candidate if it has no film yet. A failed candidate, or a search without films, gets none."""
-    if not context.films or candidate.failed or candidate.film:
-        return candidate
+    """Film a candidate if it has no film, or lost it. A failed candidate, or a search without films, gets none."""
     film_path = candidate_path(candidate.generation, candidate.candidate, ".mp4")
+    if not context.films or candidate.failed:
+        return candidate
+    if candidate.film and not any(map(context.archive.lost, (film_path, sheet_path(film_path)))):
+        return candidate
     with timed(context, "film"), context.reporter.stage(f"film {candidate.name}") as tick:
         made = film(clip(context, candidate), style_of(context.config.preview), tick)
         store(context.archive.put, film_path, made)
@@ -38,8 +40,13 @@ def style_of(preview: bool) -> Style:
 
 def store(put: Callable[[str, bytes], Path], path: str, made: Film) -> Path:
     """Write a film to `path`, and its contact sheet next to it. `put` writes one file. Returns the film's path."""
-    put(str(PurePath(path).with_suffix("")) + SHEET, made.sheet)
+    put(sheet_path(path), made.sheet)
     return put(path, made.mp4)
+
+
+def sheet_path(path: str) -> str:
+    """Return the path of the contact sheet of a film."""
+    return str(PurePath(path).with_suffix("")) + SHEET
 
 
 def clip(context: SearchContext, candidate: Evaluation, label: str = "") -> Clip:

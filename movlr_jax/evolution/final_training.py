@@ -9,7 +9,7 @@ from typing import Any
 from movlr_jax.control.build import build_optimizer, trains
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.evaluation import evaluate
-from movlr_jax.evolution.filming import clip_of, store, style_of
+from movlr_jax.evolution.filming import clip_of, sheet_path, store, style_of
 from movlr_jax.film.captions import Caption
 from movlr_jax.film.clips import film
 from movlr_jax.language.base import Evaluation
@@ -28,10 +28,11 @@ def run_final_training(context: SearchContext, best: Evaluation) -> dict[str, An
 
     The result is recorded once. Checkpoints are in the folder full/ of the run; a resumed run continues from them.
     """
-    known = context.archive.get(EVENT)
-    if known and known["name"] == best.name:
-        return known
     config, archive = context.config, context.archive
+    known, film_path = archive.get(EVENT), f"{STEM}.mp4"
+    files = [f"{STEM}.json", f"{STEM}.npz", *([film_path, sheet_path(film_path)] if context.films else [])]
+    if known and known["name"] == best.name and not any(map(archive.lost, files)):
+        return known
     ppo = config.optimizer.ppo
     longer = replace(ppo, env_steps=round(config.method.full * ppo.env_steps))
     optimizer = build_optimizer(
@@ -55,8 +56,8 @@ def run_final_training(context: SearchContext, best: Evaluation) -> dict[str, An
                 context.note,
             )
             made = film(clip_of(context.task, outcome.states, caption), style_of(config.preview))
-            store(archive.put, f"{STEM}.mp4", made)
-            data["film"] = f"{STEM}.mp4"
+            store(archive.put, film_path, made)
+            data["film"] = film_path
     archive.put(f"{STEM}.json", json.dumps(data, indent=1).encode())
     archive.record(EVENT, data)
     context.reporter.say(f"full:  {best.name}  {outcome.reason or summary(outcome.metrics)}")

@@ -152,11 +152,20 @@ def losses(context: SearchContext, g: int, parent: Evaluation, history: Sequence
 def optimise(
     context: SearchContext, g: int, sources: list[str], parents: list[str | None]
 ) -> list[Evaluation]:
-    """Vet the programs, then optimise control under all of them at once. Return K evaluations, including failures."""
+    """Vet the programs, then optimise control under all of them at once. Return K evaluations, including failures.
+
+    If a trajectory or the bank of a recorded generation is lost, the generation is simulated again. The records of
+    its candidates stay as they are.
+    """
     archive = context.archive
     recorded = [archive.get("evaluated", g, k) for k in range(len(sources))]
-    if all(recorded):
-        return [Evaluation.read(g, k, data or {}, archive.root) for k, data in enumerate(recorded)]
+    for k, data in enumerate(recorded):
+        if data:
+            _write_program(archive, g, k, data)
+    known = {k: Evaluation.read(g, k, data, archive.root) for k, data in enumerate(recorded) if data}
+    arrays = [bank_path(g), *(candidate_path(g, k, ".npz") for k in range(len(sources)))]
+    if len(known) == len(sources) and not any(map(archive.lost, arrays)):
+        return list(known.values())
     verdicts = vet_all(context, sources)
     with timed(context, "optimise"), context.reporter.stage("optimise", _rate(context.workers)) as tick:
         config = context.config
@@ -171,9 +180,13 @@ def optimise(
             episodes.keep if context.reuse else None,
         )
     evaluations, best = [], [adopt(context.task, rows, k, len(sources), fits[k]) for k in range(len(sources))]
-    if context.reuse:
+    if context.reuse and not (all(recorded) and archive.has(bank_path(g))):
         archive.put(bank_path(g), episodes.data(row_names(g, [v for _, v in best], len(rows))))
     for k, (source, (adopted, variants)) in enumerate(zip(sources, best, strict=True)):
+        if k in known:
+            _write_lost(context, known[k], adopted)
+            evaluations.append(known[k])
+            continue
         source = adopted.source or source  # a program that was rejected has only its text
         candidate = replace(adopted, generation=g, candidate=k, source=source, parent=parents[k])
         for note in verdicts[k].notes:
@@ -186,14 +199,34 @@ def optimise(
                     f"  {candidate.name}: term {name!r} was not finite {where}; the values were replaced"
                 )
         data = {**candidate.record(), **({"inner": variants} if variants else {})}
-        described = {name: value for name, value in data.items() if name != "source"}
-        archive.put(candidate_path(g, k, ".py"), source.encode())
-        archive.put(candidate_path(g, k, ".json"), json.dumps(described, indent=1).encode())
+        _write_program(archive, g, k, data)
         if candidate.states:
             archive.put(candidate_path(g, k, ".npz"), candidate.states)
         archive.record("evaluated", data, g, k)
         evaluations.append(replace(candidate, states=None))
     return evaluations
+
+
+def _write_program(archive: Archive, g: int, k: int, data: Mapping[str, Any]) -> None:
+    """Write the program of a candidate and its record, unless the files have them already."""
+    described = {name: value for name, value in data.items() if name != "source"} | {"film": None}
+    texts = {".py": data["source"], ".json": json.dumps(described, indent=1)}
+    for path, text in ((candidate_path(g, k, ending), text) for ending, text in texts.items()):
+        if not archive.has(path):
+            archive.put(path, text.encode())
+
+
+def _write_lost(context: SearchContext, before: Evaluation, again: Evaluation) -> None:
+    """Write the trajectory of a recorded candidate that was simulated again, if its file is lost."""
+    path = candidate_path(before.generation, before.candidate, ".npz")
+    if not again.states or not context.archive.lost(path):
+        return
+    context.archive.put(path, again.states)
+    if again.metrics != before.metrics:
+        context.reporter.say(
+            f"  {before.name}: its trajectory was lost, and simulated again it differs: {summary(again.metrics)}; "
+            f"recorded is {summary(before.metrics)}, which stays"
+        )
 
 
 def describe(context: SearchContext, g: int, evaluations: Sequence[Evaluation]) -> list[Evaluation]:

@@ -79,6 +79,7 @@ class Run:
     calls: Sequence[ModelCalls] = ()
     exchanges: Sequence[Exchange] = ()
     wall_s: float | None = None  # of all sessions
+    used: bool = False  # whether another process is working in it
     unreadable: Sequence[str] = ()  # a message for each event or call that cannot be read
 
     @property
@@ -120,10 +121,10 @@ class Run:
 
     @property
     def state(self) -> str:
-        """finished, interrupted or unfinished."""
-        if self.finished is None:
-            return "unfinished"
-        return "interrupted" if self.finished.get("interrupted") else "finished"
+        """finished, in progress, interrupted or unfinished."""
+        if self.finished and not self.finished.get("interrupted"):
+            return "finished"
+        return "in progress" if self.used else "interrupted" if self.finished else "unfinished"
 
     def ancestry(self, name: str | None) -> list[str]:
         """Return `name` and all its ancestors, the oldest first."""
@@ -134,8 +135,11 @@ class Run:
         return line
 
 
-def read_run(archive: Archive) -> Run:
-    """Read all events and calls of an archive. Unreadable ones are skipped and listed in `unreadable`."""
+def read_run(archive: Archive, used: bool = False) -> Run:
+    """Read all events and calls of an archive. Unreadable ones are skipped and listed in `unreadable`.
+
+    used: whether another process is working in it.
+    """
     about: Mapping[str, Any] = {}
     finished: Mapping[str, Any] | None = None
     stopped, full, sessions = "", {}, []
@@ -182,6 +186,7 @@ def read_run(archive: Archive) -> Run:
         calls=_calls(calls),
         exchanges=[_exchange(i, call) for i, call in enumerate(calls, 1)],
         wall_s=_total(sessions) or _total([(finished or {}).get("wall_s")]),
+        used=used,
         unreadable=_few([_clean(sentence) for sentence in (*faults, *lost)]),
     )
 

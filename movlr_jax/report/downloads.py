@@ -107,7 +107,7 @@ def commands(run: Run) -> list[tuple[str, str]]:
     root, about = _word(run.root), run.about
     settings: Mapping[str, Any] = about.get("settings") or {}
     found = []
-    if run.state != "finished":
+    if run.state in ("interrupted", "unfinished"):
         found.append(("Continue the search", f"python -m movlr_jax.search resume={root}"))
     found.append(
         ("Search again, with the same settings and answers", f"python -m movlr_jax.search replay={root}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import os
 import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -33,11 +34,12 @@ from movlr_jax.report.episode import Staged, staged
 from movlr_jax.report.tree import family_tree
 from movlr_jax.report.views import messages
 from movlr_jax.resources import resource_text
-from movlr_jax.storage.archive import Archive
+from movlr_jax.storage.archive import Archive, write_atomically
 from movlr_jax.storage.inside import inside, read_inside
 from movlr_jax.tasks import Task
 from movlr_jax.version import __version__
 
+PAGE = "report.html"  # in the run directory
 _FILM_BYTES = 9 * 2**20  # further films are linked: a page of 15 MB can be sent by e-mail
 _LIBRARIES = ("vendor/uplot.min.js", "charts.js")
 _SCENE = ("vendor/three.min.js", "scene.js")
@@ -65,8 +67,12 @@ def write_report(archive: Archive, task: Task | None = None) -> Path:
 
 
 def write_page(archive: Archive, run: Run, task: Task | None = None, no_task: str = "") -> Path:
-    """Write report.html of a run. `no_task` says in a sentence why there is no task."""
-    return archive.put("report.html", render(run, staged(run, task, no_task)).encode("utf-8"))
+    """Write report.html of a run. `no_task` says in a sentence why there is no task.
+
+    The file is not recorded in a run in which another process is working.
+    """
+    page = utf_8(render(run, staged(run, task, no_task)))
+    return write_atomically(run.root / PAGE, page) if run.used else archive.put(PAGE, page)
 
 
 def render(run: Run, stage: Staged | None = None) -> str:
@@ -101,6 +107,11 @@ def render(run: Run, stage: Staged | None = None) -> str:
         generations=[report_views.generation(run, g) for g in run.generations],
         ancestry=run.ancestry(run.best.name if run.best else None),
     )
+
+
+def utf_8(page: str) -> bytes:
+    """Return a page as UTF-8. Bytes of paths that are none are written as in \\udce9."""
+    return page.encode("utf-8", "backslashreplace")
 
 
 def rendered(template: str, scripts: Sequence[str], media: str = "data: blob:", **values: Any) -> str:
@@ -162,7 +173,7 @@ def embedded(root: Path, paths: Iterable[Path]) -> dict[Path, Film]:
         if size is None:
             films[path] = Film(path)
         elif size > left:
-            films[path] = Film(path, link=quote(str(path)))
+            films[path] = Film(path, link=quote(os.fsencode(path)))
         else:
             left -= size
             data, picture = _embedded(root, str(path), "video/mp4"), still(inside(root, str(path)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,13 +19,12 @@ from movlr_jax import quantities
 from movlr_jax.errors import UserError
 from movlr_jax.report.charts import spread_chart
 from movlr_jax.report.data import Run, direction, key_metrics, read_run
-from movlr_jax.report.page import embedded, rendered
+from movlr_jax.report.page import PAGE, embedded, rendered, utf_8
 from movlr_jax.settings import CONFIG_BYTES
 from movlr_jax.storage.archive import Archive, write_atomically
 from movlr_jax.storage.inside import read_inside
 
 JOB = "job.yaml"  # in the folder of each job of a sweep: its overrides, exit status and error
-PAGE = "report.html"
 _TUNED = ("optimizer.", "episode_s")  # settings that a task and a model bring along
 # settings that differ between runs without a meaning for their results
 _MEANINGLESS = ("run_dir", "resume", "trust", "films", "preview", "reward", "tracker.", "workers.")
@@ -66,7 +66,7 @@ def write_sweep_page(folder: Path) -> Path:
             f"{folder} is neither a run directory nor a folder with runs: there is no run.db in it"
         )
     path = folder / PAGE
-    write_atomically(path, render(folder, members).encode())
+    write_atomically(path, utf_8(render(folder, members)))
     return path
 
 
@@ -150,7 +150,7 @@ def render(folder: Path, members: Sequence[Member]) -> str:
         best=best,
         films=films,
         shown=embedded(folder, [f for f in films.values() if f]),
-        link=lambda m: quote(f"{m.name}/{PAGE}"),
+        link=lambda m: quote(os.fsencode(f"{m.name}/{PAGE}")),
         wall=lambda run: run.wall_s,
         cost=lambda run: sum(c.cost_usd or 0.0 for c in run.calls),
     )

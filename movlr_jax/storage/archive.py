@@ -34,8 +34,9 @@ _DATABASE = (
     "run.db-shm",
     "run.db-journal",
 )  # the database and SQLite's temporary files
+SETTINGS = "config.yaml"
 # Files that a process that died while creating a run directory may have left, in addition to its lock.
-_BEGUN = (*_DATABASE, ".config.yaml.part")
+_BEGUN = (*_DATABASE, f".{SETTINGS}.part")
 _LOOK = 20_000  # SQLite instructions between checks for Ctrl-C
 _EVENT = "time, kind, generation, candidate, data"
 _SCHEMA = """
@@ -83,6 +84,10 @@ def _event(time: Any, kind: Any, generation: Any, candidate: Any, text: Any) -> 
     return Event(time, kind, generation, candidate, parse_event(time, kind, generation, candidate, text))
 
 
+class InUse(UserError):
+    """Another process is working in a folder."""
+
+
 class Archive:
     """An open run directory. Only one process may write to it; close it, or use it as a context manager."""
 
@@ -110,13 +115,13 @@ class Archive:
                 f"PRAGMA user_version = {_VERSION}; COMMIT;"
             )
             archive = cls(root, lock, db)
-            archive.put("config.yaml", config_yaml.encode())
+            archive.put(SETTINGS, config_yaml.encode())
             undo.pop_all()  # success: keep the lock and the database open
         return archive
 
     @classmethod
     def open(cls, root: Path, *, write: bool = True, whole: bool = False) -> Archive:
-        """Open an existing run. Raises UserError if `root` is missing, is not a run, is broken or is in use.
+        """Open an existing run. Raises UserError if `root` is missing, not a run or broken, InUse if it is in use.
 
         whole: also raise if an event is invalid or lacks data that a resumed search needs.
         """
@@ -156,18 +161,36 @@ class Archive:
         return path
 
     def has(self, relative: str) -> bool:
-        """Return whether `put` wrote this file completely and it still exists."""
-        rows = self._read("SELECT 1 FROM files WHERE path = ?", (relative,))
-        return bool(rows) and inside(self.root, relative).is_file()
+        """Return whether `put` wrote this file and its data are still the same."""
+        return self.wrote(relative) and not self.lost(relative)
+
+    def wrote(self, relative: str) -> bool:
+        """Return whether `put` wrote this file, which may be lost since."""
+        return bool(self._read("SELECT 1 FROM files WHERE path = ?", (relative,)))
+
+    def lost(self, relative: str) -> bool:
+        """Return whether `put` wrote this file, but it is missing or was changed since."""
+        if not self.wrote(relative):
+            return False
+        try:
+            self.read(relative)
+        except UserError:
+            return True
+        return False
+
+    def damaged(self) -> list[str]:
+        """Return all files of the run that are missing or were changed after they were written."""
+        return [path for (path,) in self._read("SELECT path FROM files ORDER BY path") if self.lost(path)]
 
     def read(self, relative: str) -> bytes:
         """Return the data that `put` wrote. Raises UserError if the file is missing or was changed."""
         rows = self._read("SELECT sha256 FROM files WHERE path = ?", (relative,))
         data = read_inside(self.root, relative)
         if not rows or data is None or hashlib.sha256(data).hexdigest() != rows[0][0]:
+            again = "" if relative == SETTINGS else f", or make it again with {resuming(self.root)}"
             raise UserError(
                 f"{self.root / relative} {'is missing' if data is None else 'was changed after it was written'}; "
-                "restore it, or resume with films=false"
+                f"restore it{again}"
             )
         return data
 
@@ -457,9 +480,7 @@ def _lock(root: Path) -> Any:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.close()
-        raise UserError(
-            f"another process is working in {root}; wait for it, or work in another folder"
-        ) from None
+        raise InUse(f"another process is working in {root}; wait for it, or work in another folder") from None
     return file
 
 
@@ -498,9 +519,7 @@ def _advice(path: Path) -> str:
     run = None
     with contextlib.suppress(OSError):  # folders that may not be entered
         folders = (path, *path.parents)
-        run = next(
-            (f for f in folders if all((f / name).is_file() for name in ("config.yaml", "run.db"))), None
-        )
+        run = next((f for f in folders if all((f / name).is_file() for name in (SETTINGS, "run.db"))), None)
     return "free space or choose another run_dir=..." + (
         f", then continue with {resuming(run)}" if run else ""
     )

@@ -28,6 +28,7 @@ class Described(TypedDict, total=False):
     reading: str  # how the scripted proposer reads the description
     model: str
     model_notes: list[str]
+    cameras: list[str]  # what each shows
     seed: int
     method: str
     settings: dict[str, Any]
@@ -128,12 +129,33 @@ class Measured(TypedDict, total=False):
     gait: Gait
 
 
+class Tried(TypedDict, total=False):
+    weights: dict[str, float]
+    score: float | None
+
+
+class FittedTo(TypedDict, total=False):
+    """Weights fitted to the comparisons, with their standard deviations."""
+
+    weights: dict[str, float]
+    deviation: dict[str, float]
+
+
+class Variants(TypedDict, total=False):
+    """The weight variants of a program: all that were tried, and the index of the best."""
+
+    adopted: int
+    tried: list[Tried]
+    fitted: FittedTo
+
+
 class Evaluated(Measured, total=False):
     generation: int
     candidate: int
     source: str
     parent: str | None
     weights: dict[str, float]
+    inner: Variants
 
 
 class FinalTraining(Measured, total=False):

@@ -13,7 +13,6 @@ from types import ModuleType
 from typing import Any, get_type_hints
 
 import jax
-import mujoco
 import numpy as np
 
 from movlr_jax.errors import UserError, shortened, similar_files, unknown_name
@@ -22,10 +21,10 @@ from movlr_jax.settings import typed
 from movlr_jax.tasks.base import Measures, Metrics, Task, measured
 from movlr_jax.tasks.needs import Need
 from movlr_jax.tasks.simple import FOLDER
-from movlr_jax.types import SimState, Step, Trajectory
+from movlr_jax.tasks.trial import CTRL_DT, trial
+from movlr_jax.types import SimState
 
 FUNCTION = "task"  # name of the function that the file must define
-_CTRL_DT = 0.016  # s, control step of the trial episode
 
 
 def file_task(settings: Mapping[str, Any], episode_s: float | None) -> Task:
@@ -86,8 +85,8 @@ def _try(task: Task) -> None:
             raise UserError(f"{name} of the task {task.name} returns {shortened(value)}, expected {expected}")
 
     with quiet():
-        episode = _trial(task)
-        metrics = measured(episode, task, _CTRL_DT)
+        episode = trial(task)
+        metrics = measured(episode, task, CTRL_DT)
         score = task.score(metrics)
         returned("score", score, _shape(score) == () and not np.isnan(score), "a number")
         needs = task.diagnose(metrics)
@@ -107,7 +106,7 @@ def _try(task: Task) -> None:
             returned("over", over, _shape(over) == (1, count), f"true or false [B, T], here [1, {count}]")
         if task.perturb:
             state = jax.tree.map(lambda x: x[None], episode.final)
-            pushed = task.perturb(state, _CTRL_DT)
+            pushed = task.perturb(state, CTRL_DT)
             fits = isinstance(pushed, SimState) and _shapes(pushed) == _shapes(state)
             returned(
                 "perturb", pushed, fits, "the SimState that it gets, with other numbers of the same shapes"
@@ -128,42 +127,6 @@ def _shape(value: Any) -> tuple[int, ...] | None:
         return None if value is None else np.asarray(value, float).shape
     except (TypeError, ValueError):
         return None
-
-
-def _trial(task: Task) -> Trajectory:
-    """Return an episode [T] of full length: two simulation steps without control, the second repeated to the end."""
-    model, data = task.model, mujoco.MjData(task.model)
-    for to, rows in zip((data.qpos, data.qvel, data.act), _starts(task, 2), strict=True):
-        to[:] = rows[0]
-    count = max(2, round(task.episode_s / _CTRL_DT))
-    held = np.minimum(np.arange(count), 1)
-    seen = []
-    for _ in range(2):
-        mujoco.mj_step(model, data)
-        mujoco.mj_forward(model, data)
-        seen.append([np.array(x, np.float32) for x in (data.qpos, data.qvel, data.act, data.sensordata)])
-    qpos, qvel, act, sensors = (np.stack(pair)[held] for pair in zip(*seen, strict=True))
-    time, actions = np.float32(_CTRL_DT) * np.arange(1, count + 1), np.zeros((count, model.nu), np.float32)
-    last = SimState(time[-1], qpos[-1], qvel[-1], act[-1], sensors[-1], actions[-1], np.array(False))
-    return Trajectory(Step(time, qpos, qvel, act, sensors, actions), actions, np.array(count), last)
-
-
-def _starts(task: Task, n: int) -> tuple[np.ndarray, ...]:
-    """Return n start states of the task. Raises UserError if its `start` returns anything else."""
-    m, given = task.model, task.start(np.random.default_rng(0), n)
-    expected = {"qpos": (n, m.nq), "qvel": (n, m.nv), "act": (n, m.na)}
-    try:
-        found = dict(zip(expected, (np.asarray(x, float) for x in given), strict=True))
-    except (TypeError, ValueError):
-        found = {}
-    for name, shape in expected.items():
-        if name not in found or found[name].shape != shape or not np.isfinite(found[name]).all():
-            got = f"{name} {found[name].shape}" if name in found else f"{given!r:.80}"
-            raise UserError(
-                f"start of the task {task.name} returns {got} for n = {n}, expected finite numbers qpos [n, {m.nq}], "
-                f"qvel [n, {m.nv}], act [n, {m.na}]"
-            )
-    return tuple(found.values())
 
 
 def with_source_line(function: Callable[..., Any], file: Path) -> Callable[..., Any]:

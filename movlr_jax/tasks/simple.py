@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -26,7 +28,7 @@ from movlr_jax.models.actuators import (
 )
 from movlr_jax.models.derived import derive_adapter, name_all
 from movlr_jax.models.from_path import forward_of, roles_of
-from movlr_jax.models.spec import compile_spec, place, read_spec
+from movlr_jax.models.spec import compile_spec, place, quiet, read_spec
 from movlr_jax.rewards.state import Layout, instrument, layout_of
 from movlr_jax.rewards.term import array_of, identifier
 from movlr_jax.sandbox.genome import Genome
@@ -38,6 +40,7 @@ from movlr_jax.tasks.motion_terms import FIRST, motion_terms
 from movlr_jax.tasks.needs import HOLD_S, Need
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.stage import add_sky, add_stage
+from movlr_jax.tasks.trial import trial
 from movlr_jax.tasks.view import camera_for
 from movlr_jax.tasks.walking import biomechanics
 from movlr_jax.types import Array, Trajectory
@@ -176,7 +179,7 @@ def simple_task(
         # `quantities.leading`: those of the task come before its success
         return own | achieved | {name: value for name, value in others.items() if name not in own}
 
-    return Task(
+    task = Task(
         name=name,
         description=description.strip().rstrip("."),
         focus="whether the motion does the task, and how calmly",
@@ -193,14 +196,32 @@ def simple_task(
         initial_reward=first,
         human_reward=human or first,
         diagnose=partial(default_diagnosis, tolerance_m, motion),
-        success=f"{' and '.join(reached)} within {100 * tolerance_m:g} cm of its goal in the last half second"
-        if reached and not success
-        else "",
+        success=_said_by(success) if success else "",
         motion=motion,
         roles=roles,
         rest=rest,
         warnings=(*([floor] if floor else []), *_deep(compiled, at)),
     )
+    if success or not (measure or reached):
+        return task
+    if measure and "success" in _tried(measure, task):
+        return replace(task, success=_said_by(measure))
+    within = f"{' and '.join(reached)} within {100 * tolerance_m:g} cm of its goal in the last half second"
+    return replace(task, success=within) if reached else task
+
+
+def _said_by(function: Callable[..., Any]) -> str:
+    """Return what counts as a success by a function of the user: its docstring, as far as it has one."""
+    lines = (inspect.getdoc(function) or "").splitlines()
+    name = getattr(function, "__name__", "<lambda>").replace("<lambda>", "success")
+    return lines[0].rstrip(".") if lines else f"what {name} of the task returns"
+
+
+def _tried(measure: Callable[[Readout], Mapping[str, float]], task: Task) -> Mapping[str, float]:
+    """Return what `measure` returns for a trial episode; nothing if it fails, which is told where it is used."""
+    with contextlib.suppress(Exception), quiet():
+        return measure(Readout(task.layout, trial(task).steps, task.goals))
+    return {}
 
 
 def _one_number(what: str, value: Any) -> float:

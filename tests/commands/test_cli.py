@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import os
 import re
 import shlex
 import signal
@@ -288,6 +289,19 @@ def test_methods_are_compared_over_seeds(elsewhere: Path, capfd, mistake: Mistak
         assert "compare takes seeds=0,1,2" in mistake(compare, *given, wrong)
 
 
+def test_a_comparison_of_a_task_from_words_leaves_out_the_hand_written_reward(
+    elsewhere: Path, capfd, mistake: Mistake
+):
+    given = [*LEG, "instruction=lift the foot"]
+    assert compare([*given, "run_dir=words"]) == 0
+    said = capfd.readouterr()
+    assert [r["method"] for r in json.loads(said.out.splitlines()[-1])] == ["movlr", "eureka", "harmon"]
+    left_out = "human is left out: a task from words has no hand-written reward"
+    assert said.err.count(left_out) == 1
+    assert compare(["resume=words"]) == 0
+    assert "needs a hand-written reward" in mistake(compare, *given, "methods=[human]")
+
+
 def test_evaluate_does_not_resume(mistake: Mistake):
     assert mistake(evaluate, *QUICK, "resume=run") == (
         "resume continues a search; to evaluate its best program, give reward=run"
@@ -345,6 +359,32 @@ def test_messages_that_nobody_reads_end_a_command_as_well(elsewhere: Path):
     assert child.stderr.readline().startswith("searching a reward for")
     child.stderr.close()
     assert child.wait() == CLOSED_PIPE
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has /dev/full")
+@pytest.mark.parametrize("command", ["search", "report"])
+def test_output_for_which_there_is_no_room_is_told(elsewhere: Path, command: str):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", f"movlr_jax.{command}", "--help"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "cannot write the output: No space left on device; free space, or write it elsewhere\n"
+    )
+
+
+def test_a_current_folder_that_was_deleted_is_told(elsewhere: Path, mistake: Mistake):
+    gone = elsewhere / "gone"
+    gone.mkdir()
+    os.chdir(gone)  # `elsewhere` changes back
+    gone.rmdir()
+    for command in (search, evaluate):
+        said = mistake(command, TASK, "reward=human")
+        assert said == "the current folder was deleted; change to another one, as with cd ~"
 
 
 def test_a_command_runs_without_a_stdout(elsewhere: Path):

@@ -176,6 +176,22 @@ def test_a_folder_of_any_name_holds_a_run_and_the_hint_to_continue_can_be_pasted
     assert search([hint]) == 0
 
 
+def test_a_folder_whose_name_is_not_utf8_holds_a_run_and_its_report(elsewhere: Path):
+    """As names from older systems are: Latin-1 in this case."""
+    folder = os.fsdecode(b"caf\xe9")
+    assert search([*LEG, f"run_dir={folder}/a"]) == 0
+    assert "caf\\udce9" in Path(folder, "a", "report.html").read_text(encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "movlr_jax.report", "."],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"},
+    )
+    assert done.returncode == 0
+    assert 'href="caf%E9/a/report.html"' in Path("report.html").read_text(encoding="utf-8")
+    command = [sys.executable, "-m", "movlr_jax.export", f"{folder}/a", "format=csv"]
+    assert b"caf\xe9/a/export" in subprocess.run(command, stdout=subprocess.PIPE).stdout
+
+
 def test_folders_and_files_of_any_name_may_be_swept_and_refer_to_settings(elsewhere: Path):
     assert [with_quotes(o) for o in ("reward=a.py,b.py", "run_dir=runs/${seed}", "resume=null")] == [
         "reward=a.py,b.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 
 pytest.importorskip("brax", reason="the extra ppo is not installed")
 
+import orbax.checkpoint as ocp
 from brax.training import types as brax_types
 from brax.training.acme import running_statistics, specs
 from brax.training.agents.ppo import losses
@@ -28,6 +30,7 @@ from movlr_jax.control.ppo.training import CurveRecorder, Training
 from movlr_jax.control.ppo.update import Batch
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import evaluate
+from movlr_jax.progress import interruptible
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
 from movlr_jax.sandbox.vet import Verdict
@@ -344,6 +347,24 @@ def test_a_training_that_was_cut_short_goes_on(ppo, tmp_path: Path):
     events = b"".join(path.read_bytes() for path in tmp_path.glob("tensorboard/k01/*"))
     assert b"terms/t1" in events
     assert b"training/return" in events
+
+
+def test_an_interruption_waits_until_a_checkpoint_is_written(
+    ppo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    save = ocp.CheckpointManager.save
+
+    def interrupted(manager: ocp.CheckpointManager, *given, **more) -> bool:
+        signal.raise_signal(signal.SIGINT)
+        return save(manager, *given, **more)
+
+    monkeypatch.setattr(ocp.CheckpointManager, "save", interrupted)
+    with interruptible(), pytest.raises(KeyboardInterrupt):
+        ppo.optimise([UPRIGHT], KEY, None, tmp_path)
+    seen: list[int] = []
+    monkeypatch.undo()
+    ppo.optimise([UPRIGHT], KEY, lambda done, total: seen.append(done), tmp_path)
+    assert seen[0] > 0, "it goes on from the checkpoint"
 
 
 def test_a_training_from_another_content_of_the_initial_policy_starts_anew(tmp_path: Path):

@@ -201,6 +201,12 @@ def harm(run: Path, kind: str) -> Path:
         config.write_text("a: [1,\n b")
     elif kind == "config is a list":
         config.write_text("- a\n")
+    elif kind == "config is empty":
+        config.write_text("")
+    elif kind == "config cut in a value":
+        config.write_text(config.read_text().partition("model:")[0])
+    elif kind == "config cut between values":
+        config.write_text(config.read_text().partition("sandbox:")[0])
     elif kind == "config of another version":
         config.write_text(config.read_text() + "nonsense: 3\n")
     return run
@@ -219,9 +225,20 @@ def harm(run: Path, kind: str) -> Path:
             "is neither a run directory nor a folder with runs",
         ),
         ("no config", "is not a run directory of movlr-jax: it has no config.yaml", None),
-        ("config is no yaml", "config.yaml is broken", None),
-        ("config is a list", "config.yaml is broken", None),
-        ("config of another version", "there is no setting 'nonsense'", None),
+        ("config is no yaml", "config.yaml is broken (line 2: ", None),
+        ("config is a list", "config.yaml is broken (it is ['a'], expected settings); it was changed", None),
+        (
+            "config is empty",
+            "config.yaml is broken (it is empty); it was changed after the search wrote it",
+            None,
+        ),
+        (
+            "config cut in a value",
+            "config.yaml is broken (model is not set; give model=...); it was changed",
+            None,
+        ),
+        ("config cut between values", "config.yaml was changed after it was written; restore it", None),
+        ("config of another version", "config.yaml is broken (there is no setting 'nonsense'", None),
     ],
 )
 def test_a_broken_or_foreign_run_is_told(
@@ -288,21 +305,63 @@ def test_a_run_does_not_go_on_with_an_edited_model(mistake: Mistake, elsewhere: 
     assert search(["resume=mine", "generations=2"]) == 0
 
 
-def test_a_run_that_lost_a_file_says_which(mistake: Mistake, finished: Path):
-    """A film needs the recorded motion: gone, or changed by somebody."""
+def test_a_file_that_was_changed_is_not_read(finished: Path):
     run = copy_of(finished)
     states = run / "gen_00" / "k00.npz"
-    whole = states.read_bytes()
     with Archive.open(run, write=False) as archive:
-        assert archive.read("gen_00/k00.npz") == whole
-        states.write_bytes(whole[:-100])
-        with pytest.raises(UserError, match="was changed after it was written"):
+        states.write_bytes(archive.read("gen_00/k00.npz")[:-100])
+        with pytest.raises(
+            UserError, match="was changed after it was written; restore it, or make it again with"
+        ):
             archive.read("gen_00/k00.npz")
-    states.unlink()
-    said = mistake(search, f"resume={run}", "films=true", alone=False)
-    if "no films: " in said:
+        assert archive.damaged() == ["gen_00/k00.npz"]
+
+
+def test_damaged_files_of_a_finished_run_are_made_again(finished: Path, capfd: pytest.CaptureFixture[str]):
+    """Nothing else is: the second program keeps its files, and the record its numbers."""
+    run = copy_of(finished)
+    before = contents(run)
+    assert search([f"resume={run}", "films=true"]) == 0
+    if "no films: " in capfd.readouterr().err:
         pytest.skip("nothing draws here")
-    assert said == f"{states} is missing; restore it, or resume with films=false"
+    filmed = contents(run)
+    folder, kept = run / "gen_00", (run / "gen_01" / "k00.mp4").stat().st_mtime_ns
+    for name in ("k00.npz", "k00.json", "k00_sheet.png"):
+        (folder / name).write_bytes((folder / name).read_bytes()[:100])
+    (folder / "k00.py").unlink()
+    assert search([f"resume={run}", "films=true"]) == 0
+    said = capfd.readouterr().err
+    assert f"4 files of {run} are missing or changed after the search wrote them: gen_00" in said
+    assert "gen_00/k00.npz" in said
+    assert differing(run, filmed) <= {"run.db", "report.html"}
+    assert (run / "gen_01" / "k00.mp4").stat().st_mtime_ns == kept
+    for found, expected in zip(results(run), results(finished), strict=True):
+        assert {**found, "film": None} == expected
+    for name in ("gen_00/k00.npz", "gen_00/k00.json", "gen_00/k00.py"):
+        assert contents(run)[name] == before[name]
+
+    (folder / "k00.mp4").write_bytes(b"cut")
+    (run / "gen_01" / "k00.npz").unlink()
+    assert search([f"resume={run}"]) == 0, "a film that is not asked for is not made"
+    assert (folder / "k00.mp4").read_bytes() == b"cut"
+    assert search([f"resume={run}", "films=true"]) == 0
+    assert differing(run, filmed) <= {"run.db", "report.html"}
+    capfd.readouterr()
+    assert search([f"resume={run}", "films=true"]) == 0
+    assert "changed after" not in capfd.readouterr().err
+
+
+def differing(run: Path, before: dict[str, bytes]) -> set[str]:
+    return {name for name, data in contents(run).items() if before.get(name) != data}
+
+
+def test_damaged_episodes_of_a_bank_are_made_again(finished: Path):
+    assert search([*LEG, "search=bank", "generations=2", "inner_weights=1", "run_dir=bank"]) == 0
+    bank = Path("bank/gen_00/bank.npz")
+    whole = bank.read_bytes()
+    bank.write_bytes(whole[:-50])
+    assert search(["resume=bank"]) == 0
+    assert bank.read_bytes() == whole
 
 
 def test_one_process_at_a_time(mistake: Mistake, finished: Path):

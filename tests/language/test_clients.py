@@ -162,6 +162,33 @@ def test_a_provider_that_stays_away_ends_the_search_with_a_sentence(kind: str, a
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_an_error_of_the_network_names_the_address_and_the_proxy(
+    kind: str, archive: Archive, monkeypatch: pytest.MonkeyPatch
+):
+    """Nothing listens on the port of either. The password of the proxy stays out of sight."""
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    common = {"key_env": "MOVLR_TEST_KEY", "model": "m-1", "attempts": 2, "backoff_s": 0.01}
+
+    def error(url: str) -> str:
+        said: list[str] = []
+        config = ModelConfig(KINDS[kind], base_url=url, **common)
+        client = open_client(config, "llm", None, archive, Budget(archive), said.append)
+        with pytest.raises(UserError) as raised:
+            client.ask([question()])
+        client.close()
+        assert "(calling http://" in said[0]
+        return str(raised.value)
+
+    assert "(calling http://127.0.0.1:9/v1); continue later" in error("http://127.0.0.1:9/v1")
+    monkeypatch.setenv("HTTP_PROXY", "http://me:secret@127.0.0.1:9")
+    told = error("http://models.example/v1")
+    assert "(calling http://models.example/v1 through the proxy http://127.0.0.1:9)" in told
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    assert "proxy" not in error("http://127.0.0.1:9/v1")
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_model_that_always_refuses_is_an_answer_of_its_own(kind: str, archive: Archive):
     with FakeServer(kind, script=["blocked"] * 3) as server:
         asking = Asking(server, archive)

@@ -612,10 +612,19 @@ def test_main_refuses_what_is_no_run(tmp_path, capsys):
     assert not (foreign / "report.html").exists()
 
 
-def test_main_refuses_a_run_that_is_in_use(tmp_path, capsys):
-    with archive_of(tmp_path / "r", []):
-        assert report_command([str(tmp_path / "r")]) == 2
-    assert "another process" in capsys.readouterr().err
+def test_main_shows_a_run_in_progress_and_leaves_its_record_alone(tmp_path, capsys):
+    run = tmp_path / "r"
+    with archive_of(run, steps()[:-1]) as archive:
+        assert report_command([str(run), "scene=false"]) == 0
+        assert capsys.readouterr().out == f"The report is at {run / 'report.html'}\n"
+        text = (run / "report.html").read_text(encoding="utf-8")
+        assert "The search is in progress; this page shows what was done" in Page(text).words
+        assert 'class="chip state">in progress<' in text
+        assert "movlr_jax.search resume=" not in text
+        assert not archive.has("report.html"), "only the process of the search writes the record"
+        archive.record(*steps()[-1])
+        assert report_command([str(run), "scene=false"]) == 0, "a finished run, which people judge by `vote`"
+        assert "in progress" not in (run / "report.html").read_text(encoding="utf-8")
 
 
 def test_an_unwritable_run_is_a_sentence(tmp_path):

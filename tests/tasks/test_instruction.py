@@ -14,6 +14,8 @@ from moving import block, episode_of
 import movlr_jax as mj
 from movlr_jax.commands import compare, tune
 from movlr_jax.commands.evaluate import main as evaluate
+from movlr_jax.commands.export import main as export
+from movlr_jax.commands.report import main as report
 from movlr_jax.commands.search import main as search
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose, expand
@@ -250,6 +252,30 @@ def test_a_search_without_a_task_is_recorded_resumed_replayed_and_evaluated(
     )
     assert search([f"resume={run}", "instruction=wave"]) == 2
     assert "instruction cannot be changed when a run is resumed" in capfd.readouterr().err
+
+
+def test_a_run_goes_on_where_its_model_has_moved(folder: Path, capfd: pytest.CaptureFixture[str]):
+    assert search(["model=arm6.xml", f"instruction={WORDS}", "episode_s=0.16", "run_dir=run", *QUICK]) == 0
+    moved = folder / "there" / "arm.xml"
+    moved.parent.mkdir()
+    Path("arm6.xml").rename(moved)
+    capfd.readouterr()
+    assert search(["resume=run", "generations=2"]) == 2
+    assert capfd.readouterr().err.strip() == (
+        f"there is no model file {folder}/arm6.xml, with which run began; if it was moved, add model=FILE, where it "
+        "is now"
+    )
+    assert search(["resume=run", "generations=2", "model=there/arm.xml"]) == 0
+    assert report(["run"]) == 0
+    assert "add model=FILE" in capfd.readouterr().err
+    assert report(["run", f"model={moved}"]) == 0
+    assert "left out" not in capfd.readouterr().err
+    assert export(["run", "model=there/arm.xml", "format=csv"]) == 0
+    assert search(["replay=run", "model=there/arm.xml", "run_dir=again"]) == 0
+    moved.write_text(moved.read_text().replace("</mujoco>", "<!-- --></mujoco>"))
+    capfd.readouterr()
+    assert search(["resume=run", "generations=3", "model=there/arm.xml"]) == 2
+    assert "run was created with other settings: model was" in capfd.readouterr().err
 
 
 def test_a_sweep_over_models_and_instructions_needs_no_task(folder: Path, capfd: pytest.CaptureFixture[str]):

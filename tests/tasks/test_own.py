@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import mujoco
@@ -27,6 +27,7 @@ from movlr_jax.sandbox.genome import Genome
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.tasks import Task, simple_task
+from movlr_jax.tasks.readout import Readout
 from movlr_jax.types import Step, Trajectory
 
 QUICK = [
@@ -451,7 +452,7 @@ def test_muscles_hold_the_start_posture(tmp_path: Path):
 def test_an_evaluation_ends_in_one_line_of_numbers(folder: Path, capfd: pytest.CaptureFixture[str]):
     assert evaluate(["+task=touch_ball.py", *QUICK, "films=false"]) == 0
     shown = capfd.readouterr()
-    assert "success: " not in shown.err, "a function decides, and says nothing in words"
+    assert "success: what success of the task returns\n" in shown.err
     result = json.loads(shown.out.strip().splitlines()[-1])
     assert (result["task"], result["model"], result["optimizer"]) == ("touch_ball", "arm", "mppi")
     assert result["object_position_error_m"] > 0.1
@@ -464,6 +465,34 @@ def test_an_evaluation_says_what_a_success_is(folder: Path, capfd: pytest.Captur
     Path("touch_ball.py").write_text(text, encoding="utf-8")
     assert evaluate(["+task=touch_ball.py", *QUICK[2:], "films=false", "task.settings.tolerance_m=0.02"]) == 0
     assert "\nsuccess: tip within 2 cm of its goal in the last half second\n" in f"\n{capfd.readouterr().err}"
+
+
+def test_what_decides_success_is_what_is_announced():
+    """The tolerance of a goal does only where nothing of the user does."""
+    common = {
+        "name": "kick",
+        "model": "tiny_muscle",
+        "description": "kick",
+        "goals": {"foot_pos": [0.1, 0, 0.2]},
+    }
+
+    def calm(metrics: Mapping[str, float]) -> bool:
+        """The foot comes to rest there.
+
+        Not told.
+        """
+        return metrics["object_position_error_m"] < 0.1
+
+    def judged(episode: Readout) -> dict[str, float]:
+        return {"success": float(episode.pos("foot")[-1, 2] > 0.1)}
+
+    within = "foot within 5 cm of its goal in the last half second"
+    assert simple_task(**common).success == within
+    assert simple_task(**common, measure=lambda episode: {"end_s": episode.time[-1]}).success == within
+    assert simple_task(**common, measure=lambda episode: {"end_s": episode.nothing}).success == within
+    assert simple_task(**common, measure=judged).success == "what judged of the task returns"
+    assert simple_task(**common, success=calm).success == "The foot comes to rest there"
+    assert simple_task(**common, success=lambda m: True).success == "what success of the task returns"
 
 
 KEYED = """

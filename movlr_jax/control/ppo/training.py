@@ -19,6 +19,7 @@ import orbax.checkpoint as ocp
 from movlr_jax.control.episode import by_candidate
 from movlr_jax.control.ppo.config import PpoConfig
 from movlr_jax.errors import UserError, shortened
+from movlr_jax.progress import uninterrupted
 from movlr_jax.rewards.program import RewardProgram, Scores
 
 
@@ -108,7 +109,10 @@ class CurveRecorder:
 
 
 class Training:
-    """Checkpoints (orbax) and TensorBoard events of one training in `folder`; nothing is written if it is None."""
+    """Checkpoints (orbax) and TensorBoard events of one training in `folder`; nothing is written if it is None.
+
+    Ctrl-C waits for the end of a checkpoint, because threads of orbax would print tracebacks.
+    """
 
     def __init__(
         self, folder: Path | None, programs: Sequence[RewardProgram], config: PpoConfig, key: jax.Array
@@ -156,7 +160,8 @@ class Training:
         like = ocp.args.StandardRestore(_named(leaves))
         items = ocp.args.Composite(state=like, curves=ocp.args.JsonRestore())
         try:
-            kept = self._manager.restore(step, args=items)
+            with uninterrupted():
+                kept = self._manager.restore(step, args=items)
         except (ValueError, OSError, KeyError) as error:
             folder = self._manager.directory
             raise UserError(
@@ -173,7 +178,8 @@ class Training:
         items = ocp.args.Composite(
             state=ocp.args.StandardSave(_named(jax.tree.leaves(state))), curves=ocp.args.JsonSave(curves)
         )
-        self._manager.save(batch, args=items)
+        with uninterrupted():
+            self._manager.save(batch, args=items)
 
     def write_events(self, recorder: CurveRecorder) -> None:
         """Write the last point of every curve as TensorBoard events."""

@@ -120,6 +120,9 @@ class ModelBackend(Protocol):
     @property
     def model(self) -> str: ...
 
+    @property
+    def address(self) -> str: ...  # where calls are sent, and through which proxy; empty without a network
+
     def parameters(self, question: Question) -> Mapping[str, Any]:
         """Return the settings that are sent with a question. They are part of the call key."""
         ...

@@ -147,7 +147,8 @@ class ModelClient:
                 # under the same key, a server may send the same answer again
                 idempotency_key = hashlib.sha256(idempotency_key.encode()).hexdigest()
             except Transient as error:
-                problem, bad = plain(error), False
+                to = self.backend.address
+                problem, bad = plain(error) + (f" (calling {to})" if to else ""), False
                 wait = self.config.backoff_s * 2 ** (attempt - 1)
                 if error.retry_after is not None:
                     if error.retry_after > self.config.patience_s:

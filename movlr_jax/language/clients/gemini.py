@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,7 @@ from movlr_jax.language.settings import ModelConfig
 _IGNORE_TEMPERATURE = ("gemini-3.5-flash", "gemini-3.6", "gemini-3.7", "gemini-3.8", "gemini-4")
 _THINK_BY_TOKENS = ("gemini-2.5",)
 _MEGABYTE = 1_000_000
+OWN_URL = "https://generativelanguage.googleapis.com"
 
 
 class Gemini:
@@ -38,6 +40,7 @@ class Gemini:
             )
         self._config, self._types, self._errors = config, types, errors
         key = key_from(config.key_env, needed=True, where=where)
+        self.address = wire.address(config.base_url or os.environ.get("GOOGLE_GEMINI_BASE_URL") or OWN_URL)
         self._http = Client(timeout=config.timeout_s)
         options = types.HttpOptions(
             httpx_async_client=self._http,

@@ -28,6 +28,7 @@ class Manual:
     """
 
     name = "manual"
+    address = ""
 
     def __init__(self, config: ModelConfig, root: Path, say: Callable[[str], None]):
         self._config, self._root, self._say = config, root / "requests", say

@@ -34,9 +34,11 @@ class OpenAICompatible:
             from movlr_jax.language.clients.transport import Client
         self._config, self._sdk = config, openai
         self._url = config.base_url or OWN_URL
+        here = _local(self._url, here=True)
+        self.address = wire.address(self._url, proxied=not here)
         key = key_from(config.key_env, needed=bool(config.key_env) and not _local(self._url), where=where)
         try:
-            client = Client(timeout=config.timeout_s, trust_env=not _local(self._url, here=True))
+            client = Client(timeout=config.timeout_s, trust_env=not here)
         except (ImportError, OSError, ValueError) as error:
             raise UserError(
                 f"{where}={self.name} cannot connect with the proxy or certificate that the environment sets "
@@ -63,7 +65,7 @@ class OpenAICompatible:
         sent = parameters(self._config, question)
         *earlier, last = question.messages
         instructions = sent.pop("instruction")
-        where, key_env = f"openai_compatible at {urlsplit(self._url).netloc}", self._config.key_env
+        where, key_env = f"openai_compatible at {self.address}", self._config.key_env
         # the answer is parsed here, since the SDK does not validate it
         create: Any = self._client.chat.completions.with_raw_response.create
         try:

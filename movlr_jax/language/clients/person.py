@@ -24,6 +24,7 @@ class Person:
 
     name = PROVIDER
     model = MODEL
+    address = ""
 
     def __init__(self, config: ModelConfig, archive: Archive, say: Callable[[str], None]):
         from movlr_jax.language.voting.server import Server

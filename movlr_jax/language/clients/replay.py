@@ -128,6 +128,8 @@ def recorded_model(model: ModelConfig, where: str, depth: int = 0) -> tuple[Mode
 class Replayed:
     """The identity of a backend, used to compute call keys. It sends nothing."""
 
+    address = ""
+
     def __init__(self, model: ModelConfig):
         from movlr_jax.language.clients import gemini, manual, openai_compatible, person
 

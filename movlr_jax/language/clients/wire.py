@@ -10,6 +10,8 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from movlr_jax.errors import UserError, printable
 from movlr_jax.keys import redact
@@ -94,6 +96,18 @@ def transport(error: BaseException) -> Exception:
         return error
     message = brief(str(error), 200)
     return Transient(f"{type(error).__name__}: {message}" if message else type(error).__name__)
+
+
+def address(url: str, proxied: bool = True) -> str:
+    """Return where calls to `url` are sent, without passwords: the URL and the proxy of the environment.
+
+    proxied: whether the client reads the environment.
+    """
+    parts = urlsplit(url)
+    proxies = getproxies() if proxied and not proxy_bypass(parts.netloc) else {}
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    shown, through = (brief(re.sub(r"(^|//)[^/]*@", r"\1", of), 200) for of in (url, proxy or ""))
+    return f"{shown} through the proxy {through}" if proxy else shown
 
 
 def envelope(body: bytes | str) -> dict[str, Any]:
