@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 def load_task(
     name: str | Path | None = None,
     *settings: str,
-    model: str | None = None,
+    model: str | Path | None = None,
     episode_s: float | None = None,
     reference: str | Path | None = None,
     reference_by: str = "time",
@@ -77,8 +77,8 @@ def load_task(
     from movlr_jax.tasks.instruction import absolute_model
     from movlr_jax.tasks.reference import PEOPLE, STEPS
 
-    if model and name is None:
-        model = absolute_model(model)  # a search may begin in another folder
+    if model is not None:
+        model = str(model) if name else absolute_model(str(model))  # a search may begin in another folder
     given = {"model": model, "episode_s": episode_s, "instruction": instruction}
     if reference is not None:
         named = str(reference) in (PEOPLE, STEPS)

@@ -12,7 +12,6 @@ import importlib
 import os
 import platform
 import shutil
-import subprocess
 import sys
 import warnings
 from collections.abc import Callable
@@ -272,11 +271,9 @@ def _guarded(name: str, look: Callable[[], list[Check]]) -> list[Check]:
 
 
 def _ffmpeg() -> list[Check]:
-    import imageio_ffmpeg
+    from movlr_jax.film.encoding import ffmpeg_version
 
-    program = imageio_ffmpeg.get_ffmpeg_exe()
-    done = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30, check=True)
-    return [Check("ffmpeg", True, " ".join(done.stdout.split()[:3]))]
+    return [Check("ffmpeg", True, ffmpeg_version())]
 
 
 def _model(name: str) -> list[Check]:

@@ -27,6 +27,7 @@ from movlr_jax.evolution.parts import build_parts
 from movlr_jax.evolution.workers.base import ThisProcess, Workers
 from movlr_jax.film.captions import Caption
 from movlr_jax.film.clips import Clip
+from movlr_jax.film.encoding import ffmpeg_version
 from movlr_jax.film.renderer import renderer
 from movlr_jax.language.base import Evaluation
 from movlr_jax.language.proposers.scripted import ScriptedProposer
@@ -133,6 +134,11 @@ def films_here(config: Config, reporter: Reporter) -> bool:
     backend = renderer()
     if backend.name is None:
         reporter.say(f"no films: {backend.reason}")
+        return False
+    try:
+        ffmpeg_version()
+    except UserError as error:
+        reporter.say(f"no films: {error}")
         return False
     return True
 

@@ -306,13 +306,13 @@ def show(rows: Sequence[TransferRow]) -> None:
     from rich.table import Table
 
     table = Table(title="one reward, unchanged", title_justify="left")
-    measured = [name for name in SHOWN if any(name in row.metrics for row in rows)]
+    measured = [name for name in SHOWN if any(name in row.metrics for row in rows)] or ["result"]
     for heading in ("", "task", "model", "optimizer", "engine", "reward", *measured, "paper"):
         table.add_column(heading)
     for row in rows:
         values = [f"{row.metrics[n]:.3g}" if n in row.metrics else "-" for n in measured]
         if row.reason:
-            values = [row.reason, *[""] * (len(measured) - 1)] if measured else []
+            values = [row.reason, *[""] * (len(measured) - 1)]
         table.add_row(
             row.role,
             row.task,

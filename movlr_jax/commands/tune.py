@@ -43,7 +43,7 @@ from movlr_jax.tasks.instruction import folder_name
 if TYPE_CHECKING:
     import optuna
 
-LOST = -100.0  # score of a seed whose simulation diverged: lower than any score of a task
+LOST = -1e6  # score of a seed whose simulation failed: lower than that of any motion
 FIRST = 5  # trials that are never pruned
 SHOWN = (
     "success",
@@ -208,12 +208,15 @@ def _trial(
         for i, seed in enumerate(plan.seeds):
             (outcome,) = evaluate(optimizer, trial_task, [weighted], seed)
             score = score_of(task, outcome)
-            scores.append(score if math.isfinite(score) else LOST)
+            lost = "" if math.isfinite(score) else outcome.reason or "its score is not finite"
+            scores.append(LOST if lost else score)
             shown = {**outcome.metrics, **outcome.timing}
+            if lost:
+                trial.set_user_attr("lost", lost)
             trial.set_user_attr(f"seed {seed}", {name: shown[name] for name in SHOWN if name in shown})
             trial.report(sum(scores) / len(scores), i)
             reporter.say(
-                f"trial {trial.number}, seed {seed}: score {scores[-1]:.2f}; "
+                f"trial {trial.number}, seed {seed}: {lost or f'score {score:.2f}'}; "
                 + ", ".join(f"{name} {shown[name]:.3g}" for name in SHOWN if name in shown)
             )
             if i + 1 < len(plan.seeds) and trial.should_prune():
@@ -246,8 +249,10 @@ def _write(plan: StudySettings, study: optuna.Study, program: RewardProgram) -> 
     write_atomically(plan.root / "trials.csv", rows.getvalue().encode())
     result: dict[str, Any] = {"study": str(plan.root / "study.db"), "trials": len(ended)}
     complete = [trial for trial in ended if trial.value is not None and trial.state.name == "COMPLETE"]
+    complete = [trial for trial in complete if "lost" not in trial.user_attrs]
     if not complete:
-        return result
+        reasons = [trial.user_attrs["lost"] for trial in ended if "lost" in trial.user_attrs]
+        return {**result, **({"reason": f"no trial can be used: {reasons[-1]}"} if reasons else {})}
     best = max(complete, key=lambda trial: trial.value)
     write_atomically(plan.root / "best.yaml", _tuned_yaml(best.params).encode())
     write_atomically(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import subprocess
 import tempfile
@@ -13,15 +14,27 @@ import numpy as np
 from movlr_jax.errors import UserError
 
 
+@functools.cache
+def ffmpeg_version() -> str:
+    """Return the version of ffmpeg, which writes the films. Raises UserError where it does not run."""
+    import imageio_ffmpeg
+
+    fix = "pip install imageio-ffmpeg installs ffmpeg; IMAGEIO_FFMPEG_EXE, if it is set, must be a path of it"
+    try:
+        program = imageio_ffmpeg.get_ffmpeg_exe()
+        done = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+        raise UserError(f"ffmpeg does not run: {error}; {fix}") from None
+    return " ".join(done.stdout.split()[:3])
+
+
 def encode(pictures: Iterable[np.ndarray], fps: float, *, loss: int = 22) -> bytes:
     """Encode pictures [height, width, 3] uint8 as an mp4 that browsers play (H.264, yuv420p); `loss` is its crf."""
     import imageio_ffmpeg
     import mediapy  # both are slow to import
 
-    try:
-        mediapy.set_ffmpeg(imageio_ffmpeg.get_ffmpeg_exe())
-    except RuntimeError as error:
-        raise UserError(f"no film: {error}; pip install imageio-ffmpeg installs ffmpeg") from error
+    ffmpeg_version()
+    mediapy.set_ffmpeg(imageio_ffmpeg.get_ffmpeg_exe())
     pictures = iter(pictures)
     first = next(pictures)
     with tempfile.TemporaryDirectory() as folder:

@@ -11,7 +11,6 @@ import os
 import pickle
 import select
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -29,7 +28,7 @@ from movlr_jax.sandbox.graph import MAX_DOCUMENT, read
 from movlr_jax.sandbox.inputs import inputs
 from movlr_jax.sandbox.probe import Probe
 from movlr_jax.sandbox.source import ParsedReward, parse, unchecked
-from movlr_jax.sandbox.warm import Lost, Warm
+from movlr_jax.sandbox.warm import Lost, Warm, memory_file
 from movlr_jax.sandbox.zygote import CONFINED
 
 PROGRAM_DEADLINE_S = 30.0
@@ -197,7 +196,7 @@ class Sandbox:
         reading, writing = os.pipe()
         request = {"job": job, "cpu_s": int(self._deadline_s) + 2, **options}
         try:
-            with tempfile.TemporaryFile() as file:
+            with memory_file() as file:
                 file.write(text)
                 file.flush()
                 file.seek(0)

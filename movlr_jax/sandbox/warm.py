@@ -25,6 +25,13 @@ _STOPPED_S, _ANSWER_S = 1.0, 10.0  # s without an answer before SIGCONT is sent,
 _ENDS_S = 5.0  # timeout of its end
 
 
+def memory_file() -> IO[bytes]:
+    """Return a file without a name, in memory where the system can: a machine may have no temporary folder."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("movlr_jax"), "w+b")
+    return tempfile.TemporaryFile()
+
+
 class Lost(Exception):
     """The warm process and its children are gone. `during`: whether a program was running in it."""
 
@@ -49,7 +56,7 @@ class _Source:
             f"import sys; sys.path[:0] = {[package]!r}; sys.path += {self.paths!r}; "
             "from movlr_jax.sandbox.zygote import main; main()"
         )
-        self.log = tempfile.TemporaryFile()  # noqa: SIM115 - it stays open as long as the process runs
+        self.log = memory_file()
         self.process = subprocess.Popen(
             [sys.executable, "-I", "-c", code, str(theirs.fileno())],
             stdin=subprocess.DEVNULL,
@@ -173,7 +180,7 @@ class Warm:
                 f"the sandbox cannot run programs: {'; '.join(lacks)}; raise the limit and start again"
             )
         self._lock = threading.Lock()  # one request at a time
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it stays open as long as the process runs
+        self._log = memory_file()
         self._control, theirs = socket.socketpair()
         with theirs, _STARTS:
             self.process = _started([theirs.fileno(), self._log.fileno()])

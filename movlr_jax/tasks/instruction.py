@@ -119,6 +119,13 @@ def with_instruction(task: Task, instruction: str) -> Task:
 def described(instruction: str) -> str:
     """Return the description of a task with this instruction. Raises UserError if it is empty or too long."""
     words = " ".join(instruction.split()).rstrip(".")
+    try:
+        words.encode()
+    except UnicodeEncodeError:
+        raise UserError(
+            f"instruction={instruction[:40]!r} is not UTF-8; write it in a terminal or a file that is, as with "
+            "LANG=C.UTF-8"
+        ) from None
     if not words or len(words) > MOST:
         wrong = f"has {len(words)} characters" if words else "is empty"
         raise UserError(

@@ -12,10 +12,13 @@ from types import SimpleNamespace
 
 import mujoco
 import pytest
+from cli_cases import LEG
 
 from movlr_jax.commands import doctor
 from movlr_jax.commands.doctor import Check
+from movlr_jax.commands.search import main as search
 from movlr_jax.errors import UserError
+from movlr_jax.film.encoding import ffmpeg_version
 from movlr_jax.models import MODELS
 from movlr_jax.sandbox import confine
 
@@ -86,9 +89,21 @@ def test_a_look_that_fails_is_a_row_and_says_whether_it_matters():
 
 def test_ffmpeg_that_does_not_run_is_needed(monkeypatch):
     monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", "/nowhere/ffmpeg")
+    ffmpeg_version.cache_clear()
     row = {row.name: row for row in doctor.films()}["ffmpeg"]
     assert row.ok is False
     assert "/nowhere/ffmpeg" in row.detail
+
+
+@pytest.mark.parametrize("program", ["/nowhere/ffmpeg", "/bin/false"])
+def test_a_search_without_ffmpeg_makes_no_films_and_says_so(program, monkeypatch, capfd, tmp_path):
+    monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", program)
+    ffmpeg_version.cache_clear()
+    assert search([*LEG, f"run_dir={tmp_path / 'run'}"]) == 0
+    assert "no films: ffmpeg does not run: " in capfd.readouterr().err
+    assert (tmp_path / "run" / "best.py").is_file()
+    assert not list((tmp_path / "run").rglob("*.mp4"))
+    ffmpeg_version.cache_clear()
 
 
 def test_a_model_whose_package_is_missing_is_a_row(monkeypatch):

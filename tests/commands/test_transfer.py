@@ -176,3 +176,14 @@ def test_every_cell_of_the_table_stands_under_its_heading(capsys: pytest.Capture
     cells = next(line for line in table if "stand" in line)
     for head, cell in (("task", "stand"), ("engine", "mjx"), ("reward", "human"), ("paper", "2.4 m")):
         assert heads.index(head) == cells.index(cell)
+
+
+def test_a_table_without_a_number_says_why(capsys: pytest.CaptureFixture[str]):
+    show(
+        [
+            TransferRow(
+                "origin", "stand", "myolegs", "ppo", "mjx", "human", {}, reason="there is no goal 'velocity'"
+            )
+        ]
+    )
+    assert "there is no goal 'velocity'" in capsys.readouterr().err

@@ -114,6 +114,37 @@ def test_every_trial_closes_its_optimiser_also_one_that_fails(
     assert len(closed) == 3  # of two trials and of the vetting
 
 
+def test_a_trial_that_fails_is_not_the_best(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Its goal is 5 m away: the score of the trial that works is below -100. The other one has no finite measure."""
+    given = small_study(tmp_path)
+    task = (tmp_path / "kick.py").read_text().replace("[forward_m, 0.0, 0.25]", "[5.0, 0.0, 0.25]")
+    task = task.replace(
+        "goals=", "measure=lambda read: {'far': 1.0 if forward_m == 0.25 else float('nan')}, goals="
+    )
+    (tmp_path / "kick.py").write_text(task)
+    (tmp_path / "space.yaml").write_text("task.settings.forward_m: {low: 0.25, high: 0.5}\n")
+    assert tune.main([*given, "trials=2"]) == 0
+    said = capsys.readouterr()
+    result = json.loads(said.out.splitlines()[-1])
+    assert (result["trials"], result["best_trial"]) == (2, 0)
+    assert result["score"] == result["score_before"] < -100
+    assert "trial 1, seed 0: the metrics of the episode are not finite" in said.err
+
+
+def test_a_study_whose_trials_all_fail_has_no_best(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    given = small_study(tmp_path)
+    task = (
+        (tmp_path / "kick.py")
+        .read_text()
+        .replace("goals=", "measure=lambda read: {'far': float('nan')}, goals=")
+    )
+    (tmp_path / "kick.py").write_text(task)
+    assert tune.main(given) == 0
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert "best_trial" not in result
+    assert result["reason"] == "no trial can be used: the metrics of the episode are not finite"
+
+
 REWARD = '''"""Hold still."""
 
 WEIGHTS = {"still": 1.0}

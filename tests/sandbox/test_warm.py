@@ -93,6 +93,18 @@ def test_long_names_of_terms_cost_nobody_anything(box: Sandbox):
     assert pid_of(box) == zygote
 
 
+def test_no_temporary_folder_is_needed(probe: Probe, monkeypatch: pytest.MonkeyPatch):
+    """As in a container that may only be read."""
+
+    def nowhere(*_: object, **__: object) -> None:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", nowhere)
+    sandbox = Sandbox(probe, name=NAME, deadline_s=6.0)
+    assert sandbox.vet(SOUND).message is None
+    sandbox.close()
+
+
 def test_to_start_anew_is_not_charged_to_a_program(probe: Probe):
     """A program has its deadline from when its child runs; the process takes about as long to start."""
     sandbox = Sandbox(probe, name=NAME, deadline_s=1.0)

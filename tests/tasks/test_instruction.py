@@ -78,6 +78,12 @@ def test_too_few_or_too_many_words_are_refused(words: str, wrong: str):
         task_of(compose(["+task=stand", f"instruction={words}"]))
 
 
+def test_words_of_another_encoding_are_refused():
+    with pytest.raises(UserError, match="is not UTF-8"):
+        mj.load_task("stand", instruction=b"h\xfcpfe".decode(errors="surrogateescape"))
+    assert mj.load_task("stand", instruction="\u8df3").description == "\u8df3"
+
+
 def test_the_target_of_the_task_is_not_shown_and_its_physics_stays(arm: Task):
     whole = mj.load_task("bottle_pour")
     target = whole.model.body("target_bottle").id
@@ -303,7 +309,7 @@ def test_studies_and_comparisons_have_folders_of_the_model(folder: Path):
 
 
 def test_python_needs_no_task_either(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    task = mj.load_task(model="arm6.xml", instruction=WORDS, episode_s=0.16)
+    task = mj.load_task(model=Path("arm6.xml"), instruction=WORDS, episode_s=0.16)
     assert task.name == "arm6"
     small = {"candidates": 1, "generations": 1, "films": False}
     (folder / "elsewhere").mkdir()
