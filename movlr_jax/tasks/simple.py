@@ -21,6 +21,7 @@ from movlr_jax.models.actuators import (
     MUSCLE,
     control_scale,
     has_muscles,
+    muscles,
     require_one_control,
     servo_controls,
 )
@@ -151,6 +152,7 @@ def simple_task(
         shown.append(at.body(motion.subject).xpos + (0, 0, length_of(bare, at, motion.subject)))
     rest = at.ctrl.copy() if at.ctrl.any() and not has_muscles(compiled) else None
     controls = controls_text(compiled, servo_controls(compiled, at.qpos) if rest is None else rest)
+    written = first is None
     first = first or first_reward(description, layout, reached, motion, adapter.root, controls)
 
     def measured(episode: Trajectory, task: Task) -> Metrics:
@@ -195,6 +197,7 @@ def simple_task(
         motion=motion,
         roles=roles,
         rest=rest,
+        controls=controls if written else "",
         notes=_deep(compiled, at),
     )
 
@@ -461,8 +464,9 @@ def controls_text(model: mujoco.MjModel, rest: np.ndarray) -> str:
 
     Muscles are excited from 0 to 1, so theirs is `action`.
     """
+    rest = np.where(muscles(model), 0.0, rest)
     moved = f"(action - {array_of(rest)})" if np.round(rest, 4).any() else "action"
-    return "action" if has_muscles(model) else as_share(moved, control_scale(model, rest))
+    return as_share(moved, control_scale(model, rest))
 
 
 def as_share(text: str, scale: np.ndarray) -> str:

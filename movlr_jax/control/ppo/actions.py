@@ -48,6 +48,8 @@ class ActionSpace:
     controls: Callable[[jax.Array, Step, float, float], jax.Array]
     notes: Mapping[str, Any]  # description of the action space, logged with the run
     targets: Targets | None = None  # if actions are target angles
+    # [nu] controls that hold the start posture, of a `model` with other actuators than the task
+    rest: np.ndarray | None = None
 
 
 def observation(
@@ -189,6 +191,7 @@ def pd(model: mujoco.MjModel, config: PdConfig, posture: np.ndarray) -> ActionSp
             "kd": config.kd,
             "beta": config.beta,
         },
+        rest=target,
     )
 
 
