@@ -79,9 +79,11 @@ def test_an_episode_records_the_forces_of_the_actuators_that_acted():
     np.testing.assert_array_equal(again.final.prev_action, episode.final.prev_action)
 
 
-def test_pd_is_the_law_worked_out_in_joint_space():
+@pytest.mark.parametrize("gear", ["4", "-4"])
+def test_pd_is_the_law_worked_out_in_joint_space(gear: str):
     """tau = clip(kp (p_d - p) - kd v, the motor's limits), p_d = p0 + beta a within the joint's range."""
-    model, config = mujoco.MjModel.from_xml_string(LEG), PdConfig(kp=50.0, kd=3.0, beta=0.4)
+    leg = LEG.replace('gear="4"', f'gear="{gear}"')
+    model, config = mujoco.MjModel.from_xml_string(leg), PdConfig(kp=50.0, kd=3.0, beta=0.4)
     posture = np.concatenate([model.qpos0[:7], [0.1, 0.5]])
     space = spaces.pd(model, config, posture)
     assert (space.size, space.model.nu) == (2, 2)
@@ -102,9 +104,11 @@ def test_pd_is_the_law_worked_out_in_joint_space():
     np.testing.assert_array_equal(model.actuator_biasprm, 0)  # the caller's model is left alone
 
 
-def test_targets_about_the_present_posture_leave_a_resting_joint_alone():
+@pytest.mark.parametrize("gear", ["4", "-4"])
+def test_targets_about_the_present_posture_leave_a_resting_joint_alone(gear: str):
     """p_d = p + beta a: without an action nothing but damping acts, wherever the joints are."""
-    model, config = mujoco.MjModel.from_xml_string(LEG), PdConfig(kp=50.0, kd=3.0, beta=0.4, about="present")
+    leg = LEG.replace('gear="4"', f'gear="{gear}"')
+    model, config = mujoco.MjModel.from_xml_string(leg), PdConfig(kp=50.0, kd=3.0, beta=0.4, about="present")
     space = spaces.pd(model, config, model.qpos0)
     for q in ([0.3, 0.9], [-0.2, 0.4]):
         data = mujoco.MjData(model)
