@@ -71,6 +71,22 @@ def expand(overrides: Sequence[str]) -> list[list[str]]:
     return [list(job) for job in itertools.product(*choices)]
 
 
+def compose_all(jobs: Sequence[Sequence[str]], config_dir: Path | None = None) -> list[Any]:
+    """Return the checked `Config` of each job. Raises UserError, which names the first of several that is wrong."""
+    configs = []
+    for number, job in enumerate(jobs):
+        try:
+            configs.append(compose(job, config_dir))
+        except UserError as error:
+            if len(jobs) == 1:
+                raise
+            own = " ".join(word for word in job if any(word not in other for other in jobs))
+            raise UserError(
+                f"{error}; this is job {number + 1} of {len(jobs)} ({own}), and none was started"
+            ) from None
+    return configs
+
+
 def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Any:
     """Return the checked `Config` of one job. Raises UserError with near matches.
 

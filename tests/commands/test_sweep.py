@@ -138,6 +138,18 @@ def test_a_mistake_is_told_in_one_sentence(
     assert list(elsewhere.iterdir()) == []
 
 
+@pytest.mark.parametrize("switch", [["-m"], []])
+def test_settings_that_do_not_fit_one_method_are_told_before_any_job_starts(
+    mistake: Mistake, elsewhere: Path, switch: list[str]
+):
+    said = mistake(search, *switch, TASK, "method=movlr,human,eureka", "candidates=2")
+    assert said == (
+        "method=human evaluates one program once; leave candidates and generations at 1; this is job 2 of 3 "
+        "(method=human), and none was started"
+    )
+    assert list(elsewhere.iterdir()) == []
+
+
 def test_an_unknown_experiment_is_told_with_near_matches(mistake: Mistake, elsewhere: Path):
     folder = experiment(elsewhere, "candidates: 9\n")[:2]
     assert mistake(search, TASK, *folder, "+experiment=shrt") == (
