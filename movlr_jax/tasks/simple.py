@@ -82,7 +82,8 @@ def simple_task(
     motors count, too; without controls, position servos hold the start posture.
     start_noise: standard deviation of driven hinges at the start, rad.
     measure(episode) reads positions and other quantities of the whole episode by name, each [T, ...], and returns
-    numbers with units in their names. Success is its value `success`, or success(metrics).
+    numbers with units in their names. Success is its value `success`, or success(metrics). Those named `..._error_m`
+    and `..._error_rad` are errors, which lower the default score.
     score(metrics) orders candidates, higher is better. Default: `default_score`.
     tie: differences of the score up to it say nothing. Default: 0 for a score of your own, else 0.25.
     reward, human_reward: texts or paths of the initial and the hand-written program. Without human_reward, the
@@ -221,10 +222,11 @@ def reached_by(layout: Layout, goals: Mapping[str, Array]) -> dict[str, str]:
 def default_score(motion: Motion | None, metrics: Metrics) -> float:
     """Score success first; then 1 cm of error counts as much as 6 degrees or an effort of 0.1.
 
+    Errors are all measures, also of a user, whose names end in _error_m or _error_rad; their signs do not count.
     Without a measured error or motion, effort is ignored, since doing nothing has the lowest effort.
     """
-    errors = [value / 0.01 for name, value in metrics.items() if name.endswith("_error_m")]
-    errors += [np.rad2deg(value) / 6 for name, value in metrics.items() if name.endswith("_error_rad")]
+    errors = [abs(value) / 0.01 for name, value in metrics.items() if name.endswith("_error_m")]
+    errors += [abs(np.rad2deg(value)) / 6 for name, value in metrics.items() if name.endswith("_error_rad")]
     success = metrics.get("success", 0.0)
     score = 100.0 * success - min(sum(errors), 1000.0)
     has_motion = motion is not None and (motion.moves or motion.still)
