@@ -105,7 +105,7 @@ def test_a_mistake_is_the_sentence_of_the_command(call, sentence: str):
     [(None, "null"), (True, "true"), (3, "3"), (0.5, "0.5"), ("eureka", "eureka"), ("a b's", "'a b\\'s'"),
      ((1, "x"), "[1,x]"),
      ("hand [l], é", "'hand [l], é'"), ("é", "'é'"), ("a\\b${c}\\", "'a\\b\\${c}\\\\'"),
-     (Path("/a/b.py"), "/a/b.py"), ("", "''")],
+     (Path("/a/b.py"), "/a/b.py"), ("", "''"), ("null", "'null'"), ("Null", "'Null'")],
 )  # fmt: skip
 def test_values_become_settings(value, text: str):
     assert text_of(value) == text

@@ -15,7 +15,7 @@ from typing import Any
 from movlr_jax.commands import cli
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.schema import Config
-from movlr_jax.control.build import scored_at_once
+from movlr_jax.control.build import acting, scored_at_once
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.bank import read_bank
 from movlr_jax.evolution.evaluation import make_probe
@@ -35,7 +35,8 @@ REJECTED = 1  # exit status
 def check(config: Config) -> int:
     """Vet every program that `reward` names. Return 0, or 1 if any was rejected. Raises UserError."""
     start_ahead()
-    reporter, task, o = Reporter(), task_of(config), config.optimizer
+    reporter, o = Reporter(), config.optimizer
+    task = acting(o, task_of(config))
     found = programs(config.reward, task)
     physics = NativePhysics(task.model, task.layout, sim_dt=o.sim_dt, ctrl_dt=o.ctrl_dt)
     rejected = 0

@@ -104,7 +104,7 @@ def run(command: Callable[..., int], argv: Sequence[str] | None = None, *, numbe
     """
     from movlr_jax.commands import arguments as reading
     from movlr_jax.commands.environment import prepare_physics
-    from movlr_jax.config.compose import compose, expand
+    from movlr_jax.config.compose import compose_all, expand
     from movlr_jax.config.help import help_text
 
     try:
@@ -118,7 +118,7 @@ def run(command: Callable[..., int], argv: Sequence[str] | None = None, *, numbe
             return sweep.sweep(command, given) if given.multirun else sweep.show(given)
         jobs = expand(given.overrides)
         with path_errors():
-            configs = [compose(job, given.config_dir) for job in jobs]
+            configs = compose_all(jobs, given.config_dir)
     except UserError as error:
         print(error, file=sys.stderr)
         return 2

@@ -21,7 +21,7 @@ from movlr_jax.commands.session import about_success, about_tuned, films_here, s
 from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import task_file
 from movlr_jax.control.base import Optimizer
-from movlr_jax.control.build import build_optimizer, scored_at_once, trains
+from movlr_jax.control.build import acting, build_optimizer, scored_at_once, trains
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import evaluate as evaluate_programs
 from movlr_jax.evolution.evaluation import make_probe
@@ -132,7 +132,7 @@ def prepared(
         task: The task, if it is built already.
         compare: Whether the hand-written reward of the task is wanted too.
     """
-    task = task or task_of(config)
+    task = acting(config.optimizer, task or task_of(config))
     config = sized(config, task, 1, reporter.say)
     folder = Path(config.run_dir) if config.run_dir else _default_folder(task)
     source, origin = given or reward_source(config.reward, task)

@@ -25,7 +25,7 @@ from movlr_jax.commands.session import (
 )
 from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import EVENT, about_task_file, task_file
-from movlr_jax.control.build import build_optimizer, close, trains
+from movlr_jax.control.build import acting, build_optimizer, close, trains
 from movlr_jax.errors import BudgetSpent, UserError, resuming
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.filming import film_best_and_first
@@ -69,6 +69,7 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
     _check_before_building(config)
     # a worker builds the task from the settings, unless only Python code can
     built, task = None if task and task.named else task, task or task_of(config)
+    task = acting(config.optimizer, task)
     config = sized(config, task, config.candidates * (1 + config.inner_weights) * config.starts, reporter.say)
     optimizer = build_optimizer(config.optimizer, task, config.physics, reporter.say)
     archive = open_archive(config, task.name)

@@ -17,7 +17,7 @@ from movlr_jax.config.compose import RESETTABLE
 from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import EVENT, task_file
 from movlr_jax.control.base import Optimizer
-from movlr_jax.control.build import OPTIMIZERS, build_optimizer, build_planner, close, scored_at_once
+from movlr_jax.control.build import OPTIMIZERS, acting, build_optimizer, build_planner, close, scored_at_once
 from movlr_jax.control.mpc.autosize import chosen
 from movlr_jax.errors import UserError, needed, shortened
 from movlr_jax.evolution.context import Clock, Reuse, SearchContext
@@ -202,7 +202,7 @@ def _workers(
 def task_and_optimizer(config: Config, task: Task | None = None) -> tuple[Task, Optimizer]:
     """Build the task and the optimizer that the settings name, as a worker does. Raises UserError."""
     prepare_environment()
-    task = task or task_of(config)
+    task = acting(config.optimizer, task or task_of(config))
     return task, build_optimizer(config.optimizer, task, config.physics)
 
 

@@ -25,6 +25,7 @@ from movlr_jax.commands.environment import prepare_environment, prepare_physics
 from movlr_jax.config.compose import (
     composable,
     compose,
+    compose_all,
     expand,
     hydra_at_conf,
     hydra_sentence,
@@ -136,8 +137,7 @@ def sweep(command: Callable[[Any], int], given: Arguments) -> int:
     jobs: list[list[str]] | None = None
     if str(master.hydra.sweeper._target_).endswith(_BASIC):
         jobs = expand(others)
-        for job in jobs:  # no job starts when one is wrong
-            compose(job, given.config_dir)
+        compose_all(jobs, given.config_dir)  # no job starts when one is wrong
     count = len(jobs) if jobs else None
     task = Job(command.__module__, command.__name__, given.config_dir, count)
     print(f"sweep: {f'{count} jobs' if count else 'jobs'} by {launcher} in {folder}", file=sys.stderr)

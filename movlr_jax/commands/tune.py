@@ -28,7 +28,7 @@ from movlr_jax.config.override import overrides_of
 from movlr_jax.config.schema import Config
 from movlr_jax.config.space import OPTIMIZER, TASK, WEIGHTS, Range, read_space
 from movlr_jax.config.trust import task_file
-from movlr_jax.control.build import build_optimizer, close
+from movlr_jax.control.build import acting, build_optimizer, close
 from movlr_jax.errors import UserError, needed, shortened, unknown_name
 from movlr_jax.evolution.evaluation import evaluate
 from movlr_jax.evolution.gates import score_of
@@ -202,6 +202,7 @@ def _trial(
     config = compose([*plan.overrides, *settings])
     weighted = dataclasses.replace(verdict, program=dataclasses.replace(program, weights=weights))
     trial_task = task_of(config) if any(name.startswith(TASK) for name in values) else task
+    trial_task = acting(config.optimizer, trial_task)
     optimizer = build_optimizer(config.optimizer, trial_task, config.physics)
     scores, started = [], time.monotonic()
     try:

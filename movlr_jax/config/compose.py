@@ -36,6 +36,7 @@ _UNUSED = {  # Hydra settings without effect here, and what to use instead
     "hydra": "of Hydra's own settings, only those of hydra/launcher, hydra/sweeper and hydra.sweep are, with -m",
 }
 _NUMBER = re.compile(r"[\d._eE+-]+", re.ASCII)  # what Hydra may read as one
+_TASK_OF_FILE = ("/task", "override /task")  # in the defaults of an experiment file
 _PATHS = ("run_dir", "resume", "reward", "replay", "reference", "file", "model")
 _REFERENCE = re.compile(r"(?<!\\)\$\{")  # to another setting, not escaped
 REPLAYABLE = ("run_dir", "films", "preview", "workers", "tracker")  # may change when a recording is replayed
@@ -69,6 +70,22 @@ def expand(overrides: Sequence[str]) -> list[list[str]]:
             "with a value of other characters in quotes, as in 'llm.model=\"a=b\"'"
         ) from None
     return [list(job) for job in itertools.product(*choices)]
+
+
+def compose_all(jobs: Sequence[Sequence[str]], config_dir: Path | None = None) -> list[Any]:
+    """Return the checked `Config` of each job. Raises UserError, which names the first of several that is wrong."""
+    configs = []
+    for number, job in enumerate(jobs):
+        try:
+            configs.append(compose(job, config_dir))
+        except UserError as error:
+            if len(jobs) == 1:
+                raise
+            own = " ".join(word for word in job if any(word not in other for other in jobs))
+            raise UserError(
+                f"{error}; this is job {number + 1} of {len(jobs)} ({own}), and none was started"
+            ) from None
+    return configs
 
 
 def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Any:
@@ -185,7 +202,8 @@ def search_path(config_dir: Path | None) -> list[str]:
 
 def composable(overrides: Sequence[str], config_dir: Path | None = None) -> list[str]:
     """Return overrides in the form that Hydra composes. Raises UserError for options that do not exist."""
-    return _with_task(overrides, [resource_dir("conf"), *([config_dir] if config_dir else [])])
+    folders = [resource_dir("conf"), *([config_dir] if config_dir else [])]
+    return _with_task(_with_task_of_experiment(overrides, config_dir), folders)
 
 
 def _ordered(overrides: Sequence[str], tuned: str | None = None) -> list[str]:
@@ -314,6 +332,34 @@ def _answered_by(folder: Path, values: Mapping[str, Any]) -> dict[str, Any]:
         if values.get(role, {}).get("name") not in EMBEDDED
     }
     return {**values, "resume": None, "run_dir": None, **models}
+
+
+def _with_task_of_experiment(overrides: Sequence[str], config_dir: Path | None) -> list[str]:
+    """Return the overrides with the task that an experiment file in them sets, named once as Hydra expects it.
+
+    `override /task` in its defaults needs a task before it, and `/task` must not have one. Raises UserError if the
+    overrides name another task.
+    """
+    from movlr_jax.settings import read_yaml
+
+    given = {o.lstrip("+").partition("=")[0]: o.partition("=")[2] for o in overrides}
+    file = config_dir / "experiment" / f"{given.get('experiment')}.yaml" if config_dir else None
+    if file is None or not file.is_file():
+        return list(overrides)
+    try:
+        values = read_yaml(file.read_text(encoding="utf-8"))
+    except (ValueError, OSError):
+        return list(overrides)  # Hydra says what is wrong
+    defaults = values.get("defaults") if isinstance(values, Mapping) else None
+    groups = [entry for entry in defaults or () if isinstance(entry, Mapping)]
+    tasks = {name: str(entry[name]) for entry in groups for name in _TASK_OF_FILE if name in entry}
+    if not tasks:
+        return list(overrides)
+    name, task = next(iter(tasks.items()))
+    if (said := given.get("task", task)) != task:
+        raise UserError(f"task={said} contradicts {file}, which sets the task {task}; leave out one of them")
+    others = [o for o in overrides if o.lstrip("+").partition("=")[0] != "task"]
+    return others if name == "/task" else [f"+task={task}", *others]
 
 
 def _with_task(overrides: Sequence[str], folders: Sequence[Path]) -> list[str]:

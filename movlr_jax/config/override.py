@@ -36,7 +36,8 @@ def text_of(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{','.join(text_of(v) for v in value)}]"
     text = str(value)
-    return text if not isinstance(value, str | Path) or _PLAIN.fullmatch(text) else quoted(text)
+    plain = _PLAIN.fullmatch(text) and text.lower() != "null"  # which is no value
+    return text if plain or not isinstance(value, str | Path) else quoted(text)
 
 
 def unquoted(text: str) -> str:

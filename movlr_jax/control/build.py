@@ -11,6 +11,7 @@ from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.mpc.knots import ControlSpace
 from movlr_jax.control.mpc.mpc2 import posture_space
 from movlr_jax.control.mpc.planner import Planner, plan_steps
+from movlr_jax.control.ppo.config import REFERENCE
 from movlr_jax.errors import UserError, needed, unknown_name
 from movlr_jax.physics.choose import planning_physics
 from movlr_jax.physics.domain import Ranges, draw
@@ -47,6 +48,27 @@ def close(optimizer: Optimizer) -> None:
     """Stop the threads of an optimiser and free its programs; it cannot be used afterwards."""
     for part in (optimizer.scorer, optimizer.physics, optimizer.sim_physics):
         part.close()
+
+
+def acting(config: OptimizerConfig, task: Task) -> Task:
+    """Return `task` with the actuators that the optimizer commands, for its programs, measures and films.
+
+    With PD, or a policy trained with it, these are servos in place of motors. Raises UserError.
+    """
+    option, policy = {
+        "ppo": ("optimizer.ppo.init", config.ppo.init),
+        "mpc2": ("optimizer.prior.policy", config.prior.policy),
+    }.get(config.name, ("", ""))
+    action = config.ppo.action if config.name == "ppo" else ""
+    if policy not in ("", REFERENCE):
+        with needed(f"optimizer={config.name}", "ppo"):
+            from movlr_jax.control.ppo.policy_file import policy_settings
+        action = policy_settings(policy, config.ppo, option).action
+    if action != "pd":
+        return task
+    with needed(f"optimizer={config.name}", "ppo"):
+        from movlr_jax.control.ppo.interface import acting_task
+    return acting_task(config, task)
 
 
 def scored_at_once(config: OptimizerConfig, task: Task) -> int:

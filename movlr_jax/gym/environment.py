@@ -19,6 +19,7 @@ from movlr_jax.commands.evaluate import vetted
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose
 from movlr_jax.config.override import overrides_of, task_override
+from movlr_jax.control.build import acting
 from movlr_jax.control.ppo.interface import action_space, observation
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.film.renderer import Canvas, place
@@ -87,8 +88,8 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         words += [] if _sets("tuned", settings) else ["tuned=false"]
         words += overrides_of({key: value for key, value in given.items() if value is not None})
         self.config = compose([*words, *settings])
-        self.task: Task = task_of(self.config)
         optimizer = self.config.optimizer
+        self.task: Task = acting(optimizer, task_of(self.config))
         starts = self.task.start(np.random.default_rng(0), _STARTS)
         self._space = action_space(optimizer, self.task, starts)
         self._ctrl_dt, self._sim_dt = optimizer.ctrl_dt, optimizer.sim_dt

@@ -31,8 +31,8 @@ class Seen:
     """A motion as it is shown to a model."""
 
     media: Sequence[Media]  # one video, or several pictures
-    seconds: float  # length of the motion, which may be shorter than an episode
-    times: Sequence[float] = ()  # s, of the pictures; none for a video
+    seconds: float  # length of the motion from the start of the episode, which may last longer
+    times: Sequence[float] = ()  # s from there, as written into the pictures; none for a video
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,8 @@ class MotionMedia:
     def see(self, candidate: Evaluation) -> Seen:
         """Return the motion as one video or several pictures. Raises UserError if nothing can be rendered."""
         shown = self._shown(self.clip(candidate))
-        first, last = float(shown.times[0]), float(shown.times[-1])
-        times = () if self.mode == "video" else tuple((self.times(shown) - first).tolist())
-        return Seen(self._media(candidate, shown), last - first, times)
+        times = () if self.mode == "video" else tuple(self.times(shown).tolist())
+        return Seen(self._media(candidate, shown), float(shown.times[-1]), times)
 
     def _media(self, candidate: Evaluation, shown: Clip) -> list[Media]:
         stem = candidate_path(candidate.generation, candidate.candidate, "_seen")

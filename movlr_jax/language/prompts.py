@@ -149,8 +149,9 @@ def shown(media: MotionMedia, task: Task, *motions: Seen) -> str:
     config, video = media.config, media.mode == "video"
     lengths = [
         {
-            "seconds": f"{motion.seconds:.3g}",
-            "times": ", ".join(f"{time:.3g}" for time in motion.times[:-1]),
+            # digits as in the pictures
+            "seconds": f"{round(motion.seconds, 2):g}",
+            "times": ", ".join(f"{round(time, 2):g}" for time in motion.times[:-1]),
             "early": motion.seconds < 0.98 * task.episode_s,
         }
         for motion in motions

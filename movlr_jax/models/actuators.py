@@ -10,8 +10,13 @@ from movlr_jax.errors import UserError
 MUSCLE = mujoco.mjtGain.mjGAIN_MUSCLE
 
 
+def muscles(model: mujoco.MjModel) -> np.ndarray:
+    """Return [nu] whether each actuator is a muscle."""
+    return model.actuator_gaintype == MUSCLE
+
+
 def has_muscles(model: mujoco.MjModel) -> bool:
-    return bool((model.actuator_gaintype == MUSCLE).any())
+    return bool(muscles(model).any())
 
 
 def servos(model: mujoco.MjModel) -> np.ndarray:
@@ -50,7 +55,7 @@ def servo_controls(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray:
 
 
 def control_scale(model: mujoco.MjModel, rest: np.ndarray) -> np.ndarray:
-    """Return [nu] the largest distance that each control can have from `rest` [nu]; 1 for one without a range."""
+    """Return [nu] the largest distance of each control from `rest` [nu]; 1 for muscles and those without a range."""
     low, high = model.actuator_ctrlrange.T
     reach = np.maximum(np.abs(low - rest), np.abs(high - rest))
-    return np.where(model.actuator_ctrllimited.astype(bool) & (reach > 0), reach, 1.0)
+    return np.where(model.actuator_ctrllimited.astype(bool) & ~muscles(model) & (reach > 0), reach, 1.0)

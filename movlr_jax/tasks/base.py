@@ -14,7 +14,7 @@ import numpy as np
 
 from movlr_jax.errors import UserError, shortened, unknown_name
 from movlr_jax.models import ModelAdapter
-from movlr_jax.models.actuators import control_scale, has_muscles, servo_controls
+from movlr_jax.models.actuators import control_scale, muscles, servo_controls
 from movlr_jax.physics.domain import Ranges
 from movlr_jax.rewards.state import Layout
 from movlr_jax.tasks.aims import Aim
@@ -174,6 +174,8 @@ class Task:
     roles: Mapping[str, str] = field(default_factory=dict)  # those of the adapter and of the scene (object)
     # [nu] controls at the start, as those of a keyframe; None: servos hold the start posture, others are 0
     rest: Array | None = None
+    # expression for the controls in the programs that the package wrote for it, `simple.controls_text`; empty: none
+    controls: str = ""
     hold_s: float = 0.0  # s before the end of an episode in which a success must last; 0: none
     success: str = ""  # what counts as a success, as in "success: ..."; empty if nothing is measured
     tie: float = 0.0  # differences of the score up to it say nothing; the metrics judge answers "tie"
@@ -273,29 +275,34 @@ def measured(episode: Trajectory, task: Task, ctrl_dt: float) -> Metrics:
 
 
 def exertion(task: Task, episode: Trajectory) -> np.ndarray:
-    """Return [T] the mean squared activation of muscles in an episode [T, ...].
+    """Return [T] the mean squared use of the actuators in an episode [T, ...].
 
-    Without muscles: of the controls, as shares of their range, from those that hold the start posture.
+    Of a muscle, its activation; of another actuator, its force as a share of its largest force, or without a limit of
+    the force its control as a share of the range, from that which holds the start posture.
     """
-    if has_muscles(task.model) and task.model.na:
-        return np.square(np.asarray(episode.steps.act, float)).mean(axis=-1)
-    return np.square(_shares(task, episode)).mean(axis=-1)
+    model, used = task.model, _shares(task, episode)
+    activated = muscles(model) & (model.actuator_actadr >= 0)
+    used[:, activated] = np.asarray(episode.steps.act, float)[:, model.actuator_actadr[activated]]
+    largest = np.abs(model.actuator_forcerange).max(axis=1)
+    limited = ~muscles(model) & model.actuator_forcelimited.astype(bool) & (largest > 0)
+    if limited.any():
+        force = np.asarray(task.layout.block(episode.steps.sensors, "force", model.nu), float)
+        used[:, limited] = force[:, limited] / largest[limited]
+    return np.square(used).mean(axis=-1)
 
 
 def _shares(task: Task, episode: Trajectory) -> np.ndarray:
     """Return the controls [T, nu] as shares of their range from those that hold the start; of muscles unchanged."""
-    actions = np.asarray(episode.actions, float)
-    if has_muscles(task.model):
-        return actions
-    rest = task.resting(np.asarray(episode.steps.qpos)[0])
-    return (actions - rest) / control_scale(task.model, rest)
+    actions, rest = np.array(episode.actions, float), task.resting(np.asarray(episode.steps.qpos)[0])
+    shares = (actions - rest) / control_scale(task.model, rest)
+    return np.where(muscles(task.model), actions, shares)
 
 
 def shared_metrics(trajectory: Trajectory, task: Task, ctrl_dt: float) -> Metrics:
     """Return the measures of one episode [T, ...] that exist for every task with actuators.
 
-    effort: see `exertion`; smoothness: mean squared change of the controls, as shares of their range, per second:
-    lower is smoother; diverged_fraction: 1 if the simulation diverged.
+    effort: see `exertion`; smoothness: mean squared change of the controls, as shares of their range (excitations of
+    muscles are shares already), per second: lower is smoother; diverged_fraction: 1 if the simulation diverged.
     """
     change = np.diff(_shares(task, trajectory), axis=0) / ctrl_dt
     return {

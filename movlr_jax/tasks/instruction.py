@@ -103,6 +103,7 @@ def with_instruction(task: Task, instruction: str) -> Task:
         tie=TIE,
         initial_reward=first,
         human_reward=first,
+        controls=controls,
         diagnose=partial(default_diagnosis, np.inf, motion),
         cameras=[dataclasses.replace(c, distance=_FARTHER * c.distance) for c in task.cameras]
         if thing

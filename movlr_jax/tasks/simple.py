@@ -23,6 +23,7 @@ from movlr_jax.models.actuators import (
     MUSCLE,
     control_scale,
     has_muscles,
+    muscles,
     require_one_control,
     servo_controls,
 )
@@ -85,7 +86,8 @@ def simple_task(
     motors count, too; without controls, position servos hold the start posture.
     start_noise: standard deviation of driven hinges at the start, rad.
     measure(episode) reads positions and other quantities of the whole episode by name, each [T, ...], and returns
-    numbers with units in their names. Success is its value `success`, or success(metrics).
+    numbers with units in their names. Success is its value `success`, or success(metrics). Those named `..._error_m`
+    and `..._error_rad` are errors, which lower the default score.
     score(metrics) orders candidates, higher is better. Default: `default_score`.
     tie: differences of the score up to it say nothing. Default: 0 for a score of your own, else 0.25.
     reward, human_reward: texts or paths of the initial and the hand-written program. Without human_reward, the
@@ -158,6 +160,7 @@ def simple_task(
         shown.append(at.body(motion.subject).xpos + (0, 0, length_of(bare, at, motion.subject)))
     rest = at.ctrl.copy() if at.ctrl.any() and not has_muscles(compiled) else None
     controls = controls_text(compiled, servo_controls(compiled, at.qpos) if rest is None else rest)
+    written = first is None
     first = first or first_reward(description, layout, reached, motion, adapter.root, controls)
 
     def measured(episode: Trajectory, task: Task) -> Metrics:
@@ -200,6 +203,7 @@ def simple_task(
         motion=motion,
         roles=roles,
         rest=rest,
+        controls=controls if written else "",
         warnings=(*([floor] if floor else []), *_deep(compiled, at)),
     )
     if success or not (measure or reached):
@@ -243,10 +247,11 @@ def reached_by(layout: Layout, goals: Mapping[str, Array]) -> dict[str, str]:
 def default_score(motion: Motion | None, metrics: Metrics) -> float:
     """Score success first; then 1 cm of error counts as much as 6 degrees or an effort of 0.1.
 
+    Errors are all measures, also of a user, whose names end in _error_m or _error_rad; their signs do not count.
     Without a measured error or motion, effort is ignored, since doing nothing has the lowest effort.
     """
-    errors = [value / 0.01 for name, value in metrics.items() if name.endswith("_error_m")]
-    errors += [np.rad2deg(value) / 6 for name, value in metrics.items() if name.endswith("_error_rad")]
+    errors = [abs(value) / 0.01 for name, value in metrics.items() if name.endswith("_error_m")]
+    errors += [abs(np.rad2deg(value)) / 6 for name, value in metrics.items() if name.endswith("_error_rad")]
     success = metrics.get("success", 0.0)
     score = 100.0 * success - min(sum(errors), 1000.0)
     has_motion = motion is not None and (motion.moves or motion.still)
@@ -486,8 +491,9 @@ def controls_text(model: mujoco.MjModel, rest: np.ndarray) -> str:
 
     Muscles are excited from 0 to 1, so theirs is `action`.
     """
+    rest = np.where(muscles(model), 0.0, rest)
     moved = f"(action - {array_of(rest)})" if np.round(rest, 4).any() else "action"
-    return "action" if has_muscles(model) else as_share(moved, control_scale(model, rest))
+    return as_share(moved, control_scale(model, rest))
 
 
 def as_share(text: str, scale: np.ndarray) -> str:

@@ -91,6 +91,18 @@ def test_an_experiment_file_overrides_tuned_settings_and_the_command_line_overri
     assert compose(["+task=high_bottle"], folder).task.settings["lift_m"] == [0, 0, 0.2]
 
 
+@pytest.mark.parametrize("line", ["override /task: stand", "/task: stand"])
+def test_an_experiment_file_can_name_the_task(elsewhere: Path, mistake: Mistake, line: str):
+    own = experiment(elsewhere, f"defaults: [{{{line}}}]\ncandidates: 9\n")
+    for words in ([], ["+task=stand"], ["task=stand"]):
+        config = compose([*words, own[2]], Path(own[1]))
+        assert (config.task.name, config.model, config.candidates) == ("stand", "myolegs", 9)
+    assert compose([own[2], "model=ms_human_700"], Path(own[1])).optimizer.mppi.samples == 12  # tuned for it
+    said = mistake(search, *own, "+task=bottle_pour")
+    assert "task=bottle_pour contradicts" in said
+    assert "short.yaml, which sets the task stand; leave out one of them" in said
+
+
 # Mistakes.
 
 WRONG = [
@@ -123,6 +135,18 @@ def test_a_mistake_is_told_in_one_sentence(
     mistake: Mistake, elsewhere: Path, arguments: list[str], sentence: str
 ):
     assert sentence in mistake(search, TASK, *arguments)
+    assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize("switch", [["-m"], []])
+def test_settings_that_do_not_fit_one_method_are_told_before_any_job_starts(
+    mistake: Mistake, elsewhere: Path, switch: list[str]
+):
+    said = mistake(search, *switch, TASK, "method=movlr,human,eureka", "candidates=2")
+    assert said == (
+        "method=human evaluates one program once; leave candidates and generations at 1; this is job 2 of 3 "
+        "(method=human), and none was started"
+    )
     assert list(elsewhere.iterdir()) == []
 
 

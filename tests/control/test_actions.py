@@ -16,6 +16,7 @@ from tiny_task import task as tiny_task
 
 pytest.importorskip("brax", reason="the extra ppo is not installed")
 
+import movlr_jax as mj
 from movlr_jax.config.compose import compose
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.control.config import OptimizerConfig
@@ -78,9 +79,11 @@ def test_an_episode_records_the_forces_of_the_actuators_that_acted():
     np.testing.assert_array_equal(again.final.prev_action, episode.final.prev_action)
 
 
-def test_pd_is_the_law_worked_out_in_joint_space():
+@pytest.mark.parametrize("gear", ["4", "-4"])
+def test_pd_is_the_law_worked_out_in_joint_space(gear: str):
     """tau = clip(kp (p_d - p) - kd v, the motor's limits), p_d = p0 + beta a within the joint's range."""
-    model, config = mujoco.MjModel.from_xml_string(LEG), PdConfig(kp=50.0, kd=3.0, beta=0.4)
+    leg = LEG.replace('gear="4"', f'gear="{gear}"')
+    model, config = mujoco.MjModel.from_xml_string(leg), PdConfig(kp=50.0, kd=3.0, beta=0.4)
     posture = np.concatenate([model.qpos0[:7], [0.1, 0.5]])
     space = spaces.pd(model, config, posture)
     assert (space.size, space.model.nu) == (2, 2)
@@ -101,9 +104,11 @@ def test_pd_is_the_law_worked_out_in_joint_space():
     np.testing.assert_array_equal(model.actuator_biasprm, 0)  # the caller's model is left alone
 
 
-def test_targets_about_the_present_posture_leave_a_resting_joint_alone():
+@pytest.mark.parametrize("gear", ["4", "-4"])
+def test_targets_about_the_present_posture_leave_a_resting_joint_alone(gear: str):
     """p_d = p + beta a: without an action nothing but damping acts, wherever the joints are."""
-    model, config = mujoco.MjModel.from_xml_string(LEG), PdConfig(kp=50.0, kd=3.0, beta=0.4, about="present")
+    leg = LEG.replace('gear="4"', f'gear="{gear}"')
+    model, config = mujoco.MjModel.from_xml_string(leg), PdConfig(kp=50.0, kd=3.0, beta=0.4, about="present")
     space = spaces.pd(model, config, model.qpos0)
     for q in ([0.3, 0.9], [-0.2, 0.4]):
         data = mujoco.MjData(model)
@@ -116,6 +121,48 @@ def test_targets_about_the_present_posture_leave_a_resting_joint_alone():
             np.testing.assert_allclose(
                 forces(space.model, np.array(q), np.zeros(2), ctrl), np.clip(expected, -15, 15), atol=1e-3
             )
+
+
+ARM = """<mujoco><worldbody><geom type="plane" size="2 2 .1"/>
+<body name="upper" pos="0 0 1"><joint name="shoulder" axis="0 1 0" range="-170 170" damping="1"/>
+<geom type="capsule" fromto="0 0 0 .3 0 0" size=".03" mass="1"/>
+<body name="fore" pos=".3 0 0"><joint name="elbow" axis="0 1 0" range="-150 150" damping="1"/>
+<geom type="capsule" fromto="0 0 0 .3 0 0" size=".03" mass=".5"/></body></body></worldbody><actuator>
+<motor name="shoulder" joint="shoulder" gear="20" ctrlrange="-1 1"/>
+<motor name="elbow" joint="elbow" gear="10" ctrlrange="-.5 .5"/></actuator></mujoco>"""
+SMALL = ("optimizer=ppo", "optimizer.ppo.env_steps=32", "optimizer.ppo.envs=4", "optimizer.ppo.unroll=4",
+         "optimizer.ppo.unrolls=1", "optimizer.ppo.minibatches=1", "optimizer.ppo.hidden=[8]",
+         "optimizer.ppo.value_hidden=[8]", "optimizer.ppo.starts=2", "optimizer.ppo.action=pd",
+         "optimizer.pd.kp=60", "optimizer.pd.kd=3")  # fmt: skip
+
+
+def test_measures_under_pd_are_those_of_what_the_motors_exert(tmp_path: Path):
+    """Effort: torque of PD in joint space over the largest of each motor; smoothness: targets over joint ranges."""
+    bent = {"shoulder": 1.9, "elbow": -2.2}  # rad, several times the range of each motor's control
+    task = simple_task(
+        name="arm", model=mujoco.MjSpec.from_string(ARM), description="hold still", start=bent, start_noise=0.0,
+        episode_s=0.4,
+    )  # fmt: skip
+    result = mj.evaluate_reward("initial", task, *SMALL, f"run_dir={tmp_path / 'first'}", films=False)
+    made, gear = result.trajectory, np.array([20.0, 10.0])
+    wanted = made.ctrl / gear
+    torque = 60.0 * (wanted - made.qpos) - 3.0 * made.qvel
+    used = np.clip(torque, [-20, -5], [20, 5]) / [20, 5]
+    assert result.metrics["effort"] == pytest.approx(np.square(used).mean(), rel=1e-3)
+    assert 0 < result.metrics["effort"] < 1
+    targets = (wanted - [1.9, -2.2]) / (np.deg2rad([170, 150]) + [1.9, 2.2])
+    change = np.diff(targets, axis=0) / np.diff(made.time)[:, None]
+    assert result.metrics["smoothness"] == pytest.approx(np.square(change).mean(), rel=1e-3)
+    cost = result.terms["control"]["mean"]  # of the program that the package wrote for the task
+    assert cost == pytest.approx(-np.square(targets).mean(), rel=1e-3)
+    # a policy runs with the actions of its file, whatever the settings say
+    again = mj.evaluate_reward(
+        "initial", task, *(word for word in SMALL if "action" not in word and "steps" not in word),
+        f"optimizer.ppo.init={result.policy_file}", "optimizer.ppo.env_steps=0",
+        f"run_dir={tmp_path / 'again'}", films=False,
+    )  # fmt: skip
+    assert again.metrics["effort"] == pytest.approx(result.metrics["effort"], rel=1e-3)
+    assert again.terms["control"]["mean"] == pytest.approx(cost, rel=1e-3)
 
 
 def departure(model: mujoco.MjModel, ctrl: np.ndarray, qpos: np.ndarray, seconds: float) -> float:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
+import mujoco
 import numpy as np
 import pytest
 
+from movlr_jax.film import clips
 from movlr_jax.film.captions import Caption
 from movlr_jax.film.clips import Clip
+from movlr_jax.language.base import Evaluation
 from movlr_jax.language.media import MotionMedia, coloured, with_views, written
+from movlr_jax.language.prompts import shown
 from movlr_jax.language.settings import ModelConfig
+from movlr_jax.storage.archive import Archive
+from movlr_jax.storage.layout import candidate_path
 from movlr_jax.tasks import Task, build_task
 from movlr_jax.tasks.base import Camera
 
@@ -63,3 +70,20 @@ def test_pictures_show_the_time_in_which_a_success_must_last(
     )
     media = MotionMedia(ModelConfig("gemini", media="frames", frames=5), None, lambda candidate: clip)  # pyright: ignore[reportArgumentType]
     assert media.times(clip) == pytest.approx(expected)
+
+
+def test_the_words_give_the_times_that_are_written_into_the_pictures(task: Task, tmp_path: Path):
+    """Both count from the start of the episode, whose first control step of 16 ms is shown at 14 ms."""
+    steps = 0.014 + 0.016 * np.arange(188)
+    clip = Clip(task, np.repeat(task.model.qpos0[None], 188, axis=0), steps, Caption(""))
+    model = task.model
+    with Archive.create(tmp_path / "run", "") as archive:
+        media = MotionMedia(ModelConfig("gemini", media="frames", frames=5), archive, lambda candidate: clip)
+        for i in range(5):  # rendered before
+            archive.put(candidate_path(0, 0, f"_seen_{i:02d}of05.jpg"), b"")
+        said = shown(media, task, media.see(Evaluation(0, 0, "")))
+    labels = [
+        r.parts()[0] for r in clips._readings(model, mujoco.MjData(model), clip, None, media.times(clip))
+    ]
+    assert labels == ["0.01 s", "0.76 s", "1.51 s", "2.26 s", "3.01 s"]
+    assert "lasts 3.01 s; its 5 pictures show it at 0.01, 0.76, 1.51, 2.26 and 3.01 s." in said

@@ -19,6 +19,7 @@ from movlr_jax.commands.report import main as report
 from movlr_jax.commands.search import main as search
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose, expand
+from movlr_jax.config.override import overrides_of
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.language.proposers.terms import library
@@ -57,6 +58,8 @@ def test_a_comma_and_an_apostrophe_need_no_quotes():
     assert compose(["+task=stand", job]).instruction == words, "its comma is no sweep"
     assert compose(["+task=stand", 'instruction="a, b"']).instruction == "a, b"
     assert compose(["+task=stand", "instruction=null"]).instruction is None
+    (word,) = overrides_of({"instruction": "null"})
+    assert compose(["+task=stand", word]).instruction == "null", "from Python, it is a word as any other"
 
 
 @pytest.mark.parametrize(

@@ -379,6 +379,21 @@ def test_a_measure_that_fails_is_told_with_its_line_at_the_start(
     assert not Path("runs").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "lost"), [("tilt_error_rad", np.deg2rad(12), 2), ("gap_error_m", 0.03, 3)]
+)
+def test_an_own_error_lowers_the_default_score_whatever_its_sign(
+    folder: Path, name: str, value: float, lost: float
+):
+    """1 cm counts as much as 6 degrees; measures of other names do not count."""
+    score = own().score
+    base = {"object_position_error_m": 0.02, "success": 0.0, "effort": 0.1}
+    assert score(base) == pytest.approx(-3)
+    for signed in (value, -value):
+        assert score(base | {name: signed}) == pytest.approx(-3 - lost)
+    assert score(base | {name.replace("_error", ""): value}) == pytest.approx(-3)
+
+
 def test_a_measure_reads_joints_and_the_goal(folder: Path):
     path = Path("touch_ball.py")
     text = path.read_text().replace(

@@ -123,6 +123,41 @@ def test_effort_is_what_the_controls_use_of_their_range():
     assert found == pytest.approx(2 * (0.1 / 0.02) ** 2 / 3)
 
 
+ORTHOSIS = """<mujoco>
+  <worldbody>
+    <body>
+      <joint name="elbow" axis="0 1 0" range="-2 2"/>
+      <geom type="capsule" fromto="0 0 0 .3 0 0" size=".02" mass=".2"/>
+      <site name="hand" pos=".3 0 0"/>
+    </body>
+    <site name="shoulder" pos="0 0 .3"/>
+  </worldbody>
+  <tendon><spatial name="flexor"><site site="shoulder"/><site site="hand"/></spatial></tendon>
+  <actuator>
+    <motor name="assist" joint="elbow" gear="2" ctrlrange="-5 5"/>
+    <muscle name="flexor" tendon="flexor" ctrlrange="0 1"/>
+    <position name="brake" joint="elbow" kp="40" ctrlrange="-2 2" forcerange="-8 8"/>
+  </actuator>
+</mujoco>"""
+
+
+def test_each_actuator_of_muscles_and_motors_counts_by_its_own_measure(tmp_path: Path):
+    """Activation of the muscle, control of the motor over its range, force of the servo over its largest force."""
+    task = simple_task(
+        name="orthosis", model=mujoco.MjSpec.from_string(ORTHOSIS), description="hold still", start_noise=0.0,
+        episode_s=0.32,
+    )  # fmt: skip
+    assert "action / jnp.array([5, 1, 2])" in task.initial_reward
+    result = mj.evaluate_reward(STILL, task, *SETTINGS, f"run_dir={tmp_path}")
+    made, q = result.trajectory, result.trajectory.qpos
+    force = np.clip(40.0 * (made.ctrl[:, 2] - q[:, 0]), -8.0, 8.0)
+    used = np.stack([made.ctrl[:, 0] / 5.0, made.act[:, 0], force / 8.0])
+    assert np.abs(force).max() > 0.1
+    assert result.metrics["effort"] == pytest.approx(np.square(used).mean(), rel=1e-3)
+    change = np.diff(made.ctrl / [5.0, 1.0, 2.0], axis=0) / 0.016
+    assert result.metrics["smoothness"] == pytest.approx(np.square(change).mean(), rel=1e-5)
+
+
 def test_programs_that_are_written_here_know_the_ranges(tmp_path: Path):
     servos, motors = task_of(SERVOS, start_noise=0.0), task_of(MOTORS)
     assert "jnp.square(action / 20)" in motors.initial_reward

@@ -71,7 +71,9 @@ class Actuation:
         """Return excitations [nu] for `target` (see `MuscleLaw`). `params` holds data of the current posture.
 
         The excitation inverts one step of the activation dynamics. Lengths were measured one sim_dt ago and are
-        extrapolated with their velocity.
+        extrapolated with their velocity. The first control of a plan extrapolates by plan_dt what the episode
+        measured, so it differs from the one that is applied; correcting that did not improve the tracking of an arm
+        and a leg.
         """
         p, velocity = self.muscles, self._layout.velocities(view.sensors)
         length = self._layout.lengths(view.sensors) + sim_dt * velocity

@@ -48,6 +48,8 @@ class ActionSpace:
     controls: Callable[[jax.Array, Step, float, float], jax.Array]
     notes: Mapping[str, Any]  # description of the action space, logged with the run
     targets: Targets | None = None  # if actions are target angles
+    # [nu] controls that hold the start posture, of a `model` with other actuators than the task
+    rest: np.ndarray | None = None
 
 
 def observation(
@@ -173,7 +175,7 @@ def pd(model: mujoco.MjModel, config: PdConfig, posture: np.ndarray) -> ActionSp
         dofs, at = np.unique(model.jnt_dofadr[moved], return_inverse=True)
         share = np.bincount(at)[at]  # of actuators that move the same joint
         model.actuator_biasprm[:, 0] = StaticOptimiser(model, dofs).torques(posture)[at] / gear / share
-    step = config.beta * np.abs(gear)
+    step = config.beta * gear  # a positive action is a larger angle, whatever the sign of the gear
 
     def from_here(action: jax.Array, view: Step, *_: float) -> jax.Array:
         return jnp.clip(gear * view.qpos[angle] + step * action, reach[:, 0], reach[:, 1])
@@ -189,6 +191,7 @@ def pd(model: mujoco.MjModel, config: PdConfig, posture: np.ndarray) -> ActionSp
             "kd": config.kd,
             "beta": config.beta,
         },
+        rest=target,
     )
 
 

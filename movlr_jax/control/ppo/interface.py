@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from movlr_jax.control.config import OptimizerConfig
@@ -12,6 +14,7 @@ from movlr_jax.control.ppo.dynsyn import checked_groups, find_groups, grouped
 from movlr_jax.control.ppo.observations import gait_view, joint_view
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.tasks import Task
+from movlr_jax.tasks.simple import controls_text
 
 Starts = tuple[np.ndarray, np.ndarray, np.ndarray]  # qpos [S, nq], qvel [S, nv], act [S, na]
 
@@ -51,3 +54,19 @@ def action_space(config: OptimizerConfig, task: Task, starts: Starts) -> spaces.
     )
     physics.close()
     return grouped(task.model, rest, found.of, config.groups.correction, {"silhouette": found.silhouette})
+
+
+def acting_task(config: OptimizerConfig, task: Task) -> Task:
+    """Return `task` with the actuators that joint targets (PD) command, which its measures then also read.
+
+    The controls in the programs that the package wrote for the task become those targets.
+    """
+    posture = task.start(np.random.default_rng(0), config.ppo.starts)[0][0]
+    space = spaces.pd(task.model, config.pd, posture)
+    acting = replace(task, model=space.model, rest=space.rest)
+    if not task.controls:
+        return acting
+    commanded = controls_text(space.model, acting.resting(posture))
+    first = task.initial_reward.replace(f"jnp.square({task.controls})", f"jnp.square({commanded})")
+    human = first if task.human_reward == task.initial_reward else task.human_reward
+    return replace(acting, initial_reward=first, human_reward=human, controls=commanded)

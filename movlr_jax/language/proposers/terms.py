@@ -10,7 +10,7 @@ import numpy as np
 from movlr_jax.language.proposers.gait_terms import gait_terms
 from movlr_jax.language.proposers.plain_terms import named_joints, named_places, plain_terms
 from movlr_jax.language.scene import names_in, words_in
-from movlr_jax.models.actuators import control_scale, has_muscles
+from movlr_jax.models.actuators import control_scale
 from movlr_jax.rewards.term import Term, tuple_of
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.aims import clauses_of
@@ -42,8 +42,6 @@ def library(task: Task) -> dict[str, Term]:
 def _changed(task: Task) -> str:
     """Return the expression for the change of the controls, as shares of their range."""
     changed = "action - state.prev_action"
-    if has_muscles(task.model):
-        return changed
     scale = control_scale(task.model, task.resting(task.start(np.random.default_rng(0), 1)[0][0]))
     return changed if np.allclose(scale, 1.0) else as_share(f"({changed})", scale)
 
