@@ -123,7 +123,7 @@ def test_a_trial_that_fails_is_not_the_best(tmp_path: Path, capsys: pytest.Captu
     )
     (tmp_path / "kick.py").write_text(task)
     (tmp_path / "space.yaml").write_text("task.settings.forward_m: {low: 0.25, high: 0.5}\n")
-    assert tune.main([*given, "trials=2"]) == 0
+    assert tune.main([*given, "trials=2", "task.settings.forward_m=0.25"]) == 0
     said = capsys.readouterr()
     result = json.loads(said.out.splitlines()[-1])
     assert (result["trials"], result["best_trial"]) == (2, 0)
