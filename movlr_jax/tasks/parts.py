@@ -65,6 +65,16 @@ class Part:
             return read.site(self.place)
         return read.pos(self.place) + read.rot(self.place) @ np.asarray(self.offset)
 
+    def overhead(self, data: mujoco.MjData) -> np.ndarray:
+        """Return the position [3] m at which it is if its limb points up from where it begins."""
+        if self.offset is None:
+            end = data.site(self.place).xpos
+        else:
+            body = data.body(self.place)
+            end = body.xpos + body.xmat.reshape(3, 3) @ np.asarray(self.offset)
+        base = data.body(self.base).xpos
+        return base + (0.0, 0.0, float(np.linalg.norm(end - base)))
+
 
 class Parts:
     """Finds parts of a model by words. roles: role -> body or site; sites: those that an episode records."""

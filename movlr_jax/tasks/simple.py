@@ -158,6 +158,7 @@ def simple_task(
     shown = [targets[goal] for goal in reached.values()]
     if motion and motion.rise:  # room for a body that gets up
         shown.append(at.body(motion.subject).xpos + (0, 0, length_of(bare, at, motion.subject)))
+    shown += [part.overhead(at) for aim in aims for part in aim.parts]
     rest = at.ctrl.copy() if at.ctrl.any() and not has_muscles(compiled) else None
     controls = controls_text(compiled, servo_controls(compiled, at.qpos) if rest is None else rest)
     written = first is None

@@ -110,6 +110,17 @@ def test_a_pole_on_a_cart_is_what_stands_upright():
     assert texts("swing up the pole and keep it upright", CART) == ["pole up", "pole upright"]
 
 
+def test_films_show_a_raised_arm():
+    """By hand: the shoulders are at 1.36 m, and the arms are 0.54 m long to the ends of their capsules."""
+
+    def seen(words: str) -> float:
+        (camera,) = made(words).cameras
+        return camera.lookat[2] + camera.distance * np.tan(np.deg2rad(45) / 2)
+
+    assert seen("raise both arms") > 1.36 + 0.54
+    assert seen("raise both arms") > seen("stand still") + 0.05
+
+
 def test_what_is_not_read_is_said():
     assert reading(made("raise the right arm, then whistle")).endswith(
         "right arm up, upright; it has no term for 'whistle'; give a program that has one (reward=...)"
