@@ -19,6 +19,10 @@ _LIFTED = 0.05  # m, a smaller rise is none
 _OFF = 0.35  # rad, an angle to the requested direction that a diagnosis names
 _NEAR = 0.1  # m, within which one part is at another
 _MIDDLE = 0.01  # m, from the middle of the body: a part there is on no side
+_WAVES_HZ = 1.0  # of a part that waves
+_WAVE = (
+    0.25  # of its distance from the trunk at the start, by which it rises: how far it swings to either side
+)
 _VERBS = {
     "raise": "raise lift elevate",
     "lower": "lower",
@@ -26,6 +30,7 @@ _VERBS = {
     "touch": "touch reach hit press tap",
     "hold": "hold keep with",
     "point": "point stretch extend swing",
+    "wave": "wave",
     "move": "move bring put place push pull carry",
 }
 _AIMING = ("raise", "hold", "point", "touch")  # "reach forward with the hand" has no second part
@@ -50,14 +55,18 @@ class _OfPart:
     def parts(self) -> tuple[Part, ...]:
         return (self.part,)
 
+    def score(self, value: float) -> float:
+        """Return what its measure adds to the score of a motion; `default_score` counts errors."""
+        return 0.0
+
 
 @dataclass(frozen=True)
 class Raised(_OfPart):
-    """A part that is higher than at the start, or lower if `sign` is -1."""
+    """A part that is higher than at the start, or lower if `sign` is -1; more than `most` does not count."""
 
     sign: int = 1
+    most: float = float("inf")  # m
     kind = "part"
-    score = 20.0  # per m
 
     @property
     def way(self) -> str:
@@ -70,18 +79,22 @@ class Raised(_OfPart):
     def text(self) -> str:
         return f"{self.part.words} {self.way}"
 
+    def score(self, value: float) -> float:
+        return 20.0 * value
+
     def measure(self, read: Readout) -> np.ndarray:
-        """Return how many m it is above the start, or below, in an episode [T]."""
+        """Return how many m it is above the start, or below, in an episode [T]; at most `most`."""
         height = self.sign * self.part.at(read)[:, 2]
-        return height - height[0]
+        return np.minimum(height - height[0], self.most)
 
     def need(self, value: float) -> Need | None:
         return None if value >= _LIFTED else Need(f"its {self.part.words} does not go {self.way}", self.kind)
 
     def terms(self) -> list[Term]:
         moved = f"({self.part.text()} - {self.part.text('state.initial')})[2]"
-        sign = "-" if self.sign < 0 else ""
-        return [Term(f"{self.part.name}_{self.way}", self.kind, 20.0, sign + moved)]
+        height = ("-" if self.sign < 0 else "") + moved
+        height = height if np.isinf(self.most) else f"jnp.minimum({height}, {self.most:g})"
+        return [Term(f"{self.part.name}_{self.way}", self.kind, 20.0, height)]
 
 
 @dataclass(frozen=True)
@@ -92,7 +105,6 @@ class Pointed(_OfPart):
     word: str
     axis: tuple[float, ...] | None = None  # [3], in the frame of the body; None for a limb
     kind = "part"
-    score = 0.0  # `default_score` counts errors
 
     @property
     def metric(self) -> str:
@@ -130,7 +142,6 @@ class Met(_OfPart):
 
     other: Part
     kind = "place"
-    score = 0.0  # `default_score` counts errors
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -156,7 +167,47 @@ class Met(_OfPart):
         return distance_terms(name, self.part.text(), self.other.text())
 
 
-Aim = Raised | Pointed | Met
+@dataclass(frozen=True)
+class Waved(_OfPart):
+    """A part that swings from side to side, relative to the trunk."""
+
+    trunk: str
+    side: tuple[float, ...]  # unit vector [3] to the left, in the world frame
+    far: float  # m to either side
+    kind = "part"
+
+    @property
+    def metric(self) -> str:
+        return f"{self.part.name}_waves_hz"
+
+    def text(self) -> str:
+        return f"{self.part.words} waves"
+
+    def score(self, value: float) -> float:
+        return 10.0 * min(value, _WAVES_HZ)
+
+    def rate(self, read: Readout) -> float:
+        """Return how often per s it swings to one side and back in an episode [T], each time by `far` or more."""
+        sides = (self.part.at(read) - read.pos(self.trunk)) @ np.asarray(self.side)
+        swings, way, last = 0, 0, sides[0]  # last: where it was farthest on its way
+        for at in sides:
+            if way * (at - last) >= 0 and way:
+                last = at
+            elif abs(at - last) >= self.far:
+                swings, way, last = swings + 1, (1 if at > last else -1), at
+        return swings / (2.0 * max(float(read.time[-1] - read.time[0]), 1e-6))
+
+    def need(self, value: float) -> Need | None:
+        return None if value >= 0.5 * _WAVES_HZ else Need(f"its {self.part.words} does not wave", self.kind)
+
+    def terms(self) -> list[Term]:
+        away = (f'({self.part.text(s)} - {s}.pos("{self.trunk}"))' for s in ("state", "state.initial"))
+        aside = along(f"({' - '.join(away)})", self.side)
+        swing = f"{self.far:.2g} * jnp.sin({2 * np.pi * _WAVES_HZ:.4g} * state.time)"
+        return [Term(f"{self.part.name}_waves", self.kind, 20.0, f"-shaping.smooth_abs({aside} - {swing})")]
+
+
+Aim = Raised | Pointed | Met | Waved
 
 
 def distance_terms(name: str, a: str, b: str) -> list[Term]:
@@ -169,13 +220,20 @@ def distance_terms(name: str, a: str, b: str) -> list[Term]:
 
 
 def aim_metrics(aims: Sequence[Aim], read: Readout, fell: bool) -> dict[str, float]:
-    """Return the worst value of each aim in the last HOLD_S of an episode [T]; after a fall also at its start."""
+    """Return the worst value of each aim in the last HOLD_S of an episode [T]; after a fall also at its start.
+
+    Waves are counted over the whole episode; after a fall, none.
+    """
     held = read.time > read.time[-1] - HOLD_S
     held[0] |= fell
-    return {
-        aim.metric: float((np.min if isinstance(aim, Raised) else np.max)(aim.measure(read)[held]))
-        for aim in aims
-    }
+    values = {}
+    for aim in aims:
+        if isinstance(aim, Waved):
+            values[aim.metric] = 0.0 if fell else aim.rate(read)
+        else:
+            worst = np.min if isinstance(aim, Raised) else np.max
+            values[aim.metric] = float(worst(aim.measure(read)[held]))
+    return values
 
 
 class Reader:
@@ -229,14 +287,34 @@ class Reader:
     def _clause(self, words: Sequence[str], travels: bool) -> list[Aim]:
         for i, word in enumerate(words):
             verb = next((v for v, forms in _VERBS.items() if is_form(word, forms)), "")
-            if not verb or {*words[max(0, i - 3) : i]} & {*NEGATIONS} or (travels and verb != "hold"):
+            if (
+                not verb
+                or {*words[max(0, i - 3) : i]} & {*NEGATIONS}
+                or (travels and verb not in ("hold", "wave"))
+            ):
                 continue
             self._verb = verb
             if found := self._aims_of(verb, words[i + 1 :]):
                 return found
         return self._aims_of(self._verb, words) if self._verb and self._aims else []
 
+    def _waved(self, after: Sequence[str]) -> list[Aim]:
+        """Return that the first part named in `after` waves, or else the right hand, and is up."""
+        named = (self._parts.begin(after[i:])[0] for i in range(len(after)))
+        parts = next(filter(None, named), None) or self._parts.begin(["right", "hand"])[0]
+        side, trunk = _floats(self._ways["left"]), self._start.body(self._trunk).xpos
+        aims: list[Aim] = []
+        for part in (part for part in parts if part.place not in self._whole):
+            away = float(np.linalg.norm(part.now(self._start) - trunk))
+            aims += [
+                Raised(part, most=round(away, 2)),
+                Waved(part, self._trunk, side, round(_WAVE * away, 2)),
+            ]
+        return aims
+
     def _aims_of(self, verb: str, after: Sequence[str]) -> list[Aim]:
+        if verb == "wave":
+            return self._waved(after)
         up = after[:1] == ["up"]
         after = after[1:] if up else after
         if after[:1] == ["with"]:

@@ -51,14 +51,16 @@ def motion_metrics(motion: Motion, read: Readout, fell: bool = False) -> Metrics
 
 
 def motion_score(motion: Motion, metrics: Metrics) -> float:
-    """Return a score: 10 for staying upright, 10 per m/s or m of height (of a part 20), 2 per rad turned."""
+    """Return a score: 10 for staying upright, 10 per m/s, m of height (of a part 20) or Hz of waves,
+    2 per rad turned.
+    """
     speed = metrics.get("progress_m_s", 0.0)
     score = 10.0 * (
         metrics.get("upright_fraction", 0.0) + metrics.get("rise_m", 0.0) + metrics.get("raised_m", 0.0)
     )
     score += 2.0 * metrics.get("turned_rad", 0.0)
     score += 20.0 * min(metrics.get("down_m", metrics.get("down_and_up_m", 0.0)), motion.depth)
-    score += sum(aim.score * metrics.get(aim.metric, 0.0) for aim in motion.aims)
+    score += sum(aim.score(metrics.get(aim.metric, 0.0)) for aim in motion.aims)
     return score + 10.0 * (min(speed, 2 * motion.speed - speed) if motion.exact else speed)
 
 

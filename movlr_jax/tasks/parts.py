@@ -65,15 +65,17 @@ class Part:
             return read.site(self.place)
         return read.pos(self.place) + read.rot(self.place) @ np.asarray(self.offset)
 
+    def now(self, data: mujoco.MjData) -> np.ndarray:
+        """Return its position [3] m in `data`."""
+        if self.offset is None:
+            return data.site(self.place).xpos
+        body = data.body(self.place)
+        return body.xpos + body.xmat.reshape(3, 3) @ np.asarray(self.offset)
+
     def overhead(self, data: mujoco.MjData) -> np.ndarray:
         """Return the position [3] m at which it is if its limb points up from where it begins."""
-        if self.offset is None:
-            end = data.site(self.place).xpos
-        else:
-            body = data.body(self.place)
-            end = body.xpos + body.xmat.reshape(3, 3) @ np.asarray(self.offset)
         base = data.body(self.base).xpos
-        return base + (0.0, 0.0, float(np.linalg.norm(end - base)))
+        return base + (0.0, 0.0, float(np.linalg.norm(self.now(data) - base)))
 
 
 class Parts:

@@ -12,6 +12,7 @@ from moving import HOPPER, episode_of
 
 import movlr_jax as mj
 from movlr_jax.language.proposers.terms import library, reading
+from movlr_jax.quantities import summary
 from movlr_jax.sandbox.source import parse
 from movlr_jax.tasks import Task, simple_task
 from movlr_jax.tasks.aims import Pointed
@@ -68,6 +69,9 @@ def texts(words: str, xml: str = PERSON) -> list[str]:
         ("raise the right arm sideways", ["right arm sideways"]),
         ("stretch the left arm forward, then raise the right knee", ["left arm forward", "right knee up"]),
         ("raise the left arm and the right arm", ["left arm up", "right arm up"]),
+        ("wave", ["right hand up", "right hand waves"]),
+        ("walk forward while waving the left arm", ["left arm up", "left arm waves"]),
+        ("do not wave", []),
         ("keep the head level", ["head level"]),
         ("touch the left knee with the right hand", ["right hand at left knee"]),
         ("raise the hand to the forehead", ["left hand at forehead"]),
@@ -171,6 +175,28 @@ def test_measures_are_what_mujoco_says():
     task = made("keep the pole upright", CART)
     end = posed(task, hinge=0.4)
     assert measured(task, posed(task), end)["pole_tilt_error_rad"] == pytest.approx(0.4, abs=1e-5)
+
+
+def test_waves_are_counted():
+    """By hand: an arm of 0.54 m that is up and swings by 0.4 rad to either side, at 1.5 Hz, for 2 s; then by 0.05."""
+    task = made("wave goodbye with the left hand")
+    assert task.motion
+    times = np.linspace(0.0, 2.0, 201)
+
+    def waves(angle: float, fell: bool = False) -> dict[str, float]:
+        swing = np.pi + angle * np.sin(3 * np.pi * times)
+        postures = [posed(task, left_shoulder_x=float(x)).qpos for x in swing]
+        read = Readout(task.layout, episode_of(task, postures, 0.01).steps)
+        return motion_metrics(task.motion, read, fell)  # pyright: ignore
+
+    # three times there and back, which the middle at the beginning and end cuts into seven swings, 0.21 m or wider
+    assert waves(0.4)["left_hand_waves_hz"] == pytest.approx(7 / 2 / 2.0)
+    assert waves(0.05)["left_hand_waves_hz"] == 0.0
+    assert waves(0.4, fell=True)["left_hand_waves_hz"] == 0.0
+    assert summary(waves(0.4)).endswith(": left hand waves 1.75 Hz")
+    assert task.score(waves(0.4)) > task.score(waves(0.05)) + 5
+    assert not [need for need in task.diagnose(waves(0.4)) if "wave" in need.problem]
+    assert "left hand does not wave" in str(task.diagnose(waves(0.05)))
 
 
 def test_doing_nothing_scores_less_than_what_the_words_ask_for():
