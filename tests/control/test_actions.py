@@ -69,10 +69,8 @@ def test_an_episode_records_the_forces_of_the_actuators_that_acted():
     record = EpisodeRecord.read(_states(episode, task), task.model, task.adapter)
     exported = record.forces().columns
     np.testing.assert_array_equal(exported["/forceset/hip|actuation"], measured[:, 0])
-    assert (
-        np.abs(replace(record, force=None).forces().columns["/forceset/hip|actuation"] - measured[:, 0]).max()
-        > 1
-    )
+    others = replace(record, force=None).forces().columns["/forceset/hip|actuation"]
+    assert np.abs(others - measured[:, 0]).max() > 0.1  # N m, of forces up to 0.5
     again = record.replayed(task.layout)
     np.testing.assert_array_equal(Readout(task.layout, again.steps).actuator("force"), measured)
     np.testing.assert_array_equal(again.steps.prev_action, episode.steps.prev_action)
