@@ -20,9 +20,7 @@ _OFF = 0.35  # rad, an angle to the requested direction that a diagnosis names
 _NEAR = 0.1  # m, within which one part is at another
 _MIDDLE = 0.01  # m, from the middle of the body: a part there is on no side
 _WAVES_HZ = 1.0  # of a part that waves
-_WAVE = (
-    0.25  # of its distance from the trunk at the start, by which it rises: how far it swings to either side
-)
+_WAVE = 0.25  # how far it swings to either side, as a share of its distance from the trunk at the start
 _VERBS = {
     "raise": "raise lift elevate",
     "lower": "lower",
@@ -294,14 +292,18 @@ class Reader:
             ):
                 continue
             self._verb = verb
-            if found := self._aims_of(verb, words[i + 1 :]):
+            after = words[i + 1 :]
+            if found := self._waves(self._waving(after)) if verb == "wave" else self._aims_of(verb, after):
                 return found
         return self._aims_of(self._verb, words) if self._verb and self._aims else []
 
-    def _waved(self, after: Sequence[str]) -> list[Aim]:
-        """Return that the first part named in `after` waves, or else the right hand, and is up."""
+    def _waving(self, after: Sequence[str]) -> list[Part]:
+        """Return the first parts that `after` names, as in "goodbye with both hands", or else the right hand."""
         named = (self._parts.begin(after[i:])[0] for i in range(len(after)))
-        parts = next(filter(None, named), None) or self._parts.begin(["right", "hand"])[0]
+        return next(filter(None, named), None) or self._parts.begin(["right", "hand"])[0]
+
+    def _waves(self, parts: Sequence[Part]) -> list[Aim]:
+        """Return that the parts are up and wave."""
         side, trunk = _floats(self._ways["left"]), self._start.body(self._trunk).xpos
         aims: list[Aim] = []
         for part in (part for part in parts if part.place not in self._whole):
@@ -314,7 +316,7 @@ class Reader:
 
     def _aims_of(self, verb: str, after: Sequence[str]) -> list[Aim]:
         if verb == "wave":
-            return self._waved(after)
+            return self._waves(self._parts.begin(after)[0])
         up = after[:1] == ["up"]
         after = after[1:] if up else after
         if after[:1] == ["with"]:

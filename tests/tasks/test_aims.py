@@ -72,6 +72,13 @@ def texts(words: str, xml: str = PERSON) -> list[str]:
         ("wave", ["right hand up", "right hand waves"]),
         ("walk forward while waving the left arm", ["left arm up", "left arm waves"]),
         ("do not wave", []),
+        ("wave with the left hand, slowly", ["left hand up", "left hand waves"]),
+        (
+            "wave with the left hand and the right hand",
+            ["left hand up", "left hand waves", "right hand up", "right hand waves"],
+        ),
+        ("wave while standing on the left leg", ["right hand up", "right hand waves", "right foot up"]),
+        ("raise the left foot, then wave", ["left foot up", "right hand up", "right hand waves"]),
         ("keep the head level", ["head level"]),
         ("touch the left knee with the right hand", ["right hand at left knee"]),
         ("raise the hand to the forehead", ["left hand at forehead"]),
