@@ -30,6 +30,7 @@ from movlr_jax.physics.mjx_model import (
     probe_contacts,
     warp_sizes,
     without_com_velocity,
+    without_solver_messages,
     without_wrap_points,
 )
 from movlr_jax.physics.policy import row_keys, shared
@@ -89,7 +90,7 @@ class MjxPhysics:
         try:
             self._mjx = mjx.put_model(self.model, impl=IMPLS[name], graph_mode=_graph_mode(graph))
             if self._warp:
-                self._mjx = without_wrap_points(self.model, self._mjx)
+                self._mjx = without_solver_messages(without_wrap_points(self.model, self._mjx))
             else:
                 self._mjx, limited = limit_contacts(self._mjx)
                 self.changes += (limited,) if limited else ()

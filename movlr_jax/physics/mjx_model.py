@@ -280,6 +280,18 @@ def without_wrap_points(model: mujoco.MjModel, put: mjx.Model) -> mjx.Model:
     return put if reads_wrap_points(model) else put.replace(tendon_num=np.zeros_like(put.tendon_num))
 
 
+def without_solver_messages(put: mjx.Model) -> mjx.Model:
+    """Return `put`, Warp's form of a model, that prints nothing where a solver stops at its limit of iterations.
+
+    MuJoCo does not either. Messages about contacts and constraint rows without memory stay.
+    """
+    from mujoco.mjx.third_party import mujoco_warp
+
+    kinds = mujoco_warp.OverflowType
+    said = put.opt._impl.warn_overflow & ~int(kinds.ITERATIONS | kinds.LS_ITERATIONS)
+    return put.tree_replace({"opt._impl.warn_overflow": said})
+
+
 def probe_contacts(model: mujoco.MjModel, start: Sequence[Array] | None) -> ContactCounts:
     """Return the largest numbers of contacts, constraint rows and near pairs in C MuJoCo.
 

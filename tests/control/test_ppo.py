@@ -438,6 +438,24 @@ def test_pieces_end_where_episodes_do(ppo):
     assert len(np.unique(begun.qpos[:, 0])) > 1
 
 
+@pytest.mark.parametrize("physics", ["native", pytest.param("mjx", marks=pytest.mark.slow)])
+def test_a_second_batch_compiles_nothing(physics: str):
+    ppo, compiled = build(physics=physics), list[str]()
+
+    def listen(event: str, seconds: float, **_: object) -> None:
+        if event.endswith("backend_compile_duration"):
+            compiled.append(event)
+
+    state, recorder = ppo.begin(2, KEY), CurveRecorder([UPRIGHT, STILL], 96, 0.02)
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    counts = list[int]()
+    for batch in range(3):
+        state = ppo.step([UPRIGHT, STILL], state, jax.random.fold_in(KEY, batch), recorder)
+        counts.append(len(compiled))
+    assert counts[0] > 0
+    assert counts[1:] == counts[:1] * 2
+
+
 @pytest.mark.slow
 def test_the_same_over_mjx(ppo):
     """Collect is one program there, compiled once; what it collects is what native physics does."""

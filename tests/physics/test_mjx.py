@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import os
 import subprocess
@@ -275,6 +276,18 @@ def test_auto_picks_native_on_a_cpu():
     name, why = choose("auto")
     assert name == "native"
     assert "C MuJoCo" in why
+
+
+@pytest.mark.slow
+def test_a_solver_of_warp_at_its_limit_prints_nothing(tiny, capfd):
+    pytest.importorskip("warp")
+    model = copy.deepcopy(tiny.model)
+    model.opt.iterations, model.opt.ls_iterations, model.opt.tolerance = 1, 1, 0.0
+    warp = MjxPhysics(model, tiny.layout, sim_dt=0.002, ctrl_dt=0.01, name="warp")
+    start = tiny.physics.start(*tiny.states(ROWS))
+    capfd.readouterr()
+    jax.block_until_ready(warp.rollout(start, shaky, controls(tiny), steps=STEPS, key=KEY))
+    assert "iterations" not in "".join(capfd.readouterr())
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from importlib.metadata import version
 
@@ -269,6 +270,19 @@ def test_commands_set_what_mjx_needs_where_the_user_has_not(monkeypatch, tmp_pat
     prepare_environment()
     assert "JAX_COMPILATION_CACHE_DIR" not in own
     assert own["XLA_FLAGS"] == "--xla_cpu_use_fusion_emitters=true"
+
+
+@pytest.mark.parametrize("physics", ["auto", "warp", "native", "mjx"])
+@pytest.mark.parametrize("own", ["", "--xla_gpu_temp_buffer_use_separate_color=false"])
+def test_temporary_arrays_have_memory_of_their_own_where_warp_may_run(monkeypatch, physics: str, own: str):
+    """Warp's graphs contain their addresses; with a program that moves them, each rollout is captured anew."""
+    environment = {"XLA_FLAGS": own, "HOME": os.environ["HOME"]}
+    monkeypatch.setattr("os.environ", environment)
+    prepare_physics(physics)
+    may_run = physics in ("auto", "warp") and importlib.util.find_spec("warp")
+    known = xla_knows("xla_gpu_temp_buffer_use_separate_color")
+    added = "--xla_gpu_temp_buffer_use_separate_color=true" if may_run and known else ""
+    assert environment["XLA_FLAGS"] == (own or added)
 
 
 @pytest.mark.parametrize("physics", ["native", "mjx"])

@@ -107,7 +107,7 @@ class Ppo:
         if agent.times is not None:
             pool = pool.replace(time=np.asarray(agent.times, np.asarray(pool.time).dtype))  # pyright: ignore[reportAttributeAccessIssue]
         self.pool = jax.tree.map(np.asarray, pool)
-        self._pool = jax.tree.map(physics.xp.asarray, self.pool)  # where the simulations are
+        self._pool = self._beside_physics(self.pool)
         self._restarted = jax.jit(_restarted) if physics.xp is jnp else _restarted
         # index of the start state of each episode of each simulation, the same for all candidates
         self.levels, each = agent.levels, len(agent.starts[0]) // agent.levels
@@ -246,7 +246,7 @@ class Ppo:
         recorder: CurveRecorder,
     ) -> tuple[Learner, Fleet]:
         """Collect one batch, update the learners and record the learning curves."""
-        learners, fleet = state
+        learners, fleet = self._beside_physics(state[0]), state[1]
         k, (update_key, *keys) = len(programs), jax.random.split(key, 1 + self.config.unrolls)
         params, segments = (learners.normalizer, learners.params.policy), []
         for segment_key in keys:
@@ -333,6 +333,15 @@ class Ppo:
             valid=stacked([p.valid for p in segments]),
             ended=stacked([p.ended for p in segments]),
         )
+
+    def _beside_physics(self, tree: Any) -> Any:
+        """Return the arrays where those of the simulations are.
+
+        JAX compiles a program once for arrays that belong to a device, as results of MJX do, and again for others.
+        """
+        if self.physics.xp is np:
+            return tree
+        return jax.device_put(tree, jax.local_devices()[0])
 
     def _starts(self, episode: np.ndarray, level: np.ndarray) -> SimState:
         """Return the start states [B] of episode number `episode` [B] of each simulation, on ground `level` [B]."""
