@@ -110,7 +110,8 @@ def rates(planner: Planner, task: Task, rows: int, repeats: int, raw: bool = Tru
             "engine_steps_per_s": round(statistics.median(steps / _seconds(engine) for _ in range(repeats)))
         }
     open_loop = (raw_native if isinstance(physics, NativePhysics) else raw_mjx)(physics, start, actions)
-    open_loop()
+    for _ in range(2):  # compiles; in Warp, the second call is slower than later ones, too
+        open_loop()
     runs = [(steps / _seconds(open_loop), steps / _seconds(engine)) for _ in range(repeats)]
     ratios = sorted(ours / limit for limit, ours in runs)
     return {
