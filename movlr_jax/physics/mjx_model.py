@@ -289,7 +289,8 @@ def without_solver_messages(put: mjx.Model) -> mjx.Model:
 
     kinds = mujoco_warp.OverflowType
     said = put.opt._impl.warn_overflow & ~int(kinds.ITERATIONS | kinds.LS_ITERATIONS)
-    return put.tree_replace({"opt._impl.warn_overflow": said})
+    quieter: Any = put.tree_replace({"opt._impl.warn_overflow": said})
+    return quieter
 
 
 def probe_contacts(model: mujoco.MjModel, start: Sequence[Array] | None) -> ContactCounts:
