@@ -29,7 +29,16 @@ _OF_MOTION = (
     "drift_error_m",
     "upright_fraction",
 )
-_OF_PARTS = ("_raised_m", "_lowered_m", "_tilt_error_rad", "_direction_error_rad", "_error_m", "_waves_hz")
+_OF_PARTS = (
+    "_raised_m",
+    "_lowered_m",
+    "_bent_rad",
+    "_straightened_rad",
+    "_tilt_error_rad",
+    "_direction_error_rad",
+    "_error_m",
+    "_waves_hz",
+)
 _OWN = 2  # measures of a task that a summary has room for, besides those that all tasks share
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import mujoco
 import numpy as np
@@ -18,6 +19,7 @@ UP = (0.0, 0.0, 1.0)
 _LIFTED = 0.05  # m, a smaller rise is none
 _OFF = 0.35  # rad, an angle to the requested direction that a diagnosis names
 _NEAR = 0.1  # m, within which one part is at another
+_LONG = 0.03  # m, a shorter segment has no direction
 _MIDDLE = 0.01  # m, from the middle of the body: a part there is on no side
 _WAVES_HZ = 1.0  # of a part that waves
 _WAVE = 0.25  # how far it swings to either side, as a share of its distance from the trunk at the start
@@ -29,6 +31,8 @@ _VERBS = {
     "hold": "hold keep with",
     "point": "point stretch extend swing",
     "wave": "wave",
+    "bend": "bend flex",
+    "straighten": "straighten",
     "move": "move bring put place push pull carry",
 }
 _AIMING = ("raise", "hold", "point", "touch")  # "reach forward with the hand" has no second part
@@ -38,6 +42,8 @@ _UPRIGHT = ("upright", "vertical", "vertically", "balanced")
 _LEVEL = ("level", "horizontal", "horizontally", "flat")
 _HIGH = ("up", "upward", "upwards", "high", "overhead", "raised", "lifted")
 _LOW = ("down", "downward", "downwards", "lowered")
+_BENT = ("bent", "flexed")
+_HINGES = {"arm": "elbow", "arms": "elbows", "leg": "knee", "legs": "knees"}  # of limbs that bend
 _ASIDE = ("sideways", "side", "aside")
 _AT = ("to", "towards", "toward", "onto", "on", "at", "against", "with")
 _BETWEEN = re.compile(r"[,;:]|\.(?!\d)|\b(?:and|then|while|until)\b")
@@ -48,6 +54,7 @@ class _OfPart:
     """What a part should do."""
 
     part: Part
+    grows = False  # whether its measure should grow; if not, it is an error
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -57,6 +64,14 @@ class _OfPart:
         """Return what its measure adds to the score of a motion; `default_score` counts errors."""
         return 0.0
 
+    def measure(self, read: Readout) -> np.ndarray:
+        """Return its measure at each step of an episode [T]."""
+        raise NotImplementedError
+
+    def value(self, read: Readout, held: np.ndarray, fell: bool) -> float:
+        """Return the worst value at the steps `held` [T] of an episode."""
+        return float((np.min if self.grows else np.max)(self.measure(read)[held]))
+
 
 @dataclass(frozen=True)
 class Raised(_OfPart):
@@ -64,7 +79,7 @@ class Raised(_OfPart):
 
     sign: int = 1
     most: float = float("inf")  # m
-    kind = "part"
+    kind, grows = "part", True
 
     @property
     def way(self) -> str:
@@ -93,6 +108,59 @@ class Raised(_OfPart):
         height = ("-" if self.sign < 0 else "") + moved
         height = height if np.isinf(self.most) else f"jnp.minimum({height}, {self.most:g})"
         return [Term(f"{self.part.name}_{self.way}", self.kind, 20.0, height)]
+
+
+@dataclass(frozen=True)
+class Bent(_OfPart):
+    """A joint that is bent more than at the start, or less if `sign` is -1; more than `most` does not count."""
+
+    above: str  # body at whose origin the segment above the joint begins
+    below: tuple[float, ...]  # [3] m, along the segment below the joint, in the frame of its body
+    size: float  # m^2, product of the lengths of both segments
+    sign: int = 1
+    most: float = float("inf")  # rad
+    still: bool = False  # whether the segment above does not turn
+    kind, grows = "part", True
+
+    @property
+    def way(self) -> str:
+        return "bent" if self.sign > 0 else "straight"
+
+    @property
+    def metric(self) -> str:
+        return f"{self.part.name}_{'bent' if self.sign > 0 else 'straightened'}_rad"
+
+    def text(self) -> str:
+        return f"{self.part.words} {self.way}"
+
+    def score(self, value: float) -> float:
+        return 10.0 * value
+
+    def measure(self, read: Readout) -> np.ndarray:
+        """Return by how many rad it is bent more than at the start, or less, in an episode [T]; at most `most`."""
+        joint = read.pos(self.part.place)
+        along_both = (read.pos(self.above) - joint) * (read.rot(self.part.place) @ np.asarray(self.below))
+        bent = self.sign * np.arccos(np.clip(-along_both.sum(axis=-1) / self.size, -1.0, 1.0))
+        return np.minimum(bent - bent[0], self.most)
+
+    def need(self, value: float) -> Need | None:
+        said = f"its {self.part.words} does not {'bend' if self.sign > 0 else 'straighten'}"
+        return None if value >= min(_OFF, 0.5 * self.most) else Need(said, self.kind)
+
+    def terms(self) -> list[Term]:
+        def angle(state: str) -> str:
+            above = f'({state}.pos("{self.above}") - {state}.pos("{place}"))'
+            below = f'({state}.rot("{place}") @ {array_of(self.below)})'
+            return f"jnp.arccos(jnp.clip(-jnp.dot({above}, {below}) / {self.size:.6g}, -0.999, 0.999))"
+
+        place, sign = self.part.place, "-" if self.sign < 0 else ""
+        bent = f"{sign}{angle('state')}"
+        if np.isfinite(self.most):
+            bent = f"jnp.minimum({sign}({angle('state')} - {angle('state.initial')}), {self.most:.4g})"
+        if self.still:
+            turned = f'shaping.rotation_error(state.rot("{self.above}"), state.initial.rot("{self.above}"))'
+            bent += f" - 0.5 * shaping.smooth_abs({turned})"
+        return [Term(f"{self.part.name}_{self.way}", self.kind, 10.0, bent)]
 
 
 @dataclass(frozen=True)
@@ -184,8 +252,13 @@ class Waved(_OfPart):
     def score(self, value: float) -> float:
         return 10.0 * min(value, _WAVES_HZ)
 
-    def rate(self, read: Readout) -> float:
-        """Return how often per s it swings to one side and back in an episode [T], each time by `far` or more."""
+    def value(self, read: Readout, held: np.ndarray, fell: bool) -> float:
+        """Return how often per s it swings to one side and back in an episode [T], each time by `far` or more.
+
+        Swings are counted over the whole episode; after a fall, none.
+        """
+        if fell:
+            return 0.0
         sides = (self.part.at(read) - read.pos(self.trunk)) @ np.asarray(self.side)
         swings, way, last = 0, 0, sides[0]  # last: where it was farthest on its way
         for at in sides:
@@ -205,7 +278,7 @@ class Waved(_OfPart):
         return [Term(f"{self.part.name}_waves", self.kind, 20.0, f"-shaping.smooth_abs({aside} - {swing})")]
 
 
-Aim = Raised | Pointed | Met | Waved
+Aim = Raised | Bent | Pointed | Met | Waved
 
 
 def distance_terms(name: str, a: str, b: str) -> list[Term]:
@@ -218,20 +291,10 @@ def distance_terms(name: str, a: str, b: str) -> list[Term]:
 
 
 def aim_metrics(aims: Sequence[Aim], read: Readout, fell: bool) -> dict[str, float]:
-    """Return the worst value of each aim in the last HOLD_S of an episode [T]; after a fall also at its start.
-
-    Waves are counted over the whole episode; after a fall, none.
-    """
+    """Return the worst value of each aim in the last HOLD_S of an episode [T]; after a fall also at its start."""
     held = read.time > read.time[-1] - HOLD_S
     held[0] |= fell
-    values = {}
-    for aim in aims:
-        if isinstance(aim, Waved):
-            values[aim.metric] = 0.0 if fell else aim.rate(read)
-        else:
-            worst = np.min if isinstance(aim, Raised) else np.max
-            values[aim.metric] = float(worst(aim.measure(read)[held]))
-    return values
+    return {aim.metric: aim.value(read, held, fell) for aim in aims}
 
 
 class Reader:
@@ -264,8 +327,13 @@ class Reader:
             found = self._clause(re.findall(r"[a-z0-9]+", clause), travels)
             self._aims += found
             (clauses if found else left).append(clause)
+        alone = all(isinstance(aim, Bent) for aim in self._aims)
+        aims = [
+            replace(aim, still=alone and aim.part.words.endswith("elbow")) if isinstance(aim, Bent) else aim
+            for aim in self._aims  # legs that stand turn their thighs
+        ]
         return (
-            list(dict.fromkeys(self._aims)),
+            list(dict.fromkeys(aims)),
             [clause.strip() for clause in clauses],
             ", ".join(left) if clauses else text,
         )
@@ -321,6 +389,8 @@ class Reader:
         after = after[1:] if up else after
         if after[:1] == ["with"]:
             after = after[1:]
+        if bends := verb in ("bend", "straighten"):
+            after = [_HINGES.get(word, word) for word in after]
         if after[:1] in (["it"], ["them"]):
             parts, rest = self._last, after[1:]
         else:
@@ -331,6 +401,8 @@ class Reader:
         others = [self._parts.begin(rest[i + 1 :])[0] for i, word in enumerate(rest) if word in _AT]
         others = [other[0] for other in others if other and other[0] not in parts]
         self._last = parts
+        if bends or said & {*_BENT}:
+            return self._bent(parts, -1 if verb == "straighten" else 1, rest)
         if verb == "touch" and others:
             return [Met(others[0], part) for part in parts]
         upright = verb == "balance" or (said & {*_UPRIGHT} and verb != "lower")
@@ -353,6 +425,24 @@ class Reader:
         if verb == "lower" or said & {*_LOW}:
             return [Raised(part, -1) for part in parts]
         return []
+
+    def _bent(self, parts: Sequence[Part], sign: int, rest: Sequence[str]) -> list[Aim]:
+        """Return the aims of those parts that are knees or elbows; `rest` may say by how many degrees."""
+        data, model, aims = self._start, self._start.model, list[Aim]()
+        numbers = [n for n, unit in pairwise(rest) if n.isdigit() and unit.startswith("deg")]
+        most = np.deg2rad(float(numbers[0])) if numbers else np.inf
+        for part in parts:
+            body = model.body(part.place)
+            if part.offset is None or part.words.split()[-1] not in _HINGES.values():
+                continue
+            above = body.parentid[0]
+            while above and np.linalg.norm(data.xpos[above] - data.xpos[body.id]) < _LONG:
+                above = model.body_parentid[above]
+            below, length = _floats(body.ipos), float(np.linalg.norm(data.xpos[above] - data.xpos[body.id]))
+            size = length * float(np.linalg.norm(below))
+            if above and size >= _LONG**2:
+                aims.append(Bent(part, model.body(above).name, below, size, sign, float(most)))
+        return aims
 
     def _pointed(self, part: Part, way: tuple[float, ...], word: str) -> Pointed:
         """Return the aim of a limb, or of the axis of a body that is vertical at the start, if it has no length."""

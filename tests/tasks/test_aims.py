@@ -88,6 +88,13 @@ def texts(words: str, xml: str = PERSON) -> list[str]:
         ("scratch the head near the red ball", ["red ball at head"]),
         ("stand on the left leg", ["right foot up"]),
         ("stand with the arms raised", ["left arm up", "right arm up"]),
+        ("bend the right knee", ["right knee bent"]),
+        ("flex both elbows by 90 degrees", ["left elbow bent", "right elbow bent"]),
+        ("raise the left arm and bend the elbow", ["left arm up", "left elbow bent"]),
+        ("bend your legs", ["left knee bent", "right knee bent"]),
+        ("straighten the left arm", ["left elbow straight"]),
+        ("stand with the right elbow bent", ["right elbow bent"]),
+        ("bend the head", []),
         ("walk forward and keep the right arm up", ["right arm up"]),
         ("march in place, lifting the knees high", []),
         ("do not raise the arms", []),
@@ -184,6 +191,35 @@ def test_measures_are_what_mujoco_says():
     assert measured(task, posed(task), end)["pole_tilt_error_rad"] == pytest.approx(0.4, abs=1e-5)
 
 
+def test_a_knee_bends_by_its_joint_angle():
+    task, deep = made("bend the right knee"), made("bend the right knee by 30 degrees")
+    end = posed(task, right_knee=0.8, right_hip=-0.3)
+    bent = measured(task, posed(task), end)
+    assert bent["right_knee_bent_rad"] == pytest.approx(0.8, abs=1e-4)
+    assert summary(bent).startswith("right knee bent 46°: ")
+    assert measured(task, posed(task), end, posed(task))["right_knee_bent_rad"] == pytest.approx(
+        0.0, abs=1e-4
+    )
+    assert measured(deep, posed(deep), end)["right_knee_bent_rad"] == pytest.approx(np.deg2rad(30), abs=1e-4)
+
+    task = made("straighten the left elbow")
+    begin, end = posed(task, left_elbow=-1.2), posed(task, left_elbow=-0.5)
+    assert measured(task, begin, end)["left_elbow_straightened_rad"] == pytest.approx(0.7, abs=1e-4)
+
+
+def test_the_upper_arm_keeps_still_unless_the_words_move_it():
+    def terms(words: str, **joints: float) -> float:
+        task = made(words)
+        reward, data = mj.load_reward(task.initial_reward, task), posed(task, **joints)
+        return float(reward(data, data.ctrl, posed(task))[1]["left_elbow_bent"])
+
+    bent = {"left_elbow": -1.0}
+    for words, lost in (("bend the left elbow", 0.5 * 0.4), ("raise the left arm and bend the elbow", 0.0)):
+        moved = terms(words, **bent, left_shoulder_y=-0.4)
+        assert terms(words, **bent) - moved == pytest.approx(lost, abs=0.05)
+    assert terms("bend the left elbow by 30 degrees", **bent) == pytest.approx(np.deg2rad(30), abs=1e-4)
+
+
 def test_waves_are_counted():
     """By hand: an arm of 0.54 m that is up and swings by 0.4 rad to either side, at 1.5 Hz, for 2 s; then by 0.05."""
     task = made("wave goodbye with the left hand")
@@ -211,6 +247,7 @@ def test_doing_nothing_scores_less_than_what_the_words_ask_for():
         ("raise the right arm", {"right_shoulder_y": -3.0}),
         ("raise the right arm sideways", {"right_shoulder_x": -1.5}),
         ("stand on the left leg", {"right_hip": -0.9, "right_knee": 0.9}),
+        ("bend the left elbow", {"left_elbow": -1.5}),
     ):
         task = made(words)
         idle, done = measured(task, posed(task)), measured(task, posed(task), posed(task, **joints))
@@ -265,6 +302,8 @@ def test_a_fall_that_ended_the_episode_is_no_way_to_an_aim():
         ("point the left arm backward", "left_shoulder_y", [0.0, 0.5, 1.0, 1.5]),
         ("lower the left hand", "left_elbow", [-2.0, -1.0, 0.0]),
         ("touch the head with the right hand", "right_elbow", [0.0, -0.8, -1.5]),
+        ("bend the left elbow", "left_elbow", [0.0, -0.8, -1.5]),
+        ("straighten the left elbow", "left_elbow", [-1.5, -0.8, 0.0]),
     ],
 )
 def test_the_terms_grow_towards_what_the_words_ask_for(words: str, joint: str, values: list[float]):

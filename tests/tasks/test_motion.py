@@ -73,7 +73,7 @@ def test_a_description_names_a_way(description: str, way: tuple[float, ...]):
     "description",
     [
         "play the piano",
-        "bend the left leg",
+        "wiggle the left leg",
         "do not walk",
         "move the piano up",
         "rotate the wheel",
@@ -320,7 +320,7 @@ def test_places_that_the_description_names_have_distances():
         ("walk to the left", HOPPER, "knows no term for 'walk to the left': no joint lets 'trunk' move along +y; "),
         ("hop forward past the sole", HOPPER, "reads 'hop', 'forward' in the description as: move along +x at about "
          "1.7 m/s, leave the ground, upright; it has no term for 'sole'; give a program that has one (reward=...)"),
-        ("bend the knee", HOPPER, "tries what the description names: angles and speeds of the joints knee"),
+        ("shake the knee", HOPPER, "tries what the description names: angles and speeds of the joints knee"),
     ],
 )  # fmt: skip
 def test_what_is_made_of_a_description_is_said(description: str, xml: str, said: str):
