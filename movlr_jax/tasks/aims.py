@@ -401,7 +401,7 @@ class Reader:
         others = [self._parts.begin(rest[i + 1 :])[0] for i, word in enumerate(rest) if word in _AT]
         others = [other[0] for other in others if other and other[0] not in parts]
         self._last = parts
-        if bends or said & {*_BENT}:
+        if bends or (verb == "hold" and said & {*_BENT}):
             return self._bent(parts, -1 if verb == "straighten" else 1, rest)
         if verb == "touch" and others:
             return [Met(others[0], part) for part in parts]

@@ -94,6 +94,7 @@ def texts(words: str, xml: str = PERSON) -> list[str]:
         ("bend your legs", ["left knee bent", "right knee bent"]),
         ("straighten the left arm", ["left elbow straight"]),
         ("stand with the right elbow bent", ["right elbow bent"]),
+        ("lift the right knee bent", ["right knee up"]),
         ("bend the head", []),
         ("walk forward and keep the right arm up", ["right arm up"]),
         ("march in place, lifting the knees high", []),
