@@ -10,6 +10,7 @@ from itertools import pairwise
 import mujoco
 import numpy as np
 
+from movlr_jax.models.from_path import above
 from movlr_jax.rewards.term import Term, along, array_of
 from movlr_jax.tasks.needs import HOLD_S, Need
 from movlr_jax.tasks.parts import Part, Parts
@@ -432,16 +433,18 @@ class Reader:
         numbers = [n for n, unit in pairwise(rest) if n.isdigit() and unit.startswith("deg")]
         most = np.deg2rad(float(numbers[0])) if numbers else np.inf
         for part in parts:
-            body = model.body(part.place)
             if part.offset is None or part.words.split()[-1] not in _HINGES.values():
                 continue
-            above = body.parentid[0]
-            while above and np.linalg.norm(data.xpos[above] - data.xpos[body.id]) < _LONG:
-                above = model.body_parentid[above]
-            below, length = _floats(body.ipos), float(np.linalg.norm(data.xpos[above] - data.xpos[body.id]))
-            size = length * float(np.linalg.norm(below))
-            if above and size >= _LONG**2:
-                aims.append(Bent(part, model.body(above).name, below, size, sign, float(most)))
+            body = model.body(part.place)
+            below = _floats(body.ipos)
+            for ancestor in above(model, body.id)[1:]:
+                length = float(np.linalg.norm(data.xpos[ancestor] - data.xpos[body.id]))
+                if length < _LONG:  # several joints in one place
+                    continue
+                size = length * float(np.linalg.norm(below))
+                if size >= _LONG**2:
+                    aims.append(Bent(part, model.body(ancestor).name, below, size, sign, float(most)))
+                break
         return aims
 
     def _pointed(self, part: Part, way: tuple[float, ...], word: str) -> Pointed:
