@@ -160,7 +160,7 @@ def inline(setting: Setting, count: int, first: int = 0) -> dict[str, Any]:
     planner.space.params(
         planner.physics,
         start,
-        jnp.asarray(planner.sample(plan, held, held, jnp.zeros((setting.samples, *held.shape[1:])))),
+        jnp.asarray(planner.sample(plan, held, held, jax.random.key(0), 0)),
     )
     for program in rewards(task, 7, first + count)[first:]:
         controllers = Inline(planner, (program,))

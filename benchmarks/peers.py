@@ -150,8 +150,7 @@ class Raw:
     def __init__(self, model: mujoco.MjModel, ours: Ours, given: argparse.Namespace):
         p, one = ours.planner, ours.one
         home = p.space.held(one)
-        noise = p.noise(jax.random.key(0), given.samples, home.shape[1:], 0)
-        plans = np.asarray(p.sample(p.init(home), home, home, noise))
+        plans = np.asarray(p.sample(p.init(home), home, home, jax.random.key(0), 0))
         start = jax.tree.map(lambda x: np.repeat(x, given.samples, axis=0), one)
         played = p.physics.rollout(
             start,

@@ -156,13 +156,13 @@ class SharedScorer(Scorer):
     def close(self) -> None:
         """Stay open: all searches of a task use it."""
 
-    def on_device(self, programs: Sequence[RewardProgram], steps: Any, actions: Any, initial: Any) -> Any:
+    def on_device(self, programs: Sequence[RewardProgram], each: Any) -> Any:
         shared = [self._shared(program) for program in programs]
         used = [s[0] if s else program for s, program in zip(shared, programs, strict=True)]
-        totals, terms, counts = super().on_device(used, steps, actions, initial)
+        totals, terms, counts = super().on_device(used, each)
         for k, found in enumerate(shared):
             if found:
-                terms[k], counts[k] = ([x[k][i] for i in found[1]] for x in (terms, counts))
+                terms[k], counts[k] = (x[k][np.array(found[1])] for x in (terms, counts))
         return totals, terms, counts
 
 

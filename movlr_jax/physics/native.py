@@ -31,6 +31,7 @@ from movlr_jax.models.spec import quiet
 from movlr_jax.physics.common import clock_sensors, planning_model, whole_substeps
 from movlr_jax.physics.domain import Domain, late_steps, variants
 from movlr_jax.physics.host_policy import HostPolicy
+from movlr_jax.physics.memory import Scratch, aligned
 from movlr_jax.physics.policy import shared
 from movlr_jax.rewards.state import Layout
 from movlr_jax.types import Array, Policy, SimState, Step, Trajectory
@@ -38,7 +39,7 @@ from movlr_jax.types import Array, Policy, SimState, Step, Trajectory
 _FULL = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
 _CTRL = mujoco.mjtState.mjSTATE_CTRL.value
 _BLOCK = 2**24  # bytes of states and sensors that one call of MuJoCo writes, for each thread
-_COPIED = 64  # rows that a thread copies at least
+_COPIED = 2**19  # values that a thread copies at least: fewer take less time than starting it
 _PART = 32  # rows of a part of a batch at least; each call of a compiled policy takes 0.2 ms besides its rows
 _Pool = tuple[mj_rollout.Rollout, list[mujoco.MjData]]  # a thread pool of MuJoCo, and data for each thread
 
@@ -98,14 +99,15 @@ class NativePhysics:
         self.layout, self.sim_dt, self.ctrl_dt = layout, sim_dt, ctrl_dt
         self.model = planning_model(model, sim_dt, coarse)
         self._clocks = clock_sensors(model)
-        nstate = 1 + model.nq + model.nv + model.na
-        if mujoco.mj_stateSize(model, _FULL) != nstate:
+        self._state_size = 1 + model.nq + model.nv + model.na
+        if mujoco.mj_stateSize(model, _FULL) != self._state_size:
             raise UserError(
                 "this model has state in plugins or delays, which physics=native does not support"
             )
         self.worlds = [self.model] if domain is None else variants(self.model, domain)
         self._lean: list[mujoco.MjModel] = []  # copies of the worlds that measure less
         self._measured: np.ndarray | None = None  # [ns] bool, the values that they measure
+        self._kept, self._sensed = Scratch(), Scratch()  # what plans record: states, and their sensors
         self._late = np.zeros(1, int) if domain is None else late_steps(domain, sim_dt, self.substeps)
         self.threads = threads or cores()
         self._pool = self._new_pool(self.threads)
@@ -165,18 +167,17 @@ class NativePhysics:
         view = self._step(full.astype(np.float32), np.asarray(start.sensors), previous)
         reads = compiled.reads(params, view, key)
         models, measured = self._measuring(None if read is None else read | reads.sensors)
+        kept, sensors = self._recorded((rows, steps), read is not None)
         run = _Run(
             worlds=list(itertools.islice(itertools.cycle(models), rows)),
             measured=measured,
             late=np.arange(self.substeps) < self._late[np.arange(rows) % len(self._late), None],
             clock=clock,
             full=full,
-            kept=np.empty((rows, steps, full.shape[1]), np.float32),
-            sensors=np.empty((rows, steps, m.nsensordata), np.float32),
+            kept=kept,
+            sensors=sensors,
             valid=np.where(start.diverged, 0, steps),
         )
-        if read is not None:
-            run.sensors[:] = np.nan
         with quiet():  # `diverged` reports diverging rows
             if reads.others or reads.sensors.any():
                 policy_of = partial(compiled.every_step, params, rows, key, self._device)
@@ -271,9 +272,11 @@ class NativePhysics:
         m, substeps, (rows, steps) = self.model, self.substeps, run.kept.shape[:2]
         number, size = steps * substeps, run.full.shape[1] + m.nsensordata
         most = max(1, _BLOCK // (number * size * 8)) * self.threads
-        before = np.concatenate([previous[:, None], actions[:, :-1]], axis=1)
-        control = np.where(run.late[:, None, :, None], before[:, :, None], actions[:, :, None])
-        control = control.reshape(rows, number, m.nu).astype(np.float64)
+        control = actions.astype(np.float64).repeat(substeps, axis=1)
+        if run.late.any():
+            before = np.concatenate([previous[:, None], actions[:, :-1]], axis=1)
+            each = control.reshape(rows, steps, substeps, m.nu)  # a view
+            np.copyto(each, before[:, :, None], where=run.late[:, None, :, None])
         for first in range(0, rows, most):
             at = slice(first, min(first + most, rows))
             count = at.stop - first
@@ -311,12 +314,24 @@ class NativePhysics:
             for values in run.measured:
                 run.sensors[into, at, values] = sensed[part, substeps - 1 :: substeps, values]
 
-        parts = max(1, min(self.threads, count // _COPIED))
+        measured = sum(len(range(*values.indices(sensed.shape[2]))) for values in run.measured)
+        values = count * (at.stop - at.start) * (begin.shape[1] + measured)
+        parts = max(1, min(self.threads, count, values // _COPIED))
         ends = [count * i // parts for i in range(parts + 1)]
-        if parts == 1:  # a thread takes longer to start than to copy a few rows
+        if parts == 1:
             copy(slice(0, count))
         else:
             list(self._workers.map(copy, map(slice, ends, ends[1:])))
+
+    def _recorded(self, axes: tuple[int, int], lean: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Return arrays [*axes, n] for states and for sensors; if `lean`, the sensors are NaN until measured."""
+        states, sensors = (*axes, self._state_size), (*axes, self.model.nsensordata)
+        if not lean:
+            return aligned(states), aligned(sensors)
+        values, again = self._sensed.array(sensors)
+        if not again:
+            values[:] = np.nan
+        return self._kept.array(states)[0], values
 
     def _space(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
         """Return an array of `shape` whose memory is used again by the next call."""
@@ -398,7 +413,7 @@ class NativePhysics:
         places = [slice(*block) for block in ends.reshape(-1, 2).tolist()]
         if self._measured is not None and np.array_equal(read, self._measured):
             return self._lean, places
-        m, self._measured = self.model, read
+        m, self._measured, self._sensed = self.model, read, Scratch()
         self._lean = self._lean or [copy.copy(world) for world in self.worlds]
         used = np.array(
             [read[a : a + n].any() for a, n in zip(m.sensor_adr, m.sensor_dim, strict=True)], bool

@@ -74,6 +74,8 @@ def guard(xp: Any, values: Array, weights: Array) -> tuple[Array, Array]:
     not `bounded` count as non-finite. xp: NumPy or jax.numpy.
     """
     finite = bounded(xp, values, weights[:, None, None])
+    if xp is np and finite.all():
+        return values, np.zeros(len(values), int)
     least = xp.where(finite, values, xp.inf).min(axis=(1, 2))
     largest = xp.where(finite, values, -xp.inf).max(axis=(1, 2))
     worst = xp.where(weights >= 0, least, largest)
@@ -81,10 +83,10 @@ def guard(xp: Any, values: Array, weights: Array) -> tuple[Array, Array]:
     return xp.where(finite, values, worst[:, None, None]), (~finite).sum(axis=(1, 2))
 
 
-def _total(xp: Any, weights: Array, terms: Sequence[Array]) -> tuple[Array, Sequence[Array], Sequence[Array]]:
-    """Return (total [N, T], guarded terms, counts of replaced values) of one candidate from its terms [N, T]."""
-    values, counts = guard(xp, xp.stack(terms), weights)
-    return (weights[:, None, None] * values).sum(axis=0), list(values), list(counts)
+def _total(xp: Any, weights: Array, terms: Array) -> tuple[Array, Array, Array]:
+    """Return (total [N, T], guarded terms, counts [F] of replaced values) of a candidate with `terms` [F, N, T]."""
+    values, counts = guard(xp, terms, weights)
+    return (weights[:, None, None] * values).sum(axis=0), values, counts
 
 
 class _Work:
@@ -133,7 +135,7 @@ class Scorer:
         self.traces = 0
 
         @jax.jit
-        def total(weights: Array, terms: Sequence[Array]) -> Any:
+        def total(weights: Array, terms: Array) -> Any:
             return _total(jnp, weights, terms)
 
         self._total = total
@@ -147,7 +149,9 @@ class Scorer:
         self, programs: Sequence[RewardProgram], steps: Step, actions: Array, initial: Step
     ) -> Scores:
         """Score steps [K, N, T, ...], actions [K, N, T, nu], initial [K, N, ...] (start of the episode)."""
-        totals, terms, nonfinite = jax.device_get(self.on_device(programs, steps, actions, initial))
+        apart = _apart_on_device if isinstance(actions, jax.Array) else _apart
+        states = apart((steps, actions, initial), len(programs))
+        totals, terms, nonfinite = jax.device_get(self.on_device(programs, states))
         return Scores(
             totals=np.stack(totals),
             terms=[dict(zip(p.terms, t, strict=True)) for p, t in zip(programs, terms, strict=True)],
@@ -158,11 +162,12 @@ class Scorer:
         )
 
     def on_device(
-        self, programs: Sequence[RewardProgram], steps: Step, actions: Array, initial: Step
-    ) -> tuple[list[jax.Array], Any, Any]:
-        """Return (totals, terms, counts of non-finite values), each a list of K, on the device that computed them."""
-        apart = _apart_on_device if isinstance(actions, jax.Array) else _apart
-        each = apart((steps, actions, initial), len(programs))
+        self, programs: Sequence[RewardProgram], each: Sequence[tuple[Step, Array, Step]]
+    ) -> tuple[list[jax.Array], list[Any], list[Any]]:
+        """Return (totals, terms, counts of non-finite values), each a list of K, on the device that computed them.
+
+        each: for every program its steps [N, T, ...], actions [N, T, nu] and starts of the episodes [N, ...].
+        """
         leaves, tree = jax.tree.flatten(each[0])
         known = (tree, *[(x.shape, x.dtype, _sharding(x)) for x in leaves])
         if known not in self._shapes:
@@ -174,8 +179,8 @@ class Scorer:
             for call, program, states in zip(compiled, programs, each, strict=True)
         ]
         results = [
-            self._within(p, work, known, "scored") or _nothing(p, actions.shape[1:3])
-            for p, work in zip(programs, scoring, strict=True)
+            self._within(p, work, known, "scored") or _nothing(p, states[1].shape[:2])
+            for p, work, states in zip(programs, scoring, each, strict=True)
         ]
         totals, terms, counts = (list(r) for r in zip(*results, strict=True))
         return totals, terms, counts
@@ -187,7 +192,7 @@ class Scorer:
         terms = call(steps, actions, initial, self.goals)
         if isinstance(actions, jax.Array):
             return jax.block_until_ready(self._total(weights, terms))
-        return _total(np, weights, [np.asarray(x) for x in terms])
+        return _total(np, weights, np.asarray(terms))
 
     def _within(self, program: RewardProgram, work: _Work | None, known: Any, what: str) -> Any:
         """Return the result of `work`, None if it exceeds the deadline or the program did so before."""
@@ -238,8 +243,8 @@ def _score(
     actions: Array,
     initial: Step,
     goals: Mapping[str, Array],
-) -> list[Array]:
-    """Return the terms [N, T] of one candidate, computed `at_once` states at a time."""
+) -> Array:
+    """Return the terms [F, N, T] of one candidate, computed `at_once` states at a time."""
 
     def instant(step: Step, action: Array, start: Step) -> list[Array]:
         terms = reward(State(layout, step, goals, start), action)
@@ -252,10 +257,11 @@ def _score(
     n, t = actions.shape[:2]
     if n * t <= at_once:
         over_time = jax.vmap(instant, in_axes=(0, 0, None))
-        return jax.vmap(over_time)(steps, actions, initial)
+        return jnp.stack(jax.vmap(over_time)(steps, actions, initial))
     # the last chunk is padded with the last state
     states = jnp.minimum(jnp.arange(-(-n * t // at_once) * at_once), n * t - 1)
-    return [x[: n * t].reshape(n, t) for x in jax.lax.map(numbered, states, batch_size=at_once)]
+    terms = jnp.stack(jax.lax.map(numbered, states, batch_size=at_once))
+    return terms[:, : n * t].reshape(len(names), n, t)
 
 
 def _reads(layout: Layout, program: RewardProgram, goals: Mapping[str, Array]) -> np.ndarray:
@@ -273,12 +279,10 @@ def _compiled(score: Callable[..., Any], states: Any, goals: Any) -> Callable[..
     return jax.jit(score, compiler_options=compiler_options()).lower(*states, goals).compile()
 
 
-def _nothing(
-    program: RewardProgram, shape: tuple[int, ...]
-) -> tuple[np.ndarray, list[np.ndarray], list[Any]]:
-    """Return zeros in the form of `_score`, so that the program prefers no state to another."""
-    value = np.zeros(shape, np.float32)
-    return value, [value] * len(program.terms), [np.int32(0)] * len(program.terms)
+def _nothing(program: RewardProgram, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return zeros in the form of `_total`, so that the program prefers no state to another."""
+    number = len(program.terms)
+    return np.zeros(shape, np.float32), np.zeros((number, *shape), np.float32), np.zeros(number, np.int32)
 
 
 def compiler_options() -> dict[str, Any]:

@@ -13,6 +13,7 @@ import pytest
 
 from movlr_jax.errors import UserError
 from movlr_jax.physics import native
+from movlr_jax.physics.memory import Scratch
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.tasks import simple_task
 from movlr_jax.types import SimState, Trajectory
@@ -140,6 +141,50 @@ def test_known_controls_are_stepped_in_calls_of_any_size(tiny, monkeypatch, subs
     np.testing.assert_allclose(whole.steps.sensors, stepped.steps.sensors, rtol=1e-3, atol=1e-2)
     np.testing.assert_allclose(whole.steps.qvel, stepped.steps.qvel, atol=1e-3)
     physics.close()
+
+
+def test_results_keep_their_values_while_others_are_simulated(tiny):
+    """Plans are simulated in the memory of those before, but not as long as somebody holds a part of them."""
+    read = np.arange(tiny.model.nsensordata) < 3
+    begin = tiny.physics.start(*tiny.states(4))
+
+    def simulated(seed: int) -> Trajectory:
+        return tiny.physics.rollout(begin, play, controls(tiny, 4, seed), steps=STEPS, key=KEY, read=read)
+
+    first = simulated(0)
+    values = jax.tree.map(np.copy, first)
+    held, part = simulated(1), first.steps.sensors[1:, 2]  # a view that outlives its trajectory
+    assert_same(first, values)
+    expected = part.copy()
+    del first
+    simulated(2)
+    np.testing.assert_array_equal(part, expected)
+    del held, part
+    for _ in range(2):  # in new memory, and in the memory of the one before
+        again = simulated(0)
+        assert_same(again, values)
+        del again
+
+
+def test_memory_is_used_again_only_when_nothing_refers_to_it():
+    scratch = Scratch()
+    first, again = scratch.array((3, 5))
+    assert not again
+    assert first.ctypes.data % 64 == 0  # JAX reads such memory without a copy
+    first[:] = 7.0
+    row = first[1]
+    del first
+    second, again = scratch.array((3, 5))
+    assert not again
+    assert not np.shares_memory(second, row)
+    second[:] = 8.0
+    del second
+    third, again = scratch.array((3, 5))
+    assert again
+    assert (third == 8.0).all()
+    assert (row == 7.0).all()
+    del third
+    assert not scratch.array((5, 3))[1]  # another shape
 
 
 def measured(model: mujoco.MjModel, qpos, qvel, act, ctrl) -> dict[str, np.ndarray]:

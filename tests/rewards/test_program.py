@@ -258,6 +258,14 @@ def test_the_guard_worked_by_hand(xp, values, weight: float, expected, count: in
     assert number.tolist() == [count, 1]
 
 
+@pytest.mark.parametrize("xp", [np, jnp])
+def test_the_guard_leaves_finite_values_as_they_are(xp):
+    values = xp.asarray([[[1.0, -2.0]], [[0.0, 1e20]]], np.float32)
+    found, counts = guard(xp, values, xp.asarray([1.0, -3.0], np.float32))
+    np.testing.assert_array_equal(found, values)
+    assert counts.tolist() == [0, 0]
+
+
 def test_a_generation_compiles_and_scores_within_a_second(tiny, scorer):
     """Four new rewards over [4, 32, 30] states, compilation included: the best of two, in seconds of processor
     time over all threads, which other programs on this machine cannot lengthen."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -72,13 +72,12 @@ class Planner:
         lower, upper, settings = jnp.asarray(space.lower), jnp.asarray(space.upper), config.mppi
         self.traces: Counter[str] = Counter()
 
-        def compiled(name: str, function: Callable[..., Any], shared: int = 0) -> Callable[..., Any]:
-            """Vectorise and compile `function` over rows; the last `shared` arguments are the same for all rows."""
+        def compiled(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+            """Vectorise and compile `function` over rows."""
 
-            def traced(*arguments: Any) -> Any:
+            def traced(*rows: Any) -> Any:
                 self.traces[name] += 1
-                axes = (0,) * (len(arguments) - shared) + (None,) * shared
-                return jax.vmap(function, in_axes=axes)(*arguments)
+                return jax.vmap(function)(*rows)
 
             return jax.jit(traced)
 
@@ -87,23 +86,22 @@ class Planner:
             RISKS[settings.risk],
         )
 
-        @partial(jax.jit, static_argnums=(1, 2, 3))
-        def noise(key: jax.Array, n: int, shape: tuple[int, int], turn: int) -> Array:
-            """Return the noise [N, knots, dims] of plans, the same for all candidates."""
-            return rule.noise(settings, key, n, shape, space.mixing, turn)
+        @partial(jax.jit, static_argnums=4)
+        def sample(plan: mppi.PlanDistribution, held: Array, home: Array, key: jax.Array, turn: int) -> Array:
+            """Return plans [R, N, knots, dims] of R rows, with the same noise for all of them."""
+            self.traces["sample"] += 1
+            noise = rule.noise(settings, key, settings.samples, home.shape[1:], space.mixing, turn)
+            draw = lambda *row: rule.sample(settings, *row, noise, lower, upper)  # noqa: E731
+            return jax.vmap(draw)(plan, held, home)
 
-        self.noise = noise
+        self.sample = sample
         self.init = compiled("init", lambda mean: mppi.init(settings, mean, lower, upper))
-        self.sample = compiled(
-            "sample",
-            lambda plan, held, home, noise: rule.sample(settings, plan, held, home, noise, lower, upper),
-            shared=1,
-        )
         xp = physics.xp
         # functions on NumPy arrays are not compiled
         jit = jax.jit if xp is jnp else lambda function, **_: function
         self.spread = jit(partial(_spread, xp), static_argnames="n")
-        self.arrange = jit(_arrange, static_argnums=0)
+        self.apart = jit(partial(_apart, xp), static_argnums=(0, 1))
+        self.add = jit(partial(jax.tree.map, xp.add))
         self.costs_of = jit(partial(_costs, xp), static_argnums=2)
         elapsed = min(1.0, config.replan_every / self.horizon)
         self.shift = compiled("shift", lambda plan: mppi.shift(plan, elapsed, config.spline))
@@ -231,7 +229,7 @@ class PlannedControllers:
         held, plans = p.space.held(state), xp.zeros(())  # [R, N, knots, dims]
         for turn in range(int(turns.max()) + 1):
             key = jax.random.fold_in(noise_key, turn) if turn else noise_key
-            drawn = xp.asarray(p.sample(at, held, home, p.noise(key, n, plan.mean.shape[1:], number)))
+            drawn = xp.asarray(p.sample(at, held, home, key, number))
             plans = xp.where((turns == turn)[:, None, None, None], drawn, plans) if turn else drawn
         counted = list(self.counted)
 
@@ -246,8 +244,9 @@ class PlannedControllers:
             plans, cost = gathered(plans, cost, owners)
         return p.update(plan, plans, cost)
 
+    @cached_property
     def _reads(self) -> np.ndarray | None:
-        """Return which sensor values the rollouts of plans must measure; None: all, as a task's `over` reads any."""
+        """Which sensor values the rollouts of plans must measure; None: all, as a task's `over` reads any."""
         reads, value = self.planner.scorer.reads(self.programs), self.planner.value
         if value is None:
             return reads
@@ -261,6 +260,7 @@ class PlannedControllers:
         With several worlds, each plan is rolled out in all of them, and `risk` makes one cost of its costs.
         """
         p, physics, k = self.planner, self.planner.physics, len(self.programs)
+        xp = physics.xp
         own = np.arange(k) if owners is None else owners
         (rows, n), worlds = plans.shape[:2], p.config.mppi.worlds
         params = p.space.params(physics, state, plans)
@@ -271,17 +271,17 @@ class PlannedControllers:
             steps=p.horizon,
             key=key,
             candidates=k,
-            read=self._reads(),
+            read=self._reads,
         )
-        seen = p.arrange(k, rollouts.steps, rollouts.actions, p.spread(initial, n * worlds))
-        totals, _, counts = p.scorer.on_device([self.programs[i] for i in own], *seen)
+        seen = p.apart(k, n * worlds, rollouts.steps, rollouts.actions, initial)
+        totals, _, counts = p.scorer.on_device([self.programs[i] for i in own], seen)
         if self.counted and owners is not None:  # a lent row counts for nobody
             before = self.counted[0]
             counts = [
-                c if i == k else jax.tree.map(jnp.zeros_like, b)
+                c if i == k else xp.zeros_like(b)
                 for k, (i, c, b) in enumerate(zip(own, counts, before, strict=True))
             ]
-        self.counted[:] = [_added(self.counted[0], counts) if self.counted else counts]
+        self.counted[:] = [p.add(self.counted[0], counts) if self.counted else counts]
         if p.value is not None:
             costs = p.value.costs(rollouts, totals, p.spread(initial, n * worlds), state, rows)
         else:
@@ -332,18 +332,29 @@ def plan_steps(horizon_s: float, ctrl_dt: float) -> int:
     return max(1, round(horizon_s / ctrl_dt))
 
 
-@jax.jit
-def _added(sums: Any, more: Any) -> Any:
-    return jax.tree.map(jnp.add, sums, more)
-
-
 def _spread(xp: Any, tree: Any, n: int) -> Any:
     """Repeat every row n times, consecutively."""
     return jax.tree.map(lambda x: xp.asarray(x).repeat(n, axis=0), tree)
 
 
-def _arrange(k: int, *trees: Any) -> Any:
-    return jax.tree.map(lambda x: by_candidate(x, k), trees)
+def _apart(xp: Any, k: int, n: int, steps: Step, actions: Array, initial: Step) -> list[Any]:
+    """Return for each of K candidates its part of `steps` and `actions` [K * N', ...], and of `initial` [R, ...].
+
+    Each row of `initial` is repeated n times, as in `_spread`; NumPy copies none if a candidate has one row.
+    """
+
+    def part(x: Array, i: int) -> Array:
+        size = len(x) // k
+        return x[i * size : (i + 1) * size]
+
+    def begun(x: Array, i: int) -> Array:
+        mine, shape = part(x, i), x.shape[1:]
+        return xp.broadcast_to(mine[:, None], (len(mine), n, *shape)).reshape(len(mine) * n, *shape)
+
+    return [
+        (*jax.tree.map(partial(part, i=i), (steps, actions)), jax.tree.map(partial(begun, i=i), initial))
+        for i in range(k)
+    ]
 
 
 def _costs(xp: Any, totals: Sequence[Array], diverged: Array, rows: int) -> Array:
