@@ -6,6 +6,7 @@ the same state. Contestants take turns in one process or in processes that wait,
     ours    a program is vetted in the sandbox, traced and compiled; K programs share each batch of rollouts
     judo    its controller with a NumPy reward (package judo-rai), one reward after the other
     raw     `mujoco.rollout` alone, for the same number of rollouts and no reward at all
+    native  the rollouts of ours alone, with what the rewards read
 
 judo has no sandbox. The times of ours are given with and without vetting. The last line of stdout is one JSON object.
 
@@ -49,6 +50,7 @@ from movlr_jax.models.spec import compile_spec  # noqa: E402
 from movlr_jax.physics.common import planning_model  # noqa: E402
 from movlr_jax.sandbox.vet import Sandbox  # noqa: E402
 from movlr_jax.tasks.simple import simple_task  # noqa: E402
+from movlr_jax.types import Trajectory  # noqa: E402
 
 G1 = "G1JoystickFlatTerrain"  # the environment of MuJoCo Playground that has Unitree's G1
 SKIPPED = {"hydrax": "skipped: hydrax is not on PyPI and needs a clone of its repository"}
@@ -122,7 +124,7 @@ class Ours:
         start = jax.tree.map(lambda x: np.repeat(x, rows, axis=0), self.one)
         begun, cpu = time.perf_counter(), time.process_time() + self.sandbox.cpu_s
         verdicts = self.sandbox.vet_all([source(self.body, number) for number in numbers])
-        programs = [v.program for v in verdicts if v.program]
+        programs = self.programs = [v.program for v in verdicts if v.program]
         assert len(programs) == rows, [v.message for v in verdicts]
         vetted, vetted_cpu = time.perf_counter(), time.process_time() + self.sandbox.cpu_s
         controllers = p.optimise(programs, key)
@@ -152,13 +154,8 @@ class Raw:
         home = p.space.held(one)
         plans = np.asarray(p.sample(p.init(home), home, home, jax.random.key(0), 0))
         start = jax.tree.map(lambda x: np.repeat(x, given.samples, axis=0), one)
-        played = p.physics.rollout(
-            start,
-            p.plan_policy,
-            p.space.params(p.physics, one, plans),
-            steps=given.steps,
-            key=jax.random.key(0),
-        )
+        self.ours, self.start, self.params = ours, start, p.space.params(p.physics, one, plans)
+        played = self.native(1, None)()
         self.controls = np.asarray(played.actions, np.float64)
         self.full = np.concatenate([start.time[:, None], start.qpos, start.qvel, start.act], axis=1)
         self.model, self.threads, self.replans = model, cores(), given.replans
@@ -179,6 +176,20 @@ class Raw:
         begun, cpu = time.perf_counter(), time.process_time()
         for _ in range(self.replans):
             self.once(k)
+        return {"wall_s": time.perf_counter() - begun, "cpu_s": time.process_time() - cpu}
+
+    def native(self, k: int, read: np.ndarray | None) -> Callable[[], Trajectory]:
+        """Return the same rollouts as our physics simulates them, with the sensor values `read` [ns]; None: all."""
+        p = self.ours.planner
+        start, params = jax.tree.map(lambda x: np.concatenate([x] * k), (self.start, self.params))
+        settings = {"steps": p.horizon, "key": jax.random.key(0), "candidates": k, "read": read}
+        return lambda: p.physics.rollout(start, p.plan_policy, params, **settings)
+
+    def time_native(self, k: int) -> Timed:
+        rollouts = self.native(k, self.ours.planner.scorer.reads(self.ours.programs))
+        begun, cpu = time.perf_counter(), time.process_time()
+        for _ in range(self.replans):
+            rollouts()
         return {"wall_s": time.perf_counter() - begun, "cpu_s": time.process_time() - cpu}
 
 
@@ -232,7 +243,11 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
             raw(k)
             runs: list[dict[str, Timed]] = []
             for _ in range(given.repeats):
-                run = {"ours": ours([next(number) for _ in range(k)]), "raw": raw(k)}
+                run = {
+                    "ours": ours([next(number) for _ in range(k)]),
+                    "raw": raw(k),
+                    "native": raw.time_native(k),
+                }
                 if judo:
                     run["judo"] = judo(next(number))
                 runs.append(run)
@@ -266,6 +281,7 @@ def row(k: int, runs: Sequence[dict[str, Timed]]) -> dict[str, Any]:
         name: middle([run[name] for run in runs], 1 if name == "judo" else k) for name in sorted(runs[0])
     }
     ratios = {
+        "raw_share_of_native": ratio(lambda run: run["raw"]["wall_s"] / run["native"]["wall_s"]),
         "raw_share_of_ours": ratio(lambda run: run["raw"]["cpu_s"] / run["ours"]["cpu_s"]),
         "raw_share_of_our_replans": ratio(lambda run: run["raw"]["cpu_s"] / run["ours"]["replans_cpu_s"]),
         "raw_share_once_compiled": ratio(lambda run: run["raw"]["wall_s"] / run["ours"]["compiled_wall_s"]),

@@ -153,7 +153,7 @@ class NativePhysics:
         read: np.ndarray | None = None,
     ) -> Trajectory:
         # a row that diverges continues from the state to which MuJoCo reset it
-        m, rows = self.model, len(start.time)
+        rows = len(start.time)
         compiled = self._policies.get((policy, candidates))
         if compiled is None:
             compiled = HostPolicy(policy, candidates, self.traces)
@@ -186,14 +186,14 @@ class NativePhysics:
                 actions, extras = compiled.ahead(params, view, key, clock[:-1].astype(np.float32))
                 self._open_loop(run, actions, previous)
         self.steps_done += rows * steps * self.substeps
-        time, qpos, qvel, act = np.split(run.full, np.cumsum([1, m.nq, m.nv]), axis=1)
+        time, qpos, qvel, act = self._split(run.full)
         previous_actions = np.concatenate([previous[:, None], actions[:, :-1]], axis=1)
         return Trajectory(
             steps=self._step(run.kept, run.sensors, previous_actions),
             actions=actions,
             valid=run.valid,
             final=SimState(
-                time=time[:, 0],
+                time=time,
                 qpos=qpos,
                 qvel=qvel,
                 act=act,
@@ -272,11 +272,12 @@ class NativePhysics:
         m, substeps, (rows, steps) = self.model, self.substeps, run.kept.shape[:2]
         number, size = steps * substeps, run.full.shape[1] + m.nsensordata
         most = max(1, _BLOCK // (number * size * 8)) * self.threads
-        control = actions.astype(np.float64).repeat(substeps, axis=1)
+        control = np.empty((rows, steps, substeps, m.nu))
+        control[:] = actions[:, :, None]
         if run.late.any():
             before = np.concatenate([previous[:, None], actions[:, :-1]], axis=1)
-            each = control.reshape(rows, steps, substeps, m.nu)  # a view
-            np.copyto(each, before[:, :, None], where=run.late[:, None, :, None])
+            np.copyto(control, before[:, :, None], where=run.late[:, None, :, None])
+        control = control.reshape(rows, number, m.nu)
         for first in range(0, rows, most):
             at = slice(first, min(first + most, rows))
             count = at.stop - first
@@ -396,9 +397,15 @@ class NativePhysics:
         return mj_rollout.Rollout(nthread=threads), [mujoco.MjData(self.model) for _ in range(threads)]
 
     def _step(self, full: np.ndarray, sensors: np.ndarray, previous: np.ndarray) -> Step:
-        m = self.model
-        time, qpos, qvel, act = np.split(full, np.cumsum([1, m.nq, m.nv]), axis=-1)
-        return Step(time=time[..., 0], qpos=qpos, qvel=qvel, act=act, sensors=sensors, prev_action=previous)
+        time, qpos, qvel, act = self._split(full)
+        return Step(time=time, qpos=qpos, qvel=qvel, act=act, sensors=sensors, prev_action=previous)
+
+    def _split(self, full: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return time [...], qpos, qvel and act of states [..., nstate]."""
+        velocities = 1 + self.model.nq
+        activations = velocities + self.model.nv
+        parts = (full[..., 1:velocities], full[..., velocities:activations], full[..., activations:])
+        return full[..., 0], *parts
 
     def _measuring(self, read: np.ndarray | None) -> tuple[list[mujoco.MjModel], list[slice]]:
         """Return models that measure only the values `read` [ns], None for all, and where these values are.
