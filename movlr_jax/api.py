@@ -568,7 +568,18 @@ def _configured(
     from movlr_jax.config.compose import SHORTHANDS, compose
     from movlr_jax.config.override import overrides_of, task_override
     from movlr_jax.config.schema import TaskConfig
+    from movlr_jax.tasks import Task
 
+    for setting in settings:
+        if not isinstance(setting, str):
+            raise UserError(
+                f"{setting!r} is not a setting; give each as a text of its own, as in "
+                'run_search("bottle_pour", "candidates=2", "generations=1"), or by keyword, as candidates=2'
+            )
+    if not (task is None or isinstance(task, str | Path | Task)):
+        raise UserError(
+            f"{task!r} is not a task; give one, its name, or the path of a Python file that defines one"
+        )
     overrides = [*settings, *overrides_of(more)]
     names = [text.lstrip("+").partition("=")[0] for text in overrides]
     others = [n for n in names if n in ("model", "episode_s", *SHORTHANDS) or n.startswith("task.")]

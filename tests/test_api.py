@@ -82,6 +82,8 @@ def test_a_walker_follows_people_or_made_steps(reference: str):
     ("call", "sentence"),
     [
         (lambda: mj.load_task("bottle_por"), "did you mean 'bottle_pour'"),
+        (lambda: mj.run_search("bottle_pour", ["candidates=2"]), "['candidates=2'] is not a setting; give each as"),
+        (lambda: mj.evaluate_reward("human", 3), "3 is not a task; give one, its name, or the path of a Python file"),
         (lambda: mj.load_task("bottle_pour", tilt=3), "did you mean 'task.settings.tilt_deg'"),
         (lambda: mj.load_task("bottle_pour", model="myoarm"), "there is no model 'myoarm'; did you mean"),
         (lambda: mj.run_search(), "run_search needs a task, or resume=RUN_DIR"),

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePath
-from typing import Any
+from typing import IO, Any
 
 from movlr_jax.errors import UserError, resuming, shortened
 from movlr_jax.progress import stop_if_asked
@@ -361,16 +361,15 @@ def write_atomically(path: Path, data: bytes) -> Path:
     with _write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.part")
-        try:
-            temporary.unlink(missing_ok=True)  # left by a crash, or a link to another file
-            with open(temporary, "xb") as file:
+        with _alone(temporary) as file:
+            try:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            temporary.replace(path)
-        except OSError:
-            temporary.unlink(missing_ok=True)  # free the space if the disk is full
-            raise
+                temporary.replace(path)
+            except OSError:
+                temporary.unlink(missing_ok=True)  # free the space if the disk is full
+                raise
         _sync(path.parent)
     return path
 
@@ -482,6 +481,26 @@ def _lock(root: Path) -> Any:
         file.close()
         raise InUse(f"another process is working in {root}; wait for it, or work in another folder") from None
     return file
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[IO[bytes]]:
+    """Open an empty file at `path`, as soon as no other process or thread has it open here."""
+    while True:
+        with contextlib.suppress(FileNotFoundError):
+            if path.is_symlink() or path.lstat().st_nlink > 1:
+                path.unlink()  # other files stay as they are
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(path, flags, 0o666), "rb+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                current = os.path.samestat(path.lstat(), os.fstat(file.fileno()))
+            except FileNotFoundError:  # the other one has renamed it
+                current = False
+            if current:
+                file.truncate(0)  # what a crash left
+                yield file
+                return
 
 
 def _sync(folder: Path) -> None:

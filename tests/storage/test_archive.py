@@ -175,6 +175,32 @@ def test_a_place_that_cannot_be_written_is_told(root: Path):
             Archive.create(root / "film", CONFIG)
 
 
+def test_processes_that_write_one_file_leave_the_whole_content_of_one(tmp_path: Path):
+    """Two processes write other contents to one file, many times, while this one reads it."""
+    path = tmp_path / "report.html"
+    (tmp_path / ".report.html.part").write_bytes(b"left by a crash" * 10**5)
+    code = textwrap.dedent("""
+        import sys
+        from pathlib import Path
+        from movlr_jax.storage.archive import write_atomically
+        for _ in range(200):
+            write_atomically(Path(sys.argv[1]), sys.argv[2].encode() * int(sys.argv[3]))
+    """)
+    whole = [b"a" * 300_000, b"b" * 100_000]
+    writing = [
+        subprocess.Popen([sys.executable, "-c", code, str(path), text[:1], str(len(text))])
+        for text in (x.decode() for x in whole)
+    ]
+    seen = set[bytes]()
+    while any(process.poll() is None for process in writing):
+        with contextlib.suppress(FileNotFoundError):
+            seen.add(path.read_bytes())
+    assert [process.wait() for process in writing] == [0, 0]
+    assert path.read_bytes() in whole
+    assert seen <= {*whole}
+    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+
+
 def test_a_run_directory_is_new_or_empty(root: Path):
     root.mkdir(parents=True)
     Archive.create(root, CONFIG).close()
