@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import mujoco
 import numpy as np
@@ -44,6 +44,8 @@ _LEVEL = ("level", "horizontal", "horizontally", "flat")
 _HIGH = ("up", "upward", "upwards", "high", "overhead", "raised", "lifted")
 _LOW = ("down", "downward", "downwards", "lowered")
 _BENT = ("bent", "flexed")
+_STRAIGHT = ("straight", "straightened", "extended")
+_STATES = {*_UPRIGHT, *_LEVEL, *_HIGH, *_LOW, *_BENT, *_STRAIGHT, "sideways", "forward", "forwards"}
 _HINGES = {"arm": "elbow", "arms": "elbows", "leg": "knee", "legs": "knees"}  # of limbs that bend
 _ASIDE = ("sideways", "side", "aside")
 _AT = ("to", "towards", "toward", "onto", "on", "at", "against", "with")
@@ -324,7 +326,7 @@ class Reader:
         travels: whether the body should also go somewhere, so that only what it holds meanwhile is an aim.
         """
         clauses, left = [], []
-        for clause in _BETWEEN.split(text):
+        for clause in chain.from_iterable(map(_with_states, _BETWEEN.split(text))):
             found = self._clause(re.findall(r"[a-z0-9]+", clause), travels)
             self._aims += found
             (clauses if found else left).append(clause)
@@ -390,12 +392,14 @@ class Reader:
         after = after[1:] if up else after
         if after[:1] == ["with"]:
             after = after[1:]
+        if bent := [word for word in after[:2] if word in _BENT]:  # "a bent elbow"
+            after = [*(word for word in after if word not in _BENT), *bent]
         if bends := verb in ("bend", "straighten"):
             after = [_HINGES.get(word, word) for word in after]
         if after[:1] in (["it"], ["them"]):
             parts, rest = self._last, after[1:]
         else:
-            parts, rest = self._parts.begin(after)
+            parts, rest = self._parts.begin(after, _side(self._last))
         if not parts:
             return []
         said = {*rest}
@@ -471,6 +475,21 @@ class Reader:
         left = (self._start.body(part.base).xpos - self._start.body(self._trunk).xpos) @ self._ways["left"]
         right = "right" in part.words.split() if abs(left) < _MIDDLE else left < 0
         return _floats(self._ways["right" if right else "left"])
+
+
+def _with_states(clause: str) -> list[str]:
+    """Split "raise the arm with the elbow bent" before "with", but not "touch the head with the hand"."""
+    head, preposition, tail = clause.partition(" with ")
+    touches = any(is_form(word, _VERBS["touch"]) for word in head.split())
+    if touches or not {*re.findall(r"[a-z0-9]+", tail)} & _STATES:
+        return [clause]
+    return [head, preposition + tail]
+
+
+def _side(parts: Sequence[Part]) -> str:
+    """Return left or right, if all parts are on that side."""
+    sides = {side for part in parts for side in ("left", "right") if side in part.words.split()}
+    return sides.pop() if len(sides) == 1 else ""
 
 
 def _floats(vector: Sequence[float] | np.ndarray) -> tuple[float, ...]:

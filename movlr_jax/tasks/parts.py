@@ -86,8 +86,11 @@ class Parts:
         self._bodies = {model.body(b).name: words_of(model.body(b).name) for b in range(1, model.nbody)}
         self._names = self._bodies | {site: words_of(site) for site in sites if site not in self._bodies}
 
-    def begin(self, words: Sequence[str]) -> tuple[list[Part], Sequence[str]]:
-        """Return the parts that `words` begin with, and the words after them; no parts if they name none."""
+    def begin(self, words: Sequence[str], side: str = "") -> tuple[list[Part], Sequence[str]]:
+        """Return the parts that `words` begin with, and the words after them; no parts if they name none.
+
+        side: left or right, preferred where `words` name none.
+        """
         first = next((i for i, word in enumerate(words) if word not in _BEFORE), len(words))
         for begin in (first, first + 1):  # "the red target" is called target
             for last in range(min(begin + _MOST_WORDS, len(words)), begin, -1):
@@ -95,7 +98,8 @@ class Parts:
                 singular = _SINGULAR.get(noun, noun if noun.endswith("ss") else noun.removesuffix("s"))
                 several = noun != singular or {"both", "all"} & {*words[:first]}
                 if found := self._named([*more, noun]) or self._named([*more, singular]):
-                    return found if several else found[:1], words[last:]
+                    one = next((part for part in found if side in part.words.split()), found[0])
+                    return found if several else [one], words[last:]
         return [], words
 
     def called(self, words: Sequence[str]) -> list[Part]:
