@@ -16,21 +16,31 @@ from movlr_jax.errors import printable
 Tick = Callable[[int, int], None]  # (done, total)
 SILENT_S = 120.0  # s, longest time without a line about work that takes long
 
+_AGAIN_S = 1.0  # after which a second request is one of its own, and not an echo of the first
+
 _stop = threading.Event()
 
 
 @contextlib.contextmanager
-def interruptible() -> Iterator[None]:
+def interruptible(at_once: Callable[[], object] | None = None) -> Iterator[None]:
     """Make Ctrl-C and SIGTERM (a cluster that preempts the job) end the block with KeyboardInterrupt.
 
     An exception raised by a signal handler is lost inside a destructor or a callback from C. The request is therefore
-    remembered, and every progress update checks for it.
+    remembered, and every progress update checks for it. at_once: called at a second Ctrl-C, by whoever does not want
+    to wait for the end of what the first one has begun.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    asked = -_AGAIN_S
 
-    def request_stop(*_: object) -> None:
+    def request_stop(number: int, _: object) -> None:
+        nonlocal asked
+        before, asked = asked, time.monotonic()
+        if _stop.is_set() and asked - before < _AGAIN_S:
+            return  # a terminal and a parent process may both send one
+        if _stop.is_set() and at_once and number == signal.SIGINT:
+            at_once()
         _stop.set()
         raise KeyboardInterrupt
 

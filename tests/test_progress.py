@@ -1,6 +1,11 @@
-"""Progress lines where there is no terminal."""
+"""Progress lines where there is no terminal, and requests to stop."""
 
 import io
+import signal
+import subprocess
+import sys
+import textwrap
+import time
 
 import pytest
 from rich.console import Console
@@ -31,3 +36,33 @@ def test_the_time_left_counts_what_this_process_has_done(monkeypatch, calls, lin
             now = 1000.0 + at
             tick(done, 100)
     assert line in console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_second_ctrl_c_does_not_wait_for_what_the_first_began():
+    script = textwrap.dedent("""
+        import sys, time
+        from movlr_jax.commands.outcome import run_one
+
+        def command(given):
+            try:
+                print("begun", flush=True)
+                time.sleep(60)
+            except KeyboardInterrupt:
+                print("ending", flush=True)
+                time.sleep(60)
+
+        sys.exit(run_one(command, None))
+    """)
+    child = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert child.stdout
+    assert child.stdout.readline() == "begun\n"
+    child.send_signal(signal.SIGINT)
+    assert child.stdout.readline() == "ending\n"
+    child.send_signal(signal.SIGINT)  # at the same time as the first: not another one
+    time.sleep(1.2)
+    assert child.poll() is None
+    child.send_signal(signal.SIGINT)
+    _, said = child.communicate(timeout=10)
+    assert (child.returncode, said) == (130, "interrupted\n")

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from movlr_jax.commands.outcome import CLOSED_PIPE, INTERRUPTED, run_one
+from movlr_jax.commands.outcome import CLOSED_PIPE, INTERRUPTED, end_at_once, run_one
 from movlr_jax.errors import UserError, path_errors
 
 
@@ -64,11 +64,7 @@ def _ends_at_once() -> Iterator[None]:
         yield
         return
 
-    def end(*_: object) -> None:
-        os.write(2, b"interrupted\n")
-        os._exit(INTERRUPTED)
-
-    signal.signal(signal.SIGINT, end)
+    signal.signal(signal.SIGINT, end_at_once)
     try:
         yield
     finally:

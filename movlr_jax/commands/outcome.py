@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from movlr_jax.errors import UserError, path_errors
 
@@ -14,6 +15,12 @@ INTERRUPTED = 130  # the same as a shell reports after Ctrl-C
 CLOSED_PIPE = 141  # the same as a shell reports of a program whose output nobody reads any more
 
 
+def end_at_once(*_: object) -> NoReturn:
+    """End this process without waiting for anything, as after Ctrl-C."""
+    os.write(2, b"interrupted\n")
+    os._exit(INTERRUPTED)
+
+
 def run_one(
     command: Callable[[Any], int], given: Any, on_error: Callable[[str], object] = lambda text: None
 ) -> int:
@@ -21,7 +28,7 @@ def run_one(
     from movlr_jax.progress import interruptible
 
     try:
-        with interruptible(), path_errors():
+        with interruptible(end_at_once), path_errors():
             return command(given)
     except UserError as error:
         print(error, file=sys.stderr)
