@@ -157,11 +157,10 @@ def replan(given: argparse.Namespace) -> dict[str, Any]:
         ).final
 
     stages: list[Stage] = [
-        (p, "noise", "noise"),
         (p, "sample", "samples"),
         (p.space, "params", "targets"),
         (p.physics, "rollout", "rollouts"),
-        (p, "arrange", "arrangement"),
+        (p, "apart", "arrangement"),
         (p.scorer, "on_device", "scores"),
         (p, "update", "update"),
     ]
