@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import sqlite3
+import stat
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -488,11 +489,13 @@ def _alone(path: Path) -> Iterator[IO[bytes]]:
     """Open an empty file at `path`, as soon as no other process or thread has it open here."""
     while True:
         with contextlib.suppress(FileNotFoundError):
-            if path.is_symlink() or path.lstat().st_nlink > 1:
+            there = path.lstat()
+            if not stat.S_ISREG(there.st_mode) or there.st_nlink > 1:
                 path.unlink()  # other files stay as they are
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(path, flags, 0o666), "rb+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_EX)
             try:
                 current = os.path.samestat(path.lstat(), os.fstat(file.fileno()))
             except FileNotFoundError:  # the other one has renamed it

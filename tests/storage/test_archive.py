@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import os
 import signal
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from movlr_jax.errors import UserError
-from movlr_jax.storage.archive import Archive, Event, new_run_dir
+from movlr_jax.storage.archive import Archive, Event, new_run_dir, write_atomically
 
 CONFIG = "task: bottle_pour\nseed: 7\n"
 
@@ -199,6 +200,27 @@ def test_processes_that_write_one_file_leave_the_whole_content_of_one(tmp_path: 
     assert path.read_bytes() in whole
     assert seen <= {*whole}
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_file_is_written_where_the_file_system_has_no_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    assert write_atomically(tmp_path / "report.html", b"whole").read_bytes() == b"whole"
+
+
+@pytest.mark.parametrize("kind", ["link", "second name", "pipe"])
+def test_what_has_the_name_of_the_part_file_is_replaced(tmp_path: Path, kind: str):
+    secret, part = tmp_path / "secret", tmp_path / ".report.html.part"
+    secret.write_bytes(b"secret")
+    make = {"link": part.symlink_to, "second name": part.hardlink_to, "pipe": lambda _: os.mkfifo(part)}
+    make[kind](secret)
+    assert write_atomically(tmp_path / "report.html", b"whole").read_bytes() == b"whole"
+    assert secret.read_bytes() == b"secret"
+    assert not part.exists()
 
 
 def test_a_run_directory_is_new_or_empty(root: Path):
