@@ -4,8 +4,8 @@
 
 Needs the extra `ray`. The last line of stdout is one JSON object:
 
-- bytes: what travels to a worker and back per candidate of `bottle_pour` (63 muscles, an episode of 3 s), pickled;
-  `bank` is what search=bank adds. `film_s`: processor time to film that episode.
+- bytes: what travels to a worker and back per candidate of `bottle_pour` (63 muscles, an episode of 3 s), pickled.
+  `film_s`: processor time to film that episode.
 - driver_ms: processor time of the driver's process per candidate (small task, shards of `shard` candidates): handing
   out, looking at progress and collecting. `record_ms` is the processor time to write and record a candidate,
   `vet_ms` to vet one, over all processes.
@@ -38,7 +38,6 @@ from record import circumstances, write  # noqa: E402
 from movlr_jax.commands.session import task_and_optimizer  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
 from movlr_jax.config.schema import WorkersConfig  # noqa: E402
-from movlr_jax.evolution.bank import thinned  # noqa: E402
 from movlr_jax.evolution.evaluation import make_probe  # noqa: E402
 from movlr_jax.evolution.filming import clip_of  # noqa: E402
 from movlr_jax.evolution.ranking import rank  # noqa: E402
@@ -54,7 +53,6 @@ from movlr_jax.sandbox.source import parse, with_weights  # noqa: E402
 from movlr_jax.sandbox.vet import Sandbox, Verdict  # noqa: E402
 from movlr_jax.storage.archive import Archive  # noqa: E402
 from movlr_jax.storage.layout import candidate_path  # noqa: E402
-from movlr_jax.types import Step, Trajectory  # noqa: E402
 
 LARGE = ["+task=bottle_pour", "optimizer.mppi.samples=2", "optimizer.horizon_s=0.05"]
 
@@ -87,22 +85,16 @@ def cpu_s() -> float:
 def travelling(episode_s: float) -> tuple[dict[str, int], float | None]:
     """Return the bytes per candidate of an episode of the arm, and the processor time to film it, s.
 
-    Bytes: to a worker, back, of that the states, and what a bank adds. The time is None without a renderer.
+    Bytes: to a worker, back, and of that the states. The time is None without a renderer.
     """
     _, task, optimizer, verdicts, _ = vetted([*LARGE, f"episode_s={episode_s}"], 1)
     (shard,) = shards(verdicts, 1, 0, None)
-    kept: list[Any] = []
-
-    def keep(row: int, episode: Trajectory, first: Step, evaluation: Evaluation) -> None:
-        kept.append((row, thinned(episode), first, evaluation))
-
-    (evaluation,) = ThisProcess(optimizer, task).evaluate(verdicts, 0, keep=keep)
+    (evaluation,) = ThisProcess(optimizer, task).evaluate(verdicts, 0)
     back = replace(evaluation, source="")
     sizes = {
         "out": len(pickle.dumps(shard)),
         "back": len(pickle.dumps(back)),
         "states": len(back.states or b""),
-        "bank": len(pickle.dumps(kept)),
     }
     if renderer().name is None:
         return sizes, None

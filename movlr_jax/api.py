@@ -331,8 +331,7 @@ class SearchRun:
         - `generation`, `candidate`: numbers of the generation and of the program in it, from 0.
         - `best`: whether it is the best program of the run.
         - `strength`, `deviation`, `p_best`: in the last ranking that has the program, its Bradley-Terry strength with
-          the standard deviation, and its probability of being the best. With `search=bank` also `worth`, its expected
-          worth.
+          the standard deviation, and its probability of being the best.
         - `weight_TERM`: weight of each term of its reward.
 
         Numbers that a program does not have are NaN. Where a measure has the name of one of the later columns, that

@@ -71,6 +71,13 @@ def from_mapping(kind: type, values: Any, where: str = "") -> Any:
     return kind(**built)
 
 
+def flat(values: Any, prefix: str = "") -> dict[str, Any]:
+    """Return nested settings as a flat dict with dotted names."""
+    if not isinstance(values, dict):
+        return {prefix.rstrip("."): values}
+    return {k: v for name, value in values.items() for k, v in flat(value, f"{prefix}{name}.").items()}
+
+
 def keywords(
     function: Callable[..., Any], values: Any, where: str, without: Sequence[str] = ()
 ) -> dict[str, Any]:

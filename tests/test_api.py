@@ -240,7 +240,7 @@ def test_a_search_leaves_what_the_command_leaves(leg: mj.Task, capfd: pytest.Cap
 
 
 def test_a_run_as_a_data_frame_has_rankings_and_weights():
-    """The ranking of a program is the last one that has it; a search without a bank gives no worth."""
+    """The ranking of a program is the last one that has it."""
     programs = {"g00k00": {"reach": 1.0}, "g00k01": {}, "g01k00": {"reach": 2.0, "calm": -0.5}}
     with Archive.create(Path("mine"), "") as archive:
         for name, weights in programs.items():
@@ -272,11 +272,6 @@ def test_a_run_as_a_data_frame_has_rankings_and_weights():
     assert not empty["best"].any()
     np.testing.assert_array_equal(frame["weight_reach"], [1.0, np.nan, 2.0])
     np.testing.assert_array_equal(frame["weight_calm"], [np.nan, np.nan, -0.5])
-    with Archive.open(Path("mine")) as archive:
-        archive.record("ranked", {**both, **first, "worth": [0.75]}, 2)
-    frame = mj.open_run("mine").to_dataframe()
-    np.testing.assert_array_equal(frame["worth"], [0.75, np.nan, np.nan])
-    np.testing.assert_array_equal(frame["strength"], [0.0, np.nan, np.nan])
 
 
 def test_a_changed_task_is_the_one_that_runs(leg: mj.Task):

@@ -1,32 +1,24 @@
 """`python -m movlr_jax.check +task=T reward=FILE_OR_DIR_OR_JSONL`: only vet reward programs.
 
-Prints one JSON object per program on stdout: name, verdict, stage, message, seconds, notes. With `bank=RUN_DIR` also
-its return on every motion of that run, and how many of the run's comparisons the returns agree with. The exit status
-is 1 if any program was rejected. In a .jsonl file, each line is an object with `name` and the program text as `code`.
+Prints one JSON object per program on stdout: name, verdict, stage, message, seconds, notes. The exit status is 1
+if any program was rejected. In a .jsonl file, each line is an object with `name` and the program text as `code`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from movlr_jax.commands import cli
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.schema import Config
 from movlr_jax.control.build import acting, scored_at_once
 from movlr_jax.errors import UserError
-from movlr_jax.evolution.bank import read_bank
 from movlr_jax.evolution.evaluation import make_probe
-from movlr_jax.evolution.preferences import agreeing
-from movlr_jax.evolution.reuse import pairs_of
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.progress import Reporter
-from movlr_jax.rewards.program import Scorer
-from movlr_jax.sandbox.vet import Sandbox, Verdict
+from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.sandbox.warm import start_ahead
-from movlr_jax.storage.archive import Archive
 from movlr_jax.tasks import Task
 
 REJECTED = 1  # exit status
@@ -51,8 +43,7 @@ def check(config: Config) -> int:
     finally:
         sandbox.close()
         physics.close()
-    known = _on_bank(Path(config.bank), task, verdicts) if config.bank else [{}] * len(found)
-    for (name, _), verdict, scored in zip(found, verdicts, known, strict=True):
+    for (name, _), verdict in zip(found, verdicts, strict=True):
         rejected += not verdict.accepted
         line = {
             "name": name,
@@ -61,35 +52,9 @@ def check(config: Config) -> int:
             "message": verdict.message,
             "seconds": round(verdict.seconds, 4),
             "notes": list(verdict.notes),
-            **scored,
         }
         print(json.dumps(line), flush=True)
     return REJECTED if rejected else 0
-
-
-def _on_bank(run: Path, task: Task, verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """Return the returns of each accepted program on the motions of a run. Raises UserError if it kept none."""
-    with Archive.open(run, write=False) as archive:
-        bank = read_bank(archive, task.layout)
-        if not len(bank):
-            raise UserError(f"bank={run} has no rollout bank; searches with search=bank keep one")
-        pairs = pairs_of(archive, bank)
-    accepted = [v.program for v in verdicts if v.program]
-    returns = iter(bank.returns(bank.values(Scorer(task.layout, task.data), accepted)))
-    decided, scored = int((pairs.share != 0.5).sum()), []
-    for verdict in verdicts:
-        if verdict.program is None:
-            scored.append({})
-            continue
-        found = next(returns)
-        scored.append(
-            {
-                "returns": {n: float(f"{v:.6g}") for n, v in zip(bank.names, found, strict=True)},
-                "agrees": int(agreeing(found[None], pairs)[0]),
-                "comparisons": decided,
-            }
-        )
-    return scored
 
 
 def programs(reward: str, task: Task) -> list[tuple[str, str]]:

@@ -208,8 +208,8 @@ def plan(
 
 
 def _seconds(config: Config, episode: float) -> float:
-    """Return the simulated seconds that one program takes, with its starts and the variants of its weights."""
-    return config.starts * (1 + config.inner_weights) * episode
+    """Return the simulated seconds that one program takes, with its starts."""
+    return config.starts * episode
 
 
 def read_row(run: Path, config: Config, task: Task, reason: str | None) -> MethodRow:

@@ -9,10 +9,10 @@ from pathlib import Path
 from movlr_jax.commands import cli
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose
-from movlr_jax.config.schema import Config, check
+from movlr_jax.config.schema import Config, recorded_config
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.report.data import read_run
-from movlr_jax.settings import CONFIG_BYTES, from_mapping, read_yaml
+from movlr_jax.settings import CONFIG_BYTES, read_yaml
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.inside import inside, read_inside
 from movlr_jax.storage.layout import candidate_path
@@ -131,7 +131,7 @@ def _recorded(trajectory: Path, trust: bool) -> Config:
             f"the task of {trajectory} is not known: there is no {path.name} next to it; give +task=NAME, model=..."
         )
     try:
-        config = check(from_mapping(Config, read_yaml(data.decode("utf-8"))))
+        config = recorded_config(read_yaml(data.decode("utf-8")))
     except (ValueError, UserError) as error:
         raise UserError(f"{path} cannot be read: {error}; give +task=NAME, model=...") from None
     if config.task.name == FILE_TASK and not trust:

@@ -11,11 +11,11 @@ from movlr_jax.commands import cli
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose, options
 from movlr_jax.config.recipe import read_recipe
-from movlr_jax.config.schema import Config, check
+from movlr_jax.config.schema import Config, recorded_config
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.errors import UserError, needed, similar_files
 from movlr_jax.resources import resource_dir
-from movlr_jax.settings import CONFIG_BYTES, from_mapping, read_yaml
+from movlr_jax.settings import CONFIG_BYTES, read_yaml
 from movlr_jax.storage.inside import read_inside
 
 _UNTRAINED = (
@@ -108,7 +108,7 @@ def _recorded(policy: Path, settings: Sequence[str]) -> Config:
             "acts": "mode",
         }
         values["optimizer"] = {**values["optimizer"], "ppo": ppo}
-        return check(from_mapping(Config, values))
+        return recorded_config(values)
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"the settings next to policy={policy} cannot be read: {error}; give +task=NAME"

@@ -70,7 +70,7 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
     # a worker builds the task from the settings, unless only Python code can
     built, task = None if task and task.named else task, task or task_of(config)
     task = acting(config.optimizer, task)
-    config = sized(config, task, config.candidates * (1 + config.inner_weights) * config.starts, reporter.say)
+    config = sized(config, task, config.candidates * config.starts, reporter.say)
     optimizer = build_optimizer(config.optimizer, task, config.physics, reporter.say)
     archive = open_archive(config, task.name)
     context: SearchContext | None = None

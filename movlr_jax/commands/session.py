@@ -14,13 +14,13 @@ import yaml
 
 from movlr_jax.commands.environment import prepare_environment, prepare_physics
 from movlr_jax.config.compose import RESETTABLE
-from movlr_jax.config.schema import Config
+from movlr_jax.config.schema import Config, check_removed
 from movlr_jax.config.trust import EVENT, task_file
 from movlr_jax.control.base import Optimizer
 from movlr_jax.control.build import OPTIMIZERS, acting, build_optimizer, build_planner, close, scored_at_once
 from movlr_jax.control.mpc.autosize import chosen
 from movlr_jax.errors import UserError, needed, shortened
-from movlr_jax.evolution.context import Clock, Reuse, SearchContext
+from movlr_jax.evolution.context import Clock, SearchContext
 from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.evolution.filming import clip_of
 from movlr_jax.evolution.parts import build_parts
@@ -36,7 +36,7 @@ from movlr_jax.machine import hardware, versions
 from movlr_jax.models.from_path import files_of, is_path
 from movlr_jax.progress import Reporter
 from movlr_jax.sandbox.vet import Sandbox
-from movlr_jax.settings import read_yaml
+from movlr_jax.settings import flat, read_yaml
 from movlr_jax.storage.archive import SETTINGS, Archive
 from movlr_jax.storage.layout import candidate_path
 from movlr_jax.tasks import Task, build_task
@@ -175,7 +175,6 @@ def build_context(
         clock=Clock.of(archive, time.monotonic() if started is None else started),
         reporter=reporter,
         films=films,
-        reuse=Reuse.of(config, task, probe, parts.proposer),
         tracker=tracker,
         workers=_workers(config, task, optimizer, reporter, make or partial(task_and_optimizer, config)),
         **vars(parts),
@@ -195,8 +194,7 @@ def _workers(
     with needed("workers=ray", "ray"):
         from movlr_jax.evolution.workers.ray_workers import RayWorkers
 
-    rows = config.candidates * (1 + config.inner_weights)
-    return RayWorkers(config.workers, make, rows, reporter.say, config.starts)
+    return RayWorkers(config.workers, make, config.candidates, reporter.say, config.starts)
 
 
 def task_and_optimizer(config: Config, task: Task | None = None) -> tuple[Task, Optimizer]:
@@ -265,13 +263,6 @@ def _optimizer_line(name: str, notes: Mapping[str, Any]) -> str:
     return f"{name}: {', '.join(details)}" if details else name
 
 
-def flat(values: Any, prefix: str = "") -> dict[str, Any]:
-    """Return nested settings as a flat dict with dotted names."""
-    if not isinstance(values, dict):
-        return {prefix.rstrip("."): values}
-    return {k: v for name, value in values.items() for k, v in flat(value, f"{prefix}{name}.").items()}
-
-
 def changes(ours: Mapping[str, Any], recorded: Mapping[str, Any]) -> list[str]:
     """Return which of `ours` differ from recorded settings, both flat, in words. Options younger than the record do
     not count; a task's own settings, which are recorded where they are given, do."""
@@ -296,6 +287,7 @@ def same_search(config: Config, task: Task, recorded: Mapping[str, Any], archive
     if config.task.name == DESCRIBED_TASK and before and before == model:
         ours.pop("model")
     given = {name: value for name, value in ours.items() if name.partition(".")[0] not in free}
+    check_removed(recorded["settings"])
     changed = changes(given, recorded["settings"])
     if changed:
         raise UserError(

@@ -26,7 +26,7 @@ import yaml
 
 from movlr_jax.commands import cli
 from movlr_jax.commands.evaluate import EvaluationSetup, prepared
-from movlr_jax.commands.session import changes, digest, flat, model_files, task_of, to_yaml
+from movlr_jax.commands.session import changes, digest, model_files, task_of, to_yaml
 from movlr_jax.config.compose import compose
 from movlr_jax.config.recipe import Recipe, Stage, read_recipe
 from movlr_jax.config.schema import Config
@@ -36,6 +36,7 @@ from movlr_jax.control.ppo.config import motion_files
 from movlr_jax.errors import UserError
 from movlr_jax.models.from_path import files_of, is_path
 from movlr_jax.progress import Reporter
+from movlr_jax.settings import flat
 from movlr_jax.storage.archive import locked
 from movlr_jax.storage.archive import write_atomically as write
 from movlr_jax.storage.layout import POLICY

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from movlr_jax.commands import cli
 from movlr_jax.commands.evaluate import prepared
-from movlr_jax.commands.session import flat, task_folder, task_of
+from movlr_jax.commands.session import task_folder, task_of
 from movlr_jax.config.compose import compose
 from movlr_jax.config.override import overrides_of
 from movlr_jax.config.schema import Config
@@ -36,6 +36,7 @@ from movlr_jax.progress import Reporter
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox.source import with_weights
 from movlr_jax.sandbox.vet import Verdict
+from movlr_jax.settings import flat
 from movlr_jax.storage.archive import locked, write_atomically
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.instruction import folder_name

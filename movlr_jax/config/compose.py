@@ -98,7 +98,7 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Any:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    from movlr_jax.config.schema import Config, check
+    from movlr_jax.config.schema import Config, check, recorded_config
     from movlr_jax.config.trust import check_task_file
     from movlr_jax.settings import from_mapping
     from movlr_jax.tasks.reference import PEOPLE, STEPS
@@ -107,7 +107,7 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Any:
     if (resumed := _recorded(overrides, "resume", RESETTABLE)) is not None:
         run = Path(resumed["resume"])
         try:
-            config = check(from_mapping(Config, resumed))
+            config = recorded_config(resumed)
         except UserError as error:
             raise _broken(run, str(error)) if _changed(run) else error from None
         named = any(o.lstrip("+").startswith("task=") for o in overrides)  # by the person, whose file it is
@@ -116,7 +116,7 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Any:
         return config
     if (replayed := _recorded(overrides, "replay", REPLAYABLE)) is not None:
         run = Path(replayed.pop("replay"))
-        config = check(from_mapping(Config, replayed))
+        config = recorded_config(replayed)
         check_task_file(config, run, [run] if (run / "run.db").is_file() else [], "replay")
         return config
     folder = resource_dir("conf").resolve()

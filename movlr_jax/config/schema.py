@@ -12,16 +12,21 @@ from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.language.registry import AUTO, CRITICS, JUDGES, PROPOSERS
 from movlr_jax.language.settings import WATCHERS, WRITERS, ModelConfig, check_model
 from movlr_jax.physics.choose import PHYSICS
-from movlr_jax.settings import above_0, at_least, one_of
+from movlr_jax.settings import above_0, at_least, flat, from_mapping, one_of
 from movlr_jax.tasks.base import check_episode
 from movlr_jax.tasks.reference import BY
 from movlr_jax.tracking.base import TRACKERS, TrackerConfig
 
 SANDBOXES = ("confined", "process")
 WORKERS = ("none", "ray")
-SEARCHES = ("plain", "bank")
-VARIANTS = ("random", "comparisons")
-PARENTS = ("best", "sampled")
+# settings that earlier versions recorded and this one has no more, with the values that changed nothing
+_REMOVED: Mapping[str, Any] = {
+    **dict.fromkeys(("proposals", "variants", "parents", "islands", "bank")),
+    "search": "plain",
+    "inner_weights": 0,
+    "optimizer.race": False,
+    "optimizer.value.use": False,
+}
 
 
 @dataclass(frozen=True)
@@ -88,19 +93,6 @@ class Config:
     # true: a fall, a dropped object, a diverged simulation or a degenerate motion overrules the judge
     gates: bool = True
     retries: int = 3  # how often a model may correct a rejected program; it gets the reason each time
-    inner_weights: int = 0  # weight variants of each program in the same batch
-    # plain: the loop of the paper; bank: it also learns from all rollouts and comparisons so far (docs/search.md)
-    search: str = "plain"
-    # search=bank: programs that are written per generation, of which `candidates` are simulated; null: 16 per
-    # candidate from the scripted proposer and 3 from a language model
-    proposals: int | None = None
-    # search=bank: comparisons (weight variants are fitted to the comparisons) or random; null: random
-    variants: str | None = None
-    # search=bank: best (all programs edit the best one), or sampled (each edits one that is drawn by its probability
-    # of being the best, or crosses two); null: best
-    parents: str | None = None
-    # search=bank: number of kinds of motion whose best programs are parents in turn; null: 1
-    islands: int | None = None
     # calls of language and vision models; the search stops at the limit and can be resumed
     max_calls: int | None = None
     # cost of language and vision models; the search stops at the limit and can be resumed
@@ -112,7 +104,6 @@ class Config:
     sandbox: str = "confined"  # confined (the kernel restricts generated programs) or process (weaker)
     films: bool = True
     preview: bool = False  # true: small films with few frames, in a quarter of the time
-    bank: str | None = None  # for check: a run directory, on whose motions the programs are scored too
     reward: str = "human"  # for evaluate: a file, human, initial, or a run directory
 
 
@@ -120,18 +111,17 @@ def check(config: Config) -> Config:
     """Check ranges and choices that types do not express. Return `config`. Raises UserError."""
     o = config.optimizer
     check_optimizer(o)
-    at_least(1, config, "", "candidates", "generations", "starts", "islands")
+    at_least(1, config, "", "candidates", "generations", "starts")
     if config.episode_s is not None:
         check_episode(config.episode_s, o.ctrl_dt)
-    at_least(0, config, "", "seed", "retries", "inner_weights", "max_calls", "max_cost_usd")
+    at_least(0, config, "", "seed", "retries", "max_calls", "max_cost_usd")
     choices = {
         "physics": PHYSICS,
         "ranking": RANKINGS,
         "sandbox": SANDBOXES,
         "reference_by": BY,
-        "search": SEARCHES,
     }
-    one_of(config, "", **choices, variants=VARIANTS, parents=PARENTS)
+    one_of(config, "", **choices)
     for name, value, known in (
         ("workers", config.workers.name, WORKERS),
         ("tracker", config.tracker.name, TRACKERS),
@@ -167,32 +157,27 @@ def check(config: Config) -> Config:
         )
     if config.comparisons is not None:
         _check_comparisons(config, config.comparisons)
-    _check_search(config)
     return config
 
 
-def _check_search(config: Config) -> None:
-    """Raise UserError for parts of search=bank with other searches, and for too few proposals."""
-    for name in ("proposals", "variants", "parents", "islands"):
-        if getattr(config, name) is not None and config.search == "plain":
-            raise UserError(f"{name}={getattr(config, name)} has no effect in search=plain; add search=bank")
-    if config.optimizer.race and config.search == "plain":
-        raise UserError("optimizer.race=true is a part of search=bank; add search=bank")
-    if config.optimizer.race and config.workers.name != "none":
-        raise UserError(
-            f"optimizer.race=true shares rollouts between the candidates of one process, so with "
-            f"workers={config.workers.name} results would depend on the number of workers; leave one of them out"
-        )
-    if config.optimizer.race and config.starts > 1:
-        raise UserError(
-            f"optimizer.race=true needs one start state per candidate, and starts={config.starts}; leave one of them "
-            "out"
-        )
-    if config.proposals is not None and config.proposals < config.candidates:
-        raise UserError(
-            f"proposals={config.proposals}: at least as many programs must be written as are evaluated "
-            f"(candidates={config.candidates})"
-        )
+def recorded_config(values: Any) -> Config:
+    """Return the checked settings that this or an earlier version recorded. Raises UserError."""
+    if isinstance(values, Mapping):
+        check_removed(flat(values))
+        values = {name: value for name, value in values.items() if name not in _REMOVED}
+        if isinstance(values.get("optimizer"), Mapping):
+            kept = {n: v for n, v in values["optimizer"].items() if n not in ("race", "value")}
+            values["optimizer"] = kept
+    return check(from_mapping(Config, values))
+
+
+def check_removed(recorded: Mapping[str, Any]) -> None:
+    """Raise UserError if settings, by dotted name, were recorded with a part that this version has no more."""
+    for name, former in _REMOVED.items():
+        if (value := recorded.get(name, former)) != former:
+            raise UserError(
+                f"this version of movlr-jax has no {name}={str(value).lower()}; use the version that recorded it"
+            )
 
 
 def _check_comparisons(config: Config, given: int) -> None:

@@ -121,12 +121,7 @@ def build_planner(
     times = {"sim_dt": config.plan_dt, "ctrl_dt": config.ctrl_dt}
     plan = planning_physics(physics, task, **times, say=say, domain=domain, graph=config.warp_graph)
     sim = NativePhysics(model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
-    value = None
-    if config.value.use:
-        with needed("optimizer.value.use=true", "ppo"):
-            from movlr_jax.control.mpc.value import HorizonValue
-        value = HorizonValue(config, task, config.ctrl_dt)
-    planner = Planner(config, task, space, plan, sim, say, value)
+    planner = Planner(config, task, space, plan, sim, say)
     planner.notes = notes
     return planner
 
@@ -167,10 +162,8 @@ _PLANNING = (
     "replan_every",
     "knots",
     "spline",
-    "race",
     "mppi",
     "warp_graph",
-    "value",
 )
 _LEARNING = ("ctrl_dt", "sim_dt", "ppo", "pd", "groups", "muscle", "warp_graph")
 OPTIMIZERS: Registry[OptimizerEntry] = Registry(

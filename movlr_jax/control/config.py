@@ -9,12 +9,10 @@ from typing import Any
 from movlr_jax.control.mpc.knots import SPLINES
 from movlr_jax.control.mpc.mppi import MppiConfig
 from movlr_jax.control.mpc.rules import RISKS, RULES, STRATEGIES
-from movlr_jax.control.mpc.value_config import ValueConfig, check_value
 from movlr_jax.control.muscle_controllers.actuation import LAWS, MuscleConfig
 from movlr_jax.control.ppo.config import (
     ABOUT,
     ACTS,
-    OBSERVABLE,
     GroupsConfig,
     PdConfig,
     PpoConfig,
@@ -39,8 +37,6 @@ class OptimizerConfig:
     synergy: float = 0.6  # mpc2: correlation of the noise of joints that the model's adapter lists together
     knots: int = 1  # of a plan, over the horizon
     spline: str = "linear"  # between knots: linear, zero (each is held) or cubic
-    # with search=bank: a candidate that fell or diverged gives its plan rollouts to the others
-    race: bool = False
     # physics=warp: how a step of Warp becomes a CUDA graph: auto, warp, warp_staged, warp_staged_ex, jax, none
     warp_graph: str = "auto"
     mppi: MppiConfig = field(default_factory=MppiConfig)
@@ -49,7 +45,6 @@ class OptimizerConfig:
     pd: PdConfig = field(default_factory=PdConfig)
     groups: GroupsConfig = field(default_factory=GroupsConfig)
     prior: PriorConfig = field(default_factory=PriorConfig)  # mpc2
-    value: ValueConfig = field(default_factory=ValueConfig)  # of the state at the end of a plan
     options: Mapping[str, Any] = field(default_factory=dict)  # of an optimiser registered by others
 
 
@@ -73,11 +68,6 @@ def check_optimizer(o: OptimizerConfig) -> None:
     for name, share in (("tail", mppi.tail), ("adapt", mppi.adapt), ("density", mppi.density)):
         if share > 1:
             raise UserError(f"optimizer.mppi.{name}={share:g}: a share must be 1 or less")
-    if o.race and o.value.use:
-        raise UserError(
-            "optimizer.race=true lends rollouts between candidates, so optimizer.value cannot learn; set one to false"
-        )
-    check_value(o.value, OBSERVABLE)
     check_ppo(o)
 
 

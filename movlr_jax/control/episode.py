@@ -20,8 +20,7 @@ class Loop:
 
     physics: Physics
     policy: Policy
-    # (state, two keys, [B] rows whose episode has ended) -> parameters of the policy
-    params: Callable[[SimState, Sequence[jax.Array], np.ndarray], Any]
+    params: Callable[[SimState, Sequence[jax.Array]], Any]  # (state, two keys) -> parameters of the policy
     every: int  # control steps
     candidates: int
 
@@ -39,8 +38,7 @@ def play(
         key, *params_keys, act_key = jax.random.split(key, 4)
         if task.perturb:
             state = task.perturb(state, every * loop.physics.ctrl_dt)
-        ended = over | np.asarray(state.diverged)
-        now, count = loop.params(state, params_keys, ended), min(every, steps - t)
+        now, count = loop.params(state, params_keys), min(every, steps - t)
         segment = loop.physics.rollout(
             state, loop.policy, now, steps=count, key=act_key, candidates=loop.candidates
         )

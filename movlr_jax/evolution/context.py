@@ -16,8 +16,6 @@ from movlr_jax.evolution.workers.base import Workers
 from movlr_jax.language.base import Critic, Judge, Proposer
 from movlr_jax.language.proposers.scripted import ScriptedProposer
 from movlr_jax.progress import Reporter
-from movlr_jax.rewards.program import Scorer
-from movlr_jax.sandbox.probe import Probe
 from movlr_jax.sandbox.vet import Sandbox, Verdict
 from movlr_jax.storage.archive import Archive
 from movlr_jax.tasks import Task
@@ -32,37 +30,6 @@ Watch = Callable[[int, Standing], None]
 
 def unwatched(generation: int, standing: Standing) -> None:
     """For judges that need not see how far the ranking of a generation is."""
-
-
-_SCRIPTED, _WRITTEN = 16, 3  # proposals per candidate, from the scripted proposer and from a language model
-
-
-@dataclass(frozen=True)
-class Reuse:
-    """What search=bank needs in addition: to learn from the rollouts and comparisons so far."""
-
-    probe: Probe  # states on which the programs of the first generation are compared
-    scorer: (
-        Scorer  # of the rollout bank; apart from the optimiser's, which compiles for the shapes of its plans
-    )
-    proposals: int  # programs that are written per generation
-    variants: str = "random"  # where the weights of the variants are from
-    parents: str = "best"
-    islands: int = 1
-
-    @classmethod
-    def of(cls, config: Config, task: Task, probe: Probe, proposer: Proposer) -> Reuse | None:
-        """Return what the settings ask for; None for search=plain."""
-        if config.search == "plain":
-            return None
-        each = _SCRIPTED if isinstance(proposer, ScriptedProposer) else _WRITTEN
-        given = {name: getattr(config, name) for name in ("variants", "parents", "islands")}
-        return cls(
-            probe=probe,
-            scorer=Scorer(task.layout, task.data),
-            proposals=config.proposals or each * config.candidates,
-            **{name: value for name, value in given.items() if value is not None},
-        )
 
 
 @dataclass(frozen=True)
@@ -108,7 +75,6 @@ class SearchContext:
     tracker: Tracker | None = None  # where the course of the search is shown too
     tracking: bool = False  # whether the tracker has begun
     unsent: list[Shown] = field(default_factory=list)  # generations that the tracker lacks
-    reuse: Reuse | None = None  # None: search=plain
     clients: Sequence[ModelClient] = ()  # clients of the models, closed at the end
     showing: Showing = BOTH_ORDERS  # of pairs to the judge
     watch: Watch = unwatched  # shows how far a ranking is
@@ -116,10 +82,8 @@ class SearchContext:
     seconds: dict[str, float] = field(default_factory=dict)  # of the current generation, by stage
 
     def close(self) -> None:
-        """Close the sandbox, the workers, the model clients and the bank's scorer."""
+        """Close the sandbox, the workers and the model clients."""
         self.sandbox.close()
-        if self.reuse:
-            self.reuse.scorer.close()
         self.workers.close()
         for client in self.clients:
             client.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,9 @@ from movlr_jax.tasks import Task
 from movlr_jax.tasks.base import measured
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.walking import biomechanics
-from movlr_jax.types import Progress, Step, Trajectory
+from movlr_jax.types import Progress, Trajectory
 
 _CURVE_POINTS = 200  # enough to show the phases of a step in an episode of 10 s
-
-
-# takes the row of a program, an episode, its first state, and its evaluation
-Keep = Callable[[int, Trajectory, Step, Evaluation], None]
 
 
 def evaluate(
@@ -44,7 +40,6 @@ def evaluate(
     seed: int,
     progress: Progress | None = None,
     folder: Path | None = None,
-    keep: Keep | None = None,
     starts: int = 1,
 ) -> list[Evaluation]:
     """Run `starts` episodes per verdict, all in one batch with common random numbers.
@@ -62,7 +57,6 @@ def evaluate(
         seed: Seed of the start states and of all noise.
         progress: Called during the optimisation.
         folder: Where an optimizer that trains saves its checkpoints; None saves nothing.
-        keep: Called with every episode [T, ...] of every program that ran; the middle one of a program comes first.
         starts: Number of start states; all programs have the same.
 
     Returns:
@@ -109,10 +103,6 @@ def evaluate(
             for e, episode in enumerate(episodes)
         ]  # fmt: skip
         middle = sorted(range(starts), key=lambda e: merit(task, each[e]))[(starts - 1) // 2]
-        if keep:
-            for e in [middle, *(e for e in range(starts) if e != middle)]:
-                first = jax.tree.map(lambda x, row=rows[e]: np.asarray(x)[row], start.step)
-                keep(i, episodes[e], first, each[e])
         learning = controllers.learning[i] if controllers.learning else {}
         scored = [score_of(task, e) for e in each] if starts > 1 else []
         several = tuple(round(score, 4) if math.isfinite(score) else None for score in scored)

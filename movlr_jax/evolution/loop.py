@@ -10,15 +10,12 @@ from typing import Any
 
 from movlr_jax.config.methods import parent_of
 from movlr_jax.control.build import trains
-from movlr_jax.evolution.bank import Recorder
 from movlr_jax.evolution.context import SearchContext, once, timed
 from movlr_jax.evolution.filming import make_film
 from movlr_jax.evolution.gates import fault
-from movlr_jax.evolution.reuse import fitted, record_returns, screened, with_memory
 from movlr_jax.evolution.selection import choose, ranked
 from movlr_jax.evolution.tracking import track
 from movlr_jax.evolution.vetting import start_program, vet, vet_all
-from movlr_jax.evolution.weight_variants import adopt, row_names, with_variants
 from movlr_jax.evolution.workers.base import Workers
 from movlr_jax.language.base import (
     AnnotatingProposer,
@@ -32,7 +29,7 @@ from movlr_jax.language.base import (
 from movlr_jax.language.clients.call import Retracted
 from movlr_jax.quantities import summary
 from movlr_jax.storage.archive import Archive
-from movlr_jax.storage.layout import bank_path, candidate_name, candidate_path, generation_folder
+from movlr_jax.storage.layout import candidate_name, candidate_path, generation_folder
 
 
 def evolve(context: SearchContext) -> Evaluation:
@@ -49,7 +46,6 @@ def evolve(context: SearchContext) -> Evaluation:
         evaluations = describe(context, g, [make_film(context, e) for e in evaluations])
         history += evaluations
         best, parent, critique = judge(context, g, evaluations, history, best)
-        record_returns(context, g, best)
         context.archive.record("timing", context.seconds, g)
         context.clock.record()
         track(context, g, evaluations, best)
@@ -93,8 +89,7 @@ def propose(
     """Return K sources and the names of their parents. Generation 0 includes the start program of the method."""
 
     def work() -> dict[str, Any]:
-        reuse, start = context.reuse, start_program(context)
-        wanted = reuse.proposals if reuse else context.config.candidates
+        start, wanted = start_program(context), context.config.candidates
         task = replace(context.task, initial_reward=start)  # the first edits start from it
         given = [start] if g == 0 and context.config.method.start != "nothing" else []
         seed, vetted = context.config.seed, lambda source: vet(context, source).message
@@ -106,23 +101,17 @@ def propose(
             looks_ahead_s=None if trains(optimizer) else optimizer.horizon_s,
             control_s=optimizer.ctrl_dt,
         )  # fmt: skip
-        if reuse:
-            request = with_memory(context, reuse, request, wanted - len(given))
         context.verdicts.clear()
         sources = context.proposer.propose(request, wanted - len(given))
         origin = parent.name if parent else candidate_name(0, 0) if given else None
-        origins = [e.name for e in request.parents] or [origin] * len(sources)
         notes = [""] * len(given) + (
             list(context.proposer.notes) if isinstance(context.proposer, AnnotatingProposer) else []
         )
-        proposed = {
+        return {
             "sources": [*given, *sources],
-            "parents": [None] * len(given) + origins,
+            "parents": [None] * len(given) + [origin] * len(sources),
             "notes": notes,
         }
-        if reuse and wanted > context.config.candidates:
-            return screened(context, reuse, g, proposed, len(given))
-        return proposed
 
     data = once(context, "proposed", g, "propose", work)
     return data["sources"], data["parents"]
@@ -154,8 +143,8 @@ def optimise(
 ) -> list[Evaluation]:
     """Vet the programs, then optimise control under all of them at once. Return K evaluations, including failures.
 
-    If a trajectory or the bank of a recorded generation is lost, the generation is simulated again. The records of
-    its candidates stay as they are.
+    If a trajectory of a recorded generation is lost, the generation is simulated again. The records of its candidates
+    stay as they are.
     """
     archive = context.archive
     recorded = [archive.get("evaluated", g, k) for k in range(len(sources))]
@@ -163,32 +152,21 @@ def optimise(
         if data:
             _write_program(archive, g, k, data)
     known = {k: Evaluation.read(g, k, data, archive.root) for k, data in enumerate(recorded) if data}
-    arrays = [bank_path(g), *(candidate_path(g, k, ".npz") for k in range(len(sources)))]
+    arrays = [candidate_path(g, k, ".npz") for k in range(len(sources))]
     if len(known) == len(sources) and not any(map(archive.lost, arrays)):
         return list(known.values())
     verdicts = vet_all(context, sources)
     with timed(context, "optimise"), context.reporter.stage("optimise", _rate(context.workers)) as tick:
-        config = context.config
-        fits = fitted(context, g, verdicts)
-        batch = with_variants(verdicts, config.inner_weights, config.seed, g, context.weights, fits)
-        episodes = Recorder()
-        rows = context.workers.evaluate(
-            batch,
-            config.seed,
-            tick,
-            archive.root / generation_folder(g),
-            episodes.keep if context.reuse else None,
-        )
-    evaluations, best = [], [adopt(context.task, rows, k, len(sources), fits[k]) for k in range(len(sources))]
-    if context.reuse and not (all(recorded) and archive.has(bank_path(g))):
-        archive.put(bank_path(g), episodes.data(row_names(g, [v for _, v in best], len(rows))))
-    for k, (source, (adopted, variants)) in enumerate(zip(sources, best, strict=True)):
+        folder = archive.root / generation_folder(g)
+        rows = context.workers.evaluate(verdicts, context.config.seed, tick, folder)
+    evaluations = []
+    for k, (source, row) in enumerate(zip(sources, rows, strict=True)):
         if k in known:
-            _write_lost(context, known[k], adopted)
+            _write_lost(context, known[k], row)
             evaluations.append(known[k])
             continue
-        source = adopted.source or source  # a program that was rejected has only its text
-        candidate = replace(adopted, generation=g, candidate=k, source=source, parent=parents[k])
+        source = row.source or source  # a program that was rejected has only its text
+        candidate = replace(row, generation=g, candidate=k, source=source, parent=parents[k])
         for note in verdicts[k].notes:
             context.reporter.say(f"  {candidate.name}: {note}")
         if candidate.failed:
@@ -198,7 +176,7 @@ def optimise(
                 context.reporter.say(
                     f"  {candidate.name}: term {name!r} was not finite {where}; the values were replaced"
                 )
-        data = {**candidate.record(), **({"inner": variants} if variants else {})}
+        data = candidate.record()
         _write_program(archive, g, k, data)
         if candidate.states:
             archive.put(candidate_path(g, k, ".npz"), candidate.states)

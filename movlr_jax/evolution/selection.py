@@ -15,7 +15,6 @@ from movlr_jax.errors import UserError
 from movlr_jax.evolution.context import SearchContext, once
 from movlr_jax.evolution.gates import by_gates, gated
 from movlr_jax.evolution.ranking import BUDGET, Comparison, Ranking, decided, rank, unanswered
-from movlr_jax.evolution.reuse import pooled
 from movlr_jax.evolution.standing import Standing
 from movlr_jax.language.base import BatchJudge, Evaluation, Preference
 from movlr_jax.language.clients.call import Retracted
@@ -65,9 +64,7 @@ def choose(
             len(items), ask, config.ranking, config.comparisons, known=known, entrants=entrants,
             showing=context.showing, watch=watch,
         )  # fmt: skip
-        data = ranking_record(names, result)
-        ranked = data["flip_rate"] is not None  # else the previous best is kept
-        return pooled(context, context.reuse, g, items, data) if context.reuse and ranked else data
+        return ranking_record(names, result)
 
     data = once(context, "ranked", g, "rank", work)
     if differing := sorted({*data["names"]} ^ {*names}):
@@ -95,10 +92,8 @@ def _ranking_line(data: Mapping[str, Any], judge: str, kept: bool) -> str:
     if asked and all(c["winner"] == "tie" for c in data["comparisons"]):
         return f"{name} is kept, because all {asked} comparisons are ties"
     at = data["names"].index(name)
-    p_best, worth = data["p_best"][at], data.get("worth")
+    p_best = data["p_best"][at]
     confidence = "because no answer contradicts it" if p_best is None else f"with P = {p_best:.2f}"
-    if worth:
-        confidence += f" and an expected worth of {worth[at]:.1f}"
     clear = p_best is None or p_best >= max(p for p in data["p_best"] if p is not None)
     first = "is the best" if clear else "leads, though others may be better,"
     return (

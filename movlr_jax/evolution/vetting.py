@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from movlr_jax.errors import ProgramError
 from movlr_jax.evolution.context import SearchContext, timed
-from movlr_jax.evolution.weight_variants import rescaled
 from movlr_jax.language.settings import NO_PROGRAM
+from movlr_jax.sandbox.source import parse, with_weights
 from movlr_jax.sandbox.vet import Verdict
 
 
@@ -20,6 +21,22 @@ def start_program(context: SearchContext) -> str:
     return rescaled(task.human_reward if canonical else task.initial_reward, context.weights)
 
 
+def rescaled(source: str, limits: tuple[float, float] | None) -> str:
+    """Return a program with all weights divided by one number, so that none exceeds the upper limit.
+
+    It is unchanged if none does.
+    """
+    try:
+        weights = parse(source).weights
+    except ProgramError:  # vetting says why
+        return source
+    largest = max(map(abs, weights.values()))
+    if not limits or largest <= limits[1]:
+        return source
+    factor = limits[1] / largest
+    return with_weights(source, {name: float(f"{weight * factor:.4g}") for name, weight in weights.items()})
+
+
 def vet(context: SearchContext, source: str) -> Verdict:
     """Vet a program. Each program is vetted once per generation."""
     if source not in context.verdicts:
@@ -27,7 +44,7 @@ def vet(context: SearchContext, source: str) -> Verdict:
         message = f"no program was written: {source.removeprefix(NO_PROGRAM).strip()}"
         verdict = Verdict("propose", message, 0.0) if no_program else context.sandbox.vet(source)
         context.verdicts[source] = verdict = within_range(context, source, verdict)
-        if verdict.program and not context.reuse:  # compiles while the next program is being written
+        if verdict.program:  # compiles while the next program is being written
             context.optimizer.scorer.prepare([verdict.program])
     return context.verdicts[source]
 

@@ -148,14 +148,6 @@ class Loss:
 
 
 @dataclass(frozen=True)
-class Screened:
-    """A program of the last generation that was written but not simulated, and why."""
-
-    source: str
-    reason: str
-
-
-@dataclass(frozen=True)
 class ProposalRequest:
     """All that a proposer may know when it writes the next programs."""
 
@@ -167,11 +159,6 @@ class ProposalRequest:
     seed: int
     vet: Callable[[str], str | None] | None = None  # why a program cannot be used; None: it can
     losses: Sequence[Loss] = ()
-    screened: Sequence[Screened] = ()
-    # the program that each of the programs is written from, and another of a different kind to combine it with; where
-    # they are missing: `parent`, and none
-    parents: Sequence[Evaluation] = ()
-    mates: Sequence[Evaluation | None] = ()
     weights: tuple[float, float] | None = None  # range that `vet` requires of every weight; None: any
     looks_ahead_s: float | None = None  # how far the optimiser plans; None: it learns over whole episodes
     control_s: float | None = None  # duration of a control step

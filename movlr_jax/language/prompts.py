@@ -25,7 +25,6 @@ from movlr_jax.tasks.base import axis_text
 LIMITS = {"weight_cap": 50, "velocity_cap": 15, "factor": "three", "new_terms": "one or two"}
 REFLECTION_POINTS = 10  # values of each term that Eureka's reflection shows
 _COURSE = 5  # values of each term that an edit shows
-_SCREENED = 6  # programs that were not simulated, of which an edit is told
 _ANCESTORS = 4  # earlier programs whose weights an edit shows
 _DOCSTRING = re.compile(r'\s*[rR]?(?:"""|\'\'\'|"|\')([^"\'\n]*)')
 _MOST_NAMES = 80  # of each kind in a message
@@ -204,14 +203,7 @@ def feedback(request: ProposalRequest) -> dict[str, Any]:
             for loss in request.losses
             for c in [loss.candidate]
         ],
-        "screened": _screened(request),
     }
-
-
-def _screened(request: ProposalRequest) -> list[tuple[str, str]]:
-    """Return (purpose, reason) of programs that were not simulated, without repeated reasons."""
-    told = {screened.reason: _purpose(screened.source) for screened in request.screened}
-    return [(purpose, reason) for reason, purpose in list(told.items())[:_SCREENED]]
 
 
 def direction(generation: int, i: int, n: int) -> str:

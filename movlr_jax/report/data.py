@@ -27,7 +27,6 @@ class Generation:
     ranked: Mapping[str, Any] | None = None
     criticised: Mapping[str, Any] | None = None
     timing: Mapping[str, Any] | None = None
-    returns: Mapping[str, Any] | None = None
     candidates: Sequence[Evaluation] = ()
 
     @property
@@ -95,16 +94,11 @@ class Run:
 
     @property
     def standings(self) -> dict[str, dict[str, float]]:
-        """Program -> its `strength`, `deviation` and `p_best` in the last ranking that has it; NaN: not determined.
-
-        With `search=bank` also its `worth`.
-        """
+        """Program -> its `strength`, `deviation` and `p_best` in the last ranking that has it; NaN: not determined."""
         found = {}
         for g in self.generations:
             for program, *values in ranking_rows(g.ranked or {}):
-                *known, worth = numbers(values)
-                found[program] = dict(zip(("strength", "deviation", "p_best"), known, strict=True))
-                found[program] |= {} if math.isnan(worth) else {"worth": worth}
+                found[program] = dict(zip(("strength", "deviation", "p_best"), numbers(values), strict=True))
         return found
 
     @property
@@ -163,9 +157,7 @@ def read_run(archive: Archive, used: bool = False) -> Run:
             evaluated.setdefault(event.generation, []).append(
                 Evaluation.read(event.generation, event.candidate, data)
             )
-        elif (
-            event.kind in ("proposed", "ranked", "criticised", "timing", "returns") and event.generation >= 0
-        ):
+        elif event.kind in ("proposed", "ranked", "criticised", "timing") and event.generation >= 0:
             parts.setdefault(event.generation, {})[event.kind] = data
     generations = [
         Generation(index, **parts.get(index, {}), candidates=evaluated.get(index, []))
@@ -258,8 +250,8 @@ def _part(part: Any) -> str:
 
 
 def ranking_rows(ranked: Mapping[str, Any]) -> list[tuple]:
-    """Return (name, strength, deviation, probability of being the best, expected worth) of all ranked programs."""
-    columns = (ranked.get(key) or [] for key in ("names", "strengths", "deviation", "p_best", "worth"))
+    """Return (name, strength, deviation, probability of being the best) of all ranked programs."""
+    columns = (ranked.get(key) or [] for key in ("names", "strengths", "deviation", "p_best"))
     return [row for row in itertools.zip_longest(*columns) if row[0] is not None]
 
 

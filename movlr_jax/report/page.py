@@ -103,7 +103,6 @@ def render(run: Run, stage: Staged | None = None) -> str:
         groups=embed_groups(run),
         metrics=metrics,
         standing=report_views.standing(run),
-        returns=report_views.returns(run),
         generations=[report_views.generation(run, g) for g in run.generations],
         ancestry=run.ancestry(run.best.name if run.best else None),
     )

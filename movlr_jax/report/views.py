@@ -280,8 +280,6 @@ def generation(run: Run, g: Generation) -> dict[str, Any]:
     ranked, proposed = g.ranked or {}, g.proposed or {}
     new = {c.name: c for c in g.candidates}
     notes = dict(enumerate(proposed.get("notes") or []))
-    why = dict(enumerate(proposed.get("chosen") or []))
-    notes = {i: "; ".join(filter(None, (notes.get(i), why.get(i)))) for i in notes | why}
     compared = {str(c.get(side)) for c in ranked.get("comparisons") or [] for side in ("first", "second")}
     shown = {*new, *compared, g.best}  # a ranking contains all programs of the run
     rows = [_row(run, g, notes, *entry) for entry in ranking_rows(ranked) if entry[0] in shown]
@@ -296,10 +294,6 @@ def generation(run: Run, g: Generation) -> dict[str, Any]:
         "best": g.best,
         "proposed": len(proposed.get("sources") or []),
         "evaluated": len(new),
-        "screened": [
-            {"source": s.get("source") or "", "reason": s.get("reason") or ""}
-            for s in proposed.get("screened") or []
-        ],
         "seconds": sum(_timing(g)[stage] for stage in _STAGES) or None,
         "flip_rate": _number(ranked.get("flip_rate")),
         "overruled": sum(bool(c.get("overruled")) for c in ranked.get("comparisons") or []),
@@ -320,33 +314,6 @@ def standing(run: Run) -> list[dict[str, Any]]:
     return rows
 
 
-def returns(run: Run) -> dict[str, Any] | None:
-    """Return what the best program gives each motion of the run, the highest first; None without a rollout bank."""
-    last = next((g for g in reversed(run.generations) if g.returns), None)
-    data = (last.returns if last else None) or {}
-    strengths = {
-        name: _number(strength) for name, strength, *_ in ranking_rows((last.ranked if last else None) or {})
-    }
-    motions = [
-        {
-            "name": name,
-            "return": value,
-            "strength": strengths.get(name),
-            "candidate": run.candidates.get(name),
-        }
-        for name, value in zip(data.get("motions") or [], numbers(data.get("returns")), strict=False)
-    ]
-    if not motions:
-        return None
-    motions.sort(key=lambda m: (-m["return"], m["name"]))
-    return {
-        "program": data.get("program"),
-        "motions": motions,
-        "agree": int(_number(data.get("agree")) or 0),
-        "decided": int(_number(data.get("decided")) or 0),
-    }
-
-
 def _row(
     run: Run,
     g: Generation,
@@ -355,7 +322,6 @@ def _row(
     strength: Any = None,
     deviation: Any = None,
     p_best: Any = None,
-    worth: Any = None,
 ) -> dict[str, Any]:
     c = run.candidates.get(name)
     new = c is not None and c.generation == g.index
@@ -366,7 +332,6 @@ def _row(
         "strength": _number(strength),
         "deviation": _number(deviation) or 0.0,
         "p_best": _number(p_best),
-        "worth": _number(worth),  # with search=bank
         "best": name == g.best,
         "sparklines": _sparklines(c) if new else [],
         "note": notes.get(c.candidate) if c and new else None,

@@ -49,29 +49,10 @@ class TaskFile(TypedDict, total=False):
     sha256: str
 
 
-class Screened(TypedDict, total=False):
-    """A program that was written but not simulated."""
-
-    source: str
-    reason: str
-
-
 class Proposed(TypedDict, total=False):
     sources: list[str]
     parents: list[str | None]
     notes: list[str | None]
-    chosen: list[str]  # why each source was chosen, if more were written than are simulated
-    screened: list[Screened]
-
-
-class Returns(TypedDict, total=False):
-    """`returns`: the returns of the best program on all motions of the bank, after a generation."""
-
-    program: str
-    motions: list[str]
-    returns: list[float]
-    agree: float
-    decided: float
 
 
 class Term(TypedDict, total=False):
@@ -129,33 +110,12 @@ class Measured(TypedDict, total=False):
     gait: Gait
 
 
-class Tried(TypedDict, total=False):
-    weights: dict[str, float]
-    score: float | None
-
-
-class FittedTo(TypedDict, total=False):
-    """Weights fitted to the comparisons, with their standard deviations."""
-
-    weights: dict[str, float]
-    deviation: dict[str, float]
-
-
-class Variants(TypedDict, total=False):
-    """The weight variants of a program: all that were tried, and the index of the best."""
-
-    adopted: int
-    tried: list[Tried]
-    fitted: FittedTo
-
-
 class Evaluated(Measured, total=False):
     generation: int
     candidate: int
     source: str
     parent: str | None
     weights: dict[str, float]
-    inner: Variants
 
 
 class FinalTraining(Measured, total=False):
@@ -172,16 +132,12 @@ class Compared(TypedDict, total=False):
 
 
 class Ranked(TypedDict, total=False):
-    """Ranking of a generation. A strength or the flip rate is null if no answer of the judge determines it.
-
-    worth: expected worth of each program, with `search=bank`; null for a program without strength.
-    """
+    """Ranking of a generation. A strength or the flip rate is null if no answer of the judge determines it."""
 
     names: list[str]
     strengths: list[float | None]
     deviation: list[float | None]
     p_best: list[float | None]
-    worth: list[float | None]
     flip_rate: float | None
     best: str
     comparisons: list[Compared]
@@ -286,7 +242,6 @@ KINDS: Mapping[str, Any] = {
     "run": Described,
     "task_file": TaskFile,
     "proposed": Proposed,
-    "returns": Returns,
     "evaluated": Evaluated,
     "ranked": Ranked,
     "voted": RankedByPeople,
@@ -436,8 +391,8 @@ def _lacking(kind: str, generation: int, candidate: int, data: Mapping[str, Any]
     if kind == "ranked":
         names = data["names"]
         shown = [c.get(side) for c in data["comparisons"] for side in ("first", "second")]
-        if not len(names) == len(data["strengths"]) == len(data["p_best"]) == len(data.get("worth", names)):
-            return "its numbers of names, strengths, p_best and worth differ"
+        if not len(names) == len(data["strengths"]) == len(data["p_best"]):
+            return "its numbers of names, strengths and p_best differ"
         if unknown := next((name for name in [data["best"], *shown] if name not in names), None):
             return f"{unknown!r:.50} is not among its names"
         if None in shown or any(

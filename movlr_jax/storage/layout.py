@@ -2,7 +2,7 @@
 
 runs/<task>/<time>/
   config.yaml  run.db  best.py  report.html
-  gen_00/      k00.py  k00.json  k00.npz  k00.mp4 ...  bank.npz
+  gen_00/      k00.py  k00.json  k00.npz  k00.mp4 ...
 """
 
 from __future__ import annotations
@@ -27,8 +27,3 @@ def candidate_path(generation: int, candidate: int, ending: str = "") -> str:
     ending: what follows the number, as `.py` (program), `.json` (record), `.npz` (trajectory), `.mp4` (film).
     """
     return f"{generation_folder(generation)}/k{candidate:02d}{ending}"
-
-
-def bank_path(generation: int) -> str:
-    """Return the path of the episodes of a generation, relative to the run directory, as `gen_01/bank.npz`."""
-    return f"{generation_folder(generation)}/bank.npz"

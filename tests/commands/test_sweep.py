@@ -123,7 +123,6 @@ WRONG = [
     (["-m", "seed=0,-1"], "seed=-1: it must be 0 or more"),
     (["workers=rays"], "there is no workers 'rays'; did you mean 'ray'?"),
     (["workers.count=0"], "workers.count=0: it must be 1 or more"),
-    (["workers=ray", "search=bank", "optimizer.race=true"], "results would depend on the number of workers; leave"),
     (["tracker=wandbb"], "there is no tracker 'wandbb'; did you mean 'wandb'?"),
 ]  # fmt: skip
 

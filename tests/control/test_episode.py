@@ -57,7 +57,7 @@ def test_a_simulation_that_diverges_after_its_fall_has_not_diverged(
 ):
     rows, speeds = len(FALLS), np.array(list(FALLS))
     start = physics.start(np.zeros((rows, 1)), speeds[:, None], np.zeros((rows, 0)))
-    loop = Loop(physics, policy, lambda state, keys, over: np.ones((rows, 1), np.float32), every, 1)
+    loop = Loop(physics, policy, lambda state, keys: np.ones((rows, 1), np.float32), every, 1)
     task: Any = SimpleNamespace(perturb=None, over=fallen)
     made = play(loop, task, start, steps=50, key=jax.random.key(0))
     np.testing.assert_array_equal(made.valid, [20, 20, 20])

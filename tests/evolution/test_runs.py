@@ -275,7 +275,6 @@ def test_only_what_does_not_make_it_another_run_may_change(mistake: Mistake, fin
     assert search([f"resume={run}", "generations=3"]) == 0
     assert len(results(run)) == 3
     assert results(run)[:2] == results(finished)
-    assert not list(run.rglob("bank.npz")), "search=plain keeps no episodes"
     best = (run / "best.py").read_text()
     said = mistake(search, f"resume={run}", "generations=1")
     assert said == f"generations=1: {run} already has 3 generations; give 3 or more"
@@ -353,15 +352,6 @@ def test_damaged_files_of_a_finished_run_are_made_again(finished: Path, capfd: p
 
 def differing(run: Path, before: dict[str, bytes]) -> set[str]:
     return {name for name, data in contents(run).items() if before.get(name) != data}
-
-
-def test_damaged_episodes_of_a_bank_are_made_again(finished: Path):
-    assert search([*LEG, "search=bank", "generations=2", "inner_weights=1", "run_dir=bank"]) == 0
-    bank = Path("bank/gen_00/bank.npz")
-    whole = bank.read_bytes()
-    bank.write_bytes(whole[:-50])
-    assert search(["resume=bank"]) == 0
-    assert bank.read_bytes() == whole
 
 
 def test_one_process_at_a_time(mistake: Mistake, finished: Path):

@@ -13,7 +13,6 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from cli_cases import SUPPORT
 
@@ -25,7 +24,6 @@ from movlr_jax.evolution.workers.shard import Packed, evaluate_shard, shards, un
 from movlr_jax.sandbox.probe import Probe
 from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.storage.archive import Archive
-from movlr_jax.storage.layout import bank_path
 
 SEARCH = [f"+task={SUPPORT / 'tiny_task.py'}", "optimizer=mppi", "candidates=5", "generations=3", "episode_s=0.3",
           "optimizer.mppi.samples=4", "optimizer.horizon_s=0.08", "films=false"]  # fmt: skip
@@ -136,22 +134,6 @@ def test_the_number_of_workers_changes_nothing(alone: Path, tmp_path: Path, coun
     assert f"workers: {count} of Ray on this machine" in said
     assert "steps/s" in said
     assert "Traceback" not in said
-
-
-@pytest.mark.slow
-def test_episodes_travel_back_for_a_bank(tmp_path: Path):
-    """search=bank keeps the episodes of all candidates and of the variants of their weights."""
-    pytest.importorskip("ray")
-    bank = ["search=bank", "proposals=8", "inner_weights=1", "variants=comparisons"]
-    runs = {"alone": [], "ray": ["workers=ray", "workers.count=2", "workers.shard=3"]}
-    for name, arguments in runs.items():
-        assert search(tmp_path / name, *bank, *arguments).wait(1800) == 0
-    assert results(tmp_path / "ray") == results(tmp_path / "alone")
-    for g in range(3):
-        banks = [np.load(tmp_path / name / bank_path(g)) for name in runs]
-        assert len(banks[0]["names"]) > 5  # variants, too
-        for key in banks[0].files:
-            np.testing.assert_array_equal(banks[1][key], banks[0][key])
 
 
 @pytest.mark.slow

@@ -536,39 +536,6 @@ def test_a_spent_budget_ends_cleanly_and_is_resumable(
     assert outcome(run) == outcome(whole)
 
 
-def test_inner_weights_ride_in_the_same_batch(shared: None, tmp_path: Path):
-    run = tmp_path / "inner"
-    assert main([*TASK, "inner_weights=2", f"run_dir={run}"]) == 0
-    _, _, evaluated = outcome(run)
-    assert len(evaluated) == 4
-    for data in evaluated:
-        tried = data["inner"]["tried"]
-        assert len(tried) == 3
-        best = max(range(3), key=lambda i: tried[i]["score"])
-        assert data["inner"]["adopted"] == best
-        assert data["weights"] == tried[best]["weights"]
-
-
-def test_models_are_told_what_was_screened_out_and_combine_programs(shared: None, tmp_path: Path):
-    """search=bank: more programs are written than simulated, from parents of their own; each call is made once."""
-    llm, vlm = servers()
-    run = tmp_path / "bank"
-    with llm, vlm:
-        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
-        bank = ["search=bank", "proposals=8", "parents=sampled", "islands=2"]
-        assert main([*TASK, *MODELS, *urls, *bank, f"run_dir={run}"]) == 0
-        asked = [r["asked"].said for r in llm.requests if r["asked"].wants == "program"]
-        assert set((Counter(llm.answered) + Counter(vlm.answered)).values()) == {1}
-    with Archive.open(run, write=False) as archive:
-        first, second = (e.data for e in archive.events("proposed"))
-        assert len(archive.events("evaluated")) == 4
-    assert [len(d["sources"]) + len(d["screened"]) for d in (first, second)] == [8, 8]
-    told = [said for said in asked if "were not simulated, and why" in said]
-    assert len(told) >= 8, "all requests of the second generation"
-    assert first["screened"][0]["reason"] in told[0]
-    assert any("Another good program, whose motion is of a different kind" in said for said in told)
-
-
 def test_a_gate_overrules_and_the_report_shows_it(recorded: Path, tmp_path: Path):
     with Archive.open(recorded, write=False) as archive:
         run = read_run(archive)

@@ -16,7 +16,7 @@ from scipy.spatial.transform import Rotation
 
 from movlr_jax.errors import ProgramError
 from movlr_jax.language import prompts
-from movlr_jax.language.base import Critique, Evaluation, Loss, ProposalRequest, Screened, TermAdvice
+from movlr_jax.language.base import Critique, Evaluation, Loss, ProposalRequest, TermAdvice
 from movlr_jax.language.clients.answers import CritiqueForm, Descriptor, Descriptors
 from movlr_jax.language.clients.call import Media, Message
 from movlr_jax.language.critics.feedback import DescriptorCritic, ReflectionCritic
@@ -61,10 +61,6 @@ LOSSES = (
     Loss(Evaluation(1, 0, SOURCE, weights={"position": 90.0}), "lost as the first motion: it drops it"),
     Loss(Evaluation(1, 1, "def", reason="line 1: invalid syntax"), "line 1: invalid syntax"),
 )  # fmt: skip
-SCREENED = (
-    Screened(SOURCE, "its returns agree with 3 of 9 comparisons; others promise more or differ more"),
-    Screened("def", "line 1: invalid syntax"),
-)  # fmt: skip
 
 
 class MotionMedia:
@@ -106,11 +102,10 @@ def task() -> Task:
     return build_task("bottle_pour", "myoarm_r", 3.0, {})
 
 
-def test_a_drawn_parent_is_in_the_request_of_every_method(task: Task):
-    """It has no critique, which is about the best program."""
-    drawn = ProposalRequest(2, task, replace(BEST, source=SOURCE), None, (FIRST, BEST), 0)
+def test_a_parent_without_a_critique_is_in_the_request_of_every_method(task: Task):
+    request = ProposalRequest(2, task, replace(BEST, source=SOURCE), None, (FIRST, BEST), 0)
     for talk in (writers.edit_talk, writers.eureka_talk, writers.motionvl_talk):
-        assert SOURCE.strip() in "\n".join(m.text for m in talk(drawn)), talk.__name__
+        assert SOURCE.strip() in "\n".join(m.text for m in talk(request)), talk.__name__
 
 
 @pytest.fixture(scope="module")
@@ -130,8 +125,6 @@ def messages(task: Task) -> dict[str, str]:
     conversations = {
         "propose_first": writers.edit_talk(first),
         "propose_edit": writers.edit_talk(later)[1:],
-        "propose_screened": writers.edit_talk(replace(later, losses=(), screened=SCREENED))[1:],
-        "combine": [Message("user", [prompts.fill("combine", other=SOURCE.strip())])],
         "repair": writers._repair_request(broken),
         "judge_film": watchers.judge_question(film, task, BEST, replace(BEST, candidate=3)).messages,  # pyright: ignore
         "judge_frames": watchers.judge_question(frames, task, BEST, replace(BEST, candidate=3)).messages,  # pyright: ignore

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from movlr_jax.control.config import OptimizerConfig
-from movlr_jax.control.episode import Loop, by_candidate, episode_ends, play
+from movlr_jax.control.episode import Loop, play
 from movlr_jax.control.mpc import mppi
 from movlr_jax.control.mpc.parts import Parts
 from movlr_jax.control.mpc.rules import RISKS, RULES
@@ -27,11 +27,7 @@ from movlr_jax.rewards.program import RewardProgram, Scorer
 from movlr_jax.tasks import Task
 from movlr_jax.types import Array, Policy, Progress, SimState, Step, Trajectory
 
-if TYPE_CHECKING:
-    from movlr_jax.control.mpc.value import HorizonValue
-
-_REHEARSAL = 50_000  # first seed of the start states from which a value learns, far from those of evaluations
-_UPDATES = 2**16  # number in the keys of the second update of a plan, beyond those of lent rows
+_UPDATES = 2**16  # number in the keys of the second update of a plan
 
 
 class PlanSpace(Protocol):
@@ -58,10 +54,7 @@ class Planner:
         physics: Physics,
         sim_physics: Physics,
         say: Callable[[str], object] = lambda text: None,
-        value: HorizonValue | None = None,
     ):
-        """value: of the state at the end of a plan, learned while planning; None: plans end at their horizon."""
-        self.value, self._say = value, say
         self.name, self.config, self.task, self.space = config.name, config, task, space
         self.physics, self.sim_physics, self.scorer = physics, sim_physics, Scorer(task.layout, task.data)
         self.notes: Mapping[str, Any] = {}
@@ -119,33 +112,9 @@ class Planner:
         progress: Progress | None = None,
         folder: Path | None = None,
     ) -> PlannedControllers:
-        """Return K controllers, one per program. A planner plans while it acts; a value learns in episodes before."""
+        """Return K controllers, one per program. A planner plans while it acts."""
         self.scorer.prepare(programs)  # compiles during the first rollouts
-        controllers = PlannedControllers(self, tuple(programs), progress)
-        if self.value is not None:
-            self.value.begin(len(programs))
-            self._rehearse(replace(controllers, progress=None), key)
-        return controllers
-
-    def _rehearse(self, controllers: PlannedControllers, key: jax.Array) -> None:
-        """Play the episodes from which the value learns."""
-        assert self.value is not None
-        config, k = self.value.config, len(controllers.programs)
-        steps = round((config.episode_s or self.task.episode_s) / self.sim_physics.ctrl_dt)
-        for number in range(config.rounds):
-            begin = self.task.start(np.random.default_rng(_REHEARSAL + number), config.starts)
-            start = self.sim_physics.start(*(np.tile(x, (k, 1)) for x in begin))
-            played = controllers.rollout(start, steps=steps, key=jax.random.fold_in(key, _REHEARSAL + number))
-            rows = (played.steps, played.actions, start.step)
-            seen = jax.tree.map(lambda x: by_candidate(np.asarray(x, np.float32), k), rows)
-            totals = self.scorer(controllers.programs, *seen).totals
-            self.value.played(played, totals.reshape(-1, totals.shape[-1]), start.step, self.horizon)
-            self.value.fit()
-            ends = episode_ends(played, start.step, self.task) * self.sim_physics.ctrl_dt
-            error = np.mean(self.value.errors[-50:] or [np.nan])
-            self._say(
-                f"  value: round {number + 1} of {config.rounds}, episodes of {ends.mean():.1f} s, error {error:.3f}"
-            )
+        return PlannedControllers(self, tuple(programs), progress)
 
 
 @dataclass(frozen=True)
@@ -177,11 +146,10 @@ class PlannedControllers:
         initial, home = start.step, p.space.held(start)
         known = p.init(home)
 
-        def replanned(state: SimState, keys: Sequence[jax.Array], over: np.ndarray) -> Any:
+        def replanned(state: SimState, keys: Sequence[jax.Array]) -> Any:
             nonlocal known
-            owners = lent(over) if p.config.race and len(over) == len(self.programs) else None
             sample, random = keys
-            plan = self.replan(known, state, initial, home, sample, random, owners)
+            plan = self.replan(known, state, initial, home, sample, random)
             known = p.shift(plan)
             return p.space.params(p.sim_physics, state, np.asarray(plan.mean)[:, None])
 
@@ -196,18 +164,15 @@ class PlannedControllers:
         home: Array,
         noise_key: jax.Array,
         plan_key: jax.Array,
-        owners: np.ndarray | None = None,
     ) -> mppi.PlanDistribution:
         """Return the next plan of every row [R] of `state`, after the `updates` of the settings.
 
         initial [R]: first step of the episode. home [R, knots, dims]: the plan that holds the initial state. On a
-        device, no data is copied to the host in between. owners [R]: whose plans each row rolls out; None: its own.
+        device, no data is copied to the host in between.
         """
         for number in range(self.planner.config.mppi.updates):
             noise = jax.random.fold_in(noise_key, _UPDATES + number) if number else noise_key
-            plan = self._updated(plan, state, initial, home, (noise, plan_key), owners, number)
-        if self.planner.value is not None:
-            self.planner.value.learn()
+            plan = self._updated(plan, state, initial, home, (noise, plan_key), number)
         return plan
 
     def _updated(
@@ -217,51 +182,34 @@ class PlannedControllers:
         initial: Step,
         home: Array,
         keys: tuple[jax.Array, jax.Array],
-        owners: np.ndarray | None,
         number: int,
     ) -> mppi.PlanDistribution:
         """Return the plan of every row after one update: sample, roll out, score, update. See `replan`."""
         noise_key, plan_key = keys
         p, n, xp = self.planner, self.planner.config.mppi.samples, self.planner.physics.xp
-        at, turns = plan, np.zeros(len(state.time), int) if owners is None else _turns(owners)
-        if owners is not None:
-            at, state, initial, home = jax.tree.map(lambda x: x[owners], (plan, state, initial, home))
-        held, plans = p.space.held(state), xp.zeros(())  # [R, N, knots, dims]
-        for turn in range(int(turns.max()) + 1):
-            key = jax.random.fold_in(noise_key, turn) if turn else noise_key
-            drawn = xp.asarray(p.sample(at, held, home, key, number))
-            plans = xp.where((turns == turn)[:, None, None, None], drawn, plans) if turn else drawn
-        counted = list(self.counted)
+        held, counted = p.space.held(state), list(self.counted)
+        plans = xp.asarray(p.sample(plan, held, home, noise_key, number))  # [R, N, knots, dims]
 
         def costs_of(part: slice) -> Array:
             if part.start == 0:  # also after parts that were too large
                 self.counted[:] = counted
-            return self.costs(plans[:, part], state, initial, plan_key, owners)
+            return self.costs(plans[:, part], state, initial, plan_key)
 
         costs = p.parts.run(len(state.time), n, costs_of)
         cost = costs[0] if len(costs) == 1 else xp.concatenate(costs, axis=1)
-        if owners is not None:
-            plans, cost = gathered(plans, cost, owners)
         return p.update(plan, plans, cost)
 
     @cached_property
     def _reads(self) -> np.ndarray | None:
-        """Which sensor values the rollouts of plans must measure; None: all, as a task's `over` reads any."""
-        reads, value = self.planner.scorer.reads(self.programs), self.planner.value
-        if value is None:
-            return reads
-        return None if self.planner.task.over is not None else reads | value.reads
+        """Which sensor values the rollouts of plans must measure; None: all."""
+        return self.planner.scorer.reads(self.programs)
 
-    def costs(
-        self, plans: Array, state: SimState, initial: Step, key: jax.Array, owners: np.ndarray | None = None
-    ) -> Array:
+    def costs(self, plans: Array, state: SimState, initial: Step, key: jax.Array) -> Array:
         """Return the costs [R, N] of `plans` [R, N, knots, dims] under each row's program; inf if diverged.
 
         With several worlds, each plan is rolled out in all of them, and `risk` makes one cost of its costs.
         """
         p, physics, k = self.planner, self.planner.physics, len(self.programs)
-        xp = physics.xp
-        own = np.arange(k) if owners is None else owners
         (rows, n), worlds = plans.shape[:2], p.config.mppi.worlds
         params = p.space.params(physics, state, plans)
         rollouts = physics.rollout(
@@ -274,57 +222,12 @@ class PlannedControllers:
             read=self._reads,
         )
         seen = p.apart(k, n * worlds, rollouts.steps, rollouts.actions, initial)
-        totals, _, counts = p.scorer.on_device([self.programs[i] for i in own], seen)
-        if self.counted and owners is not None:  # a lent row counts for nobody
-            before = self.counted[0]
-            counts = [
-                c if i == k else xp.zeros_like(b)
-                for k, (i, c, b) in enumerate(zip(own, counts, before, strict=True))
-            ]
+        totals, _, counts = p.scorer.on_device(self.programs, seen)
         self.counted[:] = [p.add(self.counted[0], counts) if self.counted else counts]
-        if p.value is not None:
-            costs = p.value.costs(rollouts, totals, p.spread(initial, n * worlds), state, rows)
-        else:
-            costs = p.costs_of(totals, rollouts.diverged, rows)
+        costs = p.costs_of(totals, rollouts.diverged, rows)
         return physics.collect(
             p.risk(costs.reshape(rows, n, worlds), p.config.mppi.tail) if worlds > 1 else costs
         )
-
-
-def lent(over: np.ndarray) -> np.ndarray | None:
-    """Return whose plans each row [R] rolls out: its own, or in turn those of the others if its episode has ended.
-
-    None if every row rolls out its own.
-    """
-    if not over.any() or over.all():
-        return None
-    owners, alive = np.arange(len(over)), np.flatnonzero(~over)
-    owners[over] = alive[np.arange(over.sum()) % len(alive)]
-    return owners
-
-
-def _turns(owners: np.ndarray) -> np.ndarray:
-    """Return how many rows before each one [R] have the same owner, counted from the owner itself."""
-    ranks = np.zeros(len(owners), int)
-    for owner in set(owners.tolist()):
-        rows = np.flatnonzero(owners == owner)
-        rows = np.concatenate([[owner], rows[rows != owner]])
-        ranks[rows] = np.arange(len(rows))
-    return ranks
-
-
-def gathered(plans: Array, costs: Array, owners: np.ndarray) -> tuple[Array, Array]:
-    """Return plans [R, N, ...] and costs [R, N] in which each owner has the N best of all rows that worked for it."""
-    plans, costs = np.array(plans), np.array(costs)
-    n = costs.shape[1]
-    for owner, count in zip(*np.unique(owners, return_counts=True), strict=True):
-        if count == 1:
-            continue
-        rows = owners == owner
-        all_plans, all_costs = plans[rows].reshape(-1, *plans.shape[2:]), costs[rows].ravel()
-        best = np.argsort(all_costs, kind="stable")[:n]
-        plans[owner], costs[owner] = all_plans[best], all_costs[best]
-    return plans, costs
 
 
 def plan_steps(horizon_s: float, ctrl_dt: float) -> int:

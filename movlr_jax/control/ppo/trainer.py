@@ -417,7 +417,7 @@ class TrainedControllers:
         loop = Loop(
             self.ppo.sim_physics,
             self.ppo.exploit,
-            lambda state, keys, over: params,
+            lambda state, keys: params,
             _EVERY,
             len(self.learning),
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from movlr_jax.control.base import Optimizer
-from movlr_jax.evolution.evaluation import Keep, evaluate
+from movlr_jax.evolution.evaluation import evaluate
 from movlr_jax.language.base import Evaluation
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.tasks import Task
@@ -29,7 +29,6 @@ class Workers(Protocol):
         seed: int,
         progress: Progress | None = None,
         folder: Path | None = None,
-        keep: Keep | None = None,
     ) -> list[Evaluation]:
         """Evaluate all verdicts from the same start states; see `evaluation.evaluate`."""
         ...
@@ -55,9 +54,8 @@ class ThisProcess:
         seed: int,
         progress: Progress | None = None,
         folder: Path | None = None,
-        keep: Keep | None = None,
     ) -> list[Evaluation]:
-        return evaluate(self.optimizer, self.task, verdicts, seed, progress, folder, keep, self.starts)
+        return evaluate(self.optimizer, self.task, verdicts, seed, progress, folder, self.starts)
 
     def close(self) -> None:
         """Nothing to end."""

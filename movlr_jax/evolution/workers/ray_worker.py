@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from movlr_jax.language.base import Evaluation
 
 Parts = tuple[Any, Any]  # (task, optimizer)
-Episode = tuple[int, Any, Any, Any]  # (row of the batch, episode, its first state, its evaluation)
 
 
 class Worker:
@@ -31,31 +30,19 @@ class Worker:
         self._task, self._optimizer = self._make()
         return {"host": socket.gethostname(), "pid": os.getpid(), "versions": versions()}
 
-    def evaluate(self, shard: Shard) -> tuple[Sequence[Evaluation], list[Episode], dict[str, Any]]:
-        """Return the evaluations of a shard, its episodes, and what it took.
-
-        That is s, simulation steps, and traces of physics so far. Episodes are returned if the shard keeps them,
-        with the states that a bank keeps.
-        """
-        from movlr_jax.evolution.bank import thinned
+    def evaluate(self, shard: Shard) -> tuple[Sequence[Evaluation], dict[str, Any]]:
+        """Return the evaluations of a shard, and what it took: s, simulation steps, and traces of physics so far."""
         from movlr_jax.evolution.workers.shard import evaluate_shard
 
         began, before = time.monotonic(), self._optimizer.steps_done
         self._progress = (0, 1)
-        episodes: list[Episode] = []
-
-        def kept(row: int, episode: Any, first: Any, evaluation: Evaluation) -> None:
-            other = any(row == known for known, *_ in episodes)
-            episodes.append((row, thinned(episode, other), first, evaluation))
-
-        keep = kept if shard.keeps else None
-        evaluations = evaluate_shard(self._optimizer, self._task, shard, self._tick, keep)
+        evaluations = evaluate_shard(self._optimizer, self._task, shard, self._tick)
         took = {
             "seconds": time.monotonic() - began,
             "steps": self._optimizer.steps_done - before,
             "traces": dict(self._optimizer.physics.traces),
         }
-        return evaluations, episodes, took
+        return evaluations, took
 
     def progress(self) -> tuple[int, int, int]:
         """Return (done, total) of the present shard and the simulation steps of this worker so far."""

@@ -23,8 +23,8 @@ from typing import Any
 
 from movlr_jax.config.schema import WorkersConfig
 from movlr_jax.errors import UserError, needed
-from movlr_jax.evolution.evaluation import Keep, failed_row
-from movlr_jax.evolution.workers.ray_worker import Episode, Parts, Worker
+from movlr_jax.evolution.evaluation import failed_row
+from movlr_jax.evolution.workers.ray_worker import Parts, Worker
 from movlr_jax.evolution.workers.shard import Shard, shards
 from movlr_jax.language.base import Evaluation
 from movlr_jax.machine import CORES, versions
@@ -126,14 +126,10 @@ class RayWorkers:
         seed: int,
         progress: Progress | None = None,
         folder: Path | None = None,
-        keep: Keep | None = None,
     ) -> list[Evaluation]:
         rows = {row: failed_row(row, v) for row, v in enumerate(verdicts) if not v.program}
-        given = shards(verdicts, self._size, seed, folder, keep is not None, self._starts)
-        for shard, evaluations, episodes in self._run(given, progress):
-            if keep:
-                for episode in episodes:
-                    keep(*episode)
+        given = shards(verdicts, self._size, seed, folder, self._starts)
+        for shard, evaluations in self._run(given, progress):
             for row, evaluation in zip(shard.rows, evaluations, strict=True):
                 program = verdicts[row].program
                 rows[row] = replace(evaluation, source=program.source if program else "")
@@ -150,7 +146,7 @@ class RayWorkers:
 
     def _run(
         self, given: Sequence[Shard], progress: Progress | None
-    ) -> list[tuple[Shard, Sequence[Evaluation], list[Episode]]]:
+    ) -> list[tuple[Shard, Sequence[Evaluation]]]:
         """Evaluate all shards, each until a worker has returned it. Raises UserError if workers keep dying."""
         waiting, done, lost = deque(given), [], Counter[tuple[int, ...]]()
         self.took = []
@@ -167,8 +163,8 @@ class RayWorkers:
                         waiting.appendleft(shard)
                         lost[shard.rows] += 1
                 elif what == "evaluate" and worker.shard is not None:
-                    evaluations, episodes, took = answer
-                    done.append((worker.shard, evaluations, episodes))
+                    evaluations, took = answer
+                    done.append((worker.shard, evaluations))
                     self.took.append(took)
                     worker.shard, worker.latest = None, (0, 1, worker.latest[2])
                 elif what == "about":

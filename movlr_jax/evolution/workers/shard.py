@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from movlr_jax.control.base import Optimizer
-from movlr_jax.evolution.evaluation import Keep, evaluate
+from movlr_jax.evolution.evaluation import evaluate
 from movlr_jax.language.base import Evaluation
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.rewards.state import Layout
@@ -20,7 +20,7 @@ from movlr_jax.sandbox.graph import read
 from movlr_jax.sandbox.inputs import inputs
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.tasks import Task
-from movlr_jax.types import Progress, Step, Trajectory
+from movlr_jax.types import Progress
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,6 @@ class Shard:
     )
     seed: int
     folder: Path | None  # where an optimizer that trains saves its checkpoints
-    keeps: bool = False  # whether the episodes travel back too
     starts: int = 1  # start states of each program
 
 
@@ -58,7 +57,6 @@ def shards(
     size: int,
     seed: int,
     folder: Path | None,
-    keeps: bool = False,
     starts: int = 1,
 ) -> list[Shard]:
     """Return the accepted programs of a batch in shards of `size`."""
@@ -68,7 +66,7 @@ def shards(
         part = tuple(rows[first : first + size])
         place = folder / f"rows_{part[0]:02d}_{part[-1]:02d}" if folder else None
         programs = tuple(Packed(accepted[row].document, dict(accepted[row].weights)) for row in part)
-        found.append(Shard(part, programs, size, seed, place, keeps, starts))
+        found.append(Shard(part, programs, size, seed, place, starts))
     return found
 
 
@@ -77,19 +75,10 @@ def evaluate_shard(
     task: Task,
     shard: Shard,
     progress: Progress | None = None,
-    keep: Keep | None = None,
 ) -> list[Evaluation]:
-    """Evaluate the programs of a shard. The evaluations have their places in the batch, and no source.
-
-    keep: Called with the place in the batch instead of the row; see `evaluation.evaluate`.
-    """
-
-    def kept(row: int, episode: Trajectory, first: Step, evaluation: Evaluation) -> None:
-        if keep and row < len(shard.rows):
-            keep(shard.rows[row], episode, first, evaluation)
-
+    """Evaluate the programs of a shard. The evaluations have their places in the batch, and no source."""
     programs = [unpack(text, task.layout) for text in shard.programs]
     programs += [programs[-1]] * (shard.size - len(programs))
     verdicts = [Verdict("probe", None, 0.0, program) for program in programs]
-    rows = evaluate(optimizer, task, verdicts, shard.seed, progress, shard.folder, kept, shard.starts)
+    rows = evaluate(optimizer, task, verdicts, shard.seed, progress, shard.folder, shard.starts)
     return [replace(e, candidate=row) for row, e in zip(shard.rows, rows, strict=False)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from movlr_jax.errors import UserError
 from movlr_jax.language import prompts
@@ -44,8 +44,7 @@ class ModelProposer:
             self.notes = []
             return []
         begun = request.generation * _SAMPLES
-        apart = bool(request.parents)
-        messages = [self._talk(request, i) for i in range(n)] if apart else [self.talk(request)] * n
+        messages = [self.talk(request)] * n
         slots = self._slots(request, messages, [begun + i for i in range(n)])
         if all(slot.reason for slot in slots):  # no valid program: request all of them again
             slots = self._slots(request, messages, [begun + n + i for i in range(n)])
@@ -53,15 +52,6 @@ class ModelProposer:
             raise UserError(self._no_program(request.generation, slots))
         self.notes = [slot.note for slot in slots]
         return [slot.source for slot in slots]
-
-    def _talk(self, request: ProposalRequest, i: int) -> list[Message]:
-        """Return the messages for the i-th program, with its parent and the program to combine it with."""
-        parent = request.parents[i]
-        known = request.critique if parent is request.parent else None  # the critique is about one motion
-        *before, last = self.talk(replace(request, parent=parent, critique=known))
-        mate = request.mates[i] if request.mates else None
-        more = [prompts.fill("combine", other=mate.source.strip())] if mate else []
-        return [*before, Message(last.role, [*last.parts, *more])]
 
     def _no_program(self, generation: int, slots: Sequence[_Slot]) -> str:
         """Return the error message. It blames the model only if the model wrote programs."""

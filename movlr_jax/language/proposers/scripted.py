@@ -29,27 +29,22 @@ class ScriptedProposer:
 
     def propose(self, request: ProposalRequest, n: int) -> list[str]:
         """Return n programs; equal requests give equal programs. The first program follows all of the advice."""
-        parents = [p.source for p in request.parents] or [
-            request.parent.source if request.parent else request.task.initial_reward
-        ]
+        parent = request.parent.source if request.parent else request.task.initial_reward
         terms = library(request.task)
         advice = request.critique.advice if request.critique else ()
         others = [e for e in request.history if not e.failed]
-        tried = {e.source for e in request.history} | {s.source for s in request.screened}
+        tried = {e.source for e in request.history}
         sources: list[str] = []
         if request.generation == 0 and (text := reading(request.task)):
             self.say(f"  {text}")
         for i in range(n):
             rng = np.random.default_rng([request.seed, request.generation, i])
-            parent, mate = parents[i % len(parents)], request.mates[i] if request.mates else None
             try:
                 genome = genome_of(parent)
             except ProgramError:
                 sources.append(_reweighted(parent, rng))
                 continue
             child = _follow(genome, advice, terms, rng, share=1.0 if i == 0 else 0.6)
-            if mate:
-                child = _crossed(child, mate.source, rng)
             if request.parent is None:  # first generation: make the programs as different as possible
                 for _ in range(int(rng.integers(2, 5))):
                     child = _add(child, terms, rng)
@@ -115,26 +110,6 @@ def _random_edit(
             name = shared[rng.integers(len(shared))]
             return genome.with_term(name, _bounded(other.weights[name]), terms[name].expression)
     return _reweight(genome, rng)
-
-
-def _crossed(genome: Genome, other: str, rng: np.random.Generator) -> Genome:
-    """Return a program with each term from one of two programs, each with probability 1/2.
-
-    Terms are copied only from a program without statements before its return, on which its terms might depend.
-    """
-    try:
-        mate = genome_of(other)
-    except ProgramError:
-        return genome
-    child = genome
-    for name in {**genome.terms, **mate.terms}:
-        if rng.random() < 0.5:
-            continue
-        if name in mate.terms and not mate.preamble and not mate.helpers:
-            child = child.with_term(name, *mate.terms[name])
-        elif name in child.terms and len(child.terms) > 1:
-            child = child.without(name)
-    return child
 
 
 def _add(genome: Genome, terms: dict[str, Term], rng: np.random.Generator) -> Genome:
