@@ -94,7 +94,7 @@ class Run:
 
     @property
     def standings(self) -> dict[str, dict[str, float]]:
-        """Program -> its `strength`, `deviation` and `p_best` in the last ranking that has it; NaN: not determined."""
+        """Program -> its `strength`, `deviation` and `p_best` in the last ranking that has it; NaN: unknown."""
         found = {}
         for g in self.generations:
             for program, *values in ranking_rows(g.ranked or {}):

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from cli_cases import SUPPORT
 from made_gait import DT, Gait, replaced, walk, walker_of_boxes
-from movlr_jax.evolution.bank import OTHERS, thinned
 
 from movlr_jax.commands.session import task_and_optimizer
 from movlr_jax.config.compose import compose
@@ -143,13 +142,3 @@ def test_a_fault_counts_before_the_score(task: Task):
     ran = Evaluation(0, 0, "", metrics={"distance_m": 1.0, "fell": 0.0, "success": 0.0})
     assert merit(task, fell) < merit(task, ran)
     assert merit(task, replace(ran, reason="late")) < merit(task, fell)
-
-
-def test_an_episode_of_fewer_states_still_says_whether_it_diverged(task: Task):
-    made = walk(task, Gait(seconds=2.0))
-    steps = len(made.actions)
-    assert steps > OTHERS
-    for valid in (0, 1, steps // 2, steps - 1, steps):
-        few = thinned(replace(made, valid=np.asarray(valid)), other=True)
-        assert len(few.actions) == OTHERS
-        assert bool(few.diverged) == (valid < steps)

@@ -9,12 +9,14 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from cli_cases import LEG, QUICK, SUPPORT, TASK, Mistake
 
 from movlr_jax.commands.evaluate import main as evaluate
+from movlr_jax.commands.export import main as export
 from movlr_jax.commands.report import main as report
 from movlr_jax.commands.search import main as search
 from movlr_jax.errors import UserError
@@ -286,6 +288,61 @@ def test_only_what_does_not_make_it_another_run_may_change(mistake: Mistake, fin
         assert (archive.get("run") or {})["settings"]["generations"] == 3, "as the report says"
     assert search([f"resume={run}"]) == 0
     assert (run / "best.py").read_text() == best
+
+
+def recorded_before(run: Path, **changed: Any) -> Path:
+    """Give a run the settings, events and entries that earlier versions recorded and this one has not; `changed`:
+    those that were not the default."""
+    gone = dict.fromkeys(("proposals", "variants", "parents", "islands", "bank")) | {
+        "search": "plain",
+        "inner_weights": 0,
+        **changed,
+    }
+    with Archive.open(run) as archive:
+        settings = yaml.safe_load(archive.read("config.yaml"))
+        planner = {"race": False, "value": {"use": False, "rounds": 4, "hidden": [64, 64]}}
+        settings = {**settings, **gone, "optimizer": {**settings["optimizer"], **planner}}
+        archive.put("config.yaml", yaml.safe_dump(settings).encode())
+        begun = archive.get("run") or {}
+        flat = {**gone, "optimizer.race": False, "optimizer.value.use": False, "optimizer.value.rounds": 4}
+        archive.record("run", {**begun, "settings": {**begun["settings"], **flat}})
+        for g in range(2):
+            proposed, ranked = archive.get("proposed", g) or {}, archive.get("ranked", g) or {}
+            screened = [{"source": "x", "reason": "others promise more"}]
+            archive.record("proposed", {**proposed, "chosen": ["its own"], "screened": screened}, g)
+            archive.record("ranked", {**ranked, "worth": [0.5] * len(ranked["names"])}, g)
+            returns = {"program": "g00k00", "motions": ["g00k00"], "returns": [1.0], "agree": 1, "decided": 1}
+            archive.record("returns", returns, g)
+            evaluated = archive.get("evaluated", g, 0) or {}
+            tried = [{"weights": evaluated["weights"], "score": 1.0}]
+            archive.record("evaluated", {**evaluated, "inner": {"adopted": 0, "tried": tried}}, g, 0)
+        archive.put("gen_00/bank.npz", b"episodes")
+    return run
+
+
+def test_a_run_of_an_earlier_version_is_read_and_goes_on(finished: Path, capfd: pytest.CaptureFixture[str]):
+    run = recorded_before(copy_of(finished))
+    before = results(run)
+    assert report([str(run)]) == 0
+    assert export([str(run), "out=exported"]) == 0
+    for same in ([], LEG[:1]):
+        assert search([f"resume={run}", *same, "generations=2"]) == 0
+    assert search([f"resume={run}", "generations=3"]) == 0
+    assert results(run)[: len(before)] == before
+    assert len(results(run)) > len(before)
+    assert "changed after" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("part", ["search=bank", "inner_weights=2"])
+def test_a_search_with_a_part_that_is_gone_does_not_go_on(mistake: Mistake, finished: Path, part: str):
+    """Not even where the task is named and the settings are compared; its report is still made."""
+    name, _, value = part.partition("=")
+    run = recorded_before(copy_of(finished), **{name: yaml.safe_load(value)})
+    for given in ([], LEG[:1], [TASK, *LEG[1:]]):
+        said = mistake(search, *given, f"resume={run}")
+        assert said == f"this version of movlr-jax has no {part}; use the version that recorded it"
+    assert report([str(run)]) == 0
+    assert mistake(search, *LEG, part).startswith(f"there is no setting {name!r}")
 
 
 def test_a_run_does_not_go_on_with_an_edited_model(mistake: Mistake, elsewhere: Path):
