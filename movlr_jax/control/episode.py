@@ -30,17 +30,19 @@ def play(
 ) -> Trajectory:
     """Run K x E rows for `steps` control steps; candidate k owns rows k*E:(k+1)*E.
 
+    key: One key, or the keys [E] of E trials; then a trial is the same alone and among others.
     Applies the perturbations of the task, and stops early once it has ended the episodes of all rows.
     """
     state, initial, every = start, start.step, loop.every
     segments, over = [], np.zeros(len(start.time), bool)
+    candidates = len(start.time) if key.ndim else loop.candidates
     for t in range(0, steps, every):
-        key, *params_keys, act_key = jax.random.split(key, 4)
+        key, *params_keys, act_key = split(key, 4)
         if task.perturb:
             state = task.perturb(state, every * loop.physics.ctrl_dt)
         now, count = loop.params(state, params_keys), min(every, steps - t)
         segment = loop.physics.rollout(
-            state, loop.policy, now, steps=count, key=act_key, candidates=loop.candidates
+            state, loop.policy, now, steps=count, key=act_key, candidates=candidates
         )
         segments.append(segment)
         state = segment.final
@@ -51,6 +53,22 @@ def play(
             if over.all():
                 break
     return concatenate(segments)
+
+
+def split(key: jax.Array, n: int) -> tuple[jax.Array, ...]:
+    """Return n keys made of one key, or n times the keys [E] made of those of E trials."""
+    if not key.ndim:
+        return tuple(jax.random.split(key, n))
+    return tuple(jax.vmap(lambda one: jax.random.split(one, n), out_axes=1)(key))
+
+
+def fold_in(key: jax.Array, number: int) -> jax.Array:
+    """Return `jax.random.fold_in` of one key, or of each of the keys [E] of E trials."""
+    return (
+        jax.vmap(lambda one: jax.random.fold_in(one, number))(key)
+        if key.ndim
+        else jax.random.fold_in(key, number)
+    )
 
 
 def by_candidate(x: Array, k: int) -> Any:

@@ -33,7 +33,7 @@ class HostPolicy:
         @partial(jax.jit, static_argnames="rows")
         def now(params: Any, view: Step, key: jax.Array, t: jax.Array, numbers: jax.Array, rows: int) -> Any:
             traces[f"policy[{len(view.time)}]"] += 1
-            keys = row_keys(jax.random.fold_in(key, t), rows, candidates)
+            keys = row_keys(key, t, rows, candidates)
             return act(policy, params, view, keys[numbers], candidates)
 
         @jax.jit
@@ -43,9 +43,7 @@ class HostPolicy:
 
             def each(t: jax.Array, time: jax.Array) -> Any:
                 then = view.replace(time=time)  # pyright: ignore[reportAttributeAccessIssue]
-                return act(
-                    policy, params, then, row_keys(jax.random.fold_in(key, t), rows, candidates), candidates
-                )
+                return act(policy, params, then, row_keys(key, t, rows, candidates), candidates)
 
             return jax.vmap(each, out_axes=1)(jnp.arange(len(times)), times)
 
@@ -57,7 +55,7 @@ class HostPolicy:
         known = (tree, *[(x.shape[1:], x.dtype) for x in leaves])
         if known not in self._reads:
             shapes = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in leaves]
-            one = jax.ShapeDtypeStruct(key.shape, key.dtype)
+            one = jax.ShapeDtypeStruct((), key.dtype)
             call = lambda view, params, key: self._policy(params, view, key)  # noqa: E731
             params, view = tree.unflatten(shapes)
             self._reads[known] = reads_of(call, view, params, one)

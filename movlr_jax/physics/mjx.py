@@ -169,7 +169,12 @@ class MjxPhysics:
             return simulator.rollout_of_candidates(start, policy, params, keys, world)
 
         self.steps_done += rows * steps * self.substeps
-        what, keys = f"rollout of {steps} steps under {k} policies", _keys(key, rows // k, steps, 1)
+        what = f"rollout of {steps} steps under {k} policies"
+        keys = (
+            _turned(_keys(key, rows, steps, k), (k, rows // k))
+            if key.ndim
+            else _keys(key, rows // k, steps, 1)
+        )
         inputs = (
             jax.tree.map(lambda x: _turned(x, (k, rows // k)), start),
             keys,
@@ -276,7 +281,7 @@ def check_warp() -> None:
 @partial(jax.jit, static_argnums=(1, 2, 3))
 def _keys(key: jax.Array, rows: int, steps: int, candidates: int) -> jax.Array:
     """Return the keys [rows, steps] of the policy, the same as in `physics.native`."""
-    each = jax.vmap(lambda t: row_keys(jax.random.fold_in(key, t), rows, candidates))
+    each = jax.vmap(lambda t: row_keys(key, t, rows, candidates))
     return each(jnp.arange(steps)).swapaxes(0, 1)
 
 

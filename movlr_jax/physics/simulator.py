@@ -176,15 +176,17 @@ class Simulator:
     def rollout_of_candidates(
         self, start: SimState, policy: Policy, params: Any, keys: jax.Array, world: World | None = None
     ) -> Played:
-        """Run `rollout` for simulations [N, K]; those of candidate k share params [K, ...]. keys [N, T].
+        """Run `rollout` for simulations [N, K]; those of candidate k share params [K, ...].
 
-        Simulation [n, k] uses world n. Returns arrays [T, N, K, ...].
+        keys: [N, T], the same for all candidates, or [N, K, T]. Simulation [n, k] uses world n. Returns arrays
+        [T, N, K, ...].
 
         One policy on many rows is a matrix product; applying it row by row would need many times the memory.
         """
         n, k = start.time.shape
         worlds = jax.tree.map(lambda x: jnp.repeat(x, k, axis=0), world)
-        each = jax.vmap(jax.vmap(policy, in_axes=(0, 0, None)), in_axes=(None, 0, 0))
+        own = 0 if keys.ndim == 3 else None
+        each = jax.vmap(jax.vmap(policy, in_axes=(0, 0, own)), in_axes=(None, 0, 0))
 
         def advance(carry: _Carry, keys: jax.Array) -> tuple[_Carry, Played]:
             state, data = carry
@@ -197,7 +199,7 @@ class Simulator:
             return (after, data), _played(after, step, extras)
 
         data = jax.vmap(lambda _: self.template)(jnp.arange(n * k))
-        return jax.lax.scan(advance, (start, data), keys.swapaxes(0, 1))[1]
+        return jax.lax.scan(advance, (start, data), jnp.moveaxis(keys, -1, 0))[1]
 
     def lengths(self, qpos: Array) -> Array:
         """Return actuator lengths [nu] m at the posture `qpos` [nq]."""

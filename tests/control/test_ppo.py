@@ -273,6 +273,21 @@ def test_k_trainings_in_one_batch_are_k_trainings(ppo):
     assert not np.array_equal(first, second), "different rewards were learned alike"
 
 
+def test_trainings_from_several_seeds_in_one_batch_are_those_of_each_seed_alone(ppo):
+    """Bit by bit: K programs x R seeds; those of program k are k*R:(k+1)*R."""
+    programs, keys = [UPRIGHT, STILL], jax.random.split(KEY, 2)
+    together = ppo.optimise(programs, keys)
+    assert len(together.learning) == 4
+    for k, own in enumerate(programs):
+        for r, key in enumerate(keys):
+            alone = ppo.optimise([own], key)
+            same(of_candidate(alone.learners, 0), of_candidate(together.learners, 2 * k + r))
+            assert alone.learning[0] == together.learning[2 * k + r]
+    start = ppo.sim_physics.start(*(np.tile(x, (4, 1)) for x in ppo.task.start(np.random.default_rng(0), 1)))
+    episodes = together.rollout(start, steps=4, key=keys)
+    assert not np.array_equal(episodes.actions[0], episodes.actions[1]), "both seeds were trained alike"
+
+
 def test_a_yardstick_is_recorded_and_nothing_is_trained_on_it(ppo):
     plain = ppo.optimise([STILL, UPRIGHT], KEY)
     ppo.yardstick = UPRIGHT

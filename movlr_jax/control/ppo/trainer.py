@@ -26,7 +26,7 @@ from brax.training.agents.ppo.networks import PPONetworks
 from flax import struct
 
 from movlr_jax.control.config import OptimizerConfig
-from movlr_jax.control.episode import Loop, by_candidate, play
+from movlr_jax.control.episode import Loop, by_candidate, fold_in, play, split
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.actions import ActionSpace, Observe
 from movlr_jax.control.ppo.policy_file import acting_settings, load_policy, save_policy
@@ -148,11 +148,14 @@ class Ppo:
     ) -> TrainedControllers:
         """Train K policies for `env_steps` control steps each, with the same initial weights and random numbers.
 
+        key: One key, or the keys [R] of R trainings of each program; those of program k are k*R:(k+1)*R.
         With a folder, checkpoints and TensorBoard events are written there, and an interrupted training is resumed.
         """
-        k = len(programs)
         self.scorer.prepare(programs)  # compiles while the first data is collected
-        begin_key, key = jax.random.split(key)
+        if key.ndim:
+            programs = [program for program in programs for _ in range(len(key))]
+        k = len(programs)
+        begin_key, key = split(key, 2)
         recorder = CurveRecorder(programs, self.config.batch, self.physics.ctrl_dt)
         with Training(folder, programs, self.config, key) as training:
             state = training.restored(self.begin(k, begin_key, teach=not training.begun), recorder)
@@ -161,7 +164,7 @@ class Ppo:
             told = time.monotonic()
             for batch in range(recorder.batches, self.config.batches):
                 try:
-                    state = self.step(programs, state, jax.random.fold_in(key, batch), recorder)
+                    state = self.step(programs, state, fold_in(key, batch), recorder)
                 except jax.errors.JaxRuntimeError as error:
                     if not out_of_memory(error):
                         raise
@@ -185,17 +188,18 @@ class Ppo:
         return TrainedControllers(self, state[0], recorder.curves)
 
     def begin(self, k: int, key: jax.Array, teach: bool = True) -> tuple[Learner, Fleet]:
-        """Return K equal learners, with observation statistics of their first steps, and simulations at start states.
+        """Return K learners, with observation statistics of their first steps, and simulations at start states.
 
+        They are equal; given the keys [R] of R trainings, learner k is that of key k % R if its weights are random.
         teach: whether they first imitate the teacher, if there is one.
         """
-        init_key, first_key = jax.random.split(key)
-        learner = self._init(init_key)
+        init_keys, first_key = split(key, 2)
+        each = [self._init(one) for one in (init_keys if key.ndim else [init_keys])]
         if self.config.init:
-            learner = load_policy(self.config.init, learner)
+            each = [load_policy(self.config.init, each[0])]
         elif self.teacher is not None and teach:
-            learner = self._imitate(learner, first_key)
-        learners = jax.tree.map(lambda x: np.repeat(np.asarray(x)[None], k, axis=0), learner)
+            each = [self._imitate(each[0], first_key[0] if key.ndim else first_key)]
+        learners = jax.tree.map(lambda *x: np.stack([np.asarray(x[i % len(x)]) for i in range(k)]), *each)
         fleet = self._staggered(self._fleet(k * self.config.envs))
         if self.config.init or self.teacher is not None:
             return learners, fleet
@@ -247,7 +251,7 @@ class Ppo:
     ) -> tuple[Learner, Fleet]:
         """Collect one batch, update the learners and record the learning curves."""
         learners, fleet = self._beside_physics(state[0]), state[1]
-        k, (update_key, *keys) = len(programs), jax.random.split(key, 1 + self.config.unrolls)
+        k, (update_key, *keys) = len(programs), split(key, 1 + self.config.unrolls)
         params, segments = (learners.normalizer, learners.params.policy), []
         for segment_key in keys:
             segment, fleet = self.collect(params, fleet, segment_key, k)
@@ -391,13 +395,17 @@ class Ppo:
         return policy
 
     def _all_updates(self, update: Callable[..., Any]) -> Callable[..., Any]:
-        """Apply K updates with one key: vectorised on an accelerator, sequential on a CPU (half the time there)."""
+        """Apply K updates: vectorised on an accelerator, sequential on a CPU (half the time there).
+
+        key: one for all, or the keys [R] of R trainings; update k has key k % R.
+        """
 
         def updates(learners: Learner, data: Batch, key: jax.Array) -> Any:
             self.traces["update"] += 1
+            keys = key.reshape(-1)[jnp.arange(len(data.last)) % key.size]
             if jax.default_backend() == "cpu":
-                return jax.lax.map(lambda mine: update(*mine, key), (learners, data))
-            return jax.vmap(update, in_axes=(0, 0, None))(learners, data, key)
+                return jax.lax.map(lambda mine: update(*mine), (learners, data, keys))
+            return jax.vmap(update)(learners, data, keys)
 
         return updates
 
