@@ -3,7 +3,7 @@
 Without methods=, these are movlr, eureka, harmon and human; human only for a task that has a hand-written reward, not
 for one from words.
 
-Every method gets the same budget: simulated seconds (`sim_s=`; default: candidates x generations x starts x
+Every method gets the same budget: simulated seconds (`sim_s=`; default: candidates x generations x trials x
 episode_s), max_calls and max_cost_usd. Each method keeps its own number of candidates, unless candidates=... sets one
 for all, and runs as many generations as the seconds allow. `seeds=` repeats everything with several seeds. The
 results are a table, a plot, and compare.csv with a row per method and seed. All other settings are those of a search.
@@ -35,7 +35,10 @@ from movlr_jax.config.methods import METHODS
 from movlr_jax.config.schema import Config, check
 from movlr_jax.config.trust import check_task_file
 from movlr_jax.errors import UserError, resuming, shortened
+from movlr_jax.evolution.confirm import EVENT as CONFIRMED
 from movlr_jax.evolution.final_training import EVENT as FINAL_TRAINING
+from movlr_jax.evolution.trials import EVENT as TRIALS
+from movlr_jax.evolution.trials import TrialPlan
 from movlr_jax.report.sweep import write_sweep_page
 from movlr_jax.settings import CONFIG_BYTES, read_yaml
 from movlr_jax.storage.archive import Archive, new_run_dir, write_atomically
@@ -208,8 +211,8 @@ def plan(
 
 
 def _seconds(config: Config, episode: float) -> float:
-    """Return the simulated seconds that one program takes, with its starts."""
-    return config.starts * episode
+    """Return the simulated seconds that one program takes, with its trials."""
+    return TrialPlan.of(config).look * episode
 
 
 def read_row(run: Path, config: Config, task: Task, reason: str | None) -> MethodRow:
@@ -224,14 +227,21 @@ def read_row(run: Path, config: Config, task: Task, reason: str | None) -> Metho
         calls, cost = archive.spent()
         about, timings = archive.get("run") or {}, archive.events("timing")
         finished = archive.get("finished") is not None
-        full = archive.get(FINAL_TRAINING)
+        full, confirmed = archive.get(FINAL_TRAINING), archive.get(CONFIRMED)
+        trials = [(e.generation, e.data["programs"]) for e in archive.events(TRIALS)]
     known = {data["name"]: data for data in evaluated}
-    each = _seconds(config, config.episode_s or task.episode_s)
-    course = []
+    episode, course = config.episode_s or task.episode_s, []
     for event in ranked:
-        seconds = sum(d["generation"] <= event.generation for d in evaluated) * each
-        course.append((seconds, _score(task, known[event.data["best"]])))
+        before = [programs for g, programs in trials if 0 <= g <= event.generation]
+        scores = [
+            _score(task, t) for programs in before for t in programs.get(event.data["best"], {}).values()
+        ]
+        seconds = sum(len(of) for programs in before for of in programs.values()) * episode
+        course.append((seconds, statistics.fmean(scores) if scores else math.nan))
     best = known.get(ranked[-1].data["best"]) if ranked else None
+    fresh = [t for g, programs in trials if g < 0 and best for t in programs.get(best["name"], {}).values()]
+    if best and confirmed and fresh:
+        best = {**best, "metrics": confirmed["claims"][best["name"]]["metrics"]}
     if best and full and full["name"] == best["name"]:
         best = {**best, "metrics": full["metrics"]}  # result of the final training
     return MethodRow(
@@ -240,11 +250,15 @@ def read_row(run: Path, config: Config, task: Task, reason: str | None) -> Metho
         reason=reason if best is None else None,
         models=about.get("models_used", ""),
         best=best["name"] if best else "",
-        score=_score(task, best) if best else math.nan,
+        score=statistics.fmean(_score(task, t) for t in fresh)
+        if fresh
+        else _score(task, best)
+        if best
+        else math.nan,
         success=best["metrics"].get("success", math.nan) if best else math.nan,
         programs=len(evaluated),
         failed=sum(d["reason"] is not None for d in evaluated),
-        sim_s=len(evaluated) * each,
+        sim_s=sum(len(of) for g, programs in trials if g >= 0 for of in programs.values()) * episode,
         calls=calls,
         cost_usd=cost,
         wall_s=sum(v for t in timings for v in t.data.values()),

@@ -24,8 +24,9 @@ from movlr_jax.control.base import Optimizer
 from movlr_jax.control.build import acting, build_optimizer, scored_at_once, trains
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import evaluate as evaluate_programs
-from movlr_jax.evolution.evaluation import make_probe
+from movlr_jax.evolution.evaluation import make_probe, middle
 from movlr_jax.evolution.filming import clip_of, store, style_of
+from movlr_jax.evolution.trials import Claim
 from movlr_jax.film.captions import Caption
 from movlr_jax.film.clips import film
 from movlr_jax.language.base import Evaluation
@@ -170,14 +171,21 @@ def _default_folder(task: Task) -> Path:
 
 
 def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[Evaluation, dict[str, Any]]:
-    """Optimise control, run one episode and save its trajectory. Return its evaluation and a JSON record."""
+    """Run the trials of a reward and save the trajectory of the middle one. Return its evaluation and a JSON record.
+
+    The seeds of the trials are `seed` and those after it. The measures in the record are means over the trials.
+    """
     config = setup.config
     check_writable(setup.folder)  # before the work, whose result could not be kept
     kept = setup.folder / "training" / setup.digest(seed)
     with reporter.stage("optimise") as tick:  # an interrupted training is continued
-        (outcome,) = evaluate_programs(
-            setup.optimizer, setup.task, [setup.verdict], seed, tick, kept, starts=config.starts
-        )
+        seeds = range(seed, seed + (config.trials or 1))
+        (trials,) = evaluate_programs(setup.optimizer, setup.task, [setup.verdict], seeds, tick, kept)
+    outcome, claim = middle(setup.task, trials), Claim.of(trials)
+    if len(trials) > 1:
+        for trial in trials:
+            reporter.say(f"  seed {trial.seed}: {trial.reason or summary(trial.metrics)}")
+        reporter.say(f"{setup.origin} from {claim.n} starts: {claim.text(interval=True)}")
     result: dict[str, Any] = {
         "task": setup.task.name,
         "model": setup.task.adapter.name,
@@ -189,9 +197,9 @@ def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[
             kind: {name: term[kind] for name, term in outcome.terms.items() if term[kind]}
             for kind in ("nonfinite", "nonfinite_planned")
         },
-        **outcome.metrics,
+        **(claim.metrics or outcome.metrics),
         **outcome.timing,
-        **({"starts": list(outcome.starts)} if outcome.starts else {}),  # the score from each
+        **(claim.record() if len(trials) > 1 else {}),
     }
     if outcome.states:
         stem = _stem(setup, seed)

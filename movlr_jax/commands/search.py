@@ -27,17 +27,17 @@ from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import EVENT, about_task_file, task_file
 from movlr_jax.control.build import acting, build_optimizer, close, trains
 from movlr_jax.errors import BudgetSpent, UserError, resuming
+from movlr_jax.evolution.confirm import Confirmed, confirm
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.filming import film_best_and_first
 from movlr_jax.evolution.final_training import has_final_training, run_final_training
 from movlr_jax.evolution.gates import score_of
-from movlr_jax.evolution.loop import evolve, in_a_line
+from movlr_jax.evolution.loop import Found, evolve, in_a_line
 from movlr_jax.evolution.ranking import nothing_answered, silence
 from movlr_jax.evolution.tracking import begin_tracking, end_tracking
+from movlr_jax.evolution.trials import TrialPlan
 from movlr_jax.film.group_picture import GROUPS, picture
-from movlr_jax.language.base import Evaluation
 from movlr_jax.progress import Reporter
-from movlr_jax.quantities import summary
 from movlr_jax.report.page import PAGE, write_report
 from movlr_jax.sandbox.warm import start_ahead
 from movlr_jax.storage.archive import SETTINGS, Archive, new_run_dir
@@ -70,7 +70,7 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
     # a worker builds the task from the settings, unless only Python code can
     built, task = None if task and task.named else task, task or task_of(config)
     task = acting(config.optimizer, task)
-    config = sized(config, task, config.candidates * config.starts, reporter.say)
+    config = sized(config, task, config.candidates * TrialPlan.of(config).first, reporter.say)
     optimizer = build_optimizer(config.optimizer, task, config.physics, reporter.say)
     archive = open_archive(config, task.name)
     context: SearchContext | None = None
@@ -101,11 +101,11 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
         if not recorded:
             archive.record("run", describe(context))
         begin_tracking(context)
-        best = evolve(context)
+        found = evolve(context)
         if has_final_training(context):
-            run_final_training(context, best)
+            run_final_training(context, found.best)
         rankings = [event.data for event in archive.events("ranked")]
-        _record_end(context, best, rankings)
+        _record_end(context, found, confirm(context, found), rankings)
         ended = "finished"
         return archive.root, outcome.UNJUDGED if nothing_answered(rankings) else 0
     except BudgetSpent as spent:
@@ -162,9 +162,11 @@ def _check_before_building(config: Config) -> None:
         )
 
 
-def _record_end(context: SearchContext, best: Evaluation, rankings: list[dict[str, Any]]) -> None:
-    """Film the best next to the first candidate, record that the search is finished, and report both."""
-    archive, reporter = context.archive, context.reporter
+def _record_end(
+    context: SearchContext, found: Found, confirmed: Confirmed | None, rankings: list[dict[str, Any]]
+) -> None:
+    """Film the best next to the first candidate, record that the search is finished, and report what it may claim."""
+    archive, reporter, best = context.archive, context.reporter, found.best
     side_by_side = film_best_and_first(context, best)
     silent = silence(rankings)
     archive.record(
@@ -179,11 +181,13 @@ def _record_end(context: SearchContext, best: Evaluation, rankings: list[dict[st
             "judge_silence": silent,
         },
     )
-    first = archive.get("evaluated", 0, 0) or {}
-    reporter.say(f"first: {first.get('name')}  {first.get('reason') or summary(first.get('metrics', {}))}")
-    reporter.say(f"best:  {best.name}  {in_a_line(archive, best)}")
     if silent:
         reporter.say(f"WARNING: {silent}")
+    if confirmed is None:
+        reporter.say(f"best, not confirmed: {best.name}  {in_a_line(context, best, found.standings)}")
+        return
+    reporter.say(confirmed.verdict)
+    reporter.say(confirmed.text)
 
 
 def open_archive(config: Config, task: str) -> Archive:

@@ -38,7 +38,7 @@ from movlr_jax.progress import Reporter
 from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.settings import flat, read_yaml
 from movlr_jax.storage.archive import SETTINGS, Archive
-from movlr_jax.storage.layout import candidate_path
+from movlr_jax.storage.layout import stem_of
 from movlr_jax.tasks import Task, build_task
 from movlr_jax.tasks.base import check_episode
 from movlr_jax.tasks.instruction import described, folder_name, with_instruction
@@ -159,8 +159,7 @@ def build_context(
     """
 
     def candidate_clip(e: Evaluation) -> Clip:
-        states = archive.read(candidate_path(e.generation, e.candidate, ".npz"))
-        return clip_of(task, states, Caption(""))
+        return clip_of(task, archive.read(f"{stem_of(e)}.npz"), Caption(""))
 
     films = films_here(config, reporter)
     parts = build_parts(config, archive, candidate_clip, films, reporter.say)
@@ -190,11 +189,11 @@ def _workers(
 ) -> Workers:
     """Return who evaluates the candidates. Raises UserError."""
     if config.workers.name == "none":
-        return ThisProcess(optimizer, task, config.starts)
+        return ThisProcess(optimizer, task)
     with needed("workers=ray", "ray"):
         from movlr_jax.evolution.workers.ray_workers import RayWorkers
 
-    return RayWorkers(config.workers, make, config.candidates, reporter.say, config.starts)
+    return RayWorkers(config.workers, make, config.candidates, reporter.say)
 
 
 def task_and_optimizer(config: Config, task: Task | None = None) -> tuple[Task, Optimizer]:

@@ -208,7 +208,7 @@ def _trial(
     scores, started = [], time.monotonic()
     try:
         for i, seed in enumerate(plan.seeds):
-            (outcome,) = evaluate(optimizer, trial_task, [weighted], seed)
+            ((outcome,),) = evaluate(optimizer, trial_task, [weighted], [seed])
             score = score_of(task, outcome)
             lost = "" if math.isfinite(score) else outcome.reason or "its score is not finite"
             scores.append(LOST if lost else score)

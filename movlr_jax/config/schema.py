@@ -23,6 +23,7 @@ WORKERS = ("none", "ray")
 _REMOVED: Mapping[str, Any] = {
     **dict.fromkeys(("proposals", "variants", "parents", "islands", "bank")),
     "search": "plain",
+    "starts": 1,
     "inner_weights": 0,
     "optimizer.race": False,
     "optimizer.value.use": False,
@@ -62,8 +63,14 @@ class Config:
     optimizer: OptimizerConfig
     candidates: int = 4  # K, programs per generation
     generations: int = 3  # N
-    # start states from which each program is evaluated; the motion with the middle score is filmed and compared
-    starts: int = 1
+    # trials (start state, noise and training seed) of the better half of a generation's programs, the others get half
+    # as many; null: what the first program's trials suggest
+    trials: int | None = None
+    # trials that no choice has seen, in which the best program is confirmed at the end, with the first and the
+    # hand-written one in half of them; 0: none; null: 8, of trained policies 3
+    confirm: int | None = None
+    # probability of being better at which a program replaces the best one
+    certainty: float = 0.9
     seed: int = 0
     # true: use the settings tuned for this task and model, if any; explicit settings override them
     tuned: bool = True
@@ -111,10 +118,12 @@ def check(config: Config) -> Config:
     """Check ranges and choices that types do not express. Return `config`. Raises UserError."""
     o = config.optimizer
     check_optimizer(o)
-    at_least(1, config, "", "candidates", "generations", "starts")
+    at_least(1, config, "", "candidates", "generations", "trials")
     if config.episode_s is not None:
         check_episode(config.episode_s, o.ctrl_dt)
-    at_least(0, config, "", "seed", "retries", "max_calls", "max_cost_usd")
+    at_least(0, config, "", "seed", "retries", "confirm", "max_calls", "max_cost_usd")
+    if not 0.5 <= config.certainty < 1:
+        raise UserError(f"certainty={config.certainty:g}: a probability of being better, from 0.5 to below 1")
     choices = {
         "physics": PHYSICS,
         "ranking": RANKINGS,

@@ -1,6 +1,6 @@
 """Evaluate reward programs: optimise control under all K at once, compute metrics and keep the states for films.
 
-No candidate is dropped: K verdicts in, exactly K evaluations out, in the same order.
+No candidate is dropped: K verdicts in, exactly K lists of trials out, in the same order.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from movlr_jax.control.base import Optimizer
 from movlr_jax.control.episode import by_candidate, episode_ends, episode_of
-from movlr_jax.evolution.gates import merit, score_of
+from movlr_jax.evolution.gates import merit
 from movlr_jax.language.base import Evaluation
 from movlr_jax.physics.base import Physics
 from movlr_jax.rewards.program import RewardProgram
@@ -37,42 +38,41 @@ def evaluate(
     optimizer: Optimizer,
     task: Task,
     verdicts: Sequence[Verdict],
-    seed: int,
+    seeds: Sequence[int],
     progress: Progress | None = None,
     folder: Path | None = None,
-    starts: int = 1,
-) -> list[Evaluation]:
-    """Run `starts` episodes per verdict, all in one batch with common random numbers.
+) -> list[list[Evaluation]]:
+    """Run one trial per verdict and seed, all in one batch.
 
-    A program is evaluated by its middle episode: of those from all start states, the one with the middle score, after
-    faults; of an even number, the worse one in the middle. So a lucky or unlucky start does not decide.
+    A trial is a start state, a stream of noise and, if policies are trained, a training. Its seed decides all three,
+    and it is the same for all programs (common random numbers) and whatever else is in the batch.
 
-    The batch always has K x `starts` rows, so that a rejected program causes no recompilation: its rows run an
-    accepted program, and their results are discarded.
+    The batch always has K x E rows, so that a rejected program causes no recompilation: its rows run an accepted
+    program, and their results are discarded.
 
     Args:
         optimizer: Optimises control under all programs.
         task: The task of the episodes.
         verdicts: K accepted or rejected programs.
-        seed: Seed of the start states and of all noise.
+        seeds: E seeds, one per trial.
         progress: Called during the optimisation.
         folder: Where an optimizer that trains saves its checkpoints; None saves nothing.
-        starts: Number of start states; all programs have the same.
 
     Returns:
-        K evaluations, numbered by row. Those of rejected programs have a reason and no metrics.
+        For each verdict, E evaluations in the order of `seeds`, numbered by the verdict. Those of rejected programs
+        have a reason and no metrics.
     """
     accepted = [v.program for v in verdicts if v.program]
     if not accepted:
-        return [failed_row(row, v) for row, v in enumerate(verdicts)]
+        return [[failed_row(row, v, seed) for seed in seeds] for row, v in enumerate(verdicts)]
     programs = [v.program or accepted[0] for v in verdicts]
     k, ctrl_dt = len(programs), optimizer.sim_physics.ctrl_dt
     steps = round(task.episode_s / ctrl_dt)
     started, before = time.monotonic(), optimizer.steps_done
-    qpos, qvel, act = (np.tile(x, (k, 1)) for x in task.start(np.random.default_rng(seed), starts))
-    start, key = optimizer.sim_physics.start(qpos, qvel, act), jax.random.key(seed)
-    controllers = optimizer.optimise(programs, key, progress, folder)
-    trajectory = controllers.rollout(start, steps=steps, key=key)
+    start = optimizer.sim_physics.start(*(np.tile(x, (k, 1)) for x in starts(task, seeds)))
+    keys = jnp.stack([jax.random.key(seed) for seed in seeds])
+    controllers = optimizer.optimise(programs, keys, progress, folder)
+    trajectory = controllers.rollout(start, steps=steps, key=keys)
     wall, steps = time.monotonic() - started, trajectory.actions.shape[1]
     timing = {
         "wall_s_per_sim_s": wall / (steps * ctrl_dt),
@@ -87,36 +87,39 @@ def evaluate(
     for i, verdict in enumerate(verdicts):
         late = verdict.program and optimizer.scorer.late.get(verdict.program.structure)
         if verdict.program is None or late:
-            evaluations.append(
-                failed_row(i, replace(verdict, stage="run", message=late) if late else verdict)
-            )
+            why = replace(verdict, stage="run", message=late) if late else verdict
+            evaluations.append([failed_row(i, why, seed) for seed in seeds])
             continue
-        replaced = (scores.nonfinite[i], planned[i] if planned else {})
-        rows = range(i * starts, (i + 1) * starts)
-        episodes = [episode_of(trajectory, row, ends[row]) for row in rows]
-        each = [
-            measure(
-                task, verdict.program, episode,
-                {name: values[e, : len(episode.actions)] for name, values in scores.terms[i].items()},
-                replaced, ctrl_dt,
-            )
-            for e, episode in enumerate(episodes)
-        ]  # fmt: skip
-        middle = sorted(range(starts), key=lambda e: merit(task, each[e]))[(starts - 1) // 2]
-        learning = controllers.learning[i] if controllers.learning else {}
-        scored = [score_of(task, e) for e in each] if starts > 1 else []
-        several = tuple(round(score, 4) if math.isfinite(score) else None for score in scored)
-        evaluations.append(
-            replace(
-                each[middle],
+        replaced, mine = (scores.nonfinite[i], planned[i] if planned else {}), []
+        for e, seed in enumerate(seeds):
+            row = i * len(seeds) + e
+            episode = episode_of(trajectory, row, ends[row])
+            terms = {name: values[e, : len(episode.actions)] for name, values in scores.terms[i].items()}
+            trial = replace(
+                measure(task, verdict.program, episode, terms, replaced, ctrl_dt),
                 candidate=i,
+                seed=seed,
                 timing=timing,
-                learning=learning,
-                starts=several,
-                states=_states(episodes[middle], task),
+                learning=controllers.learning[row] if controllers.learning else {},
+                states=_states(episode, task),
             )
-        )
+            mine.append(trial)
+        evaluations.append(mine)
     return evaluations
+
+
+def starts(task: Task, seeds: Sequence[int]) -> tuple[np.ndarray, ...]:
+    """Return the start state of each trial: qpos [E, nq], qvel [E, nv], act [E, na]."""
+    each = [task.start(np.random.default_rng(seed), 1) for seed in seeds]
+    return tuple(np.concatenate(x) for x in zip(*each, strict=True))
+
+
+def middle(task: Task, trials: Sequence[Evaluation]) -> Evaluation:
+    """Return the trial with the middle merit; of an even number, the worse one in the middle.
+
+    It stands for its program where one motion is shown. So a lucky or unlucky start does not decide.
+    """
+    return sorted(trials, key=lambda trial: merit(task, trial))[(len(trials) - 1) // 2]
 
 
 def measure(
@@ -179,10 +182,10 @@ def _curve(values: np.ndarray) -> list[float | None]:
     return [float(f"{v:.6g}") if math.isfinite(v) else None for v in values.tolist()]
 
 
-def failed_row(row: int, verdict: Verdict) -> Evaluation:
+def failed_row(row: int, verdict: Verdict, seed: int | None = None) -> Evaluation:
     """Return the evaluation of a program that was not run, with the reason of its verdict."""
     source, weights = (verdict.program.source, verdict.program.weights) if verdict.program else ("", {})
-    return Evaluation(0, row, source, verdict.message, verdict.stage, dict(weights))
+    return Evaluation(0, row, source, verdict.message, verdict.stage, dict(weights), seed=seed)
 
 
 def _states(episode: Trajectory, task: Task) -> bytes:

@@ -41,9 +41,7 @@ def run_final_training(context: SearchContext, best: Evaluation) -> dict[str, An
     # it has passed the checks of the method, or is exempt
     verdict = context.verdicts.get(best.source) or context.sandbox.vet(best.source)
     with context.reporter.stage(f"final training of {best.name}") as tick:
-        (outcome,) = evaluate(
-            optimizer, context.task, [verdict], config.seed, tick, archive.root / STEM, starts=config.starts
-        )
+        ((outcome,),) = evaluate(optimizer, context.task, [verdict], [config.seed], tick, archive.root / STEM)
     outcome = replace(outcome, generation=best.generation, candidate=best.candidate, parent=best.parent)
     data = {**outcome.record(), "env_steps": longer.env_steps}
     if outcome.states:

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from movlr_jax.config.methods import parent_of
 from movlr_jax.control.build import trains
-from movlr_jax.evolution.context import SearchContext, once, timed
+from movlr_jax.errors import UserError
+from movlr_jax.evolution.context import SearchContext, once
+from movlr_jax.evolution.evaluation import failed_row
 from movlr_jax.evolution.filming import make_film
-from movlr_jax.evolution.gates import fault
-from movlr_jax.evolution.selection import choose, ranked
+from movlr_jax.evolution.gates import fault, merit
+from movlr_jax.evolution.selection import Standings, contest, ranked
 from movlr_jax.evolution.tracking import track
+from movlr_jax.evolution.trials import (
+    HAND_WRITTEN,
+    Claim,
+    TrialPlan,
+    recorded_trials,
+    representative,
+    run_trials,
+)
 from movlr_jax.evolution.vetting import start_program, vet, vet_all
-from movlr_jax.evolution.workers.base import Workers
 from movlr_jax.language.base import (
     AnnotatingProposer,
     Critique,
@@ -28,55 +37,193 @@ from movlr_jax.language.base import (
 )
 from movlr_jax.language.clients.call import Retracted
 from movlr_jax.quantities import summary
+from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.storage.archive import Archive
-from movlr_jax.storage.layout import candidate_name, candidate_path, generation_folder
+from movlr_jax.storage.layout import candidate_name, candidate_path
+
+_ENOUGH = 4  # trials that must all succeed before a search ends early
 
 
-def evolve(context: SearchContext) -> Evaluation:
-    """Run or continue a search. Return the best candidate. Raises UserError if all candidates fail."""
+@dataclass
+class Found:
+    """What a search found: its champion, and all programs with their trials."""
+
+    best: Evaluation  # the champion's middle trial
+    first: str  # name of the program before the search
+    standings: Standings
+    plan: TrialPlan
+
+
+def evolve(context: SearchContext) -> Found:
+    """Run or continue a search. Raises UserError if all candidates of the first generation fail."""
+    plan, standings = TrialPlan.of(context.config), Standings()
     best: Evaluation | None = None
     parent: Evaluation | None = None
     critique: Critique | None = None
     history: list[Evaluation] = []
+    first = look(context, plan)
     for g in range(context.config.generations):
         context.reporter.say(f"generation {g} ({g + 1} of {context.config.generations})")
         context.seconds = dict(context.archive.get("timing", g) or {})
         sources, parents = propose(context, g, parent, critique, history)
-        evaluations = optimise(context, g, sources, parents)
-        evaluations = describe(context, g, [make_film(context, e) for e in evaluations])
-        history += evaluations
-        best, parent, critique = judge(context, g, evaluations, history, best)
+        before = standings.champion
+        while True:
+            latest = compete(context, g, plan, standings, sources, parents)
+            latest = describe(context, g, [make_film(context, e) for e in latest])
+            try:
+                best, parent, critique = judged(context, g, standings, [*history, *latest], latest)
+                break
+            except Retracted:  # asked for a critique, a person took the last vote back
+                context.archive.forget("ranked", g)
+                standings.champion = before
+        history += latest
         context.archive.record("timing", context.seconds, g)
         context.clock.record()
-        track(context, g, evaluations, best)
-        told = "; ".join(filter(None, [in_a_line(context.archive, best), best.spread]))
-        context.reporter.say(f"  best so far: {best.name}  {told}")
-        if g + 1 < context.config.generations and (reason := satisfied(context, best)):
+        track(context, g, latest, standings)
+        context.reporter.say(f"  best so far: {best.name}  {in_a_line(context, best, standings)}")
+        if g + 1 < context.config.generations and (
+            reason := satisfied(context, plan, standings, best, critique)
+        ):
             reason = f"the search ends after generation {g}: {reason}"
             context.archive.record("stopped", {"reason": reason}, g)
             context.reporter.say(f"  {reason}")
             break
     assert best is not None
-    return best
+    return Found(best, first, standings, plan)
 
 
-def judge(
+def look(context: SearchContext, plan: TrialPlan) -> str:
+    """Run the first program, and the hand-written one, before the search. Return the name of the first.
+
+    Their trials are the first ones of generation 0, so that they are compared with its programs in the same trials.
+    """
+    programs, first = baselines(context)
+    said = context.archive.get("trials", 0, 0) is not None
+    started = time.monotonic()
+    ran = run_trials(context, 0, programs, range(plan.look))
+    if not said:
+        seconds = (time.monotonic() - started) / (len(programs) * plan.look)
+        for name, trials in ran.items():
+            label = "the first program" if name == first else f"the {name} program"
+            context.reporter.say(f"{label}: {Claim.of(trials).text()}")
+        config = context.config
+        left = plan.left(config.candidates, config.generations, len(programs))
+        minutes = max(1, round(seconds * left / 60))
+        context.reporter.say(f"{plan.text()}; about {minutes} more minutes, films not counted")
+    return first
+
+
+def baselines(context: SearchContext) -> tuple[dict[str, Verdict], str]:
+    """Return the programs that a search is compared with, by name, and the name of the first one."""
+    given = context.config.method.start != "nothing"
+    first = candidate_name(0, 0) if given else "initial"
+    programs = {first: vet(context, start_program(context))}
+    human = context.task.human_reward
+    if human and human not in (start_program(context), context.task.initial_reward):
+        verdict = vet(context, human)
+        programs |= {HAND_WRITTEN: verdict} if verdict.program else {}
+    return programs, first
+
+
+def compete(
     context: SearchContext,
     g: int,
-    latest: Sequence[Evaluation],
+    plan: TrialPlan,
+    standings: Standings,
+    sources: Sequence[str],
+    parents: Sequence[str | None],
+) -> list[Evaluation]:
+    """Vet the programs and run the contest of generation g. Return an evaluation of each, including failures.
+
+    It is that of its middle trial, or of the trial that a judge of films saw last.
+    """
+    verdicts = vet_all(context, sources)
+    programs = {
+        candidate_name(g, k): Evaluation(g, k, source, parent=parent)
+        for k, (source, parent) in enumerate(zip(sources, parents, strict=True))
+    }
+    known = {name: verdict for name, verdict in zip(programs, verdicts, strict=True) if verdict.program}
+    champion = standings.champion
+    if champion:
+        known = {champion: vet(context, standings.programs[champion].source), **known}
+    if not known:
+        reasons = "; ".join(f"{name}: {v.message}" for name, v in zip(programs, verdicts, strict=True))
+        raise UserError(f"every program of generation {g} failed, so the search cannot continue. {reasons}")
+    standings.programs |= {name: program for name, program in programs.items() if name in known}
+    first = candidate_name(0, 0)
+    if g == 0 and first in known and context.config.method.start != "nothing":
+        standings.champion = first
+        standings.add(first, [trial for _, trial in sorted(recorded_trials(context, 0)[first].items())])
+    contest(context, g, plan, standings, known)
+    return [
+        recorded(context, program, verdict, standings.trials.get(name, ()))
+        for (name, program), verdict in zip(programs.items(), verdicts, strict=True)
+    ]
+
+
+def recorded(
+    context: SearchContext, program: Evaluation, verdict: Verdict, trials: Sequence[Evaluation]
+) -> Evaluation:
+    """Record a candidate with its program, and with the trial that stands for it. Return its evaluation.
+
+    A trajectory that is lost is simulated again, as the trial with its seed.
+    """
+    archive, g, k = context.archive, program.generation, program.candidate
+    if (data := archive.get("evaluated", g, k)) is None:
+        shown = representative(context, trials) if trials else failed_row(k, verdict)
+        data = replace(
+            shown, generation=g, candidate=k, source=program.source, parent=program.parent
+        ).record()
+        say_problems(context, Evaluation.read(g, k, data), verdict)
+    _write_program(archive, g, k, data)
+    path = candidate_path(g, k, ".npz")
+    if data["reason"] is None and data.get("stem") and not archive.has(path):
+        archive.put(path, trajectory_of(context, verdict, data))
+    if archive.get("evaluated", g, k) is None:
+        archive.record("evaluated", data, g, k)
+    return Evaluation.read(g, k, data, archive.root)
+
+
+def trajectory_of(context: SearchContext, verdict: Verdict, data: Mapping[str, Any]) -> bytes:
+    """Return the trajectory of a recorded trial. One that is lost is simulated again; what was recorded stays."""
+    path = f"{data['stem']}.npz"
+    if context.archive.has(path):
+        return context.archive.read(path)
+    ((again,),) = context.workers.evaluate([verdict], [int(data["seed"])])
+    if again.metrics != data["metrics"]:
+        context.reporter.say(
+            f"  {data['name']}: its trajectory was lost, and simulated again it differs: {summary(again.metrics)}; "
+            f"recorded is {summary(data['metrics'])}, which stays"
+        )
+    context.archive.put(path, again.states or b"")
+    return again.states or b""
+
+
+def say_problems(context: SearchContext, candidate: Evaluation, verdict: Verdict) -> None:
+    """Report notes on a program, why it failed, and its non-finite terms."""
+    say = context.reporter.say
+    for note in verdict.notes:
+        say(f"  {candidate.name}: {note}")
+    if candidate.failed:
+        say(f"  {candidate.name} failed: {candidate.reason}")
+    for name, term in candidate.terms.items():
+        if where := not_finite(term):
+            say(f"  {candidate.name}: term {name!r} was not finite {where}; the values were replaced")
+
+
+def judged(
+    context: SearchContext,
+    g: int,
+    standings: Standings,
     history: Sequence[Evaluation],
-    before: Evaluation | None,
+    latest: Sequence[Evaluation],
 ) -> tuple[Evaluation, Evaluation, Critique]:
-    """Rank generation g and criticise. Return the best so far, the next parent and its critique."""
-    while True:
-        best = choose(context, g, latest, history, before)
-        if context.archive.get("timing", g + 1) is None:  # a resumed run also passes complete generations
-            context.archive.put("best.py", best.source.encode())
-        parent = parent_of(context.config.method, best, ranked(context, g), latest)
-        try:
-            return best, parent, criticise(context, g, parent)
-        except Retracted:  # asked for a critique, a person took the last vote back
-            context.archive.forget("ranked", g)
+    """Return the champion, the program that is edited next, and its critique."""
+    best = next(e for e in history if e.name == standings.champion)
+    if context.archive.get("timing", g + 1) is None:  # a resumed run also passes complete generations
+        context.archive.put("best.py", best.source.encode())
+    parent = parent_of(context.config.method, best, ranked(context, g), latest)
+    return best, parent, criticise(context, g, parent, standings.trials[parent.name])
 
 
 def propose(
@@ -138,53 +285,6 @@ def losses(context: SearchContext, g: int, parent: Evaluation, history: Sequence
     return found
 
 
-def optimise(
-    context: SearchContext, g: int, sources: list[str], parents: list[str | None]
-) -> list[Evaluation]:
-    """Vet the programs, then optimise control under all of them at once. Return K evaluations, including failures.
-
-    If a trajectory of a recorded generation is lost, the generation is simulated again. The records of its candidates
-    stay as they are.
-    """
-    archive = context.archive
-    recorded = [archive.get("evaluated", g, k) for k in range(len(sources))]
-    for k, data in enumerate(recorded):
-        if data:
-            _write_program(archive, g, k, data)
-    known = {k: Evaluation.read(g, k, data, archive.root) for k, data in enumerate(recorded) if data}
-    arrays = [candidate_path(g, k, ".npz") for k in range(len(sources))]
-    if len(known) == len(sources) and not any(map(archive.lost, arrays)):
-        return list(known.values())
-    verdicts = vet_all(context, sources)
-    with timed(context, "optimise"), context.reporter.stage("optimise", _rate(context.workers)) as tick:
-        folder = archive.root / generation_folder(g)
-        rows = context.workers.evaluate(verdicts, context.config.seed, tick, folder)
-    evaluations = []
-    for k, (source, row) in enumerate(zip(sources, rows, strict=True)):
-        if k in known:
-            _write_lost(context, known[k], row)
-            evaluations.append(known[k])
-            continue
-        source = row.source or source  # a program that was rejected has only its text
-        candidate = replace(row, generation=g, candidate=k, source=source, parent=parents[k])
-        for note in verdicts[k].notes:
-            context.reporter.say(f"  {candidate.name}: {note}")
-        if candidate.failed:
-            context.reporter.say(f"  {candidate.name} failed: {candidate.reason}")
-        for name, term in candidate.terms.items():
-            if where := not_finite(term):
-                context.reporter.say(
-                    f"  {candidate.name}: term {name!r} was not finite {where}; the values were replaced"
-                )
-        data = candidate.record()
-        _write_program(archive, g, k, data)
-        if candidate.states:
-            archive.put(candidate_path(g, k, ".npz"), candidate.states)
-        archive.record("evaluated", data, g, k)
-        evaluations.append(replace(candidate, states=None))
-    return evaluations
-
-
 def _write_program(archive: Archive, g: int, k: int, data: Mapping[str, Any]) -> None:
     """Write the program of a candidate and its record, unless the files have them already."""
     described = {name: value for name, value in data.items() if name != "source"} | {"film": None}
@@ -192,19 +292,6 @@ def _write_program(archive: Archive, g: int, k: int, data: Mapping[str, Any]) ->
     for path, text in ((candidate_path(g, k, ending), text) for ending, text in texts.items()):
         if not archive.has(path):
             archive.put(path, text.encode())
-
-
-def _write_lost(context: SearchContext, before: Evaluation, again: Evaluation) -> None:
-    """Write the trajectory of a recorded candidate that was simulated again, if its file is lost."""
-    path = candidate_path(before.generation, before.candidate, ".npz")
-    if not again.states or not context.archive.lost(path):
-        return
-    context.archive.put(path, again.states)
-    if again.metrics != before.metrics:
-        context.reporter.say(
-            f"  {before.name}: its trajectory was lost, and simulated again it differs: {summary(again.metrics)}; "
-            f"recorded is {summary(before.metrics)}, which stays"
-        )
 
 
 def describe(context: SearchContext, g: int, evaluations: Sequence[Evaluation]) -> list[Evaluation]:
@@ -222,8 +309,19 @@ def describe(context: SearchContext, g: int, evaluations: Sequence[Evaluation]) 
     return [replace(e, description=data.get(e.name, {})) for e in evaluations]
 
 
-def satisfied(context: SearchContext, best: Evaluation) -> str:
-    """Return why the search can end: the best motion has no fault and matches the task; empty if it cannot."""
+def satisfied(
+    context: SearchContext, plan: TrialPlan, standings: Standings, best: Evaluation, critique: Critique
+) -> str:
+    """Return why the search can end; empty if it cannot.
+
+    It can if all trials of the champion succeed, as many as it gets in a generation or more, and the critic asks for
+    nothing; or if its motion has no fault and matches the task (`method.stop_alignment`).
+    """
+    trials = standings.trials[best.name]
+    claim = Claim.of(trials)
+    enough = claim.n >= max(plan.look, _ENOUGH) and claim.successes == claim.n
+    if enough and critique.success and not critique.problems:
+        return f"all {claim.n} trials of {best.name} succeed, and the critic asks for nothing"
     least, alignment = context.config.method.stop_alignment, best.description.get("alignment")
     if least is None or alignment is None or alignment < least or fault(best)[0]:
         return ""
@@ -232,14 +330,26 @@ def satisfied(context: SearchContext, best: Evaluation) -> str:
     )
 
 
-def criticise(context: SearchContext, g: int, best: Evaluation) -> Critique:
-    """Return the critique of the best candidate; its faults and its non-finite terms are added to the problems."""
+def criticise(
+    context: SearchContext, g: int, candidate: Evaluation, trials: Sequence[Evaluation]
+) -> Critique:
+    """Return the critique of a program by one of its poorer trials, that of the lower quartile.
+
+    Where it fails is what the next programs can do better. Its faults and non-finite terms are added to the problems.
+    """
+    ran = sorted((t for t in trials if not t.failed), key=lambda t: merit(context.task, t)) or [candidate]
+    poorer = ran[(len(ran) - 1) // 4]
+    own = {
+        name: getattr(candidate, name)
+        for name in ("generation", "candidate", "source", "parent", "description")
+    }
+    poorer = candidate if poorer.seed == candidate.seed else replace(poorer, **own)
 
     def work() -> dict[str, Any]:
-        c = context.critic.criticise(context.task, best)
+        c = context.critic.criticise(context.task, poorer)
         return {
-            "success": c.success and not best.faults,
-            "problems": list(dict.fromkeys([*best.faults.values(), *c.problems, *broken_terms(best)])),
+            "success": c.success and not poorer.faults,
+            "problems": list(dict.fromkeys([*poorer.faults.values(), *c.problems, *broken_terms(poorer)])),
             "advice": [vars(a) for a in c.advice],
             "author": c.author,
             **{
@@ -256,11 +366,11 @@ def criticise(context: SearchContext, g: int, best: Evaluation) -> Critique:
     return Critique(data["success"], data["problems"], advice, data["author"], said, observation, alignment)
 
 
-def in_a_line(archive: Archive, best: Evaluation) -> str:
+def in_a_line(context: SearchContext, best: Evaluation, standings: Standings) -> str:
     """Return what `best` came to. Where the task measures nothing, as one from words, it is the last critique."""
-    criticised = archive.events("criticised")
-    if (measured := summary(best.metrics)) or not criticised:
-        return measured
+    criticised = context.archive.events("criticised")
+    if summary(best.metrics) or not criticised:
+        return Claim.of(standings.trials[best.name]).text()
     critique = criticised[-1].data
     verdict = "success" if critique["success"] else "; ".join(["no success", *critique["problems"][:1]])
     return f"{critique['author']}: {verdict}"
@@ -283,9 +393,3 @@ def not_finite(term: Mapping[str, Any]) -> str:
         (term.get("nonfinite_planned"), "steps of its plans"),
     )
     return " and ".join(f"at {count} {of}" for count, of in found if count)
-
-
-def _rate(workers: Workers) -> Callable[[], str]:
-    """Return a function that formats the physics steps per second of all workers since this call."""
-    started, before = time.monotonic(), workers.steps_done
-    return lambda: f"{(workers.steps_done - before) / (time.monotonic() - started):,.0f} steps/s"

@@ -1,4 +1,9 @@
-"""Select the best candidate so far from all comparisons of a run."""
+"""The contest of a generation: trials for its programs and the champion, and who is the champion after them.
+
+Everybody gets a few trials, the better half more, and as long as it is open whether the best challenger is better
+than the champion, these two get more. A challenger becomes the champion only if it is better with enough probability.
+A judge of films sees films of the same trial; other searches compare the scores.
+"""
 
 from __future__ import annotations
 
@@ -6,129 +11,262 @@ import contextlib
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from movlr_jax.errors import UserError
-from movlr_jax.evolution.context import SearchContext, once
+from movlr_jax.evolution.context import SearchContext, once, timed
 from movlr_jax.evolution.gates import by_gates, gated
-from movlr_jax.evolution.ranking import BUDGET, Comparison, Ranking, decided, rank, unanswered
+from movlr_jax.evolution.ranking import BUDGET, Comparison, Ranking, decided, flip_rate, rank, unanswered
 from movlr_jax.evolution.standing import Standing
+from movlr_jax.evolution.trials import Claim, TrialPlan, believed, recorded_trials, run_trials
+from movlr_jax.evolution.worth import Posterior, from_answers, halving, next_champion, undecided
 from movlr_jax.language.base import BatchJudge, Evaluation, Preference
 from movlr_jax.language.clients.call import Retracted
 from movlr_jax.language.judges.metrics import MetricsJudge
-from movlr_jax.tasks.base import SHARED
+from movlr_jax.sandbox.vet import Verdict
 
 NOT_ASKED = "the judge was not asked"  # where gates decide before people are
 
 
-def choose(
-    context: SearchContext,
-    g: int,
-    latest: Sequence[Evaluation],
-    history: Sequence[Evaluation],
-    best: Evaluation | None,
-) -> Evaluation:
-    """Compare the generation `latest` with the best so far, rank all of `history`, and return the new best."""
-    items = [e for e in history if not e.failed]
-    if not items:
-        reasons = "; ".join(f"{e.name}: {e.reason}" for e in latest)
-        raise UserError(f"every program of generation {g} failed, so the search cannot continue. {reasons}")
-    names = [e.name for e in items]
-    entrants = [names.index(e.name) for e in ([best] if best else []) + list(latest) if not e.failed]
+@dataclass
+class Standings:
+    """All programs of a search that ran, with their trials, and the champion."""
 
-    def work() -> dict[str, Any]:
-        while True:  # a person took a vote back: the votes before it are recorded and not asked again
-            with contextlib.suppress(Retracted):
-                return attempt()
+    programs: dict[str, Evaluation] = field(default_factory=dict)  # in the order of their first trials
+    trials: dict[str, list[Evaluation]] = field(default_factory=dict)
+    champion: str | None = None
 
-    def attempt() -> dict[str, Any]:
-        known = earlier(context, g, names)
-        shown = Counter((c.first, c.second) for c in known)
+    @property
+    def names(self) -> list[str]:
+        return list(self.programs)
+
+    def add(self, name: str, trials: Sequence[Evaluation]) -> None:
+        """Add trials of a program, each once."""
+        known = self.trials.setdefault(name, [])
+        seeds, program = {trial.seed for trial in known}, self.programs[name]
+        own = {f: getattr(program, f) for f in ("generation", "candidate", "source", "parent")}
+        known += [replace(trial, **own) for trial in trials if trial.seed not in seeds]
+
+
+@dataclass
+class Contest:
+    """The contest of generation g."""
+
+    context: SearchContext
+    g: int
+    plan: TrialPlan
+    standings: Standings
+    verdicts: Mapping[
+        str, Verdict
+    ]  # of the programs of this generation that were accepted, and of the champion
+    new: list[Comparison] = field(default_factory=list)
+    of_trial: list[int] = field(default_factory=list)  # seed of the trial of each of `new`
+    winner: str | None = None  # of rankings that name one: ranking=paper and knockout
+
+    @property
+    def scored(self) -> bool:
+        """Whether the scores of the task decide, as no judge watches films."""
+        return isinstance(self.context.judge, MetricsJudge)
+
+    def run(self) -> Posterior:
+        """Run all trials of the generation. Return what is believed of all programs of the search after them."""
+        plan, done = self.plan, 0
+        entrants = list(self.verdicts)
+        paper = self.context.config.ranking in ("paper", "knockout") and not self.scored
+        belief = self._round(entrants, range(done, done := plan.first))
+        if plan.more and len(entrants) > 1 and not paper:
+            belief = self._round(self._further(belief, entrants), range(done, done := done + plan.more))
+        while done < plan.most and not paper and (both := self._undecided(belief, entrants)):
+            belief = self._round(both, range(done, done := min(done + max(plan.more, 1), plan.most)))
+        return belief
+
+    def _round(self, entrants: Sequence[str], numbers: range) -> Posterior:
+        """Give the entrants their trials; a judge compares the films of the first of these trials."""
+        ran = run_trials(self.context, self.g, {name: self.verdicts[name] for name in entrants}, numbers)
+        for name, trials in ran.items():
+            self.standings.add(name, trials)
+        first = {name: trials[0].seed for name, trials in ran.items()}
+        names = self.standings.names
+        if self.scored:
+            return believed(self.context.task, self.standings.trials, names)
+        shown = {n: t for n in ran for t in self.standings.trials[n] if t.seed == first[n] and not t.failed}
+        with timed(self.context, "rank"):
+            result = self._asked(shown)
+        self.new += result.comparisons
+        self.of_trial += [next(iter(first.values())) or 0] * len(result.comparisons)
+        self.winner = None if result.winner is None else names[result.winner]
+        answers = [*earlier_answers(self.context, self.g, names), *self._answers()]
+        return from_answers(len(names), answers)
+
+    def _asked(self, shown: Mapping[str, Evaluation]) -> Ranking:
+        """Return the ranking of the motions `shown`, all of one trial, by the judge."""
+        context, names = self.context, self.standings.names
+        entrants = [names.index(name) for name in shown]
+        known = [*earlier(context, self.g, names), *self.new]
+        times = Counter((c.first, c.second) for c in known)
+        items = {names.index(name): motion for name, motion in shown.items()}
 
         def ask(pairs: Sequence[tuple[int, int]]) -> list[Preference]:
             samples = []
             for pair in pairs:
-                samples.append(shown[pair])
-                shown[pair] += 1
+                samples.append(times[pair])
+                times[pair] += 1
             return compare_all(context, [(items[i], items[j]) for i, j in pairs], samples)
 
         def watch(new: Sequence[Comparison]) -> None:
-            context.watch(g, Standing(names, entrants, known, tuple(new), budget, context.showing))
+            context.watch(self.g, Standing(names, entrants, known, tuple(new), budget, context.showing))
 
         config = context.config
         budget = config.comparisons or BUDGET * len(entrants)
-        result = rank(
-            len(items), ask, config.ranking, config.comparisons, known=known, entrants=entrants,
+        return rank(
+            len(names), ask, config.ranking, config.comparisons, known=known, entrants=entrants,
             showing=context.showing, watch=watch,
         )  # fmt: skip
-        return ranking_record(names, result)
 
+    def _answers(self) -> list[tuple[int, int, int, str]]:
+        return [
+            (c.first, c.second, seed, c.preference.winner)
+            for c, seed in zip(self.new, self.of_trial, strict=True)
+            if decided(c)
+        ]
+
+    def _further(self, belief: Posterior, entrants: Sequence[str]) -> list[str]:
+        """Return who gets further trials: the champion and the better half of the others."""
+        names, champion = self.standings.names, self._leader(belief, entrants)
+        return [names[i] for i in halving(belief, [names.index(n) for n in entrants], names.index(champion))]
+
+    def _undecided(self, belief: Posterior, entrants: Sequence[str]) -> list[str]:
+        names, champion = self.standings.names, self._leader(belief, entrants)
+        certainty = self.context.config.certainty
+        both = undecided(belief, [names.index(n) for n in entrants], names.index(champion), certainty)
+        return [names[i] for i in both]
+
+    def _leader(self, belief: Posterior, entrants: Sequence[str]) -> str:
+        """Return the champion; where there is none yet, the best of the entrants."""
+        names = self.standings.names
+        if self.standings.champion in entrants:
+            return str(self.standings.champion)
+        return max(entrants, key=lambda name: (belief.mean[names.index(name)], -names.index(name)))
+
+    def crowned(self, belief: Posterior) -> str:
+        """Return the champion after the contest."""
+        entrants = list(self.verdicts)
+        if self.winner is not None and self.context.config.ranking in ("paper", "knockout"):
+            return self.winner
+        names, champion = self.standings.names, self._leader(belief, entrants)
+        if self.new and not any(map(decided, self.new)):
+            return champion
+        at = [names.index(name) for name in entrants]
+        return names[next_champion(belief, at, names.index(champion), self.context.config.certainty)]
+
+
+def contest(
+    context: SearchContext, g: int, plan: TrialPlan, standings: Standings, verdicts: Mapping[str, Verdict]
+) -> dict[str, Any]:
+    """Run the contest of generation g, add its trials to `standings`, and crown. Return its record."""
+    ran = Contest(context, g, plan, standings, verdicts)
+
+    def work() -> dict[str, Any]:
+        while True:  # a person took a vote back: the votes before it are recorded and not asked again
+            ran.new, ran.of_trial = [], []
+            with contextlib.suppress(Retracted):
+                belief = ran.run()
+                return _record(ran, belief, ran.crowned(belief))
+
+    recorded = context.archive.get("ranked", g)
     data = once(context, "ranked", g, "rank", work)
-    if differing := sorted({*data["names"]} ^ {*names}):
+    if recorded:  # the trials are recorded, too
+        _replay(ran)
+    if differing := sorted({*data["names"]} ^ {*standings.names}):
         raise UserError(
             f"{context.archive.root}: the ranking of generation {g} and its programs disagree on {differing[0]}; "
             "the run cannot be continued"
         )
-    context.reporter.say(f"  rank: {_ranking_line(data, context.judge.name, bool(best))}")
-    if isinstance(context.judge, MetricsJudge) and (
-        hint := no_gradient(items, data["comparisons"], bool(context.config.instruction))
-    ):
-        context.reporter.say(f"  rank: {hint}")
-    return items[names.index(data["best"])]
+    before, standings.champion = standings.champion, data["best"]
+    for line in _lines(context, standings, data, before):
+        context.reporter.say(f"  rank: {line}")
+    return data
 
 
-def _ranking_line(data: Mapping[str, Any], judge: str, kept: bool) -> str:
-    """Return a ranking in one line. Unanswered comparisons are reported first."""
+def _replay(ran: Contest) -> None:
+    """Add the recorded trials of a generation to the standings."""
+    for name, trials in recorded_trials(ran.context, ran.g).items():
+        if name in ran.verdicts:
+            ran.standings.add(name, [trial for _, trial in sorted(trials.items())])
+
+
+def _record(ran: Contest, belief: Posterior, champion: str) -> dict[str, Any]:
+    """Return the JSON record of a contest. Without an answer of the judge, the flip rate is null."""
+    names, standings = ran.standings.names, ran.standings
+    judged = {
+        i for c in [*earlier(ran.context, ran.g, names), *ran.new] if decided(c) for i in (c.first, c.second)
+    }
+    known = set(range(len(names))) if ran.scored else judged
+
+    def of(values: np.ndarray) -> list[float | None]:
+        return [float(f"{v:.6g}") if i in known else None for i, v in enumerate(values)]
+
+    before = standings.champion
+    others = [name for name in ran.verdicts if name not in (before, champion)]
+    at = {name: i for i, name in enumerate(names)}
+    rival = champion if champion != before else max(others, key=lambda n: belief.mean[at[n]], default=None)
+    beaten = bool(before) and before in at and rival is not None
+    return {
+        "names": names,
+        "strengths": of(belief.mean),
+        "deviation": of(belief.covariance.diagonal() ** 0.5),
+        "p_best": of(belief.p_best),
+        "noise": float(f"{belief.noise:.6g}"),
+        "flip_rate": None if ran.new and not any(map(decided, ran.new)) else flip_rate(ran.new),
+        "best": champion,
+        "rival": rival,
+        "p_better": belief.p_better(at[str(rival)], at[str(before)]) if beaten else None,
+        "comparisons": [
+            {
+                "first": names[c.first],
+                "second": names[c.second],
+                "trial": seed,
+                "winner": c.preference.winner,
+                "reason": c.preference.reason,
+                **({"overruled": c.preference.overruled} if c.preference.overruled else {}),
+                **({} if c.preference.answered else {"answered": False}),
+            }
+            for c, seed in zip(ran.new, ran.of_trial, strict=True)
+        ],
+    }
+
+
+def _lines(
+    context: SearchContext, standings: Standings, data: Mapping[str, Any], before: str | None
+) -> list[str]:
+    """Return what a contest decided, in one line or two. Unanswered comparisons are reported first."""
     asked, silent = len(data["comparisons"]), unanswered(data["comparisons"])
-    overruled = sum("overruled" in c for c in data["comparisons"])
-    name = data["best"]
-    warning = f"WARNING: {silent} of {asked} comparisons were not answered by {judge}; " if silent else ""
+    name, rival, p = data["best"], data.get("rival"), data.get("p_better")
+    warning = (
+        f"WARNING: {silent} of {asked} comparisons were not answered by {context.judge.name}; "
+        if silent
+        else ""
+    )
     if data["flip_rate"] is None:
-        because = "it was the previous best" if kept else "it is the first that ran"
-        return f"{warning}this generation is not ranked, and {name} is kept only because {because}"
-    if asked and all(c["winner"] == "tie" for c in data["comparisons"]):
-        return f"{name} is kept, because all {asked} comparisons are ties"
-    at = data["names"].index(name)
-    p_best = data["p_best"][at]
-    confidence = "because no answer contradicts it" if p_best is None else f"with P = {p_best:.2f}"
-    clear = p_best is None or p_best >= max(p for p in data["p_best"] if p is not None)
-    first = "is the best" if clear else "leads, though others may be better,"
-    return (
-        f"{warning}{name} {first} {confidence}; {asked} comparisons, "
-        f"flip rate {100 * data['flip_rate']:.0f} %, {overruled} overruled by gates"
-    )
-
-
-def no_gradient(
-    items: Sequence[Evaluation], comparisons: Sequence[Mapping[str, str]], words_alone: bool = False
-) -> str:
-    """Return a hint if all candidates tie in the score of the task and none is a success, else an empty string.
-
-    words_alone: the task is an instruction, so it has only the scores that its words give.
-    """
-    tied = comparisons and all(c["winner"] == "tie" for c in comparisons)
-    if not tied or any(e.metrics.get("success", 0.0) for e in items):
-        return ""
-    if words_alone:
-        return (
-            "all programs have almost the same score, because the words of the instruction name little that can be "
-            "measured, so their order means nothing; let a judge watch the films: method=movlr with vlm=gemini, "
-            "openai_compatible, person or manual, or write a task with a goal (docs/write_a_task.md)"
-        )
-    task_metrics = [name for name in items[0].metrics if name not in ("success", *SHARED)]
-    example = (
-        f"m[{task_metrics[0]!r}], negated if less is better"
-        if task_metrics
-        else "... with a metric that `measure` returns"
-    )
-    become = "fail with" if any("success" in e.metrics for e in items) else "have"
-    return (
-        f"all programs {become} almost the same score, so their order means nothing; in a task of your own, "
-        f"give simple_task a score that grows as the goal gets nearer, as in score=lambda m: {example}"
-    )
+        because = "it was the previous champion" if before else "it is the first that ran"
+        return [f"{warning}this generation is not ranked, and {name} is kept only because {because}"]
+    told = {n: Claim.of(standings.trials[n]).text() for n in (name, before, rival) if n}
+    if before is None:
+        text = f"{name} is the first champion: {told[name]}"
+    elif name != before:
+        chance = f" with P = {p:.2f}" if p is not None else ""
+        text = f"{name} is better than {before}{chance} and the new champion: {told[name]} ({before}: {told[before]})"
+    elif rival is None:
+        text = f"{name} stays the champion: {told[name]}"
+    else:
+        text = f"{name} stays the champion: {told[name]}; {rival} is better with P = {p:.2f} only ({told[rival]})"
+    if asked:
+        overruled = sum("overruled" in c for c in data["comparisons"])
+        text += f"; {asked} comparisons, flip rate {100 * data['flip_rate']:.0f} %, {overruled} overruled by gates"
+    return [warning + text]
 
 
 def compare_all(
@@ -160,6 +298,18 @@ def _ask(
     return [judge.compare(context.task, a, b) for a, b in pairs]
 
 
+def earlier_answers(context: SearchContext, g: int, names: Sequence[str]) -> list[tuple[int, int, int, str]]:
+    """Return the answers of the generations before g for `from_answers`; an old one is of a trial of its own."""
+    at = {name: i for i, name in enumerate(names)}
+    return [
+        (at[c["first"]], at[c["second"]], c.get("trial") or -event.generation, c["winner"])
+        for event in context.archive.events("ranked")
+        if event.generation < g
+        for c in event.data["comparisons"]
+        if c["winner"] != "none"
+    ]
+
+
 def earlier(context: SearchContext, g: int, names: Sequence[str]) -> list[Comparison]:
     """Return all comparisons of the generations before g, with indices into `names`."""
     at = {name: i for i, name in enumerate(names)}
@@ -180,31 +330,3 @@ def ranked(context: SearchContext, g: int) -> list[str]:
     data = context.archive.get("ranked", g) or {"names": [], "strengths": []}
     known = [(-math.inf if s is None else s, i) for i, s in enumerate(data["strengths"])]
     return [data["names"][i] for _, i in sorted(known, key=lambda pair: (-round(pair[0], 9), pair[1]))]
-
-
-def ranking_record(names: Sequence[str], result: Ranking) -> dict[str, Any]:
-    """Return the JSON record of a ranking. Values without an answered comparison are null."""
-
-    def known(values: np.ndarray) -> list[float | None]:
-        return [None if i in result.unranked else float(v) for i, v in enumerate(values)]
-
-    unanswered_all = result.comparisons and not any(map(decided, result.comparisons))
-    return {
-        "names": list(names),
-        "strengths": known(result.strengths),
-        "deviation": known(result.deviation),
-        "p_best": known(result.p_best),
-        "flip_rate": None if unanswered_all else result.flip_rate,
-        "best": names[result.order[0]],
-        "comparisons": [
-            {
-                "first": names[c.first],
-                "second": names[c.second],
-                "winner": c.preference.winner,
-                "reason": c.preference.reason,
-                **({"overruled": c.preference.overruled} if c.preference.overruled else {}),
-                **({} if c.preference.answered else {"answered": False}),
-            }
-            for c in result.comparisons
-        ],
-    }

@@ -13,6 +13,8 @@ import numpy as np
 from movlr_jax.errors import UserError, resuming
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.gates import score_of
+from movlr_jax.evolution.selection import Standings
+from movlr_jax.evolution.trials import Claim, representative
 from movlr_jax.language.base import Evaluation
 from movlr_jax.tracking.base import Ended, Shown
 
@@ -40,7 +42,7 @@ def begin_tracking(context: SearchContext) -> None:
     context.tracking = True
 
 
-def track(context: SearchContext, g: int, evaluations: Sequence[Evaluation], best: Evaluation) -> None:
+def track(context: SearchContext, g: int, evaluations: Sequence[Evaluation], standings: Standings) -> None:
     """Show a finished generation in the tracker, if it has begun and does not have the generation yet.
 
     The search goes on if the tracker cannot be reached; the generation is sent with the next one.
@@ -48,7 +50,7 @@ def track(context: SearchContext, g: int, evaluations: Sequence[Evaluation], bes
     if not context.tracking or _has(context, g):
         return
     films = {e.name: e.film for e in evaluations if e.film and e.film.is_file()}
-    context.unsent.append(Shown(g, numbers(context, g, evaluations, best), films))
+    context.unsent.append(Shown(g, numbers(context, g, evaluations, standings), films))
     _send(context)
 
 
@@ -107,15 +109,20 @@ def _tried(context: SearchContext, call: Callable[[], None]) -> bool:
 
 
 def numbers(
-    context: SearchContext, g: int, evaluations: Sequence[Evaluation], best: Evaluation
+    context: SearchContext, g: int, evaluations: Sequence[Evaluation], standings: Standings
 ) -> dict[str, float]:
     """Return what a tracker shows of a generation: best and spread, weights, judge flip rate, cost and times."""
     scores = [s for e in evaluations if math.isfinite(s := score_of(context.task, e))]
     ranked, (calls, cost) = context.archive.get("ranked", g) or {}, context.archive.spent()
+    trials = standings.trials[str(standings.champion)]
+    best = representative(context, trials)
+    mean, claim = float(np.mean([score_of(context.task, trial) for trial in trials])), Claim.of(trials)
     found = {
-        "score/best": score_of(context.task, best),
+        "score/best": mean,
+        "trials/best": claim.n,
+        **({} if claim.successes is None else {"success_rate/best": claim.successes / claim.n}),
         **({"score/mean": float(np.mean(scores)), "score/std": float(np.std(scores))} if scores else {}),
-        **{f"best/{name}": value for name, value in best.metrics.items()},
+        **{f"best/{name}": value for name, value in claim.metrics.items()},
         **{f"weights/{name}": weight for name, weight in best.weights.items()},
         **{f"terms/{name}": term["weighted_mean"] for name, term in best.terms.items()},
         "candidates/failed": sum(e.failed for e in evaluations),

@@ -28,8 +28,8 @@ class Evaluation:
     curve_time: Sequence[float] = ()  # s, time axis of the curves in `terms` and `series`
     timing: Mapping[str, float] = field(default_factory=dict)
     learning: Mapping[str, Any] = field(default_factory=dict)  # training curves, if a policy was trained
-    # scores from several start states, None where it failed; the motion is the one with the middle score
-    starts: Sequence[float | None] = ()
+    seed: int | None = None  # of its trial: start state, noise and training
+    stem: str = ""  # path of the files of its trial, without the ending, in the run directory
     faults: Mapping[str, str] = field(
         default_factory=dict
     )  # degenerate pattern -> sentence; see `Task.faults`
@@ -48,17 +48,6 @@ class Evaluation:
     @property
     def failed(self) -> bool:
         return self.reason is not None
-
-    @property
-    def spread(self) -> str:
-        """From how many start states the motion is the middle one, with the scores; empty if there was one start."""
-        scores = [score for score in self.starts if score is not None]
-        if not scores:
-            return ""
-        failed = len(self.starts) - len(scores)
-        return f"middle of {len(self.starts)} starts, scores {min(scores):.3g} to {max(scores):.3g}" + (
-            f", {failed} failed" if failed else ""
-        )
 
     def record(self) -> dict[str, Any]:
         """Return the data of the event that records a candidate without a film and before it is described."""
@@ -92,7 +81,8 @@ class Evaluation:
             curve_time=numbers(data.get("curve_time")),
             timing=_floats(named("timing")),
             learning=named("learning"),
-            starts=tuple(data.get("starts") or ()),
+            seed=data.get("seed"),
+            stem=data.get("stem") or "",
             faults=named("faults"),
             gait=named("gait"),
             film=root / data["film"] if data.get("film") else None,

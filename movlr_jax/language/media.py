@@ -18,7 +18,7 @@ from movlr_jax.language.base import Evaluation
 from movlr_jax.language.clients.call import Media
 from movlr_jax.language.settings import ModelConfig
 from movlr_jax.storage.archive import Archive
-from movlr_jax.storage.layout import candidate_path
+from movlr_jax.storage.layout import stem_of
 from movlr_jax.tasks import Task
 
 _JPEG_QUALITY = 88
@@ -55,7 +55,7 @@ class MotionMedia:
         return Seen(self._media(candidate, shown), float(shown.times[-1]), times)
 
     def _media(self, candidate: Evaluation, shown: Clip) -> list[Media]:
-        stem = candidate_path(candidate.generation, candidate.candidate, "_seen")
+        stem = f"{stem_of(candidate)}_seen"
         if self.mode == "video":
             path = f"{stem}.mp4"
             data = self._kept(

@@ -61,9 +61,7 @@ def family_tree(run: Run) -> dict[str, Any] | None:
 
 
 def _outcome(c: Evaluation) -> str:
-    return (
-        f"failed: {c.reason}"[:200] if c.failed else "; ".join(filter(None, [summary(c.metrics), c.spread]))
-    )
+    return f"failed: {c.reason}"[:200] if c.failed else summary(c.metrics)
 
 
 def _kind(c: Evaluation, best: str | None, line: list[str]) -> str:

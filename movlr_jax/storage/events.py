@@ -105,9 +105,16 @@ class Measured(TypedDict, total=False):
     film: str | None
     timing: dict[str, float]
     learning: Learning
-    starts: list[float | None]
+    seed: int
+    stem: str
     faults: dict[str, str]
     gait: Gait
+
+
+class TrialRound(TypedDict, total=False):
+    """`trials`: name of the program -> number of the trial -> its results; -1 as generation is the confirmation."""
+
+    programs: dict[str, dict[str, Measured]]
 
 
 class Evaluated(Measured, total=False):
@@ -125,6 +132,7 @@ class FinalTraining(Measured, total=False):
 class Compared(TypedDict, total=False):
     first: str
     second: str
+    trial: int  # seed of the trial of both motions
     winner: Literal["first", "second", "tie", "none"]
     reason: str
     overruled: str
@@ -139,8 +147,32 @@ class Ranked(TypedDict, total=False):
     deviation: list[float | None]
     p_best: list[float | None]
     flip_rate: float | None
-    best: str
+    best: str  # the champion
+    rival: str | None  # its best challenger, or the champion if it is new
+    p_better: float | None  # probability that the rival is better than the champion before
+    noise: float  # standard deviation of the difference of two equal programs in a trial
     comparisons: list[Compared]
+
+
+class ClaimRecord(TypedDict, total=False):
+    """What trials of one program came to: means of its measures, successes and their 95 % interval."""
+
+    n: int
+    failed: int
+    successes: int
+    interval: list[float]
+    metrics: dict[str, float]
+
+
+class ConfirmedRecord(TypedDict, total=False):
+    """`confirmed`: champion, first and hand-written program in trials that no choice has seen."""
+
+    champion: str
+    first: str
+    claims: dict[str, ClaimRecord]
+    p_better: float | None
+    text: str
+    verdict: str
 
 
 class Agreement(TypedDict, total=False):
@@ -243,6 +275,8 @@ KINDS: Mapping[str, Any] = {
     "task_file": TaskFile,
     "proposed": Proposed,
     "evaluated": Evaluated,
+    "trials": TrialRound,
+    "confirmed": ConfirmedRecord,
     "ranked": Ranked,
     "voted": RankedByPeople,
     "described": Descriptions,
@@ -262,6 +296,8 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
     "run": ("settings",),
     "task_file": ("path", "sha256"),
     "proposed": ("sources", "parents"),
+    "trials": ("programs",),
+    "confirmed": ("champion", "first", "claims"),
     "evaluated": ("name", "generation", "candidate", "source", "weights", "metrics", "terms"),
     "ranked": ("names", "strengths", "p_best", "flip_rate", "best", "comparisons"),
     "described": ("candidates",),

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from movlr_jax.control.config import OptimizerConfig
-from movlr_jax.control.episode import Loop, play
+from movlr_jax.control.episode import Loop, fold_in, play
 from movlr_jax.control.mpc import mppi
 from movlr_jax.control.mpc.parts import Parts
 from movlr_jax.control.mpc.rules import RISKS, RULES
@@ -81,11 +81,21 @@ class Planner:
 
         @partial(jax.jit, static_argnums=4)
         def sample(plan: mppi.PlanDistribution, held: Array, home: Array, key: jax.Array, turn: int) -> Array:
-            """Return plans [R, N, knots, dims] of R rows, with the same noise for all of them."""
+            """Return plans [R, N, knots, dims] of R rows, with the same noise for all of them.
+
+            key: one key, or the keys [E] of E trials; row r then has the noise of trial r % E.
+            """
             self.traces["sample"] += 1
-            noise = rule.noise(settings, key, settings.samples, home.shape[1:], space.mixing, turn)
-            draw = lambda *row: rule.sample(settings, *row, noise, lower, upper)  # noqa: E731
-            return jax.vmap(draw)(plan, held, home)
+
+            def noise(key: jax.Array) -> Any:
+                return rule.noise(settings, key, settings.samples, home.shape[1:], space.mixing, turn)
+
+            def draw(plan: mppi.PlanDistribution, held: Array, home: Array, noise: Any) -> Array:
+                return rule.sample(settings, plan, held, home, noise, lower, upper)
+
+            if not key.ndim:
+                return jax.vmap(draw, in_axes=(0, 0, 0, None))(plan, held, home, noise(key))
+            return jax.vmap(draw)(plan, held, home, jax.vmap(noise)(key)[jnp.arange(len(home)) % len(key)])
 
         self.sample = sample
         self.init = compiled("init", lambda mean: mppi.init(settings, mean, lower, upper))
@@ -140,7 +150,10 @@ class PlannedControllers:
         ]
 
     def rollout(self, start: SimState, *, steps: int, key: jax.Array) -> Trajectory:
-        """Run K x E rows for `steps` control steps with replanning; candidate k owns rows k*E:(k+1)*E."""
+        """Run K x E rows for `steps` control steps with replanning; candidate k owns rows k*E:(k+1)*E.
+
+        key: One key, with the same noise of plans for all rows, or the keys [E] of E trials.
+        """
         p = self.planner
         start = p.space.begun(start)
         initial, home = start.step, p.space.held(start)
@@ -149,7 +162,8 @@ class PlannedControllers:
         def replanned(state: SimState, keys: Sequence[jax.Array]) -> Any:
             nonlocal known
             sample, random = keys
-            plan = self.replan(known, state, initial, home, sample, random)
+            # the policies of plans draw nothing, so one key is enough
+            plan = self.replan(known, state, initial, home, sample, random.reshape(-1)[0])
             known = p.shift(plan)
             return p.space.params(p.sim_physics, state, np.asarray(plan.mean)[:, None])
 
@@ -167,11 +181,11 @@ class PlannedControllers:
     ) -> mppi.PlanDistribution:
         """Return the next plan of every row [R] of `state`, after the `updates` of the settings.
 
-        initial [R]: first step of the episode. home [R, knots, dims]: the plan that holds the initial state. On a
-        device, no data is copied to the host in between.
+        noise_key: one key, or the keys [E] of E trials. initial [R]: first step of the episode. home
+        [R, knots, dims]: the plan that holds the initial state. On a device, no data is copied to the host.
         """
         for number in range(self.planner.config.mppi.updates):
-            noise = jax.random.fold_in(noise_key, _UPDATES + number) if number else noise_key
+            noise = fold_in(noise_key, _UPDATES + number) if number else noise_key
             plan = self._updated(plan, state, initial, home, (noise, plan_key), number)
         return plan
 

@@ -16,7 +16,7 @@ from movlr_jax.types import Progress
 
 
 class Workers(Protocol):
-    """K verdicts in, exactly K evaluations out, in the same order."""
+    """K verdicts in, exactly K lists of trials out, in the same order."""
 
     @property
     def steps_done(self) -> int:
@@ -26,11 +26,11 @@ class Workers(Protocol):
     def evaluate(
         self,
         verdicts: Sequence[Verdict],
-        seed: int,
+        seeds: Sequence[int],
         progress: Progress | None = None,
         folder: Path | None = None,
-    ) -> list[Evaluation]:
-        """Evaluate all verdicts from the same start states; see `evaluation.evaluate`."""
+    ) -> list[list[Evaluation]]:
+        """Run a trial of every verdict with every seed; see `evaluation.evaluate`."""
         ...
 
     def close(self) -> None: ...
@@ -42,7 +42,6 @@ class ThisProcess:
 
     optimizer: Optimizer
     task: Task
-    starts: int = 1
 
     @property
     def steps_done(self) -> int:
@@ -51,11 +50,11 @@ class ThisProcess:
     def evaluate(
         self,
         verdicts: Sequence[Verdict],
-        seed: int,
+        seeds: Sequence[int],
         progress: Progress | None = None,
         folder: Path | None = None,
-    ) -> list[Evaluation]:
-        return evaluate(self.optimizer, self.task, verdicts, seed, progress, folder, self.starts)
+    ) -> list[list[Evaluation]]:
+        return evaluate(self.optimizer, self.task, verdicts, seeds, progress, folder)
 
     def close(self) -> None:
         """Nothing to end."""

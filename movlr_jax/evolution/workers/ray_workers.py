@@ -76,16 +76,12 @@ class RayWorkers:
         make: Callable[[], Parts],
         rows: int,
         say: Callable[[str], object],
-        starts: int = 1,
     ):
-        """rows: programs of a batch. make: builds task and optimizer in a worker; it travels by Ray's pickle.
-
-        starts: start states of each program.
-        """
+        """rows: programs of a batch. make: builds task and optimizer in a worker; it travels by Ray's pickle."""
         with needed("workers=ray", "ray"):
             import ray  # pyright: ignore[reportMissingImports]
         self._ray, self._config, self._make, self._say = ray, config, make, say
-        self._begun, self._starts = not ray.is_initialized(), starts
+        self._begun = not ray.is_initialized()
         if self._begun:
             _start(ray, config, say)
         room = _room(ray, config)
@@ -123,16 +119,19 @@ class RayWorkers:
     def evaluate(
         self,
         verdicts: Sequence[Verdict],
-        seed: int,
+        seeds: Sequence[int],
         progress: Progress | None = None,
         folder: Path | None = None,
-    ) -> list[Evaluation]:
-        rows = {row: failed_row(row, v) for row, v in enumerate(verdicts) if not v.program}
-        given = shards(verdicts, self._size, seed, folder, self._starts)
-        for shard, evaluations in self._run(given, progress):
-            for row, evaluation in zip(shard.rows, evaluations, strict=True):
+    ) -> list[list[Evaluation]]:
+        rows = {
+            row: [failed_row(row, v, seed) for seed in seeds]
+            for row, v in enumerate(verdicts)
+            if not v.program
+        }
+        for shard, evaluations in self._run(shards(verdicts, self._size, seeds, folder), progress):
+            for row, trials in zip(shard.rows, evaluations, strict=True):
                 program = verdicts[row].program
-                rows[row] = replace(evaluation, source=program.source if program else "")
+                rows[row] = [replace(trial, source=program.source if program else "") for trial in trials]
         return [rows[row] for row in range(len(verdicts))]
 
     def close(self) -> None:
@@ -146,7 +145,7 @@ class RayWorkers:
 
     def _run(
         self, given: Sequence[Shard], progress: Progress | None
-    ) -> list[tuple[Shard, Sequence[Evaluation]]]:
+    ) -> list[tuple[Shard, Sequence[list[Evaluation]]]]:
         """Evaluate all shards, each until a worker has returned it. Raises UserError if workers keep dying."""
         waiting, done, lost = deque(given), [], Counter[tuple[int, ...]]()
         self.took = []

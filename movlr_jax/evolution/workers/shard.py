@@ -40,9 +40,8 @@ class Shard:
     size: (
         int  # rows of the worker's batch; missing ones repeat the last program, so that nothing compiles anew
     )
-    seed: int
+    seeds: tuple[int, ...]  # of the trials
     folder: Path | None  # where an optimizer that trains saves its checkpoints
-    starts: int = 1  # start states of each program
 
 
 def unpack(packed: Packed, layout: Layout) -> RewardProgram:
@@ -55,9 +54,8 @@ def unpack(packed: Packed, layout: Layout) -> RewardProgram:
 def shards(
     verdicts: Sequence[Verdict],
     size: int,
-    seed: int,
+    seeds: Sequence[int],
     folder: Path | None,
-    starts: int = 1,
 ) -> list[Shard]:
     """Return the accepted programs of a batch in shards of `size`."""
     accepted = {row: v.program for row, v in enumerate(verdicts) if v.program}
@@ -66,7 +64,7 @@ def shards(
         part = tuple(rows[first : first + size])
         place = folder / f"rows_{part[0]:02d}_{part[-1]:02d}" if folder else None
         programs = tuple(Packed(accepted[row].document, dict(accepted[row].weights)) for row in part)
-        found.append(Shard(part, programs, size, seed, place, starts))
+        found.append(Shard(part, programs, size, tuple(seeds), place))
     return found
 
 
@@ -75,10 +73,10 @@ def evaluate_shard(
     task: Task,
     shard: Shard,
     progress: Progress | None = None,
-) -> list[Evaluation]:
-    """Evaluate the programs of a shard. The evaluations have their places in the batch, and no source."""
+) -> list[list[Evaluation]]:
+    """Run the trials of the programs of a shard. Evaluations have their places in the batch, and no source."""
     programs = [unpack(text, task.layout) for text in shard.programs]
     programs += [programs[-1]] * (shard.size - len(programs))
     verdicts = [Verdict("probe", None, 0.0, program) for program in programs]
-    rows = evaluate(optimizer, task, verdicts, shard.seed, progress, shard.folder, shard.starts)
-    return [replace(e, candidate=row) for row, e in zip(shard.rows, rows, strict=False)]
+    rows = evaluate(optimizer, task, verdicts, shard.seeds, progress, shard.folder)
+    return [[replace(e, candidate=row) for e in each] for row, each in zip(shard.rows, rows, strict=False)]
