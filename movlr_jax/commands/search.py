@@ -15,8 +15,10 @@ from movlr_jax.commands.session import (
     about_success,
     about_tuned,
     build_context,
+    chooses_samples,
     describe,
-    keep_generations,
+    keep_settings,
+    resize,
     same_search,
     sized,
     task_and_optimizer,
@@ -70,6 +72,7 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
     # a worker builds the task from the settings, unless only Python code can
     built, task = None if task and task.named else task, task or task_of(config)
     task = acting(config.optimizer, task)
+    chooses = chooses_samples(config)
     config = sized(config, task, config.candidates * TrialPlan.of(config).first, reporter.say)
     optimizer = build_optimizer(config.optimizer, task, config.physics, reporter.say)
     archive = open_archive(config, task.name)
@@ -79,7 +82,7 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
         recorded = archive.get("run")
         if recorded:
             same_search(config, task, recorded, archive)
-            keep_generations(config, archive)
+            keep_settings(config, archive)
             # a page of a run in progress is not recorded
             if damaged := [path for path in archive.damaged() if path != PAGE]:
                 reporter.say(_about_damaged(archive.root, damaged))
@@ -95,6 +98,9 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
                 reporter.say(sentence)
         make = partial(task_and_optimizer, config, built)
         context = build_context(config, task, optimizer, archive, reporter, make, started)
+        if chooses:
+            again = partial(resize, context, make=lambda new: partial(task_and_optimizer, new, built))
+            context.resize = again
         reporter.say(context.models_used)
         if (not recorded or archive.lost(GROUPS)) and context.films and "groups" in optimizer.notes:
             archive.put(GROUPS, picture(task, optimizer.notes["groups"]))
@@ -120,7 +126,9 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
         return archive.root, outcome.INTERRUPTED
     finally:
         with contextlib.ExitStack() as last:  # each of these, even if one before it fails
-            last.callback(close, optimizer)  # in a notebook, the process goes on
+            last.callback(
+                close, context.optimizer if context else optimizer
+            )  # in a notebook, the process goes on
             last.enter_context(archive)
             if context:
                 last.callback(context.close)

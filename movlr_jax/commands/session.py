@@ -17,7 +17,16 @@ from movlr_jax.config.compose import RESETTABLE
 from movlr_jax.config.schema import Config, check_removed
 from movlr_jax.config.trust import EVENT, task_file
 from movlr_jax.control.base import Optimizer
-from movlr_jax.control.build import OPTIMIZERS, acting, build_optimizer, build_planner, close, scored_at_once
+from movlr_jax.control.build import (
+    OPTIMIZERS,
+    SAMPLES,
+    acting,
+    build_optimizer,
+    build_planner,
+    close,
+    scored_at_once,
+    with_samples,
+)
 from movlr_jax.control.mpc.autosize import chosen
 from movlr_jax.errors import UserError, needed, shortened
 from movlr_jax.evolution.context import Clock, SearchContext
@@ -34,6 +43,7 @@ from movlr_jax.language.proposers.scripted import ScriptedProposer
 from movlr_jax.language.proposers.terms import reading
 from movlr_jax.machine import hardware, versions
 from movlr_jax.models.from_path import files_of, is_path
+from movlr_jax.physics.choose import choose
 from movlr_jax.progress import Reporter
 from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.settings import flat, read_yaml
@@ -84,22 +94,26 @@ def adapted(task: Task, config: Config) -> Task:
 
 
 def sized(config: Config, task: Task, candidates: int, say: Callable[[str], object]) -> Config:
-    """Return the settings with the number of samples that suits this machine, if they are to be chosen.
+    """Return the settings with a number of samples per plan, if it is to be chosen: one that suits an accelerator.
 
     candidates: how many share a batch. Raises UserError.
     """
-    o = config.optimizer
-    if o.mppi.samples or "mppi" not in OPTIMIZERS.get_or_raise(o.name).settings:
+    if not chooses_samples(config):
         return config
     n = _samples_of(Path(config.resume)) if config.resume else None
-    if n is None:
-        one = dataclasses.replace(o, mppi=dataclasses.replace(o.mppi, samples=1))
-        planner = build_planner(one, task, config.physics, say)
+    if n is None and choose(config.physics)[0] == "native":
+        n = SAMPLES
+    elif n is None:
+        planner = build_planner(with_samples(config.optimizer, 1), task, config.physics, say)
         n = chosen(planner, candidates, say)
         close(planner)
-    return dataclasses.replace(
-        config, optimizer=dataclasses.replace(o, mppi=dataclasses.replace(o.mppi, samples=n))
-    )
+    return dataclasses.replace(config, optimizer=with_samples(config.optimizer, n))
+
+
+def chooses_samples(config: Config) -> bool:
+    """Whether the number of samples per plan is not given."""
+    plans = "mppi" in OPTIMIZERS.get_or_raise(config.optimizer.name).settings
+    return plans and not config.optimizer.mppi.samples
 
 
 def _samples_of(run: Path) -> int | None:
@@ -178,6 +192,19 @@ def build_context(
         workers=_workers(config, task, optimizer, reporter, make or partial(task_and_optimizer, config)),
         **vars(parts),
     )
+
+
+def resize(context: SearchContext, samples: int, make: Callable[[Config], Callable[[], Any]]) -> None:
+    """Plan with another number of samples from now on, and record it. make: returns what builds parts in a worker."""
+    config = dataclasses.replace(context.config, optimizer=with_samples(context.config.optimizer, samples))
+    context.workers.close()
+    close(context.optimizer)
+    context.config = config
+    context.optimizer = build_optimizer(config.optimizer, context.task, config.physics)
+    context.workers = _workers(config, context.task, context.optimizer, context.reporter, make(config))
+    context.sandbox.batch = scored_at_once(config.optimizer, context.task)
+    context.verdicts.clear()
+    keep_settings(config, context.archive)
 
 
 def _workers(
@@ -305,17 +332,23 @@ def same_search(config: Config, task: Task, recorded: Mapping[str, Any], archive
         )
 
 
-def keep_generations(config: Config, archive: Archive) -> None:
-    """Record the number of generations of a resumed run, which the next resume and a recording take from there."""
-    settings = dict(read_yaml(archive.read(SETTINGS).decode()))
-    if settings.get("generations") == config.generations:
-        return
-    settings["generations"] = config.generations
-    archive.put(SETTINGS, yaml.safe_dump(settings, sort_keys=False).encode())
-    begun = archive.get("run") or {}
-    archive.record("run", {**begun, "settings": {**begun["settings"], "generations": config.generations}})
+def keep_settings(config: Config, archive: Archive) -> None:
+    """Record settings of a run that changed since it began; the next resume and a recording take them from there."""
+    if begun := archive.get("run"):
+        settings = flat(dataclasses.asdict(dataclasses.replace(config, tuned_settings={})))
+        kept = {**begun["settings"], **{name: settings[name] for name in _KEPT}}
+        if kept == begun["settings"]:
+            return
+        archive.record("run", {**begun, "settings": kept})
+    recorded = dict(read_yaml(archive.read(SETTINGS).decode()))
+    recorded |= {"generations": config.generations}
+    recorded["optimizer"] = dataclasses.asdict(config)["optimizer"]
+    archive.put(SETTINGS, yaml.safe_dump(recorded, sort_keys=False).encode())
     if (ended := archive.get("finished")) and ended["generations"] < config.generations:
         archive.record("finished", {**ended, "interrupted": True})  # until it ends again
+
+
+_KEPT = ("generations", "optimizer.mppi.samples")  # settings that may change while a run is in progress
 
 
 def _json(value: Any) -> Any:

@@ -19,6 +19,7 @@ from movlr_jax.physics.native import NativePhysics
 from movlr_jax.registry import Registry
 from movlr_jax.tasks import Task
 
+SAMPLES = 32  # per plan, where nothing else is asked for
 _FINER = 0.5  # share of the simulation step below which a time step of a model file is told
 _WORLD_SEED = 0  # of the worlds of plans
 # of the worlds of plans, for tasks without ranges of their own
@@ -71,9 +72,16 @@ def acting(config: OptimizerConfig, task: Task) -> Task:
     return acting_task(config, task)
 
 
+def with_samples(config: OptimizerConfig, samples: int) -> OptimizerConfig:
+    """Return the settings with another number of samples per plan."""
+    return replace(config, mppi=replace(config.mppi, samples=samples))
+
+
 def scored_at_once(config: OptimizerConfig, task: Task) -> int:
     """Return the largest number of states scored in one batch per candidate: plans, training data or an episode."""
-    plans = config.mppi.samples * config.mppi.worlds * plan_steps(config.horizon_s, config.ctrl_dt)
+    plans = (
+        (config.mppi.samples or SAMPLES) * config.mppi.worlds * plan_steps(config.horizon_s, config.ctrl_dt)
+    )
     batch = config.ppo.batch if trains(config) else plans
     return max(batch, round(task.episode_s / config.ctrl_dt))
 
@@ -89,10 +97,7 @@ def build_planner(
     `physics` (native, mjx, warp, auto) rolls out the plans. Episodes always run in C MuJoCo on the unmodified model,
     so that motions planned in another engine or with fewer contacts are evaluated in the reference physics.
     """
-    if not config.mppi.samples:
-        raise UserError(
-            "optimizer.mppi.samples=auto: only search and evaluate can choose the number of samples; give a number"
-        )
+    config = with_samples(config, config.mppi.samples or SAMPLES)
     model, notes = task.model, {}
     if config.name == "mpc2" and config.prior.policy:
         with needed("optimizer.prior.policy", "ppo"):

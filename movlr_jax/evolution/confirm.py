@@ -9,7 +9,8 @@ from typing import Any
 
 from movlr_jax.evolution.context import SearchContext, once, timed
 from movlr_jax.evolution.filming import clip_of, store, style_of
-from movlr_jax.evolution.loop import Found, baselines
+from movlr_jax.evolution.look import baselines
+from movlr_jax.evolution.loop import Found
 from movlr_jax.evolution.trials import CONFIRM, Claim, Trials, believed, run_trials
 from movlr_jax.evolution.vetting import vet
 from movlr_jax.film.captions import Caption

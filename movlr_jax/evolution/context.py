@@ -78,6 +78,7 @@ class SearchContext:
     clients: Sequence[ModelClient] = ()  # clients of the models, closed at the end
     showing: Showing = BOTH_ORDERS  # of pairs to the judge
     watch: Watch = unwatched  # shows how far a ranking is
+    resize: Callable[[int], None] | None = None  # plan with another number of samples; None: it is given
     verdicts: dict[str, Verdict] = field(default_factory=dict)  # of the current generation, by source
     seconds: dict[str, float] = field(default_factory=dict)  # of the current generation, by stage
 

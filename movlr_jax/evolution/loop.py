@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,15 +14,14 @@ from movlr_jax.evolution.context import SearchContext, once
 from movlr_jax.evolution.evaluation import failed_row
 from movlr_jax.evolution.filming import make_film
 from movlr_jax.evolution.gates import fault, merit
+from movlr_jax.evolution.look import look
 from movlr_jax.evolution.selection import Standings, contest, ranked
 from movlr_jax.evolution.tracking import track
 from movlr_jax.evolution.trials import (
-    HAND_WRITTEN,
     Claim,
     TrialPlan,
     recorded_trials,
     representative,
-    run_trials,
 )
 from movlr_jax.evolution.vetting import start_program, vet, vet_all
 from movlr_jax.language.base import (
@@ -90,39 +88,6 @@ def evolve(context: SearchContext) -> Found:
             break
     assert best is not None
     return Found(best, first, standings, plan)
-
-
-def look(context: SearchContext, plan: TrialPlan) -> str:
-    """Run the first program, and the hand-written one, before the search. Return the name of the first.
-
-    Their trials are the first ones of generation 0, so that they are compared with its programs in the same trials.
-    """
-    programs, first = baselines(context)
-    said = context.archive.get("trials", 0, 0) is not None
-    started = time.monotonic()
-    ran = run_trials(context, 0, programs, range(plan.look))
-    if not said:
-        seconds = (time.monotonic() - started) / (len(programs) * plan.look)
-        for name, trials in ran.items():
-            label = "the first program" if name == first else f"the {name} program"
-            context.reporter.say(f"{label}: {Claim.of(trials).text()}")
-        config = context.config
-        left = plan.left(config.candidates, config.generations, len(programs))
-        minutes = max(1, round(seconds * left / 60))
-        context.reporter.say(f"{plan.text()}; about {minutes} more minutes, films not counted")
-    return first
-
-
-def baselines(context: SearchContext) -> tuple[dict[str, Verdict], str]:
-    """Return the programs that a search is compared with, by name, and the name of the first one."""
-    given = context.config.method.start != "nothing"
-    first = candidate_name(0, 0) if given else "initial"
-    programs = {first: vet(context, start_program(context))}
-    human = context.task.human_reward
-    if human and human not in (start_program(context), context.task.initial_reward):
-        verdict = vet(context, human)
-        programs |= {HAND_WRITTEN: verdict} if verdict.program else {}
-    return programs, first
 
 
 def compete(

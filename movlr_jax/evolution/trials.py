@@ -88,28 +88,42 @@ def run_trials(
     Those that lack one run in one batch, and are recorded with their trajectories. A rejected program gets
     evaluations with the reason.
     """
-    archive, known = context.archive, recorded_trials(context, g)
+    known = recorded_trials(context, g)
     missing = [n for n in numbers if any(n not in known.get(name, {}) for name in entrants)]
     absent = [name for name in entrants if any(n not in known.get(name, {}) for n in missing)]
     if missing:
-        seeds = [trial_seed(context.config.seed, g, n) for n in missing]
-        folder = archive.root / stage_folder(g) if trains(context.config.optimizer) else None
-        with timed(context, "optimise"), context.reporter.stage("optimise", rate(context.workers)) as tick:
-            rows = context.workers.evaluate([entrants[name] for name in absent], seeds, tick, folder)
-        new: dict[str, dict[int, Evaluation]] = {name: {} for name in absent}
-        for name, row in zip(absent, rows, strict=True):
-            for n, trial in zip(missing, row, strict=True):
-                stem = trial_stem(g, name, n)
-                if trial.states:
-                    archive.put(f"{stem}.npz", trial.states)
-                new[name][n] = replace(trial, stem=stem if trial.states else "", states=None)
-        data = {name: {str(n): _record(trial) for n, trial in of.items()} for name, of in new.items()}
-        archive.record(
-            EVENT, {"programs": data}, g, len([e for e in archive.events(EVENT) if e.generation == g])
-        )
-        for name, of in new.items():
+        ran = simulated(context, g, {name: entrants[name] for name in absent}, missing)
+        for name, of in record_trials(context, g, ran, missing).items():
             known.setdefault(name, {}).update(of)
     return {name: [known[name][n] for n in numbers] for name in entrants}
+
+
+def simulated(
+    context: SearchContext, g: int, entrants: Mapping[str, Verdict], numbers: Sequence[int]
+) -> dict[str, list[Evaluation]]:
+    """Run the trials `numbers` of generation g of all entrants in one batch."""
+    seeds = [trial_seed(context.config.seed, g, n) for n in numbers]
+    folder = context.archive.root / stage_folder(g) if trains(context.config.optimizer) else None
+    with timed(context, "optimise"), context.reporter.stage("optimise", rate(context.workers)) as tick:
+        rows = context.workers.evaluate(list(entrants.values()), seeds, tick, folder)
+    return dict(zip(entrants, rows, strict=True))
+
+
+def record_trials(
+    context: SearchContext, g: int, ran: Trials, numbers: Sequence[int]
+) -> dict[str, dict[int, Evaluation]]:
+    """Record trials with their trajectories. Return name -> number -> trial."""
+    archive, new = context.archive, {name: dict[int, Evaluation]() for name in ran}
+    for name, row in ran.items():
+        for n, trial in zip(numbers, row, strict=True):
+            stem = trial_stem(g, name, n)
+            if trial.states:
+                archive.put(f"{stem}.npz", trial.states)
+            new[name][n] = replace(trial, stem=stem if trial.states else "", states=None)
+    data = {name: {str(n): _record(trial) for n, trial in of.items()} for name, of in new.items()}
+    rounds = sum(event.generation == g for event in archive.events(EVENT))
+    archive.record(EVENT, {"programs": data}, g, rounds)
+    return new
 
 
 def recorded_trials(context: SearchContext, g: int) -> dict[str, dict[int, Evaluation]]:

@@ -65,7 +65,7 @@ class TrialScore:
 
 
 def from_scores(
-    n: int, programs: Sequence[int], trials: Sequence[Hashable], values: Sequence[float]
+    n: int, programs: Sequence[int], trials: Sequence[Hashable], values: Sequence[float] | np.ndarray
 ) -> Posterior:
     """Return what the values of trials say about the worth of n programs.
 

@@ -70,7 +70,7 @@ class Sandbox:
         check_text: bool = True,  # False in tests of the confinement alone
     ):
         self.name, self._gradients, self._check_text = name, gradients, check_text
-        self._deadline_s, self._batch = deadline_s, batch
+        self._deadline_s, self.batch = deadline_s, batch
         if name == "confined":
             require_confinement()
         self.cpu_s = 0.0  # processor time of all children so far
@@ -155,7 +155,7 @@ class Sandbox:
         except ProgramError as error:
             raise Rejected("check", str(error)) from None
         measured = measure(graph, inputs(self._layout))
-        if too_much := refusal(measured, self._batch):
+        if too_much := refusal(measured, self.batch):
             raise Rejected("check", too_much)
         options = {"terms": terms, "weights": weights, "gradients": self._gradients}
         answer, _ = self._ask(warm, "probe", text, options, left - used)

@@ -24,7 +24,9 @@ _MASK = 1 << 20  # folded into the key of the noise for the choice of dimensions
 class MppiConfig:
     """Settings of MPPI. Sigmas are fractions of the range of each dimension."""
 
-    samples: int = 32  # N, rollouts per plan and candidate; auto (or 0): what suits this machine
+    samples: int = (
+        0  # N, rollouts per plan and candidate; auto (or 0): 32 on CPUs, more where a search needs them
+    )
     temperature: float = 0.02  # of the softmax over costs, in units of the elites' cost range
     elites: int = 0  # number of best samples used in the update; 0: all
     sigma: float = 0.1  # initial standard deviation
