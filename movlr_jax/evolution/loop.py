@@ -20,6 +20,7 @@ from movlr_jax.evolution.tracking import track
 from movlr_jax.evolution.trials import (
     Claim,
     TrialPlan,
+    Trials,
     recorded_trials,
     representative,
 )
@@ -34,6 +35,7 @@ from movlr_jax.language.base import (
     TermAdvice,
 )
 from movlr_jax.language.clients.call import Retracted
+from movlr_jax.language.judges.metrics import MetricsJudge
 from movlr_jax.quantities import summary
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.storage.archive import Archive
@@ -63,7 +65,7 @@ def evolve(context: SearchContext) -> Found:
     for g in range(context.config.generations):
         context.reporter.say(f"generation {g} ({g + 1} of {context.config.generations})")
         context.seconds = dict(context.archive.get("timing", g) or {})
-        sources, parents = propose(context, g, parent, critique, history)
+        sources, parents = propose(context, g, parent, critique, history, standings)
         before = standings.champion
         while True:
             latest = compete(context, g, plan, standings, sources, parents)
@@ -197,6 +199,7 @@ def propose(
     parent: Evaluation | None,
     critique: Critique | None,
     history: list[Evaluation],
+    standings: Standings,
 ) -> tuple[list[str], list[str | None]]:
     """Return K sources and the names of their parents. Generation 0 includes the start program of the method."""
 
@@ -208,7 +211,7 @@ def propose(
         optimizer = context.config.optimizer
         request = ProposalRequest(
             g, task, parent, critique, tuple(history), seed, vetted,
-            losses=losses(context, g, parent, history) if parent else (),
+            losses=losses(context, g, parent, history, standings.trials) if parent else (),
             weights=context.weights,
             looks_ahead_s=None if trains(optimizer) else optimizer.horizon_s,
             control_s=optimizer.ctrl_dt,
@@ -229,10 +232,13 @@ def propose(
     return data["sources"], data["parents"]
 
 
-def losses(context: SearchContext, g: int, parent: Evaluation, history: Sequence[Evaluation]) -> list[Loss]:
+def losses(
+    context: SearchContext, g: int, parent: Evaluation, history: Sequence[Evaluation], trials: Trials
+) -> list[Loss]:
     """Return the programs of the generation before g that are not the parent, and why each lost.
 
-    The reason is why it failed, its degenerate pattern, or what the judge said when it lost a comparison.
+    The reason is why it failed, its degenerate pattern, what the judge said when it lost a comparison, or what its
+    trials came to.
     """
     comparisons = (context.archive.get("ranked", g - 1) or {}).get("comparisons", [])
     found = []
@@ -246,6 +252,9 @@ def losses(context: SearchContext, g: int, parent: Evaluation, history: Sequence
             if c[place] == candidate.name and c["winner"] == other
         ]
         why = [candidate.reason or "", *candidate.faults.values(), *said]
+        if isinstance(context.judge, MetricsJudge) and {candidate.name, parent.name} <= trials.keys():
+            mine, theirs = (Claim.of(trials[name]).text() for name in (candidate.name, parent.name))
+            why.append(f"its trials: {mine}; those of {parent.name}: {theirs}")
         found.append(Loss(candidate, next(filter(None, why), "it is not the best program")))
     return found
 
