@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 from scipy.special import ndtr, stdtr, stdtrit
@@ -23,6 +23,7 @@ from scipy.stats import binomtest, chi2
 REPLACE = 0.9  # probability of being better at which a challenger replaces the champion
 _DIVERGED = 3  # of `gates.fault`
 _DRAWS = 4096
+_UNLIKELY = 1e-4  # parts of a mixture that are left out, relative to the likeliest
 # Ratios to the noise of a trial: the spread of worths, and the spread of what all programs of a trial share.
 _SPREADS = np.geomspace(0.1, 10, 9)
 _SHIFTS = np.array([0.1, 0.3, 1.0, 3.0, 30.0, 1000.0])
@@ -42,13 +43,46 @@ Answer = tuple[int, int, Hashable, str]  # shown first, shown second, trial, and
 
 @dataclass(frozen=True)
 class Posterior:
-    """Belief about the worth of n programs. Only differences of worths mean something."""
+    """Belief about the worth of n programs: a mixture of t distributions. Only differences have a meaning."""
 
-    mean: np.ndarray  # [n]
-    covariance: np.ndarray  # [n, n]
-    p_best: np.ndarray  # [n] probability that each is the best
-    better: np.ndarray  # [n, n] probability that i is better than j
+    means: np.ndarray  # [G, n]
+    scales: np.ndarray  # [G, n, n]
+    weight: np.ndarray  # [G] sums to 1
+    freedom: float  # degrees of freedom; infinite: normal distributions
     noise: float  # standard deviation of the difference of two equal programs in one trial
+
+    @cached_property
+    def mean(self) -> np.ndarray:
+        """The mean worths [n]."""
+        return self.weight @ self.means
+
+    @cached_property
+    def covariance(self) -> np.ndarray:
+        """The covariance [n, n] of the worths; that of a t distribution counts as its scale, which always exists."""
+        away = self.means - self.mean
+        return np.einsum("g,gij->ij", self.weight, self.scales + away[:, :, None] * away[:, None, :])
+
+    @cached_property
+    def better(self) -> np.ndarray:
+        """The probability [n, n] that program i is better than program j; 0.5 for i = j."""
+        variance = np.diagonal(self.scales, axis1=1, axis2=2)
+        apart = variance[:, :, None] + variance[:, None, :] - 2 * self.scales
+        ratio = (self.means[:, :, None] - self.means[:, None, :]) / np.sqrt(np.maximum(apart, 1e-300))
+        chance = ndtr(ratio) if np.isinf(self.freedom) else stdtr(self.freedom, ratio)
+        better = np.einsum("g,gij->ij", self.weight, chance)
+        np.fill_diagonal(better, 0.5)
+        return better
+
+    @cached_property
+    def p_best(self) -> np.ndarray:
+        """The probability [n] that each is the best, from fixed draws."""
+        n = self.means.shape[1]
+        steps = (np.arange(_DRAWS) + 0.5) / _DRAWS
+        part = np.searchsorted(np.cumsum(self.weight), steps).clip(max=len(self.weight) - 1)
+        size = np.trace(self.scales, axis1=1, axis2=2)[:, None, None]
+        root = np.linalg.cholesky(self.scales + 1e-12 * np.maximum(size, 1e-12) * np.eye(n))
+        away = np.einsum("dij,dj->di", root[part], _normal(n)) * _widths(self.freedom)
+        return np.bincount((self.means[part] + away).argmax(axis=1), minlength=n) / _DRAWS
 
     def p_better(self, i: int, j: int) -> float:
         """Return the probability that program `i` is worth more than program `j`."""
@@ -76,11 +110,13 @@ def from_scores(
         values: [m] finite, as of `trial_values`.
     """
     if not len(values):
-        return _mixture(np.zeros((1, n)), np.eye(n)[None], np.ones(1), np.inf, 0.0)
+        return _nothing_known(n, 0.0)
     names = {trial: i for i, trial in enumerate(dict.fromkeys(trials))}
     y = np.asarray(values, float)
-    level, scale = y.mean(), np.abs(y - y.mean()).max()
-    y = (y - level) / (scale if scale > 0 else 1.0)
+    level = y.mean()
+    size = np.abs(y - level).max()
+    scale = size or 1.0
+    y = (y - level) / scale
     x = np.eye(n)[np.asarray(programs, int)]  # [m, n]
     z = np.eye(len(names))[[names[trial] for trial in trials]]  # [m, T]
     per_trial = z.sum(axis=0)
@@ -89,10 +125,8 @@ def from_scores(
     shared = q2 / (1 + q2 * per_trial)  # [G, T]
     xz, yz = x.T @ z, y @ z
     centring = np.eye(n) - 1 / n  # mu is flat
-    precision = (
-        np.diag(x.sum(axis=0)) - np.einsum("it,gt,jt->gij", xz, shared, xz) + centring / r2[:, :, None]
-    )
-    pull = x.T @ y - np.einsum("it,gt,t->gi", xz, shared, yz)  # [G, n]
+    precision = np.diag(x.sum(axis=0)) - (shared[:, None, :] * xz) @ xz.T + centring / r2[:, :, None]
+    pull = x.T @ y - (shared * yz) @ xz.T  # [G, n]
     covariance = np.linalg.inv(precision)
     mean = np.einsum("gij,gj->gi", covariance, pull)
     freedom = max(len(y) - 1, 1)
@@ -105,13 +139,13 @@ def from_scores(
         - 0.5 * np.linalg.slogdet(precision)[1]
         - 0.5 * freedom * np.log(left)
     )
-    weight = np.exp(log_weight - log_weight.max())
-    weight /= weight.sum()
-    unit = scale if scale > 0 else 1.0
     variance = left / freedom
-    noise = unit * np.sqrt(2 * weight @ variance) if scale > 0 else 0.0
     return _mixture(
-        level + unit * mean, unit**2 * covariance * variance[:, None, None], weight, freedom, float(noise)
+        level + scale * mean,
+        scale**2 * covariance * variance[:, None, None],
+        log_weight,
+        freedom,
+        size * np.sqrt(2 * variance),
     )
 
 
@@ -130,7 +164,7 @@ def from_answers(n: int, answers: Iterable[Answer]) -> Posterior:
         count = seen.setdefault((min(a, b), max(a, b), trial), np.zeros((2, 2)))
         count[swapped] += {"first": (1.0, 0.0), "second": (0.0, 1.0), "tie": (0.5, 0.5)}[winner]
     if not seen:
-        return _mixture(np.zeros((1, n)), np.eye(n)[None], np.ones(1), np.inf, np.sqrt(2))
+        return _nothing_known(n, np.sqrt(2))
     shown = np.zeros((len(seen), n))
     for row, (a, b, _) in enumerate(seen):
         shown[row, [a, b]] = 1.0, -1.0
@@ -144,12 +178,10 @@ def from_answers(n: int, answers: Iterable[Answer]) -> Posterior:
         np.tile(prior, (judges, 1, 1)), np.repeat(likelihood, spreads, axis=0)
     )
     log_weight = evidence + np.repeat(np.log(_JUDGE_PRIOR), spreads)
-    weight = np.exp(log_weight - log_weight.max())
-    weight /= weight.sum()
     r2 = np.tile(_ANSWER_SPREADS, judges)[:, None] ** 2
     means = r2 * (pull @ shown)
     scales = r2[:, :, None] * np.eye(n) - r2[:, :, None] ** 2 * (shown.T @ spare @ shown)
-    return _mixture(means, scales, weight, np.inf, np.sqrt(2))
+    return _mixture(means, scales, log_weight, np.inf, np.full(len(means), np.sqrt(2)))
 
 
 @cache
@@ -236,31 +268,17 @@ def _tilted(likely: np.ndarray, joint: _Joint) -> tuple[np.ndarray, np.ndarray, 
 
 
 def _mixture(
-    means: np.ndarray, scales: np.ndarray, weight: np.ndarray, freedom: float, noise: float
+    means: np.ndarray, scales: np.ndarray, log_weight: np.ndarray, freedom: float, noise: np.ndarray
 ) -> Posterior:
-    """Return the belief that is a mixture of t distributions with means [G, n], scales [G, n, n] and weights [G]."""
-    mean = weight @ means
-    away = means - mean
-    # at few degrees of freedom the covariance is that of the scale, as the variance of a t does not exist
-    covariance = np.einsum("g,gij->ij", weight, scales + away[:, :, None] * away[:, None, :])
-    variance = np.diagonal(scales, axis1=1, axis2=2)
-    apart = np.sqrt(np.maximum(variance[:, :, None] + variance[:, None, :] - 2 * scales, 1e-300))
-    ratio = (means[:, :, None] - means[:, None, :]) / apart
-    chance = ndtr(ratio) if np.isinf(freedom) else stdtr(freedom, ratio)
-    better = np.einsum("g,gij->ij", weight, chance)
-    np.fill_diagonal(better, 0.5)
-    return Posterior(mean, covariance, _p_best(means, scales, weight, freedom), better, noise)
+    """Return the mixture with these means, scales, log weights [G], and noises [G], without unlikely parts."""
+    weight = np.exp(log_weight - log_weight.max())
+    kept = weight > _UNLIKELY
+    weight = weight[kept] / weight[kept].sum()
+    return Posterior(means[kept], scales[kept], weight, freedom, float(weight @ noise[kept]))
 
 
-def _p_best(means: np.ndarray, scales: np.ndarray, weight: np.ndarray, freedom: float) -> np.ndarray:
-    """Return [n] how often each is the best in fixed draws of the mixture."""
-    n = means.shape[1]
-    part = np.searchsorted(np.cumsum(weight), (np.arange(_DRAWS) + 0.5) / _DRAWS).clip(max=len(weight) - 1)
-    used, index = np.unique(part, return_inverse=True)
-    size = np.trace(scales[used], axis1=1, axis2=2)[:, None, None]
-    root = np.linalg.cholesky(scales[used] + 1e-12 * np.maximum(size, 1e-12) * np.eye(n))
-    away = np.einsum("dij,dj->di", root[index], _normal(n)) * _widths(freedom)
-    return np.bincount((means[part] + away).argmax(axis=1), minlength=n) / _DRAWS
+def _nothing_known(n: int, noise: float) -> Posterior:
+    return Posterior(np.zeros((1, n)), np.eye(n)[None], np.ones(1), np.inf, noise)
 
 
 @cache
