@@ -15,7 +15,7 @@ from movlr_jax.evolution.evaluation import failed_row
 from movlr_jax.evolution.filming import make_film
 from movlr_jax.evolution.gates import fault, merit
 from movlr_jax.evolution.look import look
-from movlr_jax.evolution.selection import Standings, contest, ranked
+from movlr_jax.evolution.selection import Standings, contest, known, ranked
 from movlr_jax.evolution.tracking import track
 from movlr_jax.evolution.trials import (
     Claim,
@@ -41,6 +41,7 @@ from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.layout import candidate_name, candidate_path
 
+_RIVALS = 2  # programs that meet the champion at the end
 _ENOUGH = 4  # trials that must all succeed before a search ends early
 
 
@@ -88,8 +89,33 @@ def evolve(context: SearchContext) -> Found:
             context.archive.record("stopped", {"reason": reason}, g)
             context.reporter.say(f"  {reason}")
             break
+    else:
+        final(context, plan, standings)
+        best = next(e for e in history if e.name == standings.champion)
+        context.archive.put("best.py", best.source.encode())
     assert best is not None
     return Found(best, first, standings, plan)
+
+
+def final(context: SearchContext, plan: TrialPlan, standings: Standings) -> None:
+    """Let the champion meet the programs of all generations that may be better, in new trials, before the end.
+
+    A program of the last generation has had few trials, and none comes after it in which it could be known better.
+    """
+    names, champion = standings.names, str(standings.champion)
+    g, belief = context.config.generations, known(context, context.config.generations, standings)
+    chances = {
+        name: belief.p_better(names.index(name), names.index(champion)) for name in names if name != champion
+    }
+    open_ = [name for name, p in chances.items() if p > 1 - context.config.certainty]
+    rivals = sorted(open_, key=lambda name: -belief.mean[names.index(name)])[:_RIVALS]
+    if not rivals or plan.most == 1 or context.config.ranking in ("paper", "knockout"):
+        return
+    context.reporter.say(f"final: {champion} and the programs that may be better, {', '.join(rivals)}")
+    context.seconds = dict(context.archive.get("timing", g) or {})
+    verdicts = {name: vet(context, standings.programs[name].source) for name in (champion, *rivals)}
+    contest(context, g, plan.final, standings, verdicts)
+    context.archive.record("timing", context.seconds, g)
 
 
 def compete(

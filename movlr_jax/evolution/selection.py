@@ -163,6 +163,13 @@ class Contest:
         return names[next_champion(belief, at, names.index(champion), self.context.config.certainty)]
 
 
+def known(context: SearchContext, g: int, standings: Standings) -> Posterior:
+    """Return what is believed of all programs before generation g."""
+    if isinstance(context.judge, MetricsJudge):
+        return believed(context.task, standings.trials, standings.names)
+    return from_answers(len(standings.names), earlier_answers(context, g, standings.names))
+
+
 def contest(
     context: SearchContext, g: int, plan: TrialPlan, standings: Standings, verdicts: Mapping[str, Verdict]
 ) -> dict[str, Any]:

@@ -56,6 +56,11 @@ class TrialPlan:
         return cls(1, 1, 2, confirm) if learns else cls(2, 2, 8, confirm)
 
     @property
+    def final(self) -> TrialPlan:
+        """The plan of the last contest, of a few programs."""
+        return replace(self, first=self.look, most=2 * self.most)
+
+    @property
     def look(self) -> int:
         """Trials of the first and of the hand-written program before the search."""
         return self.first + self.more
