@@ -74,7 +74,8 @@ class Config:
     tuned_settings: Mapping[str, Any] = field(default_factory=dict)
     run_dir: str | None = None  # folder of the results; null: runs/<task>/<time>
     resume: str | None = None  # run directory of a search to continue
-    trust: bool = False  # with resume: run the Python file of its task even if it changed since the run began
+    # with resume and replay: obey all that recorded settings ask for that you did not begin here (docs/sandbox.md)
+    trust: bool = False
     physics: str = "auto"  # runs plans and training: auto, native, mjx, warp; episodes run in C MuJoCo
     method: Method = field(default_factory=Method)
     llm: ModelConfig = field(default_factory=lambda: ModelConfig("scripted"))
