@@ -115,8 +115,8 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None, parts: Seq
             raise (
                 _broken(found.run, str(error)) if kind == "resume" and _changed(found.run) else error
             ) from None
-        asked = {name: value for name, value in acts(config).items() if not found.given(name)} | found.more
-        wanted = {name: value for name, value in asked.items() if name.startswith(tuple(parts))}
+        asked = {name: value for name, value in acts(config).items() if not found.given(name)}
+        wanted = {n: v for n, v in {**asked, **found.more}.items() if n.startswith(tuple(parts))}
         obey(wanted, found.run, kind, config.trust)
         return config
     folder = resource_dir("conf").resolve()
