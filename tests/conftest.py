@@ -16,6 +16,8 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     COMPILED = tempfile.TemporaryDirectory(prefix="movlr-jax-compiled-")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = COMPILED.name
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+STATE = tempfile.TemporaryDirectory(prefix="movlr-jax-state-")  # what the tests begin, they began here
+os.environ["XDG_STATE_HOME"] = STATE.name
 prepare_environment()  # as the commands do, before JAX starts
 prepare_physics("mjx")
 

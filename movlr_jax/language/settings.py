@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from movlr_jax.errors import UserError, unknown_name
-from movlr_jax.settings import above_0, at_least, one_of
+from movlr_jax.settings import above_0, at_least, no_secrets, one_of
 
 _SENT = (
     "model", "base_url", "key_env", "temperature", "max_tokens", "timeout_s", "attempts", "backoff_s", "patience_s",
@@ -98,14 +98,11 @@ def check_model(config: ModelConfig, where: str, choices: tuple[str, ...]) -> No
         raise UserError(
             f"{where}.key_env must be the NAME of an environment variable, such as OPENAI_API_KEY, not the key itself"
         )
+    instead = f"the key is read from the environment variable named by {where}.key_env"
+    no_secrets(f"{where}.base_url", config.base_url, instead)
     url = urlsplit(config.base_url or "")
     if config.base_url and (url.scheme not in ("http", "https") or not url.hostname):
         raise UserError(f"{where}.base_url is not a valid URL; write http://host:port/v1")
-    if url.username or url.password or url.query:
-        raise UserError(
-            f"{where}.base_url must not contain a user name, password or query; the key is read from the "
-            f"environment variable named by {where}.key_env"
-        )
     if not 0 <= config.port <= 65535:
         raise UserError(f"{where}.port={config.port}: it must be from 0 (any free port) to 65535")
     if config.name in ("gemini", "openai_compatible") and not config.model:
