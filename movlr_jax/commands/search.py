@@ -42,6 +42,7 @@ from movlr_jax.report.page import PAGE, write_report
 from movlr_jax.sandbox.warm import start_ahead
 from movlr_jax.storage.archive import SETTINGS, Archive, new_run_dir
 from movlr_jax.tasks import Task
+from movlr_jax.tasks.motion_measures import achieved
 from movlr_jax.tracking.base import Ended
 
 
@@ -181,9 +182,17 @@ def _record_end(context: SearchContext, best: Evaluation, rankings: list[dict[st
     )
     first = archive.get("evaluated", 0, 0) or {}
     reporter.say(f"first: {first.get('name')}  {first.get('reason') or summary(first.get('metrics', {}))}")
-    reporter.say(f"best:  {best.name}  {in_a_line(archive, best)}")
+    told = [in_a_line(archive, best), "no program succeeds" if _none_succeeds(context) else ""]
+    reporter.say(f"best:  {best.name}  {'; '.join(filter(None, told))}")
     if silent:
         reporter.say(f"WARNING: {silent}")
+
+
+def _none_succeeds(context: SearchContext) -> bool:
+    """Return whether success is measured and every program fails."""
+    measured = [event.data.get("metrics", {}) for event in context.archive.events("evaluated")]
+    found = [achieved(context.task.motion, metrics) for metrics in measured if metrics]
+    return bool(found) and all(success == 0 for success in found)
 
 
 def open_archive(config: Config, task: str) -> Archive:
