@@ -128,7 +128,10 @@ def numbers(
     ranked, (calls, cost) = context.archive.get("ranked", g) or {}, context.archive.spent()
     trials = standings.trials[str(standings.champion)]
     best = representative(context, trials)
-    mean, claim = float(np.mean([score_of(context.task, trial) for trial in trials])), Claim.of(trials)
+    mean, claim = (
+        float(np.mean([score_of(context.task, trial) for trial in trials])),
+        Claim.of(context.task, trials),
+    )
     found = {
         "score/best": mean,
         "trials/best": claim.n,

@@ -64,6 +64,16 @@ def motion_score(motion: Motion, metrics: Metrics) -> float:
     return score + 10.0 * (min(speed, 2 * motion.speed - speed) if motion.exact else speed)
 
 
+def achieved(motion: Motion | None, metrics: Metrics) -> float | None:
+    """Return the success of an episode; without that measure, 1 if it lacks nothing of the motion, else 0.
+
+    None if neither is measured.
+    """
+    if "success" in metrics:
+        return metrics["success"]
+    return float(not motion_needs(motion, metrics)) if motion and (motion.moves or motion.still) else None
+
+
 def motion_needs(motion: Motion, metrics: Metrics) -> list[Need]:
     """Return what an episode lacks of the requested motion, the most general first."""
     needs = []

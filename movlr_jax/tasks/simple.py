@@ -36,7 +36,7 @@ from movlr_jax.sandbox.genome import Genome
 from movlr_jax.tasks.base import TIE, Measures, Metrics, Motion, StartFn, Task
 from movlr_jax.tasks.floor import add_floor
 from movlr_jax.tasks.motion import length_of, motion_of, towards
-from movlr_jax.tasks.motion_measures import motion_metrics, motion_needs, motion_score
+from movlr_jax.tasks.motion_measures import achieved, motion_metrics, motion_needs, motion_score
 from movlr_jax.tasks.motion_terms import FIRST, motion_terms
 from movlr_jax.tasks.needs import HOLD_S, Need
 from movlr_jax.tasks.readout import Readout
@@ -246,19 +246,17 @@ def reached_by(layout: Layout, goals: Mapping[str, Array]) -> dict[str, str]:
 
 
 def default_score(motion: Motion | None, metrics: Metrics) -> float:
-    """Score success first; then 1 cm of error counts as much as 6 degrees or an effort of 0.1.
+    """Score success first; then 1 cm of error counts as much as 6 degrees or, of a success, an effort of 0.1.
 
     Errors are all measures, also of a user, whose names end in _error_m or _error_rad; their signs do not count.
-    Without a measured error or motion, effort is ignored, since doing nothing has the lowest effort.
+    The effort of failures is ignored, since doing nothing has the lowest effort.
     """
     errors = [abs(value) / 0.01 for name, value in metrics.items() if name.endswith("_error_m")]
     errors += [abs(np.rad2deg(value)) / 6 for name, value in metrics.items() if name.endswith("_error_rad")]
-    success = metrics.get("success", 0.0)
-    score = 100.0 * success - min(sum(errors), 1000.0)
-    has_motion = motion is not None and (motion.moves or motion.still)
-    if motion and has_motion:
+    score = -sum(errors)
+    if motion and (motion.moves or motion.still):
         score += motion_score(motion, metrics)
-    return score - 10.0 * metrics.get("effort", 0.0) if errors or has_motion or success else score
+    return score + (achieved(motion, metrics) or 0.0) * (100.0 - 10.0 * metrics.get("effort", 0.0))
 
 
 def default_diagnosis(tolerance_m: float, motion: Motion | None, metrics: Metrics) -> list[Need]:
