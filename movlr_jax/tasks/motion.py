@@ -260,7 +260,7 @@ def towards(motion: Motion, velocity: Sequence[float]) -> Motion:
 
 def _subject(words: Sequence[str], model: mujoco.MjModel, root: str) -> str:
     """Return the free body that the words name, or else the root."""
-    names = [model.body(b).name for b in range(1, model.nbody)]
+    names = [model.body(b).name for b in range(1, model.nbody) if model.body_jntnum[b]]
     free = [n for n in names if n != root and n.lower() in words and travels(model, n, (1, 0, 0))]
     return root if root.lower() in words or not free else free[0]
 
