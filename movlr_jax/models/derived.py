@@ -8,6 +8,7 @@ import mujoco
 import numpy as np
 
 from movlr_jax.biomech.muscles import moment_arms
+from movlr_jax.biomech.world import length_of
 from movlr_jax.models.adapter import ModelAdapter
 from movlr_jax.models.spec import compile_spec
 
@@ -108,6 +109,12 @@ def carried(model: mujoco.MjModel, body: int) -> int:
     return body if slides else first
 
 
+def on_base(model: mujoco.MjModel, body: int) -> bool:
+    """Return whether nothing but carriages is between a body and the world."""
+    above = int(model.body_parentid[body])
+    return not above or (not model.body_geomnum[above] and on_base(model, above))
+
+
 def base_joints(model: mujoco.MjModel, body: int) -> list[int]:
     """Return the joints that move a body through the world: its own, and those of the carriages below it."""
     joints = list(np.flatnonzero(model.jnt_bodyid == body))
@@ -141,7 +148,7 @@ def travels(model: mujoco.MjModel, body: str, way: Sequence[float], turning: boo
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
     number = model.body(body).id
-    far = np.pi if turning else _FAR * _size(model, data, number)
+    far = np.pi if turning else _FAR * length_of(model, data, number)
     for j in base_joints(model, number):
         kind, limited = model.jnt_type[j], model.jnt_limited[j]
         along = abs(float(data.xaxis[j] @ np.asarray(way))) > 0.7
@@ -149,12 +156,3 @@ def travels(model: mujoco.MjModel, body: str, way: Sequence[float], turning: boo
         if kind == free or (turning and kind == ball) or (along and kind == (hinge if turning else slide)):
             return True
     return False
-
-
-def _size(model: mujoco.MjModel, data: mujoco.MjData, body: int) -> float:
-    """Return the length in m of the diagonal of a body with all that it carries."""
-    own = model.body_rootid[model.geom_bodyid] == model.body_rootid[body]
-    centres, radii = data.geom_xpos[own], model.geom_rbound[own, None]
-    if not own.any():
-        return 0.0
-    return float(np.linalg.norm((centres + radii).max(axis=0) - (centres - radii).min(axis=0)))

@@ -11,6 +11,7 @@ from pathlib import Path
 import mujoco
 import numpy as np
 
+from movlr_jax.biomech.world import world_of
 from movlr_jax.errors import UserError, similar_files
 from movlr_jax.models.adapter import ModelAdapter, Posture
 from movlr_jax.models.derived import MAX_PARTS, base_joints, derive_adapter, name_all, root_of
@@ -159,10 +160,10 @@ def roles_of(model: mujoco.MjModel) -> dict[str, str]:
                 for rank, word in enumerate(words)
                 if word in tokens and side_of(tokens) == side
             ]
-            places = [place for place in PLACES if any(place == place_of(names[f[-1]]) for f in found)]
-            for place in places if len(places) > 1 else ("",):
-                if here := [f for f in found if place in ("", place_of(names[f[-1]]))]:
-                    roles["_".join(filter(None, (place, side, part)))] = min(here)[-1]
+            places = [at for at in PLACES if any(at == place_of(names[f[-1]]) for f in found)]
+            for at in places if len(places) > 1 else ("",):
+                if here := [f for f in found if at in ("", place_of(names[f[-1]]))]:
+                    roles["_".join(filter(None, (at, side, part)))] = min(here)[-1]
     return roles
 
 
@@ -210,8 +211,11 @@ def above(model: mujoco.MjModel, body: int) -> list[int]:
 def forward_of(
     model: mujoco.MjModel, qpos: np.ndarray, roles: Mapping[str, str]
 ) -> tuple[float, float, float]:
-    """Return the horizontal axis closest to the direction of the feet at `qpos` [nq], +x if it is not known."""
-    data = mujoco.MjData(model)
+    """Return the horizontal axis closest to the direction of the feet at `qpos` [nq], the first if it is not known.
+
+    It is x, if z is up.
+    """
+    data, frame = mujoco.MjData(model), world_of(model).frame
     data.qpos[:] = qpos
     mujoco.mj_kinematics(model, data)
     way = np.zeros(3)
@@ -223,10 +227,10 @@ def forward_of(
             joint = model.body(foot.id).jntadr[0]
             ankle = foot.xpos if joint < 0 else data.xanchor[joint]
             way += (foot.xipos if toes == foot.name else data.body(toes).xpos) - ankle
-    x, y = way[:2]
-    if max(abs(x), abs(y)) < 0.01:
-        return (1.0, 0.0, 0.0)
-    return (float(np.sign(x)), 0.0, 0.0) if abs(x) >= abs(y) else (0.0, float(np.sign(y)), 0.0)
+    along = frame[:2] @ way
+    axis = int(np.abs(along).argmax()) if np.abs(along).max() >= 0.01 else 0
+    x, y, z = (float(v) + 0.0 for v in frame[axis] * (-1 if along[axis] < -0.01 else 1))
+    return (x, y, z)
 
 
 def _posture(model: mujoco.MjModel, qpos: np.ndarray) -> Posture:

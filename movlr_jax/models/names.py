@@ -1,4 +1,4 @@
-"""Words in the names of bodies, joints and sites: `LeftUpperArm_2`, `FL_calf`, `rhand`, `linker Fuß`, `robot/foot.R`."""
+"""Words in the names of bodies, joints and sites: `LeftUpperArm_2`, `FL_calf`, `rhand`, `Fuß_li`, `robot/foot.R`."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _GERMAN = {
     "daumen": ("thumb",), "ferse": ("heel",), "handgelenk": ("wrist",), "knoechel": ("ankle",),
 }  # fmt: skip
 # parts to whose names a side may be glued: lfoot, handR, leftarm
-_PARTS = frozenset(
-    "foot feet hand arm leg thigh shank shin calf knee hip ankle elbow shoulder wrist toe toes heel palm finger "
-    "fingers thumb femur tibia fibula humerus radius ulna clavicle scapula forearm upperarm lowerarm upperleg "
-    "lowerleg calcn talus patella eye ear paw wing wheel hoof collar upper lower up low".split()
-) | _GERMAN.keys()  # fmt: skip
-_ON_LIMBS = "arm leg foot feet hand paw thigh shank shin calf knee hip ankle toe toes heel wheel limb".split()
+_LIMBS = {"arm", "leg", "foot", "feet", "hand", "paw", "thigh", "shank", "shin", "calf", "knee", "hip", "ankle",
+          "toe", "toes", "heel", "wheel", "limb"}  # fmt: skip
+_PARTS = {*_GERMAN, *_LIMBS, "elbow", "shoulder", "wrist", "palm", "finger", "fingers", "thumb", "femur", "tibia",
+          "fibula", "humerus", "radius", "ulna", "clavicle", "scapula", "forearm", "upperarm", "lowerarm", "upperleg",
+          "lowerleg", "calcn", "talus", "patella", "eye", "ear", "wing", "hoof", "collar", "upper", "lower", "up",
+          "low"}  # fmt: skip
 _OF_FEET = ("forefoot", "midfoot", "hindfoot", "rearfoot")  # segments of a foot, not feet at a place
 _SPELT = {"ß": "ss", "ä": "ae", "ö": "oe", "ü": "ue"}
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -83,7 +83,7 @@ def part_of(words: Sequence[str]) -> list[str]:
 def adjectives_in(words: Sequence[str]) -> list[str]:
     """Return `words` with every side and place as one of SIDES and PLACES; "back" is a place before a limb."""
     words = [_ADJECTIVES.get(word, word) if len(word) > 2 else word for word in words]
-    limbs = {*words} & {*_ON_LIMBS, *(f"{limb}s" for limb in _ON_LIMBS)}
+    limbs = {*words} & {*_LIMBS, *(f"{limb}s" for limb in _LIMBS)}
     return ["rear" if word == "back" and limbs else word for word in words]
 
 
@@ -119,7 +119,7 @@ def _joined(split: Sequence[str], coded: bool) -> list[str]:
             words += [place, side] if coded else [side]
         else:
             words += _GERMAN.get(word) or [_ADJECTIVES.get(word, word)]
-    if "back" in words and (side_of(words) or {*words} & {*_ON_LIMBS}):
+    if "back" in words and (side_of(words) or {*words} & _LIMBS):
         words[words.index("back")] = "rear"
     return words
 

@@ -33,7 +33,10 @@ _ROLES: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("shin", "calf"), ("shank",)),
     **dict.fromkeys(("forehead", "face", "mouth", "chin", "nose"), ("head",)),
 }
-_ENDS = {"forearm": ("arm", "hand", "palm"), "shank": ("foot", "paw", "heel", "toe")}  # at the end of this segment
+_ENDS = {
+    "forearm": ("arm", "hand", "palm"),
+    "shank": ("foot", "paw", "heel", "toe"),
+}  # at the end of this segment
 _JOINTS = {  # a joint is where the body begins that it moves
     "knee": "shank", "elbow": "forearm", "shoulder": "upper_arm", "hip": "thigh", "ankle": "foot", "wrist": "hand",
 }  # fmt: skip
@@ -74,10 +77,10 @@ class Part:
         body = data.body(self.place)
         return body.xpos + body.xmat.reshape(3, 3) @ np.asarray(self.offset)
 
-    def overhead(self, data: mujoco.MjData) -> np.ndarray:
-        """Return the position [3] m at which it is if its limb points up from where it begins."""
+    def overhead(self, data: mujoco.MjData, up: np.ndarray) -> np.ndarray:
+        """Return the position [3] m at which it is if its limb points `up` [3] from where it begins."""
         base = data.body(self.base).xpos
-        return base + (0.0, 0.0, float(np.linalg.norm(self.now(data) - base)))
+        return base + up * float(np.linalg.norm(self.now(data) - base))
 
 
 class Parts:
@@ -120,8 +123,8 @@ class Parts:
         """Return the error for a part that the words name, where the model has only those `near`."""
         has = ", ".join(dict.fromkeys(f"{part.words} ({part.place})" for part in near))
         return UserError(
-            f"the description names the {' '.join(words)}, which this model does not have; it has: {has}. Name one of "
-            "these, or give the body another name"
+            f"the description names the {' '.join(words)}, which this model does not have; it has: {has}. Name one "
+            "of these, or give the body another name"
         )
 
     def _named(self, words: list[str]) -> list[Part]:
@@ -162,7 +165,9 @@ class Parts:
                     whole = ends_in and role.endswith(ends_in)
                     scale = 0.0 if noun in _JOINTS else 2.0 if whole else 1.0
                     begins = roles[-1] if noun in _LIMBS and roles[-1] in self._roles else ""
-                    found.append(self._part(self._roles[role], noun, " ".join([*around, noun]), scale, begins))
+                    found.append(
+                        self._part(self._roles[role], noun, " ".join([*around, noun]), scale, begins)
+                    )
         return found
 
     def _part(self, name: str, noun: str, words: str = "", scale: float = 1.0, begins: str = "") -> Part:
