@@ -71,11 +71,13 @@ class Surface:
         share = where - first
         first = first.astype(xp.int32)
         flat = xp.asarray(grid.heights.ravel(), xp.float32 if xp is not np else float)
-        height = 0.0
-        for i, j in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        x, y, height = share[..., 0], share[..., 1], 0.0
+        # two triangles per cell, as MuJoCo has them
+        weights = {(0, 0): 1 - xp.maximum(x, y), (1, 0): xp.maximum(x - y, 0), (0, 1): xp.maximum(y - x, 0),
+                   (1, 1): xp.minimum(x, y)}  # fmt: skip
+        for (i, j), weight in weights.items():
             index = (first[..., 0] + i) * count[1] + first[..., 1] + j
             sample = flat[index] if xp is np else flat.at[index].get(mode="clip")
-            weight = xp.abs(1 - i - share[..., 0]) * xp.abs(1 - j - share[..., 1])
             height = height + xp.where(weight > 0, weight, 0.0) * xp.where(weight > 0, sample, 0.0)
         return xp.where(inside, height, -np.inf)
 
@@ -184,8 +186,6 @@ def world_of(model: mujoco.MjModel, root: int | None = None) -> World:
     mujoco.mj_kinematics(model, data)
     gravity, up = float(np.linalg.norm(model.opt.gravity)), up_of(model, data)
     grounds = [g for g in _static(model) if _collides(model, g, root)]
-    if not grounds:  # nothing collides: a floor that is only drawn shows where the ground is
-        grounds = [g for g in _static(model) if model.geom_type[g] in (_PLANE, _HFIELD)]
     world = World(up, gravity if gravity > _NONE else 0.0)
     planes, others, wide = [], [], []
     for g in grounds:
@@ -196,7 +196,9 @@ def world_of(model: mujoco.MjModel, root: int | None = None) -> World:
         elif found := _shape(model, data, g, world, length_of(model, data, root)):
             others.append(found[0])
             wide.append(found[1:])
-    base = float(max(wide)[1]) if wide else 0.0
+    # where nothing collides, a floor that is only drawn shows where the ground is
+    drawn = [g for g in _static(model) if model.geom_type[g] == _PLANE and data.geom_xmat[g, 2::3] @ up > _FACES_UP]
+    base = float(max(wide)[1]) if wide else max((float(data.geom_xpos[g] @ up) for g in drawn), default=0.0)
     return replace(world, planes=np.array(planes).reshape(-1, 4), others=tuple(others), base=base)
 
 
