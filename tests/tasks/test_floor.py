@@ -133,9 +133,7 @@ def test_what_a_body_cannot_stand_on_is_no_floor(case: str):
 def test_a_floor_is_added_under_a_body_where_another_axis_is_up(gravity, axis: int, at: str):
     option = f'gravity="{gravity[0]} {gravity[1]} {gravity[2]}"'
     task = task_of(option=option)
-    assert f"a floor was added at {at}" in task.warnings[0].replace("y = -0.1", "y = 0").replace(
-        "-0.1 m", "0 m"
-    )
+    assert task.warnings[0].endswith(f"a floor was added at {at}")
     data = mujoco.MjData(task.model)
     while data.time < 2.0:
         mujoco.mj_step(task.model, data)
