@@ -33,6 +33,7 @@ from movlr_jax.models.spec import compile_spec, place, quiet, read_spec
 from movlr_jax.rewards.state import Layout, instrument, layout_of
 from movlr_jax.rewards.term import array_of, identifier
 from movlr_jax.sandbox.genome import Genome
+from movlr_jax.tasks.aims import UP
 from movlr_jax.tasks.base import TIE, Measures, Metrics, Motion, StartFn, Task
 from movlr_jax.tasks.floor import add_floor
 from movlr_jax.tasks.motion import length_of, motion_of, towards
@@ -148,7 +149,7 @@ def simple_task(
         compiled.eq_data[:] = bare.eq_data
     layout = layout_of(compiled, targets)
     reached = reached_by(layout, targets)
-    at = placed[1]
+    at, up = placed[1], layout.world.up
     begin = (
         start
         if callable(start)
@@ -157,8 +158,8 @@ def simple_task(
     first, human = (_program(text, folder) for text in (reward, human_reward))
     shown = [targets[goal] for goal in reached.values()]
     if motion and motion.rise:  # room for a body that gets up
-        shown.append(at.body(motion.subject).xpos + (0, 0, length_of(bare, at, motion.subject)))
-    shown += [part.overhead(at) for aim in aims for part in aim.parts]
+        shown.append(at.body(motion.subject).xpos + up * length_of(bare, at, motion.subject))
+    shown += [part.overhead(at, up) for aim in aims for part in aim.parts]
     rest = at.ctrl.copy() if at.ctrl.any() and not has_muscles(compiled) else None
     controls = controls_text(compiled, servo_controls(compiled, at.qpos) if rest is None else rest)
     written = first is None
@@ -275,11 +276,11 @@ def default_diagnosis(tolerance_m: float, motion: Motion | None, metrics: Metric
 
 
 def velocity_goals(motion: Motion, roles: Mapping[str, str]) -> dict[str, np.ndarray]:
-    """Return the goals that travel terms read; terms for walkers also read a heading and a slope."""
+    """Return the goals that travel terms read; terms for walkers with z up also read a heading and a slope."""
     if not motion.way:
         return {}
     goals = {"velocity": np.array([motion.speed * c for c in motion.way], np.float32)}
-    walks = {"left_foot", "right_foot"} <= roles.keys() and motion.way == (1.0, 0.0, 0.0)
+    walks = {"left_foot", "right_foot"} <= roles.keys() and (motion.way, motion.up) == ((1.0, 0.0, 0.0), UP)
     return goals | ({"heading": np.zeros((), np.float32), "slope": np.zeros((), np.float32)} if walks else {})
 
 
