@@ -99,7 +99,7 @@ class TrialScore:
 
 
 def from_scores(
-    n: int, programs: Sequence[int], trials: Sequence[Hashable], values: Sequence[float]
+    n: int, programs: Sequence[int], trials: Sequence[Hashable], values: Sequence[float] | np.ndarray
 ) -> Posterior:
     """Return what the values of trials say about the worth of n programs.
 
@@ -329,10 +329,10 @@ def halving(posterior: Posterior, entrants: Sequence[int], champion: int) -> lis
 
 
 def undecided(
-    posterior: Posterior, entrants: Sequence[int], champion: int, threshold: float = REPLACE
+    posterior: Posterior, programs: Sequence[int], champion: int, threshold: float = REPLACE
 ) -> list[int]:
-    """Return the champion and the best other entrant if it is open which of them is better, else nobody."""
-    others = _ordered(posterior, [i for i in entrants if i != champion])
+    """Return the champion and the best of the other programs if it is open which of both is better, else nobody."""
+    others = _ordered(posterior, [i for i in programs if i != champion])
     if others and 1 - threshold < posterior.p_better(others[0], champion) < threshold:
         return [champion, others[0]]
     return []
@@ -344,6 +344,18 @@ def next_champion(
     """Return the best of the entrants that replace the champion, or the champion if none does."""
     better = [i for i in entrants if i != champion and replaces(posterior, i, champion, threshold)]
     return _ordered(posterior, better)[0] if better else champion
+
+
+def final_choice(
+    posterior: Posterior, programs: Sequence[int], champion: int, first: int, threshold: float = REPLACE
+) -> int:
+    """Return the program to confirm: the best of the champion and those clearly better than the first program.
+
+    At the end a choice between two good programs may be wrong; what may not be wrong is the promise that it is
+    better than the first one.
+    """
+    good = [i for i in programs if replaces(posterior, i, first, threshold)]
+    return _ordered(posterior, [champion, *good])[0]
 
 
 def _ordered(posterior: Posterior, programs: Sequence[int]) -> list[int]:
