@@ -200,12 +200,13 @@ def hop() -> dict[str, np.ndarray]:
 def played(rule: Play, draw: Draw, searches: int) -> dict[str, Any]:
     """Return how often the announced program is worse than the first, what is gained, and the trials."""
     rng = np.random.default_rng(0)
-    gained, possible, worths, trials = [], [], [], []
+    gained: list[float] = []
+    possible, worths, trials = [], [], []
     for _ in range(searches):
         world = draw(rng)
         champions, used = rule(world)
         worths.append(world.worth[champions])
-        gained.append(worths[-1][-1] - world.worth[0])
+        gained.append(float(worths[-1][-1] - world.worth[0]))
         possible.append(world.worth.max() - world.worth[0])
         trials.append(used)
     shares = [1.0 if p <= 0 else g / p for g, p in zip(gained, possible, strict=True)]
@@ -213,7 +214,7 @@ def played(rule: Play, draw: Draw, searches: int) -> dict[str, Any]:
         "worse": round(sum(g < -1e-9 for g in gained) / searches, 3),
         "median_gain": round(float(np.median(shares)), 2),
         "mean_gain": round(float(np.sum(gained) / np.sum(possible)), 2),
-        "falls": bool((np.diff(np.median(worths, axis=0)) < -1e-9).any()),
+        "falls": bool(np.diff(np.median(np.array(worths), axis=0)).min() < -1e-9),
         "trials": round(float(np.mean(trials)), 1),
     }
 
