@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from movlr_jax.config.methods import calls_needed
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.context import SearchContext, once, timed
 from movlr_jax.evolution.gates import by_gates, gated
-from movlr_jax.evolution.ranking import BUDGET, Comparison, Ranking, decided, flip_rate, rank, unanswered
+from movlr_jax.evolution.ranking import BUDGET, Comparison, decided, flip_rate, rank, unanswered
 from movlr_jax.evolution.standing import Standing
 from movlr_jax.evolution.trials import Claim, TrialPlan, believed, recorded_trials, run_trials
 from movlr_jax.evolution.worth import Posterior, from_answers, halving, next_champion, undecided
@@ -94,20 +95,27 @@ class Contest:
             return believed(self.context.task, self.standings.trials, names)
         shown = {n: t for n in ran for t in self.standings.trials[n] if t.seed == first[n] and not t.failed}
         with timed(self.context, "rank"):
-            result = self._asked(shown)
-        self.new += result.comparisons
-        self.of_trial += [next(iter(first.values())) or 0] * len(result.comparisons)
-        self.winner = None if result.winner is None else names[result.winner]
+            new = self._asked(shown)
+        self.new += new
+        self.of_trial += [next(iter(first.values())) or 0] * len(new)
         answers = [*earlier_answers(self.context, self.g, names), *self._answers()]
         return from_answers(len(names), answers)
 
-    def _asked(self, shown: Mapping[str, Evaluation]) -> Ranking:
-        """Return the ranking of the motions `shown`, all of one trial, by the judge."""
-        context, names = self.context, self.standings.names
-        entrants = [names.index(name) for name in shown]
-        known = [*earlier(context, self.g, names), *self.new]
+    def _asked(self, shown: Mapping[str, Evaluation]) -> list[Comparison]:
+        """Return the judge's comparisons of the motions `shown`, all of one trial, among them alone."""
+        context, config, names = self.context, self.context.config, list(shown)
+        everyone, items = self.standings.names, list(shown.values())
+        at = {everyone.index(name): i for i, name in enumerate(names)}
+        known = [
+            replace(c, first=at[c.first], second=at[c.second])
+            for c in [*earlier(context, self.g, everyone), *self.new]
+            if {c.first, c.second} <= at.keys()
+        ]
         times = Counter((c.first, c.second) for c in known)
-        items = {names.index(name): motion for name, motion in shown.items()}
+        left = config.comparisons and config.comparisons - len(self.new)  # of the generation
+        if left is not None and left < calls_needed(config.ranking, len(names), context.showing.orders):
+            return []
+        budget = BUDGET * len(names) if left is None else left
 
         def ask(pairs: Sequence[tuple[int, int]]) -> list[Preference]:
             samples = []
@@ -117,14 +125,15 @@ class Contest:
             return compare_all(context, [(items[i], items[j]) for i, j in pairs], samples)
 
         def watch(new: Sequence[Comparison]) -> None:
-            context.watch(self.g, Standing(names, entrants, known, tuple(new), budget, context.showing))
+            standing = Standing(names, range(len(names)), known, tuple(new), budget, context.showing)
+            context.watch(self.g, standing)
 
-        config = context.config
-        budget = config.comparisons or BUDGET * len(entrants)
-        return rank(
-            len(names), ask, config.ranking, config.comparisons, known=known, entrants=entrants,
-            showing=context.showing, watch=watch,
-        )  # fmt: skip
+        result = rank(
+            len(names), ask, config.ranking, left, known=known, showing=context.showing, watch=watch
+        )
+        self.winner = None if result.winner is None else names[result.winner]
+        back = {i: index for index, i in at.items()}
+        return [replace(c, first=back[c.first], second=back[c.second]) for c in result.comparisons]
 
     def _answers(self) -> list[tuple[int, int, int, str]]:
         return [
