@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,15 +20,16 @@ import numpy as np
 from movlr_jax.config.methods import calls_needed
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.context import SearchContext, once, timed
-from movlr_jax.evolution.gates import by_gates, gated
+from movlr_jax.evolution.gates import by_gates, gated, score_of
 from movlr_jax.evolution.ranking import BUDGET, Comparison, decided, flip_rate, rank, unanswered
 from movlr_jax.evolution.standing import Standing
-from movlr_jax.evolution.trials import Claim, TrialPlan, believed, recorded_trials, run_trials
+from movlr_jax.evolution.trials import Claim, TrialPlan, Trials, believed, recorded_trials, run_trials
 from movlr_jax.evolution.worth import Posterior, from_answers, halving, next_champion, undecided
 from movlr_jax.language.base import BatchJudge, Evaluation, Preference
 from movlr_jax.language.clients.call import Retracted
 from movlr_jax.language.judges.metrics import MetricsJudge
 from movlr_jax.sandbox.vet import Verdict
+from movlr_jax.tasks.base import SHARED
 
 NOT_ASKED = "the judge was not asked"  # where gates decide before people are
 
@@ -204,6 +206,8 @@ def contest(
     before, standings.champion = standings.champion, data["best"]
     for line in _lines(context, standings, data, before):
         context.reporter.say(f"  rank: {line}")
+    if ran.scored and (hint := no_gradient(context, {n: standings.trials[n] for n in verdicts})):
+        context.reporter.say(f"  rank: {hint}")
     return data
 
 
@@ -283,6 +287,31 @@ def _lines(
         overruled = sum("overruled" in c for c in data["comparisons"])
         text += f"; {asked} comparisons, flip rate {100 * data['flip_rate']:.0f} %, {overruled} overruled by gates"
     return [warning + text]
+
+
+def no_gradient(context: SearchContext, trials: Trials) -> str:
+    """Return a hint if all programs come to the same score of the task and none succeeds, else an empty string."""
+    task, ran = context.task, [[t for t in of if not t.failed] for of in trials.values()]
+    scores = [statistics.fmean(score_of(task, t) for t in of) for of in ran if of]
+    measured = [t.metrics for of in ran for t in of]
+    succeeds = any(metrics.get("success", 0.0) for metrics in measured)
+    if len(scores) < 2 or succeeds or not max(scores) - min(scores) <= task.tie:
+        return ""
+    if context.config.instruction:  # it has only the scores that its words give
+        return (
+            "all programs have almost the same score, because the words of the instruction name little that can be "
+            "measured, so their order means nothing; let a judge watch the films: method=movlr with vlm=gemini, "
+            "openai_compatible, person or manual, or write a task with a goal (docs/write_a_task.md)"
+        )
+    own = [name for name in measured[0] if name not in ("success", *SHARED)]
+    example = (
+        f"m[{own[0]!r}], negated if less is better" if own else "... with a metric that `measure` returns"
+    )
+    become = "fail with" if any("success" in metrics for metrics in measured) else "have"
+    return (
+        f"all programs {become} almost the same score, so their order means nothing; in a task of your own, "
+        f"give simple_task a score that grows as the goal gets nearer, as in score=lambda m: {example}"
+    )
 
 
 def compare_all(
