@@ -72,10 +72,10 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
     # a worker builds the task from the settings, unless only Python code can
     built, task = None if task and task.named else task, task or task_of(config)
     task = acting(config.optimizer, task)
-    chooses = chooses_samples(config)
+    chooses, given = chooses_samples(config), config
     config = sized(config, task, config.candidates * TrialPlan.of(config).first, reporter.say)
     optimizer = build_optimizer(config.optimizer, task, config.physics, reporter.say)
-    archive = open_archive(config, task.name)
+    archive = open_archive(given, task.name)
     context: SearchContext | None = None
     ended: Ended = "failed"
     try:
