@@ -242,14 +242,14 @@ def test_compare_needs_seconds_to_simulate(mistake: Mistake, elsewhere: Path, se
     assert list(elsewhere.iterdir()) == []
 
 
-def test_every_episode_of_a_program_counts_for_the_budget_of_a_comparison(elsewhere: Path, capsys):
-    given = [TASK, "candidates=2", "generations=3", "starts=3", "episode_s=1", "run_dir=run"]
+def test_every_trial_of_a_program_counts_for_the_budget_of_a_comparison(elsewhere: Path, capsys):
+    given = [TASK, "candidates=2", "generations=3", "trials=3", "episode_s=1", "run_dir=run"]
     (config,) = plan(["movlr"], 12.0, given)
     assert (config.candidates, config.generations) == (2, 2)
     (config,) = plan(["movlr"], None, given)
     assert (config.candidates, config.generations) == (2, 3)
 
-    assert compare([*LEG, "methods=[human]", "starts=2"]) == 0
+    assert compare([*LEG, "methods=[human]", "trials=2"]) == 0
     (row,) = json.loads(capsys.readouterr().out.splitlines()[-1])
     seconds = 2 * 0.064
     assert (row["programs"], row["sim_s"]) == (1, pytest.approx(seconds))

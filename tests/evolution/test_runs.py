@@ -8,12 +8,14 @@ import sqlite3
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from cli_cases import LEG, QUICK, SUPPORT, TASK, Mistake
+from played_search import played
 
 from movlr_jax.commands.evaluate import main as evaluate
 from movlr_jax.commands.export import main as export
@@ -21,6 +23,7 @@ from movlr_jax.commands.report import main as report
 from movlr_jax.commands.search import main as search
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.loop import in_a_line
+from movlr_jax.evolution.selection import Standings
 from movlr_jax.language.base import Evaluation
 from movlr_jax.models import model_adapter
 from movlr_jax.storage.archive import Archive
@@ -448,15 +451,17 @@ def test_a_job_that_fails_does_not_keep_the_others_from_running(mistake: Mistake
 
 def test_a_motion_from_words_is_reported_with_the_last_critique(tmp_path: Path):
     """Nothing is measured in it but falls; a motion with measures is reported with these."""
-    archive = Archive.create(tmp_path / "run", "task: stand\n")
+    context = played(tmp_path / "run", [["first"]], lambda name, g, n: "never run")
     unmeasured, walk = (
-        Evaluation(1, 2, "", metrics=metrics) for metrics in ({"fell": 0.0}, {"distance_m": 5.0})
+        Evaluation(1, k, "", metrics=metrics)
+        for k, metrics in enumerate(({"fell": 0.0}, {"distance_m": 5.0}))
     )
-    with archive:
-        assert in_a_line(archive, unmeasured) == ""
+    standings = Standings(trials={e.name: [e, replace(e, seed=1)] for e in (unmeasured, walk)})
+    with context.archive as archive:
+        assert in_a_line(context, unmeasured, standings) == "2 ran"
         critique = {"author": "someone", "success": False, "problems": ["knees are straight", "slow"]}
         archive.record("criticised", critique, 0)
-        assert in_a_line(archive, unmeasured) == "someone: no success; knees are straight"
+        assert in_a_line(context, unmeasured, standings) == "someone: no success; knees are straight"
         archive.record("criticised", critique | {"success": True, "problems": []}, 1)
-        assert in_a_line(archive, unmeasured) == "someone: success"
-        assert in_a_line(archive, walk) == "moved 5 m"
+        assert in_a_line(context, unmeasured, standings) == "someone: success"
+        assert in_a_line(context, walk, standings) == "moved 5 m"
