@@ -190,7 +190,7 @@ def fresh(config: Any, task: Task, members: list[tuple[dict[str, Any], str]], se
     finally:
         sandbox.close()
     for seed in seeds:
-        for (row, _), result in zip(members, evaluate(optimizer, task, verdicts, seed), strict=True):
+        for (row, _), (result,) in zip(members, evaluate(optimizer, task, verdicts, [seed]), strict=True):
             row.setdefault("fresh", []).append(dict(result.metrics))
             print(seed, row["name"], {k: round(v, 3) for k, v in result.metrics.items()}, flush=True)
 

@@ -88,8 +88,8 @@ def travelling(episode_s: float) -> tuple[dict[str, int], float | None]:
     Bytes: to a worker, back, and of that the states. The time is None without a renderer.
     """
     _, task, optimizer, verdicts, _ = vetted([*LARGE, f"episode_s={episode_s}"], 1)
-    (shard,) = shards(verdicts, 1, 0, None)
-    (evaluation,) = ThisProcess(optimizer, task).evaluate(verdicts, 0)
+    (shard,) = shards(verdicts, 1, [0], None)
+    ((evaluation,),) = ThisProcess(optimizer, task).evaluate(verdicts, [0])
     back = replace(evaluation, source="")
     sizes = {
         "out": len(pickle.dumps(shard)),
@@ -138,9 +138,9 @@ def driver(candidates: int, count: int, shard: int) -> dict[str, float]:
         WorkersConfig("ray", count=count, shard=shard), partial(task_and_optimizer, config), candidates, say
     )
     try:
-        workers.evaluate(verdicts, 0)  # the workers start and compile
+        workers.evaluate(verdicts, [0])  # the workers start and compile
         before, began = cpu_s(), time.monotonic()
-        evaluations = workers.evaluate(verdicts, 0)
+        evaluations = [e for (e,) in workers.evaluate(verdicts, [0])]
         used, wall = cpu_s() - before, time.monotonic() - began
         busy = sum(t["seconds"] for t in workers.took)
     finally:
@@ -165,13 +165,13 @@ def ratio(count: int, repeats: int) -> dict[str, Any]:
     times: dict[str, list[float]] = {"alone": [], "workers": []}
     try:
         for kind in (alone, workers):  # compile
-            kind.evaluate(verdicts, 0)
+            kind.evaluate(verdicts, [0])
         for _ in range(repeats):
             for name, kind in (("alone", alone), ("workers", workers)):
                 began = time.monotonic()
-                found = kind.evaluate(verdicts, 0)
+                found = kind.evaluate(verdicts, [0])
                 times[name].append(time.monotonic() - began)
-                assert not any(e.failed for e in found)
+                assert not any(e.failed for (e,) in found)
     finally:
         workers.close()
     ratios = [a / w for a, w in zip(times["alone"], times["workers"], strict=True)]

@@ -281,13 +281,13 @@ class SearchRun:
         finished: False after an interruption or a spent budget; `run_search(resume=run.root)` continues the search.
     """
 
-    def __init__(self, root: str | Path, task: Task | None = None):
+    def __init__(self, root: str | Path, task: Task | None = None, trust: bool = False):
         _prepare()
         from movlr_jax.report.data import read_run
         from movlr_jax.storage.archive import Archive
 
         self.root = Path(root)
-        self._given = task
+        self._given, self._trust = task, trust
         with Archive.open(self.root, write=False) as archive:
             self._run = read_run(archive)
         self.finished = self._run.state == "finished"
@@ -299,8 +299,10 @@ class SearchRun:
             return self._given
         from movlr_jax.commands.session import task_of
         from movlr_jax.config.compose import compose
+        from movlr_jax.config.trust import TASK
 
-        return task_of(compose([f"resume={self.root}"]))
+        trust = ["trust=true"] if self._trust else []
+        return task_of(compose([f"resume={self.root}", *trust], parts=TASK))
 
     @property
     def candidates(self) -> list[SearchCandidate]:
@@ -363,6 +365,7 @@ class SearchRun:
         return frame.join(added.rename(columns=lambda name: f"{name}_in_run" if name in frame else name))
 
     def _candidate(self, c: Evaluation) -> SearchCandidate:
+        from movlr_jax.storage.inside import inside
         from movlr_jax.storage.layout import candidate_path
 
         return SearchCandidate(
@@ -372,7 +375,7 @@ class SearchRun:
             reason=c.reason,
             weights=c.weights,
             metrics=c.metrics,
-            film=self.root / c.film if c.film else None,
+            film=inside(self.root, str(c.film)) if c.film else None,
             trajectory_file=self.root / candidate_path(c.generation, c.candidate, ".npz"),
             _task=lambda: self.task,
         )
@@ -424,14 +427,15 @@ def run_search(
     return SearchRun(root, built)
 
 
-def open_run(root: str | Path, task: Task | None = None) -> SearchRun:
+def open_run(root: str | Path, task: Task | None = None, *, trust: bool = False) -> SearchRun:
     """Read the run directory of a search. Raises UserError.
 
     Args:
         root: The run directory.
         task: The task of the search; needed only if it was made in Python, for its trajectories and the report.
+        trust: Obey what the task of a run asks for that was not begun here, as a Python file.
     """
-    return SearchRun(root, task)
+    return SearchRun(root, task, trust)
 
 
 # Registries.

@@ -48,6 +48,10 @@ class BudgetSpent(UserError):
     """max_calls or max_cost_usd is reached; finished work is kept."""
 
 
+class MissingModel(UserError):
+    """The files of a model are not on this machine: they cannot be downloaded, or their package is not installed."""
+
+
 class ProgramError(Exception):
     """A reward program is invalid; the user, the log and the proposer get the same message."""
 

@@ -23,6 +23,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
     def __init__(self, kind: str, group: str, entries: Mapping[str, T] | None = None):
         self.kind, self.group = kind, group
         self._entries: dict[str, T] = dict(entries or {})
+        self.packaged = frozenset(self._entries)  # names of the entries that this package brings
 
     def register(self, name: str, entry: T, *, replace: bool = False) -> T:
         """Add `entry` under `name` and return it. Raises UserError when the name is taken and `replace` is False."""

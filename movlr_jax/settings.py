@@ -10,6 +10,7 @@ import operator
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, get_args, get_origin, get_type_hints
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -175,6 +176,24 @@ def one_of(group: Any, prefix: str, **choices: Iterable[str]) -> None:
     for name, known in choices.items():
         if getattr(group, name) not in (None, *known):
             raise UserError(unknown_name(f"{prefix}{name}", getattr(group, name), known))
+
+
+def no_secrets(name: str, address: str | None, instead: str) -> None:
+    """Raise UserError if the address in the setting `name` has a user name, a password or a query.
+
+    Settings are written to run directories, reports and messages. So the error does not show the address.
+    instead: where such a value belongs.
+    """
+    if address is None or ":" not in address:  # a path
+        return
+    try:
+        url = urlsplit(address)
+        url.port  # noqa: B018 - a password with a slash in it reads as a port
+    except ValueError:
+        raise UserError(f"{name} is not a valid address, as http://host:port") from None
+    plain = url.scheme in ("file", "sqlite")  # a path with a scheme
+    if "@" in url.netloc or (not plain and (url.query or (not url.netloc and "@" in url.path))):
+        raise UserError(f"{name} must not contain a user name, password or query; {instead}")
 
 
 def _bounded(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     COMPILED = tempfile.TemporaryDirectory(prefix="movlr-jax-compiled-")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = COMPILED.name
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+STATE = tempfile.TemporaryDirectory(prefix="movlr-jax-state-")  # what the tests begin, they began here
+os.environ["XDG_STATE_HOME"] = STATE.name
 prepare_environment()  # as the commands do, before JAX starts
 prepare_physics("mjx")
 
@@ -25,10 +28,57 @@ import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 from cli_cases import Main, Mistake  # noqa: E402
 
-from movlr_jax.models import ModelAdapter, model_adapter  # noqa: E402
+from movlr_jax.errors import MissingModel  # noqa: E402
+from movlr_jax.models import MODELS, ModelAdapter, model_adapter  # noqa: E402
+from movlr_jax.models.download import SWITCH, unreachable  # noqa: E402
 from movlr_jax.physics.native import NativePhysics  # noqa: E402
 from movlr_jax.rewards.state import Layout, instrument, layout_of  # noqa: E402
 from movlr_jax.sandbox.probe import Probe  # noqa: E402
+
+MODEL_SERVER = "https://github.com"  # of MS-Human-700 and the ostrich
+NO_MODEL = pytest.StashKey[str]()  # why models cannot be downloaded
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Look for the network once in a run of the tests, if a model is not here; workers inherit the answer."""
+    if hasattr(config, "workerinput") or all(adapter.here for adapter in MODELS.values()):
+        return
+    config.stash[NO_MODEL] = unreachable(MODEL_SERVER, seconds=4.0)
+    if config.stash[NO_MODEL]:
+        os.environ[SWITCH] = "off"
+
+
+@contextlib.contextmanager
+def skipped_without_model() -> Iterator[None]:
+    try:
+        yield
+    except MissingModel as error:
+        pytest.skip(str(error))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    with skipped_without_model():
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    with skipped_without_model():
+        yield
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    skipped = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", ())]
+    count = sum("cannot be downloaded" in reason for reason in skipped)
+    if count:
+        terminalreporter.write_line(
+            f"{count} tests were skipped, because MS-Human-700 or the ostrich is not on this machine and cannot be "
+            f"downloaded ({config.stash.get(NO_MODEL, '')}); set MENAGERIE_ROOT to a folder that contains "
+            "ms_human_700/ of github.com/google-deepmind/mujoco_menagerie and ostrich/, which is "
+            "ostrichrl/assets/models/ostrich of github.com/vittorione94/ostrichrl."
+        )
+
 
 GOALS = {"height": np.float32(0.85), "foot_pos": np.array([0.1, 0.0, 0.0], np.float32)}
 

@@ -33,7 +33,7 @@ from movlr_jax.commands.session import task_folder, task_of
 from movlr_jax.config.compose import compose
 from movlr_jax.config.methods import METHODS
 from movlr_jax.config.schema import Config, check
-from movlr_jax.config.trust import check_task_file
+from movlr_jax.config.trust import acts, obey
 from movlr_jax.errors import UserError, resuming, shortened
 from movlr_jax.evolution.confirm import EVENT as CONFIRMED
 from movlr_jax.evolution.final_training import EVENT as FINAL_TRAINING
@@ -42,6 +42,7 @@ from movlr_jax.evolution.trials import TrialPlan
 from movlr_jax.report.sweep import write_sweep_page
 from movlr_jax.settings import CONFIG_BYTES, read_yaml
 from movlr_jax.storage.archive import Archive, new_run_dir, write_atomically
+from movlr_jax.storage.begun import begin
 from movlr_jax.storage.inside import inside, read_inside
 from movlr_jax.tasks import Task
 
@@ -79,17 +80,24 @@ def main(argv: list[str] | None = None) -> int:
 def compare(arguments: Sequence[str]) -> int:
     """Run the methods one after another. Return 0, or the highest exit status of a search. Raises UserError."""
     given = {_name(argument): argument.partition("=")[2] for argument in arguments}
+    resumed, trust = given.get("resume"), given.get("trust") == "true"
     arguments = with_resumed(arguments)
+    referring = {
+        a.partition("=")[0]: a.partition("=")[2] for a in arguments if "${" in a
+    }  # to other settings
+    if resumed:  # before Hydra resolves them: they may name variables of the environment
+        obey(referring, Path(resumed), "resume", trust)
     methods, seeds, sim_s, overrides = read_arguments(arguments)
-    if "resume" in given:
-        folder = Path(given["resume"])
-        started = [inside(folder, name) for name, _, _ in _searches(methods, seeds)]
-        check_task_file(compose(overrides), folder, [run for run in started if run.is_dir()])
+    asked = referring | acts(compose(overrides))
+    if resumed:
+        obey(asked, Path(resumed), "resume", trust)
     configs = plan(methods, sim_s, overrides, seeds)
     task = task_of(configs[0])
     root = Path(str(configs[0].run_dir)).parents[1 if seeds else 0]
     kept = [a for a in arguments if _name(a) not in ("run_dir", "trust")]
     write_atomically(root / _ARGUMENTS, yaml.safe_dump(kept).encode())
+    if not resumed:
+        begin(root, asked)
     rows, status = [], 0
     for config in configs:
         errors: list[str] = []

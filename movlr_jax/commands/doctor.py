@@ -279,6 +279,7 @@ def _ffmpeg() -> list[Check]:
 def _model(name: str) -> list[Check]:
     from movlr_jax.errors import UserError
     from movlr_jax.models import MODELS
+    from movlr_jax.models.download import SWITCH
 
     adapter = MODELS[name]
     about = f"{adapter.source}; licence: {adapter.licence}"
@@ -289,7 +290,8 @@ def _model(name: str) -> list[Check]:
     except UserError as error:
         return [Check(f"model {name}", None, str(error))]
     if here is None:
-        return [Check(f"model {name}", None, f"not downloaded yet, the first use downloads it; {about}")]
+        then = f"and {SWITCH}=off" if os.environ.get(SWITCH) == "off" else "the first use downloads it"
+        return [Check(f"model {name}", None, f"not downloaded yet, {then}; {about}")]
     return [Check(f"model {name}", True, about)]
 
 

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose
+from movlr_jax.config.trust import TASK
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.calibration import (
     JudgedPair,
@@ -61,7 +62,7 @@ def check_votes(run_dir: Path, console: Console) -> int:
 
 def _by_metrics(run: Run, pairs: set[frozenset[str]]) -> Verdicts:
     """Return what the metrics judge prefers. Raises UserError if the task cannot be built."""
-    task, judge, known = task_of(compose([f"resume={run.root}"])), MetricsJudge(), run.candidates
+    task, judge, known = task_of(compose([f"resume={run.root}"], parts=TASK)), MetricsJudge(), run.candidates
     judged = [pair for pair in pairs if pair <= known.keys()]
     return asked_verdicts(judged, lambda a, b: judge.compare(task, known[a], known[b]).winner)
 

@@ -10,6 +10,7 @@ from movlr_jax.commands import cli
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose
 from movlr_jax.config.schema import Config, recorded_config
+from movlr_jax.config.trust import TASK, acts, obey
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.report.data import read_run
 from movlr_jax.settings import CONFIG_BYTES, read_yaml
@@ -17,7 +18,6 @@ from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.inside import inside, read_inside
 from movlr_jax.storage.layout import candidate_path
 from movlr_jax.tasks import Task
-from movlr_jax.tasks.registry import FILE_TASK
 
 BEST, ALL = "best", "all"
 
@@ -108,7 +108,8 @@ def _settings(request: EpisodeRequest) -> Config:
     if request.settings and not (run and moved == request.settings):
         return compose(request.settings)
     if run:
-        return compose([f"resume={run}", *moved, *(["trust=true"] if request.trust else [])])
+        given = [f"resume={run}", *moved, *(["trust=true"] if request.trust else [])]
+        return compose(given, parts=TASK)
     return _recorded(request.source, request.trust)
 
 
@@ -134,9 +135,6 @@ def _recorded(trajectory: Path, trust: bool) -> Config:
         config = recorded_config(read_yaml(data.decode("utf-8")))
     except (ValueError, UserError) as error:
         raise UserError(f"{path} cannot be read: {error}; give +task=NAME, model=...") from None
-    if config.task.name == FILE_TASK and not trust:
-        raise UserError(
-            f"{path} would run the Python file {config.task.settings.get('file')}; read it, and give trust=true, or "
-            "+task=FILE.py"
-        )
+    asked = {name: value for name, value in acts(config).items() if name.startswith(TASK)}
+    obey(asked, path.parent, path.name, trust)
     return config

@@ -19,7 +19,7 @@ import numpy as np
 from movlr_jax.commands import cli
 from movlr_jax.commands.session import about_success, about_tuned, films_here, sized, task_of, to_yaml
 from movlr_jax.config.schema import Config
-from movlr_jax.config.trust import task_file
+from movlr_jax.config.trust import began, task_file
 from movlr_jax.control.base import Optimizer
 from movlr_jax.control.build import acting, build_optimizer, scored_at_once, trains
 from movlr_jax.errors import UserError
@@ -181,7 +181,7 @@ def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[
     with reporter.stage("optimise") as tick:  # an interrupted training is continued
         seeds = range(seed, seed + (config.trials or 1))
         (trials,) = evaluate_programs(setup.optimizer, setup.task, [setup.verdict], seeds, tick, kept)
-    outcome, claim = middle(setup.task, trials), Claim.of(trials)
+    outcome, claim = middle(setup.task, trials), Claim.of(setup.task, trials)
     if len(trials) > 1:
         for trial in trials:
             reporter.say(f"  seed {trial.seed}: {trial.reason or summary(trial.metrics)}")
@@ -205,9 +205,11 @@ def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[
         stem = _stem(setup, seed)
         result["trajectory"] = str(write(setup.folder / f"{stem}.npz", outcome.states))
         write(setup.folder / f"{stem}.yaml", to_yaml(config).encode())  # export builds the task from it
+        began(setup.folder, config)
         reporter.say(f"trajectory: {result['trajectory']}")
     if (policy := kept / POLICY).is_file():
         write(kept / "config.yaml", to_yaml(config).encode())  # as next to a policy of `train`
+        began(kept, config)
         result["policy"] = str(policy)
         reporter.say(f"policy: {policy}")
     if outcome.reason:

@@ -12,6 +12,7 @@ from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose, options
 from movlr_jax.config.recipe import read_recipe
 from movlr_jax.config.schema import Config, recorded_config
+from movlr_jax.config.trust import POLICY, acts, obey
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.errors import UserError, needed, similar_files
 from movlr_jax.resources import resource_dir
@@ -29,9 +30,11 @@ _UNTRAINED = (
 def export_policy(arguments: Sequence[str]) -> int:
     """Write a policy and the model that it acts on, and print their paths. Raises UserError."""
     given, settings = cli.split_arguments(
-        arguments, {"policy": "", "recipe": "", "out": ""}, {"format": "policies are written as ONNX graphs"}
+        arguments,
+        {"policy": "", "recipe": "", "out": "", "trust": "false"},
+        {"format": "policies are written as ONNX graphs"},
     )
-    config = settings_of(given["policy"], given["recipe"], settings)
+    config = settings_of(given["policy"], given["recipe"], settings, cli.switch("trust", given["trust"]))
     policy = config.optimizer.ppo.init
     out = Path(given["out"] or Path(Path(policy).name).with_suffix(".onnx"))
     if out.suffix != ".onnx":
@@ -45,8 +48,8 @@ def export_policy(arguments: Sequence[str]) -> int:
     return 0
 
 
-def settings_of(policy: str, recipe: str, settings: Sequence[str]) -> Config:
-    """Return the settings with which a policy runs.
+def settings_of(policy: str, recipe: str, settings: Sequence[str], trust: bool = False) -> Config:
+    """Return the settings with which a policy runs. trust: obey what recorded ones ask for.
 
     Those given; for a recipe, its own; for a policy of the package, those of its recipe; else those that the training
     kept next to the file. Raises UserError.
@@ -68,7 +71,7 @@ def settings_of(policy: str, recipe: str, settings: Sequence[str]) -> Config:
     if with_task:
         chosen = () if any(word.startswith("optimizer=") for word in settings) else ("optimizer=ppo",)
         return compose([*settings, *chosen, f"optimizer.ppo.init={policy}", *_UNTRAINED])
-    return _recorded(Path(policy), settings)
+    return _recorded(Path(policy), settings, trust)
 
 
 def _recipe_of(policy: str) -> str:
@@ -85,13 +88,14 @@ def _trained(recipe: str) -> Path:
     return Path(f"runs/train/{recipe}/seed0/policy.npz")
 
 
-def _recorded(policy: Path, settings: Sequence[str]) -> Config:
+def _recorded(policy: Path, settings: Sequence[str], trust: bool) -> Config:
     """Return the settings of the training that wrote the file `policy`. Raises UserError."""
     if not policy.is_file():
         raise UserError(f"there is no policy file {policy}{similar_files(policy)}")
     folders = [policy.parent, *sorted(policy.parent.glob("stages/*"), reverse=True), policy.parent.parent]
-    texts = (read_inside(folder, "config.yaml", CONFIG_BYTES) for folder in folders if folder.is_dir())
-    if (text := next((t for t in texts if t), None)) is None:
+    read = ((f, read_inside(f, "config.yaml", CONFIG_BYTES)) for f in folders if f.is_dir())
+    folder, text = next(((folder, text) for folder, text in read if text), (policy.parent, None))
+    if text is None:
         raise UserError(
             f"the task of policy={policy} is not known: there is no config.yaml of a training next to it; give "
             "+task=NAME model=... and the settings of the training"
@@ -108,8 +112,12 @@ def _recorded(policy: Path, settings: Sequence[str]) -> Config:
             "acts": "mode",
         }
         values["optimizer"] = {**values["optimizer"], "ppo": ppo}
-        return recorded_config(values)
+        config = recorded_config(values)
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"the settings next to policy={policy} cannot be read: {error}; give +task=NAME"
         ) from None
+    asked = {name: value for name, value in acts(config).items() if name.startswith(POLICY)}
+    asked.pop("optimizer.ppo.init", None)  # the policy that is exported
+    obey(asked, folder, "policy", trust)
+    return config

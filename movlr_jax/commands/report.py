@@ -1,7 +1,8 @@
 """`python -m movlr_jax.report RUN_DIR`: write report.html of a run, finished, in progress or interrupted.
 
-RUN_DIR is runs/<task>/<time>, or a folder of runs: a sweep or a comparison. `trust=true` runs the Python file of a
-recorded task, `+task=FILE.py` says where that file is now, and `model=FILE` where the model of a task from words is.
+RUN_DIR is runs/<task>/<time>, or a folder of runs: a sweep or a comparison. `trust=true` obeys what the task of a run
+asks for that you did not begin here, as a Python file. `+task=FILE.py` says where the file of the task is now, and
+`model=FILE` where the model of a task from words is.
 `scene=false` leaves out the 3-D view and the curves of muscles and joints, which need the model.
 """
 
@@ -15,6 +16,7 @@ from pathlib import Path
 from movlr_jax.commands import cli
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose
+from movlr_jax.config.trust import TASK
 from movlr_jax.errors import UserError
 from movlr_jax.report.data import read_run
 from movlr_jax.report.page import write_page
@@ -28,7 +30,7 @@ class ReportRequest:
     """The parsed arguments of the command."""
 
     run_dir: Path
-    trust: bool = False  # whether the Python file of a recorded task may run
+    trust: bool = False  # whether what the recorded task asks for is obeyed
     task: str = ""  # where its file is now
     model: str = ""  # where the model of a task from words is now
     scene: bool = True  # whether the page has the 3-D view and the curves of muscles and joints
@@ -83,4 +85,4 @@ def _task(request: ReportRequest) -> Task:
     trust = "true" if request.trust else ""
     given = {"trust": trust, "+task": request.task, "model": request.model}
     more = [f"{name}={value}" for name, value in given.items() if value]
-    return task_of(compose([f"resume={request.run_dir}", *more]))
+    return task_of(compose([f"resume={request.run_dir}", *more], parts=TASK))

@@ -26,7 +26,7 @@ from movlr_jax.commands.session import (
     to_yaml,
 )
 from movlr_jax.config.schema import Config
-from movlr_jax.config.trust import EVENT, about_task_file, task_file
+from movlr_jax.config.trust import EVENT, OBEYED, acts, began, task_file
 from movlr_jax.control.build import acting, build_optimizer, close, trains
 from movlr_jax.errors import BudgetSpent, UserError, resuming
 from movlr_jax.evolution.confirm import Confirmed, confirm
@@ -87,7 +87,6 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
             if damaged := [path for path in archive.damaged() if path != PAGE]:
                 reporter.say(_about_damaged(archive.root, damaged))
         for sentence in (
-            about_task_file(config, archive),
             f"searching a reward for {task.name}: {config.candidates} candidates x "
             f"{config.generations} generations, seed {config.seed}, method {config.method.name}",
             about_success(task),
@@ -106,6 +105,8 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
             archive.put(GROUPS, picture(task, optimizer.notes["groups"]))
         if not recorded:
             archive.record("run", describe(context))
+        else:
+            _record_obeyed(context, recorded)
         begin_tracking(context)
         found = evolve(context)
         if has_final_training(context):
@@ -133,6 +134,17 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
             if context:
                 last.callback(context.close)
                 _end_session(context, ended)
+
+
+def _record_obeyed(context: SearchContext, recorded: dict[str, Any]) -> None:
+    """Record what a resumed session obeys, and a sandbox that is not that of the sessions before."""
+    archive, sandbox = context.archive, context.sandbox.description
+    asked = {"settings": acts(context.config), "trust": context.config.trust, "sandbox": sandbox}
+    archive.record(OBEYED, asked, context.clock.session)
+    backends = dict(recorded.get("backends") or {})
+    if sandbox not in str(backends.get("sandbox")):
+        backends["sandbox"] = f"{sandbox}; before, {backends.get('sandbox', 'not known')}"
+        archive.record("run", {**recorded, "backends": backends})
 
 
 def _about_damaged(run: Path, paths: Sequence[str], most: int = 5) -> str:
@@ -204,6 +216,7 @@ def open_archive(config: Config, task: str) -> Archive:
         return Archive.open(Path(config.resume))
     root = Path(config.run_dir) if config.run_dir else new_run_dir(Path("runs"), task)
     archive = Archive.create(root, to_yaml(config))
+    began(root, config)
     if made_from := task_file(config):
         archive.record(EVENT, made_from)
     return archive

@@ -312,7 +312,7 @@ def same_search(config: Config, task: Task, recorded: Mapping[str, Any], archive
     recorded: what `describe` returned when the run began.
     """
     ours = flat(dataclasses.asdict(config))
-    free = ("run_dir", "resume", "reward", "trust", "tuned_settings", *RESETTABLE)
+    free = ("run_dir", "resume", "reward", "bank", "trust", "tuned_settings", *RESETTABLE)
     now, begun = task_file(config), archive.get(EVENT)
     if now and begun and now["sha256"] == begun["sha256"]:  # the file may have moved
         ours.pop("task.settings.file")

@@ -30,7 +30,7 @@ from movlr_jax.commands.session import changes, digest, model_files, task_of, to
 from movlr_jax.config.compose import compose
 from movlr_jax.config.recipe import Recipe, Stage, read_recipe
 from movlr_jax.config.schema import Config
-from movlr_jax.config.trust import task_file
+from movlr_jax.config.trust import began, task_file
 from movlr_jax.control.episode import episode_ends, episode_of
 from movlr_jax.control.ppo.config import motion_files
 from movlr_jax.errors import UserError
@@ -191,6 +191,7 @@ def _same_settings(folder: Path, config: Config, contents: Mapping[str, str]) ->
             )
     folder.mkdir(parents=True, exist_ok=True)
     write(path, text.encode())
+    began(folder, config)
     write(kept, json.dumps(recorded).encode())
 
 

@@ -223,6 +223,7 @@ class Page:
         self._scene = mjviser.ViserMujocoScene(self._server, replay.model, num_envs=1)
         self._scene.show_tendons = True
         self._scene.site_groups_visible[:] = [False] * 6
+        self._server.scene.set_up_direction(replay.task.layout.world.up)
         self._server.initial_camera.look_at = self._scene_place(replay.task.cameras[0].lookat)
         self._server.initial_camera.position = self._scene_place(eye(replay.task.cameras[0]))
         self._controls()
@@ -247,7 +248,10 @@ class Page:
     def _scene_place(self, at: tuple[float, float, float]) -> tuple[float, float, float]:
         """Return a place in the coordinates of the page, whose origin is the body that it follows."""
         replay, body = self._replay, self._scene._tracked_body_id
-        return tuple(np.asarray(at) - (0.0 if body is None else replay.data.xpos[body]))
+        return tuple(
+            np.asarray(at) @ replay.task.layout.world.frame
+            - (0.0 if body is None else replay.data.xpos[body])
+        )
 
     def _draw(self) -> None:
         self._scene.update_from_mjdata(self._replay.data)

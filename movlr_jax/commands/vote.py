@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 
 from movlr_jax.commands import cli
-from movlr_jax.errors import UserError, needed
+from movlr_jax.errors import UserError, needed, printable
 from movlr_jax.language.settings import ModelConfig
 from movlr_jax.report.data import read_run
-from movlr_jax.storage.archive import Archive
+from movlr_jax.storage.archive import Archive, InUse
 from movlr_jax.storage.inside import read_inside
 from movlr_jax.storage.layout import VOTE_PAGE
 
@@ -34,9 +34,9 @@ def vote(arguments: list[str]) -> int:
     run_dir, host, port = _arguments(arguments)
     try:
         archive = Archive.open(run_dir)
-    except UserError:
+    except InUse:  # so the address is of a search on this machine, not from elsewhere
         if page := _page_of_search(run_dir):
-            print(f"the search in {run_dir} waits for votes at {page}", file=sys.stderr)
+            print(f"the search in {run_dir} waits for votes at {printable(page)}", file=sys.stderr)
             return 0
         raise
     with archive:

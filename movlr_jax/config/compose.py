@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -88,10 +89,11 @@ def compose_all(jobs: Sequence[Sequence[str]], config_dir: Path | None = None) -
     return configs
 
 
-def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Any:
+def compose(overrides: Sequence[str], config_dir: Path | None = None, parts: Sequence[str] = ("",)) -> Any:
     """Return the checked `Config` of one job. Raises UserError with near matches.
 
     config_dir: folder with files of settings in addition to those of the package, as Hydra's --config-dir.
+    parts: with resume, beginnings of the names of the settings that are used, as `config.trust.TASK`.
     """
     from hydra import compose as hydra_compose
     from hydra.errors import HydraException
@@ -99,25 +101,23 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Any:
     from omegaconf.errors import OmegaConfBaseException
 
     from movlr_jax.config.schema import Config, check, recorded_config
-    from movlr_jax.config.trust import check_task_file
+    from movlr_jax.config.trust import acts, obey
     from movlr_jax.settings import from_mapping
     from movlr_jax.tasks.reference import PEOPLE, STEPS
 
     _refuse_unused(overrides)
-    if (resumed := _recorded(overrides, "resume", RESETTABLE)) is not None:
-        run = Path(resumed["resume"])
+    for kind, changeable in (("resume", RESETTABLE), ("replay", REPLAYABLE)):
+        if (found := _recorded(overrides, kind, changeable)) is None:
+            continue
         try:
-            config = recorded_config(resumed)
+            config = recorded_config(found.values)
         except UserError as error:
-            raise _broken(run, str(error)) if _changed(run) else error from None
-        named = any(o.lstrip("+").startswith("task=") for o in overrides)  # by the person, whose file it is
-        if not named:
-            check_task_file(config, run, [run])
-        return config
-    if (replayed := _recorded(overrides, "replay", REPLAYABLE)) is not None:
-        run = Path(replayed.pop("replay"))
-        config = recorded_config(replayed)
-        check_task_file(config, run, [run] if (run / "run.db").is_file() else [], "replay")
+            raise (
+                _broken(found.run, str(error)) if kind == "resume" and _changed(found.run) else error
+            ) from None
+        asked = {name: value for name, value in acts(config).items() if not found.given(name)}
+        wanted = {n: v for n, v in {**asked, **found.more}.items() if n.startswith(tuple(parts))}
+        obey(wanted, found.run, kind, config.trust)
         return config
     folder = resource_dir("conf").resolve()
     overrides = _ordered([*search_path(config_dir), *composable(overrides, config_dir)])
@@ -238,7 +238,21 @@ def _tuned(composed: Any, folder: Path) -> str | None:
     )
 
 
-def _recorded(overrides: Sequence[str], kind: str, changeable: Sequence[str]) -> dict[str, Any] | None:
+@dataclass(frozen=True)
+class _Recorded:
+    """The settings of a run or recording, with what the user changes."""
+
+    run: Path
+    values: Mapping[str, Any]
+    own: Sequence[str]  # names, or beginnings that end in a dot, of the settings that the user gives
+    more: Mapping[str, Any]  # what the record asks for besides `values`
+
+    def given(self, name: str) -> bool:
+        """Return whether a setting is the user's."""
+        return any(name == own or (own.endswith(".") and name.startswith(own)) for own in self.own)
+
+
+def _recorded(overrides: Sequence[str], kind: str, changeable: Sequence[str]) -> _Recorded | None:
     """Return the recorded settings if `resume=RUN_DIR` or `replay=FOLDER` is given, else None. Raises UserError.
 
     kind: resume or replay. The settings in `changeable` may be changed, others given as they are. With resume, the
@@ -263,7 +277,13 @@ def _recorded(overrides: Sequence[str], kind: str, changeable: Sequence[str]) ->
     text = read_inside(run, SETTINGS, CONFIG_BYTES)
     if text is None:
         raise UserError(f"{run} is not a run directory of movlr-jax: it has no config.yaml")
-    new: dict[str, Any] = {"trust": False}  # never taken from the run
+    new: dict[str, Any] = {
+        "trust": False,
+        "run_dir": None,
+        "reward": "human",
+        "bank": None,
+    }  # never from the run
+    own: list[str] = []
     try:
         values = read_yaml(text.decode("utf-8"))
     except ValueError as error:
@@ -274,12 +294,15 @@ def _recorded(overrides: Sequence[str], kind: str, changeable: Sequence[str]) ->
         )
     if file:
         del given["task"]
-        if values.get("task", {}).get("name") != "own":
+        if _group(values, "task").get("name") != FILE_TASK:
             raise UserError(f"{run} is a search of another task, which is not a file; leave out +task={file}")
-        settings = {**values["task"]["settings"], "file": str(Path(file).expanduser().resolve())}
-        values["task"] = {"name": "own", "settings": settings}
-    if "model" in given and values.get("task", {}).get("name") == DESCRIBED_TASK:  # where it is now
+        settings = _group(values["task"], "settings")
+        settings = {**settings, "file": str(Path(file).expanduser().resolve())}
+        values["task"] = {"name": FILE_TASK, "settings": settings}
+        own += ["task.settings.file", "content of task.settings.file"]
+    if "model" in given and _group(values, "task").get("name") == DESCRIBED_TASK:  # where it is now
         values["model"] = absolute_model(unquoted(given.pop("model")))
+        own.append("model")
     recorded = _leaves(values)
     for name, value in given.items():
         group, dot, field = name.partition(".")
@@ -287,6 +310,7 @@ def _recorded(overrides: Sequence[str], kind: str, changeable: Sequence[str]) ->
             read = value if name in (kind, "run_dir") else read_yaml(value)
         except ValueError as error:
             raise UserError(f"cannot read {name}={shortened(value)}: {error}") from None
+        own += [name, f"{name}." if name in changeable else f"{name}.name"]
         if group not in (kind, "trust", *changeable):
             if file and not {name, f"{name}.name"} & set(recorded):
                 return None  # as +experiment=mine, which stands for other settings
@@ -296,13 +320,22 @@ def _recorded(overrides: Sequence[str], kind: str, changeable: Sequence[str]) ->
                     f"{name} cannot be changed when a run is {done}, only {', '.join(changeable)}; start a new run"
                 )
         elif group in CHOICES:  # workers=ray workers.count=2
-            known = new.get(group) or dict(values.get(group) or {})
+            known = new.get(group) or _group(values, group)
             new[group] = {**known, field: read} if dot else {"name": read}
         else:
             new[name] = read
+    more = {}
     if kind == "replay":
-        values = _answered_by(run, values)
-    return {**values, **new}
+        values, more = _answered_by(run, values)
+        own += ["llm.", "vlm."]
+        new["resume"] = None
+        del new["replay"]
+    return _Recorded(run, {**values, **new}, own, more)
+
+
+def _group(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return a group of recorded settings; empty if it is none."""
+    return group if isinstance(group := values.get(name), Mapping) else {}
 
 
 def _broken(run: Path, why: str) -> UserError:
@@ -322,16 +355,21 @@ def _changed(run: Path) -> bool:
         return False
 
 
-def _answered_by(folder: Path, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a recorded search, with its answers in place of its models."""
+def _answered_by(folder: Path, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the settings of a recorded search, with its answers in place of its models, and what else is read.
+
+    That is the folder of a recording whose answers were those of another one.
+    """
     from movlr_jax.language.settings import EMBEDDED
 
+    roles = {role: _group(values, role) for role in ("llm", "vlm")}
     models = {
         role: {"name": "replay", "run": str(folder.absolute())}
-        for role in ("llm", "vlm")
-        if values.get(role, {}).get("name") not in EMBEDDED
+        for role, model in roles.items()
+        if model.get("name") not in EMBEDDED
     }
-    return {**values, "resume": None, "run_dir": None, **models}
+    more = {f"{role}.run": model.get("run") for role, model in roles.items() if model.get("name") == "replay"}
+    return {**values, **models}, more
 
 
 def _with_task_of_experiment(overrides: Sequence[str], config_dir: Path | None) -> list[str]:

@@ -12,7 +12,7 @@ from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.language.registry import AUTO, CRITICS, JUDGES, PROPOSERS
 from movlr_jax.language.settings import WATCHERS, WRITERS, ModelConfig, check_model
 from movlr_jax.physics.choose import PHYSICS
-from movlr_jax.settings import above_0, at_least, flat, from_mapping, one_of
+from movlr_jax.settings import above_0, at_least, flat, from_mapping, no_secrets, one_of
 from movlr_jax.tasks.base import check_episode
 from movlr_jax.tasks.reference import BY
 from movlr_jax.tracking.base import TRACKERS, TrackerConfig
@@ -86,7 +86,8 @@ class Config:
     tuned_settings: Mapping[str, Any] = field(default_factory=dict)
     run_dir: str | None = None  # folder of the results; null: runs/<task>/<time>
     resume: str | None = None  # run directory of a search to continue
-    trust: bool = False  # with resume: run the Python file of its task even if it changed since the run began
+    # with resume and replay: obey all that recorded settings ask for that you did not begin here (docs/sandbox.md)
+    trust: bool = False
     physics: str = "auto"  # runs plans and training: auto, native, mjx, warp; episodes run in C MuJoCo
     method: Method = field(default_factory=Method)
     llm: ModelConfig = field(default_factory=lambda: ModelConfig("scripted"))
@@ -149,6 +150,8 @@ def check(config: Config) -> Config:
             f"optimizer.warp_graph={o.warp_graph} has no effect with physics={config.physics}; add physics=warp or "
             "leave it out"
         )
+    no_secrets("tracker.uri", config.tracker.uri, "give it in the environment variable MLFLOW_TRACKING_URI")
+    no_secrets("workers.address", config.workers.address, "give it in the environment variable RAY_ADDRESS")
     at_least(1, config.workers, "workers.", "count", "shard")
     above_0(config.workers, "workers.", "cores", "deadline_s")
     at_least(0, config.workers, "workers.", "gpus")

@@ -1,18 +1,40 @@
-"""Decide whether a recorded run may execute the Python file of its task: a run directory may come from others."""
+"""What a run may make happen: obeyed for runs that this user began on this machine, else asked for.
+
+A run directory is data. Its settings may name a Python file to run, servers, keys, a weaker sandbox and other files:
+`acts` lists them. `obey` lets a command follow them if `storage.begun` knows that the user began this folder with
+them, or if the user consents to all of them with trust=true. docs/sandbox.md has the model.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import re
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from movlr_jax.config.schema import Config
-from movlr_jax.errors import UserError
-from movlr_jax.storage.archive import Archive
-from movlr_jax.tasks.registry import FILE_TASK
+from movlr_jax.control.build import OPTIMIZERS
+from movlr_jax.control.ppo.config import REFERENCE, policy_path
+from movlr_jax.errors import UserError, printable
+from movlr_jax.language.registry import AUTO, CRITICS, JUDGES, PROPOSERS
+from movlr_jax.language.settings import EMBEDDED, ModelConfig
+from movlr_jax.models.from_path import is_path
+from movlr_jax.resources import resource_dir
+from movlr_jax.storage import begun
+from movlr_jax.tasks.reference import PEOPLE, STEPS
+from movlr_jax.tasks.registry import FILE_TASK, TASKS
 
-EVENT = "task_file"  # event kind in run.db
+EVENT = "task_file"  # event kind in run.db: the task file with which a run began
+OBEYED = "obeyed"  # event kind in run.db: what a resumed session asked for and was given
+TASK = ("task.", "content of task.", "model", "reference")  # what building the task alone asks for
+POLICY = (*TASK, "optimizer.")
+CONTENT = "content of task.settings.file"
+_OF_A_SERVER = ("name", "model", "base_url", "key_env", "host", "port", "run")
+_SILENT = (*EMBEDDED, "manual")  # models that reach nothing beyond the run directory
+_ALONE = ("none", "tensorboard")  # trackers that write only to the run directory
+_MOST, _LONGEST = 40, 300  # things in a message, characters of one
 
 
 def task_file(config: Config) -> dict[str, str] | None:
@@ -27,39 +49,93 @@ def task_file(config: Config) -> dict[str, str] | None:
         raise UserError(f"cannot read the task file {file}: {error.strerror or error}") from None
 
 
-def check_task_file(config: Config, folder: Path, runs: Sequence[Path], done: str = "resume") -> None:
-    """Raise UserError if `folder` would run another task file than its `runs` began with, unless `trust` is set.
+def acts(config: Config) -> dict[str, Any]:
+    """Return the settings that reach beyond the run directory, by dotted name. Raises UserError.
 
-    done: what is done with the folder, the name of a setting. Modules that the file imports are not checked.
+    They run code, read or write other files, name servers, keys and addresses, or weaken the sandbox. The content of
+    the task file is one of them.
     """
-    now = task_file(config)
-    if now is None or config.trust:
+    found: dict[str, Any] = {}
+    if config.task.name not in TASKS.packaged and config.task.name in (FILE_TASK, *TASKS):
+        file = task_file(config)
+        found |= {CONTENT: file["sha256"]} if file else {}
+        found |= {"task.name": config.task.name} if config.task.name != FILE_TASK else {}
+        found |= {f"task.settings.{name}": value for name, value in config.task.settings.items()}
+    o, p = config.optimizer, config.optimizer.ppo
+    if config.sandbox != "confined":
+        found["sandbox"] = config.sandbox
+    for role in ("llm", "vlm"):
+        model = getattr(config, role)
+        if model.name not in _SILENT:
+            found |= {f"{role}.{name}": getattr(model, name) for name in _OF_A_SERVER if _set(model, name)}
+    if config.workers.name != "none":
+        found |= {f"workers.{name}": value for name, value in vars(config.workers).items()}
+    if config.tracker.name not in _ALONE:
+        found |= {f"tracker.{name}": value for name, value in vars(config.tracker).items()}
+    if is_path(config.model):
+        found["model"] = config.model
+    if config.reference not in (None, PEOPLE, STEPS):
+        found["reference"] = config.reference
+    policies = {"ppo.init": p.init, "ppo.teacher": p.teacher, "prior.policy": o.prior.policy}
+    found |= {f"optimizer.{name}": value for name, value in policies.items() if not _packaged(value)}
+    found |= {"optimizer.ppo.motions": list(p.motions)} if p.motions else {}
+    if o.name not in OPTIMIZERS.packaged:
+        found |= {"optimizer.name": o.name, "optimizer.options": dict(o.options)}
+    for role, registry in (("proposer", PROPOSERS), ("judge", JUDGES), ("critic", CRITICS)):
+        if (chosen := getattr(config, role)) not in (AUTO, *registry.packaged):
+            found[role] = chosen
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _set(model: ModelConfig, name: str) -> bool:
+    """Return whether a setting of a model is one of its backend, and not only a default of all backends."""
+    return name not in ("host", "port") or model.name == "person"
+
+
+def _packaged(policy: str) -> bool:
+    """Return whether a policy is none, the recorded stride, or one that comes with the package."""
+    folder = resource_dir("assets") / "policies"
+    named = re.fullmatch(r"[\w-]+", policy) and policy_path(policy).parent == folder
+    return policy in ("", REFERENCE) or bool(named)
+
+
+def obey(asked: Mapping[str, Any], folder: Path, done: str, trust: bool) -> None:
+    """Raise UserError unless the user began `folder` here with all that is asked for, or consents with `trust`.
+
+    done: what is done with the folder, the name of a setting or command. What is obeyed is recorded and printed.
+    """
+    if not asked:
         return
-    recorded = next((event for run in runs if (event := _recorded(run))), None)
-    if Path(now["path"]).resolve().is_relative_to(folder.resolve()):
-        why = "it lies inside the run directory"
-    elif recorded is None:
-        why = "there is no record of the file that the run began with"
-    elif now["path"] != recorded["path"]:
-        why = f"the run began with {recorded['path']}"
-    elif now["sha256"] != recorded["sha256"]:
-        why = "it has changed since the run began"
-    else:
-        return
-    raise UserError(
-        f"{done}={folder} would run the Python file {now['path']}: {why}; read it, and give trust=true to run it"
-    )
+    known, what = begun.asked_here(folder), listed(asked)
+    here = begun.covers(known, asked)
+    if not (here or trust):
+        why = "was changed since you began it here" if known else "was not begun by you on this machine"
+        raise UserError(
+            f"{folder} {why}, and asks for: {what}; check each of them, and give trust=true to allow them all"
+        )
+    why = "you began it here" if here else "of trust=true"
+    because = {"because": why, "obeyed": dict(asked)}
+    begun.log({"folder": str(folder.absolute()), "done": done, **because})
+    print(printable(f"obeying {what} of {folder}, because {why}"), file=sys.stderr, flush=True)
 
 
-def about_task_file(config: Config, archive: Archive) -> str | None:
-    """Return a sentence about the task file of a resumed run, or None without one."""
-    now = task_file(config)
-    if now is None or not config.resume:
-        return None
-    why = "unchanged since the run began" if now == archive.get(EVENT) else "because of trust=true"
-    return f"running the task file {now['path']}, {why}"
+def listed(asked: Mapping[str, Any]) -> str:
+    """Return what is asked for as words, each thing by name and value."""
+    shown = [f"{name}={_short(value)}" for name, value in asked.items() if name != CONTENT]
+    more = [f"and {len(shown) - _MOST} more"] if len(shown) > _MOST else []
+    return ", ".join([*shown[:_MOST], *more])
 
 
-def _recorded(run: Path) -> Mapping[str, Any] | None:
-    with Archive.open(run, write=False, whole=True) as archive:
-        return archive.get(EVENT)
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text):,} characters)"
+
+
+def began(folder: Path, config: Config) -> None:
+    """Record that the user begins the work whose settings are in `folder`. Says so if that cannot be recorded."""
+    if not begun.begin(folder, acts(config)):
+        print(
+            f"there is no state folder to record that you began {folder}; going on with it will need trust=true "
+            "(XDG_STATE_HOME names a folder that only you may write)",
+            file=sys.stderr,
+        )

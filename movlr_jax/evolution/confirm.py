@@ -76,7 +76,9 @@ def confirm(context: SearchContext, found: Found) -> Confirmed | None:
             _film(context, name, trial)
     context.archive.record("timing", context.seconds)
     p_better = _better(context, trials, champion, first)
-    confirmed = Confirmed(champion, first, {name: Claim.of(of) for name, of in trials.items()}, p_better)
+    confirmed = Confirmed(
+        champion, first, {name: Claim.of(context.task, of) for name, of in trials.items()}, p_better
+    )
     once(context, EVENT, -1, "confirm", lambda: _record(confirmed))
     return confirmed
 

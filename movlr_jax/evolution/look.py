@@ -25,6 +25,7 @@ from movlr_jax.evolution.worth import replaces
 from movlr_jax.language.base import Evaluation
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.storage.layout import candidate_name
+from movlr_jax.tasks import Task
 
 _MORE = 4  # times the samples of a plan, tried where no program succeeds
 _LONGEST_MIN = 20.0  # predicted minutes of a search up to which the engine itself takes more samples
@@ -48,7 +49,7 @@ def look(context: SearchContext, plan: TrialPlan) -> str:
     left = plan.left(context.config.candidates, context.config.generations, len(programs))
     rest = left / (len(programs) * plan.look)  # of the search, in units of this batch
     minutes = seconds * rest / 60
-    if context.resize and _none_succeeds(ran):
+    if context.resize and _none_succeeds(context.task, ran):
         ran, minutes = _stronger(context, programs, numbers, ran, rest) or (ran, minutes)
     record_trials(context, 0, ran, numbers)
     context.reporter.say(f"{plan.text()}; about {max(1, round(minutes))} more minutes, films not counted")
@@ -73,11 +74,11 @@ def baselines(context: SearchContext) -> tuple[dict[str, Verdict], str]:
 def _say(context: SearchContext, ran: Trials, first: str) -> None:
     for name, trials in ran.items():
         label = "the first program" if name == first else f"the {name} program"
-        context.reporter.say(f"{label}: {Claim.of(trials).text()}")
+        context.reporter.say(f"{label}: {Claim.of(context.task, trials).text()}")
 
 
-def _none_succeeds(ran: Trials) -> bool:
-    claims = [Claim.of(trials) for trials in ran.values()]
+def _none_succeeds(task: Task, ran: Trials) -> bool:
+    claims = [Claim.of(task, trials) for trials in ran.values()]
     return all(claim.successes == 0 for claim in claims)
 
 
@@ -111,7 +112,7 @@ def _stronger(
 
 def _better(context: SearchContext, after: Sequence[Evaluation], before: Sequence[Evaluation]) -> bool:
     """Return whether the trials `after` are clearly better than those `before`, of the same seeds."""
-    more = (Claim.of(after).successes or 0) > (Claim.of(before).successes or 0)
+    more = (Claim.of(context.task, after).successes or 0) > (Claim.of(context.task, before).successes or 0)
     return more or replaces(
         believed(context.task, {"after": after, "before": before}, ["after", "before"]), 0, 1
     )

@@ -16,6 +16,8 @@ from movlr_jax.evolution.gates import score_of
 from movlr_jax.evolution.selection import Standings
 from movlr_jax.evolution.trials import Claim, representative
 from movlr_jax.language.base import Evaluation
+from movlr_jax.storage.begun import asked_here, begin, covers
+from movlr_jax.storage.layout import candidate_path
 from movlr_jax.tracking.base import Ended, Shown
 
 # events: the key of the tracker's run; a generation that it has; how many generations the results that it has are of
@@ -29,6 +31,11 @@ def begin_tracking(context: SearchContext) -> None:
         return
     begun = archive.get(BEGUN) or {}
     begun = begun if begun.get("tracker") == name else {}
+    store = {"tracker.store": begun.get("store")}
+    if not covers(
+        asked_here(archive.root), store
+    ):  # an address from a run that was not begun here, or was edited
+        begun = {**begun, "store": None}
     about = dict((archive.get("run") or {}).get("settings") or {})
     found = tracker.begin(about, begun)
     if begun and found["key"] != begun.get("key"):
@@ -39,6 +46,8 @@ def begin_tracking(context: SearchContext) -> None:
         for event in archive.events(DONE):
             archive.forget(DONE, event.generation)
     archive.record(BEGUN, {"tracker": name, "uri": context.config.tracker.uri, **found})
+    if found.get("store"):
+        begin(archive.root, {"tracker.store": found["store"]})
     context.tracking = True
 
 
@@ -49,7 +58,8 @@ def track(context: SearchContext, g: int, evaluations: Sequence[Evaluation], sta
     """
     if not context.tracking or _has(context, g):
         return
-    films = {e.name: e.film for e in evaluations if e.film and e.film.is_file()}
+    made = {e.name: candidate_path(e.generation, e.candidate, ".mp4") for e in evaluations if e.film}
+    films = {name: context.archive.root / film for name, film in made.items() if context.archive.has(film)}
     context.unsent.append(Shown(g, numbers(context, g, evaluations, standings), films))
     _send(context)
 
@@ -61,7 +71,9 @@ def end_tracking(context: SearchContext, ended: Ended, report: Path | None) -> N
         return
     finished = context.tracking and ended == "finished"
     sent = not finished or (
-        _send(context) and _tried(context, lambda: tracker.finish(archive.root / "best.py", report))
+        _send(context)
+        and archive.has("best.py")
+        and _tried(context, lambda: tracker.finish(archive.root / "best.py", report))
     )
     sent = _tried(context, lambda: tracker.close(ended)) and sent
     if finished and sent:
@@ -116,7 +128,10 @@ def numbers(
     ranked, (calls, cost) = context.archive.get("ranked", g) or {}, context.archive.spent()
     trials = standings.trials[str(standings.champion)]
     best = representative(context, trials)
-    mean, claim = float(np.mean([score_of(context.task, trial) for trial in trials])), Claim.of(trials)
+    mean, claim = (
+        float(np.mean([score_of(context.task, trial) for trial in trials])),
+        Claim.of(context.task, trials),
+    )
     found = {
         "score/best": mean,
         "trials/best": claim.n,

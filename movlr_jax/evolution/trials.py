@@ -24,6 +24,7 @@ from movlr_jax.quantities import summary
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.storage.layout import stage_folder, trial_stem
 from movlr_jax.tasks import Task
+from movlr_jax.tasks.motion_measures import achieved
 
 EVENT = "trials"
 CONFIRM = -1  # in place of a generation: trials that no choice has seen
@@ -162,7 +163,7 @@ def rate(workers: Workers) -> Callable[[], str]:
 def believed(task: Task, trials: Trials, names: Sequence[str]) -> Posterior:
     """Return what the scores of all trials say about the programs `names`."""
     rows = [(names.index(name), trial) for name in names for trial in trials.get(name, ())]
-    scores = [TrialScore(fault(t)[0], _success(t), score_of(task, t)) for _, t in rows]
+    scores = [TrialScore(fault(t)[0], _success(task, t), score_of(task, t)) for _, t in rows]
     return from_scores(len(names), [i for i, _ in rows], [t.seed for _, t in rows], trial_values(scores))
 
 
@@ -175,8 +176,8 @@ def representative(context: SearchContext, trials: Sequence[Evaluation]) -> Eval
     return middle(context.task, ran) if isinstance(context.judge, MetricsJudge) else ran[0]
 
 
-def _success(trial: Evaluation) -> bool | None:
-    value = trial.metrics.get("success")
+def _success(task: Task, trial: Evaluation) -> bool | None:
+    value = achieved(task.motion, dict(trial.metrics))
     return None if value is None else bool(value)
 
 
@@ -190,13 +191,15 @@ class Claim:
     metrics: Mapping[str, float]  # means over the trials that ran
 
     @classmethod
-    def of(cls, trials: Sequence[Evaluation]) -> Claim:
+    def of(cls, task: Task, trials: Sequence[Evaluation]) -> Claim:
+        """Return what `trials` came to. A success is that of the task, or all that its words ask for."""
         ran = [trial.metrics for trial in trials if not trial.failed]
         names = [name for name in (ran[0] if ran else {}) if all(name in metrics for metrics in ran)]
-        has = any("success" in metrics for metrics in ran)
+        known = [achieved(task.motion, dict(metrics)) for metrics in ran]
+        has = any(success is not None for success in known)
         return cls(
             n=len(trials),
-            successes=sum(bool(metrics.get("success")) for metrics in ran) if has else None,
+            successes=sum(map(bool, known)) if has else None,
             failed=len(trials) - len(ran),
             metrics={name: statistics.fmean(metrics[name] for metrics in ran) for name in names},
         )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import mujoco
 import numpy as np
 
+from movlr_jax.biomech.world import show_upright
 from movlr_jax.errors import UserError
 from movlr_jax.film.captions import STRIP, Caption, Display, Reading, Strips
 from movlr_jax.film.encoding import encode
@@ -143,6 +144,7 @@ def _readings(
     for i, qpos in enumerate(clip.qpos):
         data.qpos[:] = qpos
         mujoco.mj_kinematics(model, data)
+        show_upright(model, data)
         path[i] = data.body(body).xpos[:2]
 
     def where(t: np.ndarray) -> np.ndarray:

@@ -210,8 +210,13 @@ class Canvas:
 
 
 def place(model: mujoco.MjModel, data: mujoco.MjData, qpos: np.ndarray) -> None:
-    """Compute the positions of all that is rendered (bodies, lights, flexes, tendons) at the posture `qpos` [nq]."""
+    """Compute the positions of all that is rendered (bodies, lights, flexes, tendons) at the posture `qpos` [nq].
+
+    They are in the frame in which z is up, as the cameras.
+    """
     import mujoco
+
+    from movlr_jax.biomech.world import show_upright
 
     data.qpos[:] = qpos
     mujoco.mj_kinematics(model, data)
@@ -219,6 +224,7 @@ def place(model: mujoco.MjModel, data: mujoco.MjData, qpos: np.ndarray) -> None:
     mujoco.mj_camlight(model, data)
     mujoco.mj_flex(model, data)
     mujoco.mj_tendon(model, data)
+    show_upright(model, data)
 
 
 def _cheap(model: mujoco.MjModel, width: int, height: int, samples: int) -> mujoco.MjModel:

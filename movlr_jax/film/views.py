@@ -9,6 +9,7 @@ from itertools import pairwise
 import mujoco
 import numpy as np
 
+from movlr_jax.biomech.world import show_upright
 from movlr_jax.tasks.base import Camera, Task
 
 SHOWN_GROUPS = 3  # of geoms and tendons
@@ -61,13 +62,14 @@ def ground_of(task: Task) -> Callable[[np.ndarray], np.ndarray] | None:
 
 
 def floor_height(model: mujoco.MjModel) -> float | None:
-    """Return the height of the floor, m, None if there is no level one.
+    """Return the height of the floor in m along up, None if there is no level one.
 
     It is the highest of the planes that are shown, belong to a body that stands still and face up: a walker stands
     on that one, because a plane has no edge and nothing is under it.
     """
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
+    show_upright(model, data)
     still = model.body_weldid[model.geom_bodyid] == 0
     shown = (model.geom_group < SHOWN_GROUPS) & (model.geom_rgba[:, 3] > 0)
     level = data.geom_xmat[:, 8] > 1 - 1e-6
@@ -96,7 +98,7 @@ class Marks:
         return cls(
             None if body is None else model.body(body).id,
             ground_of(task),
-            [] if outlined else reachable,
+            [] if outlined else [task.layout.world.frame @ place for place in reachable],
             radius,
         )
 

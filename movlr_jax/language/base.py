@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from movlr_jax.storage.events import numbers
+from movlr_jax.storage.inside import is_inside
 from movlr_jax.storage.layout import candidate_name
 from movlr_jax.tasks.base import Task
 
@@ -85,7 +86,7 @@ class Evaluation:
             stem=data.get("stem") or "",
             faults=named("faults"),
             gait=named("gait"),
-            film=root / data["film"] if data.get("film") else None,
+            film=root / data["film"] if data.get("film") and is_inside(data["film"]) else None,
             parent=data.get("parent"),
         )
 

@@ -97,6 +97,7 @@ def names(task: Task) -> str:
         "names",
         model=adapter.name,
         body=f"{adapter.body or 'a body'} with {driven or 'no actuators'}",
+        up=_up(task),
         faces=axis_text(adapter.forward) if adapter.body else "",
         sizes=layout.sizes,
         roles=list(task.roles.items()),
@@ -115,11 +116,22 @@ def names(task: Task) -> str:
     )
 
 
+def _up(task: Task) -> str:
+    """Return the sentence on what is up in the world of a task."""
+    way = axis_text(task.layout.world.up.tolist()).removeprefix("+")
+    return (
+        f"The world's {way} axis points up" if len(way) < 3 else f"Up, against gravity, is {way} in the world"
+    )
+
+
 def _without_use(call: str, task: Task) -> bool:
     """Return whether a row of the state table means nothing in this task."""
     layout = task.layout
     muscles = bool((np.asarray(layout.activations) >= 0).any())
+    world = layout.world
     needed = {
+        "state.up": not world.z_up,
+        "state.height(": not (world.z_up and world.level == 0.0),  # else it is a coordinate
         "state.reference(": layout.references,
         "state.gait_phase": "stride_frequency" in task.goals,
         "state.goal_heading": "heading" in task.goals,

@@ -9,12 +9,14 @@ from collections.abc import Iterable, Sequence
 import mujoco
 import numpy as np
 
+from movlr_jax.biomech.world import EARTH
 from movlr_jax.models.actuators import has_muscles, servos
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.base import axis_text
 
 _TOUCH_N = 0.5  # smaller contact forces are not told
 _FEW = 24  # bodies of a model of one's own, whose positions are all told
+_LIKE_EARTH = 0.05  # m/s^2, a smaller difference of gravity is not told
 _MOVED_M = 0.001  # m per rad or m; a joint that moves every body less is not told
 _DIRECTIONS = [axis_text(way) for way in np.concatenate([np.eye(3), -np.eye(3)])]
 
@@ -124,6 +126,7 @@ def scene_facts(task: Task, data: mujoco.MjData) -> list[str]:
         )
     feet = [_foot(task, data, part) for part in ("left_foot", "right_foot") if part in task.adapter.touch]
     facts += [fact for fact in feet if fact]
+    facts += _world(task, data)
     facts.append(f"The whole body weighs {gravity * model.body_subtreemass[root]:.0f} N.")
     facts += [_thing(model, data, body, gravity) for body in things]
     forces = {
@@ -139,6 +142,27 @@ def scene_facts(task: Task, data: mujoco.MjData) -> list[str]:
         else f"between {low.min():.3g} and {high.max():.3g}, with a range of its own for each actuator"
     )
     return [*facts, f"`action` holds {kind}, {span}."]
+
+
+def _world(task: Task, data: mujoco.MjData) -> list[str]:
+    """Return what is unusual about the ground and gravity of a task."""
+    world, facts = task.layout.world, list[str]()
+    axis = axis_text(world.up.tolist()).removeprefix("+")
+    where = (
+        f"at {axis} = {{:.3g}} m" if axis in ("x", "y", "z") else f"{{:.3g}} m from the origin along {axis}"
+    )
+    if world.level:
+        facts.append(f"The ground is {where.format(world.level)}.")
+    elif world.level is None:
+        at = data.body(task.adapter.root).xpos
+        under = float(at @ world.up - world.height(at))
+        facts.append(
+            f"The ground under `{task.adapter.root}` is {where.format(under)} and elsewhere may be higher or lower: "
+            "use `state.height(body)`."
+        )
+    if abs(world.gravity - EARTH) > _LIKE_EARTH:
+        facts.append(f"Gravity is {world.gravity:.3g} m/s^2." if world.gravity else "There is no gravity.")
+    return facts
 
 
 def names_in(description: str, names: Iterable[str]) -> list[str]:

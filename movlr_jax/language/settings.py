@@ -5,29 +5,40 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 from movlr_jax.errors import UserError, unknown_name
-from movlr_jax.settings import above_0, at_least, one_of
+from movlr_jax.settings import above_0, at_least, no_secrets, one_of
 
 _SENT = (
-    "model", "base_url", "key_env", "temperature", "max_tokens", "timeout_s", "attempts", "backoff_s", "patience_s",
-    "concurrency", "price",
-)  # fmt: skip
+    "model",
+    "base_url",
+    "key_env",
+    "temperature",
+    "max_tokens",
+    "timeout_s",
+    "attempts",
+    "backoff_s",
+    "patience_s",
+    "concurrency",
+    "price",
+)
+_ADAPTS = ("parameters", "adapt")  # fmt: skip
 _SHOWN = ("media", "frames", "fps", "slow", "views", "size")  # of a model that watches
 # the settings that each backend has, as llm and as vlm
 SETTINGS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "llm": {
         "scripted": (),
         "gemini": (*_SENT, "thinking"),
-        "openai_compatible": _SENT,
+        "openai_compatible": (*_SENT, *_ADAPTS),
         "manual": ("model", "timeout_s", "concurrency"),
         "replay": ("run",),
     },
     "vlm": {
         "metrics": (),
         "gemini": (*_SENT, *_SHOWN, "thinking", "inline_mb"),
-        "openai_compatible": (*_SENT, *_SHOWN, "logprobs"),
+        "openai_compatible": (*_SENT, *_ADAPTS, *_SHOWN, "logprobs"),
         "manual": ("model", "timeout_s", "concurrency", *_SHOWN),
         "person": ("timeout_s", "concurrency", "raters", "host", "port", *_SHOWN),
         "replay": ("run",),
@@ -35,6 +46,7 @@ SETTINGS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 }
 WRITERS, WATCHERS = (tuple(SETTINGS[role]) for role in ("llm", "vlm"))
 EMBEDDED = ("scripted", "metrics")  # no language or vision model
+_FIXED = {"model", "messages", "instruction", "n", "extra_headers"}  # not among the parameters
 MEDIA = ("video", "frames")
 NO_PROGRAM = "# no program: "  # first words of the source of a candidate for which the model wrote no program
 
@@ -58,6 +70,9 @@ class ModelConfig:
     logprobs: bool = (
         False  # confidences of descriptors from log-probabilities of tokens, if the server reports them
     )
+    # openai_compatible: further parameters of a request, or other values of them; null: not sent
+    parameters: Mapping[str, Any] | None = None
+    adapt: bool = True  # openai_compatible: send a parameter that the server refuses otherwise, or not at all
     price: tuple[float, float] | None = (
         None  # USD per million input and output tokens; None: from the price table
     )
@@ -98,14 +113,13 @@ def check_model(config: ModelConfig, where: str, choices: tuple[str, ...]) -> No
         raise UserError(
             f"{where}.key_env must be the NAME of an environment variable, such as OPENAI_API_KEY, not the key itself"
         )
+    instead = f"the key is read from the environment variable named by {where}.key_env"
+    no_secrets(f"{where}.base_url", config.base_url, instead)
     url = urlsplit(config.base_url or "")
     if config.base_url and (url.scheme not in ("http", "https") or not url.hostname):
         raise UserError(f"{where}.base_url is not a valid URL; write http://host:port/v1")
-    if url.username or url.password or url.query:
-        raise UserError(
-            f"{where}.base_url must not contain a user name, password or query; the key is read from the "
-            f"environment variable named by {where}.key_env"
-        )
+    if fixed := sorted(_FIXED & (config.parameters or {}).keys()):
+        raise UserError(f"{where}.parameters must not contain {fixed[0]}, which the request itself sets")
     if not 0 <= config.port <= 65535:
         raise UserError(f"{where}.port={config.port}: it must be from 0 (any free port) to 65535")
     if config.name in ("gemini", "openai_compatible") and not config.model:

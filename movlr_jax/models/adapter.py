@@ -55,6 +55,14 @@ class ModelAdapter:
     # returns the location of the files, None if `load` would download them; raises UserError like `load`
     files: Callable[[], Path | None] | None = None
 
+    @property
+    def here(self) -> bool:
+        """Whether its files are on this machine."""
+        try:
+            return self.files is None or self.files() is not None
+        except UserError:
+            return False
+
     def role(self, name: str) -> str:
         """Return the name in this model for the role `name`. Raises UserError if it has none."""
         if name not in self.roles:

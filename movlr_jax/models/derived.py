@@ -8,10 +8,13 @@ import mujoco
 import numpy as np
 
 from movlr_jax.biomech.muscles import moment_arms
+from movlr_jax.biomech.world import length_of
 from movlr_jax.models.adapter import ModelAdapter
 from movlr_jax.models.spec import compile_spec
 
 MAX_PARTS = 30  # bodies whose contacts may be read; in larger models only the last bodies of chains
+_DRIVES = 1e-9  # a smaller moment arm is none
+_FAR = 2.0  # lengths of a body; a limited slide that is shorter does not let it travel
 _SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
 
 
@@ -38,13 +41,11 @@ def derive_adapter(
 ) -> ModelAdapter:
     """Return an adapter derived from the model that `load` returns. All its elements must have names.
 
-    root is the heaviest moving child of the world; planned joints are actuated joints with a range; contacts are
-    available for every moving body that can collide; sites on tendon paths are left out.
+    root is the body that most actuators move, see `root_of`; planned joints are actuated joints with a range;
+    contacts are available for every moving body that can collide; sites on tendon paths are left out.
     """
     model = compile_spec(load())
     moving = np.flatnonzero(model.body_treeid >= 0)
-    trees = [b for b in moving if model.body_treeid[model.body_parentid[b]] < 0]
-    root = max(trees, key=lambda b: model.body_subtreemass[b], default=1)
     colliding = (model.geom_contype | model.geom_conaffinity) != 0
     colliding[np.concatenate([model.pair_geom1, model.pair_geom2])] = True
     touching = {int(b) for b in model.geom_bodyid[colliding]}
@@ -60,7 +61,7 @@ def derive_adapter(
     return ModelAdapter(
         name=name,
         load=load,
-        root=model.body(int(root)).name,
+        root=model.body(root_of(model)).name,
         planned_joints=tuple(model.joint(j).name for j in driven_joints(model)),
         roles={},
         touch={model.body(b).name: (model.body(b).name,) for b in parts},
@@ -70,6 +71,56 @@ def derive_adapter(
         source=source,
         licence=licence,
     )
+
+
+def root_of(model: mujoco.MjModel) -> int:
+    """Return the body that the base of the controlled body carries: that of the tree that most actuators move.
+
+    Of trees with as many, the heaviest. A loose object may be heavier than the body that is controlled.
+    """
+    trees = [b for b in range(1, model.nbody) if _is_tree(model, b)]
+    (moment,) = moment_arms(model, mujoco.MjData(model), model.qpos0[None])
+    driven = np.abs(moment) > _DRIVES
+    return carried(model, max(trees, key=lambda b: _rank(model, driven, b), default=min(1, model.nbody - 1)))
+
+
+def _is_tree(model: mujoco.MjModel, body: int) -> bool:
+    return model.body_treeid[body] >= 0 and model.body_treeid[model.body_parentid[body]] < 0
+
+
+def _rank(model: mujoco.MjModel, driven: np.ndarray, body: int) -> tuple[int, float]:
+    """Return how many actuators move the tree of a body, and its mass. driven: [nu, nv]."""
+    own = model.dof_treeid == model.body_treeid[body]
+    return int(driven[:, own].any(axis=1).sum()), float(model.body_subtreemass[body])
+
+
+def carried(model: mujoco.MjModel, body: int) -> int:
+    """Return the body that the base `body` carries through the world: itself, or the last of a chain of carriages.
+
+    A planar base is often one body for each slide and hinge. Such a carriage has no shape, and one child that moves.
+    """
+    first, slides = body, False
+    while len(below := np.flatnonzero(model.body_parentid == body)) == 1 and not model.body_geomnum[body]:
+        kinds = model.jnt_type[model.jnt_bodyid == body]
+        slides |= bool((kinds == mujoco.mjtJoint.mjJNT_SLIDE).any())
+        if not model.body_jntnum[below[0]] or (kinds == mujoco.mjtJoint.mjJNT_FREE).any():
+            break
+        body = int(below[0])
+    return body if slides else first
+
+
+def on_base(model: mujoco.MjModel, body: int) -> bool:
+    """Return whether nothing but carriages is between a body and the world."""
+    above = int(model.body_parentid[body])
+    return not above or (not model.body_geomnum[above] and on_base(model, above))
+
+
+def base_joints(model: mujoco.MjModel, body: int) -> list[int]:
+    """Return the joints that move a body through the world: its own, and those of the carriages below it."""
+    joints = list(np.flatnonzero(model.jnt_bodyid == body))
+    while (body := int(model.body_parentid[body])) and not model.body_geomnum[body]:
+        joints += list(np.flatnonzero(model.jnt_bodyid == body))
+    return [int(j) for j in joints]
 
 
 def driven_joints(model: mujoco.MjModel) -> list[int]:
@@ -82,23 +133,26 @@ def driven_joints(model: mujoco.MjModel) -> list[int]:
         if int(model.jnt_type[j]) in _SCALAR  # an enum does not equal a numpy integer
         and model.jnt_limited[j]
         and j not in coupled
-        and np.abs(moment[:, model.jnt_dofadr[j]]).max(initial=0.0) > 1e-9
+        and np.abs(moment[:, model.jnt_dofadr[j]]).max(initial=0.0) > _DRIVES
     ]
 
 
 def travels(model: mujoco.MjModel, body: str, way: Sequence[float], turning: bool = False) -> bool:
-    """Return whether the joints of `body` move it along the axis `way` [3] without limit.
+    """Return whether the joints of the base of `body` move it along the axis `way` [3], by twice its size or more.
 
-    turning: also return True if they rotate it about that axis.
+    turning: also return True if they rotate it about that axis, by half a turn or more.
     """
     free, slide, hinge, ball = (
         getattr(mujoco.mjtJoint, f"mjJNT_{n}") for n in ("FREE", "SLIDE", "HINGE", "BALL")
     )
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
-    for j in np.flatnonzero(model.jnt_bodyid == model.body(body).id):
-        kind = model.jnt_type[j]
-        along = abs(float(data.xaxis[j] @ np.asarray(way))) > 0.7 and not model.jnt_limited[j]
+    number = model.body(body).id
+    far = np.pi if turning else _FAR * length_of(model, data, number)
+    for j in base_joints(model, number):
+        kind, limited = model.jnt_type[j], model.jnt_limited[j]
+        along = abs(float(data.xaxis[j] @ np.asarray(way))) > 0.7
+        along &= not limited or np.ptp(model.jnt_range[j]) >= far
         if kind == free or (turning and kind == ball) or (along and kind == (hinge if turning else slide)):
             return True
     return False

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import chain
 from pathlib import Path
 
 import mujoco
 import numpy as np
 
+from movlr_jax.biomech.world import world_of
 from movlr_jax.errors import UserError, similar_files
 from movlr_jax.models.adapter import ModelAdapter, Posture
-from movlr_jax.models.derived import MAX_PARTS, derive_adapter, name_all
+from movlr_jax.models.derived import MAX_PARTS, base_joints, derive_adapter, name_all, root_of
+from movlr_jax.models.names import PLACES, SIDES, place_of, side_of, with_pairs, words_of_all
 from movlr_jax.models.spec import compile_spec, place, read_spec, strip
 
 MAX_SITES = 50
 _GROUND = (mujoco.mjtGeom.mjGEOM_PLANE, mujoco.mjtGeom.mjGEOM_HFIELD)
 _FREE, _BALL = int(mujoco.mjtJoint.mjJNT_FREE), int(mujoco.mjtJoint.mjJNT_BALL)
 _SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
-_SIDES: dict[str, str] = {"l": "left", "left": "left", "r": "right", "right": "right"}
 
 # role -> words in the names of such bodies, best first, from OpenSim models and robots
 _WORDS: Mapping[str, Sequence[str]] = {
@@ -145,38 +145,26 @@ def _edited(file: Path, placed: Mapping[str, np.ndarray], loose: Iterable[str]) 
 
 
 def roles_of(model: mujoco.MjModel) -> dict[str, str]:
-    """Return a dict: role -> body, found by name; the shortest name is preferred, then the heaviest body."""
-    bodies = {
-        model.body(b).name: (_tokens(model.body(b).name), model.body_mass[b]) for b in range(1, model.nbody)
-    }
+    """Return a dict: role -> body, found by name; the shortest name is preferred, then the heaviest body.
+
+    Limbs of a body with front and rear ones have roles such as front_left_foot, and none is its left_foot.
+    """
+    names = words_of_all(model.body(b).name for b in range(1, model.nbody))
+    bodies = {name: (with_pairs(words), model.body(name).mass[0]) for name, words in names.items()}
     roles = {}
-    for side in ("", "left", "right"):
+    for side in ("", *SIDES):
         for part, words in (_SIDED_WORDS if side else {**_WORDS, **_SIDED_WORDS}).items():
             found = [
                 (rank, len(tokens), -mass, name)
                 for name, (tokens, mass) in bodies.items()
                 for rank, word in enumerate(words)
-                if word in tokens and _side(tokens) == side
+                if word in tokens and side_of(tokens) == side
             ]
-            if found:
-                roles[f"{side}_{part}" if side else part] = min(found)[-1]
+            places = [at for at in PLACES if any(at == place_of(names[f[-1]]) for f in found)]
+            for at in places if len(places) > 1 else ("",):
+                if here := [f for f in found if at in ("", place_of(names[f[-1]]))]:
+                    roles["_".join(filter(None, (at, side, part)))] = min(here)[-1]
     return roles
-
-
-def words_of(name: str) -> list[str]:
-    """Split a name into words: `LeftUpperArm_2` -> left, upper, arm, 2; `foot_l` -> foot, left."""
-    words: list[str] = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)
-    return [_SIDES.get(word.lower(), word.lower()) for word in words]
-
-
-def _tokens(name: str) -> list[str]:
-    """Split a name into words and names of parts: `LeftUpperArm_2` -> left, upper, arm, 2, upperarm."""
-    words = words_of(name)
-    return words + [a + b for a, b in pairwise(words) if a in ("upper", "lower")]
-
-
-def _side(tokens: Sequence[str]) -> str:
-    return next((token for token in tokens if token in _SIDES.values()), "")
 
 
 def _joints(model: mujoco.MjModel, *kinds: int) -> list[int]:
@@ -185,10 +173,10 @@ def _joints(model: mujoco.MjModel, *kinds: int) -> list[int]:
 
 
 def _base(model: mujoco.MjModel) -> list[int]:
-    """Return the joints of children of the world with slides, which move a body through the world."""
-    slides = {int(model.jnt_bodyid[j]) for j in _joints(model, mujoco.mjtJoint.mjJNT_SLIDE)}
-    carried = {b for b in slides if model.body_weldid[model.body_parentid[b]] == 0}
-    return [j for j in _joints(model, *_SCALAR) if model.jnt_bodyid[j] in carried]
+    """Return the slides of the base of the controlled body, which move it through the world, and hinges with them."""
+    joints = [j for j in base_joints(model, root_of(model)) if int(model.jnt_type[j]) in _SCALAR]
+    slides = (model.jnt_type[joints] == int(mujoco.mjtJoint.mjJNT_SLIDE)).any()
+    return joints if slides else []
 
 
 def _touch(model: mujoco.MjModel, roles: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
@@ -223,8 +211,11 @@ def above(model: mujoco.MjModel, body: int) -> list[int]:
 def forward_of(
     model: mujoco.MjModel, qpos: np.ndarray, roles: Mapping[str, str]
 ) -> tuple[float, float, float]:
-    """Return the horizontal axis closest to the direction of the feet at `qpos` [nq], +x if it is not known."""
-    data = mujoco.MjData(model)
+    """Return the horizontal axis closest to the direction of the feet at `qpos` [nq], the first if it is not known.
+
+    It is x, if z is up.
+    """
+    data, frame = mujoco.MjData(model), world_of(model).frame
     data.qpos[:] = qpos
     mujoco.mj_kinematics(model, data)
     way = np.zeros(3)
@@ -236,10 +227,10 @@ def forward_of(
             joint = model.body(foot.id).jntadr[0]
             ankle = foot.xpos if joint < 0 else data.xanchor[joint]
             way += (foot.xipos if toes == foot.name else data.body(toes).xpos) - ankle
-    x, y = way[:2]
-    if max(abs(x), abs(y)) < 0.01:
-        return (1.0, 0.0, 0.0)
-    return (float(np.sign(x)), 0.0, 0.0) if abs(x) >= abs(y) else (0.0, float(np.sign(y)), 0.0)
+    along = frame[:2] @ way
+    axis = int(np.abs(along).argmax()) if np.abs(along).max() >= 0.01 else 0
+    x, y, z = (float(v) + 0.0 for v in frame[axis] * (-1 if along[axis] < -0.01 else 1))
+    return (x, y, z)
 
 
 def _posture(model: mujoco.MjModel, qpos: np.ndarray) -> Posture:

@@ -14,11 +14,16 @@ from xml.etree import ElementTree
 import mujoco
 
 from movlr_jax.biomech.opensim import Coordinate
-from movlr_jax.errors import UserError
+from movlr_jax.errors import MissingModel, UserError
 from movlr_jax.models import human
 from movlr_jax.models.adapter import ModelAdapter
+from movlr_jax.models.download import downloading
 from movlr_jax.models.spec import bare_bones, read_spec, strip
 
+_FIX = (
+    "without a network connection set MENAGERIE_ROOT to a folder that contains ms_human_700/, such as a clone of "
+    "github.com/google-deepmind/mujoco_menagerie"
+)
 PELVIS_JOINTS = ("pelvis_tx", "pelvis_ty", "pelvis_tz", "pelvis_tilt", "pelvis_list", "pelvis_rotation")
 
 
@@ -36,7 +41,7 @@ def files() -> Path | None:
         import mujoco_menagerie
         from mujoco_menagerie import Cache
     except ImportError:
-        raise UserError(
+        raise MissingModel(
             "MS-Human-700 needs the package mujoco-menagerie, which is not installed; "
             "pip install mujoco-menagerie, or set MENAGERIE_ROOT to a folder that contains ms_human_700/"
         ) from None
@@ -51,13 +56,9 @@ def folder() -> Path:
         return here
     import mujoco_menagerie
 
-    try:
-        return Path(mujoco_menagerie.get("ms_human_700").path())
-    except (mujoco_menagerie.MenagerieError, OSError) as error:
-        raise UserError(
-            f"MS-Human-700 cannot be downloaded: {' '.join(str(error).split())}; without a network connection set "
-            "MENAGERIE_ROOT to a folder that contains ms_human_700/"
-        ) from None
+    robot, base = mujoco_menagerie.get("ms_human_700"), mujoco_menagerie.Cache().base_url
+    with downloading("MS-Human-700", f"{base}/{robot.asset}", _FIX, mujoco_menagerie.MenagerieError):
+        return Path(robot.path())
 
 
 def load(entry: str, sites: Sequence[str] = ()) -> mujoco.MjSpec:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import mujoco
 
-from movlr_jax.errors import UserError
+from movlr_jax.errors import MissingModel, UserError
 from movlr_jax.models.adapter import ModelAdapter
+from movlr_jax.models.download import downloading
 from movlr_jax.models.human import SIDES
 from movlr_jax.models.spec import bare_bones, read_spec, strip
 
@@ -28,6 +29,11 @@ REGISTRY = Path(__file__).with_name("ostrich_files.txt")
 # Not verified: the copy from which the other hashes were computed had a different mesh. It affects only the look of
 # the head and its contact with the ground after a fall; the mass of the head is in the XML.
 UNCHECKED = "meshes/head.stl"
+
+_FIX = (
+    f"set OSTRICH_ROOT to the folder that contains {ENTRY}, ostrichrl/assets/models/ostrich in a clone of "
+    "github.com/vittorione94/ostrichrl"
+)
 
 LEG_JOINTS = tuple(
     f"{side}_{joint}"
@@ -78,10 +84,7 @@ def files() -> Path | None:
     if root:
         path = Path(root).expanduser()
         if not (path / ENTRY).is_file():
-            raise UserError(
-                f"OSTRICH_ROOT={root} contains no {ENTRY}; set it to the folder of the model, "
-                "ostrichrl/assets/models/ostrich in a checkout of github.com/vittorione94/ostrichrl"
-            )
+            raise UserError(f"OSTRICH_ROOT={root} contains no {ENTRY}; {_FIX}")
         return path
     menagerie = os.environ.get("MENAGERIE_ROOT")
     if menagerie and (Path(menagerie).expanduser() / "ostrich" / ENTRY).is_file():
@@ -100,17 +103,11 @@ def folder() -> Path:
     from rich.progress import track
 
     cache = _pooch()
-    try:
+    with downloading("the ostrich model", URL + ENTRY, f"without a network connection {_FIX}"):
         for name in track(
             cache.registry_files, "ostrich model", console=Console(stderr=True), transient=True
         ):
             cache.fetch(name)
-    except (OSError, ValueError) as error:  # no network or file; a wrong hash
-        raise UserError(
-            f"the ostrich model cannot be downloaded from github.com/vittorione94/ostrichrl: "
-            f"{' '.join(str(error).split())}; without a network connection set OSTRICH_ROOT to a folder that "
-            f"contains {ENTRY}"
-        ) from None
     return cache.abspath
 
 
@@ -119,9 +116,9 @@ def _pooch() -> Pooch:
     try:
         import pooch
     except ImportError:
-        raise UserError(
+        raise MissingModel(
             "the package pooch downloads the ostrich model, but it is not installed; pip install pooch, "
-            f"or set OSTRICH_ROOT to a folder that contains {ENTRY}"
+            f"or {_FIX}"
         ) from None
     pooch.get_logger().setLevel("ERROR")  # otherwise it prints a line for each of 54 files
     cache = pooch.create(

@@ -11,7 +11,7 @@ from pathlib import Path
 import mujoco
 import numpy as np
 
-from movlr_jax.errors import UserError
+from movlr_jax.errors import MissingModel, UserError
 
 BONE = (0.93, 0.90, 0.84, 1.0)  # rgba of skeletons in films
 
@@ -87,15 +87,15 @@ def face_forward(body: mujoco.MjsBody) -> None:
 
 
 def package_folder(module: str, package: str) -> Path:
-    """Return the folder of a package of models without importing it. Raises UserError if it is not installed."""
+    """Return the folder of a package of models without importing it. Raises MissingModel if it is not installed."""
     found = find_spec(module)
     if found is None or found.origin is None:
         raise missing_package(package)
     return Path(found.origin).parent
 
 
-def missing_package(package: str) -> UserError:
+def missing_package(package: str) -> MissingModel:
     """Return the error for a package of models that is not installed."""
-    return UserError(
+    return MissingModel(
         f"this model is part of the package {package}, which is not installed; pip install {package}"
     )

@@ -21,6 +21,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
+from movlr_jax.biomech.world import World, up_of
 from movlr_jax.film.views import SHOWN_GROUPS, floor_height
 from movlr_jax.storage.trajectory import EpisodeRecord
 from movlr_jax.tasks import Task
@@ -301,6 +302,9 @@ def _episode(
             paths[f, place : place + n] = _points(model, data, t, n)
             place += n
         contacts.append(_forces(model, data))
+    world = World(up_of(model, data))  # the scene has z up
+    turn = world.frame
+    pos, quat, paths = pos @ turn.T, world.turned(quat), paths @ turn.T
     flips = np.where((quat[1:] * quat[:-1]).sum(axis=-1) < 0, -1.0, 1.0)
     quat[1:] *= np.cumprod(flips, axis=0)[
         :, :, None
@@ -313,6 +317,7 @@ def _episode(
     blob.add_channels(f"joints{i}", _joint_values(model, record.qpos[rows], joints).T, finest)
     blob.add_channels(f"act{i}", _activations(model, record, rows, tendons).T, _FINEST_ACT)
     pairs, where, force = _slots(contacts)
+    where, force = where @ turn.T, force @ turn.T
     blob.add_channels(f"where{i}", _channels(where), _FINEST_M)
     blob.add_channels(f"force{i}", _channels(force), _FINEST_N)
     return {

@@ -70,8 +70,10 @@ def tiles(run: Run, metrics: Sequence[str]) -> list[dict[str, Any]]:
 def used(run: Run) -> dict[str, Any]:
     """Return the settings, versions, backends, model calls and timings of the run."""
     about = run.about
-    backends = []
+    backends, settings = [], about.get("settings") or {}
     for role, text in (about.get("backends") or {}).items():
+        if role == "sandbox" and settings.get("sandbox") == "process" and not str(text).startswith("process"):
+            text = f"process: as the settings say; the record says {text}"
         name, _, why = str(text).partition(":")
         backends.append((role, name.strip(), why.strip()))
     timings = [(g.index, _timing(g)) for g in run.generations if g.timing]
@@ -83,7 +85,7 @@ def used(run: Run) -> dict[str, Any]:
         "task": _task_name(run),
         "model_notes": about.get("model_notes") or [],
         "versions": about.get("versions") or {},
-        "settings": about.get("settings") or {},
+        "settings": settings,
         "tuned": about.get("tuned_settings") or {},
         "backends": backends,
         "models": models,

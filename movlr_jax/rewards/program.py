@@ -27,8 +27,11 @@ from movlr_jax.types import Array, Step
 RewardFn = Callable[[State, Array], Mapping[str, Array]]
 _HUGE = 1e30
 _COMPILERS = 8  # threads at most
-DEADLINE_S = 60.0  # minimum time allowed for one program to compile, and to score one batch
-_SLACK = 10.0  # times its estimated cost, allowed if that is longer: machines may be slower, and shared
+DEADLINE_S = 60.0  # time allowed for one program to compile, and to score one batch if its cost is not known
+_SHORTEST_S = 5.0  # minimum time allowed to score one batch
+_SLACK = (
+    10.0  # times the estimated cost of a batch, allowed if that is longer: machines may be slower, and shared
+)
 _LOOK_S = 1.0  # interval between checks whether a program is done
 
 
@@ -173,13 +176,18 @@ class Scorer:
         if known not in self._shapes:
             self._shapes[known] = jax.tree.map(_shape, each[0])
         begun = [self._compile(program, known) for program in programs]
-        compiled = [self._within(p, work, known, "compiled") for p, work in zip(programs, begun, strict=True)]
+        n, t = self._shapes[known][1].shape[:2]
+        compiled = [
+            self._within(p, work, n * t, "compiled", self._deadline_s)
+            for p, work in zip(programs, begun, strict=True)
+        ]
+        allowed_s = self._allowed_s(programs, n * t)
         scoring = [
             call and _Work(self._runners, self._scored, call, _weights(program), *states)
             for call, program, states in zip(compiled, programs, each, strict=True)
         ]
         results = [
-            self._within(p, work, known, "scored") or _nothing(p, states[1].shape[:2])
+            self._within(p, work, n * t, "scored", allowed_s) or _nothing(p, states[1].shape[:2])
             for p, work, states in zip(programs, scoring, each, strict=True)
         ]
         totals, terms, counts = (list(r) for r in zip(*results, strict=True))
@@ -194,17 +202,23 @@ class Scorer:
             return jax.block_until_ready(self._total(weights, terms))
         return _total(np, weights, np.asarray(terms))
 
-    def _within(self, program: RewardProgram, work: _Work | None, known: Any, what: str) -> Any:
+    def _allowed_s(self, programs: Sequence[RewardProgram], states: int) -> float:
+        """Return the time allowed to score `states` states with programs that share the cores, s."""
+        expected_s = [program.cost.seconds(states) for program in programs]
+        shortest_s = min(_SHORTEST_S, self._deadline_s) if all(expected_s) else self._deadline_s
+        return max(shortest_s, _SLACK * sum(expected_s))
+
+    def _within(
+        self, program: RewardProgram, work: _Work | None, states: int, what: str, deadline_s: float
+    ) -> Any:
         """Return the result of `work`, None if it exceeds the deadline or the program did so before."""
         if work is None or program.structure in self.late:
             return None
-        n, t = self._shapes[known][1].shape[:2]
-        deadline_s = max(self._deadline_s, _SLACK * program.cost.seconds(n * t))
         try:
             return work.result(deadline_s)
         except TimeoutError:
             self.late[program.structure] = (
-                f"the program was not {what} for {n * t:,} states after {deadline_s:g} s; use shorter loops or "
+                f"the program was not {what} for {states:,} states after {deadline_s:g} s; use shorter loops or "
                 "smaller arrays"
             )
             return None

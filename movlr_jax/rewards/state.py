@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 
+from movlr_jax.biomech.world import World, world_of
 from movlr_jax.errors import ProgramError, UserError, unknown_name
 from movlr_jax.types import Array, Step
 
@@ -55,6 +56,7 @@ class Layout:
         default_factory=dict
     )  # joint -> shape of its recorded motion
     reference_by: str = "time"  # or `phase`
+    world: World = field(default_factory=World)  # up, gravity and ground
 
     @property
     def data(self) -> dict[str, tuple[int, ...]]:
@@ -133,6 +135,7 @@ def instrument(
 def layout_of(model: mujoco.MjModel, goals: Mapping[str, Array]) -> Layout:
     """Return the layout of a compiled model that `instrument` prepared."""
     joints, bodies, touch, sites, sensors, blocks = {}, {}, {}, {}, {}, {}
+    root = int(model.sensor(f"{_PREFIX}com").objid[0])
     for j in range(model.njnt):
         nq, nv = _JOINT_SIZES[int(model.jnt_type[j])]
         q, v = int(model.jnt_qposadr[j]), int(model.jnt_dofadr[j])
@@ -162,6 +165,7 @@ def layout_of(model: mujoco.MjModel, goals: Mapping[str, Array]) -> Layout:
         blocks=blocks,
         goals={name: np.shape(value) for name, value in goals.items()},
         sizes={n: int(getattr(model, n)) for n in ("nq", "nv", "na", "nu", "nsensordata")},
+        world=world_of(model, root),
     )
 
 
@@ -254,8 +258,17 @@ class Fields(Generic[A]):
         return self._given(rotation(self._body("quat", body, 4)))
 
     @property
+    def up(self) -> A:
+        """[3] 1, world frame | unit vector against gravity"""
+        return self._given(jnp.asarray(self._layout.world.up, jnp.float32))
+
+    def height(self, body: str) -> A:
+        """[] m | height of a body above the ground under it, against gravity"""
+        return self._given(self._layout.world.height(self.pos(body)))
+
+    @property
     def com(self) -> A:
-        """[3] m, world frame | centre of mass of the whole model"""
+        """[3] m, world frame | centre of mass of the body that actuators move, without loose objects"""
         return self._sensed(self._layout.blocks["com"], 3)
 
     @property
@@ -266,8 +279,14 @@ class Fields(Generic[A]):
     @property
     def capture_point(self) -> A:
         """[2] m, world frame | where a foot must be placed to stop there: com + com_vel sqrt(height of com / g)"""
-        fall = jnp.sqrt(jnp.maximum(self.com[..., 2:], _LOWEST) / 9.81)  # s (Pratt et al., 2006, equation 5)
-        return self._given(self.com[..., :2] + fall * self.com_vel[..., :2])
+        world, com, speed = self._layout.world, self.com, self.com_vel
+        if not world.z_up:
+            com, speed = com @ world.frame.T, speed @ world.frame.T
+        if not world.gravity:
+            return self._given(com[..., :2])
+        height = jnp.maximum(world.height(self.com)[..., None], _LOWEST)
+        fall = jnp.sqrt(height / world.gravity)  # s (Pratt et al., 2006, equation 5)
+        return self._given(com[..., :2] + fall * speed[..., :2])
 
     @property
     def gait_phase(self) -> A:

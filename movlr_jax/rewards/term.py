@@ -43,4 +43,13 @@ def along(vector: str, way: Sequence[float]) -> str:
     parts = [(c, f"{vector}[{i}]") for i, c in enumerate(way) if abs(c) > 1e-6]
     if len(parts) == 1 and abs(abs(parts[0][0]) - 1.0) < 1e-6:
         return parts[0][1] if parts[0][0] > 0 else f"-{parts[0][1]}"
-    return f"({' + '.join(f'{c:.3g} * {part}' for c, part in parts)})"
+    return f"({' + '.join(f'{c:.5g} * {part}' for c, part in parts)})"
+
+
+def entry(matrix: str, row: Sequence[float], column: Sequence[float]) -> str:
+    """Return an expression for row^T M column of a 3 x 3 `matrix`, an expression, and two unit vectors [3]."""
+    ends = [(i, np.sign(way[i])) for way in (row, column) for i in range(3) if abs(way[i]) > 1 - 1e-6]
+    if len(ends) == 2:
+        (i, a), (j, b) = ends
+        return f"{'' if a * b > 0 else '-'}{matrix}[{i}, {j}]"
+    return f"jnp.dot({array_of(row)}, {matrix} @ {array_of(column)})"

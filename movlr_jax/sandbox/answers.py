@@ -92,16 +92,17 @@ def judge(parsed: ParsedReward, counts: dict[str, Any]) -> list[str]:
     return notes
 
 
-def counts_of(answer: bytes, terms: list[str]) -> dict[str, Any]:
-    """Return a dict: term -> counts of the prober. Raises Rejected."""
+def counts_of(answer: bytes, terms: list[str]) -> tuple[dict[str, Any], int, float]:
+    """Return (term -> counts, states, processor time in s) of the prober. Raises Rejected."""
     try:
-        counts = json.loads(answer)
-        if isinstance(counts.get("error"), str):
-            raise Rejected("probe", f"the program cannot be compiled or run: {_one_line(counts['error'])}")
+        found = json.loads(answer)
+        if isinstance(found.get("error"), str):
+            raise Rejected("probe", f"the program cannot be compiled or run: {_one_line(found['error'])}")
+        counts, states, cpu_s = found["terms"], int(found["states"]), float(found["cpu_s"])
         for term in terms:
             for name in ("states", "bad", "extremes", "far", "slopes", "constant"):
                 counts[term][name] = int(counts[term][name])
-        return {term: counts[term] for term in terms}
+        return {term: counts[term] for term in terms}, states, cpu_s
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise Rejected("crash", DOWN) from None
 

@@ -18,20 +18,28 @@ from movlr_jax.sandbox.graph import Atom, Equation, Graph
 # Limits for scoring, s on one core: for a batch, and per state; the larger total applies.
 BATCH_S, STATE_S = 2.0, 1e-4
 STATE_BYTES = CHUNK_BYTES // FEWEST
+SLOWER = 10.0  # times its estimate: what a program may take when it is measured
 _TURN_S, _OPERATION_S = 1e-7, 5e-8  # s, overhead per loop iteration and per operation in it
 # s per number that a loop carries from one iteration to the next, and if there are few, which stay in the cache
 _COPY_S, _FEW_COPY_S, _FEW = 1e-9, 2e-10, 16
-# Seconds per number. Measured: add, mul, select, slice 2 ns; exp, log, tanh, sqrt, pow, rem, gather, scatter 4 to 10;
-# asin, acos, atan2, log1p, expm1, cosh, argmax 12 to 26; softplus, sinh, asinh, acosh, atanh 31 to 49; sort of 512
-# numbers 163, cumsum of 512 numbers 55, and both grow with the logarithm of their count.
+# Seconds per number, of the numbers that take longest (huge, tiny, denormal, infinite, NaN, mixed). Measured: add,
+# mul, div, select, slice up to 4 ns; exp, log, tanh, sin, gather 4 to 12; pow, scatter, asin, acos, atan, atan2,
+# log1p, expm1, cosh, argmax 9 to 27; logaddexp, sinh, asinh, acosh, atanh up to 49; sort of 512 numbers 228, cumsum of 512
+# numbers 55, and both grow with the logarithm of their count. Only rem depends much on its numbers: 4 ns for similar
+# ones, 200 for those furthest apart, since it subtracts bit by bit; that of integers 3.
 _CHEAP_S = 2e-9
+_REMAINDER_S = 2e-7
 _NUMBER_S = {
     **dict.fromkeys(
-        ("exp", "exp2", "log", "logistic", "tanh", "sin", "cos", "tan", "sqrt", "rsqrt", "cbrt", "pow", "rem",
-         "atan", "reduce_prod", "gather", "scatter", "scatter-add", "scatter-mul", "scatter-min", "scatter-max"),
+        ("exp", "exp2", "log", "log2", "logistic", "tanh", "sin", "cos", "tan", "sqrt", "rsqrt", "cbrt", "rem",
+         "reduce_prod", "gather"),
         1e-8,
     ),
-    **dict.fromkeys(("asin", "acos", "atan2", "cosh", "log1p", "expm1", "argmax", "argmin", "erf"), 2.5e-8),
+    **dict.fromkeys(
+        ("asin", "acos", "atan", "atan2", "cosh", "log1p", "expm1", "argmax", "argmin", "erf", "pow", "scatter",
+         "scatter-add", "scatter-mul", "scatter-min", "scatter-max"),
+        2.5e-8,
+    ),
     **dict.fromkeys(("sinh", "asinh", "acosh", "atanh", "erfc", "logaddexp"), 5e-8),
 }  # fmt: skip
 _SORTED_S = {  # s per number and per doubling of their count
@@ -82,7 +90,7 @@ def measure(
         live += sum(_bytes(s) for s in equation.results)
         cost = _equation(equation, given, [_differs(a, differs) for a in equation.operands])
         if not any(differs[v] for v in new):
-            fused = not equation.graphs and _number_s(equation.primitive, given) == _CHEAP_S
+            fused = not equation.graphs and _number_s(equation, given) == _CHEAP_S
             cost = Cost((0.0 if fused else cost.call_s) + cost.state_s, 0.0, cost.state_bytes)
         call_s, state_s = call_s + cost.call_s, state_s + cost.state_s
         if live + cost.state_bytes > peak:
@@ -110,6 +118,26 @@ def refusal(measured: Measured, states: int) -> str | None:
             "arrays"
         )
     return None
+
+
+def slower(measured: Measured, cpu_s: float, states: int, batch: int) -> str | None:
+    """Return why a program that took `cpu_s` for `states` states is refused, None if it is not.
+
+    Its limit is that of `refusal`, if it also took much longer than its estimate; machines differ in speed.
+    """
+    expected_s, batch_s = measured.cost.seconds(states), cpu_s * batch / max(states, 1)
+    most = max(BATCH_S, batch * STATE_S)
+    if cpu_s <= SLOWER * expected_s or batch_s <= most:
+        return None
+    return (
+        f"{_where(measured.slowest)}the program took {_seconds(cpu_s)} for {states:,} states, but "
+        f"{_seconds(expected_s)} were estimated; for the {batch:,} states of one batch of this run it would take "
+        f"{_seconds(batch_s)} and the limit is {most:,.1f} s, use simpler operations or smaller arrays"
+    )
+
+
+def _seconds(value: float) -> str:
+    return f"{value:,.1f} s" if value >= 0.1 else f"{value:.2g} s"
 
 
 def _differing(graph: Graph, inputs: Sequence[bool]) -> list[bool]:
@@ -159,7 +187,7 @@ def _equation(equation: Equation, given: list[Shape], differ: list[bool]) -> Cos
             length * (inner.state_s + copied * (_COPY_S if copied > _FEW else _FEW_COPY_S)),
             inner.state_bytes,
         )
-    return Cost(_OPERATION_S, _numbers(equation, given) * _number_s(equation.primitive, given))
+    return Cost(_OPERATION_S, _numbers(equation, given) * _number_s(equation, given))
 
 
 def _numbers(equation: Equation, given: list[Shape]) -> int:
@@ -175,7 +203,12 @@ def _numbers(equation: Equation, given: list[Shape]) -> int:
     return max(sizes, default=1)
 
 
-def _number_s(primitive: str, given: list[Shape]) -> float:
+def _number_s(equation: Equation, given: list[Shape]) -> float:
+    primitive = equation.primitive
+    if primitive == "rem" and given[0].dtype == "float32":
+        return _REMAINDER_S
+    if primitive == "integer_pow":  # squared and multiplied for each bit
+        return _CHEAP_S * max(1.0, equation.params["y"].bit_length() / 3)
     if primitive in _SORTED_S:
         return _SORTED_S[primitive] * max(1.0, log2(max(prod(given[0].shape), 1)))
     return _NUMBER_S.get(primitive, _CHEAP_S)

@@ -9,10 +9,14 @@ from __future__ import annotations
 import builtins
 import collections
 import collections.abc
+import enum
 import functools
 import itertools
 import math
 import operator
+import re
+import typing
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,14 +24,14 @@ import jax
 import jax.numpy as jnp
 import jax.scipy.special
 
-from movlr_jax.errors import ProgramError
 from movlr_jax.rewards import shaping
 from movlr_jax.rewards.state import STATE_CALLS
+from movlr_jax.sandbox import limits, records
 
 BUILTINS = [
-    "abs", "all", "any", "bool", "callable", "dict", "divmod", "enumerate", "filter", "float", "int", "isinstance",
-    "iter", "len", "list", "map", "max", "min", "next", "pow", "range", "reversed", "round", "set", "slice", "sorted",
-    "str", "sum", "tuple", "zip", "True", "False", "None",
+    "abs", "all", "any", "bool", "callable", "dict", "divmod", "enumerate", "filter", "float", "frozenset", "int",
+    "isinstance", "iter", "len", "list", "map", "max", "min", "next", "pow", "range", "repr", "reversed", "round",
+    "set", "slice", "sorted", "str", "sum", "tuple", "zip", "True", "False", "None",
 ]  # fmt: skip
 JNP = [
     "abs", "absolute", "acos", "acosh", "add", "all", "allclose", "amax", "amin", "any", "append",
@@ -86,15 +90,18 @@ MATH = [
 ]  # fmt: skip
 FUNCTOOLS = ["cache", "lru_cache", "partial", "reduce"]
 ITERTOOLS = ["accumulate", "chain", "combinations", "pairwise", "product", "zip_longest"]
-COLLECTIONS = ["OrderedDict", "defaultdict"]
+COLLECTIONS = ["OrderedDict", "defaultdict", "namedtuple"]
+DATACLASSES = ["asdict", "astuple", "dataclass", "field", "replace"]
 # no attrgetter and methodcaller, which read attributes by name
 OPERATOR = [
     "add", "and_", "eq", "ge", "getitem", "gt", "itemgetter", "le", "lt", "matmul", "mod", "mul", "ne", "neg", "not_",
     "or_", "pos", "pow", "sub", "truediv",
 ]  # fmt: skip
 HINTS = [
-    "Any", "Array", "ArrayLike", "Bool", "Callable", "Dict", "Final", "Float", "Int", "Iterable", "List",
-    "Mapping", "NamedTuple", "Optional", "Sequence", "Set", "Tuple", "TypeAlias", "Union",
+    "Any", "Array", "ArrayLike", "ArrayTree", "Bool", "Callable", "ClassVar", "DTypeLike", "Dict", "Final", "Float",
+    "FrozenSet", "Generic", "Hashable", "Int", "Integer", "Iterable", "Iterator", "List", "Literal", "Mapping",
+    "MutableMapping", "NDArray", "NamedTuple", "Num", "Numeric", "Optional", "Protocol", "RewardFn", "Scalar",
+    "Sequence", "Set", "State", "Step", "Tuple", "Type", "TypeAlias", "TypeVar", "TypedDict", "Union",
 ]  # fmt: skip
 
 # Module -> its available names, including its submodules.
@@ -113,7 +120,10 @@ MODULES = {
     "itertools": ITERTOOLS,
     "collections": COLLECTIONS,
     "operator": OPERATOR,
-    "typing": HINTS,
+    "dataclasses": DATACLASSES,
+    "enum": ["Enum", "IntEnum", "auto"],
+    "types": ["SimpleNamespace"],
+    "typing": [*HINTS, "TYPE_CHECKING", "cast"],
 }
 # Aliases of modules. NumPy itself does not accept values that are only known at run time.
 SAME = {
@@ -121,8 +131,16 @@ SAME = {
     "numpy.linalg": "jax.numpy.linalg",
     "jax.typing": "typing",
     "jaxtyping": "typing",
+    "typing_extensions": "typing",
+    "numpy.typing": "typing",
+    "chex": "typing",
     "collections.abc": "typing",
+    "movlr_jax.shaping": "shaping",
     "movlr_jax.rewards.shaping": "shaping",
+    **dict.fromkeys(
+        ("movlr_jax.types", "movlr_jax.rewards", "movlr_jax.rewards.state", "movlr_jax.rewards.program"),
+        "typing",
+    ),
 }
 IN_SCOPE = {"jnp": "jax.numpy", "jax": "jax", "lax": "jax.lax", "shaping": "shaping"}  # without an import
 
@@ -138,15 +156,22 @@ ATTRIBUTES = {
     "a dict": ["copy", "fromkeys", "get", "items", "keys", "pop", "setdefault", "update", "values"],
     "a list": ["append", "clear", "copy", "count", "extend", "index", "insert", "pop", "remove", "reverse", "sort"],
     "a text": [
-        "capitalize", "count", "endswith", "join", "lower", "removeprefix", "removesuffix", "replace", "split",
-        "startswith", "strip", "title", "upper",
+        "capitalize", "casefold", "count", "endswith", "find", "format", "index", "isalpha", "isdigit",
+        "isidentifier", "islower", "isnumeric", "isupper", "join", "lower", "lstrip", "partition",
+        "removeprefix", "removesuffix",
+        "replace", "rfind", "rpartition", "rsplit", "rstrip", "split", "splitlines", "startswith", "strip",
+        "swapcase", "title", "upper",
     ],
+    "a set": ["difference", "intersection", "isdisjoint", "issubset", "issuperset", "union"],
     "`jnp.finfo(...)`": ["eps", "max", "min", "tiny"],
 }  # fmt: skip
 VALUES = frozenset(itertools.chain(STATE_CALLS, *ATTRIBUTES.values()))
 
-MAX_ENTRIES = 10_000  # of a Python list, and iterations of a Python loop
-MAX_BITS = 1024  # of a Python integer
+# Errors that a program may raise about its own settings: it is refused with their text.
+ERRORS = (
+    "ArithmeticError", "AssertionError", "AttributeError", "Exception", "IndexError", "KeyError", "LookupError",
+    "NotImplementedError", "RuntimeError", "TypeError", "ValueError", "ZeroDivisionError",
+)  # fmt: skip
 
 
 def offered() -> list[tuple[str, list[str]]]:
@@ -154,7 +179,7 @@ def offered() -> list[tuple[str, list[str]]]:
     parts = {
         path.replace("jax.numpy", "jnp"): [name for name in names if f"{path}.{name}" not in MODULES]
         for path, names in MODULES.items()
-        if path not in ("shaping", "typing")
+        if path not in ("shaping", "typing", "enum", "types")
     }
     return [(module, names) for module, names in parts.items() if names]
 
@@ -165,6 +190,7 @@ def facade() -> dict[str, Any]:
         "jax": jax, "jax.numpy": jnp, "jax.numpy.linalg": jnp.linalg, "jax.nn": jax.nn, "jax.lax": jax.lax,
         "jax.tree": jax.tree, "jax.scipy.special": jax.scipy.special, "shaping": shaping, "math": math,
         "functools": functools, "itertools": itertools, "collections": collections, "operator": operator,
+        "dataclasses": _DATACLASSES, "enum": enum, "types": SimpleNamespace(SimpleNamespace=records.namespace),
     }  # fmt: skip
     modules = {path: SimpleNamespace() for path in MODULES}
     for path, names in MODULES.items():
@@ -172,23 +198,70 @@ def facade() -> dict[str, Any]:
             inner = modules.get(f"{path}.{name}")
             if inner is not None or hasattr(places.get(path), name):
                 setattr(modules[path], name, inner or getattr(places[path], name))
+    steps = limits.Steps()
+    counted = {name: steps.counted(getattr(itertools, name)) for name in ITERTOOLS}
+    for path in ("jax.numpy", "jax.numpy.linalg"):
+        functions = [
+            (k, v) for k, v in vars(modules[path]).items() if callable(v) and not isinstance(v, type)
+        ]
+        vars(modules[path]).update((k, _of_lists(v)) for k, v in functions)
     modules["jax"].jit = _no_jit
     vars(modules["functools"]).update(cache=_no_jit, lru_cache=_no_cache)
-    vars(modules["operator"]).update(mul=times, mod=modulo, pow=power)
+    vars(modules["itertools"]).update(counted, product=steps.counted(limits.product))
+    vars(modules["collections"]).update(namedtuple=records.named_tuple)
+    vars(modules["operator"]).update(add=limits.plus, mul=limits.times, mod=limits.modulo, pow=limits.power)
     vars(modules["jax.numpy"]).update(clip=_clip, empty=jnp.zeros, empty_like=jnp.zeros_like)  # deterministic
-    modules["typing"].__dict__.update(dict.fromkeys(HINTS, _Hint))
+    vars(modules["typing"]).update(dict.fromkeys(HINTS, _Hint), TYPE_CHECKING=False, cast=typing.cast)
     return {
         "__builtins__": {name: getattr(builtins, name) for name in BUILTINS}
-        | {"range": _range, "pow": power, "round": _round, "str": text, "isinstance": _isinstance}
-        | {"set": Members, "__import__": __import__},  # C code imports through the caller's builtins
+        | {"range": limits.turns, "pow": limits.power, "round": limits.rounded, "str": limits.text}
+        | {"iter": limits.first, "sum": limits.added, "repr": limits.text, "isinstance": _isinstance}
+        | {"set": Members, "frozenset": Members}
+        | {"__import__": __import__},  # C code imports through the caller's builtins
         **{name: modules[path] for name, path in IN_SCOPE.items()},
         **{f"<{path}>": module for path, module in modules.items()},
+        "<steps>": steps,
+        "<step>": steps.step,
+        "<each>": steps.each,
         **GUARDS,
     }
 
 
+_DATACLASSES = SimpleNamespace(
+    dataclass=records.decorator,
+    field=records.Field,
+    replace=records.replace,
+    asdict=records.asdict,
+    astuple=records.astuple,
+)
+
+
+_NO_LIST = re.compile(r"requires ndarray or scalar arguments, got <class '(?:list|tuple)'> at position (\d+)")
+
+
+def _of_lists(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of jnp that also takes lists of numbers, as NumPy's does."""
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        given = list(arguments)
+        while True:
+            try:
+                return function(*given, **options)
+            except TypeError as error:
+                found = _NO_LIST.search(str(error))
+                place = int(found.group(1)) if found else len(given)
+                if place >= len(given) or not isinstance(given[place], list | tuple):
+                    raise
+                given[place] = jnp.asarray(given[place])
+
+    return call
+
+
 class _Hint:
     """A placeholder for the names of `typing`, usable in annotations and type aliases."""
+
+    def __new__(cls, *_: Any, **__: Any) -> Any:  # TypeVar("T")
+        return cls
 
     def __class_getitem__(cls, _: Any) -> type:
         return cls
@@ -209,6 +282,21 @@ class Members(collections.abc.Set):
     def __len__(self) -> int:
         return len(self._items)
 
+    def union(self, *others: Any) -> Members:
+        return Members(itertools.chain(self, *others))
+
+    def intersection(self, *others: Any) -> Members:
+        return Members(item for item in self if all(item in Members(other) for other in others))
+
+    def difference(self, *others: Any) -> Members:
+        return Members(item for item in self if not any(item in Members(other) for other in others))
+
+    def issubset(self, other: Any) -> bool:
+        return self <= Members(other)
+
+    def issuperset(self, other: Any) -> bool:
+        return self >= Members(other)
+
 
 def _no_jit(function: Any = None, **_: Any) -> Any:
     """Replace `jax.jit`: the whole reward is compiled, so its parts need not be."""
@@ -225,95 +313,33 @@ def _clip(arr: Any, min: Any = None, max: Any = None, *, a_min: Any = None, a_ma
     return jnp.clip(arr, a_min if min is None else min, a_max if max is None else max)
 
 
-def _range(*bounds: int) -> range:
-    result = range(*bounds)
-    # len() would overflow for very long ranges
-    turns = max(0, -(-(result.stop - result.start) // result.step))
-    if turns > MAX_ENTRIES:
-        raise ProgramError(
-            f"a range has {turns:,} entries, the limit is {MAX_ENTRIES:,}: a Python loop is unrolled when it is "
-            "traced; use jax.lax.fori_loop or arrays"
-        )
-    return result
-
-
-def _round(number: Any, digits: Any = None) -> Any:
-    if isinstance(digits, int) and abs(digits) > MAX_BITS:
-        raise ProgramError(f"round to {digits:,} digits; the limit is {MAX_BITS:,}")
-    return round(number, digits)
-
-
 def _isinstance(value: Any, kinds: Any) -> bool:
     if isinstance(kinds, tuple):
         return any(_isinstance(value, kind) for kind in kinds)
-    return isinstance(value, str if kinds is text else kinds)
+    return isinstance(value, str if kinds is limits.text else kinds)
 
 
-def text(value: Any = "") -> str:
-    """Return `str(value)` for values known at trace time, the type's name for other values; never an address."""
-    if isinstance(value, tuple | list):
-        return f"({', '.join(text(v) for v in value)})"
-    if isinstance(value, jax.Array):
-        return f"array{value.shape}"
-    return str(shown(value))
+def method(value: Any, name: str) -> Any:
+    return limits.method(value, name, records.attribute)
 
 
-def shown(value: Any) -> Any:
-    """Return a value that an f-string may format: a string, a number, or the name of the value's type."""
-    if value is None or type(value) in (str, bool, int, float):
-        return value
-    return text(value) if isinstance(value, tuple | list | jax.Array) else type(value).__name__
-
-
-def number(kind: Any, value: Any) -> Any:
-    """Return float(value) at top level, where even constants of jnp are traced."""
-    if kind is float and isinstance(value, jax.core.Tracer) and value.shape == ():
-        return value.astype(jnp.float32)
-    return kind(value)
-
-
-def times(a: Any, b: Any) -> Any:
-    """Return a * b, but raise ProgramError for very long lists and integers."""
-    for sequence, count in ((a, b), (b, a)):
-        if isinstance(sequence, list | tuple | str) and isinstance(count, int):
-            entries = len(sequence) * count
-            if entries > MAX_ENTRIES:
-                raise ProgramError(
-                    f"a list has {entries:,} entries, the limit is {MAX_ENTRIES:,}; use jnp.zeros or jnp.full"
-                )
-    if isinstance(a, int) and isinstance(b, int) and a.bit_length() + b.bit_length() > MAX_BITS + 1:
-        raise ProgramError(f"an integer has more than {MAX_BITS} bits; write it as a float")
-    return operator.mul(a, b)
-
-
-def power(a: Any, b: Any, *modulus: Any) -> Any:
-    """Return a ** b, but raise ProgramError for very long integers."""
-    if isinstance(a, int) and isinstance(b, int) and b > 0 and abs(a) > 1 and a.bit_length() * b > MAX_BITS:
-        raise ProgramError(f"an integer has more than {MAX_BITS} bits; write it as a float, e.g. 9.0 ** 9")
-    return pow(a, b, *modulus)
-
-
-def shifted(a: Any, b: Any) -> Any:
-    """Return a << b, but raise ProgramError for very long integers."""
-    if isinstance(a, int) and isinstance(b, int) and b > MAX_BITS:
-        raise ProgramError(f"an integer has more than {MAX_BITS} bits; write it as a float")
-    return operator.lshift(a, b)
-
-
-def modulo(a: Any, b: Any) -> Any:
-    """Return a % b for numbers; for strings it could format any object, so it raises ProgramError."""
-    if isinstance(a, str):
-        raise ProgramError("% formatting of strings is not available; write an f-string")
-    return operator.mod(a, b)
-
-
-# Replacements of operators and calls, under names that no program can contain.
-GUARDS = {
-    "<*>": times,
-    "<**>": power,
-    "<<<>": shifted,
-    "<%>": modulo,
+# Replacements of operators, statements and calls, under names that no program can contain.
+GUARDS: dict[str, Callable[..., Any] | type] = {
+    "<+>": limits.plus,
+    "<+=>": limits.plus_in_place,
+    "<*>": limits.times,
+    "<**>": limits.power,
+    "<<<>": limits.shifted,
+    "<%>": limits.modulo,
     "<set>": Members,
-    "<shown>": shown,
-    "<number>": number,
+    "<shown>": limits.shown,
+    "<bounded>": limits.bounded,
+    "<number>": limits.number,
+    "<method>": method,
+    "<attribute>": records.attribute,
+    "<class>": records.made,
+    "<matched>": limits.matched,
+    "<error>": limits.error,
+    "<slice>": slice,
+    "<str>": str,
 }

@@ -19,9 +19,12 @@ from movlr_jax.errors import ProgramError, unknown_name
 from movlr_jax.rewards.program import RewardProgram, structure_hash
 from movlr_jax.rewards.state import Layout, State
 from movlr_jax.sandbox.codec import FILE, encode
-from movlr_jax.sandbox.facade import BUILTINS, MODULES, facade, number
+from movlr_jax.sandbox.facade import BUILTINS, facade
+from movlr_jax.sandbox.guarded import Guarded
 from movlr_jax.sandbox.inputs import inputs, pack
-from movlr_jax.sandbox.source import ParsedReward, imported, is_weights, parse, unchecked
+from movlr_jax.sandbox.limits import known_number, number
+from movlr_jax.sandbox.source import ParsedReward, parse, unchecked
+from movlr_jax.sandbox.weights import is_weights
 
 
 def load(parsed: ParsedReward, scope: dict[str, Any] | None = None) -> RewardProgram:
@@ -29,7 +32,8 @@ def load(parsed: ParsedReward, scope: dict[str, Any] | None = None) -> RewardPro
     scope = facade() if scope is None else scope
     body = [n for n in parsed.tree.body if not is_weights(n) and not isinstance(n, ast.Expr)]
     canonical = ast.dump(ast.Module(body, [])) + repr(list(parsed.weights))
-    tree = _Guarded().visit(copy.deepcopy(parsed.tree))
+    tree = copy.deepcopy(parsed.tree)
+    tree = Guarded(parsed.names).visit(tree) if parsed.names else tree
     scope["<number>"] = number
     try:
         exec(compile(ast.fix_missing_locations(tree), FILE, "exec"), scope)
@@ -37,9 +41,7 @@ def load(parsed: ParsedReward, scope: dict[str, Any] | None = None) -> RewardPro
         text = explain(error)
         raise ProgramError(text) from None
     finally:
-        scope["<number>"] = lambda kind, value: kind(
-            value
-        )  # inside `reward`, values of a state are not constants
+        scope["<number>"] = known_number  # inside `reward`, values of a state are not constants
     return RewardProgram(
         source=parsed.source,
         description=parsed.description,
@@ -47,60 +49,6 @@ def load(parsed: ParsedReward, scope: dict[str, Any] | None = None) -> RewardPro
         reward=scope["reward"],
         structure=structure_hash(canonical),
     )
-
-
-class _Guarded(ast.NodeTransformer):
-    """Replaces operators, f-strings, sets and imports by guarded versions from `facade`, which enforce its limits."""
-
-    names = {ast.Mult: "<*>", ast.Pow: "<**>", ast.LShift: "<<<>", ast.Mod: "<%>"}  # noqa: RUF012
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        self.generic_visit(node)
-        name = self.names.get(type(node.op))
-        return node if name is None else _call(node, name, node.left, node.right)
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
-        self.generic_visit(node)
-        name = self.names.get(type(node.op))
-        if name is None or not isinstance(node.target, ast.Name):
-            return node
-        call = _call(node, name, ast.Name(node.target.id, ast.Load()), node.value)
-        return ast.copy_location(ast.Assign([node.target], call), node)
-
-    def visit_Set(self, node: ast.Set) -> ast.AST:
-        self.generic_visit(node)
-        return _call(node, "<set>", ast.List(node.elts, ast.Load()))
-
-    def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:
-        self.generic_visit(node)
-        node.value = _call(node.value, "<shown>", node.value)
-        return node
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        if isinstance(node.func, ast.Name) and node.func.id == "float" and len(node.args) == 1:
-            return _call(node, "<number>", node.func, node.args[0])
-        return node
-
-    def visit_Import(self, node: ast.Import | ast.ImportFrom) -> list[ast.stmt]:
-        made: list[ast.stmt] = []
-        try:
-            bound = imported(node)
-        except ProgramError:  # only possible if the text was not checked
-            return [node]
-        for name, path in bound:
-            module, _, last = path.rpartition(".")
-            value = ast.Name(f"<{path}>", ast.Load())
-            if path not in MODULES:
-                value = ast.Attribute(ast.Name(f"<{module}>", ast.Load()), last, ast.Load())
-            made.append(ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], value), node))
-        return made
-
-    visit_ImportFrom = visit_Import
-
-
-def _call(where: ast.expr | ast.stmt, name: str, *arguments: ast.expr) -> ast.expr:
-    return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), list(arguments), []), where)
 
 
 def document(source: str, layout: Layout, checked: bool = True) -> str:
@@ -115,11 +63,13 @@ def document(source: str, layout: Layout, checked: bool = True) -> str:
                 """Trace the definitions too, so that constants are part of the graph and nothing is computed here."""
                 nonlocal stage
                 stage = "load"
-                program = load(parsed, facade() | ({} if checked else {"__builtins__": builtins}))
+                scope = facade() | ({} if checked else {"__builtins__": builtins})
+                program = load(parsed, scope)
                 stage = "trace"
 
                 def terms(*values: Any) -> list[Any]:
                     step, action, initial, goals = pack(layout, values)
+                    scope["<steps>"].restart()
                     found = _terms(parsed, program.reward(State(layout, step, goals, initial), action))
                     return [jnp.asarray(found[name], jnp.float32) for name in parsed.weights]
 
@@ -228,6 +178,9 @@ def explain(error: Exception) -> str:
     first = re.sub(r" at 0x[0-9a-f]+", "", (str(error).strip() or "no message").splitlines()[0][:300])
     if isinstance(error, MemoryError) or first.startswith("RESOURCE_EXHAUSTED"):
         return where + "the program needs too much memory; use a few small vectors per step"
+    if isinstance(error, UnboundLocalError):
+        name = (re.findall(r"'(\w+)'", str(error)) or ["?"])[0]
+        return f"{where}the variable {name!r} has no value here: it was deleted, or is only set in another branch"
     if isinstance(error, NameError) and mine:
         scope = [*mine[-1][0].f_locals, *mine[-1][0].f_globals, *BUILTINS]
         return where + unknown_name(

@@ -23,7 +23,7 @@ from movlr_jax.machine import cores
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox import confine
 from movlr_jax.sandbox.answers import DOWN, Rejected, counts_of, judge, rebuild, rejection
-from movlr_jax.sandbox.cost import measure, refusal
+from movlr_jax.sandbox.cost import measure, refusal, slower
 from movlr_jax.sandbox.graph import MAX_DOCUMENT, read
 from movlr_jax.sandbox.inputs import inputs
 from movlr_jax.sandbox.probe import Probe
@@ -157,9 +157,14 @@ class Sandbox:
         measured = measure(graph, inputs(self._layout))
         if too_much := refusal(measured, self.batch):
             raise Rejected("check", too_much)
+        cost = (measured.cost.call_s, measured.cost.state_s, measured.cost.state_bytes)
         options = {"terms": terms, "weights": weights, "gradients": self._gradients}
+        options |= {"cost": cost, "batch": self._batch}
         answer, _ = self._ask(warm, "probe", text, options, left - used)
-        notes = judge(parsed, counts_of(answer, terms))
+        counts, states, cpu_s = counts_of(answer, terms)
+        if too_slow := slower(measured, cpu_s, states, self._batch):
+            raise Rejected("probe", too_slow)
+        notes = [*parsed.notes, *judge(parsed, counts)]
         named = (parsed.source, parsed.description)
         return rebuild(graph, text, parsed.weights, measured.cost, *named), notes
 

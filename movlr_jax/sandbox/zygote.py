@@ -102,6 +102,7 @@ def _warm(control: socket.socket, settings: dict[str, Any]) -> None:
     """Trace a first program, then serve requests for candidates."""
     import jax
 
+    from movlr_jax.rewards.cost import Cost
     from movlr_jax.rewards.state import rotation
     from movlr_jax.sandbox import graph, trace
     from movlr_jax.sandbox import probe as prober
@@ -115,7 +116,7 @@ def _warm(control: socket.socket, settings: dict[str, Any]) -> None:
     jobs = {
         "trace": lambda text, o: _trace(trace, text.decode(), what, o),
         "probe": lambda text, o: json.dumps(
-            prober.examine(text, o["terms"], o["weights"], what, o["gradients"])
+            prober.examine(text, o["terms"], o["weights"], what, o["gradients"], Cost(*o["cost"]), o["batch"])
         ),
     }
     threads = len(list(Path("/proc/self/task").iterdir())) if sys.platform.startswith("linux") else 1

@@ -236,6 +236,14 @@ class Session(TypedDict, total=False):
     wall_s: float
 
 
+class Obeyed(TypedDict, total=False):
+    """`obeyed`: what a resumed session obeyed beyond the run directory, by the name of the setting."""
+
+    settings: dict[str, Any]
+    trust: bool
+    sandbox: str
+
+
 class TrackedRun(TypedDict, total=False):
     """`tracked_run`: the run of the search in a tracker."""
 
@@ -284,6 +292,7 @@ KINDS: Mapping[str, Any] = {
     "stopped": Stopped,
     "timing": dict[str, float],
     "session": Session,
+    "obeyed": Obeyed,
     "tracked_run": TrackedRun,
     "finished": Finished,
     "full": FinalTraining,

@@ -9,13 +9,18 @@ from pathlib import Path, PurePath
 from movlr_jax.errors import UserError
 
 
+def is_inside(relative: str) -> bool:
+    """Return whether a path stays below the folder that it is relative to."""
+    path = PurePath(relative)
+    return not ("\0" in relative or path.is_absolute() or ".." in path.parts)
+
+
 def inside(root: Path, relative: str) -> Path:
     """Return `root / relative`. Raises UserError if it is outside `root` or a part of it is a symbolic link."""
-    parts = PurePath(relative).parts
-    if "\0" in relative or PurePath(relative).is_absolute() or ".." in parts:
+    if not is_inside(relative):
         raise UserError(f"{relative!r:.200} is not a path inside the run directory {root}")
     path = root
-    for part in parts:
+    for part in PurePath(relative).parts:
         path = path / part
         if path.is_symlink():
             raise linked(path)

@@ -43,6 +43,7 @@ _UPRIGHT = ("upright", "vertical", "vertically", "balanced")
 _LEVEL = ("level", "horizontal", "horizontally", "flat")
 _HIGH = ("up", "upward", "upwards", "high", "overhead", "raised", "lifted")
 _LOW = ("down", "downward", "downwards", "lowered")
+_TILTS = ("upright", "level")  # directions of an axis that should be vertical
 _BENT = ("bent", "flexed")
 _STRAIGHT = ("straight", "straightened", "extended")
 _STATES = {*_UPRIGHT, *_LEVEL, *_HIGH, *_LOW, *_BENT, *_STRAIGHT, "sideways", "forward", "forwards"}
@@ -82,6 +83,7 @@ class Raised(_OfPart):
 
     sign: int = 1
     most: float = float("inf")  # m
+    up: tuple[float, ...] = UP  # unit vector [3]
     kind, grows = "part", True
 
     @property
@@ -100,15 +102,15 @@ class Raised(_OfPart):
 
     def measure(self, read: Readout) -> np.ndarray:
         """Return how many m it is above the start, or below, in an episode [T]; at most `most`."""
-        height = self.sign * self.part.at(read)[:, 2]
+        height = self.sign * (self.part.at(read) @ np.asarray(self.up))
         return np.minimum(height - height[0], self.most)
 
     def need(self, value: float) -> Need | None:
         return None if value >= _LIFTED else Need(f"its {self.part.words} does not go {self.way}", self.kind)
 
     def terms(self) -> list[Term]:
-        moved = f"({self.part.text()} - {self.part.text('state.initial')})[2]"
-        height = ("-" if self.sign < 0 else "") + moved
+        moved = f"({self.part.text()} - {self.part.text('state.initial')})"
+        height = along(moved, [self.sign * c for c in self.up])
         height = height if np.isinf(self.most) else f"jnp.minimum({height}, {self.most:g})"
         return [Term(f"{self.part.name}_{self.way}", self.kind, 20.0, height)]
 
@@ -177,7 +179,7 @@ class Pointed(_OfPart):
 
     @property
     def metric(self) -> str:
-        return f"{self.part.name}_{'tilt' if self.way == UP else 'direction'}_error_rad"
+        return f"{self.part.name}_{'tilt' if self.word in _TILTS else 'direction'}_error_rad"
 
     def text(self) -> str:
         return f"{self.part.words} {self.word}"
@@ -303,7 +305,8 @@ def aim_metrics(aims: Sequence[Aim], read: Readout, fell: bool) -> dict[str, flo
 class Reader:
     """Reads aims from a description.
 
-    parts: finds parts by words; start: at the start posture; ways: word -> direction [3] in the world frame; whole:
+    parts: finds parts by words; start: at the start posture; ways: word -> direction [3] in the world frame, also of
+    "up"; whole:
     bodies whose motion other words describe; trunk: the body on whose left and right the limbs are.
     """
 
@@ -316,6 +319,7 @@ class Reader:
         trunk: str,
     ):
         self._parts, self._start, self._ways, self._whole, self._trunk = parts, start, ways, whole, trunk
+        self._up = _floats(ways["up"])
         self._aims: list[Aim] = []
         self._last: list[Part] = []  # those that "it" means
         self._verb = ""
@@ -351,7 +355,7 @@ class Reader:
         """Return what it means to stand on one leg: the other foot is up."""
         other = "left" if "right" in words else "right"
         feet, _ = self._parts.begin([other, "foot"])
-        return [Raised(foot) for foot in feet if other in foot.words]
+        return [Raised(foot, up=self._up) for foot in feet if other in foot.words]
 
     def _clause(self, words: Sequence[str], travels: bool) -> list[Aim]:
         for i, word in enumerate(words):
@@ -380,7 +384,7 @@ class Reader:
         for part in (part for part in parts if part.place not in self._whole):
             away = float(np.linalg.norm(part.now(self._start) - trunk))
             aims += [
-                Raised(part, most=round(away, 2)),
+                Raised(part, most=round(away, 2), up=self._up),
                 Waved(part, self._trunk, side, round(_WAVE * away, 2)),
             ]
         return aims
@@ -415,10 +419,12 @@ class Reader:
             return [Met(part, others[0]) for part in parts]
         parts = [part for part in parts if part.place not in self._whole]
         if upright:
-            return [self._pointed(part, UP, "upright") for part in parts]
+            return [self._pointed(part, self._up, "upright") for part in parts]
         if said & {*_LEVEL}:
             return [
-                Pointed(part, UP, "level", self._vertical(part)) for part in parts if part.offset is not None
+                Pointed(part, self._up, "level", self._vertical(part))
+                for part in parts
+                if part.offset is not None
             ]
         if said & {*_ASIDE} and verb in _AIMING:
             return [self._pointed(part, self._aside(part), "sideways") for part in parts]
@@ -426,9 +432,9 @@ class Reader:
         if way and verb in _AIMING:
             return [self._pointed(part, _floats(self._ways[way]), way) for part in parts]
         if verb == "raise" or (up and verb != "lower") or said & {*_HIGH}:
-            return [Raised(part) for part in parts]
+            return [Raised(part, up=self._up) for part in parts]
         if verb == "lower" or said & {*_LOW}:
-            return [Raised(part, -1) for part in parts]
+            return [Raised(part, -1, up=self._up) for part in parts]
         return []
 
     def _bent(self, parts: Sequence[Part], sign: int, rest: Sequence[str]) -> list[Aim]:
@@ -468,7 +474,7 @@ class Reader:
 
     def _vertical(self, part: Part) -> tuple[float, ...]:
         """Return the axis [3] in the frame of a body that is vertical at the start."""
-        return _floats(self._start.body(part.place).xmat.reshape(3, 3)[2])
+        return _floats(np.asarray(self._up) @ self._start.body(part.place).xmat.reshape(3, 3))
 
     def _aside(self, part: Part) -> tuple[float, ...]:
         """Return the direction [3] away from the trunk, in the world frame."""

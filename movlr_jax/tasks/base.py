@@ -17,7 +17,7 @@ from movlr_jax.models import ModelAdapter
 from movlr_jax.models.actuators import control_scale, muscles, servo_controls
 from movlr_jax.physics.domain import Ranges
 from movlr_jax.rewards.state import Layout
-from movlr_jax.tasks.aims import Aim
+from movlr_jax.tasks.aims import UP, Aim
 from movlr_jax.tasks.needs import Need
 from movlr_jax.types import Array, SimState, Trajectory
 
@@ -46,7 +46,7 @@ class Measures(Metrics):
 
 @dataclass(frozen=True)
 class Camera:
-    """A free camera: lookat [3] m, distance in m, azimuth and elevation in degrees."""
+    """A free camera: lookat [3] m, distance in m, azimuth and elevation in degrees, in the frame in which z is up."""
 
     lookat: tuple[float, float, float]
     distance: float
@@ -92,6 +92,8 @@ class Motion:
     lowest: float = FALLEN  # share of the start height below which an upright body counts as fallen
     lacks: str = ""  # requested motions that the body cannot do
     aims: tuple[Aim, ...] = ()  # of parts of the body
+    up: tuple[float, ...] = UP  # unit vector [3] against gravity, world frame
+    level: bool = True  # whether the ground is level everywhere
 
     @property
     def moves(self) -> bool:

@@ -1,11 +1,13 @@
-"""A floor for a model that has none, as the MJCF file of a robot without its scene."""
+"""A floor for a model that has none under its body, as the MJCF file of a robot without its scene."""
 
 from __future__ import annotations
 
 import mujoco
 import numpy as np
 
+from movlr_jax.biomech.world import World, world_of
 from movlr_jax.models.spec import compile_spec
+from movlr_jax.tasks.base import axis_text
 from movlr_jax.tasks.walking.terrain import add_plane
 
 _NAME = "added/floor"
@@ -18,49 +20,54 @@ _PRESSED = 0.01  # m that the feet of a body may be below a floor on which it st
 def add_floor(spec: mujoco.MjSpec, at: mujoco.MjData, root: str) -> str:
     """Add a floor to a model without one, if the body `root` falls freely from the start `at`.
 
-    The floor is at z = 0, or at the lowest point of the start if that is clearly lower. Returns a sentence about it,
-    "" if the model needs none.
+    The floor is level, through the origin of the world, or at the lowest point of the start if that is clearly lower.
+    Returns a sentence about it, "" if the model needs none.
     """
     model = at.model
-    moves = model.body_weldid[model.geom_bodyid] != 0
-    collides = (model.geom_contype | model.geom_conaffinity) != 0
-    collides[np.concatenate([model.pair_geom1, model.pair_geom2])] = True
-    if (collides & ~moves).any() or not _falls(at, root):
+    body = model.body(root).id
+    world = world_of(model, body)
+    colliding = _colliding(model, body)
+    if world.over_ground(at.geom_xpos[colliding]) or not _falls(at, body, world):
         return ""
-    types, affinities = model.geom_contype[moves], model.geom_conaffinity[moves]
+    types, affinities = model.geom_contype[colliding], model.geom_conaffinity[colliding]
     if not (types | affinities).any():
         return f"nothing is under {root}, which falls: the model has no floor, and no geom that collides with one"
     floor = add_plane(spec, _NAME)
     floor.contype, floor.conaffinity = np.bitwise_or.reduce(affinities), np.bitwise_or.reduce(types)
-    lowest = _lowest(compile_spec(spec), at.qpos)
+    mujoco.mju_mat2Quat(floor.quat, world.frame.T.ravel())  # from z to up
+    lowest = _lowest(compile_spec(spec), at.qpos, body)
     height = lowest if lowest < -_PRESSED else 0.0
-    floor.pos = [0.0, 0.0, height]
-    return f"the model has no floor, so {root} would fall: a floor was added at z = {height:.3g} m"
+    floor.pos = height * world.up
+    axis = axis_text(world.up.tolist()).removeprefix("+")
+    where = f"{axis} = {height:.3g} m" if axis in ("x", "y", "z") else f"{height:.3g} m along {axis}"
+    none = "has no floor" if not len(world.planes) + len(world.others) else f"has no floor under {root}"
+    return f"the model {none}, so {root} would fall: a floor was added at {where}"
 
 
-def _falls(at: mujoco.MjData, root: str) -> bool:
-    """Return whether nothing holds the body `root` with all that it carries, under the controls of the start."""
+def _colliding(model: mujoco.MjModel, body: int) -> np.ndarray:
+    """Return [ngeom] which geoms of the tree of a body can collide."""
+    can = (model.geom_contype | model.geom_conaffinity) != 0
+    can[np.concatenate([model.pair_geom1, model.pair_geom2])] = True
+    return can & (model.body_rootid[model.geom_bodyid] == model.body_rootid[body])
+
+
+def _falls(at: mujoco.MjData, body: int, world: World) -> bool:
+    """Return whether nothing holds the body with all that it carries, under the controls of the start."""
     model, data = at.model, mujoco.MjData(at.model)
     data.qpos[:], data.ctrl[:] = at.qpos, at.ctrl
     mujoco.mj_forward(model, data)
-    body = model.body(root).id
-    begin = data.subtree_com[body, 2]
+    begin = data.subtree_com[body] @ world.up
     while data.time < _FALL_S:
         mujoco.mj_step(model, data)
-    free = 0.5 * model.opt.gravity[2] * data.time**2
-    return free < 0 and data.subtree_com[body, 2] - begin < _FREE * free
+    free = -0.5 * world.gravity * data.time**2
+    return free < 0 and bool(data.subtree_com[body] @ world.up - begin < _FREE * free)
 
 
-def _lowest(model: mujoco.MjModel, qpos: np.ndarray) -> float:
-    """Return the height [m] of the lowest point at `qpos` [nq] that could collide with a floor at z = 0."""
+def _lowest(model: mujoco.MjModel, qpos: np.ndarray, body: int) -> float:
+    """Return the height [m] of the lowest point at `qpos` [nq] that could collide with the added floor."""
     data = mujoco.MjData(model)
     data.qpos[:] = qpos
     mujoco.mj_forward(model, data)
     floor = model.geom(_NAME).id
-    others = [
-        geom
-        for geom in range(model.ngeom)
-        if (model.geom_contype[geom] | model.geom_conaffinity[geom])
-        and model.body_weldid[model.geom_bodyid[geom]]
-    ]
-    return min(mujoco.mj_geomDistance(model, data, floor, geom, _FAR, None) for geom in others)
+    others = np.flatnonzero(_colliding(model, body))
+    return min(mujoco.mj_geomDistance(model, data, floor, int(geom), _FAR, None) for geom in others)

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field, replace
 import mujoco
 import numpy as np
 
+from movlr_jax.biomech.world import EARTH, World, world_of
 from movlr_jax.models.derived import travels
 from movlr_jax.models.from_path import above
-from movlr_jax.tasks.aims import NEGATIONS, UP, Reader, is_form
+from movlr_jax.tasks.aims import NEGATIONS, Reader, is_form
 from movlr_jax.tasks.base import Motion, axis_text
 from movlr_jax.tasks.parts import Parts
 
 CROUCHED = 0.3  # as FALLEN, for motions close to the ground
-_GRAVITY = 9.81
 _LYING = 0.3  # height of the root, as a share of the body's length, below which a body lies
 _LOWEST = 0.1  # m, a body that starts lower is not expected to stay upright, unless the words say so
 # Froude number speed^2 / (g height) of walking, running, and moving close to the ground
@@ -109,15 +109,19 @@ def motion_of(
     start = mujoco.MjData(model)
     start.qpos[:] = qpos
     mujoco.mj_kinematics(model, start)
-    reader = _reader(Parts(model, roles, sites), start, root, roles, forward)
+    world = world_of(model, model.body(root).id)
+    around = _around(world, forward)
+    reader = _reader(Parts(model, roles, sites), start, root, roles, around)
     aims, read, text = reader.read(description.lower(), travels=_travels(description.lower()))
     words = re.findall(r"[a-z]+", text)
-    said = _said(words, Motion(root if aims else _subject(words, model, root)))
+    subject = root if aims else _subject(words, model, root, around[0])
+    up, level = tuple(world.up.tolist()), world.level is not None
+    said = _said(words, Motion(subject, up=up, level=level))
     motion, paces, way, heading = said.motion, said.paces, said.way, said.heading
     read += said.read
-    if found := _place(text, _FACING, model, start, motion.subject):
+    if found := _place(text, _FACING, start, motion):
         read.append(f"face {found[0]}")
-        heading = _angle(forward, found[1].tolist())
+        heading = float(np.arctan2(around[1] @ found[1], around[0] @ found[1]))
     elif motion.turn and (degrees := _turn_by(text)):
         read.append(f"by {degrees:g}°")
         heading = motion.turn * np.deg2rad(degrees)
@@ -125,24 +129,24 @@ def motion_of(
         motion = replace(motion, turn=-1 if heading < 0 else 1, angle=abs(heading))
     if axis := _AXIS.search(text):
         sign, name = next((a, b) for a, b in zip(axis.groups()[::2], axis.groups()[1::2], strict=True) if b)
-        world = np.eye(3)["xyz".index(name)] * (-1.0 if sign == "-" else 1.0)
+        towards = np.eye(3)["xyz".index(name)] * (-1.0 if sign == "-" else 1.0)
         read.append(axis[0].strip())
-    elif way is None and (found := _place(text, _TO, model, start, motion.subject)):
-        place, world = found
+    elif way is None and (found := _place(text, _TO, start, motion)):
+        place, towards = found
         read.append(f"to {place}")
     else:
-        world = _in_world(way or (1, 0, 0), forward)
+        towards = np.asarray(way or (1, 0, 0)) @ around
     here = _HERE.search(text)
     if here:
         read.append(here[0])
         motion = replace(motion, still=True)
     # without a direction, "hop" means to jump in place; a jump with a direction travels
     travelling = (paces and not (motion.jump and way is None and not axis)) or (motion.jump and (way or axis))
-    if here or (motion.jump and world[2] > 0):
+    if here or (motion.jump and towards @ world.up > 0):
         travelling = False
-    height = float(start.body(motion.subject).xpos[2])
+    height = float(world.height(start.body(motion.subject).xpos))
     if motion.rise:
-        lies = _lies(model, start, motion.subject)
+        lies = _lies(start, motion, height)
         motion = replace(motion, rise=lies, still=not lies, upright=motion.upright and not lies)
     asked = any(is_form(word, _UPRIGHT) for word in read)  # a body on wheels may start lower
     posed = _POSED.search(text)
@@ -156,10 +160,10 @@ def motion_of(
     if travelling:
         pace = "low" if "low" in paces else "run" if "run" in paces else "walk"
         given = _SPEED.search(text)
-        speed = said.tempo * float(np.sqrt(_FROUDE[pace] * _GRAVITY * max(height, _LOWEST)))
+        speed = said.tempo * float(np.sqrt(_FROUDE[pace] * (world.gravity or EARTH) * max(height, _LOWEST)))
         if given:
             speed = float(given[1]) / (3.6 if given[2] == "km/h" else 1.0)
-        x, y, z = (float(c) + 0.0 for c in np.round(world, 6))
+        x, y, z = (float(c) + 0.0 for c in np.round(towards, 6))
         motion = replace(motion, way=(x, y, z), speed=float(f"{speed:.2g}"), exact=bool(given))
     motion = _possible(motion, model)
     goes = motion.way or motion.jump or motion.turn
@@ -240,12 +244,12 @@ def _travels(text: str) -> bool:
 
 
 def _reader(
-    parts: Parts, start: mujoco.MjData, root: str, roles: Mapping[str, str], forward: Sequence[float]
+    parts: Parts, start: mujoco.MjData, root: str, roles: Mapping[str, str], around: np.ndarray
 ) -> Reader:
     """Return the reader of what parts of the body should do, apart from its root and trunk if it can fall."""
-    ways = {word: _in_world(way, forward) for word, way in _WAYS.items()}
+    ways = {word: np.asarray(way) @ around for word, way in _WAYS.items()}
     posture = [root, *(roles[role] for role in _POSTURE if role in roles)]
-    whole = posture if travels(start.model, root, UP) else []
+    whole = posture if travels(start.model, root, around[2].tolist()) else []
     return Reader(parts, start, ways, whole, roles.get("trunk", root))
 
 
@@ -258,10 +262,10 @@ def towards(motion: Motion, velocity: Sequence[float]) -> Motion:
     return replace(motion, way=(x, y, z), speed=speed, exact=True)
 
 
-def _subject(words: Sequence[str], model: mujoco.MjModel, root: str) -> str:
+def _subject(words: Sequence[str], model: mujoco.MjModel, root: str, ahead: np.ndarray) -> str:
     """Return the free body that the words name, or else the root."""
-    names = [model.body(b).name for b in range(1, model.nbody)]
-    free = [n for n in names if n != root and n.lower() in words and travels(model, n, (1, 0, 0))]
+    names = [model.body(b).name for b in range(1, model.nbody) if model.body_jntnum[b]]
+    free = [n for n in names if n != root and n.lower() in words and travels(model, n, ahead.tolist())]
     return root if root.lower() in words or not free else free[0]
 
 
@@ -278,10 +282,10 @@ def length_of(model: mujoco.MjModel, data: mujoco.MjData, body: str) -> float:
     return float(np.linalg.norm(np.ptp(data.xpos[own], axis=0)))
 
 
-def _lies(model: mujoco.MjModel, data: mujoco.MjData, subject: str) -> bool:
-    """Return whether a body that can rise lies on the ground."""
-    low = data.body(subject).xpos[2] < _LYING * length_of(model, data, subject)
-    return bool(low) and travels(model, subject, UP)
+def _lies(data: mujoco.MjData, motion: Motion, height: float) -> bool:
+    """Return whether a body that can rise lies on the ground, with its origin at `height` m."""
+    low = height < _LYING * length_of(data.model, data, motion.subject)
+    return low and travels(data.model, motion.subject, motion.up)
 
 
 def _turn_by(text: str) -> float:
@@ -296,25 +300,24 @@ def _angle(a: Sequence[float], b: Sequence[float]) -> float:
     return float(np.arctan2(a[0] * b[1] - a[1] * b[0], a[0] * b[0] + a[1] * b[1]))
 
 
-def _place(
-    text: str, before: str, model: mujoco.MjModel, data: mujoco.MjData, subject: str
-) -> tuple[str, np.ndarray] | None:
+def _place(text: str, before: str, data: mujoco.MjData, motion: Motion) -> tuple[str, np.ndarray] | None:
     """Return the body or site that `text` names after `before`, with its horizontal direction [3]; or None."""
+    model, up = data.model, np.asarray(motion.up)
     places = {model.body(b).name: data.xpos[b] for b in range(1, model.nbody)}
     places |= {model.site(i).name: data.site_xpos[i] for i in range(model.nsite)}
     for name, at in places.items():
         said = r"\W+".join(re.findall("[a-z0-9]+", name.lower()))
-        away = (at - data.body(subject).xpos) * (1, 1, 0)
+        away = at - data.body(motion.subject).xpos
+        away = away - (away @ up) * up
         distance = float(np.linalg.norm(away))
         if said and distance > _NEAR and re.search(rf"{before}(?:the\s+)?{said}\b", text):
             return name, away / distance
     return None
 
 
-def _in_world(way: Sequence[float], forward: Sequence[float]) -> np.ndarray:
-    """Convert `way` (ahead, left, up) to the world frame, for a body that faces `forward` [3]."""
-    left = np.cross(UP, forward)
-    return way[0] * np.asarray(forward) + way[1] * left + way[2] * np.asarray(UP)
+def _around(world: World, forward: Sequence[float]) -> np.ndarray:
+    """Return the directions ahead, left and up [3, 3] of a body that faces `forward` [3], as rows."""
+    return np.array([forward, np.cross(world.up, forward), world.up])
 
 
 def _possible(motion: Motion, model: mujoco.MjModel) -> Motion:
@@ -323,11 +326,11 @@ def _possible(motion: Motion, model: mujoco.MjModel) -> Motion:
     if motion.way and not travels(model, motion.subject, motion.way):
         lacks.append(f"move along {axis_text(motion.way)}")
         motion = replace(motion, way=None)
-    if motion.jump and not travels(model, motion.subject, UP):
+    if motion.jump and not travels(model, motion.subject, motion.up):
         lacks.append("leave the ground")
         motion = replace(motion, jump=False)
-    if motion.turn and not travels(model, motion.subject, UP, turning=True):
+    if motion.turn and not travels(model, motion.subject, motion.up, turning=True):
         lacks.append("turn about the vertical")
         motion = replace(motion, turn=0, angle=None)
-    stands = motion.upright and travels(model, motion.subject, UP)
+    stands = motion.upright and travels(model, motion.subject, motion.up)
     return replace(motion, lacks=" or ".join(lacks), upright=stands)

@@ -18,24 +18,28 @@ def motion_metrics(motion: Motion, read: Readout, fell: bool = False) -> Metrics
 
     fell: Whether the episode ends in a fall that the task itself has noticed.
     """
-    pos, rot, time = read.pos(motion.subject), read.rot(motion.subject), read.time
+    height, up = read.height(motion.subject), read.upright
+    pos, rot, time = up.pos(motion.subject), up.rot(motion.subject), read.time
     level = np.einsum("tij,ij->ti", rot, rot[0])[:, 2]  # cosine of the tilt from the start
-    fallen = (pos[:, 2] < motion.lowest * pos[0, 2]) | (level < _TILTED)
+    fallen = (height < motion.lowest * height[0]) | (level < _TILTED)
     down = np.flatnonzero(fallen) if motion.upright else []
     last, seconds = int(down[0]) if len(down) else len(pos) - 1, max(float(time[-1] - time[0]), 1e-6)
     fell |= len(down) > 0
     metrics = {"upright_fraction": float((time[last] - time[0]) / seconds)} if motion.upright else {}
     if motion.way:
-        distance = float((pos[last] - pos[0]) @ np.asarray(motion.way))
+        distance = float((pos[last] - pos[0]) @ read.layout.world.frame @ np.asarray(motion.way))
         metrics |= {"distance_m": distance, "progress_m_s": distance / seconds}
     if motion.jump:
-        metrics["rise_m"] = float(pos[: last + 1, 2].max() - pos[0, 2])
+        risen = np.minimum(
+            pos[:, 2] - pos[0, 2], height - height[0]
+        )  # not by walking uphill, nor off a ledge
+        metrics["rise_m"] = float(risen[: last + 1].max())
     held = time > time[-1] - HOLD_S
     if motion.rise:
-        metrics["raised_m"] = float(pos[held, 2].min() - pos[0, 2])
+        metrics["raised_m"] = float(height[held].min() - height[0])
     if motion.depth:
-        deep, stays = pos[0, 2] - pos[:, 2].min(), pos[0, 2] - pos[held, 2].max()
-        depth = min(deep, pos[held, 2].min() - pos[:, 2].min()) if motion.returns else stays
+        deep, stays = height[0] - height.min(), height[0] - height[held].max()
+        depth = min(deep, height[held].min() - height.min()) if motion.returns else stays
         metrics["down_and_up_m" if motion.returns else "down_m"] = 0.0 if fell else float(depth)
     if motion.turn:
         turned = np.unwrap(np.arctan2(rot[:, 1, 0], rot[:, 0, 0]))
@@ -62,6 +66,16 @@ def motion_score(motion: Motion, metrics: Metrics) -> float:
     score += 20.0 * min(metrics.get("down_m", metrics.get("down_and_up_m", 0.0)), motion.depth)
     score += sum(aim.score(metrics.get(aim.metric, 0.0)) for aim in motion.aims)
     return score + 10.0 * (min(speed, 2 * motion.speed - speed) if motion.exact else speed)
+
+
+def achieved(motion: Motion | None, metrics: Metrics) -> float | None:
+    """Return the success of an episode; without that measure, 1 if it lacks nothing of the motion, else 0.
+
+    None if neither is measured.
+    """
+    if "success" in metrics:
+        return metrics["success"]
+    return float(not motion_needs(motion, metrics)) if motion and (motion.moves or motion.still) else None
 
 
 def motion_needs(motion: Motion, metrics: Metrics) -> list[Need]:

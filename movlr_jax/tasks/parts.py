@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import mujoco
 import numpy as np
 
-from movlr_jax.models.from_path import words_of
+from movlr_jax.errors import UserError
+from movlr_jax.models.names import PLACES, SIDES, adjectives_in, part_of, place_of, side_of, words_of_all
 from movlr_jax.rewards.term import array_of, identifier
 from movlr_jax.tasks.readout import Readout
 
@@ -24,14 +25,18 @@ _ROLES: Mapping[str, Sequence[str]] = {
     "hand": ("palm_site", "hand", "forearm"),
     "palm": ("palm_site", "hand", "forearm"),
     "leg": ("foot", "shank", "thigh"),
-    "toe": ("toes", "foot"),
-    "heel": ("foot",),
+    "toe": ("toes", "foot", "shank"),
+    **dict.fromkeys(("foot", "paw", "heel"), ("foot", "shank")),
     "chest": ("trunk",),
     "thumb": ("thumb_site",),
     **{f"{finger} finger": (f"{finger}_site",) for finger in ("index", "middle", "ring", "little")},
     **dict.fromkeys(("shin", "calf"), ("shank",)),
     **dict.fromkeys(("forehead", "face", "mouth", "chin", "nose"), ("head",)),
 }
+_ENDS = {
+    "forearm": ("arm", "hand", "palm"),
+    "shank": ("foot", "paw", "heel", "toe"),
+}  # at the end of this segment
 _JOINTS = {  # a joint is where the body begins that it moves
     "knee": "shank", "elbow": "forearm", "shoulder": "upper_arm", "hip": "thigh", "ankle": "foot", "wrist": "hand",
 }  # fmt: skip
@@ -72,10 +77,10 @@ class Part:
         body = data.body(self.place)
         return body.xpos + body.xmat.reshape(3, 3) @ np.asarray(self.offset)
 
-    def overhead(self, data: mujoco.MjData) -> np.ndarray:
-        """Return the position [3] m at which it is if its limb points up from where it begins."""
+    def overhead(self, data: mujoco.MjData, up: np.ndarray) -> np.ndarray:
+        """Return the position [3] m at which it is if its limb points `up` [3] from where it begins."""
         base = data.body(self.base).xpos
-        return base + (0.0, 0.0, float(np.linalg.norm(self.now(data) - base)))
+        return base + up * float(np.linalg.norm(self.now(data) - base))
 
 
 class Parts:
@@ -83,21 +88,27 @@ class Parts:
 
     def __init__(self, model: mujoco.MjModel, roles: Mapping[str, str], sites: Sequence[str]):
         self._model, self._roles = model, roles
-        self._bodies = {model.body(b).name: words_of(model.body(b).name) for b in range(1, model.nbody)}
-        self._names = self._bodies | {site: words_of(site) for site in sites if site not in self._bodies}
+        self._bodies = {model.body(b).name for b in range(1, model.nbody)}
+        self._names = words_of_all([*(model.body(b).name for b in range(1, model.nbody)), *sites])
 
     def begin(self, words: Sequence[str], side: str = "") -> tuple[list[Part], Sequence[str]]:
         """Return the parts that `words` begin with, and the words after them; no parts if they name none.
 
-        side: left or right, preferred where `words` name none.
+        side: left or right, preferred where `words` name none. Raises UserError for a side or place of a part that
+        the model has only elsewhere, as the right hand of a body that has a left one.
         """
+        words = adjectives_in(words)
         first = next((i for i, word in enumerate(words) if word not in _BEFORE), len(words))
-        for begin in (first, first + 1):  # "the red target" is called target
+        around = (*SIDES, *PLACES)
+        skipped = 2 if len(words) > first + 1 and {*words[first : first + 2]} <= {*around} else 1
+        for begin in range(first, first + 1 + skipped):  # "the red target" is called target
             for last in range(min(begin + _MOST_WORDS, len(words)), begin, -1):
                 *more, noun = words[begin:last]
                 singular = _SINGULAR.get(noun, noun if noun.endswith("ss") else noun.removesuffix("s"))
                 several = noun != singular or {"both", "all"} & {*words[:first]}
                 if found := self._named([*more, noun]) or self._named([*more, singular]):
+                    if {*words[first:begin]} & {*around}:
+                        raise self._missing(words[first:last], found)
                     one = next((part for part in found if side in part.words.split()), found[0])
                     return found if several else [one], words[last:]
         return [], words
@@ -108,34 +119,55 @@ class Parts:
         names.sort(key=lambda name: min(map(words.index, self._names[name])))
         return [self._part(name, "") for name in names]
 
+    def _missing(self, words: Sequence[str], near: Sequence[Part]) -> UserError:
+        """Return the error for a part that the words name, where the model has only those `near`."""
+        has = ", ".join(dict.fromkeys(f"{part.words} ({part.place})" for part in near))
+        return UserError(
+            f"the description names the {' '.join(words)}, which this model does not have; it has: {has}. Name one "
+            "of these, or give the body another name"
+        )
+
     def _named(self, words: list[str]) -> list[Part]:
         """Return all parts that the words name, in the singular."""
-        said, noun = {*words}, " ".join(w for w in words if w not in ("left", "right"))
+        said, noun = {*words}, " ".join(part_of(words))
         if not noun:
             return []
         same = [name for name, known in self._names.items() if {w for w in known if not w.isdigit()} == said]
         exact = [name for name in same if {*self._names[name]} == said] + same
         if exact:
             return [self._part(name, noun) for name in dict.fromkeys(exact)]
-        if found := self._of_role(noun, [w for w in words if w in ("left", "right")]):
+        if found := self._of_role(noun, side_of(words), place_of(words)):
             return found
         alike = [name for name, known in self._names.items() if said <= {*known}]
         return [self._part(name, noun) for name in alike]
 
-    def _of_role(self, noun: str, sides: list[str]) -> list[Part]:
-        """Return the parts that have a role of this name, on these sides or else on any."""
+    def _of_role(self, noun: str, side: str, place: str) -> list[Part]:
+        """Return the parts that have a role of this name, on this side and at this place, or on all if not said.
+
+        A model with one arm names no side, so its arm is on any.
+        """
+        known = _ROLES.get(noun, (_JOINTS.get(noun, noun.replace(" ", "_")),))
+        ends = [role for role in self._roles for of in known if f"_{role}".endswith(f"_{of}")]
+        sided = any(side_of(role.split("_")) for role in ends)
+        placed = any(place_of(role.split("_")) for role in ends)
+        sides = [side] if side and sided else ["", *SIDES]
+        places = [place] if place and placed else ["", *PLACES]
+        if place and not placed:  # "the front leg" of a biped
+            return []
         found: list[Part] = []
-        for side in (*sides, "") if sides else ("", "left", "right"):
-            if sides and not side and found:
-                break  # a model of one arm names no side
-            prefix = f"{side}_" if side else ""
-            roles = [prefix + role for role in _ROLES.get(noun, (_JOINTS.get(noun, noun.replace(" ", "_")),))]
-            if role := next((role for role in roles if role in self._roles), ""):
-                whole = noun in ("arm", "hand", "palm") and role.endswith("forearm")
-                # a hand is at the end of its forearm
-                scale = 0.0 if noun in _JOINTS else 2.0 if whole else 1.0
-                begins = roles[-1] if noun in _LIMBS and roles[-1] in self._roles else ""
-                found.append(self._part(self._roles[role], noun, f"{side} {noun}".strip(), scale, begins))
+        for at in places:
+            for on in sides:
+                around = [word for word in (at, on) if word]
+                roles = ["_".join([*around, role]) for role in known]
+                if role := next((role for role in roles if role in self._roles), ""):
+                    ends_in = next((end for end, nouns in _ENDS.items() if noun in nouns), "")
+                    # a hand is at the end of its forearm
+                    whole = ends_in and role.endswith(ends_in)
+                    scale = 0.0 if noun in _JOINTS else 2.0 if whole else 1.0
+                    begins = roles[-1] if noun in _LIMBS and roles[-1] in self._roles else ""
+                    found.append(
+                        self._part(self._roles[role], noun, " ".join([*around, noun]), scale, begins)
+                    )
         return found
 
     def _part(self, name: str, noun: str, words: str = "", scale: float = 1.0, begins: str = "") -> Part:

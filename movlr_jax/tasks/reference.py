@@ -11,6 +11,7 @@ import numpy as np
 from movlr_jax.biomech.coordinates import Coordinates
 from movlr_jax.biomech.gait.reference import ANGLES, PERCENT, HumanGait, class_of_speed, human_gait
 from movlr_jax.biomech.opensim import Coordinate, Table, coordinates_in, read_storage
+from movlr_jax.biomech.world import EARTH
 from movlr_jax.errors import UserError, near_matches, unknown_name
 from movlr_jax.models import coordinates_of
 from movlr_jax.rewards.state import REFERENCE_RATE, reference_name
@@ -104,7 +105,7 @@ def _with_people(task: Task) -> Task:
             f"{task.adapter.name} is not one"
         )
     speed = float(np.linalg.norm(task.goals["velocity"]))
-    people = human_gait(class_of_speed(speed, length))
+    people = human_gait(class_of_speed(speed, length, task.layout.world.gravity or EARTH))
     curves = {angle: people.mean(angle)[:-1] for angle in coordinates}
     curves["hip_flexion"] = curves["hip_flexion"] - _PELVIS_TILT
     curves = _along(curves, float(task.goals.get("slope", 0.0)))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from movlr_jax.errors import UserError
-from movlr_jax.models import model_adapter
+from movlr_jax.errors import MissingModel, UserError
+from movlr_jax.models import MODELS, model_adapter
 from movlr_jax.registry import Registry
 from movlr_jax.settings import keywords
 from movlr_jax.tasks.base import Task
@@ -84,9 +84,35 @@ def build_task(
 ) -> Task:
     """Build the task `name` on `model`, with the settings of its conf file. Raises UserError.
 
+    Where the files of `model` cannot be had, the error names a model that is here and does the task, too.
     For a hand task, model=ms_human_700 selects the variant with fingers. episode_s may be None only for a task from
     a file, which then defines it, and for a task that consists of the model and the instruction.
     """
+    try:
+        return _built(name, model, episode_s, settings, instruction)
+    except MissingModel as error:
+        if name == FILE_TASK:  # which names its model
+            raise
+        raise MissingModel(f"{error}; {_instead(name, model)}") from None
+
+
+def _instead(name: str, model: str) -> str:
+    """Return in words which model is here and does the task `name`, too; for an instruction, one of such a body."""
+    if name in TASKS:
+        others, does = TASKS[name].models, f"does {name}"
+    else:
+        others = [other for entry in TASKS.values() if model in entry.models for other in entry.models]
+        others = sorted(
+            others, key=lambda other: -len(MODELS[other].roles.keys() & MODELS[model].roles.keys())
+        )
+        does = "has such a body"
+    here = [other for other in others if MODELS[other].here]
+    return f"model={here[0]}, which is here, {does}, too" if here else f"no other model that is here {does}"
+
+
+def _built(
+    name: str, model: str, episode_s: float | None, settings: Mapping[str, Any], instruction: str | None
+) -> Task:
     if name == DESCRIBED_TASK:
         return described_task(model, instruction or "", episode_s)
     if name == FILE_TASK and not settings.get("file"):

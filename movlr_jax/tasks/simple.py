@@ -33,10 +33,11 @@ from movlr_jax.models.spec import compile_spec, place, quiet, read_spec
 from movlr_jax.rewards.state import Layout, instrument, layout_of
 from movlr_jax.rewards.term import array_of, identifier
 from movlr_jax.sandbox.genome import Genome
+from movlr_jax.tasks.aims import UP
 from movlr_jax.tasks.base import TIE, Measures, Metrics, Motion, StartFn, Task
 from movlr_jax.tasks.floor import add_floor
 from movlr_jax.tasks.motion import length_of, motion_of, towards
-from movlr_jax.tasks.motion_measures import motion_metrics, motion_needs, motion_score
+from movlr_jax.tasks.motion_measures import achieved, motion_metrics, motion_needs, motion_score
 from movlr_jax.tasks.motion_terms import FIRST, motion_terms
 from movlr_jax.tasks.needs import HOLD_S, Need
 from movlr_jax.tasks.readout import Readout
@@ -148,7 +149,7 @@ def simple_task(
         compiled.eq_data[:] = bare.eq_data
     layout = layout_of(compiled, targets)
     reached = reached_by(layout, targets)
-    at = placed[1]
+    at, up = placed[1], layout.world.up
     begin = (
         start
         if callable(start)
@@ -157,8 +158,8 @@ def simple_task(
     first, human = (_program(text, folder) for text in (reward, human_reward))
     shown = [targets[goal] for goal in reached.values()]
     if motion and motion.rise:  # room for a body that gets up
-        shown.append(at.body(motion.subject).xpos + (0, 0, length_of(bare, at, motion.subject)))
-    shown += [part.overhead(at) for aim in aims for part in aim.parts]
+        shown.append(at.body(motion.subject).xpos + up * length_of(bare, at, motion.subject))
+    shown += [part.overhead(at, up) for aim in aims for part in aim.parts]
     rest = at.ctrl.copy() if at.ctrl.any() and not has_muscles(compiled) else None
     controls = controls_text(compiled, servo_controls(compiled, at.qpos) if rest is None else rest)
     written = first is None
@@ -246,19 +247,17 @@ def reached_by(layout: Layout, goals: Mapping[str, Array]) -> dict[str, str]:
 
 
 def default_score(motion: Motion | None, metrics: Metrics) -> float:
-    """Score success first; then 1 cm of error counts as much as 6 degrees or an effort of 0.1.
+    """Score success first; then 1 cm of error counts as much as 6 degrees or, of a success, an effort of 0.1.
 
     Errors are all measures, also of a user, whose names end in _error_m or _error_rad; their signs do not count.
-    Without a measured error or motion, effort is ignored, since doing nothing has the lowest effort.
+    The effort of failures is ignored, since doing nothing has the lowest effort.
     """
     errors = [abs(value) / 0.01 for name, value in metrics.items() if name.endswith("_error_m")]
     errors += [abs(np.rad2deg(value)) / 6 for name, value in metrics.items() if name.endswith("_error_rad")]
-    success = metrics.get("success", 0.0)
-    score = 100.0 * success - min(sum(errors), 1000.0)
-    has_motion = motion is not None and (motion.moves or motion.still)
-    if motion and has_motion:
+    score = -sum(errors)
+    if motion and (motion.moves or motion.still):
         score += motion_score(motion, metrics)
-    return score - 10.0 * metrics.get("effort", 0.0) if errors or has_motion or success else score
+    return score + (achieved(motion, metrics) or 0.0) * (100.0 - 10.0 * metrics.get("effort", 0.0))
 
 
 def default_diagnosis(tolerance_m: float, motion: Motion | None, metrics: Metrics) -> list[Need]:
@@ -277,11 +276,11 @@ def default_diagnosis(tolerance_m: float, motion: Motion | None, metrics: Metric
 
 
 def velocity_goals(motion: Motion, roles: Mapping[str, str]) -> dict[str, np.ndarray]:
-    """Return the goals that travel terms read; terms for walkers also read a heading and a slope."""
+    """Return the goals that travel terms read; terms for walkers with z up also read a heading and a slope."""
     if not motion.way:
         return {}
     goals = {"velocity": np.array([motion.speed * c for c in motion.way], np.float32)}
-    walks = {"left_foot", "right_foot"} <= roles.keys() and motion.way == (1.0, 0.0, 0.0)
+    walks = {"left_foot", "right_foot"} <= roles.keys() and (motion.way, motion.up) == ((1.0, 0.0, 0.0), UP)
     return goals | ({"heading": np.zeros((), np.float32), "slope": np.zeros((), np.float32)} if walks else {})
 
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import mujoco
 import numpy as np
 
+from movlr_jax.biomech.world import World
+
 _ZENITH, _NADIR = np.array([0.62, 0.73, 0.85]), np.array([0.90, 0.92, 0.94])  # the sky's gradient, rgb
 
 _SKYBOX = mujoco.mjtTexture.mjTEXTURE_SKYBOX
@@ -51,7 +53,7 @@ def add_stage(spec: mujoco.MjSpec) -> None:
     spec.worldbody.add_light(
         type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL,
         pos=[0, 0, 4],
-        dir=[0.35, 0.65, -0.9],
+        dir=np.array([0.35, 0.65, -0.9]) @ _frame(spec),
         diffuse=[0.66, 0.64, 0.60],
         specular=[0.25] * 3,
         castshadow=False,
@@ -61,6 +63,13 @@ def add_stage(spec: mujoco.MjSpec) -> None:
     # the distant floor fades into the sky colour at the horizon, in the middle of the gradient
     spec.visual.rgba.haze = [*(_ZENITH + _NADIR) / 2, 1]
     spec.visual.map.haze = 0.5
+
+
+def _frame(spec: mujoco.MjSpec) -> np.ndarray:
+    """Return the horizontal axes and up [3, 3] of the world of `spec`, as rows."""
+    gravity = np.asarray(spec.option.gravity, float)
+    size = np.linalg.norm(gravity)
+    return World(-gravity / size).frame if size else np.eye(3)
 
 
 def add_lathed_mesh(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import mujoco
 import numpy as np
 
+from movlr_jax.biomech.world import World, show_upright, up_of
 from movlr_jax.models.derived import travels
 from movlr_jax.tasks.base import Camera
 
@@ -18,19 +19,23 @@ def camera_for(
 ) -> Camera:
     """Return a camera that shows all moving parts and `points` [3] m, perpendicular to the plane of motion.
 
+    The camera is in the frame in which z is up.
+
     qpos [nq]: posture used to measure the size. The camera follows `root` if it can travel; for a chain with a fixed
     base, the view covers its reach.
     """
     data = mujoco.MjData(model)
     data.qpos[:] = qpos
     mujoco.mj_kinematics(model, data)
+    frame = World(up_of(model, data)).frame
+    show_upright(model, data)
     moving = (model.body_treeid[model.geom_bodyid] >= 0) & (model.geom_rbound > 0)
     centres, radii = data.geom_xpos[moving], model.geom_rbound[moving, None]
-    corners = np.concatenate([centres - radii, centres + radii, *[np.atleast_2d(p) for p in points]])
+    corners = np.concatenate([centres - radii, centres + radii, *[np.atleast_2d(frame @ p) for p in points]])
     if not len(corners):
         return Camera((0.0, 0.0, 0.0), 2.0, 120.0, -15.0)
     low, high = corners.min(axis=0), corners.max(axis=0)
-    moves = any(travels(model, root, axis) for axis in np.eye(3)[:2])
+    moves = any(travels(model, root, axis.tolist()) for axis in frame[:2])
     if not moves:  # cover all directions in which it may swing
         foot = data.xpos[model.body(root).id]
         reach = np.abs(corners - foot).max()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -107,7 +108,10 @@ def test_every_policy_of_the_package_is_exported_by_its_name(name: str):
 
 def test_mistakes_are_one_sentence(evaluated: Path, searched: Path, mistake: Mistake, tmp_path: Path):
     source = str(evaluated)
-    assert "would run the Python file" in mistake(export, source)
+    copied = shutil.copytree(evaluated.parent, tmp_path / "copy") / evaluated.name
+    assert "was not begun by you on this machine, and asks for: task.settings.file=" in mistake(
+        export, str(copied)
+    )
     assert "there is no format 'motion'; did you mean 'mot'?" in mistake(export, source, "format=motion")
     assert "there is no run directory or trajectory nowhere" in mistake(export, "nowhere")
     assert "export takes one run directory or trajectory, not 0" in mistake(export, "format=mot")

@@ -23,6 +23,7 @@ from movlr_jax.models import ms_human, ostrich
 def test_a_policy_of_the_package_walks_from_a_start_it_has_not_seen(task: str, tmp_path: Path, capsys):
     """Six seconds: a planner falls in most of them; ten for a turn, which begins after four. Knees bend: an earlier
     policy covered its distance without."""
+    ms_human.folder()
     episode, distance = ("10", 4.0) if task == "left_turn" else ("6", 3.0)
     settings = [f"+task={task}", "model=ms_human_700_legs", "optimizer=ppo", "reward=human", "seed=11"]
     assert evaluate([*settings, f"episode_s={episode}", "films=false", f"run_dir={tmp_path}"]) == 0
@@ -68,12 +69,11 @@ def test_the_policy_of_the_arm_lifts_the_bottle_and_tips_it(tmp_path: Path, caps
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("task", "model", "files"),
-    [("ostrich_walk", "ostrich", ostrich.files), ("flat_walk", "ms_human_700", ms_human.files)],
+    ("task", "model", "folder"),
+    [("ostrich_walk", "ostrich", ostrich.folder), ("flat_walk", "ms_human_700", ms_human.folder)],
 )
-def test_a_policy_of_a_downloaded_model_walks(task: str, model: str, files, tmp_path: Path, capsys):
-    if not files():
-        pytest.skip(f"{model} has not been downloaded here")
+def test_a_policy_of_a_downloaded_model_walks(task: str, model: str, folder, tmp_path: Path, capsys):
+    folder()
     settings = [f"+task={task}", f"model={model}", "optimizer=ppo", "reward=human", "seed=11", "episode_s=6"]
     assert evaluate([*settings, "films=false", f"run_dir={tmp_path}"]) == 0
     result = json.loads(capsys.readouterr().out.splitlines()[-1])

@@ -241,7 +241,7 @@ def test_no_proxy_leads_to_this_machine(archive: Archive, monkeypatch: pytest.Mo
     with pytest.raises(
         UserError, match=r"llm=openai_compatible cannot connect with the proxy or certificate"
     ):
-        OpenAICompatible(config, "llm")
+        OpenAICompatible(config, "llm", print)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -160,8 +160,7 @@ def test_a_recording_repeats_the_search_from_two_small_files(
     replaced(folder / "config.yaml", "vlm", size=[96, 96])  # other films
     assert main([f"replay={folder}", f"run_dir={again}"]) == 2
     said = capsys.readouterr().err
-    assert f"replay={folder} would run the Python file" in said
-    assert "there is no record" in said
+    assert f"{folder} was not begun by you on this machine, and asks for: task.settings.file=" in said
     assert main([f"replay={folder}", f"run_dir={again}", "trust=true"]) == 0
     assert outcome(again) == outcome(recorded)
 

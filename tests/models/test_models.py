@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from movlr_jax.errors import UserError
-from movlr_jax.models import MODELS, ModelAdapter, model_adapter, ms_human, nominal_qpos
+from movlr_jax.models import MODELS, model_adapter, ms_human, nominal_qpos
 from movlr_jax.models.spec import compile_spec, read_spec
 
 ACTUATORS = {  # as their authors count them
@@ -34,17 +34,6 @@ FEET = ("left_foot", "right_foot")
 
 every_model = pytest.mark.parametrize("name", MODELS)
 every_walker = pytest.mark.parametrize("name", WALKERS)
-
-
-def here(name: str) -> ModelAdapter:
-    """The adapter of a model whose files are on this machine; skips where they are not."""
-    adapter = MODELS[name]
-    try:
-        if adapter.files is not None and adapter.files() is None:
-            pytest.skip(f"{name} has not been downloaded here")
-    except UserError as error:
-        pytest.skip(str(error))
-    return adapter
 
 
 @functools.cache
@@ -81,7 +70,7 @@ def coupled(model: mujoco.MjModel) -> set[int]:
 
 @every_model
 def test_it_compiles_and_all_that_the_adapter_names_exists(name):
-    adapter, model = here(name), compiled(name)
+    adapter, model = MODELS[name], compiled(name)
     kinds = mujoco.mjtObj
     roles = adapter.roles.items()
     named = {
@@ -107,7 +96,6 @@ def test_it_compiles_and_all_that_the_adapter_names_exists(name):
 
 @pytest.mark.parametrize("entry", ["MS-Human-700-Locomotion", "MS-Human-700-Manipulation", "MS-Human-700"])
 def test_ms_human_moves_the_same_without_the_path_points_of_other_entries(entry):
-    here("ms_human_700")
     whole = compile_spec(read_spec(ms_human.folder() / f"{entry}.xml"))
     ours = compile_spec(ms_human.load(entry))
     assert ours.nsite < whole.nsite
@@ -127,7 +115,6 @@ def test_ms_human_moves_the_same_without_the_path_points_of_other_entries(entry)
 
 @every_model
 def test_it_has_the_actuators_its_authors_count_and_they_are_muscles_or_servos(name):
-    here(name)
     model = compiled(name)
     assert model.nu == ACTUATORS[name]
     kind = mujoco.mjtGain.mjGAIN_FIXED if name in SERVOS else mujoco.mjtGain.mjGAIN_MUSCLE
@@ -136,7 +123,7 @@ def test_it_has_the_actuators_its_authors_count_and_they_are_muscles_or_servos(n
 
 @every_model
 def test_planned_and_kept_joints_have_limits_and_muscles_of_their_own(name):
-    adapter = here(name)
+    adapter = MODELS[name]
     model, data = standing(name)
     moment = np.zeros((model.nu, model.nv))
     mujoco.mju_sparse2dense(
@@ -152,14 +139,13 @@ def test_planned_and_kept_joints_have_limits_and_muscles_of_their_own(name):
 
 @every_model
 def test_every_part_whose_touch_counts_can_collide(name):
-    adapter, model = here(name), compiled(name)
+    adapter, model = MODELS[name], compiled(name)
     hollow = [body for body in chain.from_iterable(adapter.touch.values()) if not solid_geoms(model, body)]
     assert not hollow
 
 
 @every_model
 def test_it_steps_from_its_posture(name):
-    here(name)
     model, data = standing(name)
     for _ in range(round(0.02 / model.opt.timestep)):
         mujoco.mj_step(model, data)
@@ -171,7 +157,7 @@ def test_it_steps_from_its_posture(name):
 
 @every_model
 def test_left_is_left_of_right_and_toes_are_ahead_of_heels(name):
-    adapter = here(name)
+    adapter = MODELS[name]
     _, data = standing(name)
     forward = np.array(adapter.forward)
     assert np.isclose(np.linalg.norm(forward), 1.0)
@@ -191,7 +177,7 @@ def test_left_is_left_of_right_and_toes_are_ahead_of_heels(name):
 
 @pytest.mark.parametrize("name", ["myoarm_r", "myohand_r", "ms_human_700_manipulation"])
 def test_a_hand_that_reaches_forward_is_ahead_of_its_trunk(name):
-    adapter = here(name)
+    adapter = MODELS[name]
     _, data = standing(name)
     assert (data.body(adapter.role("hand")).xpos - data.body(adapter.role("trunk")).xpos) @ np.array(
         adapter.forward
@@ -200,7 +186,7 @@ def test_a_hand_that_reaches_forward_is_ahead_of_its_trunk(name):
 
 @every_walker
 def test_a_walker_stands_flat_upright_and_touches_nothing_else(name):
-    adapter = here(name)
+    adapter = MODELS[name]
     model, data = standing(name)
     assert adapter.forward == (1.0, 0.0, 0.0)
     reach = {
@@ -219,7 +205,7 @@ def test_a_walker_stands_flat_upright_and_touches_nothing_else(name):
 
 @every_walker
 def test_nothing_ends_the_walk_of_a_walker(name):
-    adapter, model = here(name), compiled(name)
+    adapter, model = MODELS[name], compiled(name)
     driven = {*adapter.planned_joints, *adapter.kept_joints}
     for j in range(model.njnt):
         if model.joint(j).name not in driven and j not in coupled(model):
@@ -228,7 +214,7 @@ def test_nothing_ends_the_walk_of_a_walker(name):
 
 @every_walker
 def test_walkers_stand_with_their_mass_over_their_feet(name):
-    adapter = here(name)
+    adapter = MODELS[name]
     model, data = standing(name)
     com = data.subtree_com[model.body(adapter.root).id]
     feet = [
@@ -242,7 +228,7 @@ def test_walkers_stand_with_their_mass_over_their_feet(name):
 
 
 def test_locked_joints_are_neither_planned_nor_kept():
-    adapter, model = here("musclemimic_fullbody"), compiled("musclemimic_fullbody")
+    adapter, model = MODELS["musclemimic_fullbody"], compiled("musclemimic_fullbody")
     locked = model.eq_obj1id[(model.eq_type == mujoco.mjtEq.mjEQ_JOINT) & (model.eq_obj2id < 0)]
     names = {model.joint(j).name for j in locked}
     assert names == {"Abs_t1", "Abs_t2"}
@@ -251,7 +237,7 @@ def test_locked_joints_are_neither_planned_nor_kept():
 
 def test_full_bodies_plan_what_walks_and_keep_what_holds():
     for name, planned, kept in (("ms_human_700", 14 + 9 + 8, 6), ("musclemimic_fullbody", 14 + 3 + 8, 46)):
-        adapter = here(name)
+        adapter = MODELS[name]
         assert len(adapter.planned_joints) == planned
         assert len(adapter.kept_joints) == kept
 

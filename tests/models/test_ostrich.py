@@ -16,22 +16,12 @@ import pytest
 
 from movlr_jax.errors import UserError
 from movlr_jax.models import model_adapter, nominal_qpos, ostrich
+from movlr_jax.models.download import SWITCH
 from movlr_jax.models.spec import compile_spec
-
-
-def folder() -> Path:
-    try:
-        path = ostrich.files()
-    except UserError as error:
-        pytest.skip(str(error))
-    if path is None:
-        pytest.skip("the ostrich has not been downloaded here")
-    return path
 
 
 @pytest.fixture(scope="module")
 def bird() -> tuple[mujoco.MjModel, mujoco.MjData]:
-    folder()
     adapter = model_adapter("ostrich")
     model = compile_spec(adapter.load())
     data = mujoco.MjData(model)
@@ -91,6 +81,7 @@ def elsewhere(monkeypatch, tmp_path) -> Path:
     pooch = pytest.importorskip("pooch")
     monkeypatch.delenv("OSTRICH_ROOT", raising=False)
     monkeypatch.delenv("MENAGERIE_ROOT", raising=False)
+    monkeypatch.delenv(SWITCH, raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr(pooch, "os_cache", lambda name: tmp_path / name)
     return tmp_path
@@ -169,7 +160,7 @@ def test_a_folder_that_is_named_is_used_and_must_hold_the_model(elsewhere, monke
 
 
 def test_the_hashes_are_those_of_the_files_in_use():
-    here = folder()
+    here = ostrich.folder()
     hashes = dict(line.split() for line in ostrich.REGISTRY.read_text().splitlines())
     assert len(hashes) == 53
     assert ostrich.UNCHECKED not in hashes
@@ -178,7 +169,7 @@ def test_the_hashes_are_those_of_the_files_in_use():
 
 
 def test_it_moves_as_its_authors_made_it_and_what_a_task_adds_does_not():
-    raw = mujoco.MjModel.from_xml_path(str(folder() / ostrich.ENTRY))
+    raw = mujoco.MjModel.from_xml_path(str(ostrich.folder() / ostrich.ENTRY))
     spec = ostrich.load()
     thing = spec.worldbody.add_body(name="thing")
     thing.add_joint(name="free")

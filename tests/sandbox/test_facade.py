@@ -116,7 +116,7 @@ def test_python_as_a_program_sees_it(expression: str, result: Any):
 @pytest.mark.parametrize(
     ("expression", "sentence"),
     [
-        ("[T % 1 for T in ['%s']]", "% formatting of strings is not available"),
+        ("[T % len for T in ['%s']]", "% formatting of strings is not available for a builtin"),
         ("2 ** 1000 * 2 ** 1000", "an integer has more than 1024 bits"),
         ("round(7, -(10 ** 9))", "round to -1,000,000,000 digits"),
         ("pow(3, 2 ** 1000, 7)", "more than 1024 bits"),

@@ -31,12 +31,17 @@ from movlr_jax.storage.archive import Archive
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 SECRET = b"of somebody else"
+PLAIN = [
+    "model=tiny_muscle",
+    'instruction="lift the foot"',
+    *LEG[1:],
+]  # asks for nothing beyond its run directory
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("search") / "run"
-    assert search([*LEG, f"run_dir={run}"]) == 0
+    assert search([*PLAIN, f"run_dir={run}"]) == 0
     return run
 
 
@@ -378,32 +383,34 @@ def own(elsewhere: Path, run: Path) -> tuple[Path, Path]:
 def test_a_task_file_that_is_as_it_was_runs(own: tuple[Path, Path], capfd: pytest.CaptureFixture[str]):
     file, made = own
     assert search([f"resume={made}", "generations=2"]) == 0
-    assert f"the task file {file}, unchanged since the run began" in capfd.readouterr().err
+    assert f"obeying task.settings.file={file} of {made}, because you began it here" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("why", ["changed", "another", "no hash", "in the run"])
+@pytest.mark.parametrize("why", ["changed", "another", "copied", "in the run"])
 def test_a_task_file_that_is_another_asks_first(mistake: Mistake, own: tuple[Path, Path], why: str):
     file, made = own
     trace = file.parent / "trace"
     if why == "changed":
         file.write_text(file.read_text() + "# more\n")
-        because = "it has changed since the run began"
-    elif why == "no hash":
-        sql(made, "DELETE FROM events WHERE kind = 'task_file'")
-        because = "there is no record of the file that the run began with"
+    elif why == "copied":
+        made = Path(shutil.copytree(made, made.with_name("copy")))
     else:
         theirs = (made if why == "in the run" else file.parent) / "theirs.py"
         theirs.write_text(file.read_text())
         config = made / "config.yaml"
         config.write_text(config.read_text().replace(str(file), str(theirs)) + "trust: true\n")
-        because = "it lies inside the run directory" if why == "in the run" else f"the run began with {file}"
         file = theirs
     said = mistake(search, f"resume={made}", "generations=2")
-    assert said.startswith(f"resume={made} would run the Python file {file}: {because}; ")
-    assert "trust=true" in said
+    because = (
+        "was not begun by you on this machine" if why == "copied" else "was changed since you began it here"
+    )
+    assert said == (
+        f"{made} {because}, and asks for: task.settings.file={file}; check each of them, and give trust=true to "
+        "allow them all"
+    )
     assert not trace.exists()
     status = search([f"resume={made}", "generations=2", "trust=true"])
-    whole = why in ("changed", "no hash")
+    whole = why in ("changed", "copied")
     assert trace.exists() == whole
     assert status == (0 if whole else 2), "who edits the record is told"
 
@@ -422,7 +429,7 @@ def test_a_run_goes_on_where_its_task_file_has_moved(
     moved.parent.mkdir()
     file.rename(moved)
     made.rename(run)
-    assert "there is no task file" in mistake(search, f"resume={run}", "generations=2")
+    assert "there is no task file" in mistake(search, f"resume={run}", "generations=2", alone=False)
     assert search([f"+task={moved}", f"resume={run}", "generations=2"]) == 0
     assert report([str(run), f"+task={moved}"]) == 0
     assert "Left out: the 3-D view" not in (run / "report.html").read_text()

@@ -121,6 +121,10 @@ class FakeServer:
     faults: tuple[str, ...] = FAULTS
     script: list[str] = field(default_factory=list)  # faults of the next requests, "" for none; goes first
     write: Callable[[Asked, str], str] | None = None  # what becomes of the text of a good answer
+    refuse: Callable[[dict[str, Any]], tuple[int, Any] | None] | None = (
+        None  # status and body, by the request
+    )
+    streams: bool = False  # answers in pieces, whether the request says so or not
     shape: Callable[[dict[str, Any]], Any] | None = None  # and of all around it; bytes are sent as they are
     logprob: Callable[[str], Any] | None = None  # of a token, where a request wants them; None: not reported
     status: int = 200  # of good answers
@@ -219,6 +223,8 @@ class _Handler(BaseHTTPRequestHandler):
             {"fault": fault, "path": self.path, "asked": asked, "body": request, "id": identity}
         )
         time.sleep(fake.delay_s)
+        if refusal := fake.refuse and fake.refuse(request):
+            return self._json(*refusal)
         if fault == "429":
             return self._error(429, "slow down", "RESOURCE_EXHAUSTED", {"Retry-After": fake.retry_after})
         if fault in ("500", "503", "404", "400"):
@@ -242,7 +248,10 @@ class _Handler(BaseHTTPRequestHandler):
         )
         if fault:
             return self._json(200, answer, half=fault == "half_body")
-        self._json(fake.status, fake.shape(answer) if fake.shape else answer, fake.headers)
+        shaped = fake.shape(answer) if fake.shape else answer
+        if fake.streams or request.get("stream"):
+            return self._json(200, in_pieces(shaped), {"Content-Type": "text/event-stream"})
+        self._json(fake.status, shaped, fake.headers)
         fake.answered[identity] += 1
 
     def _openai(self, asked: Asked, content: str, fault: str) -> dict[str, Any]:
@@ -371,9 +380,43 @@ def _asked_openai(request: dict[str, Any], seed: str) -> Asked:
         else:
             texts += words
             turns.append(message["role"])
-    schema = request["response_format"]["json_schema"]["schema"]
+    form = request.get("response_format") or {}
+    schema = form["json_schema"]["schema"] if "json_schema" in form else _described("\n".join(texts))
     settings = {k: v for k, v in request.items() if k not in ("messages", "response_format")}
     return Asked(request["model"], system, texts, turns, media, schema, settings, seed)
+
+
+def _described(text: str) -> dict[str, Any]:
+    """The schema in the words of the request, where no parameter has it."""
+    return next(
+        value
+        for match in re.finditer(r'\{"', text)
+        if "properties" in (value := json.JSONDecoder().raw_decode(text, match.start())[0])
+    )
+
+
+def in_pieces(answer: dict[str, Any]) -> bytes:
+    """A chat completion as server-sent events, a few characters each."""
+    (choice,) = answer["choices"]
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+    for name, value in choice["message"].items():
+        if name == "tool_calls":
+            call = value[0]["function"]
+            deltas.append(
+                {name: [{"index": 0, "id": "c", "function": {"name": call["name"], "arguments": ""}}]}
+            )
+            pieces = re.findall("(?s).{1,7}", call["arguments"])
+            deltas += [{name: [{"index": 0, "function": {"arguments": piece}}]} for piece in pieces]
+        elif name != "role" and value:
+            deltas += [{name: piece} for piece in re.findall("(?s).{1,7}", value)]
+    ends = [{"delta": {}, "finish_reason": choice["finish_reason"]}]
+    chunks = [
+        {"model": answer["model"], "choices": [{"index": 0, **c}]}
+        for c in [*({"delta": d} for d in deltas), *ends]
+    ]
+    chunks.append({"model": answer["model"], "choices": [], "usage": answer["usage"]})
+    lines = [f"data: {json.dumps(chunk)}\r\n\r\n" for chunk in chunks]
+    return f": PROCESSING\n\n{''.join(lines)}data: [DONE]\n\n".encode()
 
 
 def _camel(value: Any) -> Any:

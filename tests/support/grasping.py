@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import mujoco
 import numpy as np
-import pytest
 
-from movlr_jax.errors import UserError
-from movlr_jax.models import model_adapter
 from movlr_jax.tasks import Task, build_task
 from movlr_jax.types import SimState, Step, Trajectory
 
@@ -16,13 +13,7 @@ MODELS = ("myoarm_r", "ms_human_700_manipulation")
 
 
 def built(name: str, model: str) -> Task:
-    """The task with its defaults; skips the test where the model would have to be downloaded."""
-    files = model_adapter(model).files
-    try:
-        if files is not None and files() is None:
-            pytest.skip(f"{model} is not on this machine")
-    except UserError as error:
-        pytest.skip(str(error))
+    """The task with its defaults."""
     return build_task(name, model, 3.0, {})
 
 

@@ -105,3 +105,37 @@ def test_a_robot_of_the_package_stands(tmp_path):
         "initial", task, "optimizer=mppi", "optimizer.mppi.samples=4", f"run_dir={tmp_path}"
     )
     assert found.metrics["upright_fraction"] == 1.0
+
+
+NO_GROUND = {
+    "a marker": '<geom name="target" size="0.1" pos="3 0 0.5"/>',
+    "a marker under it": '<geom name="target" size="0.02" pos="0 0 -0.5"/>',
+    "a wall": '<geom type="box" size="0.1 4 1" pos="2 0 1"/>',
+    "a plane that is a wall": '<geom type="plane" size="4 4 1" euler="0 90 0" pos="-2 0 0"/>',
+    "a ceiling": '<geom type="plane" size="4 4 1" euler="180 0 0" pos="0 0 3"/>',
+    "a platform elsewhere": '<geom type="box" size="1 1 0.1" pos="9 0 -0.1"/>',
+    "a picture of a floor": '<geom type="plane" size="4 4 1" contype="0" conaffinity="0"/>',
+    "a floor for others": '<geom type="plane" size="4 4 1" contype="2" conaffinity="2"/>',
+}
+
+
+@pytest.mark.parametrize("case", NO_GROUND)
+def test_what_a_body_cannot_stand_on_is_no_floor(case: str):
+    """The ball would fall 4.9 m in 1 s."""
+    task = task_of(world=NO_GROUND[case])
+    assert [text for text in task.warnings if "so ball would fall: a floor was added at z = 0 m" in text]
+    assert height_after(task.model, 1.0) == pytest.approx(0.1, abs=0.002)
+
+
+@pytest.mark.parametrize(
+    ("gravity", "axis", "at"), [((0, -9.81, 0), 1, "y = -0.1 m"), ((0, 0, 9.81), 2, "-0.42 m along -z")]
+)
+def test_a_floor_is_added_under_a_body_where_another_axis_is_up(gravity, axis: int, at: str):
+    option = f'gravity="{gravity[0]} {gravity[1]} {gravity[2]}"'
+    task = task_of(option=option)
+    assert task.warnings[0].endswith(f"a floor was added at {at}")
+    data = mujoco.MjData(task.model)
+    while data.time < 2.0:
+        mujoco.mj_step(task.model, data)
+    assert abs(data.body("ball").xpos[axis]) < 0.3
+    assert abs(data.body("ball").cvel[3:]).max() < 0.1

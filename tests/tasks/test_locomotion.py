@@ -183,6 +183,8 @@ def test_success_asks_for_the_speed_that_was_asked_for(walk):
         assert metrics["success"] == success
         told = [need for need in walk.diagnose(metrics) if "m/s, the target is" in need.problem]
         assert [need.kind for need in told] == ([] if success else ["forward"])
+    fast = [metrics | {"distance_m": v * walk.episode_s, "mean_speed_m_s": v} for v in (2.0, 1.5, 1.11)]
+    assert np.diff([walk.score(m) for m in fast]).min() > walk.tie, "of those too fast, the nearest leads"
     loose = build_task("flat_walk", "myolegs", 2.0, {"speed_tolerance": 0.4, "walk": ANY_MOTION})
     slow = [base_move(loose, qpos[0], ahead=a) for a in np.linspace(0, 1.34, 21)]
     assert loose.measure(episode_of(loose, slow), loose)["success"] == 1
@@ -290,6 +292,9 @@ def test_a_body_that_bends_over_does_not_stand(tilt: float, stands: bool):
     assert metrics["fell"] == 0
     assert metrics["success"] == stands
     assert [need.kind for need in task.diagnose(metrics)].count("upright") == 1 - stands
+    farther = task.score(metrics | {"trunk_tilt_max_deg": np.degrees(tilt) + 12.0, "success": 0.0})
+    lost = 1.53 if stands else 2.0  # a point for 6 degrees beyond 20
+    assert task.score(metrics | {"success": 0.0}) - farther == pytest.approx(lost, abs=0.02)
 
 
 @pytest.mark.parametrize("spine", [0.0, 0.4])

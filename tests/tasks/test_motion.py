@@ -14,7 +14,8 @@ import movlr_jax as mj
 from movlr_jax.commands.search import main as search
 from movlr_jax.config.compose import compose
 from movlr_jax.evolution.evaluation import make_probe
-from movlr_jax.language.base import ProposalRequest
+from movlr_jax.language.base import Evaluation, ProposalRequest
+from movlr_jax.language.judges.metrics import MetricsJudge
 from movlr_jax.language.proposers.scripted import ScriptedProposer
 from movlr_jax.language.proposers.terms import library, reading
 from movlr_jax.physics.native import NativePhysics
@@ -447,6 +448,61 @@ def test_half_a_turn_goes_to_the_side_that_was_asked_for():
             data.time, data.qpos[3], data.qpos[6] = time, np.cos(angle / 2), side * np.sin(angle / 2)
             mujoco.mj_forward(task.model, data)
             assert float(reward(data, data.ctrl, first)[1]["heading"]) == pytest.approx(expected, abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("words", "failed", "nearer", "done"),
+    [
+        ("jump", {"rise_m": 0.0}, {"rise_m": 0.05}, {"rise_m": 0.2}),
+        ("walk at 1 m/s", {"progress_m_s": 0.1}, {"progress_m_s": 0.5}, {"progress_m_s": 1.0}),
+        ("turn left by 2 rad", {"heading_error_rad": 1.5}, {"heading_error_rad": 1.0}, {"heading_error_rad": 0.0}),
+        ("play the piano", {"success": 0.0, "key_error_m": 0.2}, {"success": 0.0, "key_error_m": 0.1},
+         {"success": 1.0, "key_error_m": 0.0}),
+        ("play the piano", {"success": 0.0, "key_error_m": 40.0}, {"success": 0.0, "key_error_m": 20.0},
+         {"success": 1.0, "key_error_m": 0.0}),
+    ],
+)  # fmt: skip
+def test_effort_orders_successes_alone_and_the_nearest_failure_leads(
+    words: str, failed: dict[str, float], nearer: dict[str, float], done: dict[str, float]
+):
+    task, judge = made(words), MetricsJudge()
+
+    def compare(*measured: tuple[dict[str, float], float]) -> str:
+        first, second = (Evaluation(0, 0, "", metrics=m | {"effort": effort}) for m, effort in measured)
+        return judge.compare(task, first, second).winner
+
+    assert compare((failed, 0.9), (failed, 0.0)) == "tie"
+    assert compare((nearer, 0.9), (nearer, 0.0)) == "tie"
+    assert compare((nearer, 0.9), (failed, 0.0)) == "first"
+    assert compare((done, 0.9), (nearer, 0.0)) == "first"
+    assert compare((done, 0.9), (done, 0.0)) == "second"
+
+
+def test_errors_without_a_measure_of_success_are_not_outweighed_by_effort():
+    task = made("play the piano")
+    near, far = {"key_error_m": 0.01, "effort": 0.5}, {"key_error_m": 0.02, "effort": 0.0}
+    assert task.score(near) == pytest.approx(-1)
+    assert task.score(near) > task.score(far)
+
+
+LIFT = """<mujoco><worldbody><geom type="plane" size="2 2 0.1"/>
+<body name="arm" pos="0 0 0.4"><joint name="shoulder" axis="0 1 0" range="-90 90" damping="1"/>
+  <geom type="capsule" fromto="0.05 0 0 0.25 0 0" size="0.03"/></body>
+<body name="cube" pos="0.9 0 0.02"><freejoint/><geom type="box" size="0.02 0.02 0.02" mass="0.1"/></body>
+</worldbody><actuator><motor joint="shoulder" ctrlrange="-5 5"/></actuator></mujoco>"""
+
+
+def test_a_search_in_which_nothing_succeeds_names_no_probable_best(
+    elsewhere: Path, capfd: pytest.CaptureFixture[str]
+):
+    """The cube is out of reach: each program moves the arm with another effort, and lifts nothing."""
+    Path("lift.xml").write_text(LIFT)
+    quick = ["candidates=3", "generations=1", "episode_s=0.4", "optimizer.mppi.samples=3", "films=false"]
+    assert search(["model=lift.xml", "instruction=lift the cube by 10 cm", *quick, "run_dir=run"]) == 0
+    said = capfd.readouterr().err
+    assert "P = " not in said
+    assert re.search(r"rank: g00k00 is kept, because all \d+ comparisons are ties", said)
+    assert re.search(r"^best:  g00k00  cube raised .*; no program succeeds$", said, re.M)
 
 
 def test_doing_nothing_is_no_better_than_another_failure():

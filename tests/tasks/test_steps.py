@@ -9,7 +9,6 @@ import pytest
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose
 from movlr_jax.errors import UserError
-from movlr_jax.models import ostrich
 from movlr_jax.rewards.state import reference_name
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.walking.walker import Walker
@@ -21,8 +20,6 @@ SETTINGS = {
 
 
 def walk(name: str) -> Task:
-    if name == "ostrich" and not ostrich.files():
-        pytest.skip("the ostrich has not been downloaded here")
     return task_of(compose([*SETTINGS[name], "reference=steps"]))
 
 

@@ -16,7 +16,6 @@ from movlr_jax.config.compose import compose
 from movlr_jax.control.build import build_planner
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.mpc.mppi import MppiConfig
-from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import evaluate
 from movlr_jax.evolution.filming import clip_of
 from movlr_jax.film.captions import Caption
@@ -56,10 +55,6 @@ PLAIN = (
 def built(
     task: str, model: str, episode_s: float = EPISODE_S, settings: Mapping[str, Any] | None = None
 ) -> Task:
-    try:
-        MODELS[model].load()
-    except UserError as error:
-        pytest.skip(str(error))
     return build_task(task, model, episode_s, settings or {})
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from movlr_jax.biomech.gait import events
 from movlr_jax.biomech.gait.events import Foot
 from movlr_jax.biomech.gait.reference import ANGLES, PERCENT, HumanGait, class_of_speed, human_gait
+from movlr_jax.biomech.world import EARTH
 
 SIDES = ("left", "right")
 SKIPPED = 2  # strides of each leg at the start that do not count
@@ -32,6 +33,7 @@ class GaitRecording:
     force: np.ndarray  # [2, T] N, normal force of the feet
     weight: float  # N
     leg_length: float | None = None  # m, from hip to ground
+    gravity: float = EARTH  # m/s^2
     angles: Mapping[str, np.ndarray] = field(default_factory=dict)  # one of ANGLES -> [2, T] deg
     activity: Mapping[str, np.ndarray] = field(default_factory=dict)  # muscle group -> [2, T] activation
     facing: np.ndarray | None = None  # [T, 2] unit vector of the direction in which the pelvis faces
@@ -149,7 +151,7 @@ def analyse(recording: GaitRecording) -> GaitAnalysis | None:
     single = [float((contact[side, span] & ~contact[1 - side, span]).mean()) for side, span in spans]
     seconds = float(time[end] - time[begin])
     speed = float(np.linalg.norm((recording.com[end] - recording.com[begin])[:2])) / seconds
-    human = human_gait(class_of_speed(speed, recording.leg_length or 0.9))
+    human = human_gait(class_of_speed(speed, recording.leg_length or 0.9, recording.gravity))
     legs = tuple(_leg(recording, side, strides[side]) if strides[side] else None for side in (0, 1))
     left, right = recording.feet
     _, sides = events.strikes_in_order(left, right)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from movlr_jax.biomech.world import EARTH
 from movlr_jax.resources import resource_text
 
 ANGLES = ("hip_flexion", "knee_flexion", "ankle_dorsiflexion")
@@ -55,9 +56,12 @@ def speed_classes() -> Mapping[str, float]:
     return _table()["speed_classes"]
 
 
-def class_of_speed(speed_m_s: float, leg_length_m: float) -> str:
-    """Return the class of a walking speed. People of `leg_length_m` (hip to ground) walk so; faster ones run."""
-    dimensionless = speed_m_s / np.sqrt(9.81 * leg_length_m)
+def class_of_speed(speed_m_s: float, leg_length_m: float, gravity: float = EARTH) -> str:
+    """Return the class of a walking speed. People of `leg_length_m` (hip to ground) walk so; faster ones run.
+
+    gravity: m/s^2.
+    """
+    dimensionless = speed_m_s / np.sqrt(gravity * leg_length_m)
     classes = speed_classes()
     return next((name for name, most in classes.items() if dimensionless < most), list(classes)[-1])
 

@@ -14,10 +14,12 @@ import numpy as np
 
 from movlr_jax.biomech.geometry import fit_geometry
 from movlr_jax.biomech.static_optimisation import StaticOptimiser
+from movlr_jax.biomech.world import up_of
 from movlr_jax.control.ppo.config import PdConfig
 from movlr_jax.control.ranges import control_ranges
 from movlr_jax.errors import UserError
 from movlr_jax.models.actuators import servo_controls, servos
+from movlr_jax.models.derived import on_base
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.state import Layout
 from movlr_jax.types import Array, Step
@@ -112,17 +114,18 @@ def observation(
 
 
 def travel(model: mujoco.MjModel) -> list[int]:
-    """Return the qpos addresses of the horizontal position of floating bases (free joints, slides of root bodies)."""
+    """Return the qpos addresses of the horizontal position of floating bases (free joints, slides of bases)."""
     addresses: list[int] = []
+    data = mujoco.MjData(model)
+    mujoco.mj_kinematics(model, data)
+    up = up_of(model, data)
     for j in range(model.njnt):
         kind, at = model.jnt_type[j], int(model.jnt_qposadr[j])
         if kind == mujoco.mjtJoint.mjJNT_FREE:
-            addresses += [at, at + 1]
-        elif kind == mujoco.mjtJoint.mjJNT_SLIDE and model.body_parentid[model.jnt_bodyid[j]] == 0:
-            axis = np.zeros(3)
-            mujoco.mju_rotVecQuat(axis, model.jnt_axis[j], model.body_quat[model.jnt_bodyid[j]])
-            if abs(axis[2]) < 0.5:
-                addresses.append(at)
+            addresses += [at + i for i in range(3) if abs(up[i]) < 0.5]
+        slide = kind == mujoco.mjtJoint.mjJNT_SLIDE and on_base(model, int(model.jnt_bodyid[j]))
+        if slide and abs(data.xaxis[j] @ up) < 0.5:
+            addresses.append(at)
     return addresses
 
 

@@ -12,6 +12,7 @@ import mujoco
 import numpy as np
 from brax.training.agents.ppo.networks import PPONetworks
 
+from movlr_jax.biomech.world import world_of
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.mpc.prior import PriorSpace
 from movlr_jax.control.ppo import actions as spaces
@@ -269,7 +270,7 @@ def assisted(
     data.qpos[:] = qpos
     mujoco.mj_kinematics(model, data)
     mujoco.mj_comPos(model, data)
-    base = model.body_parentid[model.jnt_bodyid] == 0
+    base, world = model.body_parentid[model.jnt_bodyid] == 0, world_of(model)
     hinges = np.flatnonzero(base & (model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE))
     if not len(hinges):
         raise UserError(
@@ -284,16 +285,21 @@ def assisted(
     for j in hinges:
         root = model.body_rootid[model.jnt_bodyid[j]]
         weight = model.body_subtreemass[root] * np.linalg.norm(model.opt.gravity)
-        stiffness = share * weight * data.subtree_com[root][2]
+        stiffness = share * weight * world.height(data.subtree_com[root])
         spring(j, stiffness, _DAMPED * stiffness, qpos[model.jnt_qposadr[j]])
     for j in np.flatnonzero(base & (model.jnt_type == mujoco.mjtJoint.mjJNT_SLIDE)) if carry else ():
         mass = model.body_subtreemass[model.body_rootid[model.jnt_bodyid[j]]]
         force, at = carry * mass * np.linalg.norm(model.opt.gravity), qpos[model.jnt_qposadr[j]]
-        up, speed = abs(data.xaxis[j][2]) > 0.5, float(data.xaxis[j] @ velocity)
+        up, speed = abs(data.xaxis[j] @ world.up) > 0.5, float(data.xaxis[j] @ velocity)
         if speed:  # a spring to a distant place pulls with the same force everywhere
             spring(j, force * speed / _DISTANT, force, _DISTANT)
         else:
             stiffness = force / (_SAG if up else _STRAY)
             # at the height of the start, the spring carries this share of the weight
-            spring(j, stiffness, float(np.sqrt(stiffness * mass)), at + up * np.sign(data.xaxis[j][2]) * _SAG)
+            spring(
+                j,
+                stiffness,
+                float(np.sqrt(stiffness * mass)),
+                at + up * np.sign(data.xaxis[j] @ world.up) * _SAG,
+            )
     return model

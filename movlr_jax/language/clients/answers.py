@@ -6,14 +6,17 @@ import json
 import math
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from statistics import fmean
+from textwrap import dedent
 from typing import Any, Literal
 
 from movlr_jax.errors import UserError, printable
 from movlr_jax.keys import redact
 from movlr_jax.language.clients.call import BadAnswer, Reply
+from movlr_jax.language.clients.reasoning import Thought, without_reasoning
 
 try:
     from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -88,47 +91,83 @@ class Ready(Form):
 
 
 _JSON = json.JSONDecoder(strict=False)  # models write line breaks into strings
-_FENCE = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(
+    r"^[ \t]*(?P<fence>`{3,}|~{3,})[^\n`]*\n(?P<source>.*?)(?:\n[ \t]*(?P=fence)|\Z)",
+    re.DOTALL | re.MULTILINE,
+)
 _REWARD = re.compile(r"^def reward[ \t]*\(", re.MULTILINE)
+_WEIGHTS = re.compile(r"^WEIGHTS\b", re.MULTILINE)
+# what the line before a code block calls a program that is not the answer, unless it also calls it new
+_OLD = re.compile(
+    r"\b(?:previous|old|older|original|earlier|before|current|parent|former|existing|comparison|discarded|rejected"
+    r"|drafts?|first (?:idea|attempt|try|version))\b",
+    re.IGNORECASE,
+)
+_NEW = re.compile(
+    r"\b(?:new|final|updated?|improve[sd]?|revised?|modified|edited|better|answer)\b", re.IGNORECASE
+)
 _LABEL = re.compile(r'"label"\s*:\s*"((?:[^"\\]|\\.)*)"')
 _EFFORT = 200_000_000  # characters scanned in the search for JSON, including those scanned again
 _MOST_TEXT = 65_536  # characters of one string in an answer; a program may have half as many
 _MOST_OBJECTS = 20  # JSON objects that are tried, from the last one
 _MOST_NOTE = 300  # characters kept of the text before a program
-_THOUGHT, _AROUND = (
-    "</think>",
-    "\ufeff \t\n",
-)  # end of the reasoning, if the server leaves it in; characters to strip
+_AROUND = "\ufeff \t\n"  # stripped from an answer
 
 
 def read(schema: type[BaseModel], reply: Reply) -> BaseModel:
     """Parse the reply as `schema`, without API keys and control codes. Raises BadAnswer.
 
     Servers that ignore response_format send JSON in a code block or in prose, or a bare program. All are accepted.
+    The last one counts: an earlier one is a draft, also if the last one is malformed.
     """
-    text = reply.text.replace("\r\n", "\n").strip(_AROUND)
-    if not text:
-        raise BadAnswer("the answer is empty", reply)
-    problems: list[str] = []
-    for value in reversed(deque(_objects(text), _MOST_OBJECTS)):  # the reasoning comes before the answer
+    text = _spoken(reply)
+    problem = None
+    objects = list(deque(_objects(text, schema), _MOST_OBJECTS))
+    fences = _fences(text, objects) if schema is Program else []
+    last = next((o for o in reversed(objects) if o.meant_for(schema)), objects[-1] if objects else None)
+    later = bool(fences and last and fences[-1].whole and fences[-1].start > last.start)
+    if last is not None and last.value is not None and not later:
         try:
-            form = schema.model_validate(_clean(value))
+            form = schema.model_validate(_clean(last.value))
             return _measured(form, reply) if isinstance(form, Descriptors) else form
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"]) or "the whole object"
-            problems.append(f"{where}: {first['msg']}")
+            problem = f"{where}: {first['msg']}"
         except RecursionError:
-            problems.append("it is nested too deeply")
-    source = program_in(text) if schema is Program else None
-    if source is not None:
-        note, fence, _ = text.rpartition(_THOUGHT)[2].partition("```")
-        return Program(changes=_clean(note.strip()[:_MOST_NOTE] if fence else ""), program=_clean(source))
+            problem = "it is nested too deeply"
+    if schema is Program and (found := _program(text, fences)):
+        return Program(changes=_clean(found.before.strip()[:_MOST_NOTE]), program=_clean(found.source))
     complete = "complete " if "{" in text else ""
     none = f"it contains no {complete}JSON object; it begins {printable(redact(text)[:60])!r}"
     raise BadAnswer(
-        f"the answer does not match the schema {schema.__name__}: {problems[0] if problems else none}", reply
+        f"the answer{reply.came} does not match the schema {schema.__name__}: {problem or none}", reply
     )
+
+
+def _spoken(reply: Reply) -> str:
+    """Return the text of a reply without its reasoning. Raises BadAnswer if nothing is left."""
+    text = reply.text.replace("\r\n", "\n").strip(_AROUND)
+    if not text:
+        raise BadAnswer("the answer is empty", reply)
+    answer, thought = _after_reasoning(text)
+    if not answer:
+        end = "" if thought.ended else ", which does not end"
+        raise BadAnswer(f"the answer is empty: its {len(text)} characters are reasoning{end}", reply)
+    return answer
+
+
+def _after_reasoning(text: str) -> tuple[str, Thought]:
+    thought = Thought(text, False, True) if _whole(text) else without_reasoning(text)
+    return thought.answer.strip(_AROUND), thought
+
+
+def _whole(text: str) -> bool:
+    """Return whether a text is one JSON object, whose strings may well speak of <think>."""
+    try:
+        return text.startswith("{") and _JSON.raw_decode(text)[1] == len(text)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _measured(form: Descriptors, reply: Reply) -> Descriptors:
@@ -151,24 +190,74 @@ def _measured(form: Descriptors, reply: Reply) -> Descriptors:
     return form.model_copy(update={"descriptors": [d.model_copy(update={"confidence": c}) for d, c in pairs]})
 
 
+@dataclass(frozen=True)
+class _Object:
+    """A JSON object in a text. `value` is None where it breaks off."""
+
+    start: int
+    end: int
+    value: Any
+
+    def meant_for(self, schema: type[BaseModel]) -> bool:
+        return not isinstance(self.value, dict) or bool(self.value.keys() & schema.model_fields.keys())
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A program in a text, and the text before it."""
+
+    start: int
+    before: str
+    source: str
+    whole: bool = True  # False: it has no weights, or the line before it calls it old
+
+
 def program_in(text: str) -> str | None:
-    """Return the source of the program in `text`: the last code block with one, or the text itself, or None."""
-    text = text.replace("\r\n", "\n").rpartition(_THOUGHT)[2].strip(_AROUND)
-    fenced = [source for source in _FENCE.findall(text) if _REWARD.search(source)]
-    if fenced:
-        return fenced[-1].strip("\n")
-    return text if _REWARD.search(text) and not text.startswith(("{", "```")) else None
+    """Return the source of the program in `text`: the last code block with one, or the text itself, or None.
+
+    Code blocks that are called old, and parts of a program, count only if there is nothing else.
+    """
+    text, _ = _after_reasoning(text.replace("\r\n", "\n").strip(_AROUND))
+    found = _program(text, _fences(text))
+    return found.source if found else None
 
 
-def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the outermost JSON objects in a text."""
+def _fences(text: str, objects: Sequence[_Object] = ()) -> list[_Source]:
+    """Return the code blocks with a program, the best one last. Blocks within JSON `objects` are left out."""
+    found, end = [], 0
+    for match in _FENCE.finditer(text):
+        start, source = match.start(), dedent(match["source"]).strip("\n")
+        line = text[end:start].strip().rpartition("\n")[2]
+        old = bool(_OLD.search(line)) and not _NEW.search(line)
+        inside = source.startswith("{") or any(o.start < start < o.end for o in objects)
+        if _REWARD.search(source) and not inside:
+            found.append(_Source(start, text[:start], source, bool(_WEIGHTS.search(source)) and not old))
+        end = match.end()
+    return sorted(found, key=lambda f: f.whole)
+
+
+def _program(text: str, fences: Sequence[_Source]) -> _Source | None:
+    if fences:
+        return fences[-1]
+    bare = _REWARD.search(text) and not text.startswith(("{", "```", "~~~"))
+    return _Source(0, "", text) if bare else None
+
+
+def _objects(text: str, schema: type[BaseModel]) -> Iterator[_Object]:
+    """Yield the outermost JSON objects in a text, and those that break off but begin with a field of `schema`."""
+    begun = re.compile(rf'\{{\s{{0,40}}"(?:{"|".join(schema.model_fields)})"')
     at, effort = text.find("{"), 0
     while at >= 0 and effort < _EFFORT:
         try:
             value, end = _JSON.raw_decode(text, at)
-            yield value
+            call = value.get("arguments", value.get("parameters")) if "name" in value else None
+            yield _Object(
+                at, end, call if isinstance(call, dict) else value
+            )  # of a tool call written as text
         except json.JSONDecodeError as error:
             effort, end = effort + error.pos, at + 1  # the exception counts the lines before its position
+            if begun.match(text, at):
+                yield _Object(at, end, None)
         except (ValueError, RecursionError):
             effort, end = effort + len(text) - at, at + 1
         at = text.find("{", end)

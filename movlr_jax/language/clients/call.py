@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ class Reply:
     logprobs: Sequence[
         Sequence[float]
     ] = ()  # (characters, log-probability) of each token of `text`, if reported
+    came: str = ""  # how the text came, if not as the content of a message: ", a call of the tool X,"
+    changed: Mapping[str, Any] = field(default_factory=dict)  # parameters that were changed for the server
 
 
 @dataclass(frozen=True)

@@ -241,6 +241,7 @@ class ModelClient:
             "model": self.backend.model,
             "asked": {"temperature": question.temperature},
             "parameters": dict(self.backend.parameters(question)),
+            **({"changed": dict(reply.changed)} if reply and reply.changed else {}),
             "messages": [
                 {**m, "parts": [redact(p) if isinstance(p, str) else p for p in m["parts"]]}
                 for m in question.transcript()

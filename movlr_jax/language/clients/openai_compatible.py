@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import ipaddress
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,11 +16,17 @@ from movlr_jax.errors import UserError, needed
 from movlr_jax.keys import key_from
 from movlr_jax.language import prompts
 from movlr_jax.language.clients import wire
+from movlr_jax.language.clients.accepted import MERGED, STATUSES, Accepted
 from movlr_jax.language.clients.answers import Descriptors, Program
 from movlr_jax.language.clients.call import BadAnswer, Media, Question, Reply, Transient
+from movlr_jax.language.clients.streamed import is_streamed, joined
 from movlr_jax.language.settings import ModelConfig
 
 OWN_URL = "https://api.openai.com/v1"
+_MOST_REQUESTS = 12  # for one attempt: one for each parameter that is refused, and a few for JSON and tokens
+_REASONING = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
+_CUT_OFF = ("length", "max_tokens", "max_output_tokens", "model_length", "MAX_TOKENS")
+_FILTERED = ("content_filter", "safety", "SAFETY", "sensitive")
 
 
 class OpenAICompatible:
@@ -27,12 +34,13 @@ class OpenAICompatible:
 
     name = "openai_compatible"
 
-    def __init__(self, config: ModelConfig, where: str):
+    def __init__(self, config: ModelConfig, where: str, say: Callable[[str], None]):
         with needed(f"{where}={self.name}", "openai"):
             import openai
 
             from movlr_jax.language.clients.transport import Client
-        self._config, self._sdk = config, openai
+        self._config, self._sdk, self._where, self._say = config, openai, where, say
+        self._accepted = Accepted()
         self._url = config.base_url or OWN_URL
         here = _local(self._url, here=True)
         self.address = wire.address(self._url, proxied=not here)
@@ -60,38 +68,64 @@ class OpenAICompatible:
         return parameters(self._config, question)
 
     async def send(self, question: Question, key: str) -> Reply:
-        form = question.schema
-        schema = {"name": form.__name__, "schema": wire.schema_of(form), "strict": True}
-        sent = parameters(self._config, question)
+        """Send the question; once more for each parameter that the server refuses for the first time."""
+        wanted = {"response_format": _response_format(question), **parameters(self._config, question)}
+        instructions = wanted.pop("instruction")
+        requests = 0
+        while True:
+            sent = self._accepted.applied(wanted)
+            status, body, headers = await self._post(question, instructions, sent, key)
+            value = _value(body) if status == 200 else {"error": True}
+            if not value.get("error"):
+                changed = {n: v for n, v in self._accepted.changes.items() if wanted.get(n) != v}
+                return _reply(value, changed)
+            refused = wire.message_of(body) if status == 200 else body
+            requests += 1
+            may = self._config.adapt and requests < _MOST_REQUESTS
+            if not (may and self._adapted(status, refused, wanted, sent)):
+                where, key_env = f"openai_compatible at {self.address}", self._config.key_env
+                inside = wire.failed_inside(value, where, key_env) if status == 200 else None
+                raise inside or wire.failure(status, body, headers, where=where, key_env=key_env)
+            # another request needs another key
+            key = hashlib.sha256(f"{key} {self._accepted.changes}".encode()).hexdigest()
+
+    def _adapted(self, status: int, body: str, wanted: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
+        """Return whether the next request differs, since this one names a parameter that the server refuses."""
+        note = self._accepted.learn(status, body, sent)
+        if note:
+            self._say(
+                f"  {self._where} {self.name} {self.model}: the server {note}; {self._where}.parameters sets this "
+                f"from the start, and {self._where}.adapt=false stops instead"
+            )
+        changed = self._accepted.applied(wanted) != sent  # also by a concurrent call
+        return changed and status in STATUSES
+
+    async def _post(
+        self, question: Question, instructions: str, sent: Mapping[str, Any], key: str
+    ) -> tuple[int, str, Mapping[str, str]]:
+        """Return status, body and headers of the response. Raises Transient if there is none."""
         *earlier, last = question.messages
-        instructions = sent.pop("instruction")
-        where, key_env = f"openai_compatible at {self.address}", self._config.key_env
+        messages = [
+            *(_message(m.role, m.parts) for m in earlier),
+            _message(last.role, _instructed(last.parts, instructions)),
+        ]
+        merged = sent.get("roles") == MERGED
         # the answer is parsed here, since the SDK does not validate it
         create: Any = self._client.chat.completions.with_raw_response.create
         try:
             response = await create(
                 model=self.model,
-                messages=[
-                    *(_message(m.role, m.parts) for m in earlier),
-                    _message(last.role, _instructed(last.parts, instructions)),
-                ],
-                response_format={"type": "json_schema", "json_schema": schema},
+                messages=_merged(messages) if merged else messages,
                 extra_headers={"Idempotency-Key": key},
-                **sent,
+                extra_body={name: value for name, value in sent.items() if name != "roles"},
             )
         except self._sdk.APIStatusError as error:
-            answer = error.response
-            raise wire.failure(
-                answer.status_code, answer.text, answer.headers, where=where, key_env=key_env
-            ) from None
+            return error.response.status_code, error.response.text, error.response.headers
         except self._sdk.APITimeoutError:
             raise Transient("no answer in time") from None
         except Exception as error:
             raise wire.transport(error.__cause__ or error) from None
-        value = wire.envelope(response.content)
-        if failure := wire.failed_inside(value, where, key_env):
-            raise failure
-        return _reply(value)
+        return 200, response.content.decode("utf-8", "replace"), {}
 
     async def close(self) -> None:
         await self._client.close()
@@ -101,10 +135,23 @@ def parameters(config: ModelConfig, question: Question) -> dict[str, Any]:
     """Return the parameters sent with the messages. `instruction` is appended to the last message."""
     temperature = question.temperature if config.temperature is None else config.temperature
     limit = "max_completion_tokens" if (config.base_url or OWN_URL) == OWN_URL else "max_tokens"
-    sent = {limit: config.max_tokens, "instruction": instruction(question)}
+    sent: dict[str, Any] = {limit: config.max_tokens, "instruction": instruction(question)}
     if config.logprobs and question.schema is Descriptors:
         sent["logprobs"] = True
-    return sent if temperature is None else {**sent, "temperature": temperature}
+    if temperature is not None:
+        sent["temperature"] = temperature
+    return {**sent, **(config.parameters or {})}
+
+
+def _response_format(question: Question) -> dict[str, Any]:
+    form = question.schema
+    schema = {"name": form.__name__, "schema": wire.schema_of(form), "strict": True}
+    return {"type": "json_schema", "json_schema": schema}
+
+
+def _value(body: str) -> dict[str, Any]:
+    with wire.replied(Reply("", "", None, None)):
+        return joined(body) if is_streamed(body) else wire.envelope(body)
 
 
 def instruction(question: Question) -> str:
@@ -115,12 +162,12 @@ def instruction(question: Question) -> str:
     )
 
 
-def _reply(value: Mapping[str, Any]) -> Reply:
+def _reply(value: Mapping[str, Any], changed: Mapping[str, Any]) -> Reply:
     """Return the text of an answer. Raises BadAnswer for refused, empty, cut off and malformed answers."""
     usage = value.get("usage")
     counts = usage if isinstance(usage, dict) else {}
     tokens_in, tokens_out = (wire.tokens(counts.get(name)) for name in ("prompt_tokens", "completion_tokens"))
-    empty = Reply("", wire.name_of(value.get("model")), tokens_in, tokens_out)
+    empty = Reply("", wire.name_of(value.get("model")), tokens_in, tokens_out, changed=changed)
     with wire.replied(empty):
         choices = wire.listed(value.get("choices"), "the answer's choices")
         if not choices:
@@ -132,15 +179,58 @@ def _reply(value: Mapping[str, Any]) -> Reply:
             if isinstance(message, str)
             else wire.mapping(message, "the answer's message")
         )
-        if message.get("refusal"):
-            raise BadAnswer(f"the model refused: {wire.brief(message['refusal'], 300)}")
-        text = wire.text_of(message.get("content"), "the answer's content")
-    reply = replace(empty, text=text, logprobs=_logprobs(choice.get("logprobs"), text))
-    if choice.get("finish_reason") == "content_filter":
-        raise BadAnswer("the answer was blocked by a content filter", reply)
-    if choice.get("finish_reason") == "length":
-        raise BadAnswer("the answer was cut off at max_tokens", reply)
+        content = message.get("content")
+        if refusal := message.get("refusal") or _refusal(content):
+            raise BadAnswer(f"the model refused: {wire.brief(refusal, 300)}")
+        text = wire.text_of(content, "the answer's content")
+        reply = replace(empty, text=text, logprobs=_logprobs(choice.get("logprobs"), text))
+        if arguments := _called(message):
+            reply = replace(
+                empty, text="\n".join([text, *arguments.values()]), came=f", {_calls(arguments)},"
+            )
+    reason = choice.get("finish_reason")
+    came = "" if reply.text.strip() else f": {_instead(message, reason)}"
+    if reason in _FILTERED:
+        raise BadAnswer(f"the answer was blocked by a content filter{came}", reply)
+    if reason in _CUT_OFF:
+        raise BadAnswer(f"the answer was cut off at max_tokens{came}", reply)
+    if came:
+        raise BadAnswer(f"the answer is empty{came}", reply)
     return reply
+
+
+def _refusal(content: Any) -> Any:
+    """Return the refusal among the parts of a message, or None."""
+    parts = content if isinstance(content, list) else []
+    return next((p["refusal"] for p in parts if isinstance(p, dict) and p.get("refusal")), None)
+
+
+def _called(message: Mapping[str, Any]) -> dict[str, str]:
+    """Return the arguments of the tool calls of a message as JSON, by the name of the tool."""
+    calls = wire.listed(message.get("tool_calls"), "the answer's tool calls")
+    found = {}
+    for call in [*calls, {"function": message.get("function_call")}]:
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict) and function.get("arguments"):
+            given = function["arguments"]
+            found[wire.brief(function.get("name") or "?", 40)] = (
+                given if isinstance(given, str) else json.dumps(given)
+            )
+    return found
+
+
+def _calls(arguments: Mapping[str, str]) -> str:
+    return f"a call of the tool {' and '.join(arguments)}"
+
+
+def _instead(message: Mapping[str, Any], reason: Any) -> str:
+    """Return what came in place of an answer."""
+    name = next((name for name in _REASONING if message.get(name)), None)
+    reasoning = (
+        f"{len(str(message[name]))} characters of reasoning in {name}, which is not an answer" if name else ""
+    )
+    with_reason = f", with finish_reason {wire.brief(reason, 40)}" if reason else ""
+    return f"the server sent {reasoning or 'no text'}{with_reason}"
 
 
 def _logprobs(value: Any, text: str) -> list[list[float]]:
@@ -164,6 +254,23 @@ def _message(role: str, parts: Any) -> dict[str, Any]:
     if not any(isinstance(p, Media) for p in parts):
         return {"role": role, "content": "\n".join(parts)}
     return {"role": role, "content": [_part(p) for p in parts]}
+
+
+def _merged(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Put system messages in front of the user's, and join messages of the same role."""
+    merged: list[dict[str, Any]] = []
+    for message in messages:
+        role = "user" if message["role"] == "system" else message["role"]
+        if not merged or merged[-1]["role"] != role:
+            merged.append({"role": role, "content": message["content"]})
+            continue
+        before, after = merged[-1]["content"], message["content"]
+        if isinstance(before, str) and isinstance(after, str):
+            merged[-1]["content"] = f"{before}\n\n{after}"
+        else:
+            parts = ([_part(c)] if isinstance(c, str) else c for c in (before, after))
+            merged[-1]["content"] = [part for half in parts for part in half]
+    return merged
 
 
 def _part(part: str | Media) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def _backend(model: ModelConfig, where: str, archive: Archive, say: Say) -> Mode
     if model.name == "openai_compatible":
         from movlr_jax.language.clients.openai_compatible import OpenAICompatible
 
-        return OpenAICompatible(model, where)
+        return OpenAICompatible(model, where, say)
     if model.name == "person":
         from movlr_jax.language.clients.person import Person
 

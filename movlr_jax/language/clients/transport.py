@@ -9,6 +9,7 @@ import httpx2
 from movlr_jax.language.clients.call import BadAnswer, Reply
 
 MOST_MIB = 4  # of a response after decompression; valid answers are far smaller
+_MOST_STREAMED_MIB = 32  # of one in pieces of a few characters, each in an object of its own
 _REDIRECTS = 5
 _OF_THE_BODY = ("content-encoding", "content-length", "transfer-encoding", "content-type")
 
@@ -37,12 +38,14 @@ class Client(httpx2.AsyncClient):
 
 async def _read(response: httpx2.Response) -> bytes:
     body = bytearray()
+    streamed = response.headers.get("content-type", "").startswith("text/event-stream")
+    most = _MOST_STREAMED_MIB if streamed else MOST_MIB
     try:
         async for part in response.aiter_bytes():
             body += part
-            if len(body) > MOST_MIB << 20:
+            if len(body) > most << 20:
                 raise BadAnswer(
-                    f"the response is larger than {MOST_MIB} MiB, more than any valid answer; the rest was not read",
+                    f"the response is larger than {most} MiB, more than any valid answer; the rest was not read",
                     Reply("", "", None, None),
                 )
     finally:

@@ -18,6 +18,7 @@ from movlr_jax.keys import redact
 from movlr_jax.language.clients.call import BadAnswer, Reply, Transient
 
 _TEMPORARY = (408, 409, 425, 429, 500, 502, 503, 504, 529)
+_FENCES = ("```", "~~~")
 _MOST_TOKENS = 10**9  # per call; larger counts are invalid
 _KINDS = {
     type(None): "null",
@@ -34,7 +35,7 @@ def failure(
     status: int, body: str, headers: Mapping[str, str], *, where: str, key_env: str | None
 ) -> Exception:
     """Return the exception for an HTTP status: Transient if a retry may help, else UserError for the user to fix."""
-    message = brief(_message(body), 300)
+    message = brief(message_of(body), 300)
     if status in _TEMPORARY:
         return Transient(f"HTTP {status}: {message}", retry_after(headers, body))
     if status in (401, 403) or (status == 400 and re.search(r"api.?key", body, re.IGNORECASE)):
@@ -49,7 +50,7 @@ def failure(
     return UserError(f"{where} rejects the call (HTTP {status}: {message})")
 
 
-def _message(body: str) -> str:
+def message_of(body: str) -> str:
     """Return the error message in the body of a response, or the whole body if it has none."""
     try:
         value = json.loads(body)
@@ -165,15 +166,28 @@ def _as(kind: type, value: Any, what: str, refusal: type[Exception] = BadAnswer)
 
 
 def text_of(content: Any, what: str) -> str:
-    """Return the text of a message, or the joined texts of its parts. Raises BadAnswer for other types."""
+    """Return the text of a message, or the joined texts of its parts. Raises BadAnswer for other types.
+
+    Parts with reasoning are left out. A part that begins or follows a code block begins a line.
+    """
     if isinstance(content, list):
-        return "".join(_part(part) or "" for part in content)
+        joined = ""
+        for text in filter(None, map(_part, content)):
+            fenced = text.startswith(_FENCES) or joined.endswith(_FENCES)
+            joined += ("\n" if fenced and joined and not joined.endswith("\n") else "") + text
+        return joined
     text = "" if content is None else _part(content)
     return text if text is not None else _as(str, content, what)
 
 
 def _part(part: Any) -> str | None:
-    text = part.get("text") if isinstance(part, dict) else part
+    """Return the text of a part, empty for reasoning; None if it is none."""
+    if not isinstance(part, dict):
+        return part if isinstance(part, str) else None
+    if re.search("think|reason|thought", str(part.get("type")), re.IGNORECASE):
+        return ""
+    text = part.get("text", part.get("content"))
+    text = text.get("value") if isinstance(text, dict) else text
     return text if isinstance(text, str) else None
 
 

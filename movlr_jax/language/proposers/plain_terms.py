@@ -7,6 +7,7 @@ import itertools
 import mujoco
 import numpy as np
 
+from movlr_jax.biomech.world import EARTH
 from movlr_jax.language.scene import names_in
 from movlr_jax.models.derived import travels
 from movlr_jax.rewards.term import Term, identifier, tuple_of
@@ -30,7 +31,7 @@ def plain_terms(task: Task) -> list[Term]:
     if motion and (moves or motion.still):
         terms += motion_terms(motion, task.adapter.root)
     elif not reached and (ways := _ways(task)):
-        terms += any_way_terms(task.adapter.root, ways)
+        terms += any_way_terms(task.adapter.root, ways, task.layout.world)
     if not reached:
         terms += _between_terms(task)
     if task.adapter.planned_joints and not reached:
@@ -106,7 +107,7 @@ def _joint_terms(task: Task) -> list[Term]:
 def _contact_terms(task: Task) -> list[Term]:
     """Return terms that reward or penalise the contact force of each part that can touch something."""
     model = task.model
-    weight = _LOAD * float(model.body_mass.sum()) * 9.81
+    weight = _LOAD * float(model.body_mass.sum()) * (task.layout.world.gravity or EARTH)
     able = {model.body(b).name for b in np.unique(model.geom_bodyid[_meets(model)])}
     parts = [part for part in task.layout.touch if able.intersection(task.adapter.touch.get(part, (part,)))]
     terms = []

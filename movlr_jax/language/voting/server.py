@@ -1,7 +1,7 @@
 """The server of the page: files, state, votes. It serves this machine, or other machines that know its token.
 
-A page of another site cannot vote or read: the Host header must name this machine (a name that an attacker rebinds to
-127.0.0.1 does not), and a post must be JSON from the same origin.
+A page of another site cannot vote, read or claim a pair: the Host header must name this machine (a name that an
+attacker rebinds to 127.0.0.1 does not), every call must be from the same origin, and a post must be JSON.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from urllib.parse import parse_qs, urlsplit
 import uvicorn
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from movlr_jax.errors import UserError
+from movlr_jax.language.voting.connections import AT_ONCE, Connection
 from movlr_jax.language.voting.desk import Desk
 from movlr_jax.language.voting.votes import chosen, critique_form, rater_name, sentence
 from movlr_jax.resources import resource_dir
@@ -61,6 +62,10 @@ class Server:
         self.address = f"http://{shown}:{port}/" + (f"?token={token}" if token else "")
         config = uvicorn.Config(
             application(desk, token, port),
+            loop="asyncio",
+            http=Connection,
+            ws="none",
+            backlog=AT_ONCE,
             log_config=None,  # the logging of the program stays as it is
             access_log=False,
             lifespan="off",
@@ -158,7 +163,10 @@ def application(desk: Desk, token: str | None, port: int) -> ASGIApp:
             Route("/api/critique", post(criticise), methods=["POST"]),
             Route("/api/undo", post(lambda rater, values: desk.undo(rater)), methods=["POST"]),
         ],
-        exception_handlers={UserError: refused, ValueError: unreadable},
+        exception_handlers={
+            UserError: refused,
+            **dict.fromkeys((ValueError, RecursionError, ClientDisconnect), unreadable),
+        },
     )
     return Guard(app, token, port)
 
@@ -184,7 +192,7 @@ class Guard:
             await send(message)
 
         answer = self._refusal(scope) or await self._entrance(scope)
-        if answer is None and scope["method"] == "POST":
+        if answer is None and scope["path"].startswith("/api/"):
             answer = _not_from_the_page(scope)
         await (answer or self._app)(scope, receive, guarded)
 
@@ -214,13 +222,15 @@ class Guard:
 
 
 def _not_from_the_page(scope: Scope) -> Response | None:
-    """Return the answer to a post that this page did not send."""
+    """Return the answer to a call that this page did not send, or to a post that is no vote."""
     headers = Headers(scope=scope)
     origin, length = headers.get("origin"), headers.get("content-length", "")
     if headers.get("sec-fetch-site", "same-origin") != "same-origin" or (
         origin is not None and urlsplit(origin).netloc != headers.get("host")
     ):
         return PlainTextResponse("votes are only taken from this page", 403)
+    if scope["method"] != "POST":
+        return None
     if headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         return PlainTextResponse("votes are JSON", 415)
     if not length.isdecimal() or int(length) > _MOST_BYTES:

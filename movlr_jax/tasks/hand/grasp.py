@@ -285,7 +285,7 @@ def score(metrics: Metrics) -> float:
     error = (
         metrics["object_position_error_m"] / 0.01 + np.rad2deg(metrics["object_orientation_error_rad"]) / 6
     )
-    return 100.0 * metrics["success"] - min(error, 100.0)
+    return 100.0 * metrics["success"] - error
 
 
 def diagnose(metrics: Metrics, thing: str) -> list[Need]:

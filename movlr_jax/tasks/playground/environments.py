@@ -195,7 +195,8 @@ def moved(episode: Trajectory, task: Task, goal: locomotion.WalkGoal) -> Metrics
     """Return the measures of a body that should move along +x or stand; motion after a fall does not count."""
     read = Readout(task.layout, episode.steps)
     time, pos, rot = read.time, read.pos(task.adapter.root), read.rot(task.adapter.root)
-    down = np.flatnonzero(pos[:, 2] < FALLEN * pos[0, 2])
+    height = read.height(task.adapter.root)
+    down = np.flatnonzero(height < FALLEN * height[0])
     last = max(int(down[0]) - 1, 0) if len(down) else len(time) - 1
     travelled = pos[last] - pos[0]
     turned = rot[last] @ rot[0].T

@@ -18,6 +18,7 @@ from movlr_jax.biomech.gait.analysis import SIDES, GaitRecording, analyse
 from movlr_jax.biomech.gait.events import Foot
 from movlr_jax.biomech.gait.reference import ANGLES, MUSCLES
 from movlr_jax.biomech.opensim import Coordinate
+from movlr_jax.biomech.world import EARTH
 from movlr_jax.models import ModelAdapter
 from movlr_jax.tasks.base import Metrics, Task, exertion, joints_at_limit
 from movlr_jax.tasks.needs import Need
@@ -46,7 +47,7 @@ def recording(episode: Trajectory, task: Task) -> GaitRecording | None:
     """Return what gait analysis needs of an episode [T, ...]; None for bodies that do not walk."""
     if not all(foot in task.layout.touch for foot in FEET):
         return None
-    read, adapter, weight = Readout(task.layout, episode.steps), task.adapter, weight_of(task)
+    read, adapter, weight = Readout(task.layout, episode.steps).upright, task.adapter, weight_of(task)
     time = read.time.astype(float)
     force = np.stack([read.touch(foot).astype(float) for foot in FEET])
     heels, toes = (
@@ -55,7 +56,9 @@ def recording(episode: Trajectory, task: Task) -> GaitRecording | None:
     )
     for i, (heel, toe) in enumerate(zip(heels, toes, strict=True)):
         if heel is not None and toe is not None:
-            force[i] = events.ground_force(force[i], *(_above_ground(part, task) for part in (heel, toe)))
+            force[i] = events.ground_force(
+                force[i], *(_above_ground(part, read, task) for part in (heel, toe))
+            )
     left, right = (Foot.of(force[i], time, weight, heels[i], toes[i]) for i in (0, 1))
     coordinates = leg_coordinates(adapter, task.layout.joints)
     return GaitRecording(
@@ -65,6 +68,7 @@ def recording(episode: Trajectory, task: Task) -> GaitRecording | None:
         force=force,
         weight=weight,
         leg_length=leg_length(task),
+        gravity=read.layout.world.gravity or EARTH,
         angles={
             name: np.degrees([c.sign * read.q(c.joint).astype(float) + c.offset for c in pair])
             for name, pair in coordinates.items()
@@ -83,10 +87,11 @@ def recording(episode: Trajectory, task: Task) -> GaitRecording | None:
     )
 
 
-def _above_ground(position: np.ndarray, task: Task) -> np.ndarray:
-    """Return the heights [T] m of positions [T, 3] above the ground of the task."""
-    ground = task.ground_height(position[:, :2]) if task.ground_height else 0.0
-    return position[:, 2] - ground
+def _above_ground(position: np.ndarray, read: Readout, task: Task) -> np.ndarray:
+    """Return the heights [T] m of positions [T, 3] of `read` above the ground of the task."""
+    if task.ground_height is None:
+        return read.layout.world.height(position)
+    return position[:, 2] - task.ground_height(position[:, :2])
 
 
 def leg_coordinates(
@@ -116,7 +121,7 @@ def metrics(episode: Trajectory, task: Task, sides: Sequence[str] = SIDES) -> Me
         made = recording(episode, task)
         if made is None:
             return {}
-        read, time, com = Readout(task.layout, episode.steps), made.time, made.com
+        read, time, com = Readout(task.layout, episode.steps).upright, made.time, made.com
         work = positive_work(time, read.actuator("force"), read.actuator("velocity"))
         found = {
             # undefined for a standing body, whose sway is not a travelled distance
@@ -146,7 +151,7 @@ def gait(episode: Trajectory, task: Task) -> dict[str, Any]:
 
 def series(episode: Trajectory, task: Task) -> dict[str, np.ndarray]:
     """Return curves [T] of one episode [T, ...] with units in their names; gait curves only for walkers."""
-    read = Readout(task.layout, episode.steps)
+    read = Readout(task.layout, episode.steps).upright
     curves = {"effort": exertion(task, episode)}
     if task.model.jnt_limited.any():
         curves["joint_limit_fraction"] = joints_at_limit(task.model, np.asarray(episode.steps.qpos))
@@ -155,12 +160,12 @@ def series(episode: Trajectory, task: Task) -> dict[str, np.ndarray]:
     curves["speed_m_s"] = np.linalg.norm(read.com_vel[:, :2], axis=-1)
     trunk = next((role for role in ("pelvis", "trunk") if role in task.roles), None)
     if trunk:
-        curves[f"{trunk}_height_m"] = read.pos(task.roles[trunk])[:, 2]
+        curves[f"{trunk}_height_m"] = read.height(task.roles[trunk])
     for part in FEET:
         curves[f"{part}_force_n"] = read.touch(part)
     for part in FEET:
         if part in task.roles:
-            curves[f"{part}_height_m"] = read.pos(task.roles[part])[:, 2]
+            curves[f"{part}_height_m"] = read.height(task.roles[part])
     return curves
 
 
@@ -213,12 +218,13 @@ def leg_length(task: Task) -> float | None:
         return None
     model, data = task.model, mujoco.MjData(task.model)
     mujoco.mj_kinematics(model, data)
+    up = task.layout.world.up
     sole = [
-        lowest(model, data, int(geom), np.array([0.0, 0.0, 1.0]))
+        lowest(model, data, int(geom), up)
         for body in task.adapter.touch["left_foot"]
         for geom in np.flatnonzero((model.geom_bodyid == model.body(body).id) & (model.geom_contype != 0))
     ]
-    return float(data.body(task.roles["left_thigh"]).xpos[2] - min(sole)) if sole else None
+    return float(data.body(task.roles["left_thigh"]).xpos @ up - min(sole)) if sole else None
 
 
 def positive_work(time: np.ndarray, force: np.ndarray, velocity: np.ndarray) -> float:

@@ -270,14 +270,20 @@ def _off_speed(metrics: Metrics, goal: WalkGoal) -> float:
 
 
 def score(metrics: Metrics, goal: WalkGoal, episode_s: float) -> float:
-    """Return a score: success first, then time upright, then gait, then distance, straightness and heading."""
+    """Return a score: success first, then time upright, then gait, then distance, straightness and heading.
+
+    6 degrees of tilt of the trunk beyond the limit count 1, as in other tasks. Where the speed matters, a distance
+    beyond that at the goal speed is lost again.
+    """
     value = 200.0 * metrics["success"] + 100.0 * metrics.get("time_to_fall_s", episode_s) / episode_s
     value -= abs(metrics["heading_change_rad"] - goal.heading) + metrics["lateral_drift_m"]
+    value -= max(metrics.get("trunk_tilt_max_deg", 0.0) - goal.max_tilt_deg, 0.0) / 6
     distance = metrics["distance_m"]
     if not goal.speed:
         return value - abs(distance)
     quality = goal.walk.quality(metrics) if goal.walk else 1.0
-    return value + 50.0 * quality + 20.0 * min(distance / (goal.speed * episode_s), 1.0)
+    share = distance / (goal.speed * episode_s)
+    return value + 50.0 * quality + 20.0 * min(share, 1.0 if goal.speed_tolerance is None else 2.0 - share)
 
 
 def _speed_needs(metrics: Metrics, goal: WalkGoal) -> list[Need]:

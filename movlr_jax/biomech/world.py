@@ -1,0 +1,332 @@
+"""Which way is up in a model, how strong its gravity is, and where its ground is.
+
+Up is against gravity. The ground is what stands still, what the body can collide with, and what is large enough to
+stand on: planes that face up, height fields, boxes and other shapes. Everything that speaks of heights, falls or the
+horizontal gets them from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+
+from movlr_jax.types import Array
+
+EARTH = 9.81  # m/s^2
+_NONE = 1e-6  # m/s^2, a weaker gravity is none
+_FACES_UP = 0.1  # cosine between up and the normal of a plane on which a body can stand
+_WIDE = 0.1  # least width of what a body can stand on, as a share of the body's length
+_BELOW = 0.01  # m that the bottom of the ground may be above a body that is on it
+_SAMPLES = 128  # most rows and columns of a surface that programs read
+_ROUND = (mujoco.mjtGeom.mjGEOM_SPHERE, mujoco.mjtGeom.mjGEOM_ELLIPSOID, mujoco.mjtGeom.mjGEOM_CAPSULE)
+_PLANE, _HFIELD = int(mujoco.mjtGeom.mjGEOM_PLANE), int(mujoco.mjtGeom.mjGEOM_HFIELD)
+_BOX, _MESH = int(mujoco.mjtGeom.mjGEOM_BOX), int(mujoco.mjtGeom.mjGEOM_MESH)
+
+
+@dataclass(frozen=True)
+class Box:
+    """A box that a body can stand on."""
+
+    centre: np.ndarray  # [3] m
+    axes: np.ndarray  # [3, 3], rows are unit vectors
+    half: np.ndarray  # [3] m
+
+    def top(self, at: Any, up: np.ndarray, xp: Any) -> Any:
+        """Return the height [...] m along `up` of the box over or under `at` [..., 3] m, -inf beside and above it."""
+        local, way = (at - self.centre) @ self.axes.T, self.axes @ up
+        low, high = -np.inf, np.inf  # m along up, from `at` to the points of the vertical line in the box
+        for i in range(3):
+            if abs(way[i]) < 1e-9:
+                inside = xp.abs(local[..., i]) <= self.half[i]
+                low, high = xp.where(inside, low, np.inf), xp.where(inside, high, -np.inf)
+            else:
+                ends = (np.array([-1.0, 1.0]) * np.sign(way[i]) * self.half[i] - local[..., i, None]) / way[i]
+                low, high = xp.maximum(low, ends[..., 0]), xp.minimum(high, ends[..., 1])
+        return xp.where((low <= high) & (low <= _BELOW), at @ up + high, -np.inf)
+
+
+@dataclass(frozen=True)
+class Surface:
+    """A height field, or samples of another shape: heights over a grid along two horizontal axes."""
+
+    axes: np.ndarray  # [2, 3] unit vectors
+    origin: np.ndarray  # [2] m along the axes, of the first sample
+    step: np.ndarray  # [2] m
+    heights: np.ndarray  # [nx, ny] m along up, -inf where there is none
+    bottom: float = -np.inf  # m along up
+
+    def top(self, at: Any, up: np.ndarray, xp: Any) -> Any:
+        """Return the height [...] m along `up` of the surface at `at` [..., 3] m, -inf beside and above it."""
+        grid = self if xp is np else self._coarse
+        count = np.array(grid.heights.shape)
+        where = (at @ grid.axes.T - grid.origin) / grid.step
+        inside = ((where >= 0) & (where <= count - 1)).all(axis=-1) & (at @ up >= grid.bottom - _BELOW)
+        first = xp.clip(xp.floor(where), 0, count - 2)
+        share = where - first
+        first = first.astype(xp.int32)
+        flat = xp.asarray(grid.heights.ravel(), xp.float32 if xp is not np else float)
+        x, y, height = share[..., 0], share[..., 1], 0.0
+        # two triangles per cell, as MuJoCo has them
+        weights = {(0, 0): 1 - xp.maximum(x, y), (1, 0): xp.maximum(x - y, 0), (0, 1): xp.maximum(y - x, 0),
+                   (1, 1): xp.minimum(x, y)}  # fmt: skip
+        for (i, j), weight in weights.items():
+            index = (first[..., 0] + i) * count[1] + first[..., 1] + j
+            sample = flat[index] if xp is np else flat.at[index].get(mode="clip")
+            height = height + xp.where(weight > 0, weight, 0.0) * xp.where(weight > 0, sample, 0.0)
+        return xp.where(inside, height, -np.inf)
+
+    @cached_property
+    def _coarse(self) -> Surface:
+        """The surface with at most _SAMPLES rows and columns."""
+        counts = self.heights.shape
+        if max(counts) <= _SAMPLES:
+            return self
+        rows, columns = (np.linspace(0, n - 1, min(n, _SAMPLES)).round().astype(int) for n in counts)
+        ends = (np.array(counts) - 1) * self.step
+        heights = self.heights[np.ix_(rows, columns)]
+        return replace(self, heights=heights, step=ends / (np.array(heights.shape) - 1))
+
+
+@dataclass(frozen=True)
+class World:
+    """Up, gravity and ground of a model, in its world frame."""
+
+    up: np.ndarray = field(default_factory=lambda: np.array([0.0, 0.0, 1.0]))  # [3] unit vector
+    gravity: float = EARTH  # m/s^2
+    planes: np.ndarray = field(default_factory=lambda: np.zeros((0, 4)))  # [P, 4] unit normal, distance in m
+    others: Sequence[Box | Surface] = ()
+    base: float = 0.0  # m along up, of the ground where there is none
+
+    @cached_property
+    def frame(self) -> np.ndarray:
+        """[3, 3]: rows are the horizontal axes that take the place of x and y, and up.
+
+        Up is turned to z on the shortest way; if z is up, it is the identity.
+        """
+        z = np.array([0.0, 0.0, 1.0])
+        axis, cosine = np.cross(self.up, z), float(self.up @ z)
+        if cosine < -1 + 1e-9:
+            return np.diag([1.0, -1.0, -1.0])
+        x, y, w = axis
+        cross = np.array([[0, -w, y], [w, 0, -x], [-y, x, 0]])
+        return np.eye(3) + cross + cross @ cross / (1 + cosine) + 0.0
+
+    @property
+    def z_up(self) -> bool:
+        return bool(self.up[2] > 1 - 1e-9)
+
+    @property
+    def level(self) -> float | None:
+        """The height in m along up of ground that is level everywhere; None for other ground."""
+        tilted = (self.planes[:, :3] @ self.up < 1 - 1e-9).any()
+        if self.others or tilted:
+            return None
+        return float(self.planes[:, 3].max()) if len(self.planes) else self.base
+
+    def height(self, at: Array) -> Any:
+        """Return the height [...] m of positions [..., 3] m, NumPy or JAX, above the ground under them."""
+        xp: Any = np if isinstance(at, np.ndarray) else jnp
+        along = _dot(at, self.up)
+        if self.level is not None:
+            return along - self.level if self.level else along
+        up, ground = self.up, xp.full(np.shape(at)[:-1], -np.inf)
+        for plane in self.planes:
+            normal = plane[:3]
+            ground = xp.maximum(ground, along + (plane[3] - at @ normal) / (normal @ up))
+        for other in self.others:
+            ground = xp.maximum(ground, other.top(at, up, xp))
+        return along - xp.where(ground > -np.inf, ground, self.base)
+
+    def turned(self, quat: np.ndarray) -> np.ndarray:
+        """Return orientations, quaternions [..., 4], in the `frame`."""
+        turn = np.zeros(4)
+        mujoco.mju_mat2Quat(turn, self.frame.ravel())
+        w, v = quat[..., :1], quat[..., 1:]
+        scalar = turn[0] * w - v @ turn[1:, None]
+        return np.concatenate([scalar, turn[0] * v + w * turn[1:] + np.cross(turn[1:], v)], axis=-1)
+
+    def over_ground(self, at: np.ndarray) -> bool:
+        """Return whether the ground is under most of the positions [n, 3] m."""
+        up = self.up
+        if len(self.planes) or not len(at):
+            return bool(len(self.planes))
+        tops = [other.top(at, up, np) for other in self.others]
+        return bool(tops and (np.max(tops, axis=0) > -np.inf).mean() > 0.5)
+
+    def upright(self) -> World:
+        """Return the same world in its own `frame`, where z is up."""
+        turn = self.frame.T
+        planes = np.concatenate([self.planes[:, :3] @ turn, self.planes[:, 3:]], axis=1)
+        others = [
+            replace(o, centre=o.centre @ turn, axes=o.axes @ turn)
+            if isinstance(o, Box)
+            else replace(o, axes=o.axes @ turn)
+            for o in self.others
+        ]
+        return World(np.array([0.0, 0.0, 1.0]), self.gravity, planes, others, self.base)
+
+
+def _dot(at: Any, up: np.ndarray) -> Any:
+    """Return the component [...] of `at` [..., 3] along `up`; along an axis, the coordinate itself."""
+    axis = int(np.abs(up).argmax())
+    if abs(up[axis]) < 1 - 1e-9:
+        return at @ up
+    return at[..., axis] if up[axis] > 0 else -at[..., axis]
+
+
+def world_of(model: mujoco.MjModel, root: int | None = None) -> World:
+    """Return up, gravity and ground of a model. root: the body that can stand on it; None: any that moves."""
+    data = mujoco.MjData(model)
+    mujoco.mj_kinematics(model, data)
+    gravity, up = float(np.linalg.norm(model.opt.gravity)), up_of(model, data)
+    grounds = [g for g in _static(model) if _collides(model, g, root)]
+    world = World(up, gravity if gravity > _NONE else 0.0)
+    planes, others, wide = [], [], []
+    for g in grounds:
+        if model.geom_type[g] == _PLANE:
+            normal = data.geom_xmat[g].reshape(3, 3)[:, 2]
+            if normal @ up > _FACES_UP:
+                planes.append([*_snapped(normal), float(normal @ data.geom_xpos[g])])
+        elif found := _shape(model, data, g, world, length_of(model, data, root)):
+            others.append(found[0])
+            wide.append(found[1:])
+    # where nothing collides, a floor that is only drawn shows where the ground is
+    drawn = [
+        g for g in _static(model) if model.geom_type[g] == _PLANE and data.geom_xmat[g, 2::3] @ up > _FACES_UP
+    ]
+    base = float(max(wide)[1]) if wide else max((float(data.geom_xpos[g] @ up) for g in drawn), default=0.0)
+    return replace(world, planes=np.array(planes).reshape(-1, 4), others=tuple(others), base=base)
+
+
+def show_upright(model: mujoco.MjModel, data: mujoco.MjData) -> None:
+    """Turn all that is drawn of `data` into the `frame` of its world, in which z is up, after its kinematics."""
+    world = World(up_of(model, data))
+    if world.z_up:
+        return
+    turn = world.frame
+    places = [f"{kind}_xpos" for kind in ("geom", "site", "cam", "light", "flexvert", "wrap")]
+    for name in ("xpos", "xipos", "xanchor", "xaxis", "subtree_com", "light_xdir", *places):
+        values = getattr(data, name)
+        values[:] = (values.reshape(-1, 3) @ turn.T).reshape(values.shape)
+    for name in ("xmat", "ximat", "geom_xmat", "site_xmat", "cam_xmat"):
+        values = getattr(data, name)
+        values[:] = (turn @ values.reshape(-1, 3, 3)).reshape(values.shape)
+    data.xquat[:] = world.turned(data.xquat)
+
+
+def _static(model: mujoco.MjModel) -> list[int]:
+    return [int(g) for g in np.flatnonzero(model.body_weldid[model.geom_bodyid] == 0)]
+
+
+def _snapped(vector: np.ndarray) -> np.ndarray:
+    """Return a unit vector, exactly along an axis if it is as good as along it."""
+    near = np.round(vector)
+    return near + 0.0 if np.allclose(vector, near, atol=1e-6) else np.asarray(vector, float)
+
+
+def up_of(model: mujoco.MjModel, data: mujoco.MjData) -> np.ndarray:
+    """Return the unit vector [3] against gravity; without gravity the normal of the first plane that stands still,
+    else z. data: after mj_kinematics.
+    """
+    gravity = float(np.linalg.norm(model.opt.gravity))
+    if gravity > _NONE:
+        return _snapped(-model.opt.gravity / gravity)
+    planes = [g for g in _static(model) if model.geom_type[g] == _PLANE]
+    return _snapped(data.geom_xmat[planes[0]].reshape(3, 3)[:, 2]) if planes else np.array([0.0, 0.0, 1.0])
+
+
+def _collides(model: mujoco.MjModel, geom: int, root: int | None) -> bool:
+    """Return whether the geom can collide with one of the tree of the body `root`, or with any that moves."""
+    own = model.body_weldid[model.geom_bodyid] != 0
+    if root is not None:
+        own &= model.body_rootid[model.geom_bodyid] == model.body_rootid[root]
+    body = int(model.geom_bodyid[geom])
+    excluded = [(s >> 16, s & 0xFFFF) for s in model.exclude_signature.tolist()]
+    apart = [one + two - body for one, two in excluded if body in (one, two)]
+    types, affinities = model.geom_contype, model.geom_conaffinity
+    meets = (types[geom] & affinities | types & affinities[geom]) != 0
+    meets &= ~np.isin(model.geom_bodyid, apart)
+    for one, two in ((model.pair_geom1, model.pair_geom2), (model.pair_geom2, model.pair_geom1)):
+        meets[two[one == geom]] = True
+    return bool((meets & own).any())
+
+
+def length_of(model: mujoco.MjModel, data: mujoco.MjData, root: int | None) -> float:
+    """Return the length in m of the diagonal of the tree of the body `root`, or of all that moves, by its geoms."""
+    own = model.body_weldid[model.geom_bodyid] != 0
+    if root is not None:
+        own &= model.body_rootid[model.geom_bodyid] == model.body_rootid[root]
+    centres, radii = data.geom_xpos[own], model.geom_rbound[own, None]
+    if not own.any():
+        return 0.0
+    return float(np.linalg.norm((centres + radii).max(axis=0) - (centres - radii).min(axis=0)))
+
+
+def _shape(
+    model: mujoco.MjModel, data: mujoco.MjData, geom: int, world: World, length: float
+) -> tuple[Box | Surface, float, float] | None:
+    """Return the geom as ground, with its area in m^2 and its top in m along up; None if no body can stand on it.
+
+    length: m, of the body.
+    """
+    kind, up = int(model.geom_type[geom]), world.up
+    at, axes = data.geom_xpos[geom], data.geom_xmat[geom].reshape(3, 3).T
+    centre, half = model.geom_aabb[geom, :3], model.geom_aabb[geom, 3:]
+    corners = np.array(np.meshgrid(*[[-1, 1]] * 3)).reshape(3, -1).T
+    around = (at + (centre + corners * half) @ axes) @ world.frame.T
+    sides = np.ptp(around[:, :2], axis=0)
+    least = 2 * length if kind in _ROUND else _WIDE * length  # one that is round is ground as a planet is
+    if kind != _HFIELD and sides.min() < least:
+        return None
+    area, top = float(sides.prod()), float(around[:, 2].max())
+    if kind == _BOX:
+        return Box(at.copy(), axes.copy(), model.geom_size[geom].copy()), area, top
+    if kind == _HFIELD and axes[2] @ up > 1 - 1e-6:
+        return _field(model, geom, at, axes, up), area, top
+    return _sampled(model, data, geom, world, around), area, top
+
+
+def _field(model: mujoco.MjModel, geom: int, at: np.ndarray, axes: np.ndarray, up: np.ndarray) -> Surface:
+    number = int(model.geom_dataid[geom])
+    rows, columns = int(model.hfield_nrow[number]), int(model.hfield_ncol[number])
+    x, y, z, _ = model.hfield_size[number]
+    first = int(model.hfield_adr[number])
+    heights = model.hfield_data[first : first + rows * columns].reshape(rows, columns).T
+    step = np.array([2 * x / (columns - 1), 2 * y / (rows - 1)])
+    return Surface(axes[:2].copy(), axes[:2] @ at - (x, y), step, float(at @ up) + z * heights.astype(float))
+
+
+def _sampled(
+    model: mujoco.MjModel, data: mujoco.MjData, geom: int, world: World, around: np.ndarray
+) -> Surface:
+    """Return the upper side of any geom, from rays. around: corners [8, 3] m of its box in the frame of the world."""
+    low, high = around.min(axis=0), around.max(axis=0)
+    grid = [np.linspace(low[i], high[i], _SAMPLES // 2) for i in range(2)]
+    heights = np.full((len(grid[0]), len(grid[1])), -np.inf)
+    above = high[2] + 1.0
+    for i, x in enumerate(grid[0]):
+        for j, y in enumerate(grid[1]):
+            begin = np.array([x, y, above]) @ world.frame
+            far = _ray(model, data, geom, begin, -world.up)
+            if far >= 0:
+                heights[i, j] = above - far
+    step = np.array([g[1] - g[0] for g in grid])
+    return Surface(world.frame[:2].copy(), low[:2].copy(), step, heights, float(low[2]))
+
+
+def _ray(model: mujoco.MjModel, data: mujoco.MjData, geom: int, begin: np.ndarray, way: np.ndarray) -> float:
+    """Return the distance in m along `way` at which a ray meets the geom, -1 if it does not."""
+    kind = int(model.geom_type[geom])
+    if kind == _MESH:
+        return mujoco.mj_rayMesh(model, data, geom, begin, way)
+    if kind == _HFIELD:
+        return mujoco.mj_rayHfield(model, data, geom, begin, way)
+    return mujoco.mju_rayGeom(
+        data.geom_xpos[geom], data.geom_xmat[geom], model.geom_size[geom], begin, way, kind
+    )

@@ -1,0 +1,427 @@
+"""Servers with habits that users report: refused parameters, reasoning in answers, answers in other places."""
+# ruff: noqa: F811
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+from fake_servers import FakeServer
+from test_clients import Asking, archive, key, question  # noqa: F401
+from test_odd_servers import ANSWER, PROGRAM, openai, program, written
+
+from movlr_jax.errors import UserError
+from movlr_jax.language.clients.answers import Judgement, Program, program_in, read
+from movlr_jax.language.clients.call import BadAnswer, Message, Question, Reply
+from movlr_jax.storage.archive import Archive
+
+DRAFT = PROGRAM.replace("near", "draft")
+FINAL_JSON = json.dumps({"changes": "a", "program": PROGRAM})
+DRAFT_JSON = json.dumps({"changes": "first idea", "program": DRAFT})
+FINAL, OLD = f"```python\n{PROGRAM}\n```", f"```python\n{DRAFT}\n```"
+FIRST, SECOND = (json.dumps({**ANSWER, "winner": winner}) for winner in ("first", "second"))
+DOUBT = "no, that turns the shoulder."
+ANALYSIS, CHANNEL, MESSAGE = (
+    "<|channel|>analysis<|message|>",
+    "<|start|>assistant<|channel|>final",
+    "<|message|>",
+)
+
+# what a model thinks, around a draft, and what comes between it and the answer
+REASONING = {
+    "think": ("<think>", "</think>"),
+    "thinking": ("<thinking>\n", "\n</thinking>\n"),
+    "reasoning": ("<reasoning>", "</reasoning>"),
+    "thought with attributes": ('<thought time="3 s">', "</thought>"),
+    "capitals": ("<THINK>", "</THINK>"),
+    "after a sentence": ("Let me see. <think>", "</think>"),
+    "only the end": ("", "</think>"),
+    "begun twice": ("<think>one <think>two ", "</think> three </think>"),
+    "two kinds": ("<think>so</think><reasoning>", "</reasoning>"),
+    "square brackets": ("[THINK]", "[/THINK]"),
+    "another namespace": ("<seed:think>", "</seed:think>"),
+    "words of tokens": ("<|begin_of_thought|>", "<|end_of_thought|>"),
+    "tokens of Cohere": ("<|START_THINKING|>", "<|END_THINKING|><|START_RESPONSE|>"),
+    "triangles": ("◁think▷", "◁/think▷"),
+    "harmony": (ANALYSIS, f"<|end|>{CHANNEL}{MESSAGE}"),
+    "harmony with a format": (ANALYSIS, f"<|end|>{CHANNEL} <|constrain|>json{MESSAGE}"),
+    "harmony without tokens": ("analysisWe need ", "assistantfinal"),
+    "channels of Gemma": ("<|channel>thought\n", "<channel|>"),
+    "tag of the answer": ("Let me think. ", "<answer>"),
+    "a details element": ('<details type="reasoning" done="true"><summary>Thought</summary>', "</details>"),
+    "phrases": ("Here is my thought process: ", "Here is my response:"),
+}
+
+
+@pytest.mark.parametrize("name", REASONING)
+@pytest.mark.parametrize("draft", [DRAFT_JSON, f"\n{OLD}\n", DRAFT], ids=["JSON", "fence", "bare"])
+@pytest.mark.parametrize("final", [FINAL_JSON, FINAL, PROGRAM], ids=["JSON", "fence", "bare"])
+def test_a_draft_in_the_reasoning_is_not_the_program(name: str, draft: str, final: str):
+    begin, end = REASONING[name]
+    if final == PROGRAM:
+        begin = begin.removeprefix("Let me see. ")  # a bare program stands alone
+    form: Any = read(Program, Reply(f"{begin}Maybe {draft} - {DOUBT}{end}\n{final}", "m"))
+    assert program_in(form.program) == PROGRAM
+
+
+@pytest.mark.parametrize("name", REASONING)
+@pytest.mark.parametrize(
+    "final", ["winner: second", SECOND[:-8], SECOND.replace('"second"', '"second motion"'), ""]
+)
+def test_a_verdict_in_the_reasoning_is_none_of_the_judge(name: str, final: str):
+    begin, end = REASONING[name]
+    with pytest.raises(BadAnswer):
+        read(Judgement, Reply(f"{begin}{FIRST} no, wait.{end}\n{final}", "m"))
+    form: Any = read(Judgement, Reply(f"{begin}{FIRST} no, wait.{end}\n{SECOND}", "m"))
+    assert form.winner == "second"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name in REASONING
+        if name not in ("only the end", "tag of the answer", "after a sentence", "two kinds")
+    ],
+)
+def test_reasoning_that_does_not_end_is_no_answer(name: str):
+    with pytest.raises(
+        BadAnswer, match=r"the answer is empty: its \d+ characters are reasoning, which does not end"
+    ):
+        read(Judgement, Reply(f"{REASONING[name][0]}{FIRST} no, wa", "m"))
+
+
+@pytest.mark.parametrize(
+    "text", [f"{FIRST} - no: {SECOND[:-4]}", f"{FIRST}\nor\n{SECOND.replace('second', '2nd')}"]
+)
+def test_the_last_verdict_counts_even_if_it_is_malformed(text: str):
+    with pytest.raises(BadAnswer, match="does not match the schema Judgement"):
+        read(Judgement, Reply(text, "m"))
+
+
+def test_what_an_answer_says_about_reasoning_is_not_reasoning():
+    said = {**ANSWER, "reason": "the <think> tag and </think>"}
+    form: Any = read(Judgement, Reply(json.dumps(said), "m"))
+    assert form.reason == said["reason"]
+
+
+@pytest.mark.parametrize(
+    "mark", ["<think>", "</think>", "<details ", "<think ", "<|channel|>commentary ", "~~~~\n"]
+)
+def test_marks_that_are_repeated_do_not_take_long(mark: str):
+    begun = time.monotonic()
+    with pytest.raises(BadAnswer):
+        read(Program, Reply(f"a {mark * (2_000_000 // len(mark))}", "m"))
+    assert time.monotonic() - begun < 6.0
+
+
+PROGRAMS = {
+    "the old one last": f"New program:\n{FINAL}\nFor comparison, the previous one was:\n{OLD}",
+    "the old one first": f"The original:\n{OLD}\nIt becomes:\n{FINAL}",
+    "part of a program last": f"{FINAL}\nThe part that changed:\n```\ndef reward(state, action):\n    return 1\n```",
+    "a draft as JSON, then a fence": f"{DRAFT_JSON}\nOn second thoughts:\n{FINAL}",
+    "tildes": f"~~~py\n{PROGRAM}\n~~~\nLet me know!",
+    "four ticks": f"````python\n{PROGRAM}\n````",
+    "in a list": "1. Program:\n\n" + "\n".join(f"   {line}" if line else "" for line in FINAL.split("\n")),
+    "a signature of several lines": FINAL.replace(
+        "(state, action):", "(\n    state,\n    action,\n) -> dict:"
+    ),
+    "a tool call as text": f'<tool_call>{{"name": "Program", "arguments": {FINAL_JSON}}}</tool_call>',
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_program_is_the_last_complete_one(name: str):
+    form: Any = read(Program, Reply(PROGRAMS[name], "m"))
+    assert '"near"' in str(program_in(form.program))
+    assert "draft" not in form.program
+
+
+CALL = {"id": "t", "type": "function", "function": {"name": "Program", "arguments": FINAL_JSON}}
+PLACES = {
+    "parts with a fence": {"content": [{"type": "text", "text": "Here:"}, {"type": "text", "text": FINAL}]},
+    "parts with reasoning": {
+        "content": [{"type": "reasoning", "text": OLD}, {"type": "output_text", "text": {"value": FINAL}}]
+    },
+    "a tool call": {"content": None, "tool_calls": [CALL]},
+    "a tool call after words": {"content": "I call the tool.", "tool_calls": [CALL]},
+    "a function call": {"content": "", "function_call": CALL["function"]},
+    "arguments as an object": {
+        "tool_calls": [{"function": {"name": "p", "arguments": json.loads(FINAL_JSON)}}]
+    },
+    "reasoning in a field": {"content": FINAL_JSON, "reasoning_content": DRAFT_JSON},
+}
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("name", PLACES)
+def test_a_program_is_found_where_the_server_puts_it(name: str, streams: bool, archive: Archive):
+    message = PLACES[name]
+    if streams and not all(
+        isinstance(value, str | None) for n, value in message.items() if n != "tool_calls"
+    ):
+        pytest.skip("is not sent in pieces")
+    if streams and isinstance(message.get("tool_calls", [CALL])[0]["function"]["arguments"], dict):
+        pytest.skip("is not sent in pieces")
+    with FakeServer(
+        "openai", shape=openai(choices=[{"message": message, "finish_reason": "stop"}])
+    ) as server:
+        server.streams, server.brain = streams, written
+        asking = Asking(server, archive, attempts=1)
+        (answer,) = asking.ask([program()])
+        assert answer.value is not None, answer.problem
+        assert program_in(answer.value.program) == PROGRAM
+        asking.client.close()
+
+
+NOTHING = {
+    "reasoning alone": (
+        {"content": None, "reasoning_content": FIRST}, "stop",
+        f"the answer is empty: the server sent {len(FIRST)} characters of reasoning in reasoning_content, which is "
+        "not an answer, with finish_reason stop",
+    ),
+    "cut off while it thinks": (
+        {"content": "", "reasoning": "Hm. " * 5}, "length",
+        "the answer was cut off at max_tokens: the server sent 20 characters of reasoning in reasoning",
+    ),
+    "cut off at once": ({"content": ""}, "length", "the answer was cut off at max_tokens: the server sent no text"),
+    "filtered": ({"content": None}, "content_filter", "blocked by a content filter: the server sent no text"),
+    "refused": ({"content": None, "refusal": "I cannot"}, "stop", "the model refused: I cannot"),
+    "refused in a part": ({"content": [{"type": "refusal", "refusal": "I cannot"}]}, "stop", "the model refused: I"),
+    "nothing": ({}, "stop", "the answer is empty: the server sent no text, with finish_reason stop"),
+    "another tool": (
+        {"tool_calls": [{"function": {"name": "search", "arguments": '{"query": "arm"}'}}]}, "tool_calls",
+        "the answer, a call of the tool search, does not match the schema Judgement",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("name", NOTHING)
+def test_an_answer_without_content_says_what_came(name: str, streams: bool, archive: Archive):
+    message, reason, sentence = NOTHING[name]
+    choice = {"message": message, "finish_reason": reason}
+    if streams and isinstance(message.get("content"), list):
+        pytest.skip("is not sent in pieces")
+    with FakeServer("openai", shape=openai(choices=[choice]), streams=streams) as server:
+        asking = Asking(server, archive, attempts=1)
+        (answer,) = asking.ask([Question("judge", [Message("user", ["which"])], Judgement)])
+        assert answer.value is None
+        assert sentence in answer.problem
+        asking.client.close()
+
+
+def error(message: str, status: int = 400, **more: Any) -> tuple[int, Any]:
+    return status, {"error": {"message": message, "type": "invalid_request_error", **more}}
+
+
+def extra(name: str) -> tuple[int, Any]:
+    """As FastAPI says it, with the whole request in the message."""
+    given = {"temperature": 1, "max_tokens": 2}
+    return 422, {"detail": [{"loc": ["body", name], "msg": "Extra inputs are not permitted", "input": given}]}
+
+
+def form(request: dict[str, Any]) -> Any:
+    return (request.get("response_format") or {}).get("type")
+
+
+# the refusal, if the request is like this, and what is sent in the end
+REFUSALS = {
+    "a temperature": (
+        lambda r: "temperature" in r and error("Unsupported value: 'temperature' does not support 0.7 with this model."
+                                               " Only the default (1) value is supported.", param="temperature"),
+        {"temperature": None},
+    ),
+    "a temperature, in other words": (
+        lambda r: "temperature" in r and error("`temperature` is deprecated for this model."), {"temperature": None},
+    ),
+    "a temperature, as pydantic": (lambda r: "temperature" in r and extra("temperature"), {"temperature": None}),
+    "a temperature, with a status of the server": (
+        lambda r: "temperature" in r and error("litellm.UnsupportedParamsError: m does not support parameters: "
+                                               "['temperature']", 500),
+        {"temperature": None},
+    ),
+    "a temperature, with a status of success": (
+        lambda r: "temperature" in r and error("Invalid temperature: only 1 is allowed", 200, code=400),
+        {"temperature": None},
+    ),
+    "a schema": (
+        lambda r: form(r) == "json_schema" and error("This response_format type is unavailable now"),
+        {"response_format": {"type": "json_object"}},
+    ),
+    "every format": (
+        lambda r: form(r) and error("structured outputs are not supported"), {"response_format": None},
+    ),
+    "max_tokens": (
+        lambda r: "max_tokens" in r and error("Unsupported parameter: 'max_tokens' is not supported with this model. "
+                                              "Use 'max_completion_tokens' instead.", param="max_tokens"),
+        {"max_tokens": None, "max_completion_tokens": 8192},
+    ),
+    "any limit": (
+        lambda r: "max_tokens" in r and error("Error code: 400 - unknown field max_tokens"), {"max_tokens": None},
+    ),
+    "a limit that is too large": (
+        lambda r: r.get("max_tokens", 0) > 4096 and error("Range of max_tokens should be [1, 4096]"),
+        {"max_tokens": 4096},
+    ),
+    "a limit that the context has no room for": (
+        lambda r: r.get("max_tokens", 0) > 1096 and error(
+            "'max_tokens' is too large: 8192. This model's maximum context length is 4096 tokens and your request "
+            "has 3000 input tokens (8192 > 4096 - 3000)."),
+        {"max_tokens": 1080},
+    ),
+    "an answer in one piece": (
+        lambda r: not r.get("stream") and error("This model only support stream mode, please enable the stream "
+                                                "parameter to access the model. ", code="invalid_parameter_error"),
+        {"stream": True, "stream_options": {"include_usage": True}},
+    ),
+    "an answer in one piece, and options": (
+        lambda r: error("Non-streaming requests are not supported") if not r.get("stream")
+        else "stream_options" in r and extra("stream_options"),
+        {"stream": True},
+    ),
+    "system messages": (
+        lambda r: r["messages"][0]["role"] == "system" and error("System role not supported"), {"roles": "merged"},
+    ),
+    "one thing after the other": (
+        lambda r: ("temperature" in r and error("temperature: unexpected")) or (form(r) and extra("response_format"))
+        or ("max_tokens" in r and error("max_tokens: unsupported")),
+        {"temperature": None, "response_format": None, "max_tokens": None},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_parameter_that_a_server_refuses_is_sent_otherwise_from_then_on(name: str, archive: Archive):
+    refuse, changed = REFUSALS[name]
+    with FakeServer("openai", refuse=lambda request: refuse(request) or None) as server:
+        asking = Asking(server, archive, attempts=1)
+        assert asking.ask([question()])[0].value.ready
+        tried = len(server.requests)
+        assert 2 <= tried <= 6
+        assert asking.ask([question("more")])[0].value.ready
+        assert len(server.requests) == tried + 1, "it is remembered"
+        assert len(asking.said) == tried - 1
+        assert all("the server refuses" in said and "llm.parameters" in said for said in asking.said)
+        sent = server.requests[-1]["body"]
+        assert {n: sent.get(n) for n in changed if n != "roles"} == {
+            n: v for n, v in changed.items() if n != "roles"
+        }
+        for call in archive.calls():
+            assert call["changed"] == changed
+            assert call["parameters"]["max_tokens"] == 8192, "what was wanted is recorded, too"
+            assert (call["tokens_in"], call["tokens_out"]) == (6500, 1500)
+        assert archive.spent()[0] == 2, "a refused request is no answer that is paid"
+        asking.client.close()
+
+
+def test_concurrent_calls_learn_of_a_refusal_together(archive: Archive):
+    refuse, _ = REFUSALS["a temperature"]
+    with FakeServer("openai", refuse=lambda request: refuse(request) or None, delay_s=0.1) as server:
+        asking = Asking(server, archive, attempts=1)
+        answers = asking.ask([question(sample=i) for i in range(4)])
+        assert all(answer.value.ready for answer in answers)
+        assert len(asking.said) == 1
+        asking.client.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, "This model's maximum context length is 4096 tokens. However, you requested 21000 tokens (4808 in the "
+              "messages, 16192 in the completion). Please reduce the length of the messages or completion."),
+        (400, "the picture cannot be read"),
+        (404, "no model m-1; see upstream"),
+        (401, "temperature: the key is wrong"),
+    ],
+)  # fmt: skip
+def test_what_is_not_about_a_parameter_is_an_error(status: int, message: str, archive: Archive):
+    with FakeServer("openai", refuse=lambda request: error(message, status)) as server:
+        asking = Asking(server, archive)
+        with pytest.raises(UserError, match=message[:30]):
+            asking.ask([question()])
+        assert len(server.requests) == 1
+        asking.client.close()
+
+
+def test_a_server_that_refuses_everything_is_an_error(archive: Archive):
+    def refuse(request: dict[str, Any]) -> tuple[int, Any]:
+        names = "temperature, max_tokens, max_completion_tokens, response_format, stream, stream_options, system role"
+        return error(f"unsupported: {names}")
+
+    with FakeServer("openai", refuse=refuse) as server:
+        asking = Asking(server, archive)
+        with pytest.raises(UserError, match="unsupported: temperature"):
+            asking.ask([question()])
+        assert len(server.requests) <= 12
+        asking.client.close()
+
+
+def test_adapt_false_stops_at_a_refused_parameter(archive: Archive):
+    refuse, _ = REFUSALS["a temperature"]
+    with FakeServer("openai", refuse=lambda request: refuse(request) or None) as server:
+        asking = Asking(server, archive, adapt=False)
+        with pytest.raises(UserError, match="'temperature' does not support"):
+            asking.ask([question()])
+        asking.client.close()
+
+
+def test_parameters_can_be_set_and_left_out(archive: Archive):
+    given = {
+        "temperature": None,
+        "response_format": None,
+        "top_p": 0.9,
+        "chat_template_kwargs": {"enable_thinking": False},
+    }
+    with FakeServer("openai") as server:
+        asking = Asking(server, archive, parameters=given)
+        assert asking.ask([question()])[0].value.ready
+        body = server.requests[0]["body"]
+        assert not {"temperature", "response_format", "stream"} & body.keys()
+        assert body["top_p"] == 0.9
+        assert body["chat_template_kwargs"] == {"enable_thinking": False}
+        (call,) = archive.calls()
+        assert call["parameters"]["top_p"] == 0.9
+        asking.client.close()
+
+
+def test_the_record_of_a_search_with_changed_parameters_answers_again(archive: Archive):
+    refuse, _ = REFUSALS["a schema"]
+    with FakeServer("openai", refuse=lambda request: refuse(request) or None) as server:
+        Asking(server, archive).ask([question()])
+        asked = len(server.requests)
+        assert Asking(server, archive).ask([question()])[0].value.ready
+        assert len(server.requests) == asked
+
+
+@pytest.mark.parametrize(
+    "end", [b"data: [DONE]\n\n", b'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n']
+)
+def test_a_stream_that_nobody_asked_for_is_read(end: bytes, archive: Archive):
+    chunk = json.dumps({"model": "m", "choices": [{"delta": {"content": '{"ready": true}'}}]})
+    with FakeServer("openai", shape=lambda answer: f"data:{chunk}\n".encode() + end) as server:
+        asking = Asking(server, archive)
+        assert asking.ask([question()])[0].value.ready
+        asking.client.close()
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        ('data: {"choices": [{"delta": {"content": "{"}}]}\n', "the stream of the answer ended before the answer"),
+        ('data: {"choices": [{"del', "the response is not JSON"),
+        ('data: {"error": {"message": "out of memory"}}\n\n', "the server answers with an error: out of memory"),
+        ('data: {"choices": 3}\n\n', "the answer's choices are a number"),
+    ],
+)  # fmt: skip
+def test_a_broken_stream_ends_in_a_sentence(body: str, sentence: str, archive: Archive):
+    with FakeServer("openai", shape=lambda answer: body.encode()) as server:
+        asking = Asking(server, archive, attempts=1)
+        try:
+            said = asking.ask([question()])[0].problem
+        except UserError as told:
+            said = str(told)
+        assert sentence in str(said)
+        asking.client.close()

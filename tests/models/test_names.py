@@ -1,0 +1,159 @@
+"""Sides and places in names, as people and other programs write them."""
+
+from __future__ import annotations
+
+import mujoco
+import pytest
+
+import movlr_jax as mj
+from movlr_jax.models.from_path import roles_of
+from movlr_jax.models.names import part_of, place_of, side_of, words_of, words_of_all
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "side", "part"),
+    [
+        ("FL_calf", "front", "left", "calf"),
+        ("rr_thigh", "rear", "right", "thigh"),
+        ("LF_FOOT", "front", "left", "foot"),
+        ("RH_SHANK", "rear", "right", "shank"),
+        ("HL_hip", "rear", "left", "hip"),
+        ("LM_leg", "middle", "left", "leg"),
+        ("wheel_lr", "rear", "left", "wheel"),
+        ("left front leg", "front", "left", "leg"),
+        ("front_left_foot", "front", "left", "foot"),
+        ("BackLeftFoot", "rear", "left", "foot"),
+        ("hind_leg_R", "rear", "right", "leg"),
+        ("lfoot", "", "left", "foot"),
+        ("rhand", "", "right", "hand"),
+        ("handR", "", "right", "hand"),
+        ("footl", "", "left", "foot"),
+        ("hand.R", "", "right", "hand"),
+        ("thigh.L.001", "", "left", "thigh"),
+        ("LeftFoot", "", "left", "foot"),
+        ("mixamorig:LeftFoot", "", "left", "foot"),
+        ("robot/left_foot", "", "left", "foot"),
+        ("walker/robot/rfemur", "", "right", "femur"),
+        ("leftshoulder", "", "left", "shoulder"),
+        ("Bip01_R_Foot", "", "right", "bip foot"),
+        ("calcn_l", "", "left", "calcn"),
+        ("L_foot_2", "", "left", "foot"),
+        ("linker Fuß", "", "left", "foot"),
+        ("fuss_rechts", "", "right", "foot"),
+        ("Hand_re", "", "right", "hand"),
+        ("vorderes_linkes_Bein", "front", "left", "leg"),
+        ("Rad_hinten_rechts", "rear", "right", "wheel"),
+        ("LeftUpperArm", "", "left", "upper arm"),
+        # no side and no place
+        ("heel", "", "", "heel"),
+        ("lower_back", "", "", "lower back"),
+        ("radius", "", "", "radius"),
+        ("tail", "", "", "tail"),
+        ("shoulder", "", "", "shoulder"),
+        ("reel", "", "", "reel"),
+        ("middle_finger", "", "", "middle finger"),
+        ("rear", "rear", "", ""),
+    ],
+)
+def test_a_name_says_side_place_and_part(name: str, place: str, side: str, part: str):
+    words = words_of(name)
+    assert (place_of(words), side_of(words), " ".join(part_of(words))) == (place, side, part)
+
+
+def test_a_code_is_a_place_only_where_the_model_has_several():
+    """LF and RF of a body with two legs are its left and right foot."""
+    assert words_of_all(["LF_foot", "RF_foot"]) == {"LF_foot": ["left", "foot"], "RF_foot": ["right", "foot"]}
+    assert words_of_all(["LF_foot", "LH_foot"])["LF_foot"] == ["front", "left", "foot"]
+
+
+# Whole bodies.
+
+_LIMB = """<body name="{thigh}" pos="{x} {y} 0"><joint axis="0 1 0" range="-60 60"/>
+  <geom type="capsule" fromto="0 0 0 0 0 -.2" size=".03"/>
+  <body name="{foot}" pos="0 0 -.2"><joint name="{foot}_j" axis="0 1 0" range="-60 60"/><geom size=".04"/>
+  </body></body>"""
+
+
+def body_of(*feet: str, thigh: str = "{0}_x") -> mujoco.MjSpec:
+    """A trunk with legs that end in bodies of these names, and a head."""
+    places = [(0.2, 0.1), (0.2, -0.1), (-0.2, 0.1), (-0.2, -0.1)]
+    legs = [
+        _LIMB.format(thigh=thigh.format(foot), foot=foot, x=x, y=y)
+        for foot, (x, y) in zip(feet, places, strict=False)
+    ]
+    motors = "".join(f'<position joint="{foot}_j" kp="9" inheritrange="1"/>' for foot in feet)
+    return mujoco.MjSpec.from_string(
+        f'<mujoco><worldbody><geom type="plane" size="9 9 1"/><body name="trunk" pos="0 0 .24"><freejoint/>'
+        f'<geom type="box" size=".2 .1 .05"/><body name="head" pos=".3 0 .1"><geom size=".05"/></body>'
+        f"{''.join(legs)}</body></worldbody><actuator>{motors}</actuator></mujoco>"
+    )
+
+
+def raised(words: str, *feet: str) -> list[str]:
+    """Return the bodies whose height the words ask for."""
+    task = mj.simple_task(name="t", model=body_of(*feet), description=words)
+    assert task.motion
+    return [aim.part.place for aim in task.motion.aims]
+
+
+FOUR = [
+    ("FL_foot", "FR_foot", "RL_foot", "RR_foot"),
+    ("LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT"),
+    ("front_left_foot", "front_right_foot", "rear_left_foot", "rear_right_foot"),
+    ("robot/FrontLeftFoot", "robot/FrontRightFoot", "robot/BackLeftFoot", "robot/BackRightFoot"),
+    ("Fuß_vorne_links", "Fuß_vorne_rechts", "Fuß_hinten_links", "Fuß_hinten_rechts"),
+]
+
+
+@pytest.mark.parametrize("feet", FOUR)
+def test_each_of_four_feet_is_found(feet: tuple[str, ...]):
+    front_left, front_right, rear_left, rear_right = feet
+    assert raised("raise the front right foot", *feet) == [front_right]
+    assert raised("lift the left hind leg", *feet) == [rear_left]
+    assert raised("raise the right rear paw", *feet) == [rear_right]
+    assert raised("raise the hind legs", *feet) == [rear_left, rear_right]
+    assert raised("raise the left feet", *feet) == [front_left, rear_left]
+    assert raised("raise the right foot", *feet) == [front_right]
+    roles = roles_of(body_of(*feet).compile())
+    assert "left_foot" not in roles, "a body with four feet is no biped"
+    assert roles["rear_left_foot"] == rear_left
+
+
+TWO = [
+    ("lfoot", "rfoot"),
+    ("L_foot", "R_foot"),
+    ("footL", "footR"),
+    ("LF_foot", "RF_foot"),
+    ("foot.L", "foot.R"),
+    ("linker Fuß", "rechter Fuß"),
+    ("robot/lfoot", "robot/rfoot"),
+    ("mixamorig:LeftFoot", "mixamorig:RightFoot"),
+]
+
+
+@pytest.mark.parametrize("feet", TWO)
+def test_the_right_foot_is_not_the_left_one(feet: tuple[str, str]):
+    left, right = feet
+    assert raised("raise the right foot", *feet) == [right]
+    assert raised("lift the left leg", *feet) == [left]
+    assert raised("raise both feet", *feet) == [left, right]
+    assert roles_of(body_of(*feet).compile())["right_foot"] == right
+
+
+@pytest.mark.parametrize(
+    ("words", "feet", "missing"),
+    [
+        ("raise the right foot", ("left_foot",), "the right foot, which this model does not have; it has: left foot"),
+        ("raise the front left foot", ("lfoot", "rfoot"), "the front left foot, which this model does not have"),
+        ("lift the hind leg", ("lfoot", "rfoot"), "the rear leg, which this model does not have"),
+        ("lift the middle leg", FOUR[0], "the middle leg, which this model does not have; it has: front left leg"),
+        ("touch the right foot with the head", ("left_foot",), "the right foot, which this model does not have"),
+    ],
+)  # fmt: skip
+def test_a_side_or_place_that_is_not_there_is_an_error(words: str, feet: tuple[str, ...], missing: str):
+    with pytest.raises(mj.UserError, match=missing):
+        raised(words, *feet)
+
+
+def test_the_only_foot_is_on_any_side():
+    assert raised("raise the right foot", "foot") == ["foot"]
