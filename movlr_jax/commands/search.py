@@ -37,6 +37,7 @@ from movlr_jax.evolution.gates import score_of
 from movlr_jax.evolution.loop import Found, evolve, in_a_line
 from movlr_jax.evolution.ranking import nothing_answered, silence
 from movlr_jax.evolution.tracking import begin_tracking, end_tracking
+from movlr_jax.evolution.trials import EVENT as TRIALS
 from movlr_jax.evolution.trials import TrialPlan
 from movlr_jax.film.group_picture import GROUPS, picture
 from movlr_jax.progress import Reporter
@@ -175,6 +176,11 @@ def _check_before_building(config: Config) -> None:
     if config.resume:
         with Archive.open(Path(config.resume), write=False, whole=True) as archive:
             archive.read(SETTINGS)
+            if archive.events("evaluated") and not archive.events(TRIALS):
+                raise UserError(
+                    f"{config.resume} was recorded by a version that ran each program once, so it cannot go on in "
+                    "trials; its report and exports can be made, or start a new run"
+                )
     if trains(config.optimizer) and config.optimizer.ppo.env_steps == 0:
         raise UserError(
             "optimizer.ppo.env_steps=0 trains nothing, so every program would be evaluated with the same policy; "

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ import yaml
 from cli_cases import LEG, QUICK, SUPPORT, TASK, Mistake
 from played_search import played
 
+from movlr_jax.api import open_run
 from movlr_jax.commands.evaluate import main as evaluate
 from movlr_jax.commands.export import main as export
 from movlr_jax.commands.report import main as report
@@ -29,6 +31,7 @@ from movlr_jax.models import model_adapter
 from movlr_jax.storage.archive import Archive
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
+DATA = Path(__file__).parents[1] / "data"
 
 
 @pytest.fixture(scope="module")
@@ -334,6 +337,38 @@ def test_a_run_of_an_earlier_version_is_read_and_goes_on(finished: Path, capfd: 
     assert results(run)[: len(before)] == before
     assert len(results(run)) > len(before)
     assert "changed after" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_run_without_trials_is_read_but_does_not_go_on(
+    mistake: Mistake, elsewhere: Path, capsys: pytest.CaptureFixture[str], ended: bool
+):
+    """It was recorded before there were trials."""
+    with zipfile.ZipFile(DATA / "run_before_trials.zip") as kept:
+        kept.extractall("old")
+    run = Path("old")
+    with Archive.open(run) as archive:
+        settings = yaml.safe_load(archive.read("config.yaml"))
+        settings["task"]["settings"]["file"] = str(run.absolute() / "task.py")
+        archive.put("config.yaml", yaml.safe_dump(settings).encode())
+        if not ended:
+            archive.forget("finished", -1)
+    assert report([str(run)]) == 0
+    assert "g01k01" in (run / "report.html").read_text()
+    assert export([str(run), "out=exported"]) == 0
+    assert list(Path("exported").iterdir())
+    found = open_run(run)
+    assert [c.name for c in found.candidates] == ["g00k00", "g00k01", "g01k00", "g01k01"]
+    assert found.best
+    assert found.best.name == "g00k00"
+    before = contents(run)
+    for more in ([], ["generations=3"]):
+        said = mistake(search, f"resume={run}", *more)
+        assert said == (
+            "old was recorded by a version that ran each program once, so it cannot go on in trials; its report and "
+            "exports can be made, or start a new run"
+        )
+    assert contents(run) == before
 
 
 @pytest.mark.parametrize("part", ["search=bank", "inner_weights=2"])
