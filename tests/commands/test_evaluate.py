@@ -92,9 +92,9 @@ def test_a_program_is_evaluated_in_several_trials(tmp_path: Path, capfd: pytest.
 
     result, said = found("trials=3", "seed=4")
     alone = [found("trials=1", f"seed={seed}")[0] for seed in (4, 5, 6)]
-    errors = [one["foot_pos_error_m"] for one in alone]
+    errors = [one["object_position_error_m"] for one in alone]
     assert len(set(errors)) == 3
-    assert result["foot_pos_error_m"] == pytest.approx(sum(errors) / 3)
+    assert result["object_position_error_m"] == pytest.approx(sum(errors) / 3)
     successes = sum(one["success"] for one in alone)
     assert (result["n"], result["failed"], result["successes"]) == (3, 0, successes)
     low, high = result["interval"]

@@ -399,7 +399,9 @@ def test_interrupted_at_any_batch_a_search_goes_on_to_the_same_end(tmp_path: Pat
         return (archive.root / "best.py").read_text(), kept, ranked, archive.get("confirmed")
 
     def make(root: Path, ends: int | None = None) -> SearchContext:
-        return played(root, [n[:3] for n in NAMES[:2]], noisy({"g01k02": 2.0}), "trials=3", "confirm=3", ends=ends)
+        return played(
+            root, [n[:3] for n in NAMES[:2]], noisy({"g01k02": 2.0}), "trials=3", "confirm=3", ends=ends
+        )
 
     whole = make(tmp_path / "whole")
     with whole.archive:
