@@ -38,7 +38,7 @@ def leg() -> mj.Task:
 
 
 def small(**more) -> dict:
-    return {"candidates": 2, "generations": 1, "films": False, **more}
+    return {"candidates": 2, "generations": 1, "films": False, "trials": 1, "confirm": 0, **more}
 
 
 # Importing.

@@ -37,6 +37,7 @@ from movlr_jax.evolution.gates import score_of
 from movlr_jax.evolution.loop import Found, evolve, in_a_line
 from movlr_jax.evolution.ranking import nothing_answered, silence
 from movlr_jax.evolution.tracking import begin_tracking, end_tracking
+from movlr_jax.evolution.trials import EVENT as TRIALS
 from movlr_jax.evolution.trials import TrialPlan
 from movlr_jax.film.group_picture import GROUPS, picture
 from movlr_jax.progress import Reporter
@@ -72,10 +73,10 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, int]:
     # a worker builds the task from the settings, unless only Python code can
     built, task = None if task and task.named else task, task or task_of(config)
     task = acting(config.optimizer, task)
-    chooses = chooses_samples(config)
+    chooses, given = chooses_samples(config), config
     config = sized(config, task, config.candidates * TrialPlan.of(config).first, reporter.say)
     optimizer = build_optimizer(config.optimizer, task, config.physics, reporter.say)
-    archive = open_archive(config, task.name)
+    archive = open_archive(given, task.name)
     context: SearchContext | None = None
     ended: Ended = "failed"
     try:
@@ -175,6 +176,11 @@ def _check_before_building(config: Config) -> None:
     if config.resume:
         with Archive.open(Path(config.resume), write=False, whole=True) as archive:
             archive.read(SETTINGS)
+            if archive.events("evaluated") and not archive.events(TRIALS):
+                raise UserError(
+                    f"{config.resume} was recorded by a version that ran each program once, so it cannot go on in "
+                    "trials; its report and exports can be made, or start a new run"
+                )
     if trains(config.optimizer) and config.optimizer.ppo.env_steps == 0:
         raise UserError(
             "optimizer.ppo.env_steps=0 trains nothing, so every program would be evaluated with the same policy; "

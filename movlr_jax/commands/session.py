@@ -194,17 +194,24 @@ def build_context(
     )
 
 
-def resize(context: SearchContext, samples: int, make: Callable[[Config], Callable[[], Any]]) -> None:
-    """Plan with another number of samples from now on, and record it. make: returns what builds parts in a worker."""
+def resize(
+    context: SearchContext, samples: int, keep: bool, make: Callable[[Config], Callable[[], Any]]
+) -> None:
+    """Plan with another number of samples from now on, and record it if it is to be kept.
+
+    make: returns what builds parts in a worker.
+    """
     config = dataclasses.replace(context.config, optimizer=with_samples(context.config.optimizer, samples))
-    context.workers.close()
-    close(context.optimizer)
-    context.config = config
-    context.optimizer = build_optimizer(config.optimizer, context.task, config.physics)
-    context.workers = _workers(config, context.task, context.optimizer, context.reporter, make(config))
-    context.sandbox.batch = scored_at_once(config.optimizer, context.task)
-    context.verdicts.clear()
-    keep_settings(config, context.archive)
+    if config != context.config:
+        context.workers.close()
+        close(context.optimizer)
+        context.config = config
+        context.optimizer = build_optimizer(config.optimizer, context.task, config.physics)
+        context.workers = _workers(config, context.task, context.optimizer, context.reporter, make(config))
+        context.sandbox.batch = scored_at_once(config.optimizer, context.task)
+        context.verdicts.clear()
+    if keep:
+        keep_settings(config, context.archive)
 
 
 def _workers(

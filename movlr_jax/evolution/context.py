@@ -78,7 +78,8 @@ class SearchContext:
     clients: Sequence[ModelClient] = ()  # clients of the models, closed at the end
     showing: Showing = BOTH_ORDERS  # of pairs to the judge
     watch: Watch = unwatched  # shows how far a ranking is
-    resize: Callable[[int], None] | None = None  # plan with another number of samples; None: it is given
+    # plan with another number of samples, and whether to keep it; None: the number is given
+    resize: Callable[[int, bool], None] | None = None
     verdicts: dict[str, Verdict] = field(default_factory=dict)  # of the current generation, by source
     seconds: dict[str, float] = field(default_factory=dict)  # of the current generation, by stage
 

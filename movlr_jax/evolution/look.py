@@ -98,18 +98,19 @@ def _stronger(
     assert context.resize
     few = context.config.optimizer.mppi.samples
     many = _MORE * few
-    context.resize(many)
+    context.resize(many, False)  # a look that is interrupted begins again
     started = time.monotonic()
     after = simulated(context, 0, programs, numbers)
     minutes = (time.monotonic() - started) * rest / 60
     clear = any(_better(context, after[name], ran[name]) for name in programs)
     if clear and minutes <= _LONGEST_MIN:
+        context.resize(many, True)
         context.reporter.say(
             f"plans have {many} samples: with {few} no program succeeds, with more it does better:"
         )
         _say(context, after, next(iter(programs)))
         return after, minutes
-    context.resize(few)
+    context.resize(few, False)
     but = f"they are better but would take about {minutes:.0f} minutes" if clear else "they are no better"
     context.reporter.say(f"plans have {few} samples: with {many} (optimizer.mppi.samples={many}) {but}")
     return None

@@ -140,18 +140,26 @@ def compete(
     if champion:
         known = {champion: vet(context, standings.programs[champion].source), **known}
     if not known:
-        reasons = "; ".join(f"{name}: {v.message}" for name, v in zip(programs, verdicts, strict=True))
-        raise UserError(f"every program of generation {g} failed, so the search cannot continue. {reasons}")
+        raise _nothing_runs(g, {name: v.message for name, v in zip(programs, verdicts, strict=True)})
     standings.programs |= {name: program for name, program in programs.items() if name in known}
     first = candidate_name(0, 0)
     if g == 0 and first in known and context.config.method.start != "nothing":
         standings.champion = first
         standings.add(first, [trial for _, trial in sorted(recorded_trials(context, 0)[first].items())])
     contest(context, g, plan, standings, known)
-    return [
+    latest = [
         recorded(context, program, verdict, standings.trials.get(name, ()))
         for (name, program), verdict in zip(programs.items(), verdicts, strict=True)
     ]
+    if all(trial.failed for trials in standings.trials.values() for trial in trials):
+        context.archive.forget("ranked", g)  # a champion that never ran is none
+        raise _nothing_runs(g, {e.name: e.reason for e in latest})
+    return latest
+
+
+def _nothing_runs(g: int, reasons: Mapping[str, str | None]) -> UserError:
+    said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+    return UserError(f"every program of generation {g} failed, so the search cannot continue. {said}")
 
 
 def recorded(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,17 +17,19 @@ from typing import Any
 
 import numpy as np
 
+from movlr_jax.config.methods import calls_needed
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.context import SearchContext, once, timed
-from movlr_jax.evolution.gates import by_gates, gated
-from movlr_jax.evolution.ranking import BUDGET, Comparison, Ranking, decided, flip_rate, rank, unanswered
+from movlr_jax.evolution.gates import by_gates, gated, score_of
+from movlr_jax.evolution.ranking import BUDGET, Comparison, decided, flip_rate, rank, unanswered
 from movlr_jax.evolution.standing import Standing
-from movlr_jax.evolution.trials import Claim, TrialPlan, believed, recorded_trials, run_trials
+from movlr_jax.evolution.trials import Claim, TrialPlan, Trials, believed, recorded_trials, run_trials
 from movlr_jax.evolution.worth import Posterior, from_answers, halving, next_champion, undecided
 from movlr_jax.language.base import BatchJudge, Evaluation, Preference
 from movlr_jax.language.clients.call import Retracted
 from movlr_jax.language.judges.metrics import MetricsJudge
 from movlr_jax.sandbox.vet import Verdict
+from movlr_jax.tasks.base import SHARED
 
 NOT_ASKED = "the judge was not asked"  # where gates decide before people are
 
@@ -94,20 +97,27 @@ class Contest:
             return believed(self.context.task, self.standings.trials, names)
         shown = {n: t for n in ran for t in self.standings.trials[n] if t.seed == first[n] and not t.failed}
         with timed(self.context, "rank"):
-            result = self._asked(shown)
-        self.new += result.comparisons
-        self.of_trial += [next(iter(first.values())) or 0] * len(result.comparisons)
-        self.winner = None if result.winner is None else names[result.winner]
+            new = self._asked(shown)
+        self.new += new
+        self.of_trial += [next(iter(first.values())) or 0] * len(new)
         answers = [*earlier_answers(self.context, self.g, names), *self._answers()]
         return from_answers(len(names), answers)
 
-    def _asked(self, shown: Mapping[str, Evaluation]) -> Ranking:
-        """Return the ranking of the motions `shown`, all of one trial, by the judge."""
-        context, names = self.context, self.standings.names
-        entrants = [names.index(name) for name in shown]
-        known = [*earlier(context, self.g, names), *self.new]
+    def _asked(self, shown: Mapping[str, Evaluation]) -> list[Comparison]:
+        """Return the judge's comparisons of the motions `shown`, all of one trial, among them alone."""
+        context, config, names = self.context, self.context.config, list(shown)
+        everyone, items = self.standings.names, list(shown.values())
+        at = {everyone.index(name): i for i, name in enumerate(names)}
+        known = [
+            replace(c, first=at[c.first], second=at[c.second])
+            for c in [*earlier(context, self.g, everyone), *self.new]
+            if {c.first, c.second} <= at.keys()
+        ]
         times = Counter((c.first, c.second) for c in known)
-        items = {names.index(name): motion for name, motion in shown.items()}
+        left = config.comparisons and config.comparisons - len(self.new)  # of the generation
+        if left is not None and left < calls_needed(config.ranking, len(names), context.showing.orders):
+            return []
+        budget = BUDGET * len(names) if left is None else left
 
         def ask(pairs: Sequence[tuple[int, int]]) -> list[Preference]:
             samples = []
@@ -117,14 +127,15 @@ class Contest:
             return compare_all(context, [(items[i], items[j]) for i, j in pairs], samples)
 
         def watch(new: Sequence[Comparison]) -> None:
-            context.watch(self.g, Standing(names, entrants, known, tuple(new), budget, context.showing))
+            standing = Standing(names, range(len(names)), known, tuple(new), budget, context.showing)
+            context.watch(self.g, standing)
 
-        config = context.config
-        budget = config.comparisons or BUDGET * len(entrants)
-        return rank(
-            len(names), ask, config.ranking, config.comparisons, known=known, entrants=entrants,
-            showing=context.showing, watch=watch,
-        )  # fmt: skip
+        result = rank(
+            len(names), ask, config.ranking, left, known=known, showing=context.showing, watch=watch
+        )
+        self.winner = None if result.winner is None else names[result.winner]
+        back = {i: index for index, i in at.items()}
+        return [replace(c, first=back[c.first], second=back[c.second]) for c in result.comparisons]
 
     def _answers(self) -> list[tuple[int, int, int, str]]:
         return [
@@ -195,6 +206,8 @@ def contest(
     before, standings.champion = standings.champion, data["best"]
     for line in _lines(context, standings, data, before):
         context.reporter.say(f"  rank: {line}")
+    if ran.scored and (hint := no_gradient(context, {n: standings.trials[n] for n in verdicts})):
+        context.reporter.say(f"  rank: {hint}")
     return data
 
 
@@ -274,6 +287,31 @@ def _lines(
         overruled = sum("overruled" in c for c in data["comparisons"])
         text += f"; {asked} comparisons, flip rate {100 * data['flip_rate']:.0f} %, {overruled} overruled by gates"
     return [warning + text]
+
+
+def no_gradient(context: SearchContext, trials: Trials) -> str:
+    """Return a hint if all programs come to the same score of the task and none succeeds, else an empty string."""
+    task, ran = context.task, [[t for t in of if not t.failed] for of in trials.values()]
+    scores = [statistics.fmean(score_of(task, t) for t in of) for of in ran if of]
+    measured = [t.metrics for of in ran for t in of]
+    succeeds = any(metrics.get("success", 0.0) for metrics in measured)
+    if len(scores) < 2 or succeeds or not max(scores) - min(scores) <= task.tie:
+        return ""
+    if context.config.instruction:  # it has only the scores that its words give
+        return (
+            "all programs have almost the same score, because the words of the instruction name little that can be "
+            "measured, so their order means nothing; let a judge watch the films: method=movlr with vlm=gemini, "
+            "openai_compatible, person or manual, or write a task with a goal (docs/write_a_task.md)"
+        )
+    own = [name for name in measured[0] if name not in ("success", *SHARED)]
+    example = (
+        f"m[{own[0]!r}], negated if less is better" if own else "... with a metric that `measure` returns"
+    )
+    become = "fail with" if any("success" in metrics for metrics in measured) else "have"
+    return (
+        f"all programs {become} almost the same score, so their order means nothing; in a task of your own, "
+        f"give simple_task a score that grows as the goal gets nearer, as in score=lambda m: {example}"
+    )
 
 
 def compare_all(

@@ -159,10 +159,10 @@ class Sandbox:
             raise Rejected("check", too_much)
         cost = (measured.cost.call_s, measured.cost.state_s, measured.cost.state_bytes)
         options = {"terms": terms, "weights": weights, "gradients": self._gradients}
-        options |= {"cost": cost, "batch": self._batch}
+        options |= {"cost": cost, "batch": self.batch}
         answer, _ = self._ask(warm, "probe", text, options, left - used)
         counts, states, cpu_s = counts_of(answer, terms)
-        if too_slow := slower(measured, cpu_s, states, self._batch):
+        if too_slow := slower(measured, cpu_s, states, self.batch):
             raise Rejected("probe", too_slow)
         notes = [*parsed.notes, *judge(parsed, counts)]
         named = (parsed.source, parsed.description)

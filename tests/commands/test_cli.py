@@ -36,6 +36,7 @@ from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.ranges import control_ranges
 from movlr_jax.errors import UserError, resuming
 from movlr_jax.models.spec import compile_spec
+from movlr_jax.storage.archive import Archive
 from movlr_jax.tasks import build_task
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
@@ -242,15 +243,21 @@ def test_compare_needs_seconds_to_simulate(mistake: Mistake, elsewhere: Path, se
     assert list(elsewhere.iterdir()) == []
 
 
-def test_every_episode_of_a_program_counts_for_the_budget_of_a_comparison(elsewhere: Path, capsys):
-    given = [TASK, "candidates=2", "generations=3", "starts=3", "episode_s=1", "run_dir=run"]
+def test_every_trial_of_a_program_counts_for_the_budget_of_a_comparison(elsewhere: Path, capsys):
+    given = [TASK, "candidates=2", "generations=3", "trials=3", "episode_s=1", "run_dir=run"]
     (config,) = plan(["movlr"], 12.0, given)
     assert (config.candidates, config.generations) == (2, 2)
     (config,) = plan(["movlr"], None, given)
     assert (config.candidates, config.generations) == (2, 3)
 
-    assert compare([*LEG, "methods=[human]", "starts=2"]) == 0
+    assert compare([*LEG, "methods=[human]", "trials=2", "confirm=2", "run_dir=run"]) == 0
     (row,) = json.loads(capsys.readouterr().out.splitlines()[-1])
+    with Archive.open(Path("run/human"), write=False) as archive:
+        claim = (archive.get("confirmed") or {})["claims"]["g00k00"]
+    assert claim["n"] == 2
+    assert row["success"] == claim["successes"] / 2, "what was confirmed is compared"
+    error = "object_position_error_m"
+    assert row["metrics"][error] == claim["metrics"][error]
     seconds = 2 * 0.064
     assert (row["programs"], row["sim_s"]) == (1, pytest.approx(seconds))
     assert row["course"][0][0] == pytest.approx(seconds)

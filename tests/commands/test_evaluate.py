@@ -82,12 +82,26 @@ def test_each_job_of_a_sweep_keeps_its_result(
     assert used == folders
 
 
-def test_a_program_is_evaluated_from_several_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    assert evaluate([*QUICK, "reward=initial", "starts=3", f"run_dir={tmp_path}"]) == 0
-    result = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert len(result["starts"]) == len(set(result["starts"])) == 3
-    middle = sorted(result["starts"])[1]
-    assert tiny_task().score(result) == pytest.approx(middle, abs=1e-3)
+def test_a_program_is_evaluated_in_several_trials(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    """Their seeds are that of the settings and those after it; the measures are means over them."""
+
+    def found(*more: str) -> tuple[dict, str]:
+        assert evaluate([*QUICK, "reward=initial", f"run_dir={tmp_path}", *more]) == 0
+        said = capfd.readouterr()
+        return json.loads(said.out.splitlines()[-1]), said.err
+
+    result, said = found("trials=3", "seed=4")
+    alone = [found("trials=1", f"seed={seed}")[0] for seed in (4, 5, 6)]
+    errors = [one["object_position_error_m"] for one in alone]
+    assert len(set(errors)) == 3
+    assert result["object_position_error_m"] == pytest.approx(sum(errors) / 3)
+    successes = sum(one["success"] for one in alone)
+    assert (result["n"], result["failed"], result["successes"]) == (3, 0, successes)
+    low, high = result["interval"]
+    assert low <= successes / 3 <= high
+    for seed in (4, 5, 6):
+        assert f"  seed {seed}: " in said
+    assert f"initial from 3 starts: {successes:.0f} of 3 succeed (" in said
 
 
 def test_another_evaluation_does_not_overwrite_a_trajectory(

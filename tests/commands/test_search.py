@@ -33,7 +33,7 @@ from movlr_jax.storage.archive import Archive
 from movlr_jax.tasks import Task
 
 QUICK = ["+task=bottle_pour", "candidates=2", "generations=3", "episode_s=0.16", "optimizer.mppi.samples=4",
-         "optimizer.horizon_s=0.16"]  # fmt: skip
+         "optimizer.horizon_s=0.16", "trials=2", "confirm=2"]  # fmt: skip
 
 
 def results(run: Path) -> tuple[str, list[dict]]:
@@ -143,7 +143,7 @@ def test_an_extended_run_that_is_interrupted_goes_on_where_it_was(
             patch.setattr(loop, step, stop)
             return search([f"resume='{root}'", *settings])
 
-    assert search([*LEG, "judge=newest", "generations=1", f"run_dir='{root}'"]) == 0
+    assert search([*LEG, "judge=newest", "ranking=paper", "generations=1", f"run_dir='{root}'"]) == 0
     assert interrupted("criticise", 2, "generations=4") == 130
     run = open_run(root)
     assert not run.finished
@@ -207,7 +207,7 @@ def test_folders_and_files_of_any_name_may_be_swept_and_refer_to_settings(elsewh
     assert (elsewhere / "ü=1" / "0" / "best.py").exists()
 
 
-def test_physics_is_traced_once_over_three_generations(tmp_path: Path):
+def test_physics_is_traced_once_for_each_size_of_batch(tmp_path: Path):
     config = compose([*QUICK, "films=false"])
     with Archive.create(tmp_path / "run", to_yaml(config)) as archive:
         task = task_of(config)
@@ -218,8 +218,9 @@ def test_physics_is_traced_once_over_three_generations(tmp_path: Path):
             evolve(context)
         finally:
             context.sandbox.close()
-    assert planner.physics.traces == {f"policy[{config.candidates * config.optimizer.mppi.samples}]": 1}
-    # the simulation itself, and the few rows that vetting's states come from
+    # once for each number of programs and trials that share a batch, however many such batches there are
+    assert set(planner.physics.traces.values()) == {1}
+    assert len(planner.physics.traces) <= 6
     assert set(planner.sim_physics.traces.values()) == {1}
 
 
@@ -227,7 +228,9 @@ def test_evaluate_prints_the_fixed_metrics_as_its_last_line(
     finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     quick = [a for a in QUICK if not a.startswith(("candidates", "generations"))]
-    assert evaluate([*quick, f"reward={finished}", f"run_dir={tmp_path}"]) == 0
+    best = next(e for e in results(finished)[1] if e["source"] == (finished / "best.py").read_text())
+    one = ["trials=1", f"seed={best['seed']}"]
+    assert evaluate([*quick, *one, f"reward={finished}", f"run_dir={tmp_path}"]) == 0
     printed = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     assert {
         "success",
@@ -241,8 +244,7 @@ def test_evaluate_prints_the_fixed_metrics_as_its_last_line(
         "physics_steps_per_s",
     } <= set(printed)
     assert Path(printed["film"]).stat().st_size > 0
-    # the search optimised the same program under the same noise, in a batch of two
-    best = next(e for e in results(finished)[1] if e["source"] == (finished / "best.py").read_text())
+    # the search optimised the same program in the same trial, in a batch with others
     for name, value in best["metrics"].items():
         assert printed[name] == value
 

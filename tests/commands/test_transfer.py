@@ -79,7 +79,7 @@ def test_a_reward_goes_unchanged_and_one_that_cannot_is_a_row_with_a_reason(tmp_
         'WEIGHTS = {"near": 1.0}\n\n\ndef reward(state, action):\n'
         '    return {"near": -jnp.linalg.norm(state.pos("foot") - state.goal("foot_pos"))}\n'
     )
-    common = [*QUICK, f"run_dir={tmp_path / 'out'}"]
+    common = [*QUICK, "trials=2", f"run_dir={tmp_path / 'out'}"]
     status = main([f"reward={reward}", f"from={TINY}", f"to={TINY},humanoid_walk", "seeds=1", *common])
     assert status == 1
     rows = json.loads(capsys.readouterr().out.strip().splitlines()[-1])

@@ -12,7 +12,7 @@ from made_gait import DT, Gait, replaced, walk, walker_of_boxes
 
 from movlr_jax.commands.session import task_and_optimizer
 from movlr_jax.config.compose import compose
-from movlr_jax.evolution.evaluation import evaluate, measure
+from movlr_jax.evolution.evaluation import evaluate, measure, middle
 from movlr_jax.evolution.gates import merit
 from movlr_jax.evolution.ranking import rank
 from movlr_jax.language.base import Evaluation
@@ -110,31 +110,32 @@ def test_an_evaluation_has_the_series_and_the_terms(task: Task):
     assert {"effort", "speed_m_s", "left_foot_force_n", "error_m"} <= set(result.series)
 
 
-def test_a_program_is_evaluated_by_its_middle_episode():
-    """Of three starts, the one with the middle score, as if each had been evaluated alone; of two, the worse."""
-    config = compose([f"+task={SUPPORT / 'tiny_task.py'}", "optimizer=mppi", "optimizer.mppi.samples=4",
-                      "optimizer.horizon_s=0.08", "episode_s=0.16"])  # fmt: skip
+UP = 'WEIGHTS = {"up": 1.0}\ndef reward(state, action):\n    return {"up": state.pos("foot")[2]}\n'
+
+
+@pytest.mark.parametrize("rule", ["mppi", "evosax"])
+def test_a_trial_alone_and_in_a_batch_is_bitwise_the_same(rule: str):
+    """Whatever other programs and trials are simulated with it; trials of other seeds differ."""
+    config = compose([f"+task={SUPPORT / 'tiny_task.py'}", "optimizer=mppi", f"optimizer.mppi.rule={rule}",
+                      "optimizer.mppi.samples=4", "optimizer.horizon_s=0.08", "episode_s=0.16"])  # fmt: skip
     task, optimizer = task_and_optimizer(config)
-    source = 'WEIGHTS = {"up": 1.0}\ndef reward(state, action):\n    return {"up": state.pos("foot")[2]}\n'
-    verdicts = [
-        Verdict("probe", None, 0.0, load(parse(text))) for text in (source, source.replace("1.0", "-1.0"))
-    ]
-    states = task.start(np.random.default_rng(5), 3)
+    verdicts = [Verdict("probe", None, 0.0, load(parse(text))) for text in (UP, UP.replace("1.0", "-1.0"))]
+    seeds = (7, 8, 9)
+    rows = evaluate(optimizer, task, verdicts, seeds)
+    assert [[(e.candidate, e.seed) for e in row] for row in rows] == [[(k, s) for s in seeds] for k in (0, 1)]
+    for k, n in ((0, 0), (1, 2)):
+        ((alone,),) = evaluate(optimizer, task, [verdicts[k]], [seeds[n]])
+        assert replace(alone, timing={}, candidate=k) == replace(rows[k][n], timing={})
+    for row in rows:
+        assert len({task.score(dict(e.metrics)) for e in row}) == len(seeds)
 
-    def alone(start: int) -> list[Evaluation]:
-        one = replace(task, start=lambda rng, rows: tuple(x[start : start + 1] for x in states))
-        return evaluate(optimizer, one, verdicts, 7)
 
-    each = [alone(start) for start in range(3)]
-    for count in (3, 2):
-        several = replace(task, start=lambda rng, rows, count=count: tuple(x[:count] for x in states))
-        found = evaluate(optimizer, several, verdicts, 7, starts=count)
-        for k, evaluation in enumerate(found):
-            scores = [task.score(dict(each[start][k].metrics)) for start in range(count)]
-            assert len(set(scores)) == count
-            assert evaluation.starts == tuple(round(score, 4) for score in scores)
-            middle = scores.index(sorted(scores)[(count - 1) // 2])
-            assert replace(evaluation, timing={}, starts=()) == replace(each[middle][k], timing={})
+def test_the_middle_trial_stands_for_a_program(task: Task):
+    """Of three, the one with the middle score; of two, the worse; one that failed is below all."""
+    trials = [Evaluation(0, 0, "", seed=i, metrics={"distance_m": d}) for i, d in enumerate((3.0, 1.0, 2.0))]
+    assert middle(task, trials) is trials[2]
+    assert middle(task, trials[:2]) is trials[1]
+    assert middle(task, [replace(trials[0], reason="late"), *trials[1:]]) is trials[1]
 
 
 def test_a_fault_counts_before_the_score(task: Task):

@@ -18,7 +18,8 @@ from movlr_jax.storage.archive import Archive
 TINY = str(SUPPORT / "tiny_task.py")
 PPO = ["optimizer=ppo", "optimizer.ppo.env_steps=32", "optimizer.ppo.envs=4", "optimizer.ppo.unroll=4",
        "optimizer.ppo.unrolls=1", "optimizer.ppo.minibatches=1", "optimizer.ppo.hidden=[8]",
-       "optimizer.ppo.value_hidden=[8]", "optimizer.ppo.starts=2", "episode_s=0.1", "films=false"]  # fmt: skip
+       "optimizer.ppo.value_hidden=[8]", "optimizer.ppo.starts=2", "episode_s=0.1", "films=false",
+       "trials=2", "confirm=1"]  # fmt: skip
 
 
 def test_the_three_variants_differ_in_who_writes_and_who_watches():
@@ -94,6 +95,11 @@ def test_the_winner_is_trained_in_full_once_and_that_is_what_a_comparison_counts
     with Archive.open(run / "rl_base", write=False) as archive:
         full, short = archive.get("full"), archive.get("evaluated", 0, 0)
         assert len(archive.events("full")) == 1
+        trained = archive.events("trials")
+    assert [e.generation for e in trained] == [0, -1], "the look, and the confirmation"
+    first, second = trained[0].data["programs"]["g00k00"].values()
+    assert first["metrics"] != second["metrics"], "each trial is a training of its own"
+    assert [len(trial["learning"]["env_steps"]) for trial in (first, second)] == [2, 2]
     assert full["env_steps"] == round(3.33 * 32)
     # batches of 16 steps: 2 of them short, 7 in full
     assert [len(data["learning"]["env_steps"]) for data in (short, full)] == [2, 7]

@@ -7,25 +7,31 @@ import shutil
 import sqlite3
 import subprocess
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from cli_cases import LEG, QUICK, SUPPORT, TASK, Mistake
+from played_search import played
 
+from movlr_jax.api import open_run
 from movlr_jax.commands.evaluate import main as evaluate
 from movlr_jax.commands.export import main as export
 from movlr_jax.commands.report import main as report
 from movlr_jax.commands.search import main as search
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.loop import in_a_line
+from movlr_jax.evolution.selection import Standings
 from movlr_jax.language.base import Evaluation
 from movlr_jax.models import model_adapter
 from movlr_jax.storage.archive import Archive
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
+DATA = Path(__file__).parents[1] / "data"
 
 
 @pytest.fixture(scope="module")
@@ -333,6 +339,38 @@ def test_a_run_of_an_earlier_version_is_read_and_goes_on(finished: Path, capfd: 
     assert "changed after" not in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_run_without_trials_is_read_but_does_not_go_on(
+    mistake: Mistake, elsewhere: Path, capsys: pytest.CaptureFixture[str], ended: bool
+):
+    """It was recorded before there were trials."""
+    with zipfile.ZipFile(DATA / "run_before_trials.zip") as kept:
+        kept.extractall("old")
+    run = Path("old")
+    with Archive.open(run) as archive:
+        settings = yaml.safe_load(archive.read("config.yaml"))
+        settings["task"]["settings"]["file"] = str(run.absolute() / "task.py")
+        archive.put("config.yaml", yaml.safe_dump(settings).encode())
+        if not ended:
+            archive.forget("finished", -1)
+    assert report([str(run)]) == 0
+    assert "g01k01" in (run / "report.html").read_text()
+    assert export([str(run), "out=exported"]) == 0
+    assert list(Path("exported").iterdir())
+    found = open_run(run)
+    assert [c.name for c in found.candidates] == ["g00k00", "g00k01", "g01k00", "g01k01"]
+    assert found.best
+    assert found.best.name == "g00k00"
+    before = contents(run)
+    for more in ([], ["generations=3"]):
+        said = mistake(search, f"resume={run}", *more)
+        assert said == (
+            "old was recorded by a version that ran each program once, so it cannot go on in trials; its report and "
+            "exports can be made, or start a new run"
+        )
+    assert contents(run) == before
+
+
 @pytest.mark.parametrize("part", ["search=bank", "inner_weights=2"])
 def test_a_search_with_a_part_that_is_gone_does_not_go_on(mistake: Mistake, finished: Path, part: str):
     """Not even where the task is named and the settings are compared; its report is still made."""
@@ -448,15 +486,17 @@ def test_a_job_that_fails_does_not_keep_the_others_from_running(mistake: Mistake
 
 def test_a_motion_from_words_is_reported_with_the_last_critique(tmp_path: Path):
     """Nothing is measured in it but falls; a motion with measures is reported with these."""
-    archive = Archive.create(tmp_path / "run", "task: stand\n")
+    context = played(tmp_path / "run", [["first"]], lambda name, g, n: "never run")
     unmeasured, walk = (
-        Evaluation(1, 2, "", metrics=metrics) for metrics in ({"fell": 0.0}, {"distance_m": 5.0})
+        Evaluation(1, k, "", metrics=metrics)
+        for k, metrics in enumerate(({"fell": 0.0}, {"distance_m": 5.0}))
     )
-    with archive:
-        assert in_a_line(archive, unmeasured) == ""
+    standings = Standings(trials={e.name: [e, replace(e, seed=1)] for e in (unmeasured, walk)})
+    with context.archive as archive:
+        assert in_a_line(context, unmeasured, standings) == "2 ran"
         critique = {"author": "someone", "success": False, "problems": ["knees are straight", "slow"]}
         archive.record("criticised", critique, 0)
-        assert in_a_line(archive, unmeasured) == "someone: no success; knees are straight"
+        assert in_a_line(context, unmeasured, standings) == "someone: no success; knees are straight"
         archive.record("criticised", critique | {"success": True, "problems": []}, 1)
-        assert in_a_line(archive, unmeasured) == "someone: success"
-        assert in_a_line(archive, walk) == "moved 5 m"
+        assert in_a_line(context, unmeasured, standings) == "someone: success"
+        assert in_a_line(context, walk, standings) == "moved 5 m"

@@ -14,7 +14,7 @@ TASK = [
     f"+task={Path(__file__).parent / 'tiny_task.py'}", "candidates=2", "generations=2", "episode_s=0.3",
     "optimizer=mppi",
     "optimizer.ctrl_dt=0.02", "optimizer.sim_dt=0.004", "optimizer.plan_dt=0.02", "optimizer.horizon_s=0.08",
-    "optimizer.knots=2", "optimizer.mppi.samples=4", "preview=true",
+    "optimizer.knots=2", "optimizer.mppi.samples=4", "preview=true", "trials=1", "confirm=0",
 ]  # fmt: skip
 MODELS = [
     "llm=openai_compatible", "llm.model=Qwen2.5-Coder-32B-Instruct", "llm.price=[0.1,0.3]", "llm.timeout_s=2",

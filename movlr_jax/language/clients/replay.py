@@ -14,6 +14,7 @@ from movlr_jax.language.settings import ModelConfig
 from movlr_jax.settings import CONFIG_BYTES, from_mapping, read_yaml
 from movlr_jax.storage.archive import Archive, write_atomically
 from movlr_jax.storage.inside import read_inside
+from movlr_jax.version import __version__
 
 if TYPE_CHECKING:  # it needs packages that a search without models does without
     from movlr_jax.language.clients.call import Question
@@ -23,6 +24,9 @@ _KEPT = (
     "purpose", "about", "sample", "state", "provider", "model", "model_version", "answer", "error", "tokens_in",
     "tokens_out", "seconds", "logprobs",
 )  # fmt: skip
+_RULE = (
+    f"# Recorded by movlr-jax {__version__}: programs are compared in trials, each with a seed of its own.\n"
+)
 _OF_A_PLACE = ("run_dir", "resume", "trust")  # settings that are not passed on
 
 
@@ -93,7 +97,7 @@ def write_recording(run: Path, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     files = {
         folder / ANSWERS: "\n".join(lines) + "\n",
-        folder / "config.yaml": yaml.safe_dump(kept, sort_keys=False),
+        folder / "config.yaml": _RULE + yaml.safe_dump(kept, sort_keys=False),
     }
     for path, text in files.items():
         write_atomically(path, text.encode())

@@ -1,0 +1,424 @@
+"""Trials of a search: who gets which, when a champion is replaced, and what is claimed at the end."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_cases import LEG, Mistake
+from played_search import LookedUp, Trial, played, program
+from tiny_task import task as tiny_task
+
+from movlr_jax.commands.search import main as search
+from movlr_jax.errors import UserError
+from movlr_jax.evolution.confirm import Confirmed, confirm
+from movlr_jax.evolution.context import SearchContext
+from movlr_jax.evolution.loop import Found, evolve
+from movlr_jax.evolution.trials import EVENT, Claim, trial_seed
+from movlr_jax.language.base import Evaluation, Preference
+from movlr_jax.tasks import Task
+from movlr_jax.tasks.simple import simple_task
+
+NAMES = [[f"g{g:02d}k{k:02d}" for k in range(4)] for g in range(3)]
+
+
+def noisy(worth: dict[str, float], spread: float = 1.0) -> Trial:
+    """Scores with a shift of each trial and noise of each program; programs that are not named have worth 0."""
+
+    def trial(name: str, g: int, n: int) -> dict[str, float]:
+        shift = np.random.default_rng([g + 1, n]).normal()
+        own = np.random.default_rng([g + 1, n, *name.encode()]).normal()
+        return {"score": worth.get(name, 0.0) + spread * own + shift}
+
+    return trial
+
+
+def lines(context: SearchContext) -> list[str]:
+    said: list[str] = []
+    context.reporter.say = said.append  # type: ignore[method-assign]
+    return said
+
+
+def searched(context: SearchContext) -> tuple[Found, Confirmed | None]:
+    found = evolve(context)
+    return found, confirm(context, found)
+
+
+def numbers_of(context: SearchContext) -> dict[str, dict[int, set[int]]]:
+    """Program -> generation (-1: confirmation) -> numbers of its trials, from the record."""
+    kept: dict[str, dict[int, set[int]]] = {}
+    for event in context.archive.events(EVENT):
+        for name, trials in event.data["programs"].items():
+            for n, data in trials.items():
+                assert data["seed"] == trial_seed(context.config.seed, event.generation, int(n))
+                kept.setdefault(name, {}).setdefault(event.generation, set()).add(int(n))
+    return kept
+
+
+# Seeds.
+
+
+def test_programs_of_a_generation_share_their_trials_and_nothing_shares_those_of_another(tmp_path: Path):
+    context = played(tmp_path / "run", NAMES, noisy({}), "trials=4", "confirm=2")
+    with context.archive:
+        searched(context)
+        kept = numbers_of(context)
+    for names in NAMES:
+        for name in names:
+            g = int(name[1:3])
+            assert {0, 1} <= kept[name][g], "all programs get the first trials"
+            assert min(kept[name]) in (-1, g), "and none of a generation before theirs"
+    assert kept["g00k00"][0] >= {0, 1, 2, 3}
+    look = context.workers.batches[0]  # type: ignore[attr-defined]
+    assert look == (["g00k00"], [(0, n) for n in range(4)]), "the look gives the first trials of generation 0"
+    seeds = [trial_seed(5, g, n) for g in range(-1, 30) for n in range(100)]
+    assert len(set(seeds)) == len(seeds)
+    assert set(seeds).isdisjoint(trial_seed(6, g, n) for g in range(-1, 30) for n in range(100))
+
+
+def test_half_of_the_programs_get_further_trials(tmp_path: Path):
+    """The champion, and the better half of the others by their first trials."""
+    worth = {"g01k01": 3.0, "g01k02": 2.0, "g00k00": 1.0}
+    context = played(tmp_path / "run", NAMES[:2], noisy(worth, 0.1), "trials=4", "confirm=0")
+    with context.archive:
+        evolve(context)
+        kept = {name: of.get(1, set()) for name, of in numbers_of(context).items()}
+    assert kept["g01k01"] == kept["g01k02"] == kept["g00k00"] == {0, 1, 2, 3}
+    assert kept["g01k00"] == kept["g01k03"] == {0, 1}
+
+
+# The champion.
+
+
+def test_a_champion_stays_unless_another_is_surely_better_and_keeps_collecting_trials(tmp_path: Path):
+    context = played(tmp_path / "run", NAMES, noisy({}), "trials=2", "confirm=0")
+    with context.archive:
+        found = evolve(context)
+        rankings = [event.data for event in context.archive.events("ranked")]
+    before = "g00k00"
+    for ranking in rankings:
+        changed = ranking["best"] != before
+        assert changed == (ranking["rival"] == ranking["best"])
+        if ranking["p_better"] is not None:
+            assert changed == (ranking["p_better"] >= 0.9)
+        before = ranking["best"]
+    first = found.standings.trials["g00k00"]
+    assert found.best.name != "g00k00" or len(first) >= 2 * len(NAMES)
+    assert len({trial.seed for trial in first}) == len(first)
+
+
+@pytest.mark.parametrize(("certainty", "champion"), [(0.6, "g00k01"), (0.999, "g00k00")])
+def test_certainty_decides_whether_a_better_program_replaces_the_first(
+    tmp_path: Path, certainty: float, champion: str
+):
+    def trial(name: str, g: int, n: int) -> dict[str, float]:
+        return {"score": (1.0 if name == "g00k01" else 0.0) + (-1) ** n * (0.5 if name == "g00k00" else 0.0)}
+
+    context = played(
+        tmp_path / "run", [NAMES[0][:2]], trial, "trials=2", "confirm=0", f"certainty={certainty}"
+    )
+    with context.archive:
+        assert evolve(context).best.name == champion
+        said = context.archive.get("ranked", 0)
+    assert said
+    assert (said["p_better"] >= certainty) == (champion == "g00k01")
+
+
+def test_a_clearly_better_program_wins_and_the_claim_is_of_fresh_trials(tmp_path: Path):
+    worth = {"g01k02": 5.0}
+
+    def trial(name: str, g: int, n: int) -> dict[str, float]:
+        return {**noisy(worth)(name, g, n), "success": float(name == "g01k02" and n != 1)}
+
+    context = played(tmp_path / "run", NAMES, trial, "trials=2", "confirm=4", human="hand")
+    said = lines(context)
+    with context.archive:
+        found, confirmed = searched(context)
+        event = context.archive.get("confirmed")
+        kept = numbers_of(context)
+    assert confirmed
+    assert event
+    assert found.best.name == confirmed.champion == event["champion"] == "g01k02"
+    assert (context.archive.root / "best.py").read_text() == program("g01k02")
+    assert kept["g01k02"][-1] == {0, 1, 2, 3}
+    assert kept["g00k00"][-1] == kept["hand-written"][-1] == {0, 1}, "in half of the trials"
+    claim = event["claims"]["g01k02"]
+    assert (claim["n"], claim["successes"], claim["failed"]) == (4, 3, 0)
+    assert event["claims"]["g00k00"]["successes"] == 0
+    np.testing.assert_allclose(claim["interval"], [0.3006, 0.9544], atol=1e-4)  # Wilson, by hand
+    assert event["text"] == confirmed.text
+    assert event["text"].startswith("g01k02 from 4 fresh starts: 3 of 4 succeed (30-95 %)")
+    assert "; first program 0 of 2 succeed" in event["text"]
+    assert "; hand-written program 0 of 2 succeed" in event["text"]
+    assert event["p_better"] > 0.9
+    assert event["verdict"] == confirmed.verdict
+    assert event["verdict"].startswith("g01k02 is better than the first program with P = ")
+    assert any(line.startswith("the hand-written program: ") for line in said), "it is looked at first, too"
+
+
+def test_a_search_that_finds_nothing_better_says_so(tmp_path: Path):
+    context = played(tmp_path / "run", NAMES[:2], noisy({"g00k00": 9.0}), "trials=2", "confirm=2")
+    with context.archive:
+        found, confirmed = searched(context)
+    assert found.best.name == "g00k00"
+    assert confirmed
+    assert confirmed.verdict == "no better program than the first was found"
+    assert list(confirmed.claims) == ["g00k00"]
+
+
+def test_a_champion_that_is_worse_in_fresh_trials_is_not_called_better(tmp_path: Path):
+    def trial(name: str, g: int, n: int) -> dict[str, float]:
+        lucky = name == "g00k01" and g >= 0
+        return {"score": (5.0 if lucky else 0.0) + 0.1 * n + (-3.0 if name == "g00k01" and g < 0 else 0.0)}
+
+    context = played(tmp_path / "run", NAMES[:1], trial, "trials=2", "confirm=4")
+    with context.archive:
+        _, confirmed = searched(context)
+    assert confirmed
+    assert confirmed.verdict == (
+        "no better program than the first was found: g00k01 is not better in fresh trials"
+    )
+
+
+def test_the_recorded_hop_search_finds_the_program_that_hops(tmp_path: Path):
+    """docs/write_a_task.md's hop.py, seed 5: what its twelve programs did in trials that were recorded.
+
+    A choice by one trial announced g00k02, which is no better than the first; g02k03 hops from most starts.
+    """
+    recorded = json.loads((Path(__file__).parents[1] / "data" / "hop_trials.json").read_text())
+    task, chosen = replace(tiny_task(), score=lambda m: 100 * m["success"] + 2.5 * m["distance_m"]), []
+    for order in range(5):
+        rng = np.random.default_rng(order)
+        columns = {name: rng.permutation(len(of["success"])) for name, of in recorded.items()}
+
+        def trial(name: str, g: int, n: int) -> dict[str, float]:
+            of = recorded[name]
+            column = columns[name][(8 * max(g, 0) + n) % len(of["success"])]  # noqa: B023
+            return {key: float(of[key][column]) for key in ("success", "distance_m")}
+
+        context = played(tmp_path / str(order), NAMES, trial, "confirm=0", task=task)
+        with context.archive:
+            chosen.append(evolve(context).best.name)
+    assert chosen.count("g02k03") >= 3, chosen
+
+
+# What has only a success, fails, or has no randomness.
+
+
+def test_programs_of_a_task_that_has_only_a_success_are_ordered_by_rate_and_then_by_what_the_words_name(
+    tmp_path: Path,
+):
+    task = simple_task(
+        name="go", model="tiny_muscle", description="walk forward", episode_s=0.1,
+        success=lambda m: m["progress_m_s"] > 2,
+    )  # fmt: skip
+    rate = {"g00k01": (1, 1), "g00k02": (0, 1), "g00k03": (0, 0), "g00k00": (0, 0)}
+    speed = {"g00k01": 0.2, "g00k02": 0.4, "g00k03": 0.9, "g00k00": 0.1}
+
+    def trial(name: str, g: int, n: int) -> dict[str, float]:
+        return {"success": float(rate[name][n % 2]), "progress_m_s": speed[name], "upright_fraction": 1.0}
+
+    context = played(tmp_path / "run", NAMES[:1], trial, "trials=4", "confirm=0", task=task)
+    with context.archive:
+        found = evolve(context)
+        said = context.archive.get("ranked", 0)
+    assert said
+    order = [name for _, name in sorted(zip(said["strengths"], said["names"], strict=True), reverse=True)]
+    assert order == ["g00k01", "g00k02", "g00k03", "g00k00"]
+    assert found.best.name == "g00k01"
+
+
+def test_a_program_that_fails_in_some_trials_counts_them_in_its_rate(tmp_path: Path):
+    def trial(name: str, g: int, n: int) -> dict[str, float] | str:
+        if name == "g00k00" and n % 2:
+            return "the simulation diverged"
+        return {"score": 1.0, "success": 1.0}
+
+    context = played(tmp_path / "run", NAMES[:1], trial, "trials=4", "confirm=0")
+    said = lines(context)
+    with context.archive:
+        found = evolve(context)
+    assert any("the first program: 2 of 4 succeed, 2 of 4 failed" in line for line in said)
+    assert found.best.name != "g00k00", "the others never fail"
+    claim = Claim.of(found.standings.trials["g00k00"])
+    assert (claim.successes or 0) < claim.n
+    assert claim.failed == claim.n - (claim.successes or 0)
+
+
+def test_a_search_in_which_nothing_runs_ends_in_a_sentence(tmp_path: Path):
+    context = played(tmp_path / "run", NAMES[:1], lambda name, g, n: "the simulation diverged", "trials=2")
+    with context.archive, pytest.raises(UserError, match="every program of generation 0 failed") as told:
+        evolve(context)
+    assert "g00k03: the simulation diverged" in str(told.value)
+
+
+@pytest.mark.parametrize("still", [True, False])
+def test_a_task_without_randomness_says_that_trials_differ_in_noise_alone(tmp_path: Path, still: bool):
+    base = replace(tiny_task(), score=lambda m: m["score"])
+    at = base.start(np.random.default_rng(0), 1)
+    task = (
+        replace(base, start=lambda rng, rows: tuple(np.repeat(x, rows, axis=0) for x in at))
+        if still
+        else base
+    )
+    context = played(tmp_path / "run", NAMES[:1], noisy({}), "trials=2", "confirm=0", task=task)
+    said = lines(context)
+    with context.archive:
+        evolve(context)
+    alone = "the task always starts from the same state, so trials differ in the planner's noise alone"
+    assert (alone in said) == still
+
+
+def test_a_search_ends_early_when_all_trials_succeed_and_nothing_is_asked_for(tmp_path: Path):
+    def trial(name: str, g: int, n: int) -> dict[str, float]:
+        return {"score": 1.0, "success": 1.0, "effort": 0.0}
+
+    ready = replace(tiny_task(), score=lambda m: m["score"], diagnose=lambda metrics: [])
+    context = played(tmp_path / "run", NAMES, trial, "trials=4", "confirm=2", task=ready)
+    with context.archive:
+        _, confirmed = searched(context)
+        stopped = context.archive.events("stopped")
+        proposed = context.archive.events("proposed")
+    assert len(stopped) == len(proposed) == 1
+    assert re.fullmatch(
+        r"the search ends after generation 0: all \d+ trials of g00k00 succeed, and the critic asks for nothing",
+        stopped[0].data["reason"],
+    )
+    assert confirmed
+
+
+SETTINGS = [
+    ("trials=0", "trials=0: it must be 1 or more"),
+    ("trials=1.5", "trials=1.5 is not an integer"),
+    ("certainty=2", "certainty=2: a probability of being better, from 0.5 to below 1"),
+    ("certainty=0.4", "certainty=0.4: a probability of being better, from 0.5 to below 1"),
+    ("confirm=-1", "confirm=-1: it must be 0 or more"),
+    ("starts=3", "there is no setting 'starts'"),
+]
+
+
+@pytest.mark.parametrize(("setting", "sentence"), SETTINGS, ids=[setting for setting, _ in SETTINGS])
+def test_settings_of_trials_that_cannot_be_are_told(
+    elsewhere: Path, mistake: Mistake, setting: str, sentence: str
+):
+    given = [a for a in LEG if a.partition("=")[0] not in ("trials", "confirm")]
+    assert mistake(search, *given, setting).startswith(sentence)
+    assert not list(elsewhere.iterdir())
+
+
+# Judges of films.
+
+
+class Watching:
+    """Prefers the higher score, and notes what it was shown."""
+
+    name = "watching"
+
+    def __init__(self) -> None:
+        self.shown: list[tuple[Evaluation, Evaluation]] = []
+
+    def compare(self, task: Task, first: Evaluation, second: Evaluation) -> Preference:
+        self.shown.append((first, second))
+        return Preference("first" if first.metrics["score"] > second.metrics["score"] else "second", "seen")
+
+
+def test_a_judge_sees_two_motions_of_the_same_trial_in_both_orders(tmp_path: Path):
+    judge = Watching()
+    context = played(tmp_path / "run", NAMES, noisy({"g02k03": 3.0}), "trials=4", "confirm=0", judge=judge)
+    with context.archive:
+        evolve(context)
+        rankings = [event.data for event in context.archive.events("ranked")]
+    assert all(a.seed == b.seed for a, b in judge.shown)
+    pairs = [(a.name, b.name, a.seed) for a, b in judge.shown]
+    assert sorted(pairs) == sorted((b, a, seed) for a, b, seed in pairs)
+    recorded = [(c["first"], c["second"], c["trial"]) for data in rankings for c in data["comparisons"]]
+    assert recorded == pairs
+    for data in rankings[: len(NAMES)]:
+        assert len({c["trial"] for c in data["comparisons"]}) >= 2, "other rounds show another trial"
+
+
+def test_a_judge_who_may_be_asked_seldom_is_asked_no_more_often_in_a_generation(tmp_path: Path):
+    judge = Watching()
+    context = played(
+        tmp_path / "run", NAMES, noisy({}), "trials=4", "confirm=0", "comparisons=8", judge=judge
+    )
+    with context.archive:
+        evolve(context)
+        counts = [len(event.data["comparisons"]) for event in context.archive.events("ranked")]
+    assert max(counts) <= 8
+
+
+def test_a_motion_that_failed_is_not_shown(tmp_path: Path):
+    def trial(name: str, g: int, n: int) -> dict[str, float] | str:
+        return "the simulation diverged" if (int(name[-1]) + n) % 2 else noisy({})(name, g, n)
+
+    judge = Watching()
+    context = played(tmp_path / "run", NAMES, trial, "trials=4", "confirm=0", judge=judge)
+    with context.archive:
+        evolve(context)
+    assert not any(e.failed for pair in judge.shown for e in pair)
+
+
+def test_the_ranking_of_the_paper_shows_each_program_once_before_the_winner_so_far(tmp_path: Path):
+    judge = Watching()
+    context = played(
+        tmp_path / "run", NAMES, noisy({}), "trials=2", "confirm=0", "ranking=paper", judge=judge
+    )
+    with context.archive:
+        evolve(context)
+        kept = numbers_of(context)
+        rankings = [event.data for event in context.archive.events("ranked")]
+    assert len(judge.shown) == 3 + 4 + 4, "the programs of a generation but the first champion"
+    winner = "g00k00"
+    for data in rankings:
+        for c in data["comparisons"]:
+            assert c["second"] == winner
+            winner = c[c["winner"]]
+        assert data["best"] == winner, "whatever its probability"
+    assert all(numbers == {0} for of in kept.values() for g, numbers in of.items() if g), "no further rounds"
+
+
+# Interrupted.
+
+
+def test_interrupted_at_any_batch_a_search_goes_on_to_the_same_end(tmp_path: Path):
+    """Also between two rounds of a generation and in the confirmation."""
+
+    def end(context: SearchContext) -> tuple[str, list, list, dict | None]:
+        archive = context.archive
+        kept = [
+            (e.kind, e.generation, e.candidate, e.data)
+            for e in archive.events()
+            if e.kind in ("evaluated", EVENT)
+        ]
+        ranked = [e.data for e in archive.events("ranked")]
+        return (archive.root / "best.py").read_text(), kept, ranked, archive.get("confirmed")
+
+    def make(root: Path, ends: int | None = None) -> SearchContext:
+        return played(
+            root, [n[:3] for n in NAMES[:2]], noisy({"g01k02": 2.0}), "trials=3", "confirm=3", ends=ends
+        )
+
+    whole = make(tmp_path / "whole")
+    with whole.archive:
+        searched(whole)
+        expected = end(whole)
+        workers = whole.workers
+    assert isinstance(workers, LookedUp)
+    assert len(workers.batches) >= 6, "a look, two rounds of each generation, and two of the confirmation"
+    assert expected[3]
+    for ends in range(len(workers.batches)):
+        root, ran = tmp_path / f"ended{ends}", []
+        context = make(root, ends)
+        with context.archive, pytest.raises(KeyboardInterrupt):
+            searched(context)
+        ran += context.workers.batches  # type: ignore[attr-defined]
+        context = make(root)
+        with context.archive:
+            searched(context)
+            assert end(context) == expected, ends
+        assert ran + context.workers.batches == workers.batches, "nothing is simulated twice"  # type: ignore[attr-defined]
