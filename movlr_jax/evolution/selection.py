@@ -87,10 +87,7 @@ class Contest:
         """Run all trials of the generation. Return what is believed of all programs of the search after them."""
         plan, entrants, done = self.plan, list(self.verdicts), self.plan.first
         paper = self.context.config.ranking in ("paper", "knockout") and not self.scored
-        if plan.first:
-            belief = self._round(entrants, range(done))
-        else:
-            belief = known(self.context, self.g, self.standings)
+        belief = self._round(entrants, range(done)) if done else known(self.context, self.g, self.standings)
         if plan.more and len(entrants) > 1 and not paper:
             belief = self._round(self._further(belief, entrants), range(done, done := done + plan.more))
         while done < plan.most and not paper and (both := self._undecided(belief, entrants)):
