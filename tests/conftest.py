@@ -73,7 +73,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     count = sum("cannot be downloaded" in reason for reason in skipped)
     if count:
         terminalreporter.write_line(
-            f"{count} tests were skipped, because MS-Human-700 or the ostrich is not on this machine and cannot be "
+            f"{count} skipped, because MS-Human-700 or the ostrich is not on this machine and cannot be "
             f"downloaded ({config.stash.get(NO_MODEL, '')}); set MENAGERIE_ROOT to a folder that contains "
             "ms_human_700/ of github.com/google-deepmind/mujoco_menagerie and ostrich/, which is "
             "ostrichrl/assets/models/ostrich of github.com/vittorione94/ostrichrl."

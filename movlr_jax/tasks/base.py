@@ -130,7 +130,7 @@ class Overrides(tuple[str, ...]):
     loaded: Mapping[str, Any]
 
 
-TIE = 0.25  # of the scores of this package: 2.5 mm of error, 1.5 degrees, or 0.025 of the effort
+TIE = 0.25  # of the scores of this package: 2.5 mm of error, 1.5 degrees, or 0.025 of the effort of successes
 
 
 @dataclass(frozen=True, repr=False)

@@ -10,6 +10,7 @@ from movlr_jax.tasks.needs import HOLD_S, Need
 from movlr_jax.tasks.readout import Readout
 
 _TILTED = 0.5  # cosine of a tilt from the start that counts as a fall: 60 degrees
+_DRIFT = 0.3  # m, a distance from the start that a diagnosis names
 _OFF = 0.2  # rad, an error of the heading that a diagnosis names
 
 
@@ -84,9 +85,12 @@ def motion_needs(motion: Motion, metrics: Metrics) -> list[Need]:
     if metrics.get("upright_fraction", 1.0) < 1.0:
         fallen = f"it falls after {metrics['upright_fraction']:.0%} of the episode"
         needs += [Need(fallen, kind) for kind in ("height", "upright")]
-    if motion.way and metrics.get("progress_m_s", 0.0) < 0.9 * motion.speed:
-        speed = f"{metrics.get('progress_m_s', 0.0):.2f} m/s"
-        needs.append(Need(f"it moves at {speed}, but the description means {motion.speed:g} m/s", "forward"))
+    speed = metrics.get("progress_m_s", 0.0)
+    if motion.way and (speed < 0.9 * motion.speed or (motion.exact and speed > 1.1 * motion.speed)):
+        means = f"it moves at {speed:.2f} m/s, but the description means {motion.speed:g} m/s"
+        needs.append(Need(means, "forward"))
+    if (drift := metrics.get("drift_error_m", 0.0)) > _DRIFT:
+        needs.append(Need(f"it leaves its place by {100 * drift:.0f} cm", "steady"))
     if motion.jump and metrics.get("rise_m", 0.0) < 0.1:
         needs.append(Need("it does not leave the ground", "jump"))
     if motion.rise and metrics.get("raised_m", 0.0) < 0.1:

@@ -20,6 +20,7 @@ from movlr_jax.commands.search import main as search
 from movlr_jax.errors import UserError
 from movlr_jax.film.encoding import ffmpeg_version
 from movlr_jax.models import MODELS
+from movlr_jax.models.download import SWITCH
 from movlr_jax.sandbox import confine
 
 MASSLESS = "<mujoco><worldbody><body><joint/></body></worldbody></mujoco>"
@@ -132,11 +133,15 @@ def test_the_overview_loads_no_heavy_model_and_tells_where_to_get_the_others(mon
         "missing": replace(MODELS["ostrich"], load=heavy, files=_not_installed),
     }
     monkeypatch.setattr("movlr_jax.models.MODELS", adapters)
+    monkeypatch.delenv(SWITCH, raising=False)
     rows = {row.name: row for row in doctor.models()}
     assert "7 muscles" in rows["model myoarm_r"].detail
     assert rows["model here"].ok
     assert rows["model not_yet"].ok is None
     assert "first use downloads it" in rows["model not_yet"].detail
+    monkeypatch.setenv(SWITCH, "off")
+    rows |= {row.name: row for row in doctor.models()}
+    assert "not downloaded yet, and MOVLR_DOWNLOADS=off; " in rows["model not_yet"].detail
     assert rows["model missing"] == Check("model missing", None, "not installed; pip install it")
 
 

@@ -455,6 +455,8 @@ def test_half_a_turn_goes_to_the_side_that_was_asked_for():
     [
         ("jump", {"rise_m": 0.0}, {"rise_m": 0.05}, {"rise_m": 0.2}),
         ("walk at 1 m/s", {"progress_m_s": 0.1}, {"progress_m_s": 0.5}, {"progress_m_s": 1.0}),
+        ("walk at 1 m/s", {"progress_m_s": 3.0}, {"progress_m_s": 2.0}, {"progress_m_s": 1.05}),
+        ("stand still", {"drift_error_m": 2.0}, {"drift_error_m": 1.0}, {"drift_error_m": 0.1}),
         ("turn left by 2 rad", {"heading_error_rad": 1.5}, {"heading_error_rad": 1.0}, {"heading_error_rad": 0.0}),
         ("play the piano", {"success": 0.0, "key_error_m": 0.2}, {"success": 0.0, "key_error_m": 0.1},
          {"success": 1.0, "key_error_m": 0.0}),
