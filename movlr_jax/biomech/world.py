@@ -197,7 +197,9 @@ def world_of(model: mujoco.MjModel, root: int | None = None) -> World:
             others.append(found[0])
             wide.append(found[1:])
     # where nothing collides, a floor that is only drawn shows where the ground is
-    drawn = [g for g in _static(model) if model.geom_type[g] == _PLANE and data.geom_xmat[g, 2::3] @ up > _FACES_UP]
+    drawn = [
+        g for g in _static(model) if model.geom_type[g] == _PLANE and data.geom_xmat[g, 2::3] @ up > _FACES_UP
+    ]
     base = float(max(wide)[1]) if wide else max((float(data.geom_xpos[g] @ up) for g in drawn), default=0.0)
     return replace(world, planes=np.array(planes).reshape(-1, 4), others=tuple(others), base=base)
 

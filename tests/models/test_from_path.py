@@ -254,7 +254,9 @@ def test_a_file_that_is_missing_or_compiled_is_told(tmp_path, biped):
 
 def test_a_model_with_another_axis_up_is_turned_until_z_is_up(tmp_path: Path):
     """The walker that faces -y, in a world turned by -90 degrees about x: y is up, and it faces z."""
-    plain = re.sub(r"<keyframe>.*</keyframe>", "", BIPED, flags=re.S)  # it has free bodies in the frame of the world
+    plain = re.sub(
+        r"<keyframe>.*</keyframe>", "", BIPED, flags=re.S
+    )  # it has free bodies in the frame of the world
     turned = plain.replace("<worldbody>", '<worldbody><frame quat="1 -1 0 0">')
     turned = turned.replace("</worldbody>", "</frame></worldbody>")
     turned = turned.replace('<option timestep="0.005"/>', '<option timestep="0.005" gravity="0 -9.81 0"/>')
