@@ -76,6 +76,7 @@ def system(task: Task, looks_ahead_s: float | None = None, control_s: float | No
         elements=f"{graph.MAX_ELEMENTS:,}",
         shaping=[_documented(name, function) for name, function in shaping.PUBLIC.items()],
         names=names(task),
+        z_up=task.layout.world.z_up,
         sizes=task.layout.sizes,
     )
 

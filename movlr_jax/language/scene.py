@@ -11,6 +11,7 @@ import numpy as np
 
 from movlr_jax.biomech.world import EARTH
 from movlr_jax.models.actuators import has_muscles, servos
+from movlr_jax.models.derived import base_joints
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.base import axis_text
 
@@ -153,7 +154,7 @@ def _world(task: Task, data: mujoco.MjData) -> list[str]:
     )
     if world.level:
         facts.append(f"The ground is {where.format(world.level)}.")
-    elif world.level is None:
+    elif world.level is None and base_joints(task.model, task.model.body(task.adapter.root).id):
         at = data.body(task.adapter.root).xpos
         under = float(at @ world.up - world.height(at))
         facts.append(

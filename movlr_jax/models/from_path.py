@@ -94,7 +94,7 @@ def adapter_of(path: str) -> ModelAdapter:
         touch=_touch(model, roles) if walks else derived.touch,
         sites=derived.sites[:MAX_SITES],
         posture=_posture(model, qpos),
-        forward=forward_of(model, qpos, roles),
+        forward=_rounded(world_of(model).frame @ forward_of(model, qpos, roles)),
         files=lambda: file,
     )
 
@@ -120,7 +120,10 @@ def _read(file: Path) -> mujoco.MjSpec:
 
 
 def _edited(file: Path, placed: Mapping[str, np.ndarray], loose: Iterable[str]) -> mujoco.MjSpec:
-    """Return the spec without ground, lights and cameras, free bodies at `placed` [7], `loose` joints unlimited."""
+    """Return the spec without ground, lights and cameras, free bodies at `placed` [7], `loose` joints unlimited.
+
+    It has z up.
+    """
     spec = _read(file)
     ground = [geom for geom in spec.worldbody.geoms if geom.type in _GROUND]
     names = {geom.name for geom in ground if geom.name}
@@ -141,7 +144,25 @@ def _edited(file: Path, placed: Mapping[str, np.ndarray], loose: Iterable[str]) 
     place(spec, placed)
     for joint in loose:
         spec.joint(joint).limited = mujoco.mjtLimited.mjLIMITED_FALSE
+    _turn_upright(spec)
     return spec
+
+
+def _turn_upright(spec: mujoco.MjSpec) -> None:
+    """Turn all that is in the world until z is up."""
+    world = world_of(compile_spec(spec))
+    if world.z_up:
+        return
+    world_body, turn, quat = spec.worldbody, world.frame, np.zeros(4)
+    mujoco.mju_mat2Quat(quat, turn.ravel())
+    inside = [*world_body.frames, *world_body.bodies, *world_body.geoms, *world_body.sites]
+    frame = world_body.add_frame(quat=quat)
+    for element in inside:
+        if element.frame is None:
+            element.set_frame(frame)
+    option = spec.option
+    option.gravity = [0.0, 0.0, -world.gravity]
+    option.wind, option.magnetic = turn @ option.wind, turn @ option.magnetic
 
 
 def roles_of(model: mujoco.MjModel) -> dict[str, str]:
@@ -229,8 +250,12 @@ def forward_of(
             way += (foot.xipos if toes == foot.name else data.body(toes).xpos) - ankle
     along = frame[:2] @ way
     axis = int(np.abs(along).argmax()) if np.abs(along).max() >= 0.01 else 0
-    x, y, z = (float(v) + 0.0 for v in frame[axis] * (-1 if along[axis] < -0.01 else 1))
-    return (x, y, z)
+    return _rounded(frame[axis] * (-1 if along[axis] < -0.01 else 1))
+
+
+def _rounded(way: np.ndarray) -> tuple[float, float, float]:
+    x, y, z = (float(v) + 0.0 for v in np.round(way, 9))
+    return x, y, z
 
 
 def _posture(model: mujoco.MjModel, qpos: np.ndarray) -> Posture:

@@ -135,7 +135,7 @@ def instrument(
 def layout_of(model: mujoco.MjModel, goals: Mapping[str, Array]) -> Layout:
     """Return the layout of a compiled model that `instrument` prepared."""
     joints, bodies, touch, sites, sensors, blocks = {}, {}, {}, {}, {}, {}
-    root = int(model.sensor(f"{_PREFIX}com").objid[0])
+    root = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SENSOR, f"{_PREFIX}com")
     for j in range(model.njnt):
         nq, nv = _JOINT_SIZES[int(model.jnt_type[j])]
         q, v = int(model.jnt_qposadr[j]), int(model.jnt_dofadr[j])
@@ -165,7 +165,7 @@ def layout_of(model: mujoco.MjModel, goals: Mapping[str, Array]) -> Layout:
         blocks=blocks,
         goals={name: np.shape(value) for name, value in goals.items()},
         sizes={n: int(getattr(model, n)) for n in ("nq", "nv", "na", "nu", "nsensordata")},
-        world=world_of(model, root),
+        world=world_of(model, int(model.sensor_objid[root]) if root >= 0 else None),
     )
 
 

@@ -175,8 +175,8 @@ def test_an_undefined_name_is_an_error():
 
 def test_the_system_message_says_what_the_code_does(task: Task, messages: dict[str, str]):
     said = messages["propose_first"]
-    # without use for an arm: there is no recorded motion, gait, heading or sensor
-    useless = ("reference(joint)", "gait_phase", "goal_heading", "capture_point", "sensor(name)")
+    # without use for an arm with z up: there is no recorded motion, gait, heading or sensor
+    useless = ("up", "reference(joint)", "gait_phase", "goal_heading", "capture_point", "sensor(name)")
     for call, _, _ in state_table():
         assert (f"`{call}`" in said) == (call.removeprefix("state.") not in useless), call
     for name in (

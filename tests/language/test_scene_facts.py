@@ -8,7 +8,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from movlr_jax.language.prompts import names
+from movlr_jax.language.prompts import names, system
 from movlr_jax.language.scene import actuator_facts, joint_facts, scene_facts, start_of
 from movlr_jax.tasks import Task, build_task, simple_task
 
@@ -92,3 +92,26 @@ def test_actuators_are_told_with_what_holds_the_start():
     )
     muscles = build_task("bottle_pour", "myoarm_r", 3.0, {})
     assert actuator_facts(muscles, start_of(muscles)) == []
+
+
+@pytest.mark.parametrize(
+    ("ground", "gravity", "facts"),
+    [
+        ('<geom type="plane" size="9 9 1"/>', "0 0 -9.81", ["The world's z axis points up;"]),
+        ('<geom type="plane" size="9 9 1" pos="0 0 -.6"/>', "0 0 -1.62",
+         ["The ground is at z = -0.6 m.", "Gravity is 1.62 m/s^2."]),
+        ('<geom type="box" size="9 1 9" pos="0 1 0"/>', "0 -9.81 0",
+         ["The world's y axis points up;", "The ground under `red_ball` is at y = 2 m and elsewhere",
+          "`rot[:, 2] @ state.up` is 1 where its z axis points up", "`state.height(body)`", "`state.up`"]),
+        ("", "0 0 0", ["There is no gravity."]),
+    ],
+)  # fmt: skip
+def test_what_is_up_and_where_the_ground_is_is_said(ground: str, gravity: str, facts: list[str]):
+    text = BALL.replace("<worldbody>", f'<option gravity="{gravity}"/><worldbody>{ground}')
+    text = text.replace('<joint name="b" axis="0 1 0" pos="0 0 1"/>', '<freejoint name="b"/>')
+    text = text.replace('<motor joint="j"', '<motor joint="b" gear="1"')
+    task = simple_task(name="t", model=mujoco.MjSpec.from_string(text), description="play")
+    said = system(task)
+    for fact in facts:
+        assert fact in said
+    assert ("heading of the body's x axis" in said) == ("z axis points up;" in said)

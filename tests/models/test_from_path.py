@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import mujoco
@@ -249,3 +250,29 @@ def test_a_file_that_is_missing_or_compiled_is_told(tmp_path, biped):
     (tmp_path / "m.mjb").write_bytes(b"")
     with pytest.raises(UserError, match=r"is a compiled model.*give its XML"):
         model_adapter(str(tmp_path / "m.mjb"))
+
+
+def test_a_model_with_another_axis_up_is_turned_until_z_is_up(tmp_path: Path):
+    """The walker that faces -y, in a world turned by -90 degrees about x: y is up, and it faces z."""
+    plain = re.sub(
+        r"<keyframe>.*</keyframe>", "", BIPED, flags=re.S
+    )  # it has free bodies in the frame of the world
+    turned = plain.replace("<worldbody>", '<worldbody><frame quat="1 -1 0 0">')
+    turned = turned.replace("</worldbody>", "</frame></worldbody>")
+    turned = turned.replace('<option timestep="0.005"/>', '<option timestep="0.005" gravity="0 -9.81 0"/>')
+    models = []
+    for name, text in (("upright", plain), ("turned", turned)):
+        file = tmp_path / f"{name}.xml"
+        file.write_text(text)
+        adapter = model_adapter(str(file))
+        models.append((adapter.forward, adapter.root, compile_spec(adapter.load())))
+    (way, root, upright), (other_way, other_root, other) = models
+    assert (way, root) == (other_way, other_root)
+    np.testing.assert_array_equal(other.opt.gravity, [0, 0, -9.81])
+    poses = []
+    for model in (upright, other):
+        data = mujoco.MjData(model)
+        mujoco.mj_forward(model, data)
+        poses.append((data.xpos.copy(), data.geom_xmat.copy(), data.site_xpos.copy()))
+    for one, two in zip(*poses, strict=True):
+        np.testing.assert_allclose(one, two, atol=1e-9)

@@ -11,7 +11,7 @@ from movlr_jax.language.proposers.gait_terms import gait_terms
 from movlr_jax.language.proposers.plain_terms import named_joints, named_places, plain_terms
 from movlr_jax.language.scene import names_in, words_in
 from movlr_jax.models.actuators import control_scale
-from movlr_jax.rewards.term import Term, tuple_of
+from movlr_jax.rewards.term import Term, along, tuple_of
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.aims import clauses_of
 from movlr_jax.tasks.base import Motion
@@ -110,7 +110,8 @@ def _reference_terms(task: Task) -> list[Term]:
 
 def _object_terms(thing: str, task: Task) -> list[Term]:
     pos, offset = f'state.pos("{thing}")', f'state.pos("{thing}") - state.goal("object_pos")'
-    climb = f'(state.goal("object_pos") - state.initial.pos("{thing}"))[2]'
+    up = task.layout.world.up.tolist()
+    climb = along(f'(state.goal("object_pos") - state.initial.pos("{thing}"))', up)
     turn = f'state.rot("{thing}"), state.goal("object_rot")'
     terms = [  # the most useful of each kind first: the critic advises them in this order
         Term("position", "place", 100.0, f"-shaping.smooth_abs(jnp.linalg.norm({offset}), 0.02)"),
@@ -119,7 +120,7 @@ def _object_terms(thing: str, task: Task) -> list[Term]:
             "lift",
             "place",
             5.0,
-            f"shaping.tolerance(({offset})[2], margin=jnp.maximum(jnp.abs({climb}), 0.05))",
+            f"shaping.tolerance({along(f'({offset})', up)}, margin=jnp.maximum(jnp.abs({climb}), 0.05))",
         ),
         Term("orientation", "turn", 10.0, f"-shaping.smooth_abs(shaping.rotation_error({turn}))"),
         Term("alignment", "turn", 5.0, f"shaping.gaussian(shaping.rotation_error({turn}), 0.3)"),
