@@ -286,7 +286,7 @@ def _check_attribute(node: ast.Attribute, at: str, names: Names) -> None:
         _check_attribute(node.value, at, names)
     name = node.attr
     module, path = names.module(node.value), names.path(node.value)
-    own = name in names.attributes and not path
+    own = (name in names.attributes or (name == "__name__" and isinstance(node.ctx, ast.Load))) and not path
     if name.startswith("_") and not own:
         raise _hidden(name, at)
     if not isinstance(node.ctx, ast.Load):

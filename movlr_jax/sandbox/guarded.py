@@ -82,6 +82,8 @@ class Guarded(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         self.generic_visit(node)
+        if node.attr == "__name__":
+            return _call(node, "<name>", node.value)
         if not isinstance(node.ctx, ast.Load) or node.attr not in self._attributes | set(METHODS):
             return node
         guard = "<method>" if node.attr in METHODS else "<attribute>"

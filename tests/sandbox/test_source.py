@@ -170,7 +170,7 @@ def test_an_import_of_what_is_in_scope_gives_it_a_name(line: str, body: str):
         (program(before="def help(__x): return 1"), 4, "'__x': names that begin with two underscores"),
         (statement("x = print(1)"), 6, "'print' is not available in a reward program; on a line of its own it is"),
         (program('{"r": getattr(state, "x")}'), 6, "'getattr' is not available .*; write state.pos"),
-        (statement("if hasattr(state, 'x'): pass"), 6, "'hasattr' is not available .*; write the names that the model"),
+        (statement("if hasattr(state, 'x'): pass"), 6, "'hasattr' is not available .*; write the names that the"),
         (statement("jnp = state"), 6, "'jnp' is already in scope and cannot be redefined"),
         (statement("for jax in (1, 2): pass"), 6, "'jax' is already in scope"),
         (program('{"r": [lax for lax in (1, 2)][0]}'), 6, "'lax' is already in scope"),
