@@ -339,6 +339,7 @@ GUARDS: dict[str, Callable[..., Any] | type] = {
     "<set>": Members,
     "<shown>": limits.shown,
     "<bounded>": limits.bounded,
+    "<stored>": limits.stored,
     "<number>": limits.number,
     "<method>": method,
     "<attribute>": records.attribute,
