@@ -17,7 +17,7 @@ from movlr_jax.language.scene import actuator_facts, joint_facts, scene_facts, s
 from movlr_jax.resources import resource_text
 from movlr_jax.rewards import shaping
 from movlr_jax.rewards.state import state_table
-from movlr_jax.sandbox import facade, graph
+from movlr_jax.sandbox import facade, graph, limits
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.base import axis_text
 
@@ -70,7 +70,7 @@ def system(task: Task, looks_ahead_s: float | None = None, control_s: float | No
         builtins=facade.BUILTINS,
         modules=facade.offered(),
         attributes=facade.ATTRIBUTES.items(),
-        entries=f"{facade.MAX_ENTRIES:,}",
+        entries=f"{limits.MAX_ENTRIES:,}",
         equations=f"{graph.MAX_EQUATIONS:,}",
         turns=f"{graph.MAX_TURNS:,}",
         elements=f"{graph.MAX_ELEMENTS:,}",

@@ -113,6 +113,11 @@ def check_node(node: ast.AST, names: Names) -> None:
                 raise ProgramError(f"{at}{node.id!r} is not available in a reward program{hint}")
         case ast.Name() if node not in names.given:
             _check_variable(node.id, at, names)
+        case ast.Subscript(ctx=ast.Store()) if node not in names.given:
+            if any(isinstance(inner, ast.Slice) for inner in ast.walk(node.slice)):
+                raise ProgramError(
+                    f"{at}`{written(node)}`: a slice cannot be assigned to here; assign to it alone"
+                )
         case ast.keyword(arg=str(name)) if name.startswith("_"):
             raise _hidden(name, at)
         case ast.Attribute():
@@ -187,13 +192,18 @@ def _check_class(node: ast.ClassDef, at: str, names: Names) -> None:
 
 
 def given_names(tree: ast.Module, names: Names) -> set[ast.AST]:
-    """Return the nodes of names that only have a meaning where they are: errors after `raise`, roles of methods."""
+    """Return nodes that are only allowed where they are: errors after `raise`, roles of methods, assigned slices."""
     found: set[ast.AST] = set()
     for node in ast.walk(tree):
         match node:
             case ast.Raise(exc=ast.Name() as kind) | ast.Raise(exc=ast.Call(func=ast.Name() as kind)):
                 if kind.id in ERRORS and kind.id not in names.bound:
                     found.add(kind)
+            case (
+                ast.Assign(targets=[ast.Subscript() as place])
+                | ast.AugAssign(target=ast.Subscript() as place)
+            ):
+                found.add(place)
             case ast.ClassDef(body=body):
                 decorators = [d for f in body if isinstance(f, ast.FunctionDef) for d in f.decorator_list[:1]]
                 found |= {
@@ -286,7 +296,7 @@ def _check_attribute(node: ast.Attribute, at: str, names: Names) -> None:
         _check_attribute(node.value, at, names)
     name = node.attr
     module, path = names.module(node.value), names.path(node.value)
-    own = name in names.attributes and not path
+    own = (name in names.attributes or (name == "__name__" and isinstance(node.ctx, ast.Load))) and not path
     if name.startswith("_") and not own:
         raise _hidden(name, at)
     if not isinstance(node.ctx, ast.Load):

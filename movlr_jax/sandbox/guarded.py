@@ -40,10 +40,18 @@ class Guarded(ast.NodeTransformer):
         pair = ast.Tuple([ast.Name("<owner>", ast.Store()), ast.Name("<place>", ast.Store())], ast.Store())
         both = ast.Tuple([node.target.value, _index(node.target.slice)], ast.Load())
         call = _call(node, name, ast.Subscript(owner, place, ast.Load()), node.value)
-        return [
-            ast.copy_location(ast.Assign([pair], both), node),
-            ast.copy_location(ast.Assign([ast.Subscript(owner, place, ast.Store())], call), node),
-        ]
+        stored = ast.Expr(_call(node, "<stored>", call, owner, place))
+        return [ast.copy_location(ast.Assign([pair], both), node), ast.copy_location(stored, node)]
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        self.generic_visit(node)
+        match node.targets:
+            case [ast.Subscript(value=owner, slice=place)]:  # a slice may make a list longer
+                return ast.copy_location(
+                    ast.Expr(_call(node, "<stored>", node.value, owner, _index(place))), node
+                )
+            case _:
+                return node
 
     def visit_List(self, node: ast.List) -> ast.AST:
         self.generic_visit(node)
@@ -82,6 +90,8 @@ class Guarded(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         self.generic_visit(node)
+        if node.attr == "__name__":
+            return _call(node, "<name>", node.value)
         if not isinstance(node.ctx, ast.Load) or node.attr not in self._attributes | set(METHODS):
             return node
         guard = "<method>" if node.attr in METHODS else "<attribute>"

@@ -114,6 +114,12 @@ def extended(items: list[Any], more: Iterable[Any], then: Any = None) -> Any:
     return then
 
 
+def stored(value: Any, owner: Any, place: Any) -> None:
+    """Set owner[place] = value; a list stays within its limit."""
+    owner[place] = value
+    bounded(owner)
+
+
 def times(a: Any, b: Any) -> Any:
     """Return a * b, but raise ProgramError for very long strings, lists and integers."""
     for sequence, count in ((a, b), (b, a)):

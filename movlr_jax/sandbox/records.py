@@ -6,7 +6,7 @@ import collections
 import enum
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -132,6 +132,15 @@ def _record(value: Any) -> Record:
 def decorator(*_: Any, **__: Any) -> Any:
     """Stand for `dataclasses.dataclass`, which only decorates a class statement."""
     raise ProgramError("dataclass can only decorate a class: @dataclass(frozen=True)")
+
+
+def name_of(value: Any) -> str:
+    """Return the name of a function or a class of a program. Raises ProgramError for every other value."""
+    if isinstance(value, FunctionType) or (isinstance(value, type) and value in _OFFERED):
+        return value.__name__
+    raise ProgramError(
+        f".__name__ is not available on a {type(value).__name__}, only on functions of the program"
+    )
 
 
 def attribute(value: Any, name: str) -> Any:

@@ -149,14 +149,18 @@ class _Ignored(ast.NodeTransformer):
 
     def __init__(self, tree: ast.Module):
         self._own = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
-        self.notes: list[str] = []
+        self._notes: list[tuple[int, str]] = []
+
+    @property
+    def notes(self) -> list[str]:
+        return [f"line {line}: {text}" for line, text in sorted(self._notes)]
 
     def visit_Module(self, node: ast.Module) -> ast.AST:
         body: list[ast.stmt] = []
         for statement in node.body:
             match statement:
                 case ast.If(test=ast.Compare(left=ast.Name(id="__name__"), ops=[ast.Eq()]), orelse=[]):
-                    self.notes.append(f"{where(statement)}the block under `if __name__ == ...` is ignored")
+                    self._notes.append((statement.lineno, "the block under `if __name__ == ...` is ignored"))
                 case ast.Assign(targets=[ast.Name(id=name)]) if name in (
                     "__all__",
                     "__version__",
@@ -183,9 +187,7 @@ class _Ignored(ast.NodeTransformer):
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         match node.value:
             case ast.Call(func=ast.Name(id="print")) if "print" not in self._own:
-                self.notes.append(
-                    f"{where(node)}print is ignored: the program is traced once, not run at each step"
-                )
+                self._notes.append((node.lineno, _PRINTS))
                 return None
             case _:
                 return self.generic_visit(node)
@@ -199,6 +201,7 @@ class _Ignored(ast.NodeTransformer):
         return node
 
 
+_PRINTS = "print is ignored: the program is traced once, not run at each step"
 _LITERAL = (ast.Constant, ast.List, ast.Tuple, ast.Load)
 
 

@@ -17,7 +17,13 @@ from movlr_jax.sandbox.vet import Sandbox, Verdict
 
 FOLDER = Path(__file__).parent.parent / "sandbox"
 # known programs; more of their kind, many of them attacks or bombs; what language models like to write; ways out
-CORPORA = ["rewards", "rewards2", pytest.param("habits", marks=pytest.mark.slow), "escapes"]
+CORPORA = [
+    "rewards",
+    "rewards2",
+    pytest.param("habits", marks=pytest.mark.slow),
+    pytest.param("legitimate", marks=pytest.mark.slow),
+    "escapes",
+]
 TASK = "+task=bottle_pour"
 SANDBOX = "sandbox=process" if confine.missing() else "sandbox=confined"
 
@@ -45,7 +51,8 @@ def test_the_corpus(name: str, capfd: pytest.CaptureFixture[str], monkeypatch: p
     monkeypatch.setattr(module, "make_probe", probing)
     file = FOLDER / f"{name}.jsonl"
     corpus = [json.loads(line) for line in file.read_text().splitlines()]
-    assert check([TASK, SANDBOX, f"reward={file}"]) == (name != "habits")
+    rejected = any(c["want"] == "reject" for c in corpus)
+    assert check([TASK, SANDBOX, f"reward={file}"]) == rejected
     found = lines(capfd.readouterr().out)
     assert [f["name"] for f in found] == [c["name"] for c in corpus]
     wrong = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,10 +22,10 @@ from movlr_jax.evolution.evaluation import evaluate
 from movlr_jax.rewards.cost import CHUNK_BYTES, FEWEST, Cost
 from movlr_jax.rewards.program import RewardProgram, Scorer
 from movlr_jax.sandbox import confine
-from movlr_jax.sandbox.cost import STATE_BYTES, measure
+from movlr_jax.sandbox.cost import STATE_BYTES, measure, slower
 from movlr_jax.sandbox.graph import Graph, read, run
 from movlr_jax.sandbox.inputs import inputs
-from movlr_jax.sandbox.probe import Probe
+from movlr_jax.sandbox.probe import Probe, examine
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import document
 from movlr_jax.sandbox.vet import Sandbox, Verdict
@@ -74,6 +75,20 @@ TOO_MUCH = {
         "the limit is 2.0 s, use shorter loops or smaller arrays",
     ),
 }  # fmt: skip
+# remainders of numbers that are far apart, which take far longer than others
+FAR_APART = [
+    rewarding(
+        "x = jnp.zeros(125) + 3.0e38 - jnp.abs(state.time) * 1e30",
+        "y = jnp.zeros(125) + 1.2e-38",
+        f"c = lax.fori_loop(0, 1000, lambda i, c: {remainder} + c, jnp.zeros(125))",
+        result="jnp.sum(c)",
+    )
+    for remainder in (
+        "lax.rem(x - i * 1e30, y + c * 0.0)",
+        "jnp.mod(x, y + c * 0.0)",
+        "(x - i) // (y + c * 0.0)",
+    )
+]
 # of every kind that costs most: arithmetic, transcendentals, sorting, scatters, loops over arrays, products
 MODELLED = [
     carrying(40, 60),
@@ -129,6 +144,52 @@ def test_a_program_that_costs_too_much_is_refused_with_the_numbers(probe: Probe,
     if sandbox is not box:
         sandbox.close()
     assert (verdict.stage, verdict.message) == ("check", message)
+
+
+@pytest.mark.parametrize("source", FAR_APART, ids=["rem", "mod", "floor_divide"])
+def test_a_remainder_is_charged_what_it_costs_at_worst(tiny, box: Sandbox, source: str):
+    """Where it was charged like a sine, such a program was accepted and took 29 s for a batch of 800 states."""
+    verdict = box.vet(source)
+    assert verdict.stage == "check"
+    assert "s to compute for the 1,600 states of one batch of this run; the limit is 2.0 s" in str(
+        verdict.message
+    )
+    graph, rows = graph_of(source.replace("1000", "20"), tiny.layout), 64
+    values = [np.full((rows, *s.shape), 0.5, np.float32) for s in inputs(tiny.layout)]
+    work = jax.jit(jax.vmap(lambda *x: run(graph, x)), compiler_options={"xla_backend_optimization_level": 0})
+    took = fastest(work.lower(*values).compile(), values)
+    assert took < 10 * measure(graph, inputs(tiny.layout)).cost.seconds(rows) + 0.01
+
+
+def test_remainders_of_whole_numbers_and_of_few_floats_cost_little(tiny):
+    whole = rewarding("x = (action[0] + jnp.arange(100)).astype(jnp.int32) % 7", result="jnp.sum(x)")
+    for source in (whole, rewarding("x = jnp.mod(state.time, 0.8)", result="x")):
+        assert measure(graph_of(source, tiny.layout), inputs(tiny.layout)).cost.seconds(4096) < 0.02
+
+
+def test_a_program_that_is_measured_slower_than_its_estimate_is_refused_with_both_figures(tiny, probe: Probe):
+    """Its estimate is a millionth of the true one; the measured time decides, whatever the model misses."""
+    source = rewarding(
+        "x = action[0] + jnp.arange(4096) * 1e-4", result="jnp.sum(jnp.sort(jnp.sin(1e4 * x)))"
+    )
+    text, graph = document(source, tiny.layout).encode(), graph_of(source, tiny.layout)
+    true = measure(graph, inputs(tiny.layout))
+    wrong = replace(true, cost=replace(true.cost, call_s=1e-9, state_s=true.cost.state_s / 1e6))
+    batch = 100_000
+    for gradients in (False, True):
+        found = examine(text, ["a"], [1.0], probe, gradients, wrong.cost, batch)
+        message = slower(wrong, found["cpu_s"], found["states"], batch)
+        assert message
+        assert re.fullmatch(
+            rf"line 4: the program took [\d.,]+ s for {found['states']} states, but [\d.e-]+ s were estimated; for "
+            r"the 100,000 states of one batch of this run it would take [\d.,]+ s and the limit is 10.0 s, use simpler "
+            "operations or smaller arrays",
+            message,
+        ), message
+    assert slower(true, found["cpu_s"], found["states"], batch) is None
+    assert slower(wrong, found["cpu_s"], found["states"], 10) is None, (
+        "a batch of ten is done at once in any case"
+    )
 
 
 def test_what_may_be_depends_on_the_batch(probe: Probe, box: Sandbox):
@@ -239,6 +300,16 @@ def test_a_program_that_is_late_is_scored_no_more_and_costs_no_other(tiny, held:
     began = time.monotonic()
     scorer([replace(held, weights={"a": 3.0}), programs[1]], steps, actions, initial)
     assert time.monotonic() - began < 2.0, "it is not tried again, whatever its weights"
+
+
+def test_the_deadline_of_a_batch_is_of_its_size(tiny, held: RewardProgram):
+    """A program whose estimate is a millisecond is given up after 5 s, not after a minute."""
+    scorer = Scorer(tiny.layout, tiny.goals)
+    steps, actions, initial = states(tiny.layout, (1, 8, 10))
+    began = time.monotonic()
+    scorer([replace(held, cost=Cost(call_s=1e-3))], steps, actions, initial)
+    assert 5.0 < time.monotonic() - began < 20.0
+    assert scorer.late["held"].startswith("the program was not scored for 80 states after 5 s")
 
 
 def test_a_late_candidate_is_an_entry_with_a_reason(held: RewardProgram):

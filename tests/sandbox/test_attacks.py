@@ -144,6 +144,20 @@ def test_a_bomb_of_permitted_parts_is_refused_in_time(impatient: Sandbox, entry:
     assert message.isprintable()
 
 
+# refused while they are traced, by what the facade puts in the place of operators and attributes
+GUARDED = [json.loads(line) for line in (Path(__file__).parent / "guarded.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("entry", GUARDED, ids=lambda entry: entry["name"])
+def test_what_only_shows_at_run_time_is_refused_by_a_guard_and_not_by_the_kernel(
+    weak: Sandbox, entry: dict[str, str]
+):
+    verdict = weak.vet(entry["code"])
+    assert verdict.stage in ("load", "trace"), verdict.message
+    assert entry["says"] in str(verdict.message)
+    assert verdict.seconds < 10.0, "not until the deadline, whatever else runs here"
+
+
 @pytest.mark.parametrize("entry", ESCAPES, ids=lambda entry: entry["name"])
 def test_a_way_out_is_refused_by_its_text(weak: Sandbox, entry: dict[str, str]):
     verdict = weak.vet(entry["code"])

@@ -107,6 +107,14 @@ def value(expression: str, before: str = "") -> Any:
         ("float('0.5') + float(1)", 1.5),
         ("(round(2.567, 1), round(2.4))", (2.6, 2)),
         ("sorted({'b': 1, 'a': 2}.items())", [("a", 2), ("b", 1)]),
+        ("'{0:>3}|{name}|{0!r}'.format(7, name='a')", "  7|a|7"),
+        ("'%s %d %.2f %5s %%' % ('x', 3, 1.5, 'y')", "x 3 1.50     y %"),
+        ("'%(a)s-%(b)d' % {'a': (1, 2), 'b': 2}", "(1, 2)-2"),
+        ("', '.join(['a', 'b']) + 'aXa'.replace('X', 'yy') + str([1, [2]])", "a, bayya(1, (2))"),
+        ("sorted({x % 2 for x in range(5)} | frozenset([7]))", [0, 1, 7]),
+        ("list({1, 2}.union([3]).difference({1}).intersection([3, 2]))", [2, 3]),
+        ("sum([[1], [2]], []) + [*range(2)]", [1, 2, 0, 1]),
+        ("float(jnp.mean([1.0, 2.0]) + jnp.maximum([1.0], 2.0)[0] + jnp.linalg.norm([3.0, 4.0]))", 8.5),
     ],
 )
 def test_python_as_a_program_sees_it(expression: str, result: Any):
@@ -120,11 +128,146 @@ def test_python_as_a_program_sees_it(expression: str, result: Any):
         ("2 ** 1000 * 2 ** 1000", "an integer has more than 1024 bits"),
         ("round(7, -(10 ** 9))", "round to -1,000,000,000 digits"),
         ("pow(3, 2 ** 1000, 7)", "more than 1024 bits"),
+        ("(1 << 1000) << 1000", "an integer has more than 1024 bits"),
+        ("[0] * 9999 + [0] * 9999", "a list has 19,998 entries, the limit is 10,000"),
+        (
+            "'ab'.join(['c' * 1] * 999)".replace("'c' * 1", "'c'"),
+            "a string has 2,995 characters, the limit is 2,000",
+        ),
+        (
+            "'a'.join(str(i) for i in range(999)).replace('a', 'aaaa')",
+            "a string has 3,884 characters|a string has",
+        ),
+        (
+            "[i for i in range(9999) for j in range(9999)]",
+            "Python loops and calls take more than 50,000 steps",
+        ),
+        ("list(iter(lambda: 0, 1))", "iter with two arguments is not available"),
+        ("'{0.x}'[:].format(1)", r"a placeholder of \.format must be"),
+        ("'{:>9}'.format(len)", r"\.format is not available for a builtin_function_or_method"),
     ],
 )
 def test_what_fills_the_memory_is_refused(expression: str, sentence: str):
     with pytest.raises(ProgramError, match=sentence):
         value(expression)
+
+
+RECORDS = """
+import dataclasses
+from collections import namedtuple
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum, auto
+from types import SimpleNamespace
+from typing import ClassVar, NamedTuple, TypedDict
+
+class Point(NamedTuple):
+    x: float
+    y: float = 2.0
+    def total(self, more=0.0):
+        return self.x + self.y + more
+
+@dataclass(frozen=True)
+class Gains:
+    near: float
+    tips: tuple = ("a", "b")
+    made: list = field(default_factory=lambda: [1])
+    UNIT: ClassVar[str] = "m"
+    LIMIT = 9
+    def __post_init__(self):
+        if self.near < 0:
+            raise ValueError("near is negative")
+    def __call__(self, x):
+        return self.near * x
+    @property
+    def double(self):
+        return 2 * self.near
+    @staticmethod
+    def half(x):
+        return x / 2
+
+class Plain:
+    A = 1.0
+    B = 2 * A
+    NAMES: list = ["c"]
+
+class Kind(Enum):
+    FIRST = "f"
+    LAST = "l"
+
+class Level(IntEnum):
+    LOW = 1
+    HIGH = auto()
+
+class Terms(TypedDict):
+    a: float
+
+Pair = namedtuple("Pair", "left right", defaults=[5])
+N = SimpleNamespace(k=3)
+
+def named(value):
+    match value:
+        case Point(x=0.0):
+            return "origin"
+        case Point(x, y) if x > 5:
+            return "far"
+        case Kind.LAST:
+            return "last"
+        case str() | int():
+            return "plain"
+        case [first, *rest]:
+            return len(rest)
+        case {"a": a, **others}:
+            return a
+    return None
+"""
+
+
+@pytest.mark.parametrize(
+    ("expression", "result"),
+    [
+        ("(Point(1.0).total(), Point(1.0)._replace(x=4.0).x)", (3.0, 4.0)),
+        ("Point(1.0, y=3.0)._asdict()", {"x": 1.0, "y": 3.0}),
+        ("[*Point(1.0)] + list(Point._fields)", [1.0, 2.0, "x", "y"]),
+        ("(Gains(2.0)(3.0), Gains(near=2.0).double, Gains(1.0).half(4.0))", (6.0, 4.0, 2.0)),
+        ("(Gains(1.0).made, Gains(1.0).tips[1])", ([1], "b")),
+        ("(Gains.UNIT, Gains(1.0).LIMIT, Gains(1.0) == Gains(1.0), Gains(1.0) == Gains(2.0))", ("m", 9, True, False)),
+        ("(dataclasses.replace(Gains(1.0), near=7.0).near, dataclasses.asdict(Gains(1.0))['near'])", (7.0, 1.0)),
+        ("(Plain.B, Plain.NAMES)", (2.0, ["c"])),
+        ("(isinstance(Point(1.0), Point), isinstance(Gains(1.0), Point))", (True, False)),
+        ("(Kind.FIRST.value, Kind.LAST.name, Kind('l') is Kind.LAST)", ("f", "LAST", True)),
+        ("[k.name for k in Kind]", ["FIRST", "LAST"]),
+        ("(Level.HIGH + 1, Terms(a=1.0), Pair(1).right, Pair(1, right=2).left, N.k)", (3, {"a": 1.0}, 5, 1, 3)),
+        ("[named(v) for v in (Point(0.0), Point(6.0), Kind.LAST)]", ["origin", "far", "last"]),
+        ("[named(v) for v in ('x', 3)]", ["plain", "plain"]),
+        ("[named(v) for v in ((1, 2, 3), {'a': 7}, None)]", [2, 7, None]),
+        ("(named.__name__, Point.__name__)", ("named", "Point")),
+    ],
+)  # fmt: skip
+def test_records_hold_what_they_are_given(expression: str, result: Any):
+    assert value(expression, RECORDS) == result
+
+
+@pytest.mark.parametrize(
+    ("expression", "sentence"),
+    [
+        ("Gains(-1.0)", "ValueError: near is negative"),
+        ("len.x", r"\.x is not available on a builtin_function_or_method"),
+        ("jnp.sum.x", r"jnp\.sum\.x is not available"),
+        ("action.x", r"\.x is not available on a"),
+        ("[m.x for m in [jnp]][0]", r"\.x is not available on a SimpleNamespace"),
+        ("(i for i in [1]).left", r"\.left is not available on a generator"),
+        ("action.__name__", r"\.__name__ is not available on a"),
+    ],
+)
+def test_names_of_fields_are_no_way_into_other_values(expression: str, sentence: str):
+    with pytest.raises(ProgramError, match=sentence):
+        value(expression, RECORDS)
+
+
+def test_a_named_tuple_goes_through_a_loop_of_jax():
+    before = "from typing import NamedTuple\nclass C(NamedTuple):\n    a: float\n    b: float\n"
+    loop = "lax.fori_loop(0, 3, lambda i, c: c._replace(a=c.a + c.b), C(0.0, 2.0)).a"
+    assert value(loop, before) == 6.0
 
 
 def test_numpy_is_jnp_and_math_is_of_numbers():

@@ -170,7 +170,7 @@ def test_an_import_of_what_is_in_scope_gives_it_a_name(line: str, body: str):
         (program(before="def help(__x): return 1"), 4, "'__x': names that begin with two underscores"),
         (statement("x = print(1)"), 6, "'print' is not available in a reward program; on a line of its own it is"),
         (program('{"r": getattr(state, "x")}'), 6, "'getattr' is not available .*; write state.pos"),
-        (statement("if hasattr(state, 'x'): pass"), 6, "'hasattr' is not available .*; write the names that the model"),
+        (statement("if hasattr(state, 'x'): pass"), 6, "'hasattr' is not available .*; write the names that the"),
         (statement("jnp = state"), 6, "'jnp' is already in scope and cannot be redefined"),
         (statement("for jax in (1, 2): pass"), 6, "'jax' is already in scope"),
         (program('{"r": [lax for lax in (1, 2)][0]}'), 6, "'lax' is already in scope"),
@@ -311,6 +311,51 @@ def test_a_name_that_does_not_exist_gets_the_one_that_was_meant(wrong: str, righ
 )
 def test_what_good_programs_do_is_allowed(body: str):
     assert load(parse(program(body))).terms == ("r",)
+
+
+@pytest.mark.parametrize(
+    ("before", "weights", "expected"),
+    [
+        ("", '{"r": 2 * 3 - 1 / 4, "s": -(10 ** -2)}', {"r": 5.75, "s": -0.01}),
+        ("", 'dict(r=1.0, s=+2)', {"r": 1.0, "s": 2.0}),
+        ("", 'dict([("r", 1)], s=2)', {"r": 1.0, "s": 2.0}),
+        ("A, B = 3.0, 4\nR = 'r'\n", '{R: A * B, "s": B // 3}', {"r": 12.0, "s": 1.0}),
+        ("import math\nfrom math import sqrt\n", '{"r": math.pi, "s": sqrt(4)}', {"r": np.pi, "s": 2.0}),
+        ("G = {'r': 2.0}\nT = [1, 7]\n", '{"r": G["r"], "s": T[1] if True else 0}', {"r": 2.0, "s": 7.0}),
+        ("N = ('r', 's')\n", '{n: 0.5 for n in N}', {"r": 0.5, "s": 0.5}),
+        ("N = {'r': 1, 's': 2}\n", '{f"{n}": 2 * w for n, w in N.items()}', {"r": 2.0, "s": 4.0}),
+        ("SCALE: float = 2.0\n", '{"r": SCALE, "s": float(3)}', {"r": 2.0, "s": 3.0}),
+    ],
+)  # fmt: skip
+def test_weights_may_be_computed_from_numbers_above_them(
+    before: str, weights: str, expected: dict[str, float]
+):
+    source = before + program('{"r": action[0], "s": action[1]}', weights=weights)
+    assert parse(source).weights == pytest.approx(expected)
+    changed = with_weights(source, {"r": 0.125, "s": 3.0})
+    assert parse(changed).weights == {"r": 0.125, "s": 3.0}
+
+
+@pytest.mark.parametrize(
+    "before", ["X = 1.0\nX = 2.0\n", "X = 1.0\nX += 1.0\n", "for X in (1.0, 2.0): pass\n", ""]
+)
+def test_weights_use_only_names_that_are_set_once_above_them(before: str):
+    with pytest.raises(ProgramError, match="WEIGHTS must be a literal dict of numbers"):
+        parse(before + program(weights='{"r": X}') + "X = 3.0\n" * (not before))
+
+
+def test_what_is_ignored_is_noted():
+    source = (
+        '__all__ = ["reward"]\n'
+        + statement("print(state)")
+        + "\n\nif __name__ == '__main__':\n    import os\n"
+    )
+    parsed = parse(source)
+    assert parsed.notes == [
+        "line 7: print is ignored: the program is traced once, not run at each step",
+        "line 11: the block under `if __name__ == ...` is ignored",
+    ]
+    assert load(parsed).terms == ("r",)
 
 
 HEX = "0x" + "f" * 5000
