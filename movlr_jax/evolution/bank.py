@@ -8,6 +8,7 @@ has its episodes.
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +22,7 @@ from movlr_jax.language.base import Evaluation
 from movlr_jax.rewards.program import RewardProgram, Scorer
 from movlr_jax.rewards.state import Layout
 from movlr_jax.sandbox.probe import Probe
-from movlr_jax.storage.archive import Archive
+from movlr_jax.storage.archive import BANK_BYTES, Archive
 from movlr_jax.storage.arrays import read_arrays
 from movlr_jax.storage.layout import bank_path
 from movlr_jax.types import Step, Trajectory
@@ -29,7 +30,6 @@ from movlr_jax.types import Step, Trajectory
 STATES = 256  # most states of one episode that are kept, evenly spaced: a return is their mean
 OTHERS = 64  # the same for episodes from start states by which a program is not judged
 _CHUNK = 1024  # states scored at once: every bank has the same shape, so a program compiles once
-_BYTES = 2**31  # of one file, uncompressed
 _FIELDS = ("time", "qpos", "qvel", "act", "sensors", "prev_action")
 # the sizes of these fields in `Layout.sizes`; time has none
 _SIZES = {"qpos": "nq", "qvel": "nv", "act": "na", "sensors": "nsensordata", "prev_action": "nu"}
@@ -154,10 +154,11 @@ def read_bank(archive: Archive, layout: Layout, before: int | None = None) -> Ba
 
     The bank is empty if no generation has one.
     """
-    parts, g = [], 0
+    parts, g, left = [], 0, _most()
     while (before is None or g < before) and archive.wrote(bank_path(g)):
         try:
-            arrays = read_arrays(archive.read(bank_path(g)), _BYTES)
+            arrays = read_arrays(archive.read(bank_path(g), BANK_BYTES), min(left, BANK_BYTES))
+            left -= sum(array.nbytes for array in arrays.values())
             if len(arrays["names"]):
                 parts.append(_checked(arrays, layout))
         except (ValueError, LookupError) as error:
@@ -175,6 +176,11 @@ def read_bank(archive: Archive, layout: Layout, before: int | None = None) -> Ba
         actions=arrays["action"],
         initial=Step(**{name: arrays[f"initial_{name}"] for name in _FIELDS}),
     )
+
+
+def _most() -> int:
+    """Return how many bytes all files may have together: half of the memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
 def _checked(arrays: dict[str, np.ndarray], layout: Layout) -> dict[str, np.ndarray]:
