@@ -104,7 +104,8 @@ def _packaged(policy: str) -> bool:
 def obey(asked: Mapping[str, Any], folder: Path, done: str, trust: bool) -> None:
     """Raise UserError unless the user began `folder` here with all that is asked for, or consents with `trust`.
 
-    done: what is done with the folder, the name of a setting or command. What is obeyed is recorded and printed.
+    done: what is done with the folder, the name of a setting or command. What is obeyed is recorded; what is obeyed
+    because of `trust` is printed too.
     """
     if not asked:
         return
@@ -116,9 +117,9 @@ def obey(asked: Mapping[str, Any], folder: Path, done: str, trust: bool) -> None
             f"{folder} {why}, and asks for: {what}; check each of them, and give trust=true to allow them all"
         )
     why = "you began it here" if here else "of trust=true"
-    because = {"because": why, "obeyed": dict(asked)}
-    begun.log({"folder": str(folder.absolute()), "done": done, **because})
-    print(printable(f"obeying {what} of {folder}, because {why}"), file=sys.stderr, flush=True)
+    begun.log({"folder": str(folder.absolute()), "done": done, "because": why, "obeyed": dict(asked)})
+    if not here:
+        print(printable(f"obeying {what} of {folder}, because {why}"), file=sys.stderr, flush=True)
 
 
 def listed(asked: Mapping[str, Any]) -> str:
