@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from movlr_jax.tasks import Task
 
 
+_FILM_BYTES = 2**26  # of a film that a notebook shows
+
+
 # Tasks.
 
 
@@ -633,7 +636,7 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
 
 def _video(path: Path | None) -> str:
     """A film as HTML that needs no file; empty without one."""
-    if path is None or not path.exists():
+    if path is None or not path.is_file() or path.stat().st_size > _FILM_BYTES:
         return ""
     data = base64.b64encode(path.read_bytes()).decode()
     return f'<video controls loop width="480" src="data:video/mp4;base64,{data}"></video>'

@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 
 from movlr_jax.commands import cli
+from movlr_jax.commands.evaluate import program_text
 from movlr_jax.commands.session import task_of
 from movlr_jax.config.schema import Config
 from movlr_jax.control.build import acting, scored_at_once
@@ -22,6 +23,7 @@ from movlr_jax.sandbox.warm import start_ahead
 from movlr_jax.tasks import Task
 
 REJECTED = 1  # exit status
+_LINES = 2**28  # characters of a .jsonl file
 
 
 def check(config: Config) -> int:
@@ -67,13 +69,13 @@ def programs(reward: str, task: Task) -> list[tuple[str, str]]:
         if not reward:  # Path("") is the current folder
             raise FileNotFoundError
         if path.is_dir():
-            found = [(str(p), p.read_text(encoding="utf-8-sig")) for p in sorted(path.rglob("*.py"))]
+            found = [(str(p), program_text(p)) for p in sorted(path.rglob("*.py"))]
         elif path.suffix == ".jsonl":
             # splitlines would also split within a string of JSON
-            lines = path.read_text(encoding="utf-8-sig").split("\n")
+            lines = program_text(path, _LINES).split("\n")
             found = [_line(path, n, line) for n, line in enumerate(lines, 1) if line.strip()]
         else:
-            found = [(str(path), path.read_text(encoding="utf-8-sig"))]
+            found = [(str(path), program_text(path))]
     except FileNotFoundError:
         raise UserError(
             f"there is no reward {reward!r}: give a file, a folder, a .jsonl file, or one of: {', '.join(known)}"

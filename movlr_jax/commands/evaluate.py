@@ -258,6 +258,17 @@ def run_and_film(
     return result
 
 
+def program_text(path: Path, most: int = _PROGRAM_BYTES) -> str:
+    """Return the text of a file, of at most `most` characters. Raises UserError, OSError and UnicodeDecodeError."""
+    with path.open(encoding="utf-8-sig") as file:
+        text = file.read(most + 1)
+    if len(text) > most:
+        raise UserError(
+            f"{path} has more than {most:,} characters, so it is no reward program; give another file"
+        )
+    return text
+
+
 def reward_source(reward: str, task: Task) -> tuple[str, str]:
     """Return the source of a reward and its origin: human, initial, a file, or the best.py of a run directory."""
     known = {"human": task.human_reward, "initial": task.initial_reward}
@@ -268,7 +279,7 @@ def reward_source(reward: str, task: Task) -> tuple[str, str]:
         if not reward:  # Path("") is the current folder
             raise FileNotFoundError
         if not path.is_dir():
-            return path.read_text(encoding="utf-8-sig"), str(path)
+            return program_text(path), str(path)
         data = read_inside(path, "best.py", _PROGRAM_BYTES)
         if data is None:
             raise UserError(

@@ -23,6 +23,7 @@ from movlr_jax.language.settings import EMBEDDED, ModelConfig
 from movlr_jax.models.from_path import is_path
 from movlr_jax.resources import resource_dir
 from movlr_jax.storage import begun
+from movlr_jax.storage.inside import read_bounded
 from movlr_jax.tasks.reference import PEOPLE, STEPS
 from movlr_jax.tasks.registry import FILE_TASK, TASKS
 
@@ -34,6 +35,7 @@ CONTENT = "content of task.settings.file"
 _OF_A_SERVER = ("name", "model", "base_url", "key_env", "host", "port", "run")
 _SILENT = (*EMBEDDED, "manual")  # models that reach nothing beyond the run directory
 _ALONE = ("none", "tensorboard")  # trackers that write only to the run directory
+_FILE_BYTES = 2**24  # of a task file
 _MOST, _LONGEST = 40, 300  # things in a message, characters of one
 
 
@@ -44,7 +46,7 @@ def task_file(config: Config) -> dict[str, str] | None:
     if not named or not file.is_file():
         return None
     try:
-        return {"path": str(named), "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
+        return {"path": str(named), "sha256": hashlib.sha256(read_bounded(file, _FILE_BYTES)).hexdigest()}
     except OSError as error:
         raise UserError(f"cannot read the task file {file}: {error.strerror or error}") from None
 
@@ -102,7 +104,8 @@ def _packaged(policy: str) -> bool:
 def obey(asked: Mapping[str, Any], folder: Path, done: str, trust: bool) -> None:
     """Raise UserError unless the user began `folder` here with all that is asked for, or consents with `trust`.
 
-    done: what is done with the folder, the name of a setting or command. What is obeyed is recorded and printed.
+    done: what is done with the folder, the name of a setting or command. What is obeyed is recorded; what is obeyed
+    because of `trust` is printed too.
     """
     if not asked:
         return
@@ -114,9 +117,9 @@ def obey(asked: Mapping[str, Any], folder: Path, done: str, trust: bool) -> None
             f"{folder} {why}, and asks for: {what}; check each of them, and give trust=true to allow them all"
         )
     why = "you began it here" if here else "of trust=true"
-    because = {"because": why, "obeyed": dict(asked)}
-    begun.log({"folder": str(folder.absolute()), "done": done, **because})
-    print(printable(f"obeying {what} of {folder}, because {why}"), file=sys.stderr, flush=True)
+    begun.log({"folder": str(folder.absolute()), "done": done, "because": why, "obeyed": dict(asked)})
+    if not here:
+        print(printable(f"obeying {what} of {folder}, because {why}"), file=sys.stderr, flush=True)
 
 
 def listed(asked: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ class Generation:
     timing: Mapping[str, Any] | None = None
     candidates: Sequence[Evaluation] = ()
 
-    @property
+    @cached_property
     def best(self) -> str | None:
         """Name of the best program after this generation, once it is ranked."""
         return (self.ranked or {}).get("best")
@@ -81,18 +82,18 @@ class Run:
     used: bool = False  # whether another process is working in it
     unreadable: Sequence[str] = ()  # a message for each event or call that cannot be read
 
-    @property
+    @cached_property
     def candidates(self) -> dict[str, Evaluation]:
         """All evaluated programs by name, ordered by generation and index."""
         return {c.name: c for generation in self.generations for c in generation.candidates}
 
-    @property
+    @cached_property
     def best(self) -> Evaluation | None:
         """The best program so far, by the ranking; None before the first ranking."""
         names = [*(g.best for g in reversed(self.generations)), (self.finished or {}).get("best")]
         return next((self.candidates[name] for name in names if name in self.candidates), None)
 
-    @property
+    @cached_property
     def standings(self) -> dict[str, dict[str, float]]:
         """Program -> its `strength`, `deviation` and `p_best` in the last ranking that has it; NaN: unknown."""
         found = {}
@@ -101,7 +102,7 @@ class Run:
                 found[program] = dict(zip(("strength", "deviation", "p_best"), numbers(values), strict=True))
         return found
 
-    @property
+    @cached_property
     def stages(self) -> list[tuple[int, Evaluation]]:
         """(generation, best program after it) of every ranked generation."""
         known = self.candidates

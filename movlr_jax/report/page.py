@@ -103,7 +103,7 @@ def render(run: Run, stage: Staged | None = None) -> str:
         groups=embed_groups(run),
         metrics=metrics,
         standing=report_views.standing(run),
-        generations=[report_views.generation(run, g) for g in run.generations],
+        generations=[report_views.generation(run, g) for g in report_views.latest(run.generations)],
         ancestry=run.ancestry(run.best.name if run.best else None),
     )
 
@@ -196,7 +196,7 @@ def _size(root: Path, path: str) -> int | None:
 
 
 def _embedded(root: Path, path: str, kind: str) -> Markup:
-    return _data(read_inside(root, path) or b"", kind)
+    return _data(read_inside(root, path, _FILM_BYTES) or b"", kind)
 
 
 def _data(content: bytes, kind: str) -> Markup:

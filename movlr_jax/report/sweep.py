@@ -13,14 +13,13 @@ from typing import Any
 from urllib.parse import quote
 
 import numpy as np
-import yaml
 
 from movlr_jax import quantities
 from movlr_jax.errors import UserError
 from movlr_jax.report.charts import spread_chart
 from movlr_jax.report.data import Run, direction, key_metrics, read_run
 from movlr_jax.report.page import PAGE, embedded, rendered, utf_8
-from movlr_jax.settings import CONFIG_BYTES
+from movlr_jax.settings import CONFIG_BYTES, read_yaml
 from movlr_jax.storage.archive import Archive, write_atomically
 from movlr_jax.storage.inside import read_inside
 
@@ -90,8 +89,8 @@ def read_members(folder: Path) -> list[Member]:
 def _read(folder: Path, place: Path) -> Member:
     name = str(place.relative_to(folder))
     job: Any = {}
-    with contextlib.suppress(UserError, yaml.YAMLError):
-        job = yaml.safe_load(read_inside(place, JOB, CONFIG_BYTES) or b"") or {}
+    with contextlib.suppress(UserError, ValueError):
+        job = read_yaml((read_inside(place, JOB, CONFIG_BYTES) or b"").decode()) or {}
     error = str(job.get("error") or "") if isinstance(job, dict) else ""
     if error and isinstance(job.get("overrides"), list):
         error = f"{' '.join(map(str, job['overrides']))}: {error}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -277,6 +278,17 @@ def _dot(c: Evaluation, metric: str, scale: float = 1.0) -> report_charts.Dot:
     return report_charts.Dot(c.name, c.generation, c.candidate, tip, c.failed, scale * value)
 
 
+def latest(generations: Sequence[Generation], most: int = 1000) -> list[Generation]:
+    """Return the generations whose details are shown: the latest, with at most so many programs and generations."""
+    shown: list[Generation] = []
+    for g in reversed(generations):
+        if most <= 0:
+            break
+        shown.insert(0, replace(g, candidates=g.candidates[:most]))
+        most -= 1 + len(g.candidates)
+    return shown
+
+
 def generation(run: Run, g: Generation) -> dict[str, Any]:
     """Return the table rows of a generation, the strongest first, with comparisons and critique."""
     ranked, proposed = g.ranked or {}, g.proposed or {}
@@ -285,7 +297,8 @@ def generation(run: Run, g: Generation) -> dict[str, Any]:
     compared = {str(c.get(side)) for c in ranked.get("comparisons") or [] for side in ("first", "second")}
     shown = {*new, *compared, g.best}  # a ranking contains all programs of the run
     rows = [_row(run, g, notes, *entry) for entry in ranking_rows(ranked) if entry[0] in shown]
-    rows += [_row(run, g, notes, name) for name in new if name not in {row["name"] for row in rows}]
+    ranked_names = {row["name"] for row in rows}
+    rows += [_row(run, g, notes, name) for name in new if name not in ranked_names]
     rows.sort(key=lambda row: (row["strength"] is None, -(row["strength"] or 0.0), row["name"]))
     _place_bars([row for row in rows if row["strength"] is not None])
     failed = {name for name, c in new.items() if c.failed}

@@ -25,7 +25,7 @@ from typing import IO, Any
 from movlr_jax.errors import UserError, resuming, shortened
 from movlr_jax.progress import stop_if_asked
 from movlr_jax.storage.events import Unreadable, check, parse_call, parse_event
-from movlr_jax.storage.inside import inside, read_inside, refuse_linked_folders
+from movlr_jax.storage.inside import inside, open_regular, read_inside, refuse_linked_folders
 
 _APPLICATION_ID = 0x6D6F766C  # "movl": identifies run.db as a file of movlr-jax
 _VERSION = 1
@@ -38,6 +38,11 @@ _DATABASE = (
 SETTINGS = "config.yaml"
 # Files that a process that died while creating a run directory may have left, in addition to its lock.
 _BEGUN = (*_DATABASE, f".{SETTINGS}.part")
+FILE_BYTES = 2**28 + 2**20  # size limit of a file: more than any film, and than an episode of `ARRAYS_BYTES`
+BANK_BYTES = 2**31  # the same of the episodes of a generation
+_RECORD_BYTES = 2**29  # of run.db
+_TEXT_BYTES = 2**25  # of one event or call in it
+_MOST = {"events": 30_000, "calls": 100_000, "files": 200_000}  # rows of run.db
 _LOOK = 20_000  # SQLite instructions between checks for Ctrl-C
 _EVENT = "time, kind, generation, candidate, data"
 _SCHEMA = """
@@ -133,6 +138,12 @@ class Archive:
             inside(root, name)
         if not path.is_file():
             raise UserError(f"{root} is not a run directory of movlr-jax: it has no run.db")
+        if (
+            size := sum(f.lstat().st_size for f in map(root.joinpath, _DATABASE) if f.exists())
+        ) > _RECORD_BYTES:
+            raise UserError(
+                f"{path} has {size:,} bytes, expected at most {_RECORD_BYTES:,}; the run cannot be read"
+            )
         with _write_errors(root), contextlib.ExitStack() as undo:
             db = undo.enter_context(contextlib.closing(_connect(path, read_only=not write)))
             _check(db, path)  # before any change: the database may belong to another program
@@ -171,23 +182,34 @@ class Archive:
 
     def lost(self, relative: str) -> bool:
         """Return whether `put` wrote this file, but it is missing or was changed since."""
-        if not self.wrote(relative):
-            return False
+        rows = self._read("SELECT sha256, bytes FROM files WHERE path = ?", (relative,))
         try:
-            self.read(relative)
-        except UserError:
+            return bool(rows) and self._hash(relative, rows[0][1]) != rows[0][0]
+        except (UserError, OSError):
             return True
-        return False
+
+    def _hash(self, relative: str, size: Any) -> str:
+        """Return the hash of a file, "" if it has another size than was recorded. Raises UserError and OSError."""
+        path = inside(self.root, relative)
+        if path.lstat().st_size != size:
+            return ""
+        with open_regular(path, BANK_BYTES, os.O_NOFOLLOW) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
     def damaged(self) -> list[str]:
         """Return all files of the run that are missing or were changed after they were written."""
         return [path for (path,) in self._read("SELECT path FROM files ORDER BY path") if self.lost(path)]
 
-    def read(self, relative: str) -> bytes:
-        """Return the data that `put` wrote. Raises UserError if the file is missing or was changed."""
-        rows = self._read("SELECT sha256 FROM files WHERE path = ?", (relative,))
-        data = read_inside(self.root, relative)
-        if not rows or data is None or hashlib.sha256(data).hexdigest() != rows[0][0]:
+    def read(self, relative: str, most: int = FILE_BYTES) -> bytes:
+        """Return the data that `put` wrote. Raises UserError if the file is missing, was changed or is too large.
+
+        most: bytes, of a file that fits its record.
+        """
+        rows = self._read("SELECT sha256, bytes FROM files WHERE path = ?", (relative,))
+        path = inside(self.root, relative)
+        whole = bool(rows) and path.exists() and path.lstat().st_size == rows[0][1]  # before anything is read
+        data = read_inside(self.root, relative, most) if whole else b"" if path.exists() else None
+        if not whole or data is None or hashlib.sha256(data).hexdigest() != rows[0][0]:
             again = "" if relative == SETTINGS else f", or make it again with {resuming(self.root)}"
             raise UserError(
                 f"{self.root / relative} {'is missing' if data is None else 'was changed after it was written'}; "
@@ -414,6 +436,7 @@ def _connect(path: Path, read_only: bool = False) -> sqlite3.Connection:
     # every statement commits by itself; in a notebook another thread writes while this one waits
     db = sqlite3.connect(where, isolation_level=None, check_same_thread=False, uri=fixed)
     db.text_factory = lambda text: text.decode("utf-8", "replace")
+    db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _TEXT_BYTES)
     db.set_progress_handler(lambda: 0, _LOOK)  # lets Python handle signals during long SQLite statements
     return db
 
@@ -443,6 +466,11 @@ def _check(db: sqlite3.Connection, path: Path) -> None:
                 f"{path} is not the record of a run: it has no table {min(missing)}; the run cannot be read"
             )
         result = db.execute("PRAGMA quick_check").fetchone()[0]
+        for name in sorted(_MOST.keys() & {name for _, name, _ in _schema(db)}):
+            if (count := db.execute(f"SELECT COUNT(*) FROM {name}").fetchone()[0]) > _MOST[name]:
+                raise UserError(
+                    f"{path} has {count:,} {name}, expected at most {_MOST[name]:,}; the run cannot be read"
+                )
     if result != "ok":
         raise UserError(f"{path} is broken ({shortened(result)}); the run cannot be read")
 
@@ -468,6 +496,10 @@ def _database_errors(path: Path) -> Iterator[None]:
         yield
     except sqlite3.DatabaseError as error:
         stop_if_asked()  # an interrupted statement also raises DatabaseError
+        if "too big" in str(error):
+            raise UserError(
+                f"{path} has a text of more than {_TEXT_BYTES:,} bytes, expected at most that; the run cannot be read"
+            ) from None
         if "readonly" in str(error):
             raise UserError(f"{path.parent} cannot be changed: you may only read it") from None
         raise UserError(f"{path} is broken ({error}); the run cannot be read") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path, PurePath
 
 from movlr_jax.errors import UserError
@@ -33,26 +34,40 @@ def linked(path: Path) -> UserError:
     )
 
 
-def read_inside(root: Path, relative: str, most: int | None = None) -> bytes | None:
-    """Return the data of a file, None if it does not exist.
+def read_inside(root: Path, relative: str, most: int) -> bytes | None:
+    """Return the data of a file inside `root`, None if it does not exist.
 
     Raises UserError for links, for pipes and other special files, and for more than `most` bytes.
     """
-    path = inside(root, relative)
     try:
-        # O_NONBLOCK: opening a pipe would wait for a writer
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return read_bounded(inside(root, relative), most, os.O_NOFOLLOW)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
-    with open(descriptor, "rb") as file:
-        about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode):
-            raise UserError(f"{path} is not a regular file; remove it")
-        if most is not None and about.st_size > most:
-            raise UserError(f"{path} has {about.st_size:,} bytes, expected at most {most:,}")
-        return file.read()
+        raise UserError(f"cannot read {root / relative}: {error.strerror or error}") from None
+
+
+def read_bounded(path: Path, most: int, flags: int = 0) -> bytes:
+    """Return the data of a regular file. Raises UserError for others and for more than `most` bytes, and OSError."""
+    with open_regular(path, most, flags) as file:
+        data = file.read(most + 1)  # the size of a file of /proc is 0
+    if len(data) > most:
+        raise UserError(f"{path} has more bytes than its size says; copy it first")
+    return data
+
+
+def open_regular(path: Path, most: int, flags: int = 0) -> BufferedReader:
+    """Open a regular file of at most `most` bytes. Raises UserError and OSError."""
+    # O_NONBLOCK: opening a pipe would wait for a writer
+    file = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags), "rb")  # noqa: SIM115 - returned
+    about = os.fstat(file.fileno())
+    if not stat.S_ISREG(about.st_mode):
+        file.close()
+        raise UserError(f"{path} is not a regular file; remove it")
+    if about.st_size > most:
+        file.close()
+        raise UserError(f"{path} has {about.st_size:,} bytes, expected at most {most:,}")
+    return file
 
 
 def refuse_linked_folders(root: Path) -> None:

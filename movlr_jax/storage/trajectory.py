@@ -15,7 +15,7 @@ from movlr_jax.biomech.opensim import Table, muscle_path, state_path
 from movlr_jax.errors import UserError, needed
 from movlr_jax.models import ModelAdapter, coordinates_of
 from movlr_jax.rewards.state import Layout
-from movlr_jax.storage.arrays import read_arrays
+from movlr_jax.storage.arrays import read_array_file, read_arrays
 from movlr_jax.storage.tables import ending, write_table
 from movlr_jax.types import SimState, Step, Trajectory
 
@@ -67,7 +67,7 @@ class EpisodeRecord:
     ) -> EpisodeRecord:
         """Read an npz file, or its bytes. Raises UserError if it is not the record of an episode of `model`."""
         try:
-            arrays = read_arrays(states.read_bytes() if isinstance(states, Path) else states)
+            arrays = read_array_file(states) if isinstance(states, Path) else read_arrays(states)
             values = {name: np.asarray(arrays[name]) for name in FIELDS}
             names = tuple(str(name) for name in arrays["touch_names"])
             force = np.asarray(arrays["force"]) if "force" in arrays else None

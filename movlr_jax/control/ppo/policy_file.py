@@ -22,7 +22,7 @@ from movlr_jax.control.ppo.update import Learner
 from movlr_jax.errors import UserError, shortened
 from movlr_jax.settings import typed
 from movlr_jax.storage.archive import write_atomically
-from movlr_jax.storage.arrays import read_arrays
+from movlr_jax.storage.arrays import read_array_file
 
 _KEPT = ("params", "normalizer")
 _SETTINGS = "settings"
@@ -164,7 +164,7 @@ def _read(name: str, option: str) -> tuple[Path, dict[str, np.ndarray]]:
     try:
         if not path.is_file():
             raise ValueError("there is no such file")
-        return path, read_arrays(path.read_bytes())
+        return path, read_array_file(path)
     except (OSError, ValueError) as error:
         raise UserError(
             f"{option}={path}: cannot read a trained policy from this file ({error}); give the policy_k00.npz of a "

@@ -13,13 +13,14 @@ from movlr_jax.errors import UserError
 from movlr_jax.language.settings import ModelConfig
 from movlr_jax.settings import CONFIG_BYTES, from_mapping, read_yaml
 from movlr_jax.storage.archive import Archive, write_atomically
-from movlr_jax.storage.inside import read_inside
+from movlr_jax.storage.inside import read_bounded, read_inside
 from movlr_jax.version import __version__
 
 if TYPE_CHECKING:  # it needs packages that a search without models does without
     from movlr_jax.language.clients.call import Question
 
 ANSWERS = "answers.jsonl"  # of a recording; config.yaml next to it has the settings of the search
+_BYTES = 2**27  # of it
 _KEPT = (
     "purpose", "about", "sample", "state", "provider", "model", "model_version", "answer", "error", "tokens_in",
     "tokens_out", "seconds", "logprobs",
@@ -64,7 +65,7 @@ class Recording:
         self._calls: dict[tuple[Any, ...], dict[str, Any]] = {}
         path = folder / ANSWERS
         try:
-            for line in path.read_text(encoding="utf-8").rstrip("\n").split("\n"):
+            for line in read_bounded(path, _BYTES).decode("utf-8").rstrip("\n").split("\n"):
                 call = json.loads(line)
                 self._calls.setdefault((call["purpose"], call["about"], call["sample"]), call)
         except (OSError, ValueError, KeyError, TypeError) as error:
