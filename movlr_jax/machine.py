@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import os
 import platform
 import subprocess
@@ -21,8 +22,40 @@ CORES = "MOVLR_CORES"  # environment variable: the cores that this process shoul
 def cores() -> int:
     """Return the number of cores that this process may use, which a container, taskset or MOVLR_CORES may limit."""
     there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if (quota := cpu_quota()) is not None:
+        there = min(there, max(1, math.ceil(quota)))
     wanted = os.environ.get(CORES, "")
     return min(there, int(wanted)) if wanted.isdigit() and int(wanted) else there
+
+
+def cpu_quota(root: Path = Path("/")) -> float | None:
+    """Return how many cores' worth of time the control groups of this process leave it, as `docker --cpus` sets it.
+
+    None without a limit. The limits of all groups above hold too. In a container, the path of the group may be that
+    of the host, which is not there; its files are then at the top. root: of the file systems.
+    """
+    try:
+        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    shares = [0.0]
+    for _, kinds, path in (line.split(":", 2) for line in lines if line.count(":") >= 2):
+        if kinds and "cpu" not in kinds.split(","):
+            continue
+        parts = [part for part in path.split("/") if part not in ("", "..")]
+        for name in (kinds, "cpu") if kinds else ("", "unified"):  # version 1 has a folder for each kind
+            top = root / "sys/fs/cgroup" / name
+            shares += [_share(top.joinpath(*parts[:n])) for n in range(len(parts) + 1)]
+    return min(filter(None, shares), default=None)
+
+
+def _share(group: Path) -> float:
+    """Return quota / period of a control group of version 2 or 1, 0 if there is no limit."""
+    for files in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
+        with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
+            quota, period, *_ = " ".join((group / file).read_text(encoding="utf-8") for file in files).split()
+            return max(0.0, float(quota) / float(period))
+    return 0.0
 
 
 def hardware() -> str:

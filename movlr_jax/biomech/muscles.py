@@ -17,6 +17,7 @@ from movlr_jax.errors import UserError
 from movlr_jax.types import Array
 
 _MIN = 1e-15  # mjMINVAL
+_GROUPS = 31  # groups of actuators that a model can disable
 
 
 @struct.dataclass
@@ -87,6 +88,15 @@ def _force_params(model: mujoco.MjModel, prm: np.ndarray) -> dict[str, np.ndarra
     }
 
 
+def enabled_actuators(model: mujoco.MjModel) -> np.ndarray:
+    """Return [nu] whether each actuator may act: neither its group nor actuation as a whole is disabled."""
+    if model.opt.disableflags & int(mujoco.mjtDisableBit.mjDSBL_ACTUATION):
+        return np.zeros(model.nu, bool)
+    group = model.actuator_group
+    known = (group >= 0) & (group < _GROUPS)
+    return ~(known & (model.opt.disableactuator >> np.where(known, group, 0) & 1).astype(bool))
+
+
 def moment_arms(model: mujoco.MjModel, data: mujoco.MjData, qpos: np.ndarray) -> np.ndarray:
     """Return moment arms [R, nu, nv] m of all actuators at postures `qpos` [R, nq]; `data` is overwritten."""
     found = np.empty((len(qpos), model.nu, model.nv))
@@ -101,9 +111,14 @@ def moment_arms(model: mujoco.MjModel, data: mujoco.MjData, qpos: np.ndarray) ->
 
 
 def dense_moments(model: mujoco.MjModel, data: mujoco.MjData, into: np.ndarray) -> np.ndarray:
-    """Write the moment arms of the transmissions in `data` into `into` [nu, nv] m and return it."""
+    """Write the moment arms of the transmissions in `data` into `into` [nu, nv] m and return it.
+
+    Those of disabled actuators are 0: they move nothing.
+    """
     d = data
     mujoco.mju_sparse2dense(into, d.actuator_moment, d.moment_rownnz, d.moment_rowadr, d.moment_colind)
+    if not (acts := enabled_actuators(model)).all():
+        into[~acts] = 0.0
     return into
 
 

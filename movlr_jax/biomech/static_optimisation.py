@@ -12,6 +12,7 @@ import copy
 import mujoco
 import numpy as np
 
+from movlr_jax.biomech.contacts import contact_bodies
 from movlr_jax.biomech.muscles import dense_moments
 
 _EFFORT = 0.02  # weight of activations relative to torque errors, both scaled to order 1
@@ -24,10 +25,17 @@ _SHARES = np.linspace(0.0, 1.0, 33)  # of a step that the line search tries
 _LEVER = 0.1  # m, lever arm that scales moments on the floating base relative to forces
 
 
+def joint_equalities(model: mujoco.MjModel) -> np.ndarray:
+    """Return the joint equalities [n] that are active at the start: a clutch that is disengaged drives no joint."""
+    off = mujoco.mjtDisableBit.mjDSBL_EQUALITY | mujoco.mjtDisableBit.mjDSBL_CONSTRAINT
+    active = (model.eq_active0 != 0) & (not model.opt.disableflags & int(off))
+    return np.flatnonzero((model.eq_type == mujoco.mjtEq.mjEQ_JOINT) & active)
+
+
 def couplings(model: mujoco.MjModel) -> list[int]:
     """Return the active joint equalities, that of a driving joint before those of the joints that it drives."""
     order: list[int] = []
-    rest = np.flatnonzero((model.eq_type == mujoco.mjtEq.mjEQ_JOINT) & (model.eq_active0 != 0)).tolist()
+    rest = joint_equalities(model).tolist()
     follower, leader = model.eq_obj1id.tolist(), model.eq_obj2id.tolist()
     while rest:
         driven = {follower[e] for e in rest}
@@ -63,7 +71,7 @@ def base_dofs(model: mujoco.MjModel, planned: np.ndarray) -> np.ndarray:
     These are the dofs between the world and the first planned joint of each chain. Dofs driven by equalities, as in a
     shoulder, do not belong to the base.
     """
-    driven = {model.jnt_dofadr[j] for j in model.eq_obj1id[model.eq_type == mujoco.mjtEq.mjEQ_JOINT]}
+    driven = {model.jnt_dofadr[j] for j in model.eq_obj1id[joint_equalities(model)]}
     base: set[int] = set()
     for dof in planned:
         above = model.dof_parentid[dof]
@@ -181,9 +189,7 @@ class StaticOptimiser:
         """Return joint forces [4 contacts, nv] per newton along the edges of each friction cone with the world."""
         m, d = self._model, self._data
         rows = []
-        for c in range(d.ncon):
-            contact = d.contact[c]
-            first, second = m.geom_bodyid[contact.geom]
+        for contact, (first, second) in zip(d.contact, contact_bodies(m, d), strict=True):
             if m.body_weldid[first] and m.body_weldid[second]:
                 continue
             body, side = (second, 1.0) if self._ours[second] else (first, -1.0)

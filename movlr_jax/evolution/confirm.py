@@ -30,7 +30,7 @@ class Confirmed:
     champion: str
     first: str
     claims: Mapping[str, Claim]  # of the champion, the first and the hand-written program
-    # probability by all trials that the champion is better than the first; None: it is the first, NaN: a judge decides
+    # probability by all trials that it is better than the first; None: it is the first, NaN: a judge decides
     p_better: float | None
 
     @property

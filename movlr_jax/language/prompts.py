@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
+from movlr_jax.biomech.muscles import enabled_actuators
 from movlr_jax.language.base import Critique, Evaluation, ProposalRequest
 from movlr_jax.language.excerpt import mjcf_excerpt
 from movlr_jax.language.media import MotionMedia, Seen, coloured, with_views, written
 from movlr_jax.language.scene import actuator_facts, joint_facts, scene_facts, start_of
+from movlr_jax.models.actuators import muscles
 from movlr_jax.resources import resource_text
 from movlr_jax.rewards import shaping
 from movlr_jax.rewards.state import state_table
@@ -91,8 +93,9 @@ def names(task: Task) -> str:
         (name, list(np.shape(value)), np.round(np.asarray(value, float), 3).tolist())
         for name, value in task.goals.items()
     ]
-    muscles = int((np.asarray(layout.activations) >= 0).sum())
-    parts = ((muscles, "muscles"), (model.nu - muscles, "motors"))
+    acts = enabled_actuators(model)
+    muscle = muscles(model)
+    parts = ((int((acts & muscle).sum()), "muscles"), (int((acts & ~muscle).sum()), "motors"))
     driven = " and ".join(f"{count} {kind}" for count, kind in parts if count)
     return fill(
         "names",
@@ -128,7 +131,7 @@ def _up(task: Task) -> str:
 def _without_use(call: str, task: Task) -> bool:
     """Return whether a row of the state table means nothing in this task."""
     layout = task.layout
-    muscles = bool((np.asarray(layout.activations) >= 0).any())
+    activated = bool((np.asarray(layout.activations) >= 0).any())
     world = layout.world
     needed = {
         "state.up": not world.z_up,
@@ -140,7 +143,7 @@ def _without_use(call: str, task: Task) -> bool:
         "state.touch(": layout.touch,
         "state.site(": layout.sites,
         "state.sensor(": layout.sensors,
-        **dict.fromkeys(("state.activation(", "state.force(", "state.length(", "state.muscles"), muscles),
+        **dict.fromkeys(("state.activation(", "state.force(", "state.length(", "state.muscles"), activated),
     }
     return any(call.startswith(name) and not present for name, present in needed.items())
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import mujoco
 import numpy as np
 
+from movlr_jax.biomech.muscles import enabled_actuators
 from movlr_jax.biomech.world import EARTH
 from movlr_jax.models.actuators import has_muscles, servos
 from movlr_jax.models.derived import base_joints
@@ -76,13 +77,14 @@ def actuator_facts(task: Task, data: mujoco.MjData) -> list[str]:
     model = task.model
     if has_muscles(model):
         return []
-    rest, served = task.resting(data.qpos), servos(model)
+    rest, served, acts = task.resting(data.qpos), servos(model), enabled_actuators(model)
     facts = []
     for i in range(model.nu):
         low, high = model.actuator_ctrlrange[i]
         gain, bias = model.actuator_gainprm[i, 0], model.actuator_biasprm[i]
         kind = "position servo" if served[i] else "velocity servo" if bias[2] < 0 and gain > 0 else "motor"
         parts = [f"{low:g} to {high:g}" if model.actuator_ctrllimited[i] else "no limit"]
+        parts += [] if acts[i] else ["disabled: it gives no force"]
         parts += [f"{rest[i] + 0.0:.2f} holds the start"] if served[i] or rest[i] else []
         facts.append(f"{model.actuator(i).name} ({kind}{_driven(model, i)}, {', '.join(parts)})")
     return facts
@@ -136,7 +138,7 @@ def scene_facts(task: Task, data: mujoco.MjData) -> list[str]:
     pressed = [f"`{part}` {force:.0f} N" for part, force in forces.items() if force > _TOUCH_N]
     facts.append(f"Contact forces at that instant: {', '.join(pressed) or 'none'}.")
     low, high = model.actuator_ctrlrange.T
-    kind = "excitations of muscles" if model.na else "commands of motors"
+    kind = "excitations of muscles" if has_muscles(model) else "commands of motors"
     span = (
         f"from {low[0]:g} to {high[0]:g}"
         if np.ptp(low) < 1e-9 and np.ptp(high) < 1e-9

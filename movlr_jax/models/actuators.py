@@ -5,6 +5,7 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 
+from movlr_jax.biomech.muscles import enabled_actuators
 from movlr_jax.errors import UserError
 
 MUSCLE = mujoco.mjtGain.mjGAIN_MUSCLE
@@ -37,21 +38,46 @@ def require_one_control(model: mujoco.MjModel) -> None:
 def servo_controls(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray:
     """Return the controls [nu] with which position servos stay at `qpos` [nq]; all others are 0, within their ranges.
 
-    Gravity is not compensated: a servo gives way by its load divided by its gain.
+    Gravity is not compensated: a servo gives way by its load divided by its gain. Disabled servos hold nothing.
     """
+    integrator = model.actuator_dyntype == mujoco.mjtDyn.mjDYN_INTEGRATOR
+    controls = np.where(enabled_actuators(model) & ~integrator, _setpoints(model, qpos), 0.0)
+    limited = model.actuator_ctrllimited.astype(bool)
+    low, high = np.where(limited[:, None], model.actuator_ctrlrange, (-np.inf, np.inf)).T
+    return np.clip(controls, low, high)
+
+
+def servo_activations(model: mujoco.MjModel, qpos: np.ndarray, rest: np.ndarray) -> np.ndarray:
+    """Return the activations [na] with which actuators other than muscles stay at `qpos` [nq] under `rest` [nu].
+
+    A filter has settled at its control, and the integrator of a servo is at its setpoint; all others are 0.
+    """
+    dynamics, found = model.actuator_dyntype, np.zeros(model.na)
+    filters = np.isin(dynamics, (int(mujoco.mjtDyn.mjDYN_FILTER), int(mujoco.mjtDyn.mjDYN_FILTEREXACT)))
+    values = np.where(filters, rest, 0.0)
+    integrator = enabled_actuators(model) & (dynamics == mujoco.mjtDyn.mjDYN_INTEGRATOR)
+    values = np.where(integrator, _setpoints(model, qpos), values)
+    limited = model.actuator_actlimited.astype(bool)
+    low, high = np.where(limited[:, None], model.actuator_actrange, (-np.inf, np.inf)).T
+    last = model.actuator_actadr + model.actuator_actnum - 1  # the one that a gain multiplies
+    settled = filters | integrator
+    found[last[settled]] = np.clip(values, low, high)[settled]
+    return found
+
+
+def _setpoints(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray:
+    """Return the inputs [nu] with which position servos give no force at `qpos` [nq]; 0 for all others."""
     data = mujoco.MjData(model)
     data.qpos[:] = qpos
     mujoco.mj_kinematics(model, data)
     mujoco.mj_comPos(model, data)
     mujoco.mj_tendon(model, data)
     mujoco.mj_transmission(model, data)
-    controls = np.zeros(model.nu)
-    for i in np.flatnonzero(servos(model) & (model.actuator_dyntype != mujoco.mjtDyn.mjDYN_INTEGRATOR)):
+    found = np.zeros(model.nu)
+    for i in np.flatnonzero(servos(model)):
         offset, slope, *_ = model.actuator_biasprm[i]
-        controls[i] = -(slope * data.actuator_length[i] + offset) / model.actuator_gainprm[i, 0]
-    limited = model.actuator_ctrllimited.astype(bool)
-    low, high = np.where(limited[:, None], model.actuator_ctrlrange, (-np.inf, np.inf)).T
-    return np.clip(controls, low, high)
+        found[i] = -(slope * data.actuator_length[i] + offset) / model.actuator_gainprm[i, 0]
+    return found
 
 
 def control_scale(model: mujoco.MjModel, rest: np.ndarray) -> np.ndarray:

@@ -11,6 +11,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from movlr_jax.biomech.muscles import enabled_actuators
+from movlr_jax.biomech.static_optimisation import joint_equalities
 from movlr_jax.errors import UserError
 from movlr_jax.models.adapter import ModelAdapter, nominal_qpos
 from movlr_jax.models.spec import compile_spec
@@ -53,8 +55,8 @@ def steps_per_s(model: mujoco.MjModel, qpos: np.ndarray) -> float:
 def _facts(adapter: ModelAdapter, model: mujoco.MjModel, data: mujoco.MjData) -> Table:
     muscles = int(np.count_nonzero(model.actuator_gaintype == int(mujoco.mjtGain.mjGAIN_MUSCLE)))
     others = f", {model.nu - muscles} other actuators" if model.nu > muscles else ""
-    coupled = int(np.count_nonzero((model.eq_type == int(mujoco.mjtEq.mjEQ_JOINT)) & (model.eq_obj2id >= 0)))
-    locked = int(np.count_nonzero((model.eq_type == int(mujoco.mjtEq.mjEQ_JOINT)) & (model.eq_obj2id < 0)))
+    drivers = model.eq_obj2id[joint_equalities(model)]
+    coupled, locked = int(np.count_nonzero(drivers >= 0)), int(np.count_nonzero(drivers < 0))
     files = adapter.files() if adapter.files else None
     com = data.subtree_com[model.body(adapter.root).id]
     mass = float(model.body_mass[model.body_weldid != 0].sum())  # of what moves
@@ -105,10 +107,11 @@ def _roles(adapter: ModelAdapter, model: mujoco.MjModel, data: mujoco.MjData) ->
 
 def _names(model: mujoco.MjModel) -> list[tuple[str, list[str]]]:
     """Return what a reward can read by name."""
+    acts = enabled_actuators(model)
     return [
         ("joints", [model.joint(j).name for j in range(model.njnt)]),
         ("bodies", [model.body(b).name for b in range(1, model.nbody)]),
-        ("actuators", [model.actuator(i).name for i in range(model.nu)]),
+        ("actuators", [model.actuator(i).name + ("" if acts[i] else " (disabled)") for i in range(model.nu)]),
     ]
 
 

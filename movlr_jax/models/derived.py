@@ -8,6 +8,7 @@ import mujoco
 import numpy as np
 
 from movlr_jax.biomech.muscles import moment_arms
+from movlr_jax.biomech.static_optimisation import joint_equalities
 from movlr_jax.biomech.world import length_of
 from movlr_jax.models.adapter import ModelAdapter
 from movlr_jax.models.spec import compile_spec
@@ -126,7 +127,7 @@ def base_joints(model: mujoco.MjModel, body: int) -> list[int]:
 def driven_joints(model: mujoco.MjModel) -> list[int]:
     """Return actuated hinges and slides with a range that no equality drives."""
     (moment,) = moment_arms(model, mujoco.MjData(model), model.qpos0[None])
-    coupled = set(model.eq_obj1id[model.eq_type == mujoco.mjtEq.mjEQ_JOINT].tolist())
+    coupled = set(model.eq_obj1id[joint_equalities(model)].tolist())
     return [
         j
         for j in range(model.njnt)

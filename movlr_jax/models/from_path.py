@@ -11,6 +11,7 @@ from pathlib import Path
 import mujoco
 import numpy as np
 
+from movlr_jax.biomech.muscles import enabled_actuators
 from movlr_jax.biomech.world import world_of
 from movlr_jax.errors import UserError, similar_files
 from movlr_jax.models.adapter import ModelAdapter, Posture
@@ -66,8 +67,9 @@ def adapter_of(path: str) -> ModelAdapter:
     _check(path, file)
     try:
         model = compile_spec(_read(file))
-        if model.nu == 0 or not (model.body_treeid >= 0).any():
-            what = "actuators" if model.nu == 0 else "body that can move"
+        acts = enabled_actuators(model).any()
+        if not acts or not (model.body_treeid >= 0).any():
+            what = "body that can move" if acts else f"{'enabled ' if model.nu else ''}actuators"
             raise UserError(f"{path} has no {what}, so it cannot be controlled; add muscles or motors")
         qpos = model.key_qpos[0] if model.nkey else model.qpos0
         roles = roles_of(model)

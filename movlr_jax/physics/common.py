@@ -42,6 +42,13 @@ def clock_sensors(model: mujoco.MjModel) -> np.ndarray:
     return model.sensor_adr[model.sensor_type == mujoco.mjtSensor.mjSENS_CLOCK]
 
 
+def model_bytes(model: mujoco.MjModel) -> bytes:
+    """Return `model` as the bytes of a file, to compare models."""
+    data = np.empty(mujoco.mj_sizeModel(model), np.uint8)
+    mujoco.mj_saveModel(model, None, data)
+    return data.tobytes()
+
+
 def planning_model(model: mujoco.MjModel, sim_dt: float, coarse: bool) -> mujoco.MjModel:
     """Return a copy of `model` with time step `sim_dt`; if `coarse`, with the integrator implicitfast.
 

@@ -19,6 +19,7 @@ import numpy as np
 from mujoco import mjx
 
 from movlr_jax.errors import UserError
+from movlr_jax.physics.agreement import compared
 from movlr_jax.physics.common import Scene, planning_model, whole_substeps
 from movlr_jax.physics.domain import Domain, fields, late_steps
 from movlr_jax.physics.memory import free_memory, row_bytes
@@ -236,7 +237,10 @@ def mjx_physics(
     domain: Domain | None = None,
     graph: str = "auto",
 ) -> MjxPhysics:
-    """Return MJX physics for planning in `scene`; `say` reports the changes of the model. Raises UserError."""
+    """Return MJX physics for planning in `scene`; `say` reports the changes of the model.
+
+    Raises UserError if the engine cannot run the model, or ignores a feature of it.
+    """
     start = scene.start(np.random.default_rng(0), 4)
     physics = MjxPhysics(
         scene.model,
@@ -250,6 +254,9 @@ def mjx_physics(
         domain=domain,
         graph=graph,
     )
+    agreement = compared(name, scene, sim_dt=sim_dt)
+    if not agreement.agrees:
+        raise UserError(f"{agreement.sentence(name)}; use physics=native")
     for change in physics.changes:
         say(f"  {name}, for planning: {change}")
     return physics

@@ -11,8 +11,10 @@ import mujoco
 import numpy as np
 from markupsafe import Markup
 
+from movlr_jax.biomech.static_optimisation import joint_equalities
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.final_training import STEM
+from movlr_jax.models.actuators import muscles
 from movlr_jax.report import charts as report_charts
 from movlr_jax.report.data import FIRST, Run
 from movlr_jax.report.scene import Episode, export_scene
@@ -83,14 +85,14 @@ def _picked(record: EpisodeRecord) -> np.ndarray:
 def _muscles(e: Episode) -> dict[str, Any] | None:
     """Return names, times and activations (a byte each, base64) of all muscles, the most active first."""
     model, record = e.record.model, e.record
-    muscles = [i for i in range(model.nu) if model.actuator_actnum[i]]
-    if not muscles:
+    found = np.flatnonzero(muscles(model) & (model.actuator_actnum > 0))
+    if not len(found):
         return None
     rows = _picked(record)
-    values = np.clip(np.nan_to_num(record.act[np.ix_(rows, model.actuator_actadr[muscles])].T), 0.0, 1.0)
+    values = np.clip(np.nan_to_num(record.act[np.ix_(rows, model.actuator_actadr[found])].T), 0.0, 1.0)
     order = np.argsort(-values.mean(axis=1), kind="stable")
     return {
-        "names": [model.actuator(muscles[i]).name or str(muscles[i]) for i in order],
+        "names": [model.actuator(found[i]).name or str(found[i]) for i in order],
         "times": report_charts.short(record.time[rows]),
         "values": base64.b64encode(np.rint(255 * values[order]).astype(np.uint8).tobytes()).decode(),
     }
@@ -99,9 +101,7 @@ def _muscles(e: Episode) -> dict[str, Any] | None:
 def _joints(best: Episode, first: Episode | None) -> list[dict[str, Any]]:
     """Return title and chart of each joint that moves, the largest range first; the first program is dotted."""
     model, rows = best.record.model, _picked(best.record)
-    driven = set(
-        model.eq_obj1id[(model.eq_type == mujoco.mjtEq.mjEQ_JOINT) & (model.eq_active0 != 0)].tolist()
-    )
+    driven = set(model.eq_obj1id[joint_equalities(model)].tolist())
     found = []
     for j in range(model.njnt):
         kind = int(model.jnt_type[j])

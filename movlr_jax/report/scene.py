@@ -21,6 +21,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
+from movlr_jax.biomech.contacts import contact_bodies
 from movlr_jax.biomech.world import World, up_of
 from movlr_jax.film.views import SHOWN_GROUPS, floor_height
 from movlr_jax.storage.trajectory import EpisodeRecord
@@ -406,13 +407,13 @@ def _forces(
     """
     found: dict[tuple[int, int], list[tuple[np.ndarray, np.ndarray]]] = {}
     local = np.zeros(6)
-    for i in range(data.ncon):
+    for i, pair in enumerate(contact_bodies(model, data)):
         contact = data.contact[i]
         mujoco.mj_contactForce(model, data, i, local)
         force = contact.frame.reshape(3, 3).T @ local[:3]
-        if not np.isfinite(force).all() or np.linalg.norm(force) < 1e-3 or min(contact.geom) < 0:
+        if not np.isfinite(force).all() or np.linalg.norm(force) < 1e-3:
             continue
-        a, b = (int(model.geom_bodyid[g]) for g in contact.geom)
+        a, b = map(int, pair)
         if b < a:
             a, b, force = b, a, -force
         found.setdefault((a, b), []).append((contact.pos.copy(), force))

@@ -12,6 +12,8 @@ import jax
 import mujoco
 import numpy as np
 
+from movlr_jax.biomech.muscles import enabled_actuators
+from movlr_jax.biomech.static_optimisation import joint_equalities
 from movlr_jax.errors import UserError, shortened, unknown_name
 from movlr_jax.models import ModelAdapter
 from movlr_jax.models.actuators import control_scale, muscles, servo_controls
@@ -237,7 +239,7 @@ def joints_at_limit(model: mujoco.MjModel, qpos: np.ndarray, margin: float = 0.0
 
     qpos [T, nq]. Joints driven by equality constraints, such as those of a kneecap, are ignored.
     """
-    driven = model.eq_obj1id[(model.eq_type == mujoco.mjtEq.mjEQ_JOINT) & (model.eq_active0 != 0)]
+    driven = model.eq_obj1id[joint_equalities(model)]
     limited = np.setdiff1d(np.flatnonzero(model.jnt_limited), driven)
     if not len(limited):
         return np.zeros(len(qpos))
@@ -280,7 +282,8 @@ def exertion(task: Task, episode: Trajectory) -> np.ndarray:
     """Return [T] the mean squared use of the actuators in an episode [T, ...].
 
     Of a muscle, its activation; of another actuator, its force as a share of its largest force, or without a limit of
-    the force its control as a share of the range, from that which holds the start posture.
+    the force its control as a share of the range, from that which holds the start posture. Disabled actuators do not
+    count.
     """
     model, used = task.model, _shares(task, episode)
     activated = muscles(model) & (model.actuator_actadr >= 0)
@@ -290,7 +293,8 @@ def exertion(task: Task, episode: Trajectory) -> np.ndarray:
     if limited.any():
         force = np.asarray(task.layout.block(episode.steps.sensors, "force", model.nu), float)
         used[:, limited] = force[:, limited] / largest[limited]
-    return np.square(used).mean(axis=-1)
+    acts = enabled_actuators(model)
+    return np.square(used[:, acts]).sum(axis=-1) / max(1, acts.sum())
 
 
 def _shares(task: Task, episode: Trajectory) -> np.ndarray:
@@ -306,10 +310,10 @@ def shared_metrics(trajectory: Trajectory, task: Task, ctrl_dt: float) -> Metric
     effort: see `exertion`; smoothness: mean squared change of the controls, as shares of their range (excitations of
     muscles are shares already), per second: lower is smoother; diverged_fraction: 1 if the simulation diverged.
     """
-    change = np.diff(_shares(task, trajectory), axis=0) / ctrl_dt
+    change = np.diff(_shares(task, trajectory)[:, enabled_actuators(task.model)], axis=0) / ctrl_dt
     return {
         "effort": float(exertion(task, trajectory).mean()),
-        "smoothness": float(np.square(change).mean()) if len(change) else 0.0,
+        "smoothness": float(np.square(change).mean()) if change.size else 0.0,
         "joint_limit_fraction": joint_limit_fraction(task.model, np.asarray(trajectory.steps.qpos)),
         "diverged_fraction": float(np.mean(trajectory.diverged)),
     }

@@ -16,15 +16,17 @@ from typing import Any, cast
 import mujoco
 import numpy as np
 
+from movlr_jax.biomech.contacts import contact_bodies
+from movlr_jax.biomech.muscles import enabled_actuators
 from movlr_jax.biomech.static_optimisation import StaticOptimiser
 from movlr_jax.errors import UserError, shortened, similar_files, unknown_name
 from movlr_jax.models import ModelAdapter, follow_couplings, model_adapter
 from movlr_jax.models.actuators import (
-    MUSCLE,
     control_scale,
     has_muscles,
     muscles,
     require_one_control,
+    servo_activations,
     servo_controls,
 )
 from movlr_jax.models.derived import derive_adapter, name_all
@@ -112,9 +114,11 @@ def simple_task(
         scene(spec)
         name_all(spec)
     bare = compile_spec(spec)
-    if bare.nu == 0:
+    if not enabled_actuators(bare).any():
+        which = "no actuators" if bare.nu == 0 else "only disabled actuators"
         raise UserError(
-            f"the model of the task {name} has no actuators, so it cannot be controlled; add muscles or motors"
+            f"the model of the task {name} has {which}, so it cannot be controlled; "
+            f"{'add muscles or motors' if bare.nu == 0 else 'take actuatorgroupdisable or the flag out'}"
         )
     require_one_control(bare)
     file = (folder / Path(str(model)).expanduser()).absolute() if _is_path(model) else None
@@ -150,17 +154,19 @@ def simple_task(
     layout = layout_of(compiled, targets)
     reached = reached_by(layout, targets)
     at, up = placed[1], layout.world.up
+    rest = at.ctrl.copy() if at.ctrl.any() and not has_muscles(compiled) else None
     begin = (
         start
         if callable(start)
-        else partial(_starts, compiled, adapter, *(x.copy() for x in (at.qpos, at.qvel, at.act)), start_noise)
+        else partial(
+            _starts, compiled, adapter, *(x.copy() for x in (at.qpos, at.qvel, at.act)), rest, start_noise
+        )
     )
     first, human = (_program(text, folder) for text in (reward, human_reward))
     shown = [targets[goal] for goal in reached.values()]
     if motion and motion.rise:  # room for a body that gets up
         shown.append(at.body(motion.subject).xpos + up * length_of(bare, at, motion.subject))
     shown += [part.overhead(at, up) for aim in aims for part in aim.parts]
-    rest = at.ctrl.copy() if at.ctrl.any() and not has_muscles(compiled) else None
     controls = controls_text(compiled, servo_controls(compiled, at.qpos) if rest is None else rest)
     written = first is None
     first = first or first_reward(description, layout, reached, motion, adapter.root, controls)
@@ -333,8 +339,13 @@ def _at_start(model: mujoco.MjModel, start: Any) -> tuple[mujoco.MjModel, mujoco
             f"start={shortened(start)}: expected joint -> rad or m, the name of a keyframe, or a function; name the "
             "joints, as in start={'elbow': -0.5}"
         )
-    if not isinstance(start, str | None):
-        data.ctrl[:] = 0.0  # they hold another posture
+    if not isinstance(
+        start, str | None
+    ):  # a keyframe's controls and activations of servos hold another posture
+        data.ctrl[:] = 0.0
+        for i in np.flatnonzero(~muscles(model)):
+            first = model.actuator_actadr[i]
+            data.act[first : first + model.actuator_actnum[i]] = 0.0
     data.qpos[:] = follow_couplings(model, data.qpos)
     mujoco.mj_kinematics(model, data)
     return model, data
@@ -345,13 +356,21 @@ def _deep(model: mujoco.MjModel, at: mujoco.MjData) -> tuple[str, ...]:
     data = mujoco.MjData(model)
     data.qpos[:] = at.qpos
     mujoco.mj_forward(model, data)
-    contact = min(data.contact, key=lambda c: c.dist, default=None)
-    if contact is None or contact.dist > -_INSIDE:
+    if not data.ncon or (deepest := data.contact.dist.min()) > -_INSIDE:
         return ()
-    one, two = (model.body(model.geom_bodyid[geom]).name for geom in contact.geom)
-    return (
-        f"at the start, {one} and {two} overlap by {-1000 * contact.dist:.0f} mm, so they are pushed apart",
+    at = int(data.contact.dist.argmin())
+    one, two = (
+        _name_of(model, int(flex), int(body))
+        for flex, body in zip(data.contact.flex[at], contact_bodies(model, data)[at], strict=True)
     )
+    return (f"at the start, {one} and {two} overlap by {-1000 * deepest:.0f} mm, so they are pushed apart",)
+
+
+def _name_of(model: mujoco.MjModel, flex: int, body: int) -> str:
+    """Return the name of a flex, or of a body if `flex` is -1."""
+    if flex < 0:
+        return model.body(body).name
+    return mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_FLEX, flex) or f"flex {flex}"
 
 
 def _joint_start(model: mujoco.MjModel, name: str, value: Any) -> float:
@@ -434,13 +453,14 @@ def _starts(
     qpos: np.ndarray,
     qvel: np.ndarray,
     act: np.ndarray,
+    rest: np.ndarray | None,
     noise: float,
     rng: np.random.Generator,
     n: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return n start states at `qpos` [nq], `qvel` [nv] and `act` [na], with noise on driven hinges.
 
-    Muscles without activation get one that holds the posture.
+    Without activations, muscles and servos get those that hold the posture, servos under the controls `rest` [nu].
     """
     rows = np.repeat(qpos[None], n, axis=0)
     joints = [model.joint(j) for j in adapter.planned_joints]
@@ -449,11 +469,14 @@ def _starts(
             column = joint.qposadr[0]
             rows[:, column] = np.clip(rows[:, column] + noise * rng.standard_normal(n), *joint.range)
     rows = follow_couplings(model, rows)
-    if not act.any() and model.na == model.nu and (model.actuator_gaintype == MUSCLE).all():
+    if act.any():
+        activations = np.repeat(act[None], n, axis=0)
+    elif model.na == model.nu and muscles(model).all():
         static = StaticOptimiser(model, np.array([joint.dofadr[0] for joint in joints], int))
         activations = np.array([static(q) for q in rows])
     else:
-        activations = np.repeat(act[None], n, axis=0)
+        held = [servo_controls(model, q) if rest is None else rest for q in rows]
+        activations = np.array([servo_activations(model, q, u) for q, u in zip(rows, held, strict=True)])
     return rows, np.repeat(qvel[None], n, axis=0), activations
 
 

@@ -173,3 +173,72 @@ def test_bodies_that_overlap_at_the_start_are_told(start: float, expected: tuple
     warnings = task_of(MOTORS, start={"slide": start, "hip": 0.0, "knee": 0.0}).warnings
     assert len(warnings) == len(expected)
     assert all(part in text for part, text in zip(expected, warnings, strict=True))
+
+
+TOWEL = """<mujoco><worldbody>
+  <body name="arm" pos="0 0 0.6"><joint name="lift" axis="0 1 0" range="-120 120"/>
+    <geom type="capsule" fromto="0 0 0 0.3 0 0" size="0.03" mass="1"/></body>
+  <body name="holder" pos="0.15 0 0.63">
+    <flexcomp name="towel" type="grid" count="5 5 1" spacing=".06 .06 .06" radius=".02" mass=".2">
+      <contact selfcollide="none"/></flexcomp></body>
+  <body name="lamp" pos="2 2 1"><freejoint/><geom type="sphere" size="0.1" mass="0.2"/></body>
+</worldbody><actuator><motor name="m" joint="lift" ctrlrange="-1 1"/></actuator></mujoco>"""
+
+
+def test_a_cloth_that_overlaps_is_named_and_no_other_body():
+    spec = mujoco.MjSpec.from_string(TOWEL)
+    task = simple_task(name="raise", model=spec, description="raise the arm", episode_s=0.4)
+    (told,) = (text for text in task.warnings if "overlap" in text)
+    assert "arm and towel overlap by 20 mm" in told or "towel and arm overlap by 20 mm" in told
+
+
+ACTIVATED = {
+    "filtered": '<position name="{j}" joint="{j}" kp="60" kv="4" ctrlrange="-3 3" timeconst="0.3"/>',
+    "integrated": '<intvelocity name="{j}" joint="{j}" kp="60" kv="4" ctrlrange="-2 2" actrange="-3 3"/>',
+    "general": '<general name="{j}" joint="{j}" dyntype="filterexact" dynprm="0.2" gainprm="60" biastype="affine" '
+    'biasprm="3 -60 -4" ctrlrange="-3 3"/>',
+}
+SWING = """<mujoco><option gravity="0 0 0"/><worldbody><body name="upper" pos="0 0 1">
+  <joint name="hip" axis="0 1 0" range="-120 120" damping=".5"/>
+  <geom type="capsule" fromto="0 0 0 0 0 -.3" size=".03" mass="1"/>
+  <body name="fore" pos="0 0 -.3"><joint name="knee" axis="0 1 0" range="-150 0" damping=".3"/>
+    <geom type="capsule" fromto="0 0 0 0 0 -.25" size=".025" mass=".7"/></body></body></worldbody>
+  <actuator>ACTUATORS</actuator><keyframe><key name="bent" qpos=".6 -1.2"MORE/></keyframe></mujoco>"""
+
+
+def swing(kind: str, more: str = "") -> mujoco.MjSpec:
+    actuators = "".join(ACTIVATED[kind].format(j=joint) for joint in ("hip", "knee"))
+    return mujoco.MjSpec.from_string(SWING.replace("ACTUATORS", actuators).replace("MORE", more))
+
+
+@pytest.mark.parametrize("kind", ACTIVATED)
+@pytest.mark.parametrize("start", [None, {"hip": -0.4, "knee": -0.9}])
+def test_servos_with_an_activation_start_at_rest(kind: str, start: dict[str, float] | None):
+    """C MuJoCo stays at the start for a second, under the controls that are said to hold it."""
+    task = simple_task(name="hold", model=swing(kind), description="hold still", episode_s=1.0, start=start)
+    qpos, qvel, act = (x[0] for x in task.start(np.random.default_rng(0), 1))
+    data = mujoco.MjData(task.model)
+    data.qpos[:], data.qvel[:], data.act[:], data.ctrl[:] = qpos, qvel, act, task.resting(qpos)
+    mujoco.mj_step(task.model, data, nstep=round(1.0 / task.model.opt.timestep))
+    np.testing.assert_allclose(data.qpos, qpos, atol=1e-3)
+
+
+def test_the_activations_of_a_keyframe_are_kept_unless_other_joints_are_given():
+    key = ' act="0.5 -1"'
+    kept = simple_task(name="hold", model=swing("integrated", key), description="hold still", episode_s=1.0)
+    np.testing.assert_allclose(kept.start(np.random.default_rng(0), 1)[2], [[0.5, -1.0]])
+    moved = simple_task(
+        name="hold",
+        model=swing("integrated", key),
+        description="hold still",
+        episode_s=1.0,
+        start={"hip": 0.2},
+        start_noise=0.0,
+    )
+    np.testing.assert_allclose(moved.start(np.random.default_rng(0), 1)[2], [[0.2, -1.2]], atol=1e-6)
+
+
+def test_the_controls_of_a_keyframe_fill_the_filters_of_servos():
+    key = ' ctrl="0.7 -1.1"'
+    task = simple_task(name="hold", model=swing("filtered", key), description="hold still", episode_s=1.0)
+    np.testing.assert_allclose(task.start(np.random.default_rng(0), 2)[2], [[0.7, -1.1]] * 2)

@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 import jax
-import mujoco
 import numpy as np
 
 from movlr_jax.control.mpc.planner import Planner
 from movlr_jax.machine import cache_dir, hardware, processor, versions
+from movlr_jax.physics.common import model_bytes
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
 
@@ -92,9 +92,8 @@ def replan_seconds(planner: Planner, candidates: int, n: int) -> float | None:
 
 def _digest(planner: Planner, candidates: int) -> str:
     """Return a hash of what the time of a replan depends on."""
-    model = np.empty(mujoco.mj_sizeModel(planner.physics.model), np.uint8)  # pyright: ignore[reportAttributeAccessIssue]
-    mujoco.mj_saveModel(planner.physics.model, None, model)  # pyright: ignore[reportAttributeAccessIssue]
+    model = model_bytes(planner.physics.model)  # pyright: ignore[reportAttributeAccessIssue]
     devices = [device.device_kind for device in jax.local_devices()]
     about: list[Any] = [hardware(), processor(), devices, versions(), planner.physics.name, candidates]
     about += [dataclasses.asdict(planner.config), planner.horizon]
-    return hashlib.sha256(repr(about).encode() + model.tobytes()).hexdigest()[:16]
+    return hashlib.sha256(repr(about).encode() + model).hexdigest()[:16]

@@ -7,6 +7,7 @@ import itertools
 import mujoco
 import numpy as np
 
+from movlr_jax.biomech.muscles import enabled_actuators
 from movlr_jax.biomech.world import EARTH
 from movlr_jax.language.scene import names_in
 from movlr_jax.models.derived import travels
@@ -77,7 +78,7 @@ def _ways(task: Task) -> list[list[float]]:
 def _driven(task: Task) -> list[str]:
     """Return the joints with one coordinate that are planned joints or that a motor acts on."""
     model = task.model
-    on_joint = model.actuator_trntype == mujoco.mjtTrn.mjTRN_JOINT
+    on_joint = (model.actuator_trntype == mujoco.mjtTrn.mjTRN_JOINT) & enabled_actuators(model)
     driven = [model.joint(int(j)).name for j in model.actuator_trnid[on_joint, 0]]
     places = {joint: place for joint, (place, _) in task.layout.joints.items()}
     single = [j for j in (*task.adapter.planned_joints, *driven) if places[j].stop - places[j].start == 1]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import mujoco
 import numpy as np
 
+from movlr_jax.biomech.contacts import contact_bodies
 from movlr_jax.biomech.static_optimisation import StaticOptimiser
 from movlr_jax.errors import UserError
 from movlr_jax.models import ModelAdapter, follow_couplings, nominal_qpos
@@ -242,7 +243,7 @@ def overlap(model: mujoco.MjModel, qpos: np.ndarray, thing: str) -> float:
     data = mujoco.MjData(model)
     data.qpos[:] = qpos
     mujoco.mj_fwdPosition(model, data)
-    pairs = model.geom_bodyid[data.contact.geom]
+    pairs = contact_bodies(model, data)
     hand = (pairs == model.body(thing).id).any(axis=1) & ~(pairs == model.body("table").id).any(axis=1)
     return -float(np.min(data.contact.dist[hand], initial=0.0))
 
