@@ -89,8 +89,8 @@ def with_signs(table: Table, coordinates: Coordinates, foreign: bool) -> tuple[T
     """Return the table in rad with the signs of the model's coordinates, and notes.
 
     In gait2392 knees flex with negative angles, which no knee reaches in Rajagopal's model. A model of this package
-    has Rajagopal's signs. A `foreign` one may have either: what has the name of a coordinate of OpenSim is turned round
-    where the range of its joint says so.
+    has Rajagopal's signs. A `foreign` one may have either: what has the name of a coordinate of OpenSim is turned
+    round where the range of its joint says so.
     """
     knees = {n: v for n, v in table.columns.items() if n.startswith("knee_angle_")}
     notes: list[str] = []
@@ -105,8 +105,8 @@ def with_signs(table: Table, coordinates: Coordinates, foreign: bool) -> tuple[T
             )
         if open_:
             notes.append(
-                f"the signs of {', '.join(open_)} are taken as they are, since the ranges of the joints allow both; if "
-                "the knees bend the wrong way, change the sign in the file or give the joints a range"
+                f"the signs of {', '.join(open_)} are taken as they are, since the ranges of the joints allow both; "
+                "if the knees bend the wrong way, change the sign in the file or give the joints a range"
             )
     else:
         bent = bool(knees) and min(map(np.min, knees.values())) <= -BEYOND

@@ -230,8 +230,8 @@ def form(request: dict[str, Any]) -> Any:
 # the refusal, if the request is like this, and what is sent in the end
 REFUSALS = {
     "a temperature": (
-        lambda r: "temperature" in r and error("Unsupported value: 'temperature' does not support 0.7 with this model."
-                                               " Only the default (1) value is supported.", param="temperature"),
+        lambda r: "temperature" in r and error("Unsupported value: 'temperature' does not support 0.7 with this model"
+                                               ". Only the default (1) value is supported.", param="temperature"),
         {"temperature": None},
     ),
     "a temperature, in other words": (

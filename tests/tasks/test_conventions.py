@@ -1,4 +1,4 @@
-"""Units and signs of recorded motions that their headers do not say or get wrong, on models of people with own ranges."""
+"""Units and signs of recorded motions that their headers do not say or get wrong, and names of joints."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def body(tmp_path: Path) -> Make:
         joints = [f"{joint}_{s}" for s in "rl" for joint in ("hip_flexion", "knee_angle", "ankle_angle")]
         path = tmp_path / "legs.xml"
         path.write_text(
-            f'<mujoco><worldbody><geom type="plane" size="9 9 1"/><body name="pelvis" pos="0 0 0.95"><freejoint/><geom size="0.1"/>{legs}</body></worldbody><actuator>'
+            f'<mujoco><worldbody><geom type="plane" size="9 9 1"/><body name="pelvis" pos="0 0 0.95"><freejoint/>'
+            f'<geom size="0.1"/>{legs}</body></worldbody><actuator>'
             + "".join(f'<motor joint="{joint}"/>' for joint in joints) + "</actuator></mujoco>"
         )  # fmt: skip
         task = mj.load_task(model=str(path), instruction="stand")
@@ -66,8 +67,8 @@ HEADERS = {
     "radians": (".sto", "version=1\ninDegrees=no", RADIANS, (KNEE, HIP), False, ""),
     "degrees that are radians": (
         ".mot", "version=1\ninDegrees=yes", RADIANS, (KNEE, HIP, ANKLE), True,
-        "its header says inDegrees=yes, but its angles reach 1.05, as angles in radians do: they are taken as degrees; "
-        "if they are not, write inDegrees=no",
+        "its header says inDegrees=yes, but its angles reach 1.05, as angles in radians do: they are taken as "
+        "degrees; if they are not, write inDegrees=no",
     ),
     "radians that are degrees": (
         ".sto", "version=1\ninDegrees=no", 1.0, (KNEE, HIP), True,
@@ -82,13 +83,13 @@ HEADERS = {
         "its header does not say the unit of angles: they are taken as degrees; if they are not, write inDegrees=no",
     ),
     "an old motion in radians": (
-        ".mot", "nRows=61", RADIANS, (KNEE,), True, "its header does not say the unit of angles, but its angles reach 1.05",
+        ".mot", "nRows=61", RADIANS, (KNEE,), True, "does not say the unit of angles, but its angles reach 1.05",
     ),
     "states without a unit": (
-        ".sto", "version=1", RADIANS, (KNEE,), False, "they are taken as radians; if they are not, write inDegrees=yes",
+        ".sto", "version=1", RADIANS, (KNEE,), False, "they are taken as radians; if they are not, write inDegrees=y",
     ),
     "states without a unit in degrees": (
-        ".sto", "version=1", 1.0, (KNEE,), True, "its angles reach 60, which radians cannot be: they are taken as degrees",
+        ".sto", "version=1", 1.0, (KNEE,), True, "reach 60, which radians cannot be: they are taken as degrees",
     ),
 }  # fmt: skip
 
@@ -165,8 +166,8 @@ def test_the_flexion_of_a_knee_has_the_sign_of_its_range(knee: str, sign: float,
 # Names.
 
 NAMES = (
-    "robot/left knee", "a/b/value", "/leading", 'a "quoted" one', "it's", "tab\there", "line\nend", " outer ", "50%0A",
-    "k|force", "back\\slash", "</script>", "\u2028", "time", "Überknie",
+    "robot/left knee", "a/b/value", "/leading", 'a "quoted" one', "it's", "tab\there", "line\nend", " outer ",
+    "50%0A", "k|force", "back\\slash", "</script>", "\u2028", "time", "Überknie",
 )  # fmt: skip
 
 
@@ -198,7 +199,7 @@ def test_a_motion_of_joints_with_any_name_is_read_back(ending: str, chain: Task,
 
 
 def test_a_file_that_hardly_fits_the_model_is_a_warning(chain: Task, tmp_path: Path):
-    columns = {name: 0.0 * TURN for name in ("it's", "robot/left_knee", "other/hip", "x", "y")}
+    columns = dict.fromkeys(("it's", "robot/left_knee", "other/hip", "x", "y"), 0.0 * TURN)
     task = with_reference(chain, written(tmp_path / "other.mot", "inDegrees=yes", columns))
     (warning,) = task.warnings
     assert (
@@ -209,5 +210,5 @@ def test_a_file_that_hardly_fits_the_model_is_a_warning(chain: Task, tmp_path: P
 
 def test_a_file_of_nothing_but_other_names_is_refused(chain: Task, tmp_path: Path):
     path = written(tmp_path / "other.mot", "inDegrees=yes", {"robot/left_knee": TURN})
-    with pytest.raises(UserError, match="has no coordinate of the model .* 'robot/left_knee' .did you mean"):
+    with pytest.raises(UserError, match=r"has no coordinate of the model .* 'robot/left_knee' .did you mean"):
         with_reference(chain, path)
