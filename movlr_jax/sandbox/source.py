@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from movlr_jax.errors import ProgramError, near_matches, unknown_name
 from movlr_jax.rewards.state import STATE_CALLS
+from movlr_jax.rewards.term import quoted
 from movlr_jax.sandbox.facade import BUILTINS, IN_SCOPE, MODULES, SAME, VALUES
 
 MAX_BYTES = 32_768
@@ -147,7 +148,7 @@ def with_weights(source: str, weights: dict[str, float]) -> str:
     lines = [
         line.encode() for line in io.StringIO(source, newline="")
     ]  # str.splitlines splits at more characters
-    text = "{" + ", ".join(f'"{k}": {v:.6g}' for k, v in weights.items()) + "}"
+    text = "{" + ", ".join(f"{quoted(k)}: {v:.6g}" for k, v in weights.items()) + "}"
     before = b"".join(lines[: node.lineno - 1]) + lines[node.lineno - 1][: node.col_offset]
     after = lines[node.end_lineno - 1][node.end_col_offset :] + b"".join(lines[node.end_lineno :])
     return (before + text.encode() + after).decode()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from movlr_jax.rewards.term import Term, along
+from movlr_jax.rewards.term import Term, along, quoted
 from movlr_jax.tasks.aims import UP
 from movlr_jax.tasks.base import Motion, axis_text
 
@@ -21,8 +21,8 @@ _NAMES = {"+x": "x", "-x": "minus_x", "+y": "y", "-y": "minus_y", "+z": "z", "-z
 def motion_terms(motion: Motion, root: str) -> list[Term]:
     """Return the terms for `motion`, the most useful of each kind first."""
     body = motion.subject
-    velocity = "state.com_vel" if body == root else f'state.vel("{body}")'
-    moved = f'(state.pos("{body}") - state.initial.pos("{body}"))'
+    velocity = "state.com_vel" if body == root else f"state.vel({quoted(body)})"
+    moved = f"(state.pos({quoted(body)}) - state.initial.pos({quoted(body)}))"
     terms = []
     if motion.way:
         pace, goal = along(velocity, motion.way), 'jnp.linalg.norm(state.goal("velocity"))'
@@ -50,7 +50,7 @@ def motion_terms(motion: Motion, root: str) -> list[Term]:
     if motion.turn and motion.angle is not None:
         terms.append(Term("heading", "turning", 10.0, f"-shaping.smooth_abs({_off_heading(motion)})"))
     elif motion.turn:
-        rate = f'{"-" if motion.turn < 0 else ""}state.angvel("{body}")[2]'
+        rate = f"{'-' if motion.turn < 0 else ''}state.angvel({quoted(body)})[2]"
         terms.append(Term("turn_rate", "turning", 3.0, f"jnp.clip({rate}, -2.0, 2.0)"))
     for aim in motion.aims:
         terms += aim.terms()
@@ -67,7 +67,7 @@ def _off_heading(motion: Motion) -> str:
 
     Half a turn to the left and to the right end the same, so for large angles the requested heading turns, too.
     """
-    rot = f'(state.rot("{motion.subject}") @ state.initial.rot("{motion.subject}").T)'
+    rot = f"(state.rot({quoted(motion.subject)}) @ state.initial.rot({quoted(motion.subject)}).T)"
     yaw, angle = f"jnp.arctan2({rot}[1, 0], {rot}[0, 0])", motion.angle or 0.0
     sign = "-" if motion.turn > 0 else "+"
     if angle <= _AT_ONCE:
@@ -77,7 +77,7 @@ def _off_heading(motion: Motion) -> str:
 
 
 def _posture_terms(body: str, moved: str, turns: bool) -> list[Term]:
-    rot, begun = f'state.rot("{body}")', f'state.initial.rot("{body}")'
+    rot, begun = f"state.rot({quoted(body)})", f"state.initial.rot({quoted(body)})"
     tilt = f"jnp.arccos(jnp.clip(({rot} @ {begun}.T)[2, 2], -0.999, 0.999))"
     turned = tilt if turns else f"shaping.rotation_error({rot}, {begun})"
     return [
@@ -91,4 +91,4 @@ def any_way_terms(root: str, ways: Sequence[Sequence[float]]) -> list[Term]:
     return [
         Term(f"along_{_NAMES[axis_text(way)]}", "forward", 3.0, f"jnp.tanh({along('state.com_vel', way)})")
         for way in ways
-    ] + _posture_terms(root, f'(state.pos("{root}") - state.initial.pos("{root}"))', False)
+    ] + _posture_terms(root, f"(state.pos({quoted(root)}) - state.initial.pos({quoted(root)}))", False)

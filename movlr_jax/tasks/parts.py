@@ -10,7 +10,7 @@ import mujoco
 import numpy as np
 
 from movlr_jax.models.from_path import words_of
-from movlr_jax.rewards.term import array_of, identifier
+from movlr_jax.rewards.term import array_of, identifier, quoted
 from movlr_jax.tasks.readout import Readout
 
 _MOST_WORDS = 4  # of the name of a part
@@ -53,11 +53,11 @@ class Part:
     def text(self, state: str = "state") -> str:
         """Return the expression of a reward program for its position [3] m."""
         if self.offset is None:
-            return f'{state}.site("{self.place}")'
-        origin = f'{state}.pos("{self.place}")'
+            return f"{state}.site({quoted(self.place)})"
+        origin = f"{state}.pos({quoted(self.place)})"
         if not any(self.offset):
             return origin
-        return f'({origin} + {state}.rot("{self.place}") @ {array_of(self.offset)})'
+        return f"({origin} + {state}.rot({quoted(self.place)}) @ {array_of(self.offset)})"
 
     def at(self, read: Readout) -> np.ndarray:
         """Return its position [..., 3] m."""
