@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +47,7 @@ def body(tmp_path: Path) -> Make:
     return make
 
 
-def written(path: Path, header: str, columns: dict[str, np.ndarray], unit: float = 1.0) -> Path:
+def written(path: Path, header: str, columns: Mapping[str, np.ndarray], unit: float = 1.0) -> Path:
     values = np.column_stack([np.arange(61) / 60, *(unit * column for column in columns.values())])
     rows = ["\t".join(["time", *columns]), *("\t".join(f"{x:.8f}" for x in row) for row in values)]
     path.write_text("\n".join(["motion", header, "endheader", *rows]) + "\n")
