@@ -34,6 +34,7 @@ class _Scalar:
     q: int  # address in qpos
     v: int  # address in qvel
     turns: bool
+    range: tuple[float, float] | None  # of the coordinate
 
     @property
     def joint(self) -> str:
@@ -86,7 +87,9 @@ class Coordinates:
                 self._joints.append(_Pose(name, tuple(f"{prefix}_{part}" for part in parts), q, v, zero))
             else:
                 coordinate = mapped.get(name, Coordinate(name, name))
-                self._joints.append(_Scalar(coordinate, q, v, turns=kind != _SLIDE))
+                ends = coordinate.sign * model.jnt_range[j] + coordinate.offset
+                range_ = (float(ends.min()), float(ends.max())) if model.jnt_limited[j] else None
+                self._joints.append(_Scalar(coordinate, q, v, kind != _SLIDE, range_))
 
     @property
     def names(self) -> list[str]:
@@ -102,6 +105,15 @@ class Coordinates:
             else:
                 found |= {name: i < len(TURNS) for i, name in enumerate(joint.names)}
         return found
+
+    @property
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """Coordinate -> its range in rad, of hinges that are limited."""
+        return {
+            joint.coordinate.name: joint.range
+            for joint in self._joints
+            if isinstance(joint, _Scalar) and joint.turns and joint.range
+        }
 
     @property
     def of_joints(self) -> dict[str, tuple[str, ...]]:

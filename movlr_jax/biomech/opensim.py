@@ -8,8 +8,8 @@ OpenSim's ground has x forward, y up and z to the right; MuJoCo's world has x fo
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -37,8 +37,12 @@ _JOINTS = {f"pelvis_{part}": "ground_pelvis" for part in (*TURNS, *MOVES)} | {
     for coordinate in coordinates
     for side in "rl"
 }  # coordinate -> joint of Rajagopal's model
+COORDINATES = frozenset(_JOINTS)
 _VALUE = re.compile(r"(?:/jointset)?/?(?:[^/]+/)*([^/]+)/value$")
+_OTHER_STATE = re.compile(r"^/|\||/(?:value|speed|activation|fiber_length|fiber_velocity|tendon_force)$")
 _SIMM = re.compile(r"(datacolumns|datarows|range|otherdata)\b")  # keys of SIMM's headers, which have no =
+_VERSION = re.compile(r"^version\s*=", re.IGNORECASE | re.MULTILINE)
+_WRITTEN = {character: f"%{ord(character):02X}" for character in "\t\n\r"}  # in names of columns
 _DEGREES = re.compile(r"angles are in (degrees|radians)", re.IGNORECASE)
 
 
@@ -61,28 +65,38 @@ class Table:
         columns: Name -> [T]. Angles are in degrees if `in_degrees`, else in rad.
         in_degrees: The unit of angles.
         name: The first line of the file.
+        unit_said: Whether the header says the unit of angles.
     """
 
     time: np.ndarray
     columns: Mapping[str, np.ndarray]
     in_degrees: bool = False
     name: str = "movlr-jax"
+    unit_said: bool = True
 
     def coordinate(self, name: str) -> np.ndarray:
         """Return the column [T] of a coordinate, by its name or as `/jointset/JOINT/NAME/value`. Raises UserError."""
-        found = coordinates_in(self.columns)
+        found = coordinates_in(self.columns, [name])
         if name not in found:
             raise UserError(unknown_name("coordinate", name, found))
         return self.columns[found[name]]
 
 
-def coordinates_in(columns: Sequence[str] | Mapping[str, object]) -> dict[str, str]:
-    """Return coordinate -> column, for plain columns and those of states as `/jointset/hip_r/hip_flexion_r/value`."""
+def coordinates_in(columns: Collection[str], known: Iterable[str] = ()) -> dict[str, str]:
+    """Return coordinate -> column, for plain columns and those of states as `/jointset/hip_r/hip_flexion_r/value`.
+
+    known: Names of coordinates, which may contain a `/` as those of models that are attached to others.
+    """
+    of_known = {column: name for name in known for column in (state_path(name), name)}
     found = {}
     for column in columns:
         match = _VALUE.fullmatch(column)
-        if match or "/" not in column:
-            found[match[1] if match else column] = column
+        if column in of_known:
+            found[of_known[column]] = column
+        elif match:
+            found.setdefault(match[1], column)
+        elif not _OTHER_STATE.search(column):
+            found[column] = column
     return found
 
 
@@ -161,7 +175,7 @@ def storage_text(table: Table) -> str:
         f"Angles are in {'degrees' if table.in_degrees else 'radians'}.",
         "",
         "endheader",
-        "\t".join(["time", *table.columns]),
+        "\t".join(["time", *map(_written, table.columns)]),
     )
     lines = ("\t".join(f"{value:.12g}" for value in row) for row in rows.tolist())
     return "\n".join((*header, *lines, ""))
@@ -178,9 +192,11 @@ def read_storage(path: Path) -> Table:
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
     try:
-        return parse_storage(text)
+        table = parse_storage(text)
     except ValueError as error:
         raise UserError(f"{path} is not a .mot or .sto file of OpenSim: {error}") from None
+    old = path.suffix.lower() == ".mot" and not _VERSION.search(text)  # OpenSim takes these for degrees
+    return table if table.unit_said or not old else replace(table, in_degrees=True)
 
 
 def parse_storage(text: str) -> Table:
@@ -190,7 +206,7 @@ def parse_storage(text: str) -> Table:
     which has no other unit. Of rows with the same time the last one counts, and the numbers of rows and columns in
     the header are ignored: files of OpenSim itself repeat times and have wrong numbers.
     """
-    lines = [line.strip() for line in text.splitlines()]
+    lines = [line.strip(" \t") for line in re.split(r"\r\n|\r|\n", text.lstrip("\ufeff"))]
     end = next((i for i, line in enumerate(lines) if line.lower() == "endheader"), None)
     if end is None:
         raise ValueError("it has no line endheader")
@@ -198,7 +214,7 @@ def parse_storage(text: str) -> Table:
     if not body:
         raise ValueError("it has no columns after endheader")
     names = body[0].split("\t") if "\t" in body[0] else body[0].split()
-    names = [name.strip() for name in names if name.strip()]
+    names = [_read(name.strip(" ")) for name in names if name.strip(" ")]
     if names[0].lower() != "time":
         raise ValueError(f"its first column is {names[0]!r:.60}, expected time")
     values = _numbers(body[1:], names)
@@ -211,7 +227,19 @@ def parse_storage(text: str) -> Table:
     for i, name in enumerate(names[1:], 1):
         again = names[1:i].count(name)  # real files repeat names of forces
         columns[f"{name}#{again + 1}" if again else name] = values[last, i]
-    return Table(time[last], columns, in_degrees=_in_degrees(header), name=title)
+    in_degrees = _in_degrees(header)
+    return Table(time[last], columns, bool(in_degrees), title, unit_said=in_degrees is not None)
+
+
+def _written(name: str) -> str:
+    """Return the name of a column without tabs, line ends and outer blanks, which `_read` puts back."""
+    escaped = re.sub("%(?=09|0A|0D|20|25)", "%25", name)
+    escaped = "".join(_WRITTEN.get(character, character) for character in escaped)
+    return re.sub("^ +| +$", lambda blanks: "%20" * len(blanks[0]), escaped)
+
+
+def _read(name: str) -> str:
+    return re.sub("%(09|0A|0D|20|25)", lambda code: chr(int(code[1], 16)), name)
 
 
 def _numbers(rows: Sequence[str], names: Sequence[str]) -> np.ndarray:
@@ -230,12 +258,13 @@ def _numbers(rows: Sequence[str], names: Sequence[str]) -> np.ndarray:
     return values
 
 
-def _in_degrees(header: Sequence[str]) -> bool:
+def _in_degrees(header: Sequence[str]) -> bool | None:
+    """Return whether the header says degrees; None if it says no unit."""
     for line in header:
         key, _, value = line.partition("=")
         if key.strip().lower() == "indegrees":
-            return value.strip().lower() in ("yes", "true", "1")
+            return value.strip(" \t\"'").lower() in ("yes", "true", "1")
     for line in header:
         if match := _DEGREES.search(line):
             return match[1].lower() == "degrees"
-    return any(_SIMM.match(line.lower()) for line in header)
+    return True if any(_SIMM.match(line.lower()) for line in header) else None

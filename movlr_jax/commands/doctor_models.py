@@ -196,7 +196,7 @@ def _strides(task: Task) -> tuple[Clip, Clip] | None:
 
     Both move forward equally fast and stay on the ground, so that distance and height do not tell them apart.
     """
-    knees = leg_coordinates(task.adapter, task.layout.joints).get("knee_flexion")
+    knees = leg_coordinates(task.adapter, task.layout.joints, task.model).get("knee_flexion")
     if knees is None or "stride_frequency" not in task.goals:
         return None
     task = with_reference(task, PEOPLE)

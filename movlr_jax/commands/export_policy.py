@@ -14,6 +14,7 @@ from movlr_jax.config.recipe import read_recipe
 from movlr_jax.config.schema import Config, recorded_config
 from movlr_jax.config.trust import POLICY, acts, obey
 from movlr_jax.control.build import build_optimizer
+from movlr_jax.control.ppo.foreign import not_a_policy
 from movlr_jax.errors import UserError, needed, similar_files
 from movlr_jax.resources import resource_dir
 from movlr_jax.settings import CONFIG_BYTES, read_yaml
@@ -90,6 +91,8 @@ def _trained(recipe: str) -> Path:
 
 def _recorded(policy: Path, settings: Sequence[str], trust: bool) -> Config:
     """Return the settings of the training that wrote the file `policy`. Raises UserError."""
+    if what := not_a_policy(policy):
+        raise UserError(f"policy={policy}: {what}")
     if not policy.is_file():
         raise UserError(f"there is no policy file {policy}{similar_files(policy)}")
     folders = [policy.parent, *sorted(policy.parent.glob("stages/*"), reverse=True), policy.parent.parent]

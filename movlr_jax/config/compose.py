@@ -18,6 +18,7 @@ from movlr_jax.control.build import OPTIMIZERS
 from movlr_jax.errors import UserError, shortened, unknown_name
 from movlr_jax.resources import resource_dir
 from movlr_jax.storage.archive import SETTINGS, Archive
+from movlr_jax.tasks.file_task import OWN_FILE
 from movlr_jax.tasks.instruction import absolute_model
 from movlr_jax.tasks.registry import DESCRIBED_TASK, FILE_TASK, TASKS
 from movlr_jax.tracking.base import TRACKERS
@@ -425,7 +426,11 @@ def _with_task(overrides: Sequence[str], folders: Sequence[Path]) -> list[str]:
     result = [_with_number(override) for override in result]
     if f"+task={FILE_TASK}" not in result:
         return result
-    return [f"++{o.lstrip('+')}" if o.lstrip("+").startswith("task.settings.") else o for o in result]
+    plain = [o.lstrip("+") for o in result]
+    if any(o.startswith("file=") for o in plain):  # then `task.settings.file` is a setting of the function
+        plain = [o.replace("task.settings.file=", f"task.settings.{OWN_FILE}=", 1) for o in plain]
+    both = zip(plain, result, strict=True)
+    return [f"++{o}" if o.startswith("task.settings.") else given for o, given in both]
 
 
 def _unknown_task(name: str, known: Sequence[str]) -> str:

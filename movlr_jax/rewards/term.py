@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+_LONGEST = 48  # characters
 
 
 @dataclass(frozen=True)
@@ -24,13 +27,18 @@ class Term:
 
 
 def identifier(name: str) -> str:
-    """Convert `name` to a valid term name."""
-    return re.sub(r"\W", "_", name)
+    """Convert `name` to a valid term name, short enough for a suffix."""
+    return re.sub(r"\W|^(?=\d)", "_", name)[:_LONGEST]
+
+
+def quoted(name: str) -> str:
+    """Return a name as source text, in double quotes. It may contain quotes, backslashes and line ends."""
+    return json.dumps(name, ensure_ascii=False)  # escapes that Python reads in the same way
 
 
 def tuple_of(names: Iterable[str]) -> str:
     """Return a tuple of names as source text."""
-    return "(" + "".join(f'"{name}", ' for name in names).rstrip() + ")"
+    return "(" + "".join(f"{quoted(name)}, " for name in names).rstrip() + ")"
 
 
 def array_of(values: Sequence[float] | np.ndarray) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from movlr_jax.errors import ProgramError
+from movlr_jax.rewards.term import quoted
 from movlr_jax.sandbox.source import is_weights, parse
 
 
@@ -31,8 +32,8 @@ class Genome:
 
     def source(self) -> str:
         """Return the program as text, in the format that every proposer writes."""
-        weights = ", ".join(f'"{name}": {float(weight)}' for name, (weight, _) in self.terms.items())
-        entries = "".join(f'        "{name}": {text},\n' for name, (_, text) in self.terms.items())
+        weights = ", ".join(f"{quoted(name)}: {float(weight)}" for name, (weight, _) in self.terms.items())
+        entries = "".join(f"        {quoted(name)}: {text},\n" for name, (_, text) in self.terms.items())
         description = self.description.replace("\\", "").replace('"', "'")
         parts = [f'"""{description}"""\n', f"WEIGHTS = {{{weights}}}\n"]
         if self.helpers:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from movlr_jax.errors import ProgramError
+from movlr_jax.rewards.term import quoted
 from movlr_jax.sandbox.checks import check_constant, check_node, given_names
 from movlr_jax.sandbox.facade import IN_SCOPE
 from movlr_jax.sandbox.names import Names, imported, where, written
@@ -131,7 +132,7 @@ def with_weights(source: str, weights: dict[str, float]) -> str:
     lines = [
         line.encode() for line in io.StringIO(source, newline="")
     ]  # str.splitlines splits at more characters
-    text = "{" + ", ".join(f'"{k}": {v:.6g}' for k, v in weights.items()) + "}"
+    text = "{" + ", ".join(f"{quoted(k)}: {v:.6g}" for k, v in weights.items()) + "}"
     before = b"".join(lines[: node.lineno - 1]) + lines[node.lineno - 1][: node.col_offset]
     after = lines[node.end_lineno - 1][node.end_col_offset :] + b"".join(lines[node.end_lineno :])
     return (before + text.encode() + after).decode()

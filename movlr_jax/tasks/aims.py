@@ -11,7 +11,7 @@ import mujoco
 import numpy as np
 
 from movlr_jax.models.from_path import above
-from movlr_jax.rewards.term import Term, along, array_of
+from movlr_jax.rewards.term import Term, along, array_of, quoted
 from movlr_jax.tasks.needs import HOLD_S, Need
 from movlr_jax.tasks.parts import Part, Parts
 from movlr_jax.tasks.readout import Readout
@@ -154,8 +154,8 @@ class Bent(_OfPart):
 
     def terms(self) -> list[Term]:
         def angle(state: str) -> str:
-            above = f'({state}.pos("{self.above}") - {state}.pos("{place}"))'
-            below = f'({state}.rot("{place}") @ {array_of(self.below)})'
+            above = f"({state}.pos({quoted(self.above)}) - {state}.pos({quoted(place)}))"
+            below = f"({state}.rot({quoted(place)}) @ {array_of(self.below)})"
             return f"jnp.arccos(jnp.clip(-jnp.dot({above}, {below}) / {self.size:.6g}, -0.999, 0.999))"
 
         place, sign = self.part.place, "-" if self.sign < 0 else ""
@@ -163,7 +163,8 @@ class Bent(_OfPart):
         if np.isfinite(self.most):
             bent = f"jnp.minimum({sign}({angle('state')} - {angle('state.initial')}), {self.most:.4g})"
         if self.still:
-            turned = f'shaping.rotation_error(state.rot("{self.above}"), state.initial.rot("{self.above}"))'
+            rot = f"rot({quoted(self.above)})"
+            turned = f"shaping.rotation_error(state.{rot}, state.initial.{rot})"
             bent += f" - 0.5 * shaping.smooth_abs({turned})"
         return [Term(f"{self.part.name}_{self.way}", self.kind, 10.0, bent)]
 
@@ -200,9 +201,9 @@ class Pointed(_OfPart):
     def terms(self) -> list[Term]:
         name = f"{self.part.name}_{self.word}"
         if self.axis is None:  # how far it reaches
-            reach = f'({self.part.text()} - state.pos("{self.part.base}"))'
+            reach = f"({self.part.text()} - state.pos({quoted(self.part.base)}))"
             return [Term(name, self.kind, 20.0, along(reach, self.way))]
-        cosine = along(f'(state.rot("{self.part.place}") @ {array_of(self.axis)})', self.way)
+        cosine = along(f"(state.rot({quoted(self.part.place)}) @ {array_of(self.axis)})", self.way)
         angle = f"jnp.arccos(jnp.clip({cosine}, -0.999, 0.999))"
         return [Term(name, self.kind, 10.0, f"-shaping.smooth_abs({angle})")]
 
@@ -277,7 +278,7 @@ class Waved(_OfPart):
         return None if value >= 0.5 * _WAVES_HZ else Need(f"its {self.part.words} does not wave", self.kind)
 
     def terms(self) -> list[Term]:
-        away = (f'({self.part.text(s)} - {s}.pos("{self.trunk}"))' for s in ("state", "state.initial"))
+        away = (f"({self.part.text(s)} - {s}.pos({quoted(self.trunk)}))" for s in ("state", "state.initial"))
         aside = along(f"({' - '.join(away)})", self.side)
         swing = f"{self.far:.2g} * jnp.sin({2 * np.pi * _WAVES_HZ:.4g} * state.time)"
         return [Term(f"{self.part.name}_waves", self.kind, 20.0, f"-shaping.smooth_abs({aside} - {swing})")]

@@ -19,6 +19,7 @@ from movlr_jax.models import ModelAdapter
 from movlr_jax.models.actuators import control_scale, muscles, servo_controls
 from movlr_jax.physics.domain import Ranges
 from movlr_jax.rewards.state import Layout
+from movlr_jax.rewards.term import quoted
 from movlr_jax.tasks.aims import UP, Aim
 from movlr_jax.tasks.needs import Need
 from movlr_jax.types import Array, SimState, Trajectory
@@ -222,7 +223,7 @@ def fill_reward(text: str, roles: Mapping[str, str]) -> str:
     So one text works for every model with these roles. Raises UserError for a missing role.
     """
     try:
-        return Template(text).substitute(roles)
+        return Template(text).substitute({role: quoted(name)[1:-1] for role, name in roles.items()})
     except KeyError as error:
         role = str(error.args[0])
         raise UserError(

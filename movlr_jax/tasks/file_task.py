@@ -25,6 +25,9 @@ from movlr_jax.tasks.trial import CTRL_DT, trial
 from movlr_jax.types import SimState
 
 FUNCTION = "task"  # name of the function that the file must define
+OWN_FILE = (
+    "_file"  # the setting `file` of that function; in the settings, `file` is the file of the task itself
+)
 
 
 def file_task(settings: Mapping[str, Any], episode_s: float | None) -> Task:
@@ -35,6 +38,8 @@ def file_task(settings: Mapping[str, Any], episode_s: float | None) -> Task:
     """
     settings = dict(settings)
     file = Path(str(settings.pop("file")))
+    if OWN_FILE in settings:
+        settings["file"] = settings.pop(OWN_FILE)
     token = FOLDER.set(file.parent)  # paths of models are relative to it
     try:
         task = _made(file, settings)

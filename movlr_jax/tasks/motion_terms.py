@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from movlr_jax.biomech.world import World
-from movlr_jax.rewards.term import Term, along, entry
+from movlr_jax.rewards.term import Term, along, entry, quoted
 from movlr_jax.tasks.aims import UP
 from movlr_jax.tasks.base import Motion, axis_text
 
@@ -22,8 +22,8 @@ _NAMES = {"+x": "x", "-x": "minus_x", "+y": "y", "-y": "minus_y", "+z": "z", "-z
 def motion_terms(motion: Motion, root: str) -> list[Term]:
     """Return the terms for `motion`, the most useful of each kind first."""
     body = motion.subject
-    velocity = "state.com_vel" if body == root else f'state.vel("{body}")'
-    moved = f'(state.pos("{body}") - state.initial.pos("{body}"))'
+    velocity = "state.com_vel" if body == root else f"state.vel({quoted(body)})"
+    moved = f"(state.pos({quoted(body)}) - state.initial.pos({quoted(body)}))"
     up, (ahead, left, _) = motion.up, frame_of(motion.up)
     rose = _risen(body, moved, motion.up, motion.level)
     terms = []
@@ -53,7 +53,7 @@ def motion_terms(motion: Motion, root: str) -> list[Term]:
     if motion.turn and motion.angle is not None:
         terms.append(Term("heading", "turning", 10.0, f"-shaping.smooth_abs({_off_heading(motion)})"))
     elif motion.turn:
-        rate = along(f'state.angvel("{body}")', [motion.turn * c for c in up])
+        rate = along(f"state.angvel({quoted(body)})", [motion.turn * c for c in up])
         terms.append(Term("turn_rate", "turning", 3.0, f"jnp.clip({rate}, -2.0, 2.0)"))
     for aim in motion.aims:
         terms += aim.terms()
@@ -73,7 +73,7 @@ def _off_heading(motion: Motion) -> str:
 
     Half a turn to the left and to the right end the same, so for large angles the requested heading turns, too.
     """
-    rot = f'(state.rot("{motion.subject}") @ state.initial.rot("{motion.subject}").T)'
+    rot = f"(state.rot({quoted(motion.subject)}) @ state.initial.rot({quoted(motion.subject)}).T)"
     ahead, left, _ = frame_of(motion.up)
     yaw, angle = f"jnp.arctan2({entry(rot, left, ahead)}, {entry(rot, ahead, ahead)})", motion.angle or 0.0
     sign = "-" if motion.turn > 0 else "+"
@@ -93,11 +93,15 @@ def _risen(body: str, moved: str, up: Sequence[float], level: bool) -> str:
 
     moved: the expression for the change of its position. level: whether the ground is level everywhere.
     """
-    return along(moved, up) if level else f'(state.height("{body}") - state.initial.height("{body}"))'
+    return (
+        along(moved, up)
+        if level
+        else f"(state.height({quoted(body)}) - state.initial.height({quoted(body)}))"
+    )
 
 
 def _posture_terms(body: str, rose: str, turns: bool, up: Sequence[float]) -> list[Term]:
-    rot, begun = f'state.rot("{body}")', f'state.initial.rot("{body}")'
+    rot, begun = f"state.rot({quoted(body)})", f"state.initial.rot({quoted(body)})"
     tilt = f"jnp.arccos(jnp.clip({entry(f'({rot} @ {begun}.T)', up, up)}, -0.999, 0.999))"
     turned = tilt if turns else f"shaping.rotation_error({rot}, {begun})"
     return [
@@ -108,7 +112,7 @@ def _posture_terms(body: str, rose: str, turns: bool, up: Sequence[float]) -> li
 
 def any_way_terms(root: str, ways: Sequence[Sequence[float]], world: World) -> list[Term]:
     """Return terms for all directions in `ways`, for a description that names no direction."""
-    moved, up = f'(state.pos("{root}") - state.initial.pos("{root}"))', world.up.tolist()
+    moved, up = f"(state.pos({quoted(root)}) - state.initial.pos({quoted(root)}))", world.up.tolist()
     return [
         Term(f"along_{_NAMES[axis_text(way)]}", "forward", 3.0, f"jnp.tanh({along('state.com_vel', way)})")
         for way in ways

@@ -11,7 +11,7 @@ import numpy as np
 
 from movlr_jax.errors import UserError
 from movlr_jax.models.names import PLACES, SIDES, adjectives_in, part_of, place_of, side_of, words_of_all
-from movlr_jax.rewards.term import array_of, identifier
+from movlr_jax.rewards.term import array_of, identifier, quoted
 from movlr_jax.tasks.readout import Readout
 
 _MOST_WORDS = 4  # of the name of a part
@@ -58,11 +58,11 @@ class Part:
     def text(self, state: str = "state") -> str:
         """Return the expression of a reward program for its position [3] m."""
         if self.offset is None:
-            return f'{state}.site("{self.place}")'
-        origin = f'{state}.pos("{self.place}")'
+            return f"{state}.site({quoted(self.place)})"
+        origin = f"{state}.pos({quoted(self.place)})"
         if not any(self.offset):
             return origin
-        return f'({origin} + {state}.rot("{self.place}") @ {array_of(self.offset)})'
+        return f"({origin} + {state}.rot({quoted(self.place)}) @ {array_of(self.offset)})"
 
     def at(self, read: Readout) -> np.ndarray:
         """Return its position [..., 3] m."""

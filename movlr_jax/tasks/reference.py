@@ -16,6 +16,7 @@ from movlr_jax.errors import UserError, near_matches, unknown_name
 from movlr_jax.models import coordinates_of
 from movlr_jax.rewards.state import REFERENCE_RATE, reference_name
 from movlr_jax.tasks.base import Task
+from movlr_jax.tasks.conventions import BEYOND, in_si, with_signs
 from movlr_jax.tasks.walking.biomechanics import leg_coordinates, leg_length
 from movlr_jax.tasks.walking.steps import steps
 
@@ -30,8 +31,6 @@ _TOES_BEND = 25.0  # deg at most
 _TOE_OFF = (60.0, 75.0)  # percent of the stride between which the toes straighten again
 _SAMPLES = 4000  # at most; a reward reads single samples, so more would only cost memory
 _UNEVEN = 1e-3  # of the interval between rows
-_RADIANS = 4 * np.pi  # larger angles are in degrees although the header says radians
-_BEYOND = 0.2  # rad outside of the range of a joint
 _NAMED = 6  # columns in a message
 
 
@@ -64,14 +63,14 @@ def with_reference(task: Task, file: str | Path, by: str = "time") -> Task:
         )
     path, coordinates = Path(file), coordinates_of(task.model, task.adapter)
     table = read_storage(path)
-    found = coordinates_in(table.columns)
+    found = coordinates_in(table.columns, coordinates.angular)
     unknown = [name for name in found if name not in coordinates.angular]
     if len(unknown) == len(found):
         raise UserError(
             f"{path} has no coordinate of the model {task.adapter.name}: {_with_near(unknown, coordinates)}"
         )
-    table = _in_si(table, coordinates, path)
-    table, other_signs = _as_rajagopal(table)
+    table, of_units = in_si(table, coordinates, path)
+    table, of_signs = with_signs(table, coordinates, foreign=not task.adapter.source)
     values, rate = _resampled(table, task.episode_s if by == "time" else np.inf)
     qpos = coordinates.qpos(values).astype(np.float32)
     layout, reference = task.layout, {REFERENCE_RATE: np.asarray(rate, np.float32)}
@@ -82,22 +81,26 @@ def with_reference(task: Task, file: str | Path, by: str = "time") -> Task:
             samples = samples[:, 0] if samples.shape[1] == 1 else _continuous(samples)
             _check_range(task.model, joint, samples, path)
             reference[reference_name(joint)], shapes[joint] = samples, samples.shape
-    notes = [f"recorded motion {path.name}, by {by}: {', '.join(shapes)}"]
-    if other_signs:
-        notes.append("knees and toes have the signs of gait2392 in it and are turned round")
+    notes, warnings = [f"recorded motion {path.name}, by {by}: {', '.join(shapes)}", *of_units, *of_signs], []
     if unknown:
-        notes.append(f"not in the model and left out: {_with_near(unknown, coordinates)}")
+        known = len(found) - len(unknown)
+        few = 2 * known < len(found)
+        share = f"{'only ' if few else ''}{known} of its {len(found)} coordinates are in the model"
+        notes.append(f"{share}; left out: {_with_near(unknown, coordinates)}")
+        warnings += [notes[-1]] if few else []
+    warnings = [f"recorded motion {path.name}: {sentence}" for sentence in (*of_units, *of_signs, *warnings)]
     return dataclasses.replace(
         task,
         layout=dataclasses.replace(layout, references=shapes, reference_by=by),
         reference=reference,
         notes=(*task.notes, "; ".join(notes)),
+        warnings=(*task.warnings, *warnings),
     )
 
 
 def _with_people(task: Task) -> Task:
     """Return `task` with the mean joint angles of people at its goal speed, by phase. Raises UserError."""
-    coordinates = leg_coordinates(task.adapter, task.layout.joints)
+    coordinates = leg_coordinates(task.adapter, task.layout.joints, task.model)
     length = leg_length(task)
     if "stride_frequency" not in task.goals or not coordinates or length is None:
         raise UserError(
@@ -173,7 +176,7 @@ def _check_range(model: mujoco.MjModel, joint: str, samples: np.ndarray, path: P
     if info.type[0] != mujoco.mjtJoint.mjJNT_HINGE or not model.jnt_limited[info.id]:
         return
     low, high = info.range
-    if np.mean((samples < low - _BEYOND) | (samples > high + _BEYOND)) > 0.5:
+    if np.mean((samples < low - BEYOND) | (samples > high + BEYOND)) > 0.5:
         found, range_ = (
             " to ".join(f"{np.rad2deg(v):.0f}" for v in ends)
             for ends in ((min(samples), max(samples)), (low, high))
@@ -182,36 +185,6 @@ def _check_range(model: mujoco.MjModel, joint: str, samples: np.ndarray, path: P
             f"{path}: {joint} is outside of its range most of the time: {found} degrees, expected {range_}; change "
             "its sign or zero, or leave the column out"
         )
-
-
-def _in_si(table: Table, coordinates: Coordinates, path: Path) -> Table:
-    """Return the table with only coordinates of the model, in rad and m. Raises UserError."""
-    found, columns = coordinates_in(table.columns), {}
-    for name, angular in coordinates.angular.items():
-        if name not in found:
-            continue
-        column = table.columns[found[name]]
-        if not np.isfinite(column).all():
-            raise UserError(f"{path}: the column {found[name]!r} has values that are not finite numbers")
-        if angular and not table.in_degrees and np.abs(column).max() > _RADIANS:
-            raise UserError(
-                f"{path}: {name} reaches {np.abs(column).max():.3g} rad; if angles are in degrees, write "
-                "inDegrees=yes into its header"
-            )
-        columns[name] = np.deg2rad(column) if angular and table.in_degrees else column
-    return Table(table.time, columns)
-
-
-def _as_rajagopal(table: Table) -> tuple[Table, bool]:
-    """Return the table with the signs of Rajagopal's model, and whether it had those of gait2392.
-
-    There, knees flex with negative angles, which no knee reaches in Rajagopal's.
-    """
-    knees = np.array([v for name, v in table.columns.items() if name in ("knee_angle_r", "knee_angle_l")])
-    if not knees.size or knees.min() > -_BEYOND or knees.max() > _BEYOND:
-        return table, False
-    turned = ("knee_angle_", "mtp_angle_")
-    return Table(table.time, {n: -v if n.startswith(turned) else v for n, v in table.columns.items()}), True
 
 
 def _resampled(table: Table, longest_s: float) -> tuple[dict[str, np.ndarray], float]:

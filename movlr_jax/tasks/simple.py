@@ -33,7 +33,7 @@ from movlr_jax.models.derived import derive_adapter, name_all
 from movlr_jax.models.from_path import forward_of, roles_of
 from movlr_jax.models.spec import compile_spec, place, quiet, read_spec
 from movlr_jax.rewards.state import Layout, instrument, layout_of
-from movlr_jax.rewards.term import array_of, identifier
+from movlr_jax.rewards.term import array_of, identifier, quoted
 from movlr_jax.sandbox.genome import Genome
 from movlr_jax.tasks.aims import UP
 from movlr_jax.tasks.base import TIE, Measures, Metrics, Motion, StartFn, Task
@@ -506,7 +506,7 @@ def _program(text: str | None, folder: Path) -> str | None:
 
 def place_text(layout: Layout, thing: str) -> str:
     """Return the expression of a reward program for the position of a body or site."""
-    return f'state.pos("{thing}")' if thing in layout.bodies else f'state.site("{thing}")'
+    return f"state.pos({quoted(thing)})" if thing in layout.bodies else f"state.site({quoted(thing)})"
 
 
 def controls_text(model: mujoco.MjModel, rest: np.ndarray) -> str:
@@ -541,7 +541,7 @@ def first_reward(
     terms = {
         f"{identifier(thing)}_distance": (
             100.0,
-            f'-shaping.smooth_abs(jnp.linalg.norm({place_text(layout, thing)} - state.goal("{goal}")))',
+            f"-shaping.smooth_abs(jnp.linalg.norm({place_text(layout, thing)} - state.goal({quoted(goal)})))",
         )
         for thing, goal in reached.items()
     }

@@ -230,8 +230,8 @@ def form(request: dict[str, Any]) -> Any:
 # the refusal, if the request is like this, and what is sent in the end
 REFUSALS = {
     "a temperature": (
-        lambda r: "temperature" in r and error("Unsupported value: 'temperature' does not support 0.7 with this model."
-                                               " Only the default (1) value is supported.", param="temperature"),
+        lambda r: "temperature" in r and error("Unsupported value: 'temperature' does not support 0.7 with this model"
+                                               ". Only the default (1) value is supported.", param="temperature"),
         {"temperature": None},
     ),
     "a temperature, in other words": (
@@ -335,6 +335,7 @@ def test_concurrent_calls_learn_of_a_refusal_together(archive: Archive):
         (400, "the picture cannot be read"),
         (404, "no model m-1; see upstream"),
         (401, "temperature: the key is wrong"),
+        (501, "unexpected end of the stream"),
     ],
 )  # fmt: skip
 def test_what_is_not_about_a_parameter_is_an_error(status: int, message: str, archive: Archive):

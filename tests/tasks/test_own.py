@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from moving import PAGE, block
 
+from movlr_jax import load_task
 from movlr_jax.commands.evaluate import main as evaluate
 from movlr_jax.commands.search import main as search
 from movlr_jax.commands.session import task_of
@@ -200,6 +201,29 @@ def test_a_path_may_have_spaces_and_quotes(folder: Path):
         == f"{strange}/touch_ball.py"
     )
     assert own("it's a, folder/touch_ball.py").name == "touch_ball"
+
+
+def test_a_setting_of_the_function_may_be_called_file(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    (folder / "mine.py").write_text(
+        "from movlr_jax import simple_task\n\n\ndef task(*, file: str = 'none', mass: float = 1.0):\n"
+        "    return simple_task(name='mine', model='arm.xml', description=f'raise the arm as in {file}')\n"
+    )
+    monkeypatch.chdir(folder)
+    assert own("mine.py").description == "raise the arm as in none"
+    for plus in ("", "+", "++"):
+        assert (
+            own("mine.py", f"{plus}task.settings.file=data.csv").description == "raise the arm as in data.csv"
+        )
+    assert load_task("mine.py", file="data.csv", mass=2.0).description == "raise the arm as in data.csv"
+    assert task_of(compose(["+task=own", "task.settings.file=mine.py"])).name == "mine"
+    assert (
+        search(
+            ["+task=mine.py", *QUICK, "candidates=1", "films=false", "run_dir=run", "task.settings.file=a"]
+        )
+        == 0
+    )
+    assert search(["resume=run", "generations=2"]) == 0
+    assert "raise the arm as in a" in (folder / "run" / "report.html").read_text()
 
 
 # Mistakes.

@@ -18,6 +18,7 @@ import numpy as np
 
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.ppo.config import PpoConfig, check_shape, policy_path
+from movlr_jax.control.ppo.foreign import not_a_policy
 from movlr_jax.control.ppo.update import Learner
 from movlr_jax.errors import UserError, shortened
 from movlr_jax.settings import typed
@@ -162,6 +163,8 @@ def _mapping(array: np.ndarray, where: str) -> dict[str, Any]:
 def _read(name: str, option: str) -> tuple[Path, dict[str, np.ndarray]]:
     path = policy_path(name)
     try:
+        if what := not_a_policy(path):
+            raise ValueError(what)
         if not path.is_file():
             raise ValueError("there is no such file")
         return path, read_array_file(path)

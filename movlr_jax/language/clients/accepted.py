@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,7 @@ _TOO_MANY = re.compile(
 _ROOM = re.compile(
     r"context (?:length|window|size)\D{0,40}(\d+).*?(\d+)\D{0,20}(?:in the messages|input|prompt)", re.S
 )
+_STREAMS = re.compile(r"non-?stream|stream\w* (?:mode|is|must)|only \w* ?stream", re.IGNORECASE)
 MERGED = "merged"  # value of `roles`: each message has another role than the one before, and none is "system"
 
 
@@ -50,9 +51,11 @@ class Accepted:
         message = wire.message_of(body)
         if status not in STATUSES or not (status in _PLAIN or _REFUSES.search(message)):
             return None
-        name = _named(body, message, sent)
+        broken = status >= 500 and not _STREAMS.search(message)  # "the stream was closed" is no refusal
+        name = _named(body, message, {*sent} if broken else {*sent, "stream", "roles"})
         change = _changed(name, message, sent) if name else None
-        if not name or not change or change.items() <= self.changes.items():
+        back = name == "stream" and name in self.changes  # neither way works
+        if not name or not change or back or change.items() <= self.changes.items():
             return None
         self.changes |= change
         ways = [f"{n} is {'no longer sent' if v is None else 'now ' + _short(v)}" for n, v in change.items()]
@@ -64,9 +67,8 @@ def _short(value: Any) -> str:
     return value.get("type", "set") if isinstance(value, dict) else str(value).lower()
 
 
-def _named(body: str, message: str, sent: Mapping[str, Any]) -> str | None:
+def _named(body: str, message: str, names: Collection[str]) -> str | None:
     """Return the parameter that an error is about: the one it points to, else the first that its text names."""
-    names = {*sent, "stream", "roles"}
     for pointed in _pointed(body):
         if pointed in names:
             return pointed

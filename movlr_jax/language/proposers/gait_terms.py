@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from movlr_jax.rewards.term import Term, tuple_of
+from movlr_jax.rewards.term import Term, quoted, tuple_of
 from movlr_jax.tasks import Task
 
 _GOALS = ("velocity", "heading", "slope")
@@ -16,16 +16,16 @@ def gait_terms(task: Task) -> list[Term]:
     role = task.roles
     pelvis, head = role["pelvis"], role["head"]
     feet = [role[part] for part in ("left_foot", "left_toes", "right_foot", "right_toes")]
-    middle = " + ".join(f'state.pos("{foot}")' for foot in feet)
-    start = " + ".join(f'state.initial.pos("{foot}")' for foot in feet)
-    turned = f'(state.rot("{pelvis}") @ state.initial.rot("{pelvis}").T)'
-    climb = f'state.goal("slope") * (state.pos("{head}") - state.initial.pos("{head}"))[0]'
-    sunk = f'(state.initial.pos("{head}") - state.pos("{head}"))[2] + {climb}'
+    middle = " + ".join(f"state.pos({quoted(foot)})" for foot in feet)
+    start = " + ".join(f"state.initial.pos({quoted(foot)})" for foot in feet)
+    turned = f"(state.rot({quoted(pelvis)}) @ state.initial.rot({quoted(pelvis)}).T)"
+    climb = f'state.goal("slope") * (state.pos({quoted(head)}) - state.initial.pos({quoted(head)}))[0]'
+    sunk = f"(state.initial.pos({quoted(head)}) - state.pos({quoted(head)}))[2] + {climb}"
     stance = f"(state.capture_point - state.initial.com[:2] - (({middle}) / 4.0 - ({start}) / 4.0)[:2])"
     ahead = 'jnp.stack([jnp.cos(state.goal("heading")), jnp.sin(state.goal("heading"))])'
     aside = 'jnp.stack([-jnp.sin(state.goal("heading")), jnp.cos(state.goal("heading"))])'
-    left, right = f'state.pos("{feet[1]}")', f'state.pos("{feet[3]}")'
-    rest = f'state.initial.pos("{feet[1]}")[2]'
+    left, right = f"state.pos({quoted(feet[1])})", f"state.pos({quoted(feet[3])})"
+    rest = f"state.initial.pos({quoted(feet[1])})[2]"
     lift = "0.08 * jax.nn.relu(jnp.sin(2.0 * jnp.pi * state.gait_phase[{side}]))"
     heights = [(left, lift.format(side=0)), (right, lift.format(side=1))]
     swing = " + ".join(f"shaping.smooth_abs({foot}[2] - {rest} - {high}, 0.02)" for foot, high in heights)
@@ -62,7 +62,7 @@ def gait_terms(task: Task) -> list[Term]:
                 "forward",
                 "forward",
                 100.0,
-                f'-shaping.smooth_abs(jnp.linalg.norm(state.vel("{pelvis}")[:2] - state.goal("velocity")[:2]))',
+                f'-shaping.smooth_abs(jnp.linalg.norm(state.vel({quoted(pelvis)})[:2] - state.goal("velocity")[:2]))',
             ),
             Term(
                 "progress",

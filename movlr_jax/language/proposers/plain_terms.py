@@ -11,7 +11,7 @@ from movlr_jax.biomech.muscles import enabled_actuators
 from movlr_jax.biomech.world import EARTH
 from movlr_jax.language.scene import names_in
 from movlr_jax.models.derived import travels
-from movlr_jax.rewards.term import Term, identifier, tuple_of
+from movlr_jax.rewards.term import Term, identifier, quoted, tuple_of
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.aims import distance_terms
 from movlr_jax.tasks.motion_terms import any_way_terms, motion_terms
@@ -94,8 +94,8 @@ def _joint_terms(task: Task) -> list[Term]:
     terms = []
     for joint in named or _driven(task)[:_MOST_JOINTS]:
         kind, name = "joint" if named else "spare", identifier(joint)
-        turned = f'jnp.tanh(state.q("{joint}") - state.initial.q("{joint}"))'
-        rate = f'jnp.tanh(0.2 * state.qd("{joint}"))'
+        turned = f"jnp.tanh(state.q({quoted(joint)}) - state.initial.q({quoted(joint)}))"
+        rate = f"jnp.tanh(0.2 * state.qd({quoted(joint)}))"
         terms += [
             Term(f"{name}_high", kind, 2.0, turned),
             Term(f"{name}_low", kind, 2.0, f"-{turned}"),
@@ -113,7 +113,7 @@ def _contact_terms(task: Task) -> list[Term]:
     parts = [part for part in task.layout.touch if able.intersection(task.adapter.touch.get(part, (part,)))]
     terms = []
     for part in parts[:_MOST_JOINTS]:
-        load = f'jnp.tanh(state.touch("{part}") / {weight:.3g})'
+        load = f"jnp.tanh(state.touch({quoted(part)}) / {weight:.3g})"
         terms += [
             Term(f"{identifier(part)}_down", "spare", 1.0, load),
             Term(f"{identifier(part)}_off", "spare", 1.0, f"-{load}"),
@@ -134,13 +134,13 @@ def _meets(model: mujoco.MjModel) -> np.ndarray:
 
 def _reach_terms(thing: str, goal: str, task: Task) -> list[Term]:
     name = identifier(thing)
-    distance = f'jnp.linalg.norm({place_text(task.layout, thing)} - state.goal("{goal}"))'
+    distance = f"jnp.linalg.norm({place_text(task.layout, thing)} - state.goal({quoted(goal)}))"
     terms = [
         Term(f"{name}_distance", "place", 100.0, f"-shaping.smooth_abs({distance})"),
         Term(f"{name}_arrival", "place", 10.0, f"shaping.gaussian({distance}, 0.05)"),
         Term(f"{name}_nearing", "place", 5.0, f"shaping.gaussian({distance}, 0.3)"),
     ]
     if thing in task.layout.bodies:
-        still = f'-shaping.smooth_abs(jnp.linalg.norm(state.vel("{thing}")))'
+        still = f"-shaping.smooth_abs(jnp.linalg.norm(state.vel({quoted(thing)})))"
         terms.append(Term(f"{name}_still", "steady", 2.0, still))
     return terms

@@ -11,7 +11,7 @@ from movlr_jax.language.proposers.gait_terms import gait_terms
 from movlr_jax.language.proposers.plain_terms import named_joints, named_places, plain_terms
 from movlr_jax.language.scene import names_in, words_in
 from movlr_jax.models.actuators import control_scale
-from movlr_jax.rewards.term import Term, along, tuple_of
+from movlr_jax.rewards.term import Term, along, quoted, tuple_of
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.aims import clauses_of
 from movlr_jax.tasks.base import Motion
@@ -84,7 +84,7 @@ def _unread(task: Task, motion: Motion) -> list[str]:
     known = [*left, *motion.words, *named_joints(task)]
     left += [c for c in clauses_of(task.description) if not any(_within(k, c) for k in (*known, *_REFERRING))]
     own = [name for name in task.goals if name not in _OF_MOTION]
-    return left + [name for name in own if f'"{name}"' not in task.initial_reward]
+    return left + [name for name in own if quoted(name) not in task.initial_reward]
 
 
 def _within(words: str, text: str) -> bool:
@@ -109,10 +109,10 @@ def _reference_terms(task: Task) -> list[Term]:
 
 
 def _object_terms(thing: str, task: Task) -> list[Term]:
-    pos, offset = f'state.pos("{thing}")', f'state.pos("{thing}") - state.goal("object_pos")'
+    pos, offset = f"state.pos({quoted(thing)})", f'state.pos({quoted(thing)}) - state.goal("object_pos")'
     up = task.layout.world.up.tolist()
-    climb = along(f'(state.goal("object_pos") - state.initial.pos("{thing}"))', up)
-    turn = f'state.rot("{thing}"), state.goal("object_rot")'
+    climb = along(f'(state.goal("object_pos") - state.initial.pos({quoted(thing)}))', up)
+    turn = f'state.rot({quoted(thing)}), state.goal("object_rot")'
     terms = [  # the most useful of each kind first: the critic advises them in this order
         Term("position", "place", 100.0, f"-shaping.smooth_abs(jnp.linalg.norm({offset}), 0.02)"),
         Term("arrival", "place", 10.0, f"shaping.gaussian(jnp.linalg.norm({offset}), 0.05)"),
@@ -124,11 +124,11 @@ def _object_terms(thing: str, task: Task) -> list[Term]:
         ),
         Term("orientation", "turn", 10.0, f"-shaping.smooth_abs(shaping.rotation_error({turn}))"),
         Term("alignment", "turn", 5.0, f"shaping.gaussian(shaping.rotation_error({turn}), 0.3)"),
-        Term("still", "steady", 2.0, f'-shaping.smooth_abs(jnp.linalg.norm(state.vel("{thing}")))'),
-        Term("spin", "steady", 0.3, f'-shaping.smooth_abs(jnp.linalg.norm(state.angvel("{thing}")))'),
+        Term("still", "steady", 2.0, f"-shaping.smooth_abs(jnp.linalg.norm(state.vel({quoted(thing)})))"),
+        Term("spin", "steady", 0.3, f"-shaping.smooth_abs(jnp.linalg.norm(state.angvel({quoted(thing)})))"),
     ]
     if "palm_site" in task.roles:
-        palm = f'state.site("{task.roles["palm_site"]}") - {pos}'
+        palm = f"state.site({quoted(task.roles['palm_site'])}) - {pos}"
         terms.append(Term("grasp", "hold", 100.0, f"-shaping.smooth_abs(jnp.linalg.norm({palm}), 0.02)"))
     touching = [finger for finger in FINGERS if finger in task.layout.touch]
     if touching:

@@ -60,7 +60,7 @@ def recording(episode: Trajectory, task: Task) -> GaitRecording | None:
                 force[i], *(_above_ground(part, read, task) for part in (heel, toe))
             )
     left, right = (Foot.of(force[i], time, weight, heels[i], toes[i]) for i in (0, 1))
-    coordinates = leg_coordinates(adapter, task.layout.joints)
+    coordinates = leg_coordinates(adapter, task.layout.joints, task.model)
     return GaitRecording(
         time=time,
         com=read.com.astype(float),
@@ -95,19 +95,31 @@ def _above_ground(position: np.ndarray, read: Readout, task: Task) -> np.ndarray
 
 
 def leg_coordinates(
-    adapter: ModelAdapter, joints: Container[str]
+    adapter: ModelAdapter, joints: Container[str], model: mujoco.MjModel | None = None
 ) -> dict[str, tuple[Coordinate, Coordinate]]:
-    """Return the coordinates (left, right) of each of ANGLES; empty if the model's joints are not a person's legs."""
+    """Return the coordinates (left, right) of each of ANGLES; empty if the model's joints are not a person's legs.
+
+    model: Where the knees of a foreign model have the sign of gait2392, its ranges say so.
+    """
     known = {c.name: c for c in adapter.opensim}
 
     def of(name: str) -> Coordinate:
-        return known.get(name, Coordinate(name, name))
+        backward = (
+            model is not None and not adapter.source and name in joints and flexes_backward(model, name)
+        )
+        return known.get(name, Coordinate(name, name, sign=-1.0 if backward else 1.0))
 
     found = {
         angle: (of(f"{name}_l"), of(f"{name}_r"))
         for angle, name in zip(ANGLES, ("hip_flexion", "knee_angle", "ankle_angle"), strict=True)
     }
     return found if all(c.joint in joints for pair in found.values() for c in pair) else {}
+
+
+def flexes_backward(model: mujoco.MjModel, joint: str) -> bool:
+    """Return whether a joint is a knee whose range has negative flexion."""
+    low, high = model.joint(joint).range
+    return joint.startswith("knee_angle_") and low < -2 * abs(high)
 
 
 def metrics(episode: Trajectory, task: Task, sides: Sequence[str] = SIDES) -> Metrics:

@@ -1,0 +1,73 @@
+"""Programs for models whose names have quotes, backslashes, slashes, tags and line ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import movlr_jax as mj
+from movlr_jax.evolution.evaluation import make_probe
+from movlr_jax.language.proposers.terms import library
+from movlr_jax.physics.native import NativePhysics
+from movlr_jax.rewards.term import identifier, quoted
+from movlr_jax.sandbox.genome import Genome, genome_of
+from movlr_jax.sandbox.source import with_weights
+from movlr_jax.sandbox.vet import Sandbox
+
+BODY = """<mujoco><worldbody><geom type="plane" size="9 9 1"/>
+<body name="root {a} 100%s" pos="0 0 0.9"><freejoint/><geom size="0.2"/>
+<body name="5&quot; left hand" pos="0 0.2 0.2"><joint name="say &quot;elbow&quot;\\" axis="0 1 0" range="-90 90"/>
+<geom size="0.05" pos="0.3 0 0"/><site name="tip's\\end"/></body>
+<body name="robot/right&lt;/script&gt;hand" pos="0 -0.2 0.2"><joint name="line&#10;end" axis="0 1 0" range="-90 90"/>
+<geom size="0.05" pos="0.3 0 0"/></body>
+<body name="left foot$x" pos="0 0.1 -0.8"><joint name="&quot;&quot;&quot;" axis="0 1 0" range="-90 90"/>
+<geom size="0.1"/></body>
+<body name="right foot`x`" pos="0 -0.1 -0.8"><joint name="#" axis="0 1 0" range="-90 90"/><geom size="0.1"/></body>
+</body></worldbody><actuator>
+<motor name="a&quot;" joint="say &quot;elbow&quot;\\"/><motor joint="line&#10;end"/>
+<motor joint="&quot;&quot;&quot;"/><motor joint="#"/>
+</actuator></mujoco>"""
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    ["raise the left hand", "raise the right hand above the left hand", "walk forward", "jump", "turn left"],
+)
+def test_every_program_for_a_model_with_any_names_is_valid(instruction: str, tmp_path: Path):
+    path = tmp_path / "it's.xml"
+    path.write_text(BODY)
+    task = mj.load_task(model=str(path), instruction=instruction)
+    physics = NativePhysics(task.model, task.layout, sim_dt=0.002, ctrl_dt=0.02, threads=1)
+    probe = make_probe(task, physics, seed=0)
+    physics.close()
+    terms = {term.name: (term.weight, term.expression) for term in library(task).values()}
+    every = Genome(terms, description='says "a"').source()
+    sandbox = Sandbox(probe)
+    try:
+        for source in (
+            task.initial_reward,
+            every,
+            genome_of(every).source(),
+            with_weights(every, dict.fromkeys(terms, 2.0)),
+        ):
+            assert sandbox.vet(source).message is None
+    finally:
+        sandbox.close()
+
+
+@pytest.mark.parametrize(
+    "name", ["elbow", 'a"b', "it's", "back\\slash", "line\nend", "\u2028", "Überknie", "\x00", "a/b", '"""']
+)
+def test_a_quoted_name_is_the_name_in_python(name: str):
+    assert eval(quoted(name)) == name
+    assert quoted("elbow") == '"elbow"'
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("left knee", "left_knee"), ('5" hand', "_5__hand"), ("a/b", "a_b"), ("x" * 99, "x" * 48)],
+)
+def test_the_name_of_a_term_is_an_identifier(name: str, expected: str):
+    assert identifier(name) == expected
+    assert identifier(name).isidentifier()
