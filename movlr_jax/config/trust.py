@@ -130,7 +130,7 @@ def listed(asked: Mapping[str, Any]) -> str:
 
 
 def _short(value: Any) -> str:
-    text = str(value)
+    text = value if isinstance(value, str) and value.isprintable() else repr(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text):,} characters)"
 
 

@@ -349,6 +349,24 @@ def test_a_comparison_of_others_asks_before_it_reads_the_environment(
     assert "sandbox=process" in mistake(compare, f"resume={folder}")
 
 
+RECORDED = Path(__file__).parents[2] / "examples" / "recorded"
+
+
+def test_recordings_of_the_package_ask_for_nothing():
+    found = [path.parent for path in sorted(RECORDED.glob("*/config.yaml"))]
+    assert len(found) > 20
+    for folder in found:
+        assert compose([f"replay={folder}"]).llm.run == str(folder)
+
+
+def test_a_value_cannot_look_like_lines_of_the_message(run: Path):
+    edit(run, reference="/x\n\x1b[2J, and nothing else")
+    with pytest.raises(UserError) as refused:
+        compose([f"resume={run}"])
+    assert "\n" not in str(refused.value)
+    assert "\x1b" not in str(refused.value)
+
+
 def test_a_film_outside_a_run_is_not_shown(run: Path, elsewhere: Path):
     (elsewhere / "secret").write_bytes(b"of somebody else")
     db = sqlite3.connect(run / "run.db")
