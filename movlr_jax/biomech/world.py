@@ -23,6 +23,7 @@ _NONE = 1e-6  # m/s^2, a weaker gravity is none
 _FACES_UP = 0.1  # cosine between up and the normal of a plane on which a body can stand
 _WIDE = 0.1  # least width of what a body can stand on, as a share of the body's length
 _BELOW = 0.01  # m that the bottom of the ground may be above a body that is on it
+_MOST_SAMPLED = 20  # geoms of other shapes than boxes and height fields whose upper side is sampled
 _SAMPLES = 128  # most rows and columns of a surface that programs read
 _ROUND = (mujoco.mjtGeom.mjGEOM_SPHERE, mujoco.mjtGeom.mjGEOM_ELLIPSOID, mujoco.mjtGeom.mjGEOM_CAPSULE)
 _PLANE, _HFIELD = int(mujoco.mjtGeom.mjGEOM_PLANE), int(mujoco.mjtGeom.mjGEOM_HFIELD)
@@ -30,25 +31,24 @@ _BOX, _MESH = int(mujoco.mjtGeom.mjGEOM_BOX), int(mujoco.mjtGeom.mjGEOM_MESH)
 
 
 @dataclass(frozen=True)
-class Box:
-    """A box that a body can stand on."""
+class Boxes:
+    """n boxes that a body can stand on."""
 
-    centre: np.ndarray  # [3] m
-    axes: np.ndarray  # [3, 3], rows are unit vectors
-    half: np.ndarray  # [3] m
+    centre: np.ndarray  # [n, 3] m
+    axes: np.ndarray  # [n, 3, 3], rows are unit vectors
+    half: np.ndarray  # [n, 3] m
 
     def top(self, at: Any, up: np.ndarray, xp: Any) -> Any:
-        """Return the height [...] m along `up` of the box over or under `at` [..., 3] m, -inf beside and above it."""
-        local, way = (at - self.centre) @ self.axes.T, self.axes @ up
-        low, high = -np.inf, np.inf  # m along up, from `at` to the points of the vertical line in the box
-        for i in range(3):
-            if abs(way[i]) < 1e-9:
-                inside = xp.abs(local[..., i]) <= self.half[i]
-                low, high = xp.where(inside, low, np.inf), xp.where(inside, high, -np.inf)
-            else:
-                ends = (np.array([-1.0, 1.0]) * np.sign(way[i]) * self.half[i] - local[..., i, None]) / way[i]
-                low, high = xp.maximum(low, ends[..., 0]), xp.minimum(high, ends[..., 1])
-        return xp.where((low <= high) & (low <= _BELOW), at @ up + high, -np.inf)
+        """Return the height [...] m along `up` of the highest box over or under `at` [..., 3] m, else -inf."""
+        local = ((at[..., None, None, :] - self.centre[:, None]) * self.axes).sum(axis=-1)  # [..., n, 3]
+        way = self.axes @ up
+        flat = np.abs(way) < 1e-9  # faces along which the vertical line goes
+        beside, slope = xp.abs(local) > self.half, np.where(flat, 1.0, way)
+        reach = np.sign(slope) * self.half
+        # m along up, from `at` to where the line enters and leaves the box
+        low = xp.where(flat, xp.where(beside, np.inf, -np.inf), (-reach - local) / slope).max(axis=-1)
+        high = xp.where(flat, xp.where(beside, -np.inf, np.inf), (reach - local) / slope).min(axis=-1)
+        return (at @ up) + xp.where((low <= high) & (low <= _BELOW), high, -np.inf).max(axis=-1)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class World:
     up: np.ndarray = field(default_factory=lambda: np.array([0.0, 0.0, 1.0]))  # [3] unit vector
     gravity: float = EARTH  # m/s^2
     planes: np.ndarray = field(default_factory=lambda: np.zeros((0, 4)))  # [P, 4] unit normal, distance in m
-    others: Sequence[Box | Surface] = ()
+    others: Sequence[Boxes | Surface] = ()
     base: float = 0.0  # m along up, of the ground where there is none
 
     @cached_property
@@ -165,7 +165,7 @@ class World:
         planes = np.concatenate([self.planes[:, :3] @ turn, self.planes[:, 3:]], axis=1)
         others = [
             replace(o, centre=o.centre @ turn, axes=o.axes @ turn)
-            if isinstance(o, Box)
+            if isinstance(o, Boxes)
             else replace(o, axes=o.axes @ turn)
             for o in self.others
         ]
@@ -187,21 +187,22 @@ def world_of(model: mujoco.MjModel, root: int | None = None) -> World:
     gravity, up = float(np.linalg.norm(model.opt.gravity)), up_of(model, data)
     grounds = [g for g in _static(model) if _collides(model, g, root)]
     world = World(up, gravity if gravity > _NONE else 0.0)
-    planes, others, wide = [], [], []
+    planes, shapes, wide = [], [], []
     for g in grounds:
         if model.geom_type[g] == _PLANE:
             normal = data.geom_xmat[g].reshape(3, 3)[:, 2]
             if normal @ up > _FACES_UP:
                 planes.append([*_snapped(normal), float(normal @ data.geom_xpos[g])])
-        elif found := _shape(model, data, g, world, length_of(model, data, root)):
-            others.append(found[0])
-            wide.append(found[1:])
+        elif found := _extent(model, data, g, world, length_of(model, data, root)):
+            shapes.append(g)
+            wide.append(found)
     # where nothing collides, a floor that is only drawn shows where the ground is
     drawn = [
         g for g in _static(model) if model.geom_type[g] == _PLANE and data.geom_xmat[g, 2::3] @ up > _FACES_UP
     ]
     base = float(max(wide)[1]) if wide else max((float(data.geom_xpos[g] @ up) for g in drawn), default=0.0)
-    return replace(world, planes=np.array(planes).reshape(-1, 4), others=tuple(others), base=base)
+    others = _shapes(model, data, shapes, world)
+    return replace(world, planes=np.array(planes).reshape(-1, 4), others=others, base=base)
 
 
 def show_upright(model: mujoco.MjModel, data: mujoco.MjData) -> None:
@@ -268,31 +269,44 @@ def length_of(model: mujoco.MjModel, data: mujoco.MjData, root: int | None) -> f
     return float(np.linalg.norm((centres + radii).max(axis=0) - (centres - radii).min(axis=0)))
 
 
-def _shape(
-    model: mujoco.MjModel, data: mujoco.MjData, geom: int, world: World, length: float
-) -> tuple[Box | Surface, float, float] | None:
-    """Return the geom as ground, with its area in m^2 and its top in m along up; None if no body can stand on it.
-
-    length: m, of the body.
-    """
-    kind, up = int(model.geom_type[geom]), world.up
-    at, axes = data.geom_xpos[geom], data.geom_xmat[geom].reshape(3, 3).T
+def _corners(model: mujoco.MjModel, data: mujoco.MjData, geom: int, world: World) -> np.ndarray:
+    """Return the corners [8, 3] m of the box around a geom, in the frame of the world."""
     centre, half = model.geom_aabb[geom, :3], model.geom_aabb[geom, 3:]
-    corners = np.array(np.meshgrid(*[[-1, 1]] * 3)).reshape(3, -1).T
-    around = (at + (centre + corners * half) @ axes) @ world.frame.T
+    corners = centre + np.array(np.meshgrid(*[[-1, 1]] * 3)).reshape(3, -1).T * half
+    return (data.geom_xpos[geom] + corners @ data.geom_xmat[geom].reshape(3, 3).T) @ world.frame.T
+
+
+def _extent(
+    model: mujoco.MjModel, data: mujoco.MjData, geom: int, world: World, length: float
+) -> tuple[float, float] | None:
+    """Return the area in m^2 and the top in m along up of a geom; None if no body of `length` m can stand on it."""
+    around, kind = _corners(model, data, geom, world), int(model.geom_type[geom])
     sides = np.ptp(around[:, :2], axis=0)
     least = 2 * length if kind in _ROUND else _WIDE * length  # one that is round is ground as a planet is
     if kind != _HFIELD and sides.min() < least:
         return None
-    area, top = float(sides.prod()), float(around[:, 2].max())
-    if kind == _BOX:
-        return Box(at.copy(), axes.copy(), model.geom_size[geom].copy()), area, top
-    if kind == _HFIELD and axes[2] @ up > 1 - 1e-6:
-        return _field(model, geom, at, axes, up), area, top
-    return _sampled(model, data, geom, world, around), area, top
+    return float(sides.prod()), float(around[:, 2].max())
 
 
-def _field(model: mujoco.MjModel, geom: int, at: np.ndarray, axes: np.ndarray, up: np.ndarray) -> Surface:
+def _shapes(
+    model: mujoco.MjModel, data: mujoco.MjData, geoms: Sequence[int], world: World
+) -> tuple[Boxes | Surface, ...]:
+    """Return geoms as ground. Where many have other shapes than boxes, the boxes around them are the ground."""
+    fields = [
+        g for g in geoms if model.geom_type[g] == _HFIELD and data.geom_xmat[g, 2::3] @ world.up > 1 - 1e-6
+    ]
+    odd = [g for g in geoms if model.geom_type[g] != _BOX and g not in fields]
+    odd = odd if len(odd) <= _MOST_SAMPLED else []
+    boxes = [g for g in geoms if g not in (*fields, *odd)]
+    axes = data.geom_xmat[boxes].reshape(-1, 3, 3).swapaxes(1, 2)
+    centre = data.geom_xpos[boxes] + np.einsum("gij,gi->gj", axes, model.geom_aabb[boxes, :3])
+    found: list[Boxes | Surface] = [Boxes(centre, axes, model.geom_aabb[boxes, 3:].copy())] if boxes else []
+    found += [_field(model, data, g, world.up) for g in fields]
+    return (*found, *(_sampled(model, data, g, world) for g in odd))
+
+
+def _field(model: mujoco.MjModel, data: mujoco.MjData, geom: int, up: np.ndarray) -> Surface:
+    at, axes = data.geom_xpos[geom], data.geom_xmat[geom].reshape(3, 3).T
     number = int(model.geom_dataid[geom])
     rows, columns = int(model.hfield_nrow[number]), int(model.hfield_ncol[number])
     x, y, z, _ = model.hfield_size[number]
@@ -302,10 +316,9 @@ def _field(model: mujoco.MjModel, geom: int, at: np.ndarray, axes: np.ndarray, u
     return Surface(axes[:2].copy(), axes[:2] @ at - (x, y), step, float(at @ up) + z * heights.astype(float))
 
 
-def _sampled(
-    model: mujoco.MjModel, data: mujoco.MjData, geom: int, world: World, around: np.ndarray
-) -> Surface:
-    """Return the upper side of any geom, from rays. around: corners [8, 3] m of its box in the frame of the world."""
+def _sampled(model: mujoco.MjModel, data: mujoco.MjData, geom: int, world: World) -> Surface:
+    """Return the upper side of any geom, from rays."""
+    around = _corners(model, data, geom, world)
     low, high = around.min(axis=0), around.max(axis=0)
     grid = [np.linspace(low[i], high[i], _SAMPLES // 2) for i in range(2)]
     heights = np.full((len(grid[0]), len(grid[1])), -np.inf)

@@ -177,7 +177,8 @@ def _in_window(replay: Replay) -> None:
     with handle:
         camera = replay.task.cameras[0]
         with handle.lock():
-            handle.cam.lookat[:], handle.cam.distance = camera.lookat, camera.distance
+            handle.cam.lookat[:] = np.asarray(camera.lookat) @ replay.task.layout.world.frame
+            handle.cam.distance = camera.distance
             handle.cam.azimuth, handle.cam.elevation = camera.azimuth, camera.elevation
             if camera.track:
                 handle.cam.type = mujoco.mjtCamera.mjCAMERA_TRACKING.value

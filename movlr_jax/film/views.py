@@ -9,7 +9,7 @@ from itertools import pairwise
 import mujoco
 import numpy as np
 
-from movlr_jax.biomech.world import show_upright
+from movlr_jax.biomech.world import World, show_upright, up_of
 from movlr_jax.tasks.base import Camera, Task
 
 SHOWN_GROUPS = 3  # of geoms and tendons
@@ -94,11 +94,14 @@ class Marks:
         outlined = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_BODY, shown) >= 0
         goals = [np.asarray(v, float) for name, v in task.goals.items() if name.endswith("_pos")]
         reachable = [g for g in goals if g.shape == (3,) and np.abs(g).max() < 100.0]
+        data = mujoco.MjData(model)
+        mujoco.mj_kinematics(model, data)
+        frame = World(up_of(model, data)).frame
         radius = _RING_SIZE * min(camera.distance for camera in task.cameras)
         return cls(
             None if body is None else model.body(body).id,
             ground_of(task),
-            [] if outlined else [task.layout.world.frame @ place for place in reachable],
+            [] if outlined else [frame @ place for place in reachable],
             radius,
         )
 

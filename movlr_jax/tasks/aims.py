@@ -10,6 +10,7 @@ from itertools import chain, pairwise
 import mujoco
 import numpy as np
 
+from movlr_jax.errors import UserError
 from movlr_jax.models.from_path import above
 from movlr_jax.rewards.term import Term, along, array_of, quoted
 from movlr_jax.tasks.needs import HOLD_S, Need
@@ -355,7 +356,10 @@ class Reader:
     def standing_on(self, words: str) -> list[Aim]:
         """Return what it means to stand on one leg: the other foot is up."""
         other = "left" if "right" in words else "right"
-        feet, _ = self._parts.begin([other, "foot"])
+        try:
+            feet, _ = self._parts.begin([other, "foot"])
+        except UserError:  # it has no other foot
+            return []
         return [Raised(foot, up=self._up) for foot in feet if other in foot.words]
 
     def _clause(self, words: Sequence[str], travels: bool) -> list[Aim]:
@@ -376,7 +380,7 @@ class Reader:
     def _waving(self, after: Sequence[str]) -> list[Part]:
         """Return the first parts that `after` names, as in "goodbye with both hands", or else the right hand."""
         named = (self._parts.begin(after[i:])[0] for i in range(len(after)))
-        return next(filter(None, named), None) or self._parts.begin(["right", "hand"])[0]
+        return next(filter(None, named), None) or self._parts.begin(["hand"], "right")[0]
 
     def _waves(self, parts: Sequence[Part]) -> list[Aim]:
         """Return that the parts are up and wave."""

@@ -79,6 +79,10 @@ READ = {
     "state.vel(body)": (lambda s: s.vel("shank"), lambda m, d: object_velocity(m, d, "shank")[3:]),
     "state.angvel(body)": (lambda s: s.angvel("shank"), lambda m, d: object_velocity(m, d, "shank")[:3]),
     "state.rot(body)": (lambda s: s.rot("shank"), lambda m, d: d.body("shank").xmat.reshape(3, 3)),
+    "state.height(body)": (
+        lambda s: s.height("shank"),
+        lambda m, d: d.body("shank").xpos[2] - d.geom("floor").xpos[2],
+    ),
     "state.com": (lambda s: s.com, lambda m, d: d.subtree_com[m.body("pelvis").id]),
     "state.com_vel": (lambda s: s.com_vel, lambda m, d: d.subtree_linvel[m.body("pelvis").id]),
     "state.capture_point": (
@@ -103,6 +107,7 @@ READ = {
 }
 ELSEWHERE = {
     "state.time",
+    "state.up",  # tests/tasks/test_worlds.py
     "state.gait_phase",
     "state.goal_heading",
     "state.prev_action",
