@@ -2,7 +2,7 @@
 
 Accelerations at a few random states are compared, instead of motions: contacts and the error of an integrator at a
 coarse time step differ between the engines of any model, and much more than rounding. Without both, the engines agree
-within 1e-4 of the forces at a joint, or one of them leaves something out.
+within 0.1 % of the forces at a joint, or one of them leaves something out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from movlr_jax.models.spec import quiet
 from movlr_jax.physics.common import Scene, model_bytes, planning_model
 from movlr_jax.physics.mjx_model import fit_for_jax, flatten_tree, limit_contacts
 
-TOLERANCE = 0.01  # of the forces at a joint; the models of the package agree within 1e-4
+TOLERANCE = 0.01  # of the forces at a joint; models that engines compute as a whole agree within 0.001
 _ROWS = 4  # start states
 # standard deviations of displacements, rad or m, of half of the states each. At a start state itself, rounding may
 # decide whether a joint is beyond its range
