@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import tempfile
 from pathlib import Path
-
-os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="engine-agreement-")
 
 from movlr_jax.commands import environment
 
 environment.prepare_environment()
 environment.prepare_physics("mjx")
 
+from quick import read_options  # noqa: E402
 from record import circumstances, write  # noqa: E402
 
 from movlr_jax.control.config import OptimizerConfig  # noqa: E402
@@ -48,7 +45,7 @@ def row(engine: str, model: str) -> dict[str, object]:
     try:
         scene = scene_of(model)
         found |= {"nv": scene.model.nv, "nu": scene.model.nu}
-        agreement = compared(engine, scene, sim_dt=OptimizerConfig.plan_dt)
+        agreement = compared(engine, scene, sim_dt=OptimizerConfig.plan_dt, remember=False)
         found |= vars(agreement) | {"agrees": agreement.agrees}
         what = f"{agreement.difference:.1e} at {agreement.where}, {agreement.seconds:.1f} s"
         print(f"{model}: {what}, {'agrees' if agreement.agrees else agreement.sentence(engine)}", flush=True)
@@ -61,9 +58,9 @@ def row(engine: str, model: str) -> dict[str, object]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--engine", choices=("mjx", "warp"), default="mjx")
-    parser.add_argument("--models", nargs="+", required=True)
+    parser.add_argument("--models", nargs="+", default=["humanoid", "tiny_muscle", "ms_human_700_legs"])
     parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
+    given = read_options(parser, models=["humanoid"])
     if given.engine == "warp":
         check_warp()
     rows = [row(given.engine, model) for model in given.models]

@@ -102,5 +102,5 @@ def test_terms_and_words_leave_disabled_actuators_out(tmp_path: Path):
 def test_a_model_with_only_disabled_actuators_is_a_sentence(tmp_path: Path):
     file = tmp_path / "arm.xml"
     file.write_text(text_of('actuatorgroupdisable="0 1"'), encoding="utf-8")
-    with pytest.raises(UserError, match="no enabled actuators"):
+    with pytest.raises(UserError, match="only disabled actuators"):
         simple_task(name="hold", model=file, description="hold still", episode_s=0.4)
