@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from movlr_jax.errors import ProgramError, near_matches, unknown_name
 from movlr_jax.rewards.state import STATE_CALLS
@@ -41,6 +41,21 @@ _NODES = (
     + (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.comprehension)
     + (ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop)
 )
+# kinds of nodes with nothing of their own to check
+_HARMLESS = {
+    ast.Load,
+    ast.Store,
+    ast.Constant,
+    ast.Call,
+    ast.Tuple,
+    ast.Expr,
+    ast.Assign,
+    ast.Return,
+    ast.arguments,
+}
+_HARMLESS |= {
+    kind for base in (ast.operator, ast.unaryop, ast.cmpop, ast.boolop) for kind in base.__subclasses__()
+}
 _FORBIDDEN = set(dir(builtins)) - set(BUILTINS)
 _HOMES = ("jnp", "jnp.linalg", "jax.nn", "jax.lax", "shaping")
 _DECORATORS = ("jax.jit", "jax.vmap", "functools.cache", "functools.lru_cache")
@@ -90,6 +105,8 @@ _INSTEAD_IN = {
 
 def check_node(node: ast.AST, names: Names) -> None:
     """Check one node; names and attributes that it contains are nodes of their own. Raises ProgramError."""
+    if type(node) in _HARMLESS:
+        return
     at = where(node)
     if not isinstance(node, _NODES):
         kind = type(node).__name__
@@ -191,10 +208,10 @@ def _check_class(node: ast.ClassDef, at: str, names: Names) -> None:
             raise _hidden(name, at)
 
 
-def given_names(tree: ast.Module, names: Names) -> set[ast.AST]:
+def given_names(nodes: Sequence[ast.AST], names: Names) -> set[ast.AST]:
     """Return nodes that are only allowed where they are: errors after `raise`, roles of methods, assigned slices."""
     found: set[ast.AST] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.Raise(exc=ast.Name() as kind) | ast.Raise(exc=ast.Call(func=ast.Name() as kind)):
                 if kind.id in ERRORS and kind.id not in names.bound:
@@ -229,10 +246,8 @@ def _check_pattern(node: ast.pattern, at: str, names: Names) -> None:
     """Check that a pattern reads no attributes but those of the program's own classes. Raises ProgramError."""
     match node:
         case ast.MatchAs() | ast.MatchStar() | ast.MatchMapping():
-            for name, _ in captured(node) if not getattr(node, "pattern", None) else ():
+            if name := captured(node):
                 _check_variable(name, at, names)
-            if isinstance(node, ast.MatchAs) and node.name:
-                _check_variable(node.name, at, names)
         case ast.MatchClass(cls=ast.Name(id=name), kwd_attrs=attributes):
             own = name in names.classes
             if own and all(a in names.attributes for a in attributes):

@@ -67,6 +67,8 @@ def genome_of(source: str) -> Genome:
     parsed = parse(source)
     functions = [n for n in parsed.tree.body if isinstance(n, ast.FunctionDef)]
     reward = next(f for f in functions if f.name == "reward")
+    if ast.unparse(reward.args) != "state, action":
+        raise ProgramError("reward takes more than (state, action); only its weights can be edited by script")
     body = reward.body[1:] if ast.get_docstring(reward) else reward.body
     last = body[-1] if body else None
     if not isinstance(last, ast.Return) or not isinstance(last.value, ast.Dict):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from movlr_jax.errors import ProgramError
 from movlr_jax.sandbox.facade import BUILTINS, IN_SCOPE, MODULES, SAME
@@ -72,27 +72,24 @@ def taken(at: str, name: str) -> ProgramError:
     return ProgramError(f"{at}{name!r} is already in scope and cannot be redefined; use another name")
 
 
-def captured(tree: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """Yield (name, node) for the names that patterns of `match` bind."""
-    for node in ast.walk(tree):
-        match node:
-            case (
-                ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name))
-            ):
-                yield name, node
-            case _:
-                pass
+def captured(node: ast.AST) -> str | None:
+    """Return the name that a pattern of `match` binds by itself, None for other nodes."""
+    match node:
+        case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+            return name
+        case _:
+            return None
 
 
 class Names:
     """The names of a program: aliases of modules, and the names that it binds itself."""
 
-    def __init__(self, tree: ast.Module):
+    def __init__(self, nodes: Sequence[ast.AST]):
         self.paths = dict(IN_SCOPE)  # name -> module, or a module's function
-        self.bound = {name for name, _ in captured(tree)}
+        self.bound: set[str] = set()
         self.functions: set[str] = set()
         self.classes: set[str] = set()
-        for node in ast.walk(tree):
+        for node in nodes:
             match node:
                 case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
                     self.bound.add(name)
@@ -102,24 +99,26 @@ class Names:
                 case ast.ClassDef(name=name):
                     self.bound.add(name)
                     self.classes.add(name)
+                case ast.pattern() if name := captured(node):
+                    self.bound.add(name)
         self.given: set[ast.AST] = set()  # the names of assignments such as `nn = jax.nn`
-        for node in ast.walk(tree):
+        for node in nodes:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 for name, path in imported(node):
                     self._bind(name, path, node)
-        for node in ast.walk(tree):
+        for node in nodes:
             match node:
                 case ast.Assign(targets=[ast.Name(id=name) as target]) if path := self.module(node.value):
                     self.given.add(target)
                     self._bind(name, path, node)
-        self.attributes = frozenset(self._attributes(tree))  # those of the program's own records
+        self.attributes = frozenset(self._attributes(nodes))  # those of the program's own records
 
     def _bind(self, name: str, path: str, node: ast.stmt) -> None:
         if self.paths.setdefault(name, path) != path or name.startswith("__") or name == "reward":
             raise taken(where(node), name)
 
-    def _attributes(self, tree: ast.Module) -> Iterator[str]:
-        for node in ast.walk(tree):
+    def _attributes(self, nodes: Sequence[ast.AST]) -> Iterator[str]:
+        for node in nodes:
             match node:
                 case ast.ClassDef():
                     yield from members(node)

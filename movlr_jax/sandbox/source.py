@@ -82,16 +82,20 @@ def _tree(source: str) -> ast.Module:
 
 def _parse(source: str, tree: ast.Module) -> ParsedReward:
     _check_depth(tree)
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(tree))
+    for node in nodes:
         if isinstance(node, ast.Constant):
             check_constant(node.value, where(node))
-    ignored = _Ignored(tree)
-    tree = _Unannotated().visit(ignored.visit(tree))
-    names = Names(tree)
-    names.given |= given_names(tree, names)
-    tree.body = [node for node in tree.body if not _is_redundant(node)]
-    for node in ast.walk(tree):
-        check_node(node, names)
+    ignored = _Ignored(nodes)
+    tree = _Unannotated(nodes).visit(ignored.visit(tree))
+    nodes = list(ast.walk(tree))
+    names = Names(nodes)
+    names.given |= given_names(nodes, names)
+    redundant = {node for node in tree.body if _is_redundant(node)}
+    tree.body = [node for node in tree.body if node not in redundant]
+    for node in nodes:
+        if node not in redundant:
+            check_node(node, names)
     for node in tree.body:
         _check_top_level(node)
     functions = [n for n in tree.body if isinstance(n, ast.FunctionDef)]
@@ -148,8 +152,12 @@ def _is_redundant(node: ast.stmt) -> bool:
 class _Ignored(ast.NodeTransformer):
     """Removes what has no effect on the terms: print, the main guard, `__all__`, blocks for type checkers."""
 
-    def __init__(self, tree: ast.Module):
-        self._own = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
+    def __init__(self, nodes: Sequence[ast.AST]):
+        self._own = {n.name for n in nodes if isinstance(n, ast.FunctionDef)}
+        named = {n.id for n in nodes if isinstance(n, ast.Name)} | {
+            n.attr for n in nodes if isinstance(n, ast.Attribute)
+        }
+        self._some = not named.isdisjoint(("print", "TYPE_CHECKING", "__name__", *_DROPPED))
         self._notes: list[tuple[int, str]] = []
 
     @property
@@ -157,16 +165,14 @@ class _Ignored(ast.NodeTransformer):
         return [f"line {line}: {text}" for line, text in sorted(self._notes)]
 
     def visit_Module(self, node: ast.Module) -> ast.AST:
+        if not self._some:
+            return node
         body: list[ast.stmt] = []
         for statement in node.body:
             match statement:
                 case ast.If(test=ast.Compare(left=ast.Name(id="__name__"), ops=[ast.Eq()]), orelse=[]):
                     self._notes.append((statement.lineno, "the block under `if __name__ == ...` is ignored"))
-                case ast.Assign(targets=[ast.Name(id=name)]) if name in (
-                    "__all__",
-                    "__version__",
-                    "__author__",
-                ):
+                case ast.Assign(targets=[ast.Name(id=name)]) if name in _DROPPED:
                     if not all(isinstance(n, _LITERAL) for n in ast.walk(statement.value)):
                         body.append(statement)
                 case _:
@@ -202,6 +208,7 @@ class _Ignored(ast.NodeTransformer):
         return node
 
 
+_DROPPED = ("__all__", "__version__", "__author__")
 _PRINTS = "print is ignored: the program is traced once, not run at each step"
 _LITERAL = (ast.Constant, ast.List, ast.Tuple, ast.Load)
 
@@ -209,15 +216,18 @@ _LITERAL = (ast.Constant, ast.List, ast.Tuple, ast.Load)
 class _Unannotated(ast.NodeTransformer):
     """Removes annotations, which JAX does not use; they may contain names but no code that could run."""
 
-    def visit_arg(self, node: ast.arg) -> ast.arg:
-        _check_annotation(node.annotation)
-        node.annotation = None
-        return node
+    def __init__(self, nodes: Sequence[ast.AST]):
+        self._some = any(isinstance(node, ast.AnnAssign) for node in nodes)
+        for node in nodes:
+            if isinstance(node, ast.arg):
+                _check_annotation(node.annotation)
+                node.annotation = None
+            elif isinstance(node, ast.FunctionDef):
+                _check_annotation(node.returns)
+                node.returns = None
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        _check_annotation(node.returns)
-        node.returns = None
-        return self.generic_visit(node)
+    def visit_Module(self, node: ast.Module) -> ast.AST:
+        return self.generic_visit(node) if self._some else node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         """Keep which names are fields of a class: those with annotations, except of ClassVar."""

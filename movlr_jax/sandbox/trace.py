@@ -42,11 +42,17 @@ def load(parsed: ParsedReward, scope: dict[str, Any] | None = None) -> RewardPro
         raise ProgramError(text) from None
     finally:
         scope["<number>"] = known_number  # inside `reward`, values of a state are not constants
+    written = scope["reward"]
+
+    def reward(state: Any, action: Any) -> Any:
+        scope["<steps>"].restart()
+        return written(state, action)
+
     return RewardProgram(
         source=parsed.source,
         description=parsed.description,
         weights=parsed.weights,
-        reward=scope["reward"],
+        reward=reward,
         structure=structure_hash(canonical),
     )
 
@@ -69,7 +75,6 @@ def document(source: str, layout: Layout, checked: bool = True) -> str:
 
                 def terms(*values: Any) -> list[Any]:
                     step, action, initial, goals = pack(layout, values)
-                    scope["<steps>"].restart()
                     found = _terms(parsed, program.reward(State(layout, step, goals, initial), action))
                     return [jnp.asarray(found[name], jnp.float32) for name in parsed.weights]
 

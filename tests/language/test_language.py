@@ -203,6 +203,24 @@ def test_what_has_no_genome_says_so(name: str):
         genome_of("WEIGHTS = {'a': 1.0}\ndef reward(state, action):\n" + BODIES[name])
 
 
+def test_arguments_with_defaults_have_no_genome():
+    with pytest.raises(
+        ProgramError, match=r"reward takes more than .state, action.; only its weights can be edited"
+    ):
+        genome_of("WEIGHTS = {'a': 1.0}\ndef reward(state, action, k=2):\n    return {'a': k * action[0]}\n")
+
+
+def test_classes_and_loops_at_top_level_are_part_of_a_genome():
+    source = (
+        "from typing import NamedTuple\nclass P(NamedTuple):\n    k: float = 3.0\n\nS = []\n"
+        "for i in range(2):\n    S.append(P(i))\nW = 2.0\nWEIGHTS = {'a': W * 2}\n"
+        "def reward(state, action):\n    return {'a': S[1].k * action[0]}\n"
+    )
+    again = genome_of(source).source()
+    assert parse(again).weights == {"a": 4.0}
+    assert float(load(parse(again)).reward(None, np.full(2, 5.0))["a"]) == 5.0  # pyright: ignore[reportArgumentType]
+
+
 # The scripted proposer.
 
 

@@ -182,8 +182,8 @@ def test_a_program_that_is_measured_slower_than_its_estimate_is_refused_with_bot
         assert message
         assert re.fullmatch(
             rf"line 4: the program took [\d.,]+ s for {found['states']} states, but [\d.e-]+ s were estimated; for "
-            r"the 100,000 states of one batch of this run it would take [\d.,]+ s and the limit is 10.0 s, use simpler "
-            "operations or smaller arrays",
+            r"the 100,000 states of one batch of this run it would take [\d.,]+ s and the limit is 10.0 s, "
+            "use simpler operations or smaller arrays",
             message,
         ), message
     assert slower(true, found["cpu_s"], found["states"], batch) is None

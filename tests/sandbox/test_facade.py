@@ -264,6 +264,14 @@ def test_names_of_fields_are_no_way_into_other_values(expression: str, sentence:
         value(expression, RECORDS)
 
 
+def test_the_limit_of_steps_is_that_of_one_call():
+    source = (
+        'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return {"a": sum(i for i in range(9999))}\n'
+    )
+    reward = load(parse(source)).reward
+    assert {reward(None, None)["a"] for _ in range(8)} == {9999 * 4999}  # pyright: ignore[reportArgumentType]
+
+
 def test_a_named_tuple_goes_through_a_loop_of_jax():
     before = "from typing import NamedTuple\nclass C(NamedTuple):\n    a: float\n    b: float\n"
     loop = "lax.fori_loop(0, 3, lambda i, c: c._replace(a=c.a + c.b), C(0.0, 2.0)).a"
