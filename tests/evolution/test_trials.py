@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,11 +16,14 @@ from tiny_task import task as tiny_task
 
 from movlr_jax.commands.search import main as search
 from movlr_jax.errors import UserError
+from movlr_jax.evolution import look as look_module
 from movlr_jax.evolution.confirm import Confirmed, confirm
 from movlr_jax.evolution.context import SearchContext
+from movlr_jax.evolution.look import look
 from movlr_jax.evolution.loop import Found, evolve
-from movlr_jax.evolution.trials import EVENT, Claim, trial_seed
+from movlr_jax.evolution.trials import EVENT, Claim, TrialPlan, trial_seed
 from movlr_jax.language.base import Evaluation, Preference
+from movlr_jax.storage.archive import Archive
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.simple import simple_task
 
@@ -308,6 +312,63 @@ def test_settings_of_trials_that_cannot_be_are_told(
     given = [a for a in LEG if a.partition("=")[0] not in ("trials", "confirm")]
     assert mistake(search, *given, setting).startswith(sentence)
     assert not list(elsewhere.iterdir())
+
+
+# The look.
+
+
+@pytest.mark.parametrize("needs", [100, 1000])
+def test_a_planner_under_which_nothing_succeeds_gets_more_samples_if_that_helps(tmp_path: Path, needs: int):
+    used, kept = [32], []
+
+    def trial(name: str, g: int, n: int) -> dict[str, float]:
+        return {"score": 0.1 * n, "success": float(used[-1] > needs)}
+
+    def resize(samples: int, keep: bool) -> None:
+        used.append(samples)
+        kept.append((samples, keep))
+        mppi = replace(context.config.optimizer.mppi, samples=samples)
+        context.config = replace(context.config, optimizer=replace(context.config.optimizer, mppi=mppi))
+
+    context = played(tmp_path / "run", NAMES[:1], trial, "optimizer.mppi.samples=32", "trials=4", "confirm=0")
+    context.resize = resize
+    said = lines(context)
+    with context.archive:
+        look(context, TrialPlan.of(context.config))
+        trials = context.archive.events(EVENT)[0].data["programs"]["g00k00"].values()
+    successes = sum(trial["metrics"]["success"] for trial in trials)
+    if needs == 100:
+        assert kept == [(128, False), (128, True)]
+        assert "plans have 128 samples: with 32 no program succeeds, with more it does better:" in said
+        assert successes == 4
+    else:
+        assert kept == [(128, False), (32, False)]
+        assert "plans have 32 samples: with 128 (optimizer.mppi.samples=128) they are no better" in said
+        assert successes == 0
+
+
+def test_a_look_that_is_interrupted_begins_again(elsewhere: Path, monkeypatch: pytest.MonkeyPatch):
+    """Whether plans need more samples is decided as if nothing had happened."""
+    given, real = [a for a in LEG if "samples" not in a], look_module.simulated
+
+    def outcome(run: str) -> tuple:
+        with Archive.open(Path(run), write=False) as archive:
+            samples = (archive.get("run") or {})["settings"]["optimizer.mppi.samples"]
+            rounds = [event.data["programs"] for event in archive.events(EVENT)]
+            measured = [t["metrics"] for of in rounds for trials in of.values() for t in trials.values()]
+        return samples, measured
+
+    def interrupted(context: SearchContext, *rest: Any) -> Any:
+        if context.config.optimizer.mppi.samples > 32:
+            raise KeyboardInterrupt
+        return real(context, *rest)
+
+    assert search([*given, "run_dir=whole"]) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(look_module, "simulated", interrupted)
+        assert search([*given, "run_dir=ended"]) == 130
+    assert search(["resume=ended"]) == 0
+    assert outcome("ended") == outcome("whole")
 
 
 # Judges of films.
