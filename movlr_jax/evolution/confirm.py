@@ -20,6 +20,7 @@ from movlr_jax.language.judges.metrics import MetricsJudge
 from movlr_jax.quantities import summary
 
 EVENT = "confirmed"
+PROMISE = 0.8  # probability of being better than the first program from which on a search says so
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ class Confirmed:
     champion: str
     first: str
     claims: Mapping[str, Claim]  # of the champion, the first and the hand-written program
-    p_better: float | None  # probability that the champion is better than the first; None: it is the first
+    # probability that the champion is better than the first by all trials; None: it is the first; NaN: a judge decides
+    p_better: float | None
 
     @property
     def text(self) -> str:
@@ -43,19 +45,21 @@ class Confirmed:
         return "; ".join([f"{self.champion} from {mine.n} fresh starts: {mine.text(interval=True)}", *others])
 
     @property
+    def improved(self) -> bool:
+        """Whether a better program than the first was found."""
+        return self.p_better is not None and not self.p_better < PROMISE
+
+    @property
     def verdict(self) -> str:
         """Return whether a better program was found, in a sentence without a full stop."""
         if self.p_better is None:
             return "no better program than the first was found"
         if math.isnan(self.p_better):
             return f"the judge prefers {self.champion} to the first program"
-        if self.p_better < 0.5:
-            return (
-                f"no better program than the first was found: {self.champion} is not better in fresh trials"
-            )
-        return (
-            f"{self.champion} is better than the first program with P = {self.p_better:.2f} in fresh trials"
-        )
+        chance = f"{self.champion} is better with P = {self.p_better:.2f}"
+        if not self.improved:
+            return f"no better program than the first was found ({chance} only)"
+        return f"a better program than the first was found ({chance})"
 
 
 def confirm(context: SearchContext, found: Found) -> Confirmed | None:
@@ -75,7 +79,7 @@ def confirm(context: SearchContext, found: Found) -> Confirmed | None:
         for trial in of:
             _film(context, name, trial)
     context.archive.record("timing", context.seconds)
-    p_better = _better(context, trials, champion, first)
+    p_better = _better(context, found, trials, first)
     confirmed = Confirmed(
         champion, first, {name: Claim.of(context.task, of) for name, of in trials.items()}, p_better
     )
@@ -83,13 +87,16 @@ def confirm(context: SearchContext, found: Found) -> Confirmed | None:
     return confirmed
 
 
-def _better(context: SearchContext, trials: Trials, champion: str, first: str) -> float | None:
-    """Return the probability that the champion is better than the first; NaN where scores do not decide."""
+def _better(context: SearchContext, found: Found, fresh: Trials, first: str) -> float | None:
+    """Return the probability by all trials that the champion is better than the first; see `Confirmed.p_better`."""
+    champion, before = found.best.name, found.standings.trials
     if champion == first:
         return None
     if not isinstance(context.judge, MetricsJudge):
         return math.nan
-    return believed(context.task, trials, [champion, first]).p_better(0, 1)
+    names = list(dict.fromkeys([*found.standings.names, first]))
+    every = {name: [*before.get(name, ()), *fresh.get(name, ())] for name in names}
+    return believed(context.task, every, names).p_better(names.index(champion), names.index(first))
 
 
 def _record(confirmed: Confirmed) -> dict[str, Any]:
@@ -102,6 +109,7 @@ def _record(confirmed: Confirmed) -> dict[str, Any]:
             for name, claim in confirmed.claims.items()
         },
         "p_better": None if p is None or math.isnan(p) else p,
+        "improved": confirmed.improved,
         "text": confirmed.text,
         "verdict": confirmed.verdict,
     }

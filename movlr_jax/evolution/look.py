@@ -53,6 +53,12 @@ def look(context: SearchContext, plan: TrialPlan) -> str:
         ran, minutes = _stronger(context, programs, numbers, ran, rest) or (ran, minutes)
     record_trials(context, 0, ran, numbers)
     context.reporter.say(f"{plan.text()}; about {max(1, round(minutes))} more minutes, films not counted")
+    if not trains(context.config.optimizer):
+        samples = context.config.optimizer.mppi.samples
+        rows = (context.config.candidates + 1) * plan.first * samples
+        context.reporter.say(
+            f"the plans of a generation are up to {rows:,} rows of physics, {samples} for each trial"
+        )
     if not trains(context.config.optimizer) and not _random_start(context, plan):
         context.reporter.say(
             "the task always starts from the same state, so trials differ in the planner's noise alone"

@@ -15,7 +15,7 @@ from movlr_jax.evolution.evaluation import failed_row
 from movlr_jax.evolution.filming import make_film
 from movlr_jax.evolution.gates import fault, merit
 from movlr_jax.evolution.look import look
-from movlr_jax.evolution.selection import Standings, contest, known, ranked
+from movlr_jax.evolution.selection import Standings, contest, may_be_better, ranked
 from movlr_jax.evolution.tracking import track
 from movlr_jax.evolution.trials import (
     Claim,
@@ -41,7 +41,6 @@ from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.layout import candidate_name, candidate_path
 
-_RIVALS = 2  # programs that meet the champion at the end
 _ENOUGH = 4  # trials that must all succeed before a search ends early
 
 
@@ -98,20 +97,15 @@ def evolve(context: SearchContext) -> Found:
 
 
 def final(context: SearchContext, plan: TrialPlan, standings: Standings) -> None:
-    """Let the champion meet the programs of all generations that may be better, in new trials, before the end.
+    """Decide between the champion and the programs of all generations that may be better, in new trials.
 
     A program of the last generation has had few trials, and none comes after it in which it could be known better.
     """
-    names, champion = standings.names, str(standings.champion)
-    g, belief = context.config.generations, known(context, context.config.generations, standings)
-    chances = {
-        name: belief.p_better(names.index(name), names.index(champion)) for name in names if name != champion
-    }
-    open_ = [name for name, p in chances.items() if p > 1 - context.config.certainty]
-    rivals = sorted(open_, key=lambda name: -belief.mean[names.index(name)])[:_RIVALS]
-    if not rivals or plan.most == 1 or context.config.ranking in ("paper", "knockout"):
+    g, champion = context.config.generations, str(standings.champion)
+    rivals = may_be_better(context, g, standings)
+    if not rivals or not plan.last or context.config.ranking in ("paper", "knockout"):
         return
-    context.reporter.say(f"final: {champion} and the programs that may be better, {', '.join(rivals)}")
+    context.reporter.say(f"final: {champion} and what may be better, {', '.join(rivals)}")
     context.seconds = dict(context.archive.get("timing", g) or {})
     verdicts = {name: vet(context, standings.programs[name].source) for name in (champion, *rivals)}
     contest(context, g, plan.final, standings, verdicts)
@@ -136,9 +130,9 @@ def compete(
         for k, (source, parent) in enumerate(zip(sources, parents, strict=True))
     }
     known = {name: verdict for name, verdict in zip(programs, verdicts, strict=True) if verdict.program}
-    champion = standings.champion
-    if champion:
-        known = {champion: vet(context, standings.programs[champion].source), **known}
+    if standings.champion:
+        again = [standings.champion, *may_be_better(context, g, standings)[:1]]
+        known = {**{name: vet(context, standings.programs[name].source) for name in again}, **known}
     if not known:
         raise _nothing_runs(g, {name: v.message for name, v in zip(programs, verdicts, strict=True)})
     standings.programs |= {name: program for name, program in programs.items() if name in known}

@@ -24,7 +24,14 @@ from movlr_jax.evolution.gates import by_gates, gated, score_of
 from movlr_jax.evolution.ranking import BUDGET, Comparison, decided, flip_rate, rank, unanswered
 from movlr_jax.evolution.standing import Standing
 from movlr_jax.evolution.trials import Claim, TrialPlan, Trials, believed, recorded_trials, run_trials
-from movlr_jax.evolution.worth import Posterior, from_answers, halving, next_champion, undecided
+from movlr_jax.evolution.worth import (
+    Posterior,
+    final_choice,
+    from_answers,
+    halving,
+    next_champion,
+    undecided,
+)
 from movlr_jax.language.base import BatchJudge, Evaluation, Preference
 from movlr_jax.language.clients.call import Retracted
 from movlr_jax.language.judges.metrics import MetricsJudge
@@ -56,15 +63,17 @@ class Standings:
 
 @dataclass
 class Contest:
-    """The contest of generation g."""
+    """The contest of generation g.
+
+    verdicts: of the entrants: the champion, the program that may be better than it, and those of this generation that
+    were accepted. In the final they are those of all programs.
+    """
 
     context: SearchContext
     g: int
     plan: TrialPlan
     standings: Standings
-    verdicts: Mapping[
-        str, Verdict
-    ]  # of the programs of this generation that were accepted, and of the champion
+    verdicts: Mapping[str, Verdict]
     new: list[Comparison] = field(default_factory=list)
     of_trial: list[int] = field(default_factory=list)  # seed of the trial of each of `new`
     winner: str | None = None  # of rankings that name one: ranking=paper and knockout
@@ -76,14 +85,13 @@ class Contest:
 
     def run(self) -> Posterior:
         """Run all trials of the generation. Return what is believed of all programs of the search after them."""
-        plan, done = self.plan, 0
-        entrants = list(self.verdicts)
+        plan, entrants, done = self.plan, list(self.verdicts), self.plan.first
         paper = self.context.config.ranking in ("paper", "knockout") and not self.scored
-        belief = self._round(entrants, range(done, done := plan.first))
+        belief = self._round(entrants, range(done)) if done else known(self.context, self.g, self.standings)
         if plan.more and len(entrants) > 1 and not paper:
             belief = self._round(self._further(belief, entrants), range(done, done := done + plan.more))
         while done < plan.most and not paper and (both := self._undecided(belief, entrants)):
-            belief = self._round(both, range(done, done := min(done + max(plan.more, 1), plan.most)))
+            belief = self._round(both, range(done, done := done + 1))
         return belief
 
     def _round(self, entrants: Sequence[str], numbers: range) -> Posterior:
@@ -170,8 +178,11 @@ class Contest:
         names, champion = self.standings.names, self._leader(belief, entrants)
         if self.new and not any(map(decided, self.new)):
             return champion
-        at = [names.index(name) for name in entrants]
-        return names[next_champion(belief, at, names.index(champion), self.context.config.certainty)]
+        certainty = self.context.config.certainty
+        if self.plan.first:
+            at = [names.index(name) for name in entrants]
+            return names[next_champion(belief, at, names.index(champion), certainty)]
+        return names[final_choice(belief, range(len(names)), names.index(champion), 0, certainty)]
 
 
 def known(context: SearchContext, g: int, standings: Standings) -> Posterior:
@@ -179,6 +190,17 @@ def known(context: SearchContext, g: int, standings: Standings) -> Posterior:
     if isinstance(context.judge, MetricsJudge):
         return believed(context.task, standings.trials, standings.names)
     return from_answers(len(standings.names), earlier_answers(context, g, standings.names))
+
+
+def may_be_better(context: SearchContext, g: int, standings: Standings) -> list[str]:
+    """Return the programs of which it is open before generation g whether they are better than the champion.
+
+    The best of them enters the next contest again, so that it is not thrown away for having had few trials.
+    """
+    names, belief = standings.names, known(context, g, standings)
+    champion, least = names.index(str(standings.champion)), 1 - context.config.certainty
+    found = [i for i in range(len(names)) if i != champion and least < belief.p_better(i, champion)]
+    return [names[i] for i in sorted(found, key=lambda i: -belief.mean[i])]
 
 
 def contest(

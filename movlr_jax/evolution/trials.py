@@ -27,6 +27,7 @@ from movlr_jax.tasks import Task
 from movlr_jax.tasks.motion_measures import achieved
 
 EVENT = "trials"
+_LOOK = 4  # trials of the first program before the search
 CONFIRM = -1  # in place of a generation: trials that no choice has seen
 HAND_WRITTEN = "hand-written"  # name of the task's hand-written program among the programs of a search
 Trials = Mapping[str, Sequence[Evaluation]]  # by the name of the program
@@ -44,6 +45,7 @@ class TrialPlan:
     first: int  # of every entrant
     more: int  # further ones of the champion and the better half
     most: int  # of the champion and its best challenger, while it is open which is better
+    last: int  # of the champion and a program that may be better, after the last generation
     confirm: int  # of the champion, fresh; 0: none is confirmed
 
     @classmethod
@@ -53,29 +55,30 @@ class TrialPlan:
         confirm = (3 if learns else 8) if config.confirm is None else config.confirm
         if config.trials is not None:
             first = math.ceil(config.trials / 2)
-            return cls(first, config.trials - first, config.trials, confirm)
-        return cls(1, 1, 2, confirm) if learns else cls(2, 2, 8, confirm)
+            return cls(first, config.trials - first, config.trials, 2 * (config.trials - 1), confirm)
+        return cls(1, 1, 2, 0, confirm) if learns else cls(2, 1, 6, 8, confirm)
 
     @property
     def final(self) -> TrialPlan:
-        """The plan of the last contest, of a few programs."""
-        return replace(self, first=self.look, most=2 * self.most)
+        """The plan of the contest after the last generation, in which nobody has to run."""
+        return replace(self, first=0, more=0, most=self.last)
 
     @property
     def look(self) -> int:
         """Trials of the first and of the hand-written program before the search."""
-        return self.first + self.more
+        return max(self.first + self.more, min(self.most, _LOOK))
 
     def left(self, candidates: int, generations: int, baselines: int) -> int:
         """Return about how many trials a search has after the look."""
-        half = math.ceil(candidates / 2)
-        begun = self.first * (candidates - 1) + self.more * half
-        each = self.first * (candidates + 1) + (self.more + (self.most - self.look) // 2) * (half + 1)
-        return begun + each * (generations - 1) + self.confirm + self.beside * baselines
+        half, open_ = math.ceil(candidates / 2), self.most - self.first - self.more
+        begun = self.first * (candidates - 1) + self.more * half + open_
+        each = self.first * (candidates + 2) + self.more * (half + 1) + open_
+        return begun + each * (generations - 1) + self.last + self.confirm + self.beside * baselines
 
     def text(self) -> str:
         """Return the plan in words."""
-        most = f", up to {self.most} where two are close" if self.most > self.look else ""
+        close = self.most > self.first + self.more
+        most = f", up to {self.most} while it is open which of two is better" if close else ""
         more = f", {self.more} more for the better half{most}" if self.more else ""
         fresh = f"{self.confirm} fresh ones to confirm the champion" if self.confirm else "no confirmation"
         return f"{self.first} trials of each program{more}; {fresh}"

@@ -50,6 +50,7 @@ class Posterior:
     weight: np.ndarray  # [G] sums to 1
     freedom: float  # degrees of freedom; infinite: normal distributions
     noise: float  # standard deviation of the difference of two equal programs in one trial
+    spread: float  # standard deviation of worths between programs
 
     @cached_property
     def mean(self) -> np.ndarray:
@@ -109,13 +110,12 @@ def from_scores(
         trials: [m] names of the trials.
         values: [m] finite, as of `trial_values`.
     """
-    if not len(values):
+    if not len(values) or np.ptp(values) == 0:
         return _nothing_known(n, 0.0)
     names = {trial: i for i, trial in enumerate(dict.fromkeys(trials))}
     y = np.asarray(values, float)
     level = y.mean()
-    size = np.abs(y - level).max()
-    scale = size or 1.0
+    scale = np.abs(y - level).max()
     y = (y - level) / scale
     x = np.eye(n)[np.asarray(programs, int)]  # [m, n]
     z = np.eye(len(names))[[names[trial] for trial in trials]]  # [m, T]
@@ -145,7 +145,7 @@ def from_scores(
         scale**2 * covariance * variance[:, None, None],
         log_weight,
         freedom,
-        size * np.sqrt(2 * variance),
+        scale * np.sqrt(variance)[:, None] * np.sqrt(np.hstack([np.full_like(r2, 2.0), r2])),
     )
 
 
@@ -181,7 +181,7 @@ def from_answers(n: int, answers: Iterable[Answer]) -> Posterior:
     r2 = np.tile(_ANSWER_SPREADS, judges)[:, None] ** 2
     means = r2 * (pull @ shown)
     scales = r2[:, :, None] * np.eye(n) - r2[:, :, None] ** 2 * (shown.T @ spare @ shown)
-    return _mixture(means, scales, log_weight, np.inf, np.full(len(means), np.sqrt(2)))
+    return _mixture(means, scales, log_weight, np.inf, np.sqrt(np.hstack([np.full_like(r2, 2.0), r2])))
 
 
 @cache
@@ -268,17 +268,18 @@ def _tilted(likely: np.ndarray, joint: _Joint) -> tuple[np.ndarray, np.ndarray, 
 
 
 def _mixture(
-    means: np.ndarray, scales: np.ndarray, log_weight: np.ndarray, freedom: float, noise: np.ndarray
+    means: np.ndarray, scales: np.ndarray, log_weight: np.ndarray, freedom: float, sizes: np.ndarray
 ) -> Posterior:
-    """Return the mixture with these means, scales, log weights [G], and noises [G], without unlikely parts."""
+    """Return the mixture with these log weights [G] and sizes [G, 2], noise and spread, without unlikely parts."""
     weight = np.exp(log_weight - log_weight.max())
     kept = weight > _UNLIKELY
     weight = weight[kept] / weight[kept].sum()
-    return Posterior(means[kept], scales[kept], weight, freedom, float(weight @ noise[kept]))
+    noise, spread = np.exp(weight @ np.log(sizes[kept]))  # in the middle: spreads have long tails
+    return Posterior(means[kept], scales[kept], weight, freedom, float(noise), float(spread))
 
 
 def _nothing_known(n: int, noise: float) -> Posterior:
-    return Posterior(np.zeros((1, n)), np.eye(n)[None], np.ones(1), np.inf, noise)
+    return Posterior(np.zeros((1, n)), np.eye(n)[None], np.ones(1), np.inf, noise, 0.0)
 
 
 @cache
@@ -329,10 +330,10 @@ def halving(posterior: Posterior, entrants: Sequence[int], champion: int) -> lis
 
 
 def undecided(
-    posterior: Posterior, entrants: Sequence[int], champion: int, threshold: float = REPLACE
+    posterior: Posterior, programs: Sequence[int], champion: int, threshold: float = REPLACE
 ) -> list[int]:
-    """Return the champion and the best other entrant if it is open which of them is better, else nobody."""
-    others = _ordered(posterior, [i for i in entrants if i != champion])
+    """Return the champion and the best of the other programs if it is open which of both is better, else nobody."""
+    others = _ordered(posterior, [i for i in programs if i != champion])
     if others and 1 - threshold < posterior.p_better(others[0], champion) < threshold:
         return [champion, others[0]]
     return []
@@ -344,6 +345,29 @@ def next_champion(
     """Return the best of the entrants that replace the champion, or the champion if none does."""
     better = [i for i in entrants if i != champion and replaces(posterior, i, champion, threshold)]
     return _ordered(posterior, better)[0] if better else champion
+
+
+def final_choice(
+    posterior: Posterior, programs: Sequence[int], champion: int, first: int, threshold: float = REPLACE
+) -> int:
+    """Return the program to confirm: the best of the champion and those clearly better than the first program.
+
+    At the end a choice between two good programs may be wrong; what may not be wrong is the promise that it is
+    better than the first one.
+    """
+    good = [i for i in programs if replaces(posterior, i, first, threshold)]
+    return _ordered(posterior, [champion, *good])[0]
+
+
+def trials_needed(posterior: Posterior, gain: float = 0.8, most: int = 16) -> int:
+    """Return how many trials of a program let the best mean reach this share of what the best program is worth.
+
+    The best mean of n trials reaches the correlation of a mean with the worth, 1 / sqrt(1 + noise^2 / (n spread^2)).
+    """
+    if posterior.noise == 0.0:
+        return 1
+    ratio = 0.5 * posterior.noise**2 / max(posterior.spread, 1e-9 * posterior.noise) ** 2
+    return int(np.clip(np.ceil(ratio * gain**2 / (1 - gain**2)), 1, most))
 
 
 def _ordered(posterior: Posterior, programs: Sequence[int]) -> list[int]:

@@ -171,6 +171,7 @@ class ConfirmedRecord(TypedDict, total=False):
     first: str
     claims: dict[str, ClaimRecord]
     p_better: float | None
+    improved: bool
     text: str
     verdict: str
 
