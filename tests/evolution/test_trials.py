@@ -160,7 +160,10 @@ def test_a_clearly_better_program_wins_and_the_claim_is_of_fresh_trials(tmp_path
     assert "; hand-written program 0 of 2 succeed" in event["text"]
     assert event["p_better"] > 0.9
     assert event["verdict"] == confirmed.verdict
-    assert event["verdict"].startswith("g01k02 is better than the first program with P = ")
+    assert event["verdict"].startswith(
+        "a better program than the first was found (g01k02 is better with P = "
+    )
+    assert event["improved"]
     assert any(line.startswith("the hand-written program: ") for line in said), "it is looked at first, too"
 
 
@@ -174,17 +177,21 @@ def test_a_search_that_finds_nothing_better_says_so(tmp_path: Path):
     assert list(confirmed.claims) == ["g00k00"]
 
 
-def test_a_champion_that_is_worse_in_fresh_trials_is_not_called_better(tmp_path: Path):
+def test_a_champion_that_fresh_trials_do_not_confirm_is_not_called_better(tmp_path: Path):
     def trial(name: str, g: int, n: int) -> dict[str, float]:
-        lucky = name == "g00k01" and g >= 0
-        return {"score": (5.0 if lucky else 0.0) + 0.1 * n + (-3.0 if name == "g00k01" and g < 0 else 0.0)}
+        other = 2.0 if g >= 0 else -4.0
+        return {"score": (other if name == "g00k01" else 0.0) + 0.1 * (n % 3)}
 
-    context = played(tmp_path / "run", NAMES[:1], trial, "trials=2", "confirm=4")
+    context = played(tmp_path / "run", NAMES[:1], trial, "trials=2", "confirm=8")
     with context.archive:
         _, confirmed = searched(context)
+        event = context.archive.get("confirmed")
     assert confirmed
-    assert confirmed.verdict == (
-        "no better program than the first was found: g00k01 is not better in fresh trials"
+    assert event
+    assert confirmed.champion == "g00k01"
+    assert not event["improved"]
+    assert event["verdict"].startswith(
+        "no better program than the first was found (g00k01 is better with P = 0."
     )
 
 
@@ -248,7 +255,7 @@ def test_a_program_that_fails_in_some_trials_counts_them_in_its_rate(tmp_path: P
         found = evolve(context)
     assert any("the first program: 2 of 4 succeed, 2 of 4 failed" in line for line in said)
     assert found.best.name != "g00k00", "the others never fail"
-    claim = Claim.of(found.standings.trials["g00k00"])
+    claim = Claim.of(context.task, found.standings.trials["g00k00"])
     assert (claim.successes or 0) < claim.n
     assert claim.failed == claim.n - (claim.successes or 0)
 
