@@ -341,15 +341,15 @@ class Contrary:
 def test_a_judge_of_three_lines_judges_and_is_gated(leg: mj.Task, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(JUDGES, "_entries", dict(JUDGES._entries))
     mj.register_judge("contrary", Contrary)
-    run = mj.run_search(leg, *QUICK, **small(judge="contrary"))
+    run = mj.run_search(leg, *QUICK, **small(judge="contrary", certainty=0.7))
     assert run.best.name == "g00k01"
     monkeypatch.setattr(
         "movlr_jax.evolution.gates.fault", lambda e: (2, "it fell") if e.name == "g00k01" else (0, "")
     )
-    gated = mj.run_search(leg, *QUICK, **small(judge="contrary", seed=1))
+    gated = mj.run_search(leg, *QUICK, **small(judge="contrary", certainty=0.7, seed=1))
     assert gated.best.name == "g00k00"
     assert "it fell" in gated.report.read_text()
-    free = mj.run_search(leg, *QUICK, **small(judge="contrary", seed=1, gates=False))
+    free = mj.run_search(leg, *QUICK, **small(judge="contrary", certainty=0.7, seed=1, gates=False))
     assert free.best.name == "g00k01"
 
 
@@ -383,7 +383,15 @@ def test_registered_parts_are_settings_like_any_other(leg: mj.Task, monkeypatch:
         "bold", feedback="reflection", judge="score", start="nothing", settings={"candidates": 3}
     )
     run = mj.run_search(
-        leg, *QUICK, method="bold", proposer="copies", critic="silent", generations=1, films=False
+        leg,
+        *QUICK,
+        method="bold",
+        proposer="copies",
+        critic="silent",
+        generations=1,
+        films=False,
+        trials=1,
+        confirm=0,
     )
     assert asked == [3]
     assert [c.source for c in run.candidates] == [good] * 3

@@ -131,7 +131,8 @@ def compete(
     }
     known = {name: verdict for name, verdict in zip(programs, verdicts, strict=True) if verdict.program}
     if standings.champion:
-        again = [standings.champion, *may_be_better(context, g, standings)[:1]]
+        alone = context.config.ranking in ("paper", "knockout")
+        again = [standings.champion, *([] if alone else may_be_better(context, g, standings)[:1])]
         known = {**{name: vet(context, standings.programs[name].source) for name in again}, **known}
     if not known:
         raise _nothing_runs(g, {name: v.message for name, v in zip(programs, verdicts, strict=True)})

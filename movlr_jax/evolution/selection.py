@@ -122,9 +122,13 @@ class Contest:
             if {c.first, c.second} <= at.keys()
         ]
         times = Counter((c.first, c.second) for c in known)
+        least = calls_needed(config.ranking, len(names), context.showing.orders)
         left = config.comparisons and config.comparisons - len(self.new)  # of the generation
-        if left is not None and left < calls_needed(config.ranking, len(names), context.showing.orders):
+        silent = bool(self.new) and not any(map(decided, self.new))
+        if silent or (left is not None and left < least):
             return []
+        if self.new:  # one look at another trial says more than a second one at the same
+            known, left = [], least
         budget = BUDGET * len(names) if left is None else left
 
         def ask(pairs: Sequence[tuple[int, int]]) -> list[Preference]:

@@ -10,6 +10,7 @@ import pytest
 from cli_cases import LEG
 from tiny_task import task as tiny_task
 
+from movlr_jax.commands import session
 from movlr_jax.commands.search import main
 from movlr_jax.config.compose import compose
 from movlr_jax.control.build import build_planner
@@ -18,6 +19,7 @@ from movlr_jax.control.mpc import autosize
 from movlr_jax.control.mpc.autosize import chosen, largest, measured
 from movlr_jax.control.mpc.mppi import MppiConfig
 from movlr_jax.errors import UserError
+from movlr_jax.storage.archive import Archive
 
 SHORT = OptimizerConfig(horizon_s=0.048, mppi=MppiConfig(samples=1))
 
@@ -52,15 +54,19 @@ def test_a_machine_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_search_that_goes_on_elsewhere_keeps_its_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(autosize, "SIZES", (8, 16))
-    search = [*LEG, "optimizer.mppi.samples=auto", "candidates=1"]
-    run = tmp_path / "run"
-    assert main([*search, "generations=1", f"run_dir={run}"]) == 0
-    (kept,) = (tmp_path / "movlr-jax" / "samples").iterdir()
-    measured = json.loads(kept.read_text())
-    kept.write_text(json.dumps({**measured, "samples": 24 - measured["samples"]}))  # as on another machine
+    search, run = [*LEG, "optimizer.mppi.samples=auto"], tmp_path / "run"
+
+    def samples() -> int:
+        with Archive.open(run, write=False) as archive:
+            return (archive.get("run") or {})["settings"]["optimizer.mppi.samples"]
+
+    monkeypatch.setattr(session, "SAMPLES", 3)
+    assert main([*search, f"run_dir={run}"]) == 0
+    begun = samples()
+    assert begun in (3, 12)
+    monkeypatch.setattr(session, "SAMPLES", 5)  # as on another machine
     assert main([*search, "generations=2", f"resume={run}"]) == 0
+    assert samples() == begun
 
 
 def test_auto_is_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,11 +16,14 @@ from tiny_task import task as tiny_task
 
 from movlr_jax.commands.search import main as search
 from movlr_jax.errors import UserError
+from movlr_jax.evolution import look as look_module
 from movlr_jax.evolution.confirm import Confirmed, confirm
 from movlr_jax.evolution.context import SearchContext
+from movlr_jax.evolution.look import look
 from movlr_jax.evolution.loop import Found, evolve
-from movlr_jax.evolution.trials import EVENT, Claim, trial_seed
+from movlr_jax.evolution.trials import EVENT, Claim, TrialPlan, trial_seed
 from movlr_jax.language.base import Evaluation, Preference
+from movlr_jax.storage.archive import Archive
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.simple import simple_task
 
@@ -156,7 +160,10 @@ def test_a_clearly_better_program_wins_and_the_claim_is_of_fresh_trials(tmp_path
     assert "; hand-written program 0 of 2 succeed" in event["text"]
     assert event["p_better"] > 0.9
     assert event["verdict"] == confirmed.verdict
-    assert event["verdict"].startswith("g01k02 is better than the first program with P = ")
+    assert event["verdict"].startswith(
+        "a better program than the first was found (g01k02 is better with P = "
+    )
+    assert event["improved"]
     assert any(line.startswith("the hand-written program: ") for line in said), "it is looked at first, too"
 
 
@@ -170,17 +177,21 @@ def test_a_search_that_finds_nothing_better_says_so(tmp_path: Path):
     assert list(confirmed.claims) == ["g00k00"]
 
 
-def test_a_champion_that_is_worse_in_fresh_trials_is_not_called_better(tmp_path: Path):
+def test_a_champion_that_fresh_trials_do_not_confirm_is_not_called_better(tmp_path: Path):
     def trial(name: str, g: int, n: int) -> dict[str, float]:
-        lucky = name == "g00k01" and g >= 0
-        return {"score": (5.0 if lucky else 0.0) + 0.1 * n + (-3.0 if name == "g00k01" and g < 0 else 0.0)}
+        other = 2.0 if g >= 0 else -4.0
+        return {"score": (other if name == "g00k01" else 0.0) + 0.1 * (n % 3)}
 
-    context = played(tmp_path / "run", NAMES[:1], trial, "trials=2", "confirm=4")
+    context = played(tmp_path / "run", NAMES[:1], trial, "trials=2", "confirm=8")
     with context.archive:
         _, confirmed = searched(context)
+        event = context.archive.get("confirmed")
     assert confirmed
-    assert confirmed.verdict == (
-        "no better program than the first was found: g00k01 is not better in fresh trials"
+    assert event
+    assert confirmed.champion == "g00k01"
+    assert not event["improved"]
+    assert event["verdict"].startswith(
+        "no better program than the first was found (g00k01 is better with P = 0."
     )
 
 
@@ -244,7 +255,7 @@ def test_a_program_that_fails_in_some_trials_counts_them_in_its_rate(tmp_path: P
         found = evolve(context)
     assert any("the first program: 2 of 4 succeed, 2 of 4 failed" in line for line in said)
     assert found.best.name != "g00k00", "the others never fail"
-    claim = Claim.of(found.standings.trials["g00k00"])
+    claim = Claim.of(context.task, found.standings.trials["g00k00"])
     assert (claim.successes or 0) < claim.n
     assert claim.failed == claim.n - (claim.successes or 0)
 
@@ -308,6 +319,63 @@ def test_settings_of_trials_that_cannot_be_are_told(
     given = [a for a in LEG if a.partition("=")[0] not in ("trials", "confirm")]
     assert mistake(search, *given, setting).startswith(sentence)
     assert not list(elsewhere.iterdir())
+
+
+# The look.
+
+
+@pytest.mark.parametrize("needs", [100, 1000])
+def test_a_planner_under_which_nothing_succeeds_gets_more_samples_if_that_helps(tmp_path: Path, needs: int):
+    used, kept = [32], []
+
+    def trial(name: str, g: int, n: int) -> dict[str, float]:
+        return {"score": 0.1 * n, "success": float(used[-1] > needs)}
+
+    def resize(samples: int, keep: bool) -> None:
+        used.append(samples)
+        kept.append((samples, keep))
+        mppi = replace(context.config.optimizer.mppi, samples=samples)
+        context.config = replace(context.config, optimizer=replace(context.config.optimizer, mppi=mppi))
+
+    context = played(tmp_path / "run", NAMES[:1], trial, "optimizer.mppi.samples=32", "trials=4", "confirm=0")
+    context.resize = resize
+    said = lines(context)
+    with context.archive:
+        look(context, TrialPlan.of(context.config))
+        trials = context.archive.events(EVENT)[0].data["programs"]["g00k00"].values()
+    successes = sum(trial["metrics"]["success"] for trial in trials)
+    if needs == 100:
+        assert kept == [(128, False), (128, True)]
+        assert "plans have 128 samples: with 32 no program succeeds, with more it does better:" in said
+        assert successes == 4
+    else:
+        assert kept == [(128, False), (32, False)]
+        assert "plans have 32 samples: with 128 (optimizer.mppi.samples=128) they are no better" in said
+        assert successes == 0
+
+
+def test_a_look_that_is_interrupted_begins_again(elsewhere: Path, monkeypatch: pytest.MonkeyPatch):
+    """Whether plans need more samples is decided as if nothing had happened."""
+    given, real = [a for a in LEG if "samples" not in a], look_module.simulated
+
+    def outcome(run: str) -> tuple:
+        with Archive.open(Path(run), write=False) as archive:
+            samples = (archive.get("run") or {})["settings"]["optimizer.mppi.samples"]
+            rounds = [event.data["programs"] for event in archive.events(EVENT)]
+            measured = [t["metrics"] for of in rounds for trials in of.values() for t in trials.values()]
+        return samples, measured
+
+    def interrupted(context: SearchContext, *rest: Any) -> Any:
+        if context.config.optimizer.mppi.samples > 32:
+            raise KeyboardInterrupt
+        return real(context, *rest)
+
+    assert search([*given, "run_dir=whole"]) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(look_module, "simulated", interrupted)
+        assert search([*given, "run_dir=ended"]) == 130
+    assert search(["resume=ended"]) == 0
+    assert outcome("ended") == outcome("whole")
 
 
 # Judges of films.
