@@ -271,7 +271,7 @@ def _confirmation(data: Mapping[str, Any]) -> Confirmation | None:
     claims = {name: _claim(_mapping(claim)) for name, claim in _mapping(data.get("claims")).items()}
     if champion not in claims:
         return None
-    ordered = dict.fromkeys([champion, *([first] if first in claims else []), *claims])
+    ordered = sorted(claims, key=lambda name: (name != champion, name != first))
     return Confirmation(
         champion,
         first,

@@ -25,7 +25,7 @@ Numbered = Mapping[int, Evaluation]
 
 
 def head(run: Run) -> dict[str, Any] | None:
-    """Return the claim of the run with its trials: the fresh ones, else those of the search so far; None without any."""
+    """Return the claim of the run with its trials: the fresh ones, else those of the search; None without any."""
     measures = [name for name in key_metrics(run) if name != "success"][:_MOST_TRACKS]
     if confirmed := run.confirmed:
         fresh = run.trials.get(CONFIRM, {})
@@ -34,9 +34,9 @@ def head(run: Run) -> dict[str, Any] | None:
             for name, claim in confirmed.claims.items()
         ]
         return _strip(run, rows, measures) | {"fresh": True, "single": False}
-    names = dict.fromkeys([*([run.best.name] if run.best else []), *_baselines(run)])
-    tried = {name: dict(enumerate(run.searched(name))) for name in names}
     best = run.best.name if run.best else None
+    names: list[str] = [*([best] if best else []), *(name for name in _baselines(run) if name != best)]
+    tried = {name: dict(enumerate(run.searched(name))) for name in names}
     rows = [_row(run, name, _role(name, best, FIRST), trials) for name, trials in tried.items() if trials]
     if not rows:
         return None
@@ -125,7 +125,10 @@ def _row(run: Run, name: str, role: str, trials: Numbered, claim: Claim | None =
 def _strip(
     run: Run, rows: Sequence[dict[str, Any]], measures: Sequence[str], scale_of: Sequence[Evaluation] = ()
 ) -> dict[str, Any]:
-    """Return columns (a track each), rows and the table of all trials. `scale_of`: trials that the axes have room for."""
+    """Return columns (a track each), rows and the table of all trials.
+
+    scale_of: trials that the axes have room for; by default those of the rows.
+    """
     own = [trial for row in rows for trial in row["trials"].values()]
     columns = [_column(name, scale_of or own) for name in measures if _finite(own, name)] or [_in_order(rows)]
     for row in rows:
@@ -253,7 +256,7 @@ def _told(run: Run, row: Mapping[str, Any], number: int, trial: Evaluation) -> d
 
 
 def film_of(run: Run, name: str, trial: Evaluation) -> Path | None:
-    """Return the path of the film of a trial in the run directory: its own, or that of the candidate it stands for."""
+    """Return the path of a trial's film in the run directory, which may be that of the candidate it stands for."""
     shown = run.candidates.get(name)
     if shown and shown.film and shown.seed is not None and shown.seed == trial.seed:
         return shown.film
