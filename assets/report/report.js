@@ -188,23 +188,30 @@
 
   // --- two films that were compared
   const dialog = document.querySelector("#pair");
+  function watch(films) { // [name, caption] of each
+    dialog.querySelector(".pair").replaceChildren(...films.map(([name, told]) => {
+      const figure = document.createElement("figure"), caption = document.createElement("figcaption");
+      const film = document.createElement("video");
+      Object.assign(film, { src: source(name), muted: true, loop: true, controls: true, playsInline: true });
+      film.setAttribute("aria-label", `film of ${told}`);
+      caption.textContent = told;
+      figure.append(film, caption);
+      return figure;
+    }));
+    dialog.showModal();
+    for (const film of all("video", dialog)) film.play().catch(() => {});
+  }
   for (const button of all("[data-pair]")) {
     const names = button.dataset.pair.split(" ");
     if (!names.every(source)) continue;
     button.hidden = false;
-    button.addEventListener("click", () => {
-      const place = dialog.querySelector(".pair");
-      place.replaceChildren(...names.map((name) => {
-        const figure = document.createElement("figure"), caption = document.createElement("figcaption");
-        const film = document.createElement("video");
-        Object.assign(film, { src: source(name), muted: true, loop: true, controls: true, playsInline: true });
-        film.setAttribute("aria-label", `film of ${name}`);
-        caption.textContent = name;
-        figure.append(film, caption);
-        return figure;
-      }));
-      dialog.showModal();
-      for (const film of all("video", place)) film.play().catch(() => {});
+    button.addEventListener("click", () => watch(names.map((name) => [name, name])));
+  }
+  for (const link of all("[data-watch]")) {
+    link.addEventListener("click", (event) => {
+      if (!source(link.dataset.watch)) return;
+      event.preventDefault();
+      watch([[link.dataset.watch, link.title || link.textContent]]);
     });
   }
   dialog.addEventListener("close", () => dialog.querySelector(".pair").replaceChildren());

@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from movlr_jax.errors import printable
+from movlr_jax.evolution.trials import CONFIRM, Claim
 from movlr_jax.language.base import Evaluation
 from movlr_jax.quantities import leading
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.events import numbers
+from movlr_jax.tasks.motion import Motion
+from movlr_jax.tasks.motion_measures import achieved
 
 FIRST = "g00k00"  # the first program of every run
+_DIGITS = 6  # of the number of a trial
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,26 @@ class Generation:
     def best(self) -> str | None:
         """Name of the best program after this generation, once it is ranked."""
         return (self.ranked or {}).get("best")
+
+    @property
+    def final(self) -> bool:
+        """Whether it is the last contest, of programs of earlier generations."""
+        return self.ranked is not None and self.proposed is None and not self.candidates
+
+    @property
+    def title(self) -> str:
+        return "Final" if self.final else f"Generation {self.index}"
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """What the champion, the first and the hand-written program came to in trials that no choice has seen."""
+
+    champion: str
+    first: str
+    claims: Mapping[str, Claim]  # by the name of the program, the champion first
+    text: str = ""  # the claims in one line
+    verdict: str = ""  # whether a better program than the first was found, without a full stop
 
 
 @dataclass(frozen=True)
@@ -73,6 +97,11 @@ class Run:
     root: Path
     about: Mapping[str, Any] = field(default_factory=dict)  # the "run" event
     generations: Sequence[Generation] = ()
+    trials: Mapping[int, Mapping[str, Mapping[int, Evaluation]]] = field(
+        default_factory=dict
+    )  # generation (-1: the confirmation) -> program -> number -> trial
+    confirmed: Confirmation | None = None
+    motion: Motion | None = None  # that the task's words ask for, if the task is at hand
     finished: Mapping[str, Any] | None = None
     stopped: str = ""  # why the search ended before its last generation
     full: Evaluation | None = None  # the best program after its final training
@@ -93,6 +122,36 @@ class Run:
         names = [*(g.best for g in reversed(self.generations)), (self.finished or {}).get("best")]
         return next((self.candidates[name] for name in names if name in self.candidates), None)
 
+    def searched(self, name: str) -> list[Evaluation]:
+        """Return all trials of a program during the search; its evaluation if the run recorded no trials."""
+        rounds = [of[name] for g, of in sorted(self.trials.items()) if g != CONFIRM and name in of]
+        found = [trial for numbered in rounds for _, trial in sorted(numbered.items())]
+        return found or [c for c in [self.candidates.get(name)] if c]
+
+    @cached_property
+    def claims(self) -> dict[str, Claim]:
+        """Program -> what its trials during the search came to."""
+        return {name: self.claim(self.searched(name)) for name in self.candidates}
+
+    def claim(self, trials: Sequence[Evaluation]) -> Claim:
+        """Return what trials of one program came to."""
+        ran = [trial for trial in trials if not trial.failed]
+        known = [success for trial in ran if (success := self.succeeded(trial)) is not None]
+        names = [name for name in (ran[0].metrics if ran else ()) if all(name in t.metrics for t in ran)]
+        means = {name: math.fsum(t.metrics[name] for t in ran) / len(ran) for name in names}
+        return Claim(len(trials), sum(known) if known else None, len(trials) - len(ran), means)
+
+    def succeeded(self, trial: Evaluation) -> bool | None:
+        """Return whether a trial succeeded; None if its success is not known."""
+        value = achieved(self.motion, dict(trial.metrics))
+        return None if trial.failed or value is None else value >= 1
+
+    @property
+    def scored(self) -> bool:
+        """Whether scores of trials decided, as no judge watched films."""
+        judge = str((self.about.get("backends") or {}).get("judge") or "")
+        return judge.startswith("metrics")
+
     @cached_property
     def standings(self) -> dict[str, dict[str, float]]:
         """Program -> its `strength`, `deviation` and `p_best` in the last ranking that has it; NaN: unknown."""
@@ -107,6 +166,12 @@ class Run:
         """(generation, best program after it) of every ranked generation."""
         known = self.candidates
         return [(g.index, known[g.best]) for g in self.generations if g.best in known]
+
+    @property
+    def course(self) -> dict[int, Evaluation]:
+        """Generation -> best program after it, and after the final in that of the last generation."""
+        last = max((g.index for g in self.generations if not g.final), default=0)
+        return {min(index, last): best for index, best in self.stages}
 
     @property
     def side_by_side(self) -> Path | None:
@@ -137,7 +202,8 @@ def read_run(archive: Archive, used: bool = False) -> Run:
     """
     about: Mapping[str, Any] = {}
     finished: Mapping[str, Any] | None = None
-    stopped, full, sessions = "", {}, []
+    stopped, full, sessions, confirmed = "", {}, [], {}
+    trials: dict[int, dict[str, dict[int, Evaluation]]] = {}
     parts: dict[int, dict[str, Any]] = {}
     evaluated: dict[int, list[Evaluation]] = {}
     events, faults = archive.readable_events()
@@ -154,6 +220,11 @@ def read_run(archive: Archive, used: bool = False) -> Run:
             stopped = str(data.get("reason") or "")
         elif event.kind == "full":
             full = data
+        elif event.kind == "confirmed":
+            confirmed = data
+        elif event.kind == "trials":
+            for name, numbered in (data.get("programs") or {}).items():
+                trials.setdefault(event.generation, {}).setdefault(name, {}).update(_trials(numbered))
         elif event.kind == "evaluated":
             evaluated.setdefault(event.generation, []).append(
                 Evaluation.read(event.generation, event.candidate, data)
@@ -173,6 +244,8 @@ def read_run(archive: Archive, used: bool = False) -> Run:
         root=archive.root,
         about=about,
         generations=generations,
+        trials=trials,
+        confirmed=_confirmation(confirmed),
         finished=finished,
         stopped=stopped,
         full=final,
@@ -182,6 +255,42 @@ def read_run(archive: Archive, used: bool = False) -> Run:
         used=used,
         unreadable=_few([_clean(sentence) for sentence in (*faults, *lost)]),
     )
+
+
+def _trials(numbered: Any) -> dict[int, Evaluation]:
+    """Return number -> trial of one program in one event."""
+    return {
+        int(number): Evaluation.read(0, 0, data)
+        for number, data in _mapping(numbered).items()
+        if number.isdecimal() and len(number) <= _DIGITS and data is not None
+    }
+
+
+def _confirmation(data: Mapping[str, Any]) -> Confirmation | None:
+    champion, first = str(data.get("champion") or ""), str(data.get("first") or "")
+    claims = {name: _claim(_mapping(claim)) for name, claim in _mapping(data.get("claims")).items()}
+    if champion not in claims:
+        return None
+    ordered = sorted(claims, key=lambda name: (name != champion, name != first))
+    return Confirmation(
+        champion,
+        first,
+        {name: claims[name] for name in ordered},
+        str(data.get("text") or ""),
+        str(data.get("verdict") or ""),
+    )
+
+
+def _claim(data: Mapping[str, Any]) -> Claim:
+    """Return a recorded claim. Counts that cannot be are made 0."""
+    n, failed = (max(0, int(_count(data.get(key)))) for key in ("n", "failed"))
+    successes, metrics = data.get("successes"), _mapping(data.get("metrics"))
+    known = None if successes is None else min(n, max(0, int(_count(successes))))
+    return Claim(n, known, failed, dict(zip(metrics, numbers(list(metrics.values())), strict=True)))
+
+
+def _count(value: Any) -> float:
+    return value if isinstance(value, int | float) and math.isfinite(value) else 0
 
 
 def _total(seconds: Sequence[Any]) -> float | None:

@@ -73,14 +73,16 @@ def curves_csv(c: Evaluation) -> bytes:
 
 
 def programs_csv(run: Run) -> bytes:
-    """Return a row for each program with its parent, outcome, measures and weights (`weight.NAME`)."""
+    """Return a row for each program with its parent, outcome, trials, mean measures and weights (`weight.NAME`)."""
     programs = list(run.candidates.values())
     metrics = list(dict.fromkeys(name for c in programs for name in c.metrics))
     terms = list(dict.fromkeys(name for c in programs for name in c.weights))
-    head = ["program", "generation", "parent", "failed", *metrics, *(f"weight.{name}" for name in terms)]
+    head = ["program", "generation", "parent", "failed", "trials", "successes"]
+    head += [*metrics, *(f"weight.{name}" for name in terms)]
     rows = [
         [c.name, c.generation, c.parent or "", _cell(c.reason)]
-        + [_cell(c.metrics.get(name)) for name in metrics]
+        + [_cell(value) for value in (run.claims[c.name].n, run.claims[c.name].successes)]
+        + [_cell(run.claims[c.name].metrics.get(name)) for name in metrics]
         + [_cell(c.weights.get(name)) for name in terms]
         for c in programs
     ]

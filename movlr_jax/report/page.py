@@ -12,7 +12,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -27,6 +27,7 @@ from movlr_jax.film.encoding import still
 from movlr_jax.film.group_picture import GROUPS
 from movlr_jax.report import text as report_text
 from movlr_jax.report import training as report_training
+from movlr_jax.report import trials as report_trials
 from movlr_jax.report import views as report_views
 from movlr_jax.report.data import FIRST, Run, key_metrics, read_run
 from movlr_jax.report.downloads import commands, downloads
@@ -71,6 +72,7 @@ def write_page(archive: Archive, run: Run, task: Task | None = None, no_task: st
 
     The file is not recorded in a run in which another process is working.
     """
+    run = replace(run, motion=task.motion if task else None)
     page = utf_8(render(run, staged(run, task, no_task)))
     return write_atomically(run.root / PAGE, page) if run.used else archive.put(PAGE, page)
 
@@ -78,13 +80,19 @@ def write_page(archive: Archive, run: Run, task: Task | None = None, no_task: st
 def render(run: Run, stage: Staged | None = None) -> str:
     """Render the page of a run as HTML."""
     films, metrics, stage = embed_films(run), key_metrics(run), stage or Staged()
+    fresh = {path: told for path, told in report_trials.fresh_films(run).items() if path in films}
     return rendered(
         "report.html",
         [*_LIBRARIES, "report.js", *(_SCENE if stage.scene else ())],
         run=run,
+        claim=report_text.claim(run),
         sentence=report_text.result_sentence(run),
+        head=report_trials.head(run),
+        fresh=fresh,
+        names={path: f"trial-{i}" for i, path in enumerate(fresh)}
+        | {c.film: c.name for c in run.candidates.values()},
+        worth=report_text.worth(run),
         silence=silence([g.ranked for g in run.generations if g.ranked]),
-        tiles=report_views.tiles(run, metrics),
         used=report_views.used(run),
         films=films,
         hero=report_views.hero(run, [path for path, film in films.items() if film.data]),
@@ -159,6 +167,7 @@ def embed_films(run: Run) -> dict[Path, Film]:
         run.full and run.full.film,
     ]
     leading[1:1] = [c.film for c in run.candidates.values() if c.name == FIRST]
+    leading += report_trials.fresh_films(run)
     leading += [stage.film for _, stage in reversed(run.stages)]
     rest = [c.film for generation in reversed(run.generations) for c in generation.candidates]
     return embedded(run.root, dict.fromkeys(p for p in [*leading, *rest] if p))

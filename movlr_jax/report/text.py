@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from movlr_jax.quantities import human
+from movlr_jax.quantities import human, unit
 from movlr_jax.report.data import FIRST, Run, key_metrics
 
 _TITLES = {  # titles of curves whose names are not clear enough
@@ -24,6 +24,12 @@ _TITLES = {  # titles of curves whose names are not clear enough
 def title(series: str) -> str:
     """Return the title of a motion curve."""
     return _TITLES.get(series, human(series))
+
+
+def scale(metric: str) -> tuple[str, float]:
+    """Return the unit of a measure or curve in a chart, and the factor to it: degrees for rad, % for shares."""
+    shown = "" if metric == "success" else unit(metric)
+    return {"rad": ("°", math.degrees(1)), "%": ("%", 100.0)}.get(shown, (shown, 1.0))
 
 
 def duration(seconds: float | None) -> str:
@@ -60,8 +66,21 @@ def count(n: int, noun: str) -> str:
     return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
+def claim(run: Run) -> str:
+    """Return what the run may claim, in one sentence without a full stop; "" before the first ranking."""
+    if run.confirmed:
+        verdict, named = run.confirmed.verdict, run.confirmed.verdict.startswith(run.confirmed.champion)
+        return verdict if named else verdict[:1].upper() + verdict[1:]
+    if run.best is None:
+        return ""
+    first = " so far" if run.state != "finished" else ""
+    if run.best.name == FIRST:
+        return f"Not confirmed: no better program than the first was found{first}"
+    return f"Not confirmed: {run.best.name} is the champion{first}"
+
+
 def result_sentence(run: Run) -> str:
-    """Return what the search did in one sentence; the page shows the measures next to it."""
+    """Return what the claim rests on: the trials, and how many programs were tried."""
     best, first, tried = run.best, run.candidates.get(FIRST), len(run.candidates)
     if best is None:
         if not tried:
@@ -69,7 +88,8 @@ def result_sentence(run: Run) -> str:
         ran = sum(not c.failed for c in run.candidates.values())
         return f"{count(tried, 'program')} evaluated so far, {ran} of them ran; none is ranked yet."
     more = "".join(f" {sentence[0].upper()}{sentence[1:]}." for sentence in _caveats(run))
-    after = f"After {count(tried, 'program')} in {count(len(run.generations), 'generation')}"
+    generations = sum(not g.final for g in run.generations)
+    after = f"After {count(tried, 'program')} in {count(generations, 'generation')}"
     unknown = (
         "" if any(name in best.metrics for name in key_metrics(run)) else "; no success measure is recorded"
     )
@@ -78,6 +98,18 @@ def result_sentence(run: Run) -> str:
     if first and first.failed:
         return f"{after}, the best is {best.name}{unknown}; the first program, {FIRST}, could not run.{more}"
     return f"{after}, the best is {best.name}{unknown}.{more}"
+
+
+def worth(run: Run) -> dict[str, str]:
+    """Return what the number of a ranking is called, and what it means."""
+    if not any("noise" in (g.ranked or {}) for g in run.generations):
+        meaning = "Bradley-Terry strength ± its standard deviation, from the comparisons of all generations"
+        return {"label": "strength", "meaning": meaning}
+    if run.scored:
+        meaning = "posterior mean ± standard deviation of the task's score, in the unit of the score"
+        return {"label": "mean score", "meaning": f"{meaning}, from all trials of the search"}
+    meaning = "posterior mean ± standard deviation in units of a trial's noise"
+    return {"label": "worth", "meaning": f"{meaning}, from the judge's answers about films of trials"}
 
 
 def _caveats(run: Run) -> list[str]:

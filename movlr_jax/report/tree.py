@@ -41,7 +41,7 @@ def family_tree(run: Run) -> dict[str, Any] | None:
         column = columns[c.generation]
         x, y = column * (WIDTH + ACROSS), HEAD + taken[column] * (HEIGHT + DOWN)
         taken[column] += 1
-        nodes[c.name] = Node(c.name, x, y, c.film, _outcome(c), _kind(c, best, line), c.parent)
+        nodes[c.name] = Node(c.name, x, y, c.film, _outcome(run, c), _kind(c, best, line), c.parent)
     edges = [
         {"path": _edge(nodes[n.parent], n), "chosen": n.name in line and n.parent in line}
         for n in nodes.values()
@@ -60,8 +60,10 @@ def family_tree(run: Run) -> dict[str, Any] | None:
     }
 
 
-def _outcome(c: Evaluation) -> str:
-    return f"failed: {c.reason}"[:200] if c.failed else summary(c.metrics)
+def _outcome(run: Run, c: Evaluation) -> str:
+    claim = run.claims[c.name]
+    came = claim.text() if claim.n > 1 else summary(c.metrics)
+    return f"failed: {c.reason}"[:200] if c.failed else came
 
 
 def _kind(c: Evaluation, best: str | None, line: list[str]) -> str:

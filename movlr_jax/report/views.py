@@ -14,6 +14,7 @@ from movlr_jax.language.base import Evaluation
 from movlr_jax.report import charts as report_charts
 from movlr_jax.report import gait as report_gait
 from movlr_jax.report import text as report_text
+from movlr_jax.report import trials as report_trials
 from movlr_jax.report.data import FIRST, Generation, Run, direction, ranking_rows, weight_shares
 from movlr_jax.storage.events import numbers
 
@@ -36,36 +37,22 @@ def hero(run: Run, films: Collection[Path]) -> list[dict[str, Any]]:
     best, first = run.best, run.candidates.get(FIRST)
     captions = {}
     if best:
-        captions[best.name] = "Best and first program" if best.name == FIRST else "Best"
+        captions[best.name] = "Champion and first program" if best.name == FIRST else "Champion"
     if first and first.name not in captions:
         captions[FIRST] = "First program"
     shown = [run.candidates[name] for name in captions]
+
+    def result(c: Evaluation) -> str:
+        n = run.claims[c.name].n
+        return (
+            f"one of {n} trials: {quantities.summary(c.metrics)}" if n > 1 else quantities.summary(c.metrics)
+        )
+
     return [
-        {"name": c.name, "caption": captions[c.name], "result": quantities.summary(c.metrics), "film": c.film}
+        {"name": c.name, "caption": captions[c.name], "result": result(c), "film": c.film}
         for c in shown
         if c.film and c.film in films
     ]
-
-
-def tiles(run: Run, metrics: Sequence[str]) -> list[dict[str, Any]]:
-    """Compare the best program with the first for every measure of success."""
-    best, first = run.best, run.candidates.get(FIRST)
-    if best is None:
-        return []
-    shown = []
-    for name in dict.fromkeys([*metrics, "success", "fell", "dropped"]):
-        if name not in best.metrics:
-            continue
-        before = first.metrics.get(name) if first and first is not best else None
-        gain = direction(name) * (best.metrics[name] - before) if before is not None else 0.0
-        verdict = "better" if gain > 0 else "worse" if gain < 0 else "same"
-        # "higher is better" makes no sense for yes and no
-        yes_no = quantities.quantity(best.metrics[name], name) in ("yes", "no")
-        hint = "" if yes_no else {1: "higher is better", -1: "lower is better"}.get(direction(name), "")
-        shown.append(
-            {"name": name, "best": best.metrics[name], "first": before, "verdict": verdict, "hint": hint}
-        )
-    return shown
 
 
 def used(run: Run) -> dict[str, Any]:
@@ -156,7 +143,12 @@ def charts(run: Run, metrics: Sequence[str]) -> dict[str, Any]:
 
 def heatmap(run: Run) -> dict[str, Any] | None:
     """Return the terms, and the share of each in the best program after each generation (None if it has no such)."""
-    rows = [(g, c.name, c.weights, weight_shares(c.weights)) for g, c in run.stages if c.weights]
+    final = {g.index for g in run.generations if g.final}
+    rows = [
+        ("final" if g in final else g, c.name, c.weights, weight_shares(c.weights))
+        for g, c in run.stages
+        if c.weights
+    ]
     terms = list(dict.fromkeys(term for _, _, weights, _ in rows for term in weights))
     table = [
         {
@@ -173,16 +165,10 @@ def heatmap(run: Run) -> dict[str, Any] | None:
 
 
 def _measure(run: Run, name: str) -> tuple[str, int, report_charts.Chart]:
-    unit, scale = _scale(name)
-    dots = [_dot(c, name, scale) for c in run.candidates.values()]
-    best = [(g, _dot(c, name, scale)) for g, c in run.stages]
+    unit, scale = report_text.scale(name)
+    dots = [_dot(run, c, name, scale) for c in run.candidates.values()]
+    best = [(g, _dot(run, c, name, scale)) for g, c in run.course.items()]
     return name, direction(name), report_charts.measure_chart(quantities.human(name), unit, dots, best)
-
-
-def _scale(name: str) -> tuple[str, float]:
-    """Return the unit of a measure or curve in a chart, and the factor to it: degrees for rad, % for shares."""
-    unit = "" if name == "success" else quantities.unit(name)
-    return {"rad": ("°", math.degrees(1)), "%": ("%", 100.0)}.get(unit, (unit, 1.0))
 
 
 def _curves(best: Evaluation) -> report_charts.Chart | None:
@@ -207,7 +193,7 @@ def motion(run: Run) -> list[dict[str, Any]]:
         title = report_text.title(name)
         chart = report_charts.motion_chart(
             f"{title} against time",
-            _scale(name)[0],
+            report_text.scale(name)[0],
             best.curve_time,
             {side or best.name: values for side, values in lines.items()},
             (first.name, first.curve_time, other) if first and other else None,
@@ -253,7 +239,7 @@ def _panels(c: Evaluation) -> dict[str, dict[str, list[float]]]:
     for name, values in c.series.items():
         side = next((side for side in ("left", "right") if name.startswith(f"{side}_")), "")
         name = name.removeprefix(f"{side}_") if side else name
-        scale = _scale(name)[1]
+        scale = report_text.scale(name)[1]
         curve = [scale * v for v in numbers(values)]
         if any(map(math.isfinite, curve)):
             panels.setdefault(name, {})[side] = curve
@@ -265,15 +251,17 @@ def _sparklines(c: Evaluation | None) -> list[dict[str, Any]]:
     shown = []
     for name, lines in (_panels(c) if c else {}).items():
         finite = [v for values in lines.values() for v in values if math.isfinite(v)]
-        title, unit = report_text.title(name), _scale(name)[0]
+        title, unit = report_text.title(name), report_text.scale(name)[0]
         spark = report_charts.sparkline(f"{title} over time", list(enumerate(lines.values())))
         shown.append({"title": title, "unit": unit, "low": min(finite), "high": max(finite), "spark": spark})
     return shown
 
 
-def _dot(c: Evaluation, metric: str, scale: float = 1.0) -> report_charts.Dot:
-    value = c.metrics.get(metric, math.nan)
-    shown = f"failed: {c.reason}"[:200] if c.failed else quantities.quantity(value, metric)
+def _dot(run: Run, c: Evaluation, metric: str, scale: float = 1.0) -> report_charts.Dot:
+    claim = run.claims[c.name]
+    value = claim.metrics.get(metric, math.nan)
+    several = f"mean of {claim.n} trials " if claim.n > 1 else ""
+    shown = f"failed: {c.reason}"[:200] if c.failed else f"{several}{quantities.quantity(value, metric)}"
     tip = f"{c.name} {shown}" if c.failed else f"{c.name}: {shown}"
     return report_charts.Dot(c.name, c.generation, c.candidate, tip, c.failed, scale * value)
 
@@ -295,7 +283,8 @@ def generation(run: Run, g: Generation) -> dict[str, Any]:
     new = {c.name: c for c in g.candidates}
     notes = dict(enumerate(proposed.get("notes") or []))
     compared = {str(c.get(side)) for c in ranked.get("comparisons") or [] for side in ("first", "second")}
-    shown = {*new, *compared, g.best}  # a ranking contains all programs of the run
+    entered = run.trials.get(g.index, {})
+    shown = {*new, *compared, *entered, g.best}  # a ranking contains all programs of the run
     rows = [_row(run, g, notes, *entry) for entry in ranking_rows(ranked) if entry[0] in shown]
     ranked_names = {row["name"] for row in rows}
     rows += [_row(run, g, notes, name) for name in new if name not in ranked_names]
@@ -304,6 +293,10 @@ def generation(run: Run, g: Generation) -> dict[str, Any]:
     failed = {name for name, c in new.items() if c.failed}
     return {
         "index": g.index,
+        "title": g.title,
+        "final": g.final,
+        "strip": report_trials.contest(run, g),
+        "noise": report_trials.noise(run, g),
         "rows": [row for row in rows if row["name"] not in failed],
         "failed": [row for row in rows if row["name"] in failed],
         "best": g.best,
@@ -338,9 +331,12 @@ def _row(
     deviation: Any = None,
     p_best: Any = None,
 ) -> dict[str, Any]:
-    c = run.candidates.get(name)
+    c, claim = run.candidates.get(name), run.claims.get(name)
     new = c is not None and c.generation == g.index
     return {
+        "metrics": claim.metrics if claim else {},
+        "trials": claim.n if claim else None,
+        "rate": None if claim is None or claim.successes is None else f"{claim.successes} of {claim.n}",
         "name": name,
         "new": new,  # from this generation, not from an earlier one
         "candidate": c,
