@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from movlr_jax.config.schema import Config
     from movlr_jax.control.base import Optimizer
+    from movlr_jax.evolution.trials import Claim
     from movlr_jax.language.base import Critic, Evaluation, Judge, Proposer
     from movlr_jax.models import ModelAdapter
     from movlr_jax.rewards.function import RewardFunction
@@ -292,7 +293,7 @@ class SearchRun:
         self.root = Path(root)
         self._given, self._trust = task, trust
         with Archive.open(self.root, write=False) as archive:
-            self._run = read_run(archive)
+            self._run = read_run(archive, motion=task.motion if task else None)
         self.finished = self._run.state == "finished"
 
     @cached_property
@@ -320,6 +321,29 @@ class SearchRun:
         return self._candidate(self._run.best)
 
     @property
+    def confirmed(self) -> Mapping[str, Claim]:
+        """What fresh trials, which no choice has seen, came to; empty before the confirmation.
+
+        The keys are `champion`, `first` and, where the task has one, `hand-written`. Each value has the trials `n`, the
+        `successes` (None if the task has no success), their 95 % `interval`, the trials that `failed` to run and the
+        mean `metrics`.
+        """
+        found = self._run.confirmed
+        if found is None:
+            return {}
+        roles = {"champion": found.champion, "first": found.first}
+        others = {name: name for name in found.claims if name not in roles.values()}
+        return {role: found.claims[name] for role, name in (roles | others).items() if name in found.claims}
+
+    @property
+    def claim(self) -> str:
+        """What the search may claim, in a line; of a run that is not confirmed it says so."""
+        from movlr_jax.report.text import claim
+
+        found = self._run.confirmed
+        return f"{claim(self._run)}: {found.text}" if found and found.text else claim(self._run)
+
+    @property
     def report(self) -> Path:
         """The page report.html, written from the run directory as it is now."""
         from movlr_jax.commands.report import write_with_task
@@ -332,11 +356,13 @@ class SearchRun:
         Columns:
 
         - `parent`, `reason`: as in `SearchCandidate`.
-        - The task's measures of the motion, by their names.
+        - The task's measures, by their names: means over the trials of the search; of `success` the rate.
         - `generation`, `candidate`: numbers of the generation and of the program in it, from 0.
         - `best`: whether it is the best program of the run.
-        - `strength`, `deviation`, `p_best`: in the last ranking that has the program, its Bradley-Terry strength with
-          the standard deviation, and its probability of being the best.
+        - `trials`, `successes`: number of trials in the search, and how many succeeded.
+        - `strength`, `deviation`, `p_best`: in the last ranking that has the program, the posterior mean of its score
+          with the standard deviation, in the unit of the score, and its probability of being the best. Where a judge
+          watches films, the unit is the noise of a trial.
         - `weight_TERM`: weight of each term of its reward.
 
         Numbers that a program does not have are NaN. Where a measure has the name of one of the later columns, that
@@ -352,13 +378,18 @@ class SearchRun:
         standings = self._run.standings
         unknown = {"strength": math.nan, "deviation": math.nan, "p_best": math.nan}
         index = pandas.Index(list(found), name="name")
-        measured = [{"parent": c.parent, "reason": c.reason, **c.metrics} for c in found.values()]
+        claims = self._run.claims
+        measured = [
+            {"parent": c.parent, "reason": c.reason, **claims[name].metrics} for name, c in found.items()
+        ]
         frame = pandas.DataFrame(measured, index=index)
         more = [
             {
                 "generation": c.generation,
                 "candidate": c.candidate,
                 "best": name == best,
+                "trials": claims[name].n,
+                "successes": math.nan if claims[name].successes is None else claims[name].successes,
                 **standings.get(name, unknown),
                 **{f"weight_{term}": weight for term, weight in c.weights.items()},
             }
@@ -389,9 +420,10 @@ class SearchRun:
         names = sorted({name for c in found for name in c.metrics if name.startswith(shown)})
         rows = [("program", "parent", *names, "reason")]
         for c in found:
-            values = [f"{c.metrics[n]:.4g}" if n in c.metrics else "" for n in names]
+            means = self._run.claims[c.name].metrics
+            values = [f"{means[n]:.4g}" if n in means else "" for n in names]
             rows.append((c.name, c.parent or "", *values, c.reason or ""))
-        best = f"<p>best: {self.best.name}</p>{_video(self.best.film)}" if self._run.best else ""
+        best = f"<p>{html.escape(self.claim)}</p>{_video(self.best.film)}" if self._run.best else ""
         return f"<p>{html.escape(str(self.root))}</p>{best}{_table(rows)}"
 
     def __repr__(self) -> str:

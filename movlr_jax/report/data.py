@@ -195,10 +195,10 @@ class Run:
         return line
 
 
-def read_run(archive: Archive, used: bool = False) -> Run:
+def read_run(archive: Archive, used: bool = False, motion: Motion | None = None) -> Run:
     """Read all events and calls of an archive. Unreadable ones are skipped and listed in `unreadable`.
 
-    used: whether another process is working in it.
+    used: whether another process is working in it. motion: that the words of its task ask for.
     """
     about: Mapping[str, Any] = {}
     finished: Mapping[str, Any] | None = None
@@ -246,6 +246,7 @@ def read_run(archive: Archive, used: bool = False) -> Run:
         generations=generations,
         trials=trials,
         confirmed=_confirmation(confirmed),
+        motion=motion,
         finished=finished,
         stopped=stopped,
         full=final,

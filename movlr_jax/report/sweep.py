@@ -16,6 +16,8 @@ import numpy as np
 
 from movlr_jax import quantities
 from movlr_jax.errors import UserError
+from movlr_jax.evolution.trials import Claim
+from movlr_jax.evolution.worth import rate_interval
 from movlr_jax.report.charts import spread_chart
 from movlr_jax.report.data import Run, direction, key_metrics, read_run
 from movlr_jax.report.page import PAGE, embedded, rendered, utf_8
@@ -46,9 +48,44 @@ class Member:
 
     @property
     def score(self) -> float:
-        """Score of the best program, as its task measures it; NaN if the run is not finished."""
-        score = ((self.run and self.run.finished) or {}).get("score")
+        """Mean score of the best program over its trials in the search; NaN before the first ranking.
+
+        Of a run without trials, and where a judge watched films, it is that of one motion of the finished run.
+        """
+        run = self.run
+        if run and run.best and run.scored and any("noise" in (g.ranked or {}) for g in run.generations):
+            return run.standings.get(run.best.name, {}).get("strength", math.nan)
+        score = ((run and run.finished) or {}).get("score")
         return math.nan if score is None else float(score)
+
+    @property
+    def fresh(self) -> Claim | None:
+        """What the fresh trials of the champion came to; None if the run is not confirmed."""
+        found = self.run.confirmed if self.run else None
+        return found.claims[found.champion] if found else None
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """Mean measures of the best program in fresh trials, else in those of the search."""
+        best = self.run and self.run.best
+        if self.fresh or not (self.run and best):
+            return self.fresh.metrics if self.fresh else {}
+        return self.run.claims[best.name].metrics
+
+    @property
+    def successes(self) -> str:
+        """Successes of the champion in fresh trials with their 95 % interval, "–" if it is not confirmed."""
+        return _rate([self.fresh] if self.fresh else [])
+
+
+def _rate(claims: Sequence[Claim]) -> str:
+    """Return the successes in all trials of `claims` with their 95 % interval, as in "7 of 8 (53–98 %)"."""
+    known = [(c.successes, c.n) for c in claims if c.successes is not None]
+    if not known:
+        return "–"
+    successes, n = (sum(column) for column in zip(*known, strict=True))
+    low, high = rate_interval(successes, n)
+    return f"{successes} of {n} ({100 * low:.0f}–{100 * high:.0f} %)"
 
 
 def _word(name: str, value: Any) -> str:
@@ -158,8 +195,7 @@ def render(folder: Path, members: Sequence[Member]) -> str:
 def _rank(member: Member, metrics: Sequence[str]) -> tuple[float, float]:
     """Sort by the score of the task; before the end of a run, by its first measure."""
     score = member.score if math.isfinite(member.score) else -math.inf
-    best = member.run and member.run.best
-    value = best.metrics.get(metrics[0], math.nan) if best and metrics else math.nan
+    value = member.metrics.get(metrics[0], math.nan) if metrics else math.nan
     measured = value * (direction(metrics[0]) or 1) if metrics else math.nan
     return score, measured if math.isfinite(measured) else -math.inf
 
@@ -179,21 +215,24 @@ def _row(name: str, of: Sequence[Member], metrics: Sequence[str]) -> dict[str, A
         deviation = float(np.std(finite, ddof=1)) if len(finite) > 1 else None
         return (float(np.mean(finite)) if finite else None), deviation
 
-    bests = [m.run.best for m in of if m.run and m.run.best]
     return {
         "name": name,
         "runs": len(of),
         "seeds": [m.seed for m in of],
         "score": spread([m.score for m in of]),
-        "success": sum(b.metrics.get("success", 0.0) >= 1 for b in bests),
-        "metrics": {k: spread([b.metrics.get(k, math.nan) for b in bests]) for k in metrics},
+        "success": _rate([m.fresh for m in of if m.fresh]),
+        "metrics": {k: spread([m.metrics.get(k, math.nan) for m in of]) for k in metrics},
     }
 
 
 def _chart(metric: str, groups: Mapping[str, Sequence[Member]]) -> tuple[str, int, Any]:
     """Return (measure, direction, chart) of the best program over generations."""
     courses = {
-        name: [[(g, best.metrics.get(metric, math.nan)) for g, best in m.run.stages] for m in of if m.run]
+        name: [
+            [(g, m.run.claims[best.name].metrics.get(metric, math.nan)) for g, best in m.run.course.items()]
+            for m in of
+            if m.run
+        ]
         for name, of in groups.items()
     }
     unit = "" if metric == "success" else quantities.unit(metric)
