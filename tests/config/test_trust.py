@@ -13,7 +13,7 @@ from typing import Any, get_type_hints
 
 import pytest
 import yaml
-from cli_cases import LEG, Mistake
+from cli_cases import LEG, PLAIN, Mistake
 
 import movlr_jax as mj
 from movlr_jax.commands.compare import main as compare
@@ -31,7 +31,6 @@ from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.begun import OPENED
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
-PLAIN = ["model=tiny_muscle", 'instruction="lift the foot"', *LEG[1:]]
 SERVER = {
     "name": "openai_compatible",
     "model": "m",

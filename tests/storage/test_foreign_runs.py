@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from cli_cases import LEG, SUPPORT, Mistake
+from cli_cases import LEG, PLAIN, SUPPORT, Mistake
 
 from movlr_jax.commands.evaluate import main as evaluate
 from movlr_jax.commands.export import main as export
@@ -37,11 +37,6 @@ from movlr_jax.storage.arrays import read_arrays
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 SECRET = b"of somebody else"
-PLAIN = [
-    "model=tiny_muscle",
-    'instruction="lift the foot"',
-    *LEG[1:],
-]  # asks for nothing beyond its run directory
 
 
 @pytest.fixture(scope="module")
