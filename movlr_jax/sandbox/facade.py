@@ -244,6 +244,7 @@ _DATACLASSES = SimpleNamespace(
 _NO_LIST = re.compile(r"requires ndarray or scalar arguments, got <class '(?:list|tuple)'> at position (\d+)")
 
 
+@functools.cache
 def _of_lists(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of jnp that also takes lists of numbers, as NumPy's does."""
 
