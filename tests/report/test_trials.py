@@ -36,8 +36,9 @@ def trial(seed: int, distance: float, stem: str, **more: Any) -> dict[str, Any]:
 def evaluated(g: int, distance: float, seed: int) -> dict[str, Any]:
     name = f"g{g:02d}k00"
     return {
-        "name": name, "generation": g, "candidate": 0, "source": "WEIGHTS = {}", "weights": {"way": 1.0 + g}, "terms": {},
-        "film": f"gen_{g:02d}/k00.mp4", "parent": None, **trial(seed, distance, f"gen_{g:02d}/trials/{name}_00"),
+        "name": name, "generation": g, "candidate": 0, "source": "WEIGHTS = {}", "weights": {"way": 1.0 + g},
+        "terms": {}, "film": f"gen_{g:02d}/k00.mp4", "parent": None,
+        **trial(seed, distance, f"gen_{g:02d}/trials/{name}_00"),
     }  # fmt: skip
 
 
