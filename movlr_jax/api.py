@@ -324,9 +324,9 @@ class SearchRun:
     def confirmed(self) -> Mapping[str, Claim]:
         """What fresh trials, which no choice has seen, came to; empty before the confirmation.
 
-        The keys are `champion`, `first` and, where the task has one, `hand-written`. Each value has the trials `n`, the
-        `successes` (None if the task has no success), their 95 % `interval`, the trials that `failed` to run and the
-        mean `metrics`.
+        The keys are `champion`, `first` and, where the task has one, `hand-written`. Each value has the number of
+        trials `n`, the `successes` (None if the task has no success), their 95 % `interval`, the trials that
+        `failed` to run and the mean `metrics`.
         """
         found = self._run.confirmed
         if found is None:

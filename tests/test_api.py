@@ -260,8 +260,11 @@ def test_a_run_as_a_data_frame_has_rankings_and_weights():
     frame = mj.open_run("mine").to_dataframe()
     assert list(frame) == list(empty) == [
         "parent", "reason", "error_m", "candidate",
-        "generation", "candidate_in_run", "best", "strength", "deviation", "p_best", "weight_reach", "weight_calm",
+        "generation", "candidate_in_run", "best", "trials", "successes", "strength", "deviation", "p_best",
+        "weight_reach", "weight_calm",
     ]  # fmt: skip
+    assert frame["trials"].tolist() == [1, 0, 1], "of a run that recorded no trials"
+    assert frame["successes"].isna().all()
     assert frame["generation"].tolist() == [0, 0, 1]
     assert frame["candidate_in_run"].tolist() == [0, 1, 0]
     np.testing.assert_array_equal(frame["candidate"], [7.0, np.nan, 7.0])

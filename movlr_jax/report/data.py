@@ -123,10 +123,10 @@ class Run:
         return next((self.candidates[name] for name in names if name in self.candidates), None)
 
     def searched(self, name: str) -> list[Evaluation]:
-        """Return all trials of a program during the search; its evaluation if the run recorded no trials."""
+        """Return all trials of a program during the search; its one motion if the run recorded no trials."""
         rounds = [of[name] for g, of in sorted(self.trials.items()) if g != CONFIRM and name in of]
         found = [trial for numbered in rounds for _, trial in sorted(numbered.items())]
-        return found or [c for c in [self.candidates.get(name)] if c]
+        return found if self.trials else [c for c in [self.candidates.get(name)] if c and not c.failed]
 
     @cached_property
     def claims(self) -> dict[str, Claim]:
