@@ -340,9 +340,7 @@ def test_a_run_of_an_earlier_version_is_read_and_goes_on(finished: Path, capfd: 
 
 
 @pytest.mark.parametrize("ended", [True, False])
-def test_a_run_without_trials_is_read_but_does_not_go_on(
-    mistake: Mistake, elsewhere: Path, capsys: pytest.CaptureFixture[str], ended: bool
-):
+def test_a_run_without_trials_is_read_but_does_not_go_on(mistake: Mistake, elsewhere: Path, ended: bool):
     """It was recorded before there were trials."""
     with zipfile.ZipFile(DATA / "run_before_trials.zip") as kept:
         kept.extractall("old")
@@ -355,7 +353,7 @@ def test_a_run_without_trials_is_read_but_does_not_go_on(
             archive.forget("finished", -1)
     assert report([str(run)]) == 0
     assert "g01k01" in (run / "report.html").read_text()
-    assert export([str(run), "out=exported"]) == 0
+    assert export([str(run), "out=exported", "trust=true"]) == 0
     assert list(Path("exported").iterdir())
     found = open_run(run)
     assert [c.name for c in found.candidates] == ["g00k00", "g00k01", "g01k00", "g01k01"]
@@ -363,7 +361,7 @@ def test_a_run_without_trials_is_read_but_does_not_go_on(
     assert found.best.name == "g00k00"
     before = contents(run)
     for more in ([], ["generations=3"]):
-        said = mistake(search, f"resume={run}", *more)
+        said = mistake(search, f"resume={run}", "trust=true", *more, alone=False)
         assert said == (
             "old was recorded by a version that ran each program once, so it cannot go on in trials; its report and "
             "exports can be made, or start a new run"
