@@ -14,13 +14,13 @@ from movlr_jax.errors import printable
 from movlr_jax.evolution.trials import CONFIRM, Claim
 from movlr_jax.language.base import Evaluation
 from movlr_jax.quantities import leading
+from movlr_jax.report.confirmation import Confirmation, mapping, read_confirmation, read_trials
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.events import numbers
 from movlr_jax.tasks.motion import Motion
 from movlr_jax.tasks.motion_measures import achieved
 
 FIRST = "g00k00"  # the first program of every run
-_DIGITS = 6  # of the number of a trial
 
 
 @dataclass(frozen=True)
@@ -47,17 +47,6 @@ class Generation:
     @property
     def title(self) -> str:
         return "Final" if self.final else f"Generation {self.index}"
-
-
-@dataclass(frozen=True)
-class Confirmation:
-    """What the champion, the first and the hand-written program came to in trials that no choice has seen."""
-
-    champion: str
-    first: str
-    claims: Mapping[str, Claim]  # by the name of the program, the champion first
-    text: str = ""  # the claims in one line
-    verdict: str = ""  # whether a better program than the first was found, without a full stop
 
 
 @dataclass(frozen=True)
@@ -209,7 +198,7 @@ def read_run(archive: Archive, used: bool = False, motion: Motion | None = None)
     events, faults = archive.readable_events()
     calls, lost = archive.readable_calls()
     for event in events:
-        data = _mapping(_clean(event.data))
+        data = mapping(_clean(event.data))
         if event.kind == "run":
             about = data
         elif event.kind == "finished":
@@ -224,7 +213,9 @@ def read_run(archive: Archive, used: bool = False, motion: Motion | None = None)
             confirmed = data
         elif event.kind == "trials":
             for name, numbered in (data.get("programs") or {}).items():
-                trials.setdefault(event.generation, {}).setdefault(name, {}).update(_trials(numbered))
+                trials.setdefault(event.generation, {}).setdefault(name, {}).update(
+                    read_trials(mapping(numbered))
+                )
         elif event.kind == "evaluated":
             evaluated.setdefault(event.generation, []).append(
                 Evaluation.read(event.generation, event.candidate, data)
@@ -245,7 +236,7 @@ def read_run(archive: Archive, used: bool = False, motion: Motion | None = None)
         about=about,
         generations=generations,
         trials=trials,
-        confirmed=_confirmation(confirmed),
+        confirmed=read_confirmation(confirmed),
         motion=motion,
         finished=finished,
         stopped=stopped,
@@ -256,42 +247,6 @@ def read_run(archive: Archive, used: bool = False, motion: Motion | None = None)
         used=used,
         unreadable=_few([_clean(sentence) for sentence in (*faults, *lost)]),
     )
-
-
-def _trials(numbered: Any) -> dict[int, Evaluation]:
-    """Return number -> trial of one program in one event."""
-    return {
-        int(number): Evaluation.read(0, 0, data)
-        for number, data in _mapping(numbered).items()
-        if number.isdecimal() and len(number) <= _DIGITS and data is not None
-    }
-
-
-def _confirmation(data: Mapping[str, Any]) -> Confirmation | None:
-    champion, first = str(data.get("champion") or ""), str(data.get("first") or "")
-    claims = {name: _claim(_mapping(claim)) for name, claim in _mapping(data.get("claims")).items()}
-    if champion not in claims:
-        return None
-    ordered = sorted(claims, key=lambda name: (name != champion, name != first))
-    return Confirmation(
-        champion,
-        first,
-        {name: claims[name] for name in ordered},
-        str(data.get("text") or ""),
-        str(data.get("verdict") or ""),
-    )
-
-
-def _claim(data: Mapping[str, Any]) -> Claim:
-    """Return a recorded claim. Counts that cannot be are made 0."""
-    n, failed = (max(0, int(_count(data.get(key)))) for key in ("n", "failed"))
-    successes, metrics = data.get("successes"), _mapping(data.get("metrics"))
-    known = None if successes is None else min(n, max(0, int(_count(successes))))
-    return Claim(n, known, failed, dict(zip(metrics, numbers(list(metrics.values())), strict=True)))
-
-
-def _count(value: Any) -> float:
-    return value if isinstance(value, int | float) and math.isfinite(value) else 0
 
 
 def _total(seconds: Sequence[Any]) -> float | None:
@@ -331,7 +286,7 @@ def _calls(attempts: Sequence[Mapping[str, Any]]) -> list[ModelCalls]:
 
 
 def _exchange(number: int, call: Mapping[str, Any]) -> Exchange:
-    call = _mapping(_clean(dict(call)))
+    call = mapping(_clean(dict(call)))
     messages = call.get("messages")
     parts = [
         (str(message.get("role") or ""), _part(part))
@@ -388,10 +343,6 @@ def weight_shares(weights: Mapping[str, float]) -> dict[str, float]:
     """Return |w_i| / sum |w|, or zeros if all weights are zero."""
     total = sum(abs(w) for w in weights.values() if math.isfinite(w))
     return {k: abs(w) / total if total and math.isfinite(w) else 0.0 for k, w in weights.items()}
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _clean(value: Any) -> Any:

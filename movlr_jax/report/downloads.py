@@ -15,6 +15,7 @@ from typing import Any
 from markupsafe import Markup
 
 from movlr_jax.errors import UserError
+from movlr_jax.evolution.trials import CONFIRM
 from movlr_jax.language.base import Evaluation
 from movlr_jax.report.data import Run
 from movlr_jax.storage.inside import read_inside
@@ -116,6 +117,8 @@ def commands(run: Run) -> list[tuple[str, str]]:
     )
     if run.best:
         found.append(("Simulate and film the best program again", _evaluate(run, settings)))
+        if (seed := _fresh_seed(run)) is not None:
+            found.append(("Repeat a fresh trial", _evaluate(run, {**settings, "seed": seed})))
         found.append(
             ("Best motion as a table (or .mot, .sto)", f"python -m movlr_jax.export {root} format=csv")
         )
@@ -125,6 +128,12 @@ def commands(run: Run) -> list[tuple[str, str]]:
     if run.candidates:
         found.append(("Compare the films yourself", f"python -m movlr_jax.vote {root}"))
     return [*found, ("Write this page again", f"python -m movlr_jax.report {root}")]
+
+
+def _fresh_seed(run: Run) -> int | None:
+    """Return the seed of the first fresh trial of the champion; None if there is none."""
+    trials = run.trials.get(CONFIRM, {}).get(run.confirmed.champion, {}) if run.confirmed else {}
+    return next((trial.seed for _, trial in sorted(trials.items())), None)
 
 
 def _evaluate(run: Run, settings: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,29 @@ def head(run: Run) -> dict[str, Any] | None:
     if not rows:
         return None
     return _strip(run, rows, measures) | {"fresh": False, "single": all(r["claim"].n == 1 for r in rows)}
+
+
+def hero(run: Run, films: Collection[Path]) -> list[dict[str, Any]]:
+    """Return caption, outcome and film of what the page opens with: the best program, then the first one."""
+    best, first = run.best, run.candidates.get(FIRST)
+    captions = {}
+    if best:
+        captions[best.name] = "Champion and first program" if best.name == FIRST else "Champion"
+    if first and first.name not in captions:
+        captions[FIRST] = "First program"
+    shown = [run.candidates[name] for name in captions]
+
+    def result(c: Evaluation) -> str:
+        n = run.claims[c.name].n
+        return (
+            f"one of {n} trials: {quantities.summary(c.metrics)}" if n > 1 else quantities.summary(c.metrics)
+        )
+
+    return [
+        {"name": c.name, "caption": captions[c.name], "result": result(c), "film": c.film}
+        for c in shown
+        if c.film and c.film in films
+    ]
 
 
 def _baselines(run: Run) -> list[str]:

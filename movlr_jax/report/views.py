@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from movlr_jax import quantities
@@ -30,29 +29,6 @@ _STAGES = (
 )  # the stages of a generation
 _SHORT = 300  # characters of a message that is repeated each time
 _ABOUT = ("task", "description", "model", "method", "seed", "hardware", "goals")
-
-
-def hero(run: Run, films: Collection[Path]) -> list[dict[str, Any]]:
-    """Return caption, outcome and film of what the page opens with: the best program, then the first one."""
-    best, first = run.best, run.candidates.get(FIRST)
-    captions = {}
-    if best:
-        captions[best.name] = "Champion and first program" if best.name == FIRST else "Champion"
-    if first and first.name not in captions:
-        captions[FIRST] = "First program"
-    shown = [run.candidates[name] for name in captions]
-
-    def result(c: Evaluation) -> str:
-        n = run.claims[c.name].n
-        return (
-            f"one of {n} trials: {quantities.summary(c.metrics)}" if n > 1 else quantities.summary(c.metrics)
-        )
-
-    return [
-        {"name": c.name, "caption": captions[c.name], "result": result(c), "film": c.film}
-        for c in shown
-        if c.film and c.film in films
-    ]
 
 
 def used(run: Run) -> dict[str, Any]:

@@ -192,6 +192,12 @@ def test_a_trial_without_a_film_is_a_dot_without_a_link(tmp_path):
     assert '<a class="dot' not in text
 
 
+def test_a_command_repeats_a_fresh_trial(tmp_path):
+    text = page_of(tmp_path / "r", [*events(), *confirmation()])
+    (command,) = re.findall(r"<span>Repeat a fresh trial</span><code>([^<]*)", text)
+    assert command.endswith("seed=100")
+
+
 def test_the_trials_are_a_table_too(tmp_path):
     text = page_of(tmp_path / "r", [*events(), *confirmation()])
     table = words_of(text, "All of these trials as a table", "</details>")
