@@ -181,7 +181,7 @@ def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[
     with reporter.stage("optimise") as tick:  # an interrupted training is continued
         seeds = range(seed, seed + (config.trials or 1))
         (trials,) = evaluate_programs(setup.optimizer, setup.task, [setup.verdict], seeds, tick, kept)
-    outcome, claim = middle(setup.task, trials), Claim.of(setup.task, trials)
+    outcome, claim = middle(setup.task, trials), Claim.of(setup.task.motion, trials)
     if len(trials) > 1:
         for trial in trials:
             reporter.say(f"  seed {trial.seed}: {trial.reason or summary(trial.metrics)}")

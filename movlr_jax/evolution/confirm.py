@@ -81,7 +81,7 @@ def confirm(context: SearchContext, found: Found) -> Confirmed | None:
     context.archive.record("timing", context.seconds)
     p_better = _better(context, found, trials, first)
     confirmed = Confirmed(
-        champion, first, {name: Claim.of(context.task, of) for name, of in trials.items()}, p_better
+        champion, first, {name: Claim.of(context.task.motion, of) for name, of in trials.items()}, p_better
     )
     once(context, EVENT, -1, "confirm", lambda: _record(confirmed))
     return confirmed

@@ -80,11 +80,11 @@ def baselines(context: SearchContext) -> tuple[dict[str, Verdict], str]:
 def _say(context: SearchContext, ran: Trials, first: str) -> None:
     for name, trials in ran.items():
         label = "the first program" if name == first else f"the {name} program"
-        context.reporter.say(f"{label}: {Claim.of(context.task, trials).text()}")
+        context.reporter.say(f"{label}: {Claim.of(context.task.motion, trials).text()}")
 
 
 def _none_succeeds(task: Task, ran: Trials) -> bool:
-    claims = [Claim.of(task, trials) for trials in ran.values()]
+    claims = [Claim.of(task.motion, trials) for trials in ran.values()]
     return all(claim.successes == 0 for claim in claims)
 
 
@@ -118,7 +118,9 @@ def _stronger(
 
 def _better(context: SearchContext, after: Sequence[Evaluation], before: Sequence[Evaluation]) -> bool:
     """Return whether the trials `after` are clearly better than those `before`, of the same seeds."""
-    more = (Claim.of(context.task, after).successes or 0) > (Claim.of(context.task, before).successes or 0)
+    more = (Claim.of(context.task.motion, after).successes or 0) > (
+        Claim.of(context.task.motion, before).successes or 0
+    )
     return more or replaces(
         believed(context.task, {"after": after, "before": before}, ["after", "before"]), 0, 1
     )

@@ -283,7 +283,7 @@ def losses(
         why = [candidate.reason or "", *candidate.faults.values(), *said]
         if isinstance(context.judge, MetricsJudge) and {candidate.name, parent.name} <= trials.keys():
             mine, theirs = (
-                Claim.of(context.task, trials[name]).text() for name in (candidate.name, parent.name)
+                Claim.of(context.task.motion, trials[name]).text() for name in (candidate.name, parent.name)
             )
             why.append(f"its trials: {mine}; those of {parent.name}: {theirs}")
         found.append(Loss(candidate, next(filter(None, why), "it is not the best program")))
@@ -323,7 +323,7 @@ def satisfied(
     nothing; or if its motion has no fault and matches the task (`method.stop_alignment`).
     """
     trials = standings.trials[best.name]
-    claim = Claim.of(context.task, trials)
+    claim = Claim.of(context.task.motion, trials)
     enough = claim.n >= max(plan.look, _ENOUGH) and claim.successes == claim.n
     if enough and critique.success and not critique.problems:
         return f"all {claim.n} trials of {best.name} succeed, and the critic asks for nothing"
@@ -375,7 +375,7 @@ def in_a_line(context: SearchContext, best: Evaluation, standings: Standings) ->
     """Return what `best` came to. Where the task measures nothing, as one from words, it is the last critique."""
     criticised = context.archive.events("criticised")
     if summary(best.metrics) or not criticised:
-        return Claim.of(context.task, standings.trials[best.name]).text()
+        return Claim.of(context.task.motion, standings.trials[best.name]).text()
     critique = criticised[-1].data
     verdict = "success" if critique["success"] else "; ".join(["no success", *critique["problems"][:1]])
     return f"{critique['author']}: {verdict}"

@@ -299,7 +299,7 @@ def _lines(
     if data["flip_rate"] is None:
         because = "it was the previous champion" if before else "it is the first that ran"
         return [f"{warning}this generation is not ranked, and {name} is kept only because {because}"]
-    told = {n: Claim.of(context.task, standings.trials[n]).text() for n in (name, before, rival) if n}
+    told = {n: Claim.of(context.task.motion, standings.trials[n]).text() for n in (name, before, rival) if n}
     if before is None:
         text = f"{name} is the first champion: {told[name]}"
     elif name != before:

@@ -130,7 +130,7 @@ def numbers(
     best = representative(context, trials)
     mean, claim = (
         float(np.mean([score_of(context.task, trial) for trial in trials])),
-        Claim.of(context.task, trials),
+        Claim.of(context.task.motion, trials),
     )
     found = {
         "score/best": mean,

@@ -24,6 +24,7 @@ from movlr_jax.quantities import summary
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.storage.layout import stage_folder, trial_stem
 from movlr_jax.tasks import Task
+from movlr_jax.tasks.base import Motion
 from movlr_jax.tasks.motion_measures import achieved
 
 EVENT = "trials"
@@ -194,11 +195,11 @@ class Claim:
     metrics: Mapping[str, float]  # means over the trials that ran
 
     @classmethod
-    def of(cls, task: Task, trials: Sequence[Evaluation]) -> Claim:
-        """Return what `trials` came to. A success is that of the task, or all that its words ask for."""
+    def of(cls, motion: Motion | None, trials: Sequence[Evaluation]) -> Claim:
+        """Return what `trials` came to. A success is that of the task, or all of `motion`, which its words ask for."""
         ran = [trial.metrics for trial in trials if not trial.failed]
         names = [name for name in (ran[0] if ran else {}) if all(name in metrics for metrics in ran)]
-        known = [achieved(task.motion, dict(metrics)) for metrics in ran]
+        known = [achieved(motion, dict(metrics)) for metrics in ran]
         has = any(success is not None for success in known)
         return cls(
             n=len(trials),
@@ -230,5 +231,6 @@ class Claim:
         between = f" ({100 * low:.0f}-{100 * high:.0f} %)" if interval else ""
         rate = [] if self.successes is None else [f"{self.successes} of {self.n} succeed{between}"]
         measured = summary({name: value for name, value in self.metrics.items() if name != "success"})
+        measured = measured.replace(": ", ", ")
         failed = [f"{self.failed} of {self.n} failed"] if self.failed else []
         return ", ".join([*rate, *filter(None, [measured]), *failed]) or f"{self.n} ran"

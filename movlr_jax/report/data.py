@@ -124,11 +124,7 @@ class Run:
 
     def claim(self, trials: Sequence[Evaluation]) -> Claim:
         """Return what trials of one program came to."""
-        ran = [trial for trial in trials if not trial.failed]
-        known = [success for trial in ran if (success := self.succeeded(trial)) is not None]
-        names = [name for name in (ran[0].metrics if ran else ()) if all(name in t.metrics for t in ran)]
-        means = {name: math.fsum(t.metrics[name] for t in ran) / len(ran) for name in names}
-        return Claim(len(trials), sum(known) if known else None, len(trials) - len(ran), means)
+        return Claim.of(self.motion, trials)
 
     def succeeded(self, trial: Evaluation) -> bool | None:
         """Return whether a trial succeeded; None if its success is not known."""
