@@ -196,7 +196,7 @@ class Claim:
 
     @classmethod
     def of(cls, motion: Motion | None, trials: Sequence[Evaluation]) -> Claim:
-        """Return what `trials` came to. A success is that of the task, or all of `motion`, which its words ask for."""
+        """Return what `trials` came to. A success is that of the task, or all of `motion`, read from its words."""
         ran = [trial.metrics for trial in trials if not trial.failed]
         names = [name for name in (ran[0] if ran else {}) if all(name in metrics for metrics in ran)]
         known = [achieved(motion, dict(metrics)) for metrics in ran]
