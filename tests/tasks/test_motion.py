@@ -518,8 +518,8 @@ def test_doing_nothing_is_no_better_than_another_failure():
 
 # Searches.
 
-QUICK = ["candidates=2", "generations=1", "films=false", "episode_s=1.5", "trials=1", "confirm=0",
-         "optimizer.mppi.samples=32"]  # fmt: skip
+QUICK = ["candidates=2", "generations=1", "films=false", "episode_s=1.5", "trials=4", "confirm=0",
+         "optimizer.mppi.samples=64"]  # fmt: skip
 
 
 @pytest.fixture
@@ -544,7 +544,7 @@ def moved(said: str) -> float:
     """m, of the best program."""
     found = re.search(r"^best, not confirmed: .* moved (\S+) m", said, re.M)
     assert found, said
-    return float(found[1])
+    return float(found[1].replace("−", "-"))
 
 
 def test_the_page_moves_its_leg(folder: Path, capfd: pytest.CaptureFixture[str]):
