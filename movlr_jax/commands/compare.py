@@ -3,8 +3,8 @@
 Without methods=, these are movlr, eureka, harmon and human; human only for a task that has a hand-written reward, not
 for one from words.
 
-Every method gets the same budget: simulated seconds (`sim_s=`; default: candidates x generations x trials x
-episode_s), max_calls and max_cost_usd. Each method keeps its own number of candidates, unless candidates=... sets one
+Every method gets the same budget: simulated seconds (`sim_s=`; default: what a search with these settings takes),
+max_calls and max_cost_usd. The baselines and the confirmation come in addition. Each method keeps its own number of candidates, unless candidates=... sets one
 for all, and runs as many generations as the seconds allow. `seeds=` repeats everything with several seeds. The
 results are a table, a plot, and compare.csv with a row per method and seed. All other settings are those of a search.
 `resume=FOLDER` continues a comparison that was interrupted or that ran out of budget (then also give a larger
@@ -200,16 +200,17 @@ def plan(
     """Return the settings of a search per method and seed, all with the same simulated seconds. Raises UserError."""
     base = compose(list(overrides))
     episode = base.episode_s or task_of(base).episode_s
-    seconds = sim_s or base.candidates * base.generations * _seconds(base, episode)
+    trials = int(sim_s / episode + 1e-9) if sim_s else _trials(base, base.candidates, base.generations)
     root = Path(base.run_dir) if base.run_dir else new_run_dir(task_folder(base), "compare")
     configs = []
     for folder, method, seed in _searches(methods, seeds):
         sized = [o for o in overrides if not o.startswith(("candidates=", "generations="))]
         chosen = list(overrides) if METHODS[method].proposes else sized
         config = compose([*chosen, f"method={method}", *([] if seed is None else [f"seed={seed}"])])
-        affordable = max(1, int(seconds / _seconds(config, episode) + 1e-9))
-        k = min(config.candidates, affordable)
-        n = max(1, affordable // k) if METHODS[method].proposes else 1
+        k = max([k for k in range(1, config.candidates + 1) if _trials(config, k, 1) <= trials], default=1)
+        n = 1
+        while METHODS[method].proposes and _trials(config, k, n + 1) <= trials:
+            n += 1
         run = root / folder
         resume = str(run) if inside(root, f"{folder}/config.yaml").exists() else None
         configs.append(
@@ -218,9 +219,9 @@ def plan(
     return configs
 
 
-def _seconds(config: Config, episode: float) -> float:
-    """Return the simulated seconds that one program takes, with its trials."""
-    return TrialPlan.of(config).look * episode
+def _trials(config: Config, candidates: int, generations: int) -> int:
+    """Return about how many trials a search has, without those of the baselines and of the confirmation."""
+    return TrialPlan.of(config).search(candidates, generations)
 
 
 def read_row(run: Path, config: Config, task: Task, reason: str | None) -> MethodRow:
@@ -266,7 +267,8 @@ def read_row(run: Path, config: Config, task: Task, reason: str | None) -> Metho
         success=best["metrics"].get("success", math.nan) if best else math.nan,
         programs=len(evaluated),
         failed=sum(d["reason"] is not None for d in evaluated),
-        sim_s=sum(len(of) for g, programs in trials if g >= 0 for of in programs.values()) * episode,
+        sim_s=sum(len(of) for g, programs in trials if g >= 0 for n, of in programs.items() if n in known)
+        * episode,
         calls=calls,
         cost_usd=cost,
         wall_s=sum(v for t in timings for v in t.data.values()),

@@ -69,12 +69,16 @@ class TrialPlan:
         """Trials of the first and of the hand-written program before the search."""
         return max(self.first + self.more, min(self.most, _LOOK))
 
-    def left(self, candidates: int, generations: int, baselines: int) -> int:
-        """Return about how many trials a search has after the look."""
+    def search(self, candidates: int, generations: int) -> int:
+        """Return about how many trials the programs of a search have before the confirmation."""
         half, open_ = math.ceil(candidates / 2), self.most - self.first - self.more
-        begun = self.first * (candidates - 1) + self.more * half + open_
+        begun = self.first * candidates + self.more * half + open_
         each = self.first * (candidates + 2) + self.more * (half + 1) + open_
-        return begun + each * (generations - 1) + self.last + self.confirm + self.beside * baselines
+        return begun + each * (generations - 1) + self.last
+
+    def left(self, candidates: int, generations: int, baselines: int) -> int:
+        """Return about how many trials follow the look."""
+        return self.search(candidates, generations) - self.first + self.confirm + self.beside * baselines
 
     def text(self) -> str:
         """Return the plan in words."""
