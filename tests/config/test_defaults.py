@@ -84,7 +84,7 @@ def test_help_has_every_setting_with_its_default_and_its_comment():
         "candidates: 4",
         "tuned: true",
         "sandbox: confined",
-        "samples: 32",
+        "samples: 0",
         "temperature: 0.02",
         "judge: auto",
     ):

@@ -13,6 +13,9 @@ import jax
 import jax.numpy as jnp
 from jax import export
 
+from movlr_jax.physics import mjx
+from movlr_jax.physics.agreement import Agreement
+
 PLATFORMS = ("cuda", "tpu")
 KERNEL = "__gpu$xla.gpu.triton"  # a kernel of Pallas
 # Calls that XLA knows on these platforms: random numbers, sorting, LU, Cholesky and their substitutions, and arrays
@@ -64,7 +67,7 @@ class Recorded:
     def lower(self, *arguments: Any, **named: Any) -> Recorded:
         return self
 
-    def compile(self) -> Recorded:
+    def compile(self, compiler_options: Any = None) -> Recorded:
         return self
 
     def memory_analysis(self) -> None:
@@ -105,8 +108,10 @@ def recording(read: Callable[..., str] = stablehlo) -> Iterator[Recorder]:
         return Recorded(recorder, jit(function, **options))
 
     on_gpu = mock.patch.object(jax, "default_backend", return_value="gpu")
+    # nothing runs, so an engine cannot be compared with C MuJoCo
+    agreed = mock.patch.object(mjx, "compared", lambda *given, **options: Agreement(0.0))
     try:
-        with on_gpu, mock.patch.object(jax, "jit", recorded):
+        with on_gpu, agreed, mock.patch.object(jax, "jit", recorded):
             yield recorder
     finally:
         jax.config.update("jax_default_matmul_precision", precision)

@@ -19,7 +19,7 @@ BODY = """<mujoco><worldbody><geom type="plane" size="9 9 1"/>
 <body name="root {a} 100%s" pos="0 0 0.9"><freejoint/><geom size="0.2"/>
 <body name="5&quot; left hand" pos="0 0.2 0.2"><joint name="say &quot;elbow&quot;\\" axis="0 1 0" range="-90 90"/>
 <geom size="0.05" pos="0.3 0 0"/><site name="tip's\\end"/></body>
-<body name="robot/right&lt;/script&gt;hand" pos="0 -0.2 0.2"><joint name="line&#10;end" axis="0 1 0" range="-90 90"/>
+<body name="robot/&lt;/script&gt;right hand" pos="0 -0.2 0.2"><joint name="line&#10;end" axis="0 1 0" range="-90 90"/>
 <geom size="0.05" pos="0.3 0 0"/></body>
 <body name="left foot$x" pos="0 0.1 -0.8"><joint name="&quot;&quot;&quot;" axis="0 1 0" range="-90 90"/>
 <geom size="0.1"/></body>
