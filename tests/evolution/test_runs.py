@@ -294,7 +294,9 @@ def test_only_what_does_not_make_it_another_run_may_change(mistake: Mistake, fin
     said = mistake(search, *PLAIN, "seed=1", f"resume={run}")
     assert said.startswith("seed cannot be changed when a run is resumed")
     said = mistake(search, TASK, *LEG[1:], f"resume={run}")
-    assert said.startswith(f"{run} was created with other settings: task.name was 'described', is 'bottle_pour'; ")
+    assert said.startswith(
+        f"{run} was created with other settings: task.name was 'described', is 'bottle_pour'; "
+    )
     assert said.endswith(f"give only resume={run} to continue with the recorded settings")
     assert search([f"resume={run}", "generations=3"]) == 0
     assert len(results(run)) == 3
