@@ -255,6 +255,8 @@ class Archive:
             for event in events:
                 check(event.kind, event.generation, event.candidate, event.data)
             names = {event.data["name"] for event in events if event.kind == "evaluated"}
+            for event in events:  # a search that ended between a contest and the records of its programs
+                names.update(event.data["programs"] if event.kind == "trials" else ())
             for event in events:
                 if event.kind == "ranked" and event.data["best"] not in names:
                     best = shortened(event.data["best"])

@@ -92,8 +92,8 @@ def test_every_setting_of_a_run_is_known_to_act_or_to_be_data():
     config = compose(PLAIN)
     assert acts(config) == {}
     data = {
-        "episode_s", "tuned", "reference_by", "instruction", "physics", "ranking", "search", "variants", "parents",
-        "run_dir", "resume", "trust", "bank", "reward", "tuned_settings", "method",
+        "episode_s", "tuned", "reference_by", "instruction", "physics", "ranking", "run_dir", "resume", "trust",
+        "reward", "tuned_settings", "method",
     }  # fmt: skip
     acting = {"task", "model", "optimizer", "reference", "llm", "vlm", "proposer", "judge", "critic", "workers",
               "tracker", "sandbox"}  # fmt: skip

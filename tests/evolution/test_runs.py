@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
-from cli_cases import LEG, QUICK, SUPPORT, TASK, Mistake
+from cli_cases import LEG, PLAIN, QUICK, SUPPORT, TASK, Mistake
 from played_search import played
 
 from movlr_jax.api import open_run
@@ -36,9 +36,9 @@ DATA = Path(__file__).parents[1] / "data"
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole search, small as can be; tests take copies."""
+    """A whole search, small as can be; tests take copies, which nothing has to be allowed for."""
     run = tmp_path_factory.mktemp("search") / "run"
-    assert search([*LEG, "generations=2", f"run_dir={run}"]) == 0
+    assert search([*PLAIN, "generations=2", f"run_dir={run}"]) == 0
     return run
 
 
@@ -99,7 +99,7 @@ def test_a_diverging_simulation_is_told(mistake: Mistake, capfd: pytest.CaptureF
     assert "WARNING" not in captured.err
     assert sorted(path.name for path in Path().iterdir()) == ["run", "runs"]
     left = sorted(path.name for path in Path("runs").rglob("*.*"))
-    assert left == ["human_seed0.npz", "human_seed0.yaml"], "the trajectory and its settings, no film"
+    assert left == [".begun", "human_seed0.npz", "human_seed0.yaml"], "no film"
 
 
 # Places that cannot be written.
@@ -146,13 +146,29 @@ def test_a_full_disk_loses_nothing(mistake: Mistake, disk: Callable[[str], Path]
     """The search ends where the disk does; with more room it goes on from there, and ends as if there had been
     enough of it from the start."""
     root = disk("140k") / "run"
-    said = mistake(search, *LEG, "generations=2", f"run_dir={root}", alone=False)
+    said = mistake(search, *PLAIN, "generations=2", f"run_dir={root}", alone=False)
     assert said.startswith((f"cannot write {root}", f"cannot write the record in {root}"))
     assert "free space or choose another run_dir=..., then continue with resume=" in said
     assert not list(root.rglob("*.part")), "half a file takes room that is needed"
     disk("64m")
     assert search([f"resume={root}"]) == 0
     assert results(root) == results(finished)
+
+
+def test_a_search_that_ended_after_a_contest_records_its_programs_and_goes_on(finished: Path):
+    """The best of a generation is recorded before the programs of the generation are."""
+    run = copy_of(finished)
+    before = results(run)
+    with Archive.open(run) as archive:
+        for kind in ("evaluated", "criticised", "timing"):
+            archive.forget(kind, 0)
+        for kind in ("proposed", "trials", "ranked", "evaluated", "criticised", "timing"):
+            archive.forget(kind, 1)
+        archive.forget("finished", -1)
+    assert report([str(run)]) == 0
+    assert not open_run(run).candidates
+    assert search([f"resume={run}"]) == 0
+    assert results(run) == before
 
 
 def test_a_disk_too_full_to_begin_is_told(mistake: Mistake, disk: Callable[[str], Path]):
@@ -275,10 +291,12 @@ def test_only_what_does_not_make_it_another_run_may_change(mistake: Mistake, fin
         said == "seed cannot be changed when a run is resumed, only generations, films, preview, max_calls, "
         "max_cost_usd, workers, tracker; start a new run"
     )
-    said = mistake(search, *LEG, "seed=1", f"resume={run}")
+    said = mistake(search, *PLAIN, "seed=1", f"resume={run}")
     assert said.startswith("seed cannot be changed when a run is resumed")
     said = mistake(search, TASK, *LEG[1:], f"resume={run}")
-    assert said.startswith(f"{run} was created with other settings: task.name was 'own', is 'bottle_pour'; ")
+    assert said.startswith(
+        f"{run} was created with other settings: task.name was 'described', is 'bottle_pour'; "
+    )
     assert said.endswith(f"give only resume={run} to continue with the recorded settings")
     assert search([f"resume={run}", "generations=3"]) == 0
     assert len(results(run)) == 3
@@ -331,7 +349,7 @@ def test_a_run_of_an_earlier_version_is_read_and_goes_on(finished: Path, capfd: 
     before = results(run)
     assert report([str(run)]) == 0
     assert export([str(run), "out=exported"]) == 0
-    for same in ([], LEG[:1]):
+    for same in ([], PLAIN[:2]):
         assert search([f"resume={run}", *same, "generations=2"]) == 0
     assert search([f"resume={run}", "generations=3"]) == 0
     assert results(run)[: len(before)] == before
@@ -374,7 +392,7 @@ def test_a_search_with_a_part_that_is_gone_does_not_go_on(mistake: Mistake, fini
     """Not even where the task is named and the settings are compared; its report is still made."""
     name, _, value = part.partition("=")
     run = recorded_before(copy_of(finished), **{name: yaml.safe_load(value)})
-    for given in ([], LEG[:1], [TASK, *LEG[1:]]):
+    for given in ([], PLAIN[:2], [TASK, *LEG[1:]]):
         said = mistake(search, *given, f"resume={run}")
         assert said == f"this version of movlr-jax has no {part}; use the version that recorded it"
     assert report([str(run)]) == 0

@@ -320,7 +320,7 @@ def test_a_late_candidate_is_an_entry_with_a_reason(held: RewardProgram):
     planner.scorer = Scorer(task.layout, task.goals, deadline_s=3.0)
     calm = RewardProgram("", "", {"a": 1.0}, lambda state, action: {"a": -jnp.sum(action)}, "calm")
     verdicts = [Verdict("probe", None, 0.0, p) for p in (held, calm)]
-    lost, ran = evaluate(planner, task, verdicts, seed=0)
+    (lost,), (ran,) = evaluate(planner, task, verdicts, [0])
     assert lost.reason
     assert lost.reason.startswith("the program was not scored for 80 states after 3 s")
     assert (lost.stage, lost.states, lost.metrics) == ("run", None, {})

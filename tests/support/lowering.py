@@ -109,7 +109,7 @@ def recording(read: Callable[..., str] = stablehlo) -> Iterator[Recorder]:
 
     on_gpu = mock.patch.object(jax, "default_backend", return_value="gpu")
     # nothing runs, so an engine cannot be compared with C MuJoCo
-    agreed = mock.patch.object(mjx, "compared", lambda *given, **options: Agreement(0.0))
+    agreed = mock.patch.object(mjx, "compared", return_value=Agreement(0.0))
     try:
         with on_gpu, agreed, mock.patch.object(jax, "jit", recorded):
             yield recorder
