@@ -55,5 +55,5 @@ class Optimizer(Protocol):
         progress: Progress | None = None,
         folder: Path | None = None,
     ) -> Controllers:
-        """key: one key, or the keys [E] of E trials. folder: where long work is kept, to be gone on with after a crash."""
+        """key: one key, or the keys [E] of E trials. folder: where long work is kept, to go on with after a crash."""
         ...
