@@ -86,7 +86,7 @@ def quantity(value: float | None, metric: str) -> str:
         case "rad":
             return f"{number(math.degrees(value), 2)}°"
         case "m" if abs(value) < 1 and metric != "distance_m":
-            return f"{100 * value:.1f} cm".replace("-", "−")
+            return f"{100 * value:z.1f} cm".replace("-", "−")
         case unit_name:
             return f"{number(value)} {unit_name}".strip()
 
