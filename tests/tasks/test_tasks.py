@@ -73,7 +73,8 @@ def test_it_runs_is_measured_and_filmed(name, model):
     planner = build_planner(config, task)
     verdicts = [Verdict("probe", None, 0.0, load(parse(s))) for s in (task.human_reward, task.initial_reward)]
     try:
-        for (outcome,) in evaluate(planner, task, verdicts, [0]):
+        outcomes = [outcome for (outcome,) in evaluate(planner, task, verdicts, [0])]
+        for outcome in outcomes:
             assert outcome.reason is None
             assert all(np.isfinite(v) for v in outcome.metrics.values())
             assert all(k in PLAIN or k.endswith(UNITS) for k in outcome.metrics), outcome.metrics
@@ -87,7 +88,7 @@ def test_it_runs_is_measured_and_filmed(name, model):
             assert np.isfinite(task.score(dict(outcome.metrics)))
             task.diagnose(dict(outcome.metrics))
         if renderer().name:
-            mp4 = film(clip_of(task, outcome.states or b"", Caption(name)), Style((160, 120))).mp4
+            mp4 = film(clip_of(task, outcomes[-1].states or b"", Caption(name)), Style((160, 120))).mp4
             assert mp4[4:8] == b"ftyp"
     finally:
         planner.physics.close()
