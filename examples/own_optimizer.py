@@ -50,15 +50,16 @@ class Controllers:
 
     def __init__(self, optimizer: CrossEntropy, programs, progress):
         self.optimizer, self.programs, self.progress = optimizer, programs, progress
-        self.learning = [{} for _ in programs]
+        self.learning = []  # nothing is trained
         self.nonfinite = [{} for _ in programs]
 
     def rollout(self, start, *, steps, key):
-        """start: [K x E] states. Returns the episodes, [K x E, steps]."""
+        """start: [K x E] states. key: one key, or the keys [E] of E trials. Returns the episodes, [K x E, steps]."""
         o, k, rows = self.optimizer, len(self.programs), len(start.time)
         n, rounds = o.config.options["samples"], o.config.options["rounds"]
         low, high = o.task.model.actuator_ctrlrange.T
-        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        seeds = np.atleast_2d(jax.random.key_data(key))
+        rngs = [np.random.default_rng(seed) for seed in seeds]  # so a trial alone has the noise of the batch
         dt = o.sim_physics.ctrl_dt
 
         def policy(params, view, key):  # of one row: params [steps, nu] -> [nu]
@@ -70,15 +71,15 @@ class Controllers:
             share = (at - i)[:, None]
             controls = (1 - share) * knots[:, i] + share * knots[:, i + 1]
             return o.sim_physics.rollout(
-                start, policy, np.float32(controls), steps=steps, key=key, candidates=k
+                start, policy, np.float32(controls), steps=steps, key=key, candidates=rows
             )
 
         mean = np.tile((low + high) / 2, (rows, KNOTS, 1))
         deviation = np.tile((high - low) / 4, (rows, KNOTS, 1))
         many = jax.tree.map(lambda x: np.repeat(np.asarray(x), n, axis=0), start)
         for done in range(rounds):
-            noise = rng.normal(size=(rows, n, KNOTS, len(low)))
-            knots = np.clip(mean[:, None] + deviation[:, None] * noise, low, high)
+            noise = [rng.normal(size=(n, KNOTS, len(low))) for rng in rngs] * (rows // len(rngs))
+            knots = np.clip(mean[:, None] + deviation[:, None] * np.array(noise), low, high)
             played = play(knots.reshape(rows * n, KNOTS, -1), many)
             by_program = jax.tree.map(
                 lambda x: np.asarray(x).reshape(k, -1, *np.shape(x)[1:]),

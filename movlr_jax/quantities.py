@@ -86,7 +86,7 @@ def quantity(value: float | None, metric: str) -> str:
         case "rad":
             return f"{number(math.degrees(value), 2)}°"
         case "m" if abs(value) < 1 and metric != "distance_m":
-            return f"{100 * value:.1f} cm".replace("-", "−")
+            return f"{100 * value:z.1f} cm".replace("-", "−")
         case unit_name:
             return f"{number(value)} {unit_name}".strip()
 
@@ -100,8 +100,8 @@ def leading(metrics: Mapping[str, float]) -> list[str]:
     return [name for name in names[: names.index("success")] if name not in _YES_NO]
 
 
-def summary(metrics: Mapping[str, float]) -> str:
-    """Return the success measure in one line, short enough for the caption of a film."""
+def measures(metrics: Mapping[str, float]) -> list[str]:
+    """Return what a task is about in words, each measure with its unit."""
     errors = ("object_position_error_m", "object_orientation_error_rad")
     parts = [quantity(metrics[name], name) for name in errors if name in metrics]
     parts = [f"{', '.join(parts)} off"] if parts else []
@@ -113,6 +113,12 @@ def summary(metrics: Mapping[str, float]) -> str:
     parts += [f"{human(name)} {quantity(metrics[name], name)}" for name in own[:_OWN]]
     if "time_to_fall_s" in metrics:
         parts.append(f"fell at {quantity(metrics['time_to_fall_s'], 'time_to_fall_s')}")
+    return parts
+
+
+def summary(metrics: Mapping[str, float]) -> str:
+    """Return the success measure in one line, short enough for the caption of a film."""
+    parts = measures(metrics)
     if "success" in metrics:
         parts.append("success" if metrics["success"] else "no success")
     return ": ".join(parts)

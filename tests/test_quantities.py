@@ -49,3 +49,8 @@ def test_what_came_out_is_one_short_line():
     turn = {"upright_fraction": 0.45, "turned_rad": 10.128, "effort": 0.2}
     assert summary(turn) == "turned 580°: upright fraction 45 %", "a motion from words has no success"
     assert summary(hop) == "moved 2.1 m: lowest 62.0 cm: knee range 57°: success"
+
+
+def test_a_length_of_nothing_has_no_sign():
+    assert quantity(-1e-5, "raised_m") == "0.0 cm"
+    assert quantity(-0.012, "raised_m") == "−1.2 cm"

@@ -18,7 +18,7 @@ class Controllers(Protocol):
 
     @property
     def learning(self) -> Sequence[Mapping[str, Any]]:
-        """What each candidate's training was like, K of them; none where nothing is trained."""
+        """What each training was like, one per program and key; none where nothing is trained."""
         ...
 
     @property
@@ -27,7 +27,10 @@ class Controllers(Protocol):
         ...
 
     def rollout(self, start: SimState, *, steps: int, key: jax.Array) -> Trajectory:
-        """Evaluation episodes: `start` and the result have leading axis K x episodes."""
+        """Evaluation episodes: `start` and the result have leading axis K x E.
+
+        key: One key, or the keys [E] of E trials; the noise of a trial comes from its own key alone.
+        """
         ...
 
 
@@ -52,5 +55,5 @@ class Optimizer(Protocol):
         progress: Progress | None = None,
         folder: Path | None = None,
     ) -> Controllers:
-        """folder: where long work is kept, to be gone on with after a crash."""
+        """key: one key, or the keys [E] of E trials. folder: where long work is kept, to go on with after a crash."""
         ...

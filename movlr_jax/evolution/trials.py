@@ -20,7 +20,7 @@ from movlr_jax.evolution.workers.base import Workers
 from movlr_jax.evolution.worth import Posterior, TrialScore, from_scores, rate_interval, trial_values
 from movlr_jax.language.base import Evaluation
 from movlr_jax.language.judges.metrics import MetricsJudge
-from movlr_jax.quantities import summary
+from movlr_jax.quantities import measures
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.storage.layout import stage_folder, trial_stem
 from movlr_jax.tasks import Task
@@ -234,7 +234,5 @@ class Claim:
         low, high = self.interval
         between = f" ({100 * low:.0f}-{100 * high:.0f} %)" if interval else ""
         rate = [] if self.successes is None else [f"{self.successes} of {self.n} succeed{between}"]
-        measured = summary({name: value for name, value in self.metrics.items() if name != "success"})
-        measured = measured.replace(": ", ", ")
         failed = [f"{self.failed} of {self.n} failed"] if self.failed else []
-        return ", ".join([*rate, *filter(None, [measured]), *failed]) or f"{self.n} ran"
+        return ", ".join([*rate, *measures(self.metrics), *failed]) or f"{self.n} ran"

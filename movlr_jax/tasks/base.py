@@ -217,13 +217,16 @@ class Task:
         return {**self.goals, **self.reference}
 
 
-def fill_reward(text: str, roles: Mapping[str, str]) -> str:
-    """Replace every `$role` in the reward program `text` by its name in `roles`; `$$` becomes `$`.
+def fill_reward(text: str, roles: Mapping[str, str | Sequence[str]]) -> str:
+    """Replace every `"$role"` in the reward program `text` by its names in `roles`; `$$` becomes `$`.
 
     So one text works for every model with these roles. Raises UserError for a missing role.
     """
+    names = {role: [name] if isinstance(name, str) else name for role, name in roles.items()}
     try:
-        return Template(text).substitute({role: quoted(name)[1:-1] for role, name in roles.items()})
+        return Template(text).substitute(
+            {role: ", ".join(map(quoted, these))[1:-1] for role, these in names.items()}
+        )
     except KeyError as error:
         role = str(error.args[0])
         raise UserError(

@@ -28,6 +28,7 @@ from movlr_jax.models.actuators import (
     require_one_control,
     servo_activations,
     servo_controls,
+    servos,
 )
 from movlr_jax.models.derived import derive_adapter, name_all
 from movlr_jax.models.from_path import forward_of, roles_of
@@ -343,7 +344,7 @@ def _at_start(model: mujoco.MjModel, start: Any) -> tuple[mujoco.MjModel, mujoco
         start, str | None
     ):  # a keyframe's controls and activations of servos hold another posture
         data.ctrl[:] = 0.0
-        for i in np.flatnonzero(~muscles(model)):
+        for i in np.flatnonzero(servos(model)):
             first = model.actuator_actadr[i]
             data.act[first : first + model.actuator_actnum[i]] = 0.0
     data.qpos[:] = follow_couplings(model, data.qpos)

@@ -517,15 +517,15 @@ def test_evaluate_trains_and_tells(ppo):
     """A rejected program keeps its place, and says why; what the others learned is told with their motion."""
     task, reason = cart_task(), Verdict("trace", "it is wrong", 0.0)
     verdicts = [Verdict("probe", None, 0.0, UPRIGHT), reason, Verdict("probe", None, 0.0, STILL)]
-    outcomes = evaluate(ppo, task, verdicts, seed=1)
+    outcomes = [outcome for (outcome,) in evaluate(ppo, task, verdicts, [1])]
     assert [o.reason for o in outcomes] == [None, "it is wrong", None]
     assert outcomes[0].metrics["diverged_fraction"] == 0
     assert outcomes[2].learning["env_steps"] == [96, 192, 288, 384]
     assert set(outcomes[2].learning["terms"]) == {"t0", "t1"}
     assert outcomes[1].learning == {}
     assert outcomes[0].timing["physics_steps_per_s"] > 0
-    again = evaluate(ppo, task, verdicts[:1], seed=1)
-    assert again[0].metrics == outcomes[0].metrics
+    ((again,),) = evaluate(ppo, task, verdicts[:1], [1])
+    assert again.metrics == outcomes[0].metrics
 
 
 def test_what_was_constant_in_a_training_does_not_reach_the_policy():

@@ -253,7 +253,7 @@ def test_a_program_that_fails_in_some_trials_counts_them_in_its_rate(tmp_path: P
     said = lines(context)
     with context.archive:
         found = evolve(context)
-    assert any("the first program: 2 of 4 succeed, 2 of 4 failed" in line for line in said)
+    assert any("the first program: 2 of 4 succeed, score 1, 2 of 4 failed" in line for line in said)
     assert found.best.name != "g00k00", "the others never fail"
     claim = Claim.of(context.task, found.standings.trials["g00k00"])
     assert (claim.successes or 0) < claim.n

@@ -332,7 +332,7 @@ def test_the_activations_at_the_start_carry_the_arm(task: Task):
             there, back, column = qpos.copy(), qpos.copy(), np.zeros(model.nv)
             there[model.joint(joint).qposadr[0]] += 1e-6
             back[model.joint(joint).qposadr[0]] -= 1e-6
-            ends = follow_couplings(model, back), follow_couplings(model, there)
+            ends = follow_couplings(task.model, back), follow_couplings(task.model, there)
             mujoco.mj_differentiatePos(model, column, 2e-6, *ends)
             along[:, k] = column
         mujoco.mj_resetData(model, data)

@@ -502,9 +502,14 @@ def test_a_search_in_which_nothing_succeeds_names_no_probable_best(
     quick = ["candidates=3", "generations=1", "episode_s=0.4", "optimizer.mppi.samples=3", "films=false"]
     assert search(["model=lift.xml", "instruction=lift the cube by 10 cm", *quick, "run_dir=run"]) == 0
     said = capfd.readouterr().err
-    assert "P = " not in said
-    assert re.search(r"rank: g00k00 is kept, because all \d+ comparisons are ties", said)
-    assert re.search(r"^best:  g00k00  cube raised .*; no program succeeds$", said, re.M)
+    assert {*re.findall(r"P = (\S+)", said)} == {"0.50"}
+    assert re.search(r"rank: g00k00 stays the champion: 0 of \d+ succeed, cube raised ", said)
+    assert "rank: all programs have almost the same score" in said
+    assert re.search(
+        r"^no better program than the first was found\ng00k00 from 8 fresh starts: 0 of 8 succeed ",
+        said,
+        re.M,
+    )
 
 
 def test_doing_nothing_is_no_better_than_another_failure():

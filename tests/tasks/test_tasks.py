@@ -73,7 +73,8 @@ def test_it_runs_is_measured_and_filmed(name, model):
     planner = build_planner(config, task)
     verdicts = [Verdict("probe", None, 0.0, load(parse(s))) for s in (task.human_reward, task.initial_reward)]
     try:
-        for outcome in evaluate(planner, task, verdicts, seed=0):
+        outcomes = [outcome for (outcome,) in evaluate(planner, task, verdicts, [0])]
+        for outcome in outcomes:
             assert outcome.reason is None
             assert all(np.isfinite(v) for v in outcome.metrics.values())
             assert all(k in PLAIN or k.endswith(UNITS) for k in outcome.metrics), outcome.metrics
@@ -87,7 +88,7 @@ def test_it_runs_is_measured_and_filmed(name, model):
             assert np.isfinite(task.score(dict(outcome.metrics)))
             task.diagnose(dict(outcome.metrics))
         if renderer().name:
-            mp4 = film(clip_of(task, outcome.states or b"", Caption(name)), Style((160, 120))).mp4
+            mp4 = film(clip_of(task, outcomes[-1].states or b"", Caption(name)), Style((160, 120))).mp4
             assert mp4[4:8] == b"ftyp"
     finally:
         planner.physics.close()
@@ -144,10 +145,10 @@ def test_a_fall_ends_an_episode_and_what_others_do_meanwhile_does_not_matter():
     planner = build_planner(config, task)
     fold = 'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return {"a": -state.pos("head")[2]}\n'
     programs = [Verdict("probe", None, 0.0, load(parse(s))) for s in (task.human_reward, fold)]
-    together = evaluate(planner, task, programs, seed=0)
-    alone = [evaluate(planner, task, [program], seed=0)[0] for program in programs]
+    together = evaluate(planner, task, programs, [0])
+    alone = [evaluate(planner, task, [program], [0])[0] for program in programs]
     ends = []
-    for a, b in zip(together, alone, strict=True):
+    for (a,), (b,) in zip(together, alone, strict=True):
         assert a.metrics == b.metrics
         assert a.metrics["fell"] == 1
         assert a.curve_time == b.curve_time

@@ -151,7 +151,7 @@ def locomotion(
         fell = ends_in_a_fall(episode.steps, task, goal, ground)
         return degenerate.faults(made, goal.walk, fell=fell, turn=goal.heading)
 
-    roles = {**adapter.roles, "joints": '", "'.join(adapter.planned_joints)}
+    roles = {**adapter.roles, "joints": adapter.planned_joints}
     human = resource_text("assets", "rewards", f"{goal.reward}_human.py")
     initial = resource_text("assets", "rewards", f"{goal.first or goal.reward}_initial.py")
     return Task(
