@@ -318,6 +318,14 @@ class Archive:
         rows = self._calls("WHERE key = ? AND state IN ('answered', 'refused') ORDER BY id LIMIT 1", (key,))
         return self._call(rows[0]) if rows else None
 
+    def log_reuse(self, known: Mapping[str, Any], about: str) -> None:
+        """Record, once, that a known answer was also that of an equal call about something else."""
+        key = known["key"]
+        rows = self._calls("WHERE key = ? AND state = 'reused'", (key,))
+        if about not in (known.get("about"), *(self._call(row).get("about") for row in rows)):
+            place = {name: known.get(name) for name in ("purpose", "provider", "model", "sample")}
+            self.log_call(key, "reused", {**place, "about": about, "sent": False, "cost_usd": 0.0})
+
     def calls(self) -> list[dict[str, Any]]:
         """Return every attempt in order of time, with its key and state. Raises UserError."""
         return [self._call(row) for row in self._calls("ORDER BY id")]
