@@ -58,8 +58,8 @@ CREATE TABLE events (
 CREATE TABLE files (path TEXT PRIMARY KEY, sha256 TEXT NOT NULL, bytes INTEGER NOT NULL);
 """
 # Every attempt at a call of a model, recorded before it is sent. state: under_way, then answered or failed; lost if
-# the process died before the call ended; refused if it was given up; retracted if a person took it back. The table is
-# created when first needed.
+# the process died before the call ended; refused if it was given up; retracted if a person took it back; reused for
+# no call, but an answer that was also that of an equal question about something else. Created when needed.
 _CALLS = """
 CREATE TABLE IF NOT EXISTS calls (
     id INTEGER PRIMARY KEY,
