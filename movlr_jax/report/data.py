@@ -193,6 +193,7 @@ def read_run(archive: Archive, used: bool = False, motion: Motion | None = None)
     evaluated: dict[int, list[Evaluation]] = {}
     events, faults = archive.readable_events()
     calls, lost = archive.readable_calls()
+    calls = [call for call in calls if call.get("state") != "reused"]
     for event in events:
         data = mapping(_clean(event.data))
         if event.kind == "run":

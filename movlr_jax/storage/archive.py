@@ -58,8 +58,8 @@ CREATE TABLE events (
 CREATE TABLE files (path TEXT PRIMARY KEY, sha256 TEXT NOT NULL, bytes INTEGER NOT NULL);
 """
 # Every attempt at a call of a model, recorded before it is sent. state: under_way, then answered or failed; lost if
-# the process died before the call ended; refused if it was given up; retracted if a person took it back. The table is
-# created when first needed.
+# the process died before the call ended; refused if it was given up; retracted if a person took it back; reused for
+# no call, but an answer that was also that of an equal question about something else. Created when needed.
 _CALLS = """
 CREATE TABLE IF NOT EXISTS calls (
     id INTEGER PRIMARY KEY,
@@ -317,6 +317,14 @@ class Archive:
         """Return the record of an answered or refused call, None if it has not ended. Raises UserError."""
         rows = self._calls("WHERE key = ? AND state IN ('answered', 'refused') ORDER BY id LIMIT 1", (key,))
         return self._call(rows[0]) if rows else None
+
+    def log_reuse(self, known: Mapping[str, Any], about: str) -> None:
+        """Record, once, that a known answer was also that of an equal call about something else."""
+        key = known["key"]
+        rows = self._calls("WHERE key = ? AND state = 'reused'", (key,))
+        if about not in (known.get("about"), *(self._call(row).get("about") for row in rows)):
+            place = {name: known.get(name) for name in ("purpose", "provider", "model", "sample")}
+            self.log_call(key, "reused", {**place, "about": about, "sent": False, "cost_usd": 0.0})
 
     def calls(self) -> list[dict[str, Any]]:
         """Return every attempt in order of time, with its key and state. Raises UserError."""

@@ -160,6 +160,9 @@ def test_a_recording_repeats_the_search_from_two_small_files(
     assert export([str(recorded), "format=answers", f"out={folder}"]) == 0
     assert sorted(p.name for p in folder.iterdir()) == ["answers.jsonl", "config.yaml"]
     assert capsys.readouterr().out.split() == [str(folder / "answers.jsonl"), str(folder / "config.yaml")]
+    answers = [json.loads(line) for line in (folder / "answers.jsonl").read_text().splitlines()]
+    places = [(a["purpose"], a["about"], a["sample"]) for a in answers]
+    assert len(set(places)) == len(places), "a critique is of one trial"
     replaced(folder / "config.yaml", "vlm", size=[96, 96])  # other films
     assert main([f"replay={folder}", f"run_dir={again}"]) == 2
     said = capsys.readouterr().err

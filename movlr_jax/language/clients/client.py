@@ -121,11 +121,14 @@ class ModelClient:
     async def _ask(self, question: Question, key: str) -> Answer:
         ledger = self.budget.ledger
         known = ledger.find_call(key)
-        if known is None and self.answers_of is not None:
-            known = self.answers_of.find(key, question)
+        if self.answers_of is not None and (known is None or known.get("about") != question.about):
+            new, known = known is None, self.answers_of.find(key, question)
             if known is None:
                 return Answer(problem="the recorded search did not make this comparison")
-            ledger.log_call(key, known["state"], {**known, "cost_usd": 0.0, "replayed": True})
+            if new:
+                ledger.log_call(key, known["state"], {**known, "cost_usd": 0.0, "replayed": True})
+        elif known is not None:
+            ledger.log_reuse(known, question.about)
         if known is not None:
             return self._known(question, known)
         return await self._fetch(question, key)

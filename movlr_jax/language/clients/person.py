@@ -83,7 +83,9 @@ class Person:
         if question.purpose == "judge":
             return Asked(key, about, {**card, "kind": "compare"}, films)
         if question.purpose == "criticise":
-            return Asked(key, about, {**card, "kind": "criticise", **self._program(question.about)}, films)
+            return Asked(
+                key, about, {**card, "kind": "criticise", **self._program(about[0].partition("#")[0])}, films
+            )
         if question.purpose == "check":
             return Asked(key, about, {**card, "kind": "ready"}, films)
         raise UserError(

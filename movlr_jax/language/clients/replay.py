@@ -73,6 +73,8 @@ class Recording:
 
     def find(self, key: str, question: Question) -> dict[str, Any] | None:
         known = self._calls.get((question.purpose, question.about, question.sample))
+        if known is None and question.purpose == "criticise":  # recorded before there were trials
+            known = self._calls.get((question.purpose, question.about.partition("#")[0], question.sample))
         if known is None and question.purpose != "judge":
             raise UserError(
                 f"the recording has no answer to this call ({question.purpose} {question.about}); replay it with "
@@ -89,8 +91,12 @@ def open_answers(source: Path) -> Answers:
 def write_recording(run: Path, folder: Path) -> list[Path]:
     """Write the answers and the settings of a search to `folder`. Return the files. Raises UserError."""
     with Archive.open(run, write=False) as archive:
-        ended = [call for call in archive.calls() if call["state"] in ("answered", "refused")]
+        calls = archive.calls()
         settings = _settings(run)
+    ended = [call for call in calls if call["state"] in ("answered", "refused")]
+    by_key = {call["key"]: call for call in reversed(ended)}
+    reused = [c for c in calls if c["state"] == "reused" and c["key"] in by_key]
+    ended += [{**by_key[c["key"]], "about": c.get("about")} for c in reused]
     if not ended:
         raise UserError(f"{run} has no answers of a language or vision model to record")
     lines = [json.dumps({name: call.get(name) for name in _KEPT}) for call in ended]

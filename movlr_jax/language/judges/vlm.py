@@ -90,8 +90,9 @@ class ModelCritic:
             Message("system", [prompts.fill("critique_system")]),
             Message("user", [*seen.media, text]),
         ]
-        # no sample number: if a generation finds no better motion, the recorded critique is reused
-        (answer,) = self.client.ask([Question("criticise", messages, CritiqueForm, about=best.name)])
+        # no sample number: of the same trial in a later generation, the recorded critique is reused
+        about = best.name if best.seed is None else f"{best.name}#{best.seed}"  # one of its trials
+        (answer,) = self.client.ask([Question("criticise", messages, CritiqueForm, about=about)])
         if answer.value is None:
             return Critique(False, [f"no critique: {answer.problem}"], (), self.name)
         form: CritiqueForm = answer.value
