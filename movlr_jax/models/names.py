@@ -88,12 +88,15 @@ def adjectives_in(words: Sequence[str]) -> list[str]:
 
 
 def _split(name: str) -> list[str]:
-    """Split a name, without the namespaces before it, into lower-case words."""
-    name = re.sub("|".join(_SPELT), lambda found: _SPELT[found[0]], re.split(r"[/:]+", name.strip("/:"))[-1])
-    words = []
-    for word in _WORD.findall(name):
-        words += _unglued(word.lower())
-    return words
+    """Split a name into lower-case words. Of namespaces before it, only sides and places count, if it has none."""
+    name = re.sub("|".join(_SPELT), lambda found: _SPELT[found[0]], name)
+    *spaces, words = [
+        [part for word in _WORD.findall(space) for part in _unglued(word.lower())]
+        for space in re.split(r"[/:]+", name.strip("/:"))
+    ]
+    around = {*_ADJECTIVES, *_CODES}
+    outer = [] if {*words} & around else [word for space in spaces for word in space if word in around]
+    return [*outer, *words]
 
 
 def _unglued(word: str) -> list[str]:
