@@ -11,7 +11,6 @@ from typing import Any
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.calibration import agreed, judged_pairs, recorded_verdicts
 from movlr_jax.evolution.ranking import BUDGET, ENOUGH, REPEATS, Comparison, Showing, next_pair, sided
-from movlr_jax.evolution.selection import ranking_record
 from movlr_jax.evolution.standing import Standing
 from movlr_jax.film.captions import STRIP
 from movlr_jax.language.base import Evaluation, Preference
@@ -122,11 +121,14 @@ class RunDesk:
         if not self.votes:  # the last one has been taken back
             self._archive.forget(KIND, -1)
             return
-        record = ranking_record(self._names, self.standing.ranking)
+        ranking = self.standing.ranking
         votes = [
             {n: getattr(v, n) for n in ("first", "second", "winner", "reason", "rater")} for v in self.votes
         ]
-        kept = {name: record[name] for name in ("names", "strengths", "deviation", "p_best", "best")}
+        kept = {"names": list(self._names), "best": self._names[ranking.order[0]]} | {
+            name: [None if i in ranking.unranked else float(v) for i, v in enumerate(getattr(ranking, name))]
+            for name in ("strengths", "deviation", "p_best")
+        }
         self._archive.record(
             KIND, {**kept, "comparisons": votes, "agreement": people(self.votes)["agreement"]}
         )
