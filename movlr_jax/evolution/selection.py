@@ -21,7 +21,7 @@ from movlr_jax.config.methods import calls_needed
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.context import SearchContext, once, timed
 from movlr_jax.evolution.gates import by_gates, gated, score_of
-from movlr_jax.evolution.ranking import BUDGET, Comparison, Ranking, decided, flip_rate, rank, unanswered
+from movlr_jax.evolution.ranking import BUDGET, Comparison, decided, flip_rate, rank, unanswered
 from movlr_jax.evolution.standing import Standing
 from movlr_jax.evolution.trials import Claim, TrialPlan, Trials, believed, recorded_trials, run_trials
 from movlr_jax.evolution.worth import (
@@ -274,24 +274,6 @@ def _record(ran: Contest, belief: Posterior, champion: str) -> dict[str, Any]:
             {**comparison_record(names, c), "trial": seed}
             for c, seed in zip(ran.new, ran.of_trial, strict=True)
         ],
-    }
-
-
-def ranking_record(names: Sequence[str], result: Ranking) -> dict[str, Any]:
-    """Return the JSON record of a ranking by films alone. Values without an answered comparison are null."""
-
-    def known(values: np.ndarray) -> list[float | None]:
-        return [None if i in result.unranked else float(v) for i, v in enumerate(values)]
-
-    unanswered_all = result.comparisons and not any(map(decided, result.comparisons))
-    return {
-        "names": list(names),
-        "strengths": known(result.strengths),
-        "deviation": known(result.deviation),
-        "p_best": known(result.p_best),
-        "flip_rate": None if unanswered_all else result.flip_rate,
-        "best": names[result.order[0]],
-        "comparisons": [comparison_record(names, c) for c in result.comparisons],
     }
 
 
