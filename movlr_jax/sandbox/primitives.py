@@ -176,7 +176,7 @@ _SCATTER = {"dimension_numbers": SCATTER, "indices_are_sorted": BOOL, "unique_in
 _PLAIN = [
     "abs", "acos", "acosh", "add", "add_any", "and", "asin", "asinh", "atan", "atan2", "atanh", "ceil",
     "clamp", "copy", "cosh", "div", "eq", "erf", "floor", "ge", "gt", "is_finite", "le", "le_to", "lt", "lt_to",
-    "max", "min", "mul", "ne", "neg", "not", "or", "pow", "rem", "select_n", "shift_left",
+    "max", "min", "mul", "ne", "neg", "not", "one_minus_square", "or", "pow", "rem", "select_n", "shift_left",
     "shift_right_arithmetic", "shift_right_logical", "sign", "sinh", "square", "stop_gradient", "sub",
     "tan", "tanh", "xor", "erfc",
 ]  # fmt: skip
