@@ -109,9 +109,24 @@ class Parts:
                 if found := self._named([*more, noun]) or self._named([*more, singular]):
                     if {*words[first:begin]} & {*around}:
                         raise self._missing(words[first:last], found)
+                    alike = self._alike(found)
+                    if len(alike) > 1 and side_of(
+                        words[begin:last]
+                    ):  # foot_1 and foot_2: which is the right one?
+                        raise self._missing(words[begin:last], alike)
+                    found = alike if several else found
                     one = next((part for part in found if side in part.words.split()), found[0])
                     return found if several else [one], words[last:]
         return [], words
+
+    def _alike(self, found: Sequence[Part]) -> list[Part]:
+        """Return `found`, or where that is one part without a side all that have its name and another number."""
+        if len(found) != 1 or side_of(found[0].words.split()):
+            return list(found)
+        words = {name: [w for w in known if not w.isdigit()] for name, known in self._names.items()}
+        mine = words.get(found[0].place)
+        names = [name for name, of in words.items() if mine and of == mine and name in self._bodies]
+        return [self._part(name, found[0].words) for name in names] if len(names) > 1 else list(found)
 
     def called(self, words: Sequence[str]) -> list[Part]:
         """Return the bodies and sites all of whose words are among `words`, in the order of `words`."""

@@ -71,3 +71,22 @@ def test_a_quoted_name_is_the_name_in_python(name: str):
 def test_the_name_of_a_term_is_an_identifier(name: str, expected: str):
     assert identifier(name) == expected
     assert identifier(name).isidentifier()
+
+
+NUMBERED = """<mujoco><worldbody><geom type="plane" size="9 9 1"/>
+<body name="trunk" pos="0 0 0.9"><freejoint/><geom size="0.2"/>
+<body name="foot_1" pos="0 0.1 -0.8"><joint name="a" axis="0 1 0" range="-90 90"/><geom size="0.1"/></body>
+<body name="foot_2" pos="0 -0.1 -0.8"><joint name="b" axis="0 1 0" range="-90 90"/><geom size="0.1"/></body>
+</body></worldbody><actuator><motor joint="a" ctrlrange="-1 1"/><motor joint="b" ctrlrange="-1 1"/></actuator></mujoco>"""
+
+
+def test_a_side_that_numbered_parts_do_not_name_is_an_error(tmp_path: Path):
+    file = tmp_path / "numbered.xml"
+    file.write_text(NUMBERED)
+    with pytest.raises(
+        mj.UserError, match=r"names the right foot.*it has: foot1 \(foot_1\), foot2 \(foot_2\)"
+    ):
+        mj.load_task(model=str(file), instruction="raise the right foot")
+    motion = mj.load_task(model=str(file), instruction="raise both feet").motion
+    assert motion
+    assert [[part.place for part in aim.parts] for aim in motion.aims] == [["foot_1"], ["foot_2"]]
