@@ -110,9 +110,8 @@ class Parts:
                     if {*words[first:begin]} & {*around}:
                         raise self._missing(words[first:last], found)
                     alike = self._alike(found)
-                    if len(alike) > 1 and side_of(
-                        words[begin:last]
-                    ):  # foot_1 and foot_2: which is the right one?
+                    # foot_1 and foot_2: which is the right one?
+                    if len(alike) > len(found) and side_of(words[begin:last]):
                         raise self._missing(words[begin:last], alike)
                     found = alike if several else found
                     one = next((part for part in found if side in part.words.split()), found[0])

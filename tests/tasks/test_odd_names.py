@@ -77,7 +77,8 @@ NUMBERED = """<mujoco><worldbody><geom type="plane" size="9 9 1"/>
 <body name="trunk" pos="0 0 0.9"><freejoint/><geom size="0.2"/>
 <body name="foot_1" pos="0 0.1 -0.8"><joint name="a" axis="0 1 0" range="-90 90"/><geom size="0.1"/></body>
 <body name="foot_2" pos="0 -0.1 -0.8"><joint name="b" axis="0 1 0" range="-90 90"/><geom size="0.1"/></body>
-</body></worldbody><actuator><motor joint="a" ctrlrange="-1 1"/><motor joint="b" ctrlrange="-1 1"/></actuator></mujoco>"""
+</body></worldbody><actuator><motor joint="a" ctrlrange="-1 1"/><motor joint="b" ctrlrange="-1 1"/></actuator>
+</mujoco>"""
 
 
 def test_a_side_that_numbered_parts_do_not_name_is_an_error(tmp_path: Path):
