@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from movlr_jax.evolution.context import SearchContext, once, timed
+from movlr_jax.evolution.context import SearchContext, timed
 from movlr_jax.evolution.filming import clip_of, store, style_of
 from movlr_jax.evolution.look import baselines
 from movlr_jax.evolution.loop import Found
@@ -83,7 +83,7 @@ def confirm(context: SearchContext, found: Found) -> Confirmed | None:
     confirmed = Confirmed(
         champion, first, {name: Claim.of(context.task.motion, of) for name, of in trials.items()}, p_better
     )
-    once(context, EVENT, -1, "confirm", lambda: _record(confirmed))
+    context.archive.record(EVENT, _record(confirmed))  # of a search that went on, the champion may be another
     return confirmed
 
 

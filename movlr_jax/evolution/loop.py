@@ -17,6 +17,7 @@ from movlr_jax.evolution.gates import fault, merit
 from movlr_jax.evolution.look import look
 from movlr_jax.evolution.selection import Standings, contest, may_be_better, ranked
 from movlr_jax.evolution.tracking import track
+from movlr_jax.evolution.trials import EVENT as TRIALS
 from movlr_jax.evolution.trials import (
     Claim,
     TrialPlan,
@@ -64,6 +65,9 @@ def evolve(context: SearchContext) -> Found:
     first = look(context, plan)
     for g in range(context.config.generations):
         context.reporter.say(f"generation {g} ({g + 1} of {context.config.generations})")
+        if context.archive.get("ranked", g) and not context.archive.get("proposed", g):
+            for kind in ("ranked", TRIALS, "timing"):  # a final, when the search had fewer generations
+                context.archive.forget(kind, g)
         context.seconds = dict(context.archive.get("timing", g) or {})
         sources, parents = propose(context, g, parent, critique, history, standings)
         before = standings.champion

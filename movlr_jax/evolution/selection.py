@@ -66,7 +66,7 @@ class Contest:
     """The contest of generation g.
 
     verdicts: of the entrants: the champion, the program that may be better than it, and those of this generation that
-    were accepted. In the final they are those of all programs.
+    were accepted. In the final: the champion and those that may be better.
     """
 
     context: SearchContext
