@@ -13,6 +13,7 @@ from moving import CRAWLER, HOPPER, PAGE, block
 import movlr_jax as mj
 from movlr_jax.commands.search import main as search
 from movlr_jax.config.compose import compose
+from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.language.base import Evaluation, ProposalRequest
 from movlr_jax.language.judges.metrics import MetricsJudge
@@ -50,7 +51,7 @@ def motion(description: str, xml: str = CRAWLER, **more: object) -> Motion:
     ("description", "way"),
     [
         ("walk", X),
-        ("walk forward with its left leg stiff", X),
+        ("walk forward with its legs stiff", X),
         ("keep walking backwards", BACK),
         ("move to the left", Y),
         ("crawl right.", RIGHT),
@@ -68,6 +69,11 @@ def test_a_description_names_a_way(description: str, way: tuple[float, ...]):
     task = made(description)
     np.testing.assert_allclose(task.goals["velocity"], read.speed * np.array(way), rtol=1e-6)
     assert "progress" in parse(task.initial_reward).weights
+
+
+def test_a_side_of_numbered_legs_is_refused():
+    with pytest.raises(UserError, match="the left leg, which this model does not have"):
+        made("walk forward with its left leg stiff")
 
 
 @pytest.mark.parametrize(
