@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from movlr_jax.commands import environment
+from movlr_jax.engine import environment
 
 os.environ[environment.CACHE_SWITCH] = "off"
 environment.prepare_environment()
@@ -38,10 +38,10 @@ from quick import read_options  # noqa: E402
 from record import circumstances, write  # noqa: E402
 from workload import rates, rewards, starts, workload  # noqa: E402
 
+from movlr_jax._util.machine import cores  # noqa: E402
 from movlr_jax.control.build import build_planner  # noqa: E402
 from movlr_jax.control.mpc.planner import PlannedControllers  # noqa: E402
 from movlr_jax.errors import UserError  # noqa: E402
-from movlr_jax.machine import cores  # noqa: E402
 from movlr_jax.rewards.state import State  # noqa: E402
 from movlr_jax.types import Array, SimState, Step  # noqa: E402
 

@@ -12,7 +12,7 @@ import argparse
 import json
 from pathlib import Path
 
-from movlr_jax.commands import environment
+from movlr_jax.engine import environment
 
 environment.prepare_environment()
 environment.prepare_physics("mjx")

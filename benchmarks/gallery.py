@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from movlr_jax.commands import environment
+from movlr_jax.engine import environment
 
 environment.prepare_environment()
 
@@ -21,7 +21,7 @@ import numpy as np  # noqa: E402
 from PIL import Image  # noqa: E402
 from quick import read_options, searched  # noqa: E402
 
-from movlr_jax.commands.episodes import read_request, task_of_request  # noqa: E402
+from movlr_jax.cli.episodes import read_request, task_of_request  # noqa: E402
 from movlr_jax.evolution.filming import clip_of  # noqa: E402
 from movlr_jax.film.captions import Caption  # noqa: E402
 from movlr_jax.film.clips import Style, frames  # noqa: E402

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from movlr_jax.commands import environment
+from movlr_jax.engine import environment
 
 environment.prepare_environment()
 
@@ -26,9 +26,9 @@ import record  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 from quick import read_options, searched  # noqa: E402
 
-from movlr_jax.commands.session import task_of  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
 from movlr_jax.control.build import build_optimizer  # noqa: E402
+from movlr_jax.engine.session import task_of  # noqa: E402
 from movlr_jax.evolution.evaluation import evaluate, make_probe  # noqa: E402
 from movlr_jax.evolution.ranking import meetings  # noqa: E402
 from movlr_jax.report.data import Run, read_run, weight_shares  # noqa: E402

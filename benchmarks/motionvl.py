@@ -1,6 +1,6 @@
 """MotionVL's comparison: the robot trained under hand-written rewards and under those that a search found.
 
-    python -m movlr_jax.train +recipe=benchmarks/motionvl_walk.yaml reward=best.py seed=0 run_dir=DIR
+    movlr-jax train +recipe=benchmarks/motionvl_walk.yaml reward=best.py seed=0 run_dir=DIR
     python benchmarks/motionvl.py rl_base=DIR,DIR,DIR rl_llm=DIR,DIR,DIR [--seed 801] [--out benchmarks/results]
 
 METHOD=DIR,DIR,... names the trainings of one method, one per seed, or policies of the package. Each policy runs from
@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from movlr_jax.commands import environment
+from movlr_jax.engine import environment
 
 environment.prepare_environment()
 
@@ -31,9 +31,9 @@ from quick import read_options  # noqa: E402
 from record import circumstances, write  # noqa: E402
 from walks import angles_of, draw_angles, rounded, walked  # noqa: E402
 
-from movlr_jax.commands.evaluate import prepared  # noqa: E402
+from movlr_jax._util.progress import Reporter  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
-from movlr_jax.progress import Reporter  # noqa: E402
+from movlr_jax.engine.evaluate import prepared  # noqa: E402
 from movlr_jax.storage.trajectory import EpisodeRecord  # noqa: E402
 from movlr_jax.tasks.readout import Readout  # noqa: E402
 from movlr_jax.tasks.walking.biomechanics import trunk_tilt  # noqa: E402

@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from movlr_jax.commands import environment
 from movlr_jax.config.compose import compose
+from movlr_jax.engine import environment
 
 environment.prepare_environment()
 
@@ -28,9 +28,9 @@ from mujoco import rollout as mj_rollout  # noqa: E402
 from quick import TINY_TASK, read_options  # noqa: E402
 from record import circumstances  # noqa: E402
 
-from movlr_jax.commands.session import task_of  # noqa: E402
 from movlr_jax.control.build import build_planner  # noqa: E402
 from movlr_jax.control.mpc.planner import Planner  # noqa: E402
+from movlr_jax.engine.session import task_of  # noqa: E402
 from movlr_jax.physics.native import NativePhysics  # noqa: E402
 from movlr_jax.sandbox.source import parse  # noqa: E402
 from movlr_jax.sandbox.trace import load  # noqa: E402

@@ -29,8 +29,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from movlr_jax.commands import environment
 from movlr_jax.config.compose import compose
+from movlr_jax.engine import environment
 
 environment.prepare_environment()
 
@@ -42,10 +42,10 @@ from quick import read_options  # noqa: E402
 from record import circumstances, write  # noqa: E402
 from workload import HUMANOID, humanoid_file  # noqa: E402
 
+from movlr_jax._util.machine import cores  # noqa: E402
 from movlr_jax.control.build import build_planner, scored_at_once  # noqa: E402
 from movlr_jax.errors import UserError  # noqa: E402
 from movlr_jax.evolution.evaluation import make_probe  # noqa: E402
-from movlr_jax.machine import cores  # noqa: E402
 from movlr_jax.models.spec import compile_spec  # noqa: E402
 from movlr_jax.physics.common import planning_model  # noqa: E402
 from movlr_jax.sandbox.vet import Sandbox  # noqa: E402

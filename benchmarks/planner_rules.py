@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from movlr_jax.commands.environment import prepare_environment
+from movlr_jax.engine.environment import prepare_environment
 
 prepare_environment()
 
@@ -27,10 +27,10 @@ import numpy as np  # noqa: E402
 from quick import read_options  # noqa: E402
 from record import circumstances, write  # noqa: E402
 
-from movlr_jax.commands.session import task_of  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
 from movlr_jax.control.build import build_planner  # noqa: E402
 from movlr_jax.control.episode import by_candidate  # noqa: E402
+from movlr_jax.engine.session import task_of  # noqa: E402
 from movlr_jax.evolution.evaluation import make_probe  # noqa: E402
 from movlr_jax.sandbox.vet import Sandbox  # noqa: E402
 from movlr_jax.tasks import Task, simple_task  # noqa: E402

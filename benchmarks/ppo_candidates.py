@@ -30,7 +30,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from movlr_jax.commands import environment
+from movlr_jax.engine import environment
 
 os.environ[environment.CACHE_SWITCH] = "off"  # both start cold
 environment.prepare_environment()
@@ -41,9 +41,9 @@ from matplotlib.figure import Figure  # noqa: E402
 from pendulum import PPO, Reward, brax_settings, environment, rewards, settings, task  # noqa: E402
 from quick import read_options  # noqa: E402
 
+from movlr_jax._util.machine import hardware, versions  # noqa: E402
 from movlr_jax.control.ppo.build import build_ppo  # noqa: E402
 from movlr_jax.control.ppo.config import PpoConfig  # noqa: E402
-from movlr_jax.machine import hardware, versions  # noqa: E402
 
 UNFINISHED = 3  # exit status, with measurements left to make
 EPOCHS = 4  # looks at Brax's progress; the first pays for compiling

@@ -17,7 +17,7 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
-from movlr_jax.commands import environment
+from movlr_jax.engine import environment
 
 os.environ[environment.CACHE_SWITCH] = "off"
 environment.prepare_environment()

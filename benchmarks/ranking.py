@@ -18,9 +18,9 @@ from itertools import combinations
 import numpy as np
 from quick import read_options
 
+from movlr_jax._util.machine import versions
 from movlr_jax.evolution.ranking import BOTH_ORDERS, Comparison, Showing, fit, rank, to_people
 from movlr_jax.language.base import Preference
-from movlr_jax.machine import versions
 
 Pair = tuple[int, int]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-from movlr_jax.machine import hardware, versions
+from movlr_jax._util.machine import hardware, versions
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from movlr_jax.commands import environment
 from movlr_jax.config.compose import compose
+from movlr_jax.engine import environment
 
 environment.prepare_environment()
 
@@ -29,9 +29,9 @@ import numpy as np  # noqa: E402
 from quick import read_options  # noqa: E402
 from record import circumstances  # noqa: E402
 
-from movlr_jax.commands.session import task_of  # noqa: E402
+from movlr_jax._util.machine import cores  # noqa: E402
+from movlr_jax.engine.session import task_of  # noqa: E402
 from movlr_jax.evolution.evaluation import make_probe  # noqa: E402
-from movlr_jax.machine import cores  # noqa: E402
 from movlr_jax.physics.native import NativePhysics  # noqa: E402
 from movlr_jax.rewards.program import RewardFn  # noqa: E402
 from movlr_jax.rewards.state import State  # noqa: E402

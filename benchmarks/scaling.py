@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from movlr_jax.commands import environment
+from movlr_jax.engine import environment
 
 os.environ[environment.CACHE_SWITCH] = "off"
 environment.prepare_environment()

@@ -28,16 +28,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from movlr_jax.commands import environment
+from movlr_jax.engine import environment
 
 environment.prepare_environment()
 
 from quick import TINY, read_options  # noqa: E402
 from record import circumstances, write  # noqa: E402
 
-from movlr_jax.commands.session import task_and_optimizer  # noqa: E402
+from movlr_jax._util.machine import cores  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
 from movlr_jax.config.schema import WorkersConfig  # noqa: E402
+from movlr_jax.engine.session import task_and_optimizer  # noqa: E402
 from movlr_jax.evolution.evaluation import make_probe  # noqa: E402
 from movlr_jax.evolution.filming import clip_of  # noqa: E402
 from movlr_jax.evolution.ranking import rank  # noqa: E402
@@ -48,7 +49,6 @@ from movlr_jax.film.captions import Caption  # noqa: E402
 from movlr_jax.film.clips import film  # noqa: E402
 from movlr_jax.film.renderer import renderer  # noqa: E402
 from movlr_jax.language.base import Evaluation, Preference  # noqa: E402
-from movlr_jax.machine import cores  # noqa: E402
 from movlr_jax.sandbox.source import parse, with_weights  # noqa: E402
 from movlr_jax.sandbox.vet import Sandbox, Verdict  # noqa: E402
 from movlr_jax.storage.archive import Archive  # noqa: E402

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from movlr_jax.commands import environment
+from movlr_jax.engine import environment
 
 environment.prepare_environment()
 
@@ -27,16 +27,16 @@ from PIL import Image  # noqa: E402
 from quick import read_options  # noqa: E402
 from record import circumstances, write  # noqa: E402
 
-from movlr_jax.commands.evaluate import EvaluationSetup, prepared, run_episode  # noqa: E402
-from movlr_jax.commands.gait import analysed  # noqa: E402
+from movlr_jax._util.progress import Reporter  # noqa: E402
+from movlr_jax.cli.gait import analysed  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
+from movlr_jax.engine.evaluate import EvaluationSetup, prepared, run_episode  # noqa: E402
 from movlr_jax.evolution.filming import clip_of  # noqa: E402
 from movlr_jax.film.captions import Caption  # noqa: E402
 from movlr_jax.film.clips import Style, frames  # noqa: E402
 from movlr_jax.language.base import Evaluation  # noqa: E402
 from movlr_jax.physics.domain import draw as draw_worlds  # noqa: E402
 from movlr_jax.physics.native import NativePhysics  # noqa: E402
-from movlr_jax.progress import Reporter  # noqa: E402
 from movlr_jax.report.gait import picture  # noqa: E402
 from movlr_jax.storage.trajectory import EpisodeRecord  # noqa: E402
 

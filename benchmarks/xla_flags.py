@@ -20,8 +20,8 @@ from typing import Any
 
 from quick import read_options
 
-from movlr_jax.commands.environment import FUSION_FLAG
-from movlr_jax.machine import xla_knows
+from movlr_jax._util.machine import xla_knows
+from movlr_jax.engine.environment import FUSION_FLAG
 
 
 def measure(flags: str, model: str, rows: int, horizon_s: float) -> dict[str, Any]:

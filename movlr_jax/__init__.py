@@ -87,7 +87,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    from movlr_jax.commands.environment import prepare_environment
+    from movlr_jax.engine.environment import prepare_environment
 
     prepare_environment()
     return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)

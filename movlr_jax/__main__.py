@@ -41,14 +41,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name not in COMMANDS:
         print(unknown_name("command", name, COMMANDS), file=sys.stderr)
         return 2
-    from movlr_jax.commands.cli import entry_point
+    from movlr_jax.cli.common import entry_point
 
-    return entry_point(f"movlr_jax.commands.{name}")(rest)
+    return entry_point(f"movlr_jax.cli.{name}")(rest)
 
 
 def _complete(arguments: Sequence[str]) -> int:
     """Complete a command line as Hydra does: `eval "$(movlr-jax -sc install=bash)"`. Returns the exit status."""
-    from movlr_jax.commands.cli import entry_point
+    from movlr_jax.cli.common import entry_point
 
     words = os.environ.get("COMP_LINE", "").split(" ")
     if arguments[:1] and arguments[0].startswith("query="):
@@ -56,7 +56,7 @@ def _complete(arguments: Sequence[str]) -> int:
             print(" ".join(c for c in COMMANDS if c.startswith("".join(words[1:]))))
             return 0
         os.environ["COMP_LINE"] = " ".join([words[0], *words[2:]])  # Hydra knows no commands
-    return entry_point("movlr_jax.commands.search")(["--shell-completion", *arguments])
+    return entry_point("movlr_jax.cli.search")(["--shell-completion", *arguments])
 
 
 if __name__ == "__main__":

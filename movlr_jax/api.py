@@ -74,9 +74,9 @@ def load_task(
     _prepare()
     from dataclasses import replace
 
-    from movlr_jax.commands.session import task_of
     from movlr_jax.config.compose import compose
     from movlr_jax.config.override import overrides_of, task_override
+    from movlr_jax.engine.session import task_of
     from movlr_jax.tasks.base import Overrides
     from movlr_jax.tasks.instruction import absolute_model
     from movlr_jax.tasks.reference import PEOPLE, STEPS
@@ -136,10 +136,10 @@ class RewardResult:
             path: The mp4 file to write; None for the one next to the trajectory, which is rendered once.
             preview: Render a small film with few frames, in a quarter of the time.
         """
+        from movlr_jax._util.quantities import summary
         from movlr_jax.evolution.filming import clip_of, store, style_of
         from movlr_jax.film.captions import Caption
         from movlr_jax.film.clips import film
-        from movlr_jax.quantities import summary
         from movlr_jax.storage.archive import write_atomically
 
         target = Path(path) if path else self.trajectory_file.with_suffix(".mp4")
@@ -180,8 +180,8 @@ def evaluate_reward(
     config, built = _configured(task, settings, {"seed": seed, "films": False, **more})
     from dataclasses import replace
 
-    from movlr_jax.commands.evaluate import prepared, run_episode
-    from movlr_jax.progress import Reporter, interruptible
+    from movlr_jax._util.progress import Reporter, interruptible
+    from movlr_jax.engine.evaluate import prepared, run_episode
     from movlr_jax.storage.trajectory import EpisodeRecord
 
     text, given = str(source), None
@@ -221,8 +221,8 @@ def load_reward(source: str | Path, task: Task | str | Path, *settings: str, **m
         UserError: If the program is rejected, with the reason.
     """
     config, built = _configured(task, settings, more)
-    from movlr_jax.commands.evaluate import vetted
-    from movlr_jax.commands.session import task_of
+    from movlr_jax.engine.evaluate import vetted
+    from movlr_jax.engine.session import task_of
     from movlr_jax.rewards.function import RewardFunction
 
     built = built or task_of(config)
@@ -301,9 +301,9 @@ class SearchRun:
         """The task of the search, built again from the settings of the run unless it is at hand."""
         if self._given is not None:
             return self._given
-        from movlr_jax.commands.session import task_of
         from movlr_jax.config.compose import compose
         from movlr_jax.config.trust import TASK
+        from movlr_jax.engine.session import task_of
 
         trust = ["trust=true"] if self._trust else []
         return task_of(compose([f"resume={self.root}", *trust], parts=TASK))
@@ -346,7 +346,7 @@ class SearchRun:
     @property
     def report(self) -> Path:
         """The page report.html, written from the run directory as it is now."""
-        from movlr_jax.commands.report import write_with_task
+        from movlr_jax.engine.report import write_with_task
 
         return write_with_task(self.root, lambda: self.task)[0]
 
@@ -454,8 +454,8 @@ def run_search(
     if resume is not None:
         more = {**more, "resume": str(resume)}
     config, built = _configured(task, settings, more)
-    from movlr_jax.commands.search import run_search as run
-    from movlr_jax.progress import interruptible
+    from movlr_jax._util.progress import interruptible
+    from movlr_jax.engine.search import run_search as run
 
     with interruptible():
         root, _ = run(config, built)
@@ -583,7 +583,7 @@ def register_method(
 
 def _prepare() -> None:
     """Set the environment of JAX and MuJoCo, as the commands do."""
-    from movlr_jax.commands.environment import prepare_environment
+    from movlr_jax.engine.environment import prepare_environment
 
     late = "jax" in sys.modules
     prepare_environment()
@@ -601,11 +601,11 @@ def _configured(
     _prepare()
     from dataclasses import replace
 
-    from movlr_jax.commands.environment import prepare_physics
-    from movlr_jax.commands.session import adapted, task_of
     from movlr_jax.config.compose import SHORTHANDS, compose
     from movlr_jax.config.override import overrides_of, task_override
     from movlr_jax.config.schema import TaskConfig
+    from movlr_jax.engine.environment import prepare_physics
+    from movlr_jax.engine.session import adapted, task_of
     from movlr_jax.tasks import Task
 
     for setting in settings:
@@ -651,7 +651,7 @@ def _configured(
 
 
 def _measured(metrics: Mapping[str, float]) -> str:
-    from movlr_jax.quantities import summary
+    from movlr_jax._util.quantities import summary
 
     return summary(metrics)
 

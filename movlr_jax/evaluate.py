@@ -2,9 +2,9 @@
 
 import sys
 
-from movlr_jax.commands.cli import entry_point
+from movlr_jax.cli.common import entry_point
 
-main = entry_point("movlr_jax.commands.evaluate")
+main = entry_point("movlr_jax.cli.evaluate")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -2,9 +2,9 @@
 
 import sys
 
-from movlr_jax.commands.cli import entry_point
+from movlr_jax.cli.common import entry_point
 
-main = entry_point("movlr_jax.commands.search")
+main = entry_point("movlr_jax.cli.search")
 
 if __name__ == "__main__":
     sys.exit(main())

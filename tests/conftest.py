@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from movlr_jax.commands.environment import prepare_environment, prepare_physics
+from movlr_jax.engine.environment import prepare_environment, prepare_physics
 
 # What one test compiles, no other compiles again, here or in a process of its own; gone when the tests end, unless
 # the folder is set. Workers of xdist share the folder of the process that starts them.

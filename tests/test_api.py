@@ -16,10 +16,10 @@ import pytest
 from cli_cases import SUPPORT
 
 import movlr_jax as mj
+from movlr_jax._util.registry import Registry
 from movlr_jax.config.compose import compose
 from movlr_jax.config.override import text_of
 from movlr_jax.language.registry import JUDGES
-from movlr_jax.registry import Registry
 from movlr_jax.storage.archive import Archive
 
 QUICK = ("optimizer.mppi.samples=2", "optimizer.horizon_s=0.032")
@@ -442,7 +442,7 @@ def test_other_packages_bring_entries(monkeypatch: pytest.MonkeyPatch):
         EntryPoint("broken", "json:nothing_of_this_name", "movlr_jax.judges"),
     ]
     monkeypatch.setattr(
-        "movlr_jax.registry.entry_points", lambda group: [p for p in points if p.group == group]
+        "movlr_jax._util.registry.entry_points", lambda group: [p for p in points if p.group == group]
     )
     registry: Registry = Registry("judge", "movlr_jax.judges", {"mine": 1})
     import json

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from movlr_jax.machine import cpu_quota
+from movlr_jax._util.machine import cpu_quota
 
 
 def files(root: Path, **texts: str) -> Path:

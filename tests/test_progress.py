@@ -10,8 +10,8 @@ import time
 import pytest
 from rich.console import Console
 
-from movlr_jax import progress
-from movlr_jax.progress import Reporter
+from movlr_jax._util import progress
+from movlr_jax._util.progress import Reporter
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_the_time_left_counts_what_this_process_has_done(monkeypatch, calls, lin
 def test_a_second_ctrl_c_does_not_wait_for_what_the_first_began():
     script = textwrap.dedent("""
         import sys, time
-        from movlr_jax.commands.outcome import run_one
+        from movlr_jax.cli.outcome import run_one
 
         def command(given):
             try:

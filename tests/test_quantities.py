@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from cli_cases import LEG
 
-from movlr_jax.commands.search import main as search
-from movlr_jax.quantities import quantity, summary
+from movlr_jax._util.quantities import quantity, summary
+from movlr_jax.cli.search import main as search
 from movlr_jax.storage.archive import Archive
 
 pytestmark = pytest.mark.usefixtures("elsewhere")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from movlr_jax.commands.search import main as search
+from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
 from movlr_jax.storage.archive import Archive
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from movlr_jax._util.resources import resource_dir
 from movlr_jax.config.defaults import CHOICES, store_defaults
 from movlr_jax.config.methods import METHODS
 from movlr_jax.config.override import quoted, unquoted
 from movlr_jax.config.schema import WORKERS
 from movlr_jax.control.build import OPTIMIZERS
 from movlr_jax.errors import UserError, shortened, unknown_name
-from movlr_jax.resources import resource_dir
 from movlr_jax.storage.archive import SETTINGS, Archive
 from movlr_jax.tasks.file_task import OWN_FILE
 from movlr_jax.tasks.instruction import absolute_model
@@ -101,9 +101,9 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None, parts: Seq
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
+    from movlr_jax._util.settings import from_mapping
     from movlr_jax.config.schema import Config, check, recorded_config
     from movlr_jax.config.trust import acts, obey
-    from movlr_jax.settings import from_mapping
     from movlr_jax.tasks.reference import PEOPLE, STEPS
 
     _refuse_unused(overrides)
@@ -260,7 +260,7 @@ def _recorded(overrides: Sequence[str], kind: str, changeable: Sequence[str]) ->
     name of a task asks for a comparison with the record instead (None). +task=FILE.py says where the file of the task
     is now, and model=FILE where the model of a task without a name is.
     """
-    from movlr_jax.settings import CONFIG_BYTES, read_yaml
+    from movlr_jax._util.settings import CONFIG_BYTES, read_yaml
     from movlr_jax.storage.inside import read_inside
 
     parts = [override.lstrip("+").partition("=") for override in overrides]
@@ -379,7 +379,7 @@ def _with_task_of_experiment(overrides: Sequence[str], config_dir: Path | None) 
     `override /task` in its defaults needs a task before it, and `/task` must not have one. Raises UserError if the
     overrides name another task.
     """
-    from movlr_jax.settings import read_yaml
+    from movlr_jax._util.settings import read_yaml
 
     given = {o.lstrip("+").partition("=")[0]: o.partition("=")[2] for o in overrides}
     file = config_dir / "experiment" / f"{given.get('experiment')}.yaml" if config_dir else None

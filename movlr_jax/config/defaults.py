@@ -12,14 +12,14 @@ from typing import Any
 
 from hydra.core.config_store import ConfigStore
 
+from movlr_jax._util.resources import resource_dir
+from movlr_jax._util.settings import default_settings
 from movlr_jax.config.methods import METHODS, Method
 from movlr_jax.config.schema import WORKERS, Config, WorkersConfig
 from movlr_jax.control.build import OPTIMIZERS
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.language import settings as language
 from movlr_jax.language.settings import ModelConfig
-from movlr_jax.resources import resource_dir
-from movlr_jax.settings import default_settings
 from movlr_jax.tasks.registry import TASKS
 from movlr_jax.tracking.base import TRACKERS, TrackerConfig
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from movlr_jax._util.registry import Registry
+from movlr_jax._util.settings import at_least, one_of
 from movlr_jax.errors import UserError
 from movlr_jax.language.base import Evaluation
-from movlr_jax.registry import Registry
-from movlr_jax.settings import at_least, one_of
 
 FEEDBACK = ("critique", "reflection", "descriptors", "statistics", "none")
 PARENTS = ("best", "latest")

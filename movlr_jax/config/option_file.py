@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from movlr_jax._util.resources import resource_dir
+from movlr_jax._util.settings import CONFIG_BYTES, read_yaml
 from movlr_jax.errors import UserError, unknown_name
-from movlr_jax.resources import resource_dir
-from movlr_jax.settings import CONFIG_BYTES, read_yaml
 
 
 def read_option_file(kind: str, name: str) -> tuple[str, Mapping[str, Any]]:

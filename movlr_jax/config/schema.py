@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from movlr_jax._util.settings import above_0, at_least, flat, from_mapping, no_secrets, one_of
 from movlr_jax.config.methods import RANKINGS, Method, calls_needed, check_method
 from movlr_jax.control.config import OptimizerConfig, check_optimizer
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.language.registry import AUTO, CRITICS, JUDGES, PROPOSERS
 from movlr_jax.language.settings import WATCHERS, WRITERS, ModelConfig, check_model
 from movlr_jax.physics.choose import PHYSICS
-from movlr_jax.settings import above_0, at_least, flat, from_mapping, no_secrets, one_of
 from movlr_jax.tasks.base import check_episode
 from movlr_jax.tasks.reference import BY
 from movlr_jax.tracking.base import TRACKERS, TrackerConfig

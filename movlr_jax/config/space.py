@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from movlr_jax._util.settings import from_mapping
 from movlr_jax.config.option_file import read_option_file
 from movlr_jax.errors import UserError
-from movlr_jax.settings import from_mapping
 
 if TYPE_CHECKING:
     import optuna

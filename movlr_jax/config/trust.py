@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from movlr_jax._util.resources import resource_dir
 from movlr_jax.config.schema import Config
 from movlr_jax.control.build import OPTIMIZERS
 from movlr_jax.control.ppo.config import REFERENCE, policy_path
@@ -21,7 +22,6 @@ from movlr_jax.errors import UserError, printable
 from movlr_jax.language.registry import AUTO, CRITICS, JUDGES, PROPOSERS
 from movlr_jax.language.settings import EMBEDDED, ModelConfig
 from movlr_jax.models.from_path import is_path
-from movlr_jax.resources import resource_dir
 from movlr_jax.storage import begun
 from movlr_jax.storage.inside import read_bounded
 from movlr_jax.tasks.reference import PEOPLE, STEPS

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from movlr_jax._util.registry import Registry
 from movlr_jax.control.base import Optimizer
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.mpc.knots import ControlSpace
@@ -16,7 +17,6 @@ from movlr_jax.errors import UserError, needed, unknown_name
 from movlr_jax.physics.choose import planning_physics
 from movlr_jax.physics.domain import Ranges, draw
 from movlr_jax.physics.native import NativePhysics
-from movlr_jax.registry import Registry
 from movlr_jax.tasks import Task
 
 SAMPLES = 32  # per plan, where nothing else is asked for

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from movlr_jax._util.settings import above_0, at_least, one_of
 from movlr_jax.control.mpc.knots import SPLINES
 from movlr_jax.control.mpc.mppi import MppiConfig
 from movlr_jax.control.mpc.rules import RISKS, RULES, STRATEGIES
@@ -21,7 +22,6 @@ from movlr_jax.control.ppo.config import (
 )
 from movlr_jax.errors import UserError
 from movlr_jax.physics.choose import GRAPHS
-from movlr_jax.settings import above_0, at_least, one_of
 
 
 @dataclass(frozen=True)

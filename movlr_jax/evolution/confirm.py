@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from movlr_jax._util.quantities import summary
 from movlr_jax.evolution.context import SearchContext, timed
 from movlr_jax.evolution.filming import clip_of, store, style_of
 from movlr_jax.evolution.look import baselines
@@ -17,7 +18,6 @@ from movlr_jax.film.captions import Caption
 from movlr_jax.film.clips import film
 from movlr_jax.language.base import Evaluation
 from movlr_jax.language.judges.metrics import MetricsJudge
-from movlr_jax.quantities import summary
 
 EVENT = "confirmed"
 PROMISE = 0.8  # probability of being better than the first program from which on a search says so

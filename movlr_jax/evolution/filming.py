@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path, PurePath
 
+from movlr_jax._util.quantities import summary
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.context import SearchContext, timed
 from movlr_jax.film.captions import Caption
 from movlr_jax.film.clips import FULL, PREVIEW, SHEET, Clip, Film, Style, film, side_by_side
 from movlr_jax.language.base import Evaluation
-from movlr_jax.quantities import summary
 from movlr_jax.storage.arrays import read_arrays
 from movlr_jax.storage.layout import candidate_path
 from movlr_jax.tasks import Task

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from movlr_jax._util.quantities import summary
 from movlr_jax.control.build import build_optimizer, trains
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.evaluation import evaluate
@@ -13,7 +14,6 @@ from movlr_jax.evolution.filming import clip_of, sheet_path, store, style_of
 from movlr_jax.film.captions import Caption
 from movlr_jax.film.clips import film
 from movlr_jax.language.base import Evaluation
-from movlr_jax.quantities import summary
 
 EVENT, STEM = "full", "full"  # event kind in run.db; stem of full.json, full.npz and full.mp4
 

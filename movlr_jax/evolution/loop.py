@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from movlr_jax._util.quantities import summary
 from movlr_jax.config.methods import parent_of
 from movlr_jax.control.build import trains
 from movlr_jax.errors import UserError
@@ -37,7 +38,6 @@ from movlr_jax.language.base import (
 )
 from movlr_jax.language.clients.call import Retracted
 from movlr_jax.language.judges.metrics import MetricsJudge
-from movlr_jax.quantities import summary
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.layout import candidate_name, candidate_path

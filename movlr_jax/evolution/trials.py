@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from movlr_jax._util.quantities import measures
 from movlr_jax.config.schema import Config
 from movlr_jax.control.build import trains
 from movlr_jax.evolution.context import SearchContext, timed
@@ -20,7 +21,6 @@ from movlr_jax.evolution.workers.base import Workers
 from movlr_jax.evolution.worth import Posterior, TrialScore, from_scores, rate_interval, trial_values
 from movlr_jax.language.base import Evaluation
 from movlr_jax.language.judges.metrics import MetricsJudge
-from movlr_jax.quantities import measures
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.storage.layout import stage_folder, trial_stem
 from movlr_jax.tasks import Task

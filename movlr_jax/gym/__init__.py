@@ -6,8 +6,8 @@ Nothing is built before an environment is made.
 
 from __future__ import annotations
 
+from movlr_jax._util.resources import resource_dir
 from movlr_jax.errors import needed
-from movlr_jax.resources import resource_dir
 
 NAMESPACE, VERSION = "movlr_jax", 0
 ANY = "task"  # the environment whose task is an argument

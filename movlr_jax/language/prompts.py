@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
+from movlr_jax._util.resources import resource_text
 from movlr_jax.biomech.muscles import enabled_actuators
 from movlr_jax.language.base import Critique, Evaluation, ProposalRequest
 from movlr_jax.language.excerpt import mjcf_excerpt
 from movlr_jax.language.media import MotionMedia, Seen, coloured, with_views, written
 from movlr_jax.language.scene import actuator_facts, joint_facts, scene_facts, start_of
 from movlr_jax.models.actuators import muscles
-from movlr_jax.resources import resource_text
 from movlr_jax.rewards import shaping
 from movlr_jax.rewards.state import state_table
 from movlr_jax.sandbox import facade, graph, limits

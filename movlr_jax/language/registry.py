@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from movlr_jax._util.registry import Registry
 from movlr_jax.language.base import Critic, Judge, Proposer
 from movlr_jax.language.critics.feedback import NoCritic, ReflectionCritic
 from movlr_jax.language.judges.metrics import MetricsCritic, MetricsJudge
 from movlr_jax.language.proposers.scripted import ScriptedProposer
-from movlr_jax.registry import Registry
 
 AUTO = "auto"  # as llm, vlm and method say
 PROPOSERS: Registry[Callable[[], Proposer]] = Registry(

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from movlr_jax._util.settings import above_0, at_least, no_secrets, one_of
 from movlr_jax.errors import UserError, unknown_name
-from movlr_jax.settings import above_0, at_least, no_secrets, one_of
 
 _SENT = (
     "model",

@@ -1,4 +1,4 @@
-"""The description of one model that `python -m movlr_jax.doctor model=NAME` prints."""
+"""The description of one model that `movlr-jax doctor model=NAME` prints."""
 
 from __future__ import annotations
 

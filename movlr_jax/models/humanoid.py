@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import mujoco
 
+from movlr_jax._util.resources import resource_dir
 from movlr_jax.biomech.opensim import Coordinate
 from movlr_jax.models.adapter import ModelAdapter
 from movlr_jax.models.spec import read_spec, strip
-from movlr_jax.resources import resource_dir
 
 FILE = resource_dir("assets") / "models" / "humanoid.xml"
 _LEG = ("hip_yaw", "hip_roll", "hip_pitch", "knee", "ankle_pitch", "ankle_roll")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
+from movlr_jax._util.registry import Registry
 from movlr_jax.errors import UserError, near_matches
 from movlr_jax.models import from_path, humanoid, ms_human, ms_human_arm, musclemimic, myosim, ostrich, tiny
 from movlr_jax.models.adapter import ModelAdapter
-from movlr_jax.registry import Registry
 
 MODELS: Registry[ModelAdapter] = Registry(
     "model",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import mujoco
 
+from movlr_jax._util.resources import resource_dir
 from movlr_jax.models.adapter import ModelAdapter
-from movlr_jax.resources import resource_dir
 
 FILE = resource_dir("assets") / "models" / "tiny_muscle.xml"
 

@@ -22,7 +22,7 @@ import mujoco
 import numpy as np
 from mujoco import mjx
 
-from movlr_jax.machine import cache_dir, versions
+from movlr_jax._util.machine import cache_dir, versions
 from movlr_jax.models.spec import quiet
 from movlr_jax.physics.common import Scene, model_bytes, planning_model
 from movlr_jax.physics.mjx_model import fit_for_jax, flatten_tree, limit_contacts

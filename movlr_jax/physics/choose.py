@@ -6,8 +6,8 @@ import importlib.util
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from movlr_jax._util.machine import cores
 from movlr_jax.errors import UserError, unknown_name
-from movlr_jax.machine import cores
 from movlr_jax.physics.native import NativePhysics
 
 if TYPE_CHECKING:

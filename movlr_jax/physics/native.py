@@ -24,9 +24,9 @@ import mujoco
 import numpy as np
 from mujoco import rollout as mj_rollout
 
+from movlr_jax._util.machine import cores
 from movlr_jax.biomech.muscles import dense_moments
 from movlr_jax.errors import UserError
-from movlr_jax.machine import cores
 from movlr_jax.models.spec import quiet
 from movlr_jax.physics.common import clock_sensors, planning_model, whole_substeps
 from movlr_jax.physics.domain import Domain, late_steps, variants

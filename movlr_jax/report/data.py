@@ -10,10 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from movlr_jax._util.quantities import leading
 from movlr_jax.errors import printable
 from movlr_jax.evolution.trials import CONFIRM, Claim
 from movlr_jax.language.base import Evaluation
-from movlr_jax.quantities import leading
 from movlr_jax.report.confirmation import Confirmation, mapping, read_confirmation, read_trials
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.events import numbers

@@ -119,15 +119,13 @@ def commands(run: Run) -> list[tuple[str, str]]:
         found.append(("Simulate and film the best program again", _evaluate(run, settings)))
         if (seed := _fresh_seed(run)) is not None:
             found.append(("Repeat a fresh trial", _evaluate(run, {**settings, "seed": seed})))
-        found.append(
-            ("Best motion as a table (or .mot, .sto)", f"python -m movlr_jax.export {root} format=csv")
-        )
-        found.append(("Look at the best motion from all sides", f"python -m movlr_jax.view {root}"))
+        found.append(("Best motion as a table (or .mot, .sto)", f"movlr-jax export {root} format=csv"))
+        found.append(("Look at the best motion from all sides", f"movlr-jax view {root}"))
         if run.best.gait:
-            found.append(("Analyse its gait", f"python -m movlr_jax.gait {root}"))
+            found.append(("Analyse its gait", f"movlr-jax gait {root}"))
     if run.candidates:
-        found.append(("Compare the films yourself", f"python -m movlr_jax.vote {root}"))
-    return [*found, ("Write this page again", f"python -m movlr_jax.report {root}")]
+        found.append(("Compare the films yourself", f"movlr-jax vote {root}"))
+    return [*found, ("Write this page again", f"movlr-jax report {root}")]
 
 
 def _fresh_seed(run: Run) -> int | None:

@@ -20,7 +20,8 @@ from urllib.parse import quote
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from movlr_jax import quantities
+from movlr_jax._util import quantities
+from movlr_jax._util.resources import resource_text
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.ranking import silence
 from movlr_jax.film.encoding import still
@@ -34,7 +35,6 @@ from movlr_jax.report.downloads import commands, downloads
 from movlr_jax.report.episode import Staged, staged
 from movlr_jax.report.tree import family_tree
 from movlr_jax.report.views import messages
-from movlr_jax.resources import resource_text
 from movlr_jax.storage.archive import Archive, write_atomically
 from movlr_jax.storage.inside import inside, read_inside
 from movlr_jax.tasks import Task

@@ -14,14 +14,14 @@ from urllib.parse import quote
 
 import numpy as np
 
-from movlr_jax import quantities
+from movlr_jax._util import quantities
+from movlr_jax._util.settings import CONFIG_BYTES, read_yaml
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.trials import Claim
 from movlr_jax.evolution.worth import rate_interval
 from movlr_jax.report.charts import spread_chart
 from movlr_jax.report.data import Run, direction, key_metrics, read_run
 from movlr_jax.report.page import PAGE, embedded, rendered, utf_8
-from movlr_jax.settings import CONFIG_BYTES, read_yaml
 from movlr_jax.storage.archive import Archive, write_atomically
 from movlr_jax.storage.inside import read_inside
 

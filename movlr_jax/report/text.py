@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from movlr_jax.quantities import human, unit
+from movlr_jax._util.quantities import human, unit
 from movlr_jax.report.data import FIRST, Run, key_metrics
 
 _TITLES = {  # titles of curves whose names are not clear enough

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from movlr_jax import quantities
+from movlr_jax._util import quantities
+from movlr_jax._util.quantities import summary
 from movlr_jax.language.base import Evaluation
-from movlr_jax.quantities import summary
 from movlr_jax.report import charts as report_charts
 from movlr_jax.report.data import FIRST, Run
 from movlr_jax.storage.events import numbers

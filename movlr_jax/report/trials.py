@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from movlr_jax import quantities
+from movlr_jax._util import quantities
 from movlr_jax.evolution.gates import fault
 from movlr_jax.evolution.trials import CONFIRM, HAND_WRITTEN, Claim
 from movlr_jax.evolution.worth import mean_interval

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from movlr_jax import quantities
+from movlr_jax._util import quantities
 from movlr_jax.evolution.ranking import meetings, unanswered
 from movlr_jax.language.base import Evaluation
 from movlr_jax.report import charts as report_charts

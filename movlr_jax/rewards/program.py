@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from movlr_jax.machine import cores
+from movlr_jax._util.machine import cores
 from movlr_jax.rewards.cost import Cost
 from movlr_jax.rewards.reads import reads_of
 from movlr_jax.rewards.state import STEP_SIZES, Layout, State

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from movlr_jax.keys import redact
+from movlr_jax._util.keys import redact
 from movlr_jax.rewards.cost import Cost
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.rewards.state import parts

@@ -18,8 +18,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any
 
+from movlr_jax._util.machine import cores
 from movlr_jax.errors import ProgramError, UserError
-from movlr_jax.machine import cores
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox import confine
 from movlr_jax.sandbox.answers import DOWN, Rejected, counts_of, judge, rebuild, rejection

@@ -22,8 +22,8 @@ from datetime import datetime
 from pathlib import Path, PurePath
 from typing import IO, Any
 
+from movlr_jax._util.progress import stop_if_asked
 from movlr_jax.errors import UserError, resuming, shortened
-from movlr_jax.progress import stop_if_asked
 from movlr_jax.storage.events import Unreadable, check, parse_call, parse_event
 from movlr_jax.storage.inside import inside, open_regular, read_inside, refuse_linked_folders
 

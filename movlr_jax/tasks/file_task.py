@@ -15,9 +15,9 @@ from typing import Any, get_type_hints
 import jax
 import numpy as np
 
+from movlr_jax._util.settings import typed
 from movlr_jax.errors import UserError, shortened, similar_files, unknown_name
 from movlr_jax.models.spec import quiet
-from movlr_jax.settings import typed
 from movlr_jax.tasks.base import Measures, Metrics, Task, measured
 from movlr_jax.tasks.needs import Need
 from movlr_jax.tasks.simple import FOLDER

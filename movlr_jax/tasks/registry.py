@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from movlr_jax._util.registry import Registry
+from movlr_jax._util.settings import keywords
 from movlr_jax.errors import MissingModel, UserError
 from movlr_jax.models import MODELS, model_adapter
-from movlr_jax.registry import Registry
-from movlr_jax.settings import keywords
 from movlr_jax.tasks.base import Task
 from movlr_jax.tasks.file_task import file_task
 from movlr_jax.tasks.hand.bottle import bottle_pour

@@ -19,9 +19,9 @@ from PIL import Image
 from voted_run import moving_bar
 
 import movlr_jax as mj
+from movlr_jax._util.resources import resource_text
 from movlr_jax.report import page as report
 from movlr_jax.report.charts import Line, chart
-from movlr_jax.resources import resource_text
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.layout import candidate_path
 from movlr_jax.tasks import Task

@@ -29,14 +29,14 @@ def films() -> Callable[[int], bytes]:
 
 @pytest.fixture
 def served(tmp_path: Path, films) -> Iterator[tuple[Path, str, subprocess.Popen]]:
-    """A run of five candidates on the page of `python -m movlr_jax.vote`."""
+    """A run of five candidates on the page of `movlr-jax vote`."""
     terms = ("near", "calm", "<b>bold</b>")
     shows = ("the right side of the body", "the front, <i>far</i>")
     run = make_run(
         tmp_path / "run", 5, film=films, description="kick <i>hard</i>", terms=terms, cameras=shows
     )
     process = subprocess.Popen(
-        [sys.executable, "-m", "movlr_jax.vote", str(run), "port=0"],
+        [sys.executable, "-m", "movlr_jax", "vote", str(run), "port=0"],
         stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stderr is not None

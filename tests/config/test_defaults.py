@@ -12,12 +12,12 @@ from cli_cases import QUICK, TASK
 from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
-from movlr_jax.commands.search import main as search
+from movlr_jax._util.resources import resource_dir
+from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
 from movlr_jax.config.defaults import store_defaults
 from movlr_jax.config.help import comments, help_text
 from movlr_jax.config.schema import Config
-from movlr_jax.resources import resource_dir
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 FILES = sorted(

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from movlr_jax._util.resources import resource_dir
 from movlr_jax.config.compose import compose
 from movlr_jax.config.recipe import STEPS, read_recipe
 from movlr_jax.errors import UserError
-from movlr_jax.resources import resource_dir
 
 RECIPES = sorted(path.stem for path in (resource_dir("conf") / "recipe").glob("*.yaml"))
 

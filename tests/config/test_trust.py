@@ -16,13 +16,13 @@ import yaml
 from cli_cases import LEG, PLAIN, Mistake
 
 import movlr_jax as mj
-from movlr_jax.commands.compare import main as compare
-from movlr_jax.commands.evaluate import main as evaluate
-from movlr_jax.commands.export import main as export
-from movlr_jax.commands.export_policy import settings_of
-from movlr_jax.commands.gait import main as gait
-from movlr_jax.commands.report import main as report
-from movlr_jax.commands.search import main as search
+from movlr_jax.cli.compare import main as compare
+from movlr_jax.cli.evaluate import main as evaluate
+from movlr_jax.cli.export import main as export
+from movlr_jax.cli.export_policy import settings_of
+from movlr_jax.cli.gait import main as gait
+from movlr_jax.cli.report import main as report
+from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
 from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import TASK, acts

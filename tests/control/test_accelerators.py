@@ -15,7 +15,6 @@ import pytest
 from lowering import Recorder, faults, recording, stablehlo
 from tiny_task import task as tiny_task
 
-from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose
 from movlr_jax.control.build import build_planner
 from movlr_jax.control.config import OptimizerConfig
@@ -24,6 +23,7 @@ from movlr_jax.control.muscle_controllers.actuation import MuscleConfig
 from movlr_jax.control.ppo.build import build_ppo
 from movlr_jax.control.ppo.config import PpoConfig
 from movlr_jax.control.ppo.training import CurveRecorder
+from movlr_jax.engine.session import task_of
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
 from movlr_jax.tasks import Task

@@ -10,14 +10,14 @@ import pytest
 from cli_cases import LEG
 from tiny_task import task as tiny_task
 
-from movlr_jax.commands import session
-from movlr_jax.commands.search import main
+from movlr_jax.cli.search import main
 from movlr_jax.config.compose import compose
 from movlr_jax.control.build import build_planner, close
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.mpc import autosize
 from movlr_jax.control.mpc.autosize import chosen, largest, measured
 from movlr_jax.control.mpc.mppi import MppiConfig
+from movlr_jax.engine import session
 from movlr_jax.storage.archive import Archive
 
 SHORT = OptimizerConfig(horizon_s=0.048, mppi=MppiConfig(samples=1))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from movlr_jax.commands.export import main as export
+from movlr_jax.cli.export import main as export
 from movlr_jax.control.ppo.config import PpoConfig
 from movlr_jax.control.ppo.policy_file import policy_settings
 from movlr_jax.errors import UserError

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("brax", reason="the extra ppo is not installed")
 
-from movlr_jax.commands.evaluate import main as evaluate
+from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.models import ms_human, ostrich
 
 

@@ -18,8 +18,8 @@ pytest.importorskip("brax", reason="the extra ppo is not installed")
 
 import jax
 
-from movlr_jax.commands.evaluate import main as evaluate
-from movlr_jax.commands.export import main as export
+from movlr_jax.cli.evaluate import main as evaluate
+from movlr_jax.cli.export import main as export
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.config import PpoConfig

@@ -21,6 +21,7 @@ from brax.training.acme import running_statistics, specs
 from brax.training.agents.ppo import losses
 
 from movlr_jax import load_task
+from movlr_jax._util.progress import interruptible
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.build import build_ppo
@@ -30,7 +31,6 @@ from movlr_jax.control.ppo.training import CurveRecorder, Training
 from movlr_jax.control.ppo.update import Batch
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import evaluate
-from movlr_jax.progress import interruptible
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
 from movlr_jax.sandbox.vet import Verdict

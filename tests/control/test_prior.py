@@ -14,7 +14,6 @@ pytest.importorskip("brax", reason="the extra ppo is not installed")
 
 from tiny_task import task as tiny_task
 
-from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose
 from movlr_jax.control.build import build_optimizer, close
 from movlr_jax.control.config import OptimizerConfig
@@ -23,6 +22,7 @@ from movlr_jax.control.muscle_controllers.actuation import MuscleConfig
 from movlr_jax.control.ppo.config import PpoConfig, PriorConfig
 from movlr_jax.control.ppo.policy_file import save_policy
 from movlr_jax.control.ppo.trainer import Ppo
+from movlr_jax.engine.session import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.rewards.state import reference_name
 from movlr_jax.sandbox.source import parse

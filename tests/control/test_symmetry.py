@@ -13,7 +13,6 @@ import pytest
 
 pytest.importorskip("brax", reason="the extra ppo is not installed")
 
-from movlr_jax.commands.session import task_of
 from movlr_jax.config.compose import compose
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.config import PpoConfig
@@ -26,6 +25,7 @@ from movlr_jax.control.ppo.symmetry import (
     observation_reflection,
     symmetric,
 )
+from movlr_jax.engine.session import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.tasks import Task

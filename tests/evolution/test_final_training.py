@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from cli_cases import SUPPORT
 
-from movlr_jax.commands.compare import main as compare
-from movlr_jax.commands.compare import plan
-from movlr_jax.commands.search import main as search
+from movlr_jax.cli.compare import main as compare
+from movlr_jax.cli.compare import plan
+from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
 from movlr_jax.errors import UserError
 from movlr_jax.storage.archive import Archive

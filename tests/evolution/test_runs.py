@@ -19,10 +19,10 @@ from cli_cases import LEG, PLAIN, QUICK, SUPPORT, TASK, Mistake
 from played_search import played
 
 from movlr_jax.api import open_run
-from movlr_jax.commands.evaluate import main as evaluate
-from movlr_jax.commands.export import main as export
-from movlr_jax.commands.report import main as report
-from movlr_jax.commands.search import main as search
+from movlr_jax.cli.evaluate import main as evaluate
+from movlr_jax.cli.export import main as export
+from movlr_jax.cli.report import main as report
+from movlr_jax.cli.search import main as search
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.loop import in_a_line
 from movlr_jax.evolution.selection import Standings

@@ -14,7 +14,7 @@ from cli_cases import LEG, Mistake
 from played_search import LookedUp, Trial, played, program
 from tiny_task import task as tiny_task
 
-from movlr_jax.commands.search import main as search
+from movlr_jax.cli.search import main as search
 from movlr_jax.errors import UserError
 from movlr_jax.evolution import look as look_module
 from movlr_jax.evolution.confirm import Confirmed, confirm

@@ -586,7 +586,7 @@ def test_commands_go_on_without_films_under_a_mujoco_gl_that_does_not_work(
         pytest.skip("OSMesa works here")
     arguments = [a for a in LEG if not a.startswith("films")]
     done = subprocess.run(
-        [sys.executable, "-m", f"movlr_jax.{command}", *arguments, f"run_dir={tmp_path / 'run'}"],
+        [sys.executable, "-m", "movlr_jax", command, *arguments, f"run_dir={tmp_path / 'run'}"],
         env={**os.environ, "MUJOCO_GL": wanted},
         capture_output=True,
         text=True,
@@ -600,7 +600,7 @@ def test_commands_go_on_without_films_under_a_mujoco_gl_that_does_not_work(
 
 def test_doctor_says_why_a_bad_mujoco_gl_draws_nothing():
     done = subprocess.run(
-        [sys.executable, "-m", "movlr_jax.doctor"],
+        [sys.executable, "-m", "movlr_jax", "doctor"],
         env={**os.environ, "MUJOCO_GL": "bad", "COLUMNS": "400"},
         capture_output=True,
         text=True,

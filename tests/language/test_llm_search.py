@@ -19,13 +19,14 @@ from fake_servers import Asked, FakeServer, scripted_model
 from model_search import LLM_KEY, MODELS, TASK, VLM_KEY, calls, outcome, servers, set_keys
 from tiny_task import task as tiny_task
 
-from movlr_jax.commands import compare, session
-from movlr_jax.commands.export import main as export
-from movlr_jax.commands.search import main, search
-from movlr_jax.commands.session import task_of
+from movlr_jax.cli import compare
+from movlr_jax.cli.export import main as export
+from movlr_jax.cli.search import main, search
 from movlr_jax.config.compose import compose
 from movlr_jax.config.methods import Method
 from movlr_jax.control.build import build_optimizer
+from movlr_jax.engine import session
+from movlr_jax.engine.session import task_of
 from movlr_jax.evolution.loop import satisfied
 from movlr_jax.evolution.selection import Standings
 from movlr_jax.evolution.trials import TrialPlan

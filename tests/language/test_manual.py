@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from test_llm_search import TASK, calls, outcome, shared  # noqa: F401
 
-from movlr_jax.commands.search import main
+from movlr_jax.cli.search import main
 from movlr_jax.language.clients.answers import Program, Ready
 from movlr_jax.language.clients.call import Media, Message, Question
 from movlr_jax.language.clients.manual import Manual

@@ -21,8 +21,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_clients import KEY, KINDS, Asking, archive, key, question  # noqa: F401
 
+from movlr_jax._util.keys import redact
 from movlr_jax.errors import BudgetSpent, UserError
-from movlr_jax.keys import redact
 from movlr_jax.language.base import ProposalRequest
 from movlr_jax.language.clients.answers import Judgement, Program
 from movlr_jax.language.clients.call import Message, Question
@@ -434,8 +434,8 @@ CONTROL = (
 def test_control_codes_of_a_server_do_not_reach_the_terminal(
     archive: Archive, capfd: pytest.CaptureFixture[str]
 ):
-    from movlr_jax.commands import outcome
-    from movlr_jax.progress import Reporter
+    from movlr_jax._util.progress import Reporter
+    from movlr_jax.cli import outcome
 
     with FakeServer("openai", script=["503", "", "400"], error_text=CONTROL) as server:
         asking = Asking(server, archive, attempts=2)

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from test_llm_search import TASK, calls, outcome, shared  # noqa: F401
 
-from movlr_jax.commands.search import main
+from movlr_jax.cli.search import main
 from movlr_jax.errors import UserError
 from movlr_jax.language.voting.desk import Asked, SearchDesk
 from movlr_jax.language.voting.votes import votes_of

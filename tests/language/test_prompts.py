@@ -14,6 +14,7 @@ import pytest
 from jinja2 import UndefinedError
 from scipy.spatial.transform import Rotation
 
+from movlr_jax._util.resources import resource_dir
 from movlr_jax.errors import ProgramError
 from movlr_jax.language import prompts
 from movlr_jax.language.base import Critique, Evaluation, Loss, ProposalRequest, TermAdvice
@@ -24,7 +25,6 @@ from movlr_jax.language.judges import vlm as watchers
 from movlr_jax.language.media import Seen
 from movlr_jax.language.proposers import llm as writers
 from movlr_jax.language.settings import ModelConfig
-from movlr_jax.resources import resource_dir
 from movlr_jax.rewards import shaping
 from movlr_jax.rewards.state import state_table
 from movlr_jax.sandbox import facade, graph, limits

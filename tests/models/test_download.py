@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from movlr_jax.commands.evaluate import main as evaluate
-from movlr_jax.commands.search import main as search
+from movlr_jax.cli.evaluate import main as evaluate
+from movlr_jax.cli.search import main as search
 from movlr_jax.errors import MissingModel
 from movlr_jax.models import MODELS, ms_human
 from movlr_jax.models.download import SWITCH, unreachable

@@ -9,11 +9,11 @@ import mujoco
 import numpy as np
 import pytest
 
+from movlr_jax._util.resources import resource_dir
 from movlr_jax.errors import UserError
 from movlr_jax.models import model_adapter, nominal_qpos
 from movlr_jax.models.from_path import forward_of, roles_of
 from movlr_jax.models.spec import compile_spec
-from movlr_jax.resources import resource_dir
 from movlr_jax.rewards.state import instrument, layout_of
 
 TINY = str(resource_dir("assets") / "models" / "tiny_muscle.xml")

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from movlr_jax import quantities
-from movlr_jax.commands.report import main as report_command
+from movlr_jax._util import quantities
+from movlr_jax.cli.report import main as report_command
 from movlr_jax.errors import UserError
 from movlr_jax.report import charts as report_charts
 from movlr_jax.report import data as report_data

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from movlr_jax._util.resources import resource_dir
 from movlr_jax.errors import ProgramError
-from movlr_jax.resources import resource_dir
 from movlr_jax.sandbox.source import MAX_BYTES, MAX_DEPTH, parse, with_weights
 from movlr_jax.sandbox.trace import load
 

@@ -24,10 +24,10 @@ import pytest
 import yaml
 from cli_cases import LEG, PLAIN, SUPPORT, Mistake
 
-from movlr_jax.commands.evaluate import main as evaluate
-from movlr_jax.commands.export import main as export
-from movlr_jax.commands.report import main as report
-from movlr_jax.commands.search import main as search
+from movlr_jax.cli.evaluate import main as evaluate
+from movlr_jax.cli.export import main as export
+from movlr_jax.cli.report import main as report
+from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
 from movlr_jax.errors import UserError
 from movlr_jax.language.clients.replay import open_answers
@@ -164,7 +164,7 @@ def test_reading_a_record_can_be_stopped(tmp_path: Path):
     """SQLite works without Python's knowledge: SIGTERM ends it even so."""
     script = f"""
 import sqlite3, sys
-from movlr_jax.commands import outcome
+from movlr_jax.cli import outcome
 from movlr_jax.storage import archive
 def read(path):
     db = archive._connect(path)

@@ -11,7 +11,7 @@ import pytest
 from moving import CRAWLER, HOPPER, PAGE, block
 
 import movlr_jax as mj
-from movlr_jax.commands.search import main as search
+from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import make_probe

@@ -10,15 +10,15 @@ import mujoco
 import numpy as np
 import pytest
 
-from movlr_jax.commands.evaluate import main as evaluate
-from movlr_jax.commands.search import main as search
-from movlr_jax.commands.session import task_of
+from movlr_jax._util.resources import resource_dir
+from movlr_jax.cli.evaluate import main as evaluate
+from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose, expand
+from movlr_jax.engine.session import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.language.proposers.terms import library
 from movlr_jax.physics.native import NativePhysics
-from movlr_jax.resources import resource_dir
 from movlr_jax.sandbox.genome import Genome
 from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.tasks import Task, build_task

@@ -13,9 +13,9 @@ from cli_cases import LEG, Mistake
 import movlr_jax as mj
 from movlr_jax.api import _configured
 from movlr_jax.biomech.opensim import Table, storage_text
-from movlr_jax.commands.search import main as search
-from movlr_jax.commands.session import task_of
+from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
+from movlr_jax.engine.session import task_of
 from movlr_jax.errors import ProgramError, UserError
 from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.language import prompts

@@ -12,6 +12,7 @@ import mujoco
 import numpy as np
 import pytest
 
+from movlr_jax._util.registry import Registry
 from movlr_jax.config.compose import compose
 from movlr_jax.control.build import build_planner
 from movlr_jax.control.config import OptimizerConfig
@@ -23,7 +24,6 @@ from movlr_jax.film.clips import Style, film
 from movlr_jax.film.renderer import renderer
 from movlr_jax.models import MODELS
 from movlr_jax.physics.native import NativePhysics
-from movlr_jax.registry import Registry
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
 from movlr_jax.sandbox.vet import Verdict

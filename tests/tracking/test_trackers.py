@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from cli_cases import LEG
 
-from movlr_jax.commands.search import main as search
+from movlr_jax.cli.search import main as search
 from movlr_jax.errors import UserError
 from movlr_jax.film.renderer import renderer
 from movlr_jax.storage.archive import Archive

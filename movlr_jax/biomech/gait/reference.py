@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from movlr_jax._util.resources import resource_text
 from movlr_jax.biomech.world import EARTH
-from movlr_jax.resources import resource_text
 
 ANGLES = ("hip_flexion", "knee_flexion", "ankle_dorsiflexion")
 PERCENT = np.linspace(0.0, 100.0, 51)  # of the gait cycle; every curve is sampled here

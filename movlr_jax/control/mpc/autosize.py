@@ -14,8 +14,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from movlr_jax._util.machine import cache_dir, hardware, processor, versions
 from movlr_jax.control.mpc.planner import Planner
-from movlr_jax.machine import cache_dir, hardware, processor, versions
 from movlr_jax.physics.common import model_bytes
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load

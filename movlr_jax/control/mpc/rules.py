@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from movlr_jax._util.registry import Registry
 from movlr_jax.control.mpc import mppi
 from movlr_jax.control.mpc.mppi import MppiConfig, PlanDistribution
 from movlr_jax.errors import UserError, needed, unknown_name
-from movlr_jax.registry import Registry
 from movlr_jax.types import Array
 
 # strategies of evosax that learn from the plans as they were rolled out; others, as xNES, learn from their own noise,

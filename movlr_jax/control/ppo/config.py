@@ -6,8 +6,8 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from movlr_jax._util.resources import resource_dir
 from movlr_jax.errors import UserError, unknown_name
-from movlr_jax.resources import resource_dir
 
 OBSERVED = ("qpos", "qvel", "act", "touch", "prev_action", "goal")
 OBSERVABLE = (*OBSERVED, "gait", "joints")

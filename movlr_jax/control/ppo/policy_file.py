@@ -16,12 +16,12 @@ from typing import Any, get_type_hints
 import jax
 import numpy as np
 
+from movlr_jax._util.settings import typed
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.ppo.config import PpoConfig, check_shape, policy_path
 from movlr_jax.control.ppo.foreign import not_a_policy
 from movlr_jax.control.ppo.update import Learner
 from movlr_jax.errors import UserError, shortened
-from movlr_jax.settings import typed
 from movlr_jax.storage.archive import write_atomically
 from movlr_jax.storage.arrays import read_array_file
 

@@ -25,6 +25,7 @@ import numpy as np
 from brax.training.agents.ppo.networks import PPONetworks
 from flax import struct
 
+from movlr_jax._util.progress import SILENT_S
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.episode import Loop, by_candidate, fold_in, play, split
 from movlr_jax.control.ppo import update as learning
@@ -36,7 +37,6 @@ from movlr_jax.control.ppo.update import Batch, Learner
 from movlr_jax.errors import UserError
 from movlr_jax.physics.base import Physics
 from movlr_jax.physics.memory import out_of_memory
-from movlr_jax.progress import SILENT_S
 from movlr_jax.rewards.program import RewardProgram, Scorer
 from movlr_jax.tasks import Task
 from movlr_jax.types import Array, Progress, SimState, Step, Trajectory

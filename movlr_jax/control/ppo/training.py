@@ -16,10 +16,10 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
+from movlr_jax._util.progress import uninterrupted
 from movlr_jax.control.episode import by_candidate
 from movlr_jax.control.ppo.config import PpoConfig
 from movlr_jax.errors import UserError, shortened
-from movlr_jax.progress import uninterrupted
 from movlr_jax.rewards.program import RewardProgram, Scores
 
 

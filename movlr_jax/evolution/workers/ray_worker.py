@@ -25,7 +25,7 @@ class Worker:
 
     def about(self) -> dict[str, Any]:
         """Build the physics. Return where the worker runs, and its package versions. Raises UserError."""
-        from movlr_jax.machine import versions
+        from movlr_jax._util.machine import versions
 
         self._task, self._optimizer = self._make()
         return {"host": socket.gethostname(), "pid": os.getpid(), "versions": versions()}

@@ -21,14 +21,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from movlr_jax._util.machine import CORES, versions
+from movlr_jax._util.progress import stop_if_asked
 from movlr_jax.config.schema import WorkersConfig
 from movlr_jax.errors import UserError, needed
 from movlr_jax.evolution.evaluation import failed_row
 from movlr_jax.evolution.workers.ray_worker import Parts, Worker
 from movlr_jax.evolution.workers.shard import Shard, shards
 from movlr_jax.language.base import Evaluation
-from movlr_jax.machine import CORES, versions
-from movlr_jax.progress import stop_if_asked
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.types import Progress
 

@@ -13,8 +13,8 @@ from statistics import fmean
 from textwrap import dedent
 from typing import Any, Literal
 
+from movlr_jax._util.keys import redact
 from movlr_jax.errors import UserError, printable
-from movlr_jax.keys import redact
 from movlr_jax.language.clients.call import BadAnswer, Reply
 from movlr_jax.language.clients.reasoning import Thought, without_reasoning
 

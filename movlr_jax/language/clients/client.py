@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from movlr_jax._util.keys import redact
 from movlr_jax.errors import BudgetSpent, UserError, printable, resuming
-from movlr_jax.keys import redact
 from movlr_jax.language.clients.answers import read
 from movlr_jax.language.clients.call import (
     Answer,

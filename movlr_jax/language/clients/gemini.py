@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from movlr_jax._util.keys import key_from
 from movlr_jax.errors import UserError, needed
-from movlr_jax.keys import key_from
 from movlr_jax.language.clients import wire
 from movlr_jax.language.clients.call import BadAnswer, Media, Question, Reply, Transient
 from movlr_jax.language.settings import ModelConfig

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
+from movlr_jax._util.keys import key_from
 from movlr_jax.errors import UserError, needed
-from movlr_jax.keys import key_from
 from movlr_jax.language import prompts
 from movlr_jax.language.clients import wire
 from movlr_jax.language.clients.accepted import MERGED, STATUSES, Accepted

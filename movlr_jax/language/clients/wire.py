@@ -13,8 +13,8 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from movlr_jax._util.keys import redact
 from movlr_jax.errors import UserError, printable
-from movlr_jax.keys import redact
 from movlr_jax.language.clients.call import BadAnswer, Reply, Transient
 
 _TEMPORARY = (408, 409, 425, 429, 500, 502, 503, 504, 529)

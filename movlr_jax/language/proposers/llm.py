@@ -59,7 +59,7 @@ class ModelProposer:
         if all(slot.source.startswith(NO_PROGRAM) for slot in slots):
             return (
                 f"no program for generation {generation} could be read from the answers of {self.name} {tried}; "
-                f"last problem: {slots[-1].reason}. Check the server with python -m movlr_jax.doctor "
+                f"last problem: {slots[-1].reason}. Check the server with movlr-jax doctor "
                 "llm=...; its answers are in run.db"
             )
         return (

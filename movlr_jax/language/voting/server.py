@@ -23,11 +23,11 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from movlr_jax._util.resources import resource_dir
 from movlr_jax.errors import UserError
 from movlr_jax.language.voting.connections import AT_ONCE, Connection
 from movlr_jax.language.voting.desk import Desk
 from movlr_jax.language.voting.votes import chosen, critique_form, rater_name, sentence
-from movlr_jax.resources import resource_dir
 
 LOCAL = ("127.0.0.1", "localhost")
 _FILES = {

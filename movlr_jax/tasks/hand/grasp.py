@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import mujoco
 import numpy as np
 
+from movlr_jax._util.resources import resource_text
 from movlr_jax.biomech.contacts import contact_bodies
 from movlr_jax.biomech.static_optimisation import StaticOptimiser
 from movlr_jax.errors import UserError
 from movlr_jax.models import ModelAdapter, follow_couplings, nominal_qpos
 from movlr_jax.models.adapter import Posture
 from movlr_jax.models.spec import compile_spec
-from movlr_jax.resources import resource_text
 from movlr_jax.rewards.state import instrument, layout_of, rotation
 from movlr_jax.tasks.base import TIE, Camera, Metrics, StartFn, Task, fill_reward
 from movlr_jax.tasks.needs import Need

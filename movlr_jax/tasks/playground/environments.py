@@ -15,8 +15,8 @@ from functools import partial
 import mujoco
 import numpy as np
 
+from movlr_jax._util.resources import resource_dir
 from movlr_jax.errors import UserError, unknown_name
-from movlr_jax.resources import resource_dir
 from movlr_jax.tasks.base import FALLEN, TIE, Metrics, Task, fill_reward
 from movlr_jax.tasks.playground.models import Environment, load_environment
 from movlr_jax.tasks.readout import Readout

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from movlr_jax._util.resources import resource_text
 from movlr_jax.biomech.gait import degenerate
 from movlr_jax.biomech.gait.analysis import SIDES
 from movlr_jax.biomech.gait.criteria import GaitCriteria
@@ -14,7 +15,6 @@ from movlr_jax.errors import UserError
 from movlr_jax.models import ModelAdapter
 from movlr_jax.models.spec import compile_spec
 from movlr_jax.physics.domain import Ranges
-from movlr_jax.resources import resource_text
 from movlr_jax.rewards.state import Layout, instrument, layout_of
 from movlr_jax.tasks.base import FALLEN, TIE, Metrics, Task, fill_reward
 from movlr_jax.tasks.needs import Need

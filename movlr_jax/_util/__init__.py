@@ -1,0 +1,1 @@
+"""Small parts that the whole package shares."""

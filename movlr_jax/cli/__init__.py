@@ -1,0 +1,1 @@
+"""The commands: words of the command line to calls of the engine, progress, exit statuses."""

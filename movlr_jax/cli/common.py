@@ -1,0 +1,210 @@
+"""Code shared by the commands: settings through Hydra, and user errors as one sentence with exit status 2."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import importlib
+import io
+import os
+import select
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TextIO
+
+from movlr_jax.cli.outcome import CLOSED_PIPE, INTERRUPTED, end_at_once, run_one
+from movlr_jax.errors import UserError, path_errors
+
+
+def entry_point(module: str) -> Callable[..., int]:
+    """Return the `main` of a command. It sets the environment before it imports `module`, which imports JAX."""
+
+    def main(argv: Sequence[str] | None = None) -> int:
+        try:
+            with _ends_at_once():
+                from movlr_jax.engine.environment import prepare_environment
+
+                prepare_environment()
+                if isinstance(sys.stdout, io.TextIOWrapper):  # prints paths that are not UTF-8 as they are
+                    sys.stdout.reconfigure(errors="surrogateescape")
+                status = importlib.import_module(module).main(argv)
+            if sys.stdout:  # None if it was closed before the start
+                sys.stdout.flush()
+        except BrokenPipeError:
+            if not _unread():
+                raise  # the pipe of something else, such as an encoder
+            return CLOSED_PIPE
+        except OSError as error:
+            if error.errno != errno.ENOSPC or error.filename is not None:
+                raise
+            print(
+                f"cannot write the output: {error.strerror}; free space, or write it elsewhere",
+                file=sys.stderr,
+            )
+            _drop(sys.stdout)
+            return 2
+        return status
+
+    return main
+
+
+@contextlib.contextmanager
+def _ends_at_once() -> Iterator[None]:
+    """Let Ctrl-C end the process at once, until `interruptible` lets it end work in order.
+
+    As an exception, it would be a traceback of imports, or be lost in a callback of one of them.
+    """
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+
+    signal.signal(signal.SIGINT, end_at_once)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _unread() -> bool:
+    """Return whether nobody reads what the process prints any more, as after `| head`; if so, drop the rest."""
+    closed = []
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        poll = select.poll()
+        poll.register(stream.fileno(), 0)
+        if poll.poll(0):  # a pipe without a reader is in error
+            closed.append(stream.fileno())
+            _drop(stream)
+    return bool(closed)
+
+
+def _drop(stream: TextIO) -> None:
+    """Drop what was not written to a stream, and what will be."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def run(command: Callable[..., int], argv: Sequence[str] | None = None, *, numbered: bool = False) -> int:
+    """Compose the settings of each job in `argv` and run `command` on each. Return the exit status.
+
+    `command` takes a `config.Config`. With -m, Hydra's sweeper and launcher run the jobs (`commands.sweep`). Without
+    it, a value with commas is a sweep as well: the jobs run one after another in this process. If one job fails with
+    a user error, the others still run.
+
+    numbered: `command` also takes the number of a job of such a sweep, as `job`. Without run_dir, it has to choose a
+    folder for each.
+    """
+    from movlr_jax.cli import arguments as reading
+    from movlr_jax.config.compose import compose_all, expand
+    from movlr_jax.config.help import help_text
+    from movlr_jax.engine.environment import prepare_physics
+
+    try:
+        given = reading.read(sys.argv[1:] if argv is None else argv)
+        if given.help:
+            print(help_text())
+            return 0
+        if given.multirun or given.cfg or given.info or given.hydra_help or given.shell_completion:
+            from movlr_jax.cli import sweep
+
+            return sweep.sweep(command, given) if given.multirun else sweep.show(given)
+        jobs = expand(given.overrides)
+        with path_errors():
+            configs = compose_all(jobs, given.config_dir)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    for config in configs:
+        prepare_physics(config.physics)
+    status = 0
+    for number, (job, config) in enumerate(zip(jobs, configs, strict=True)):
+        this = command
+        if len(jobs) > 1:
+            print(f"job {number + 1} of {len(jobs)}: {' '.join(job)}", file=sys.stderr)
+            if config.run_dir:  # one folder per job, numbered as by Hydra
+                config = dataclasses.replace(config, run_dir=str(Path(config.run_dir) / str(number)))
+            elif numbered:
+                this = partial(command, job=number)
+        status = max(status, run_one(this, config))
+        if status == INTERRUPTED:
+            break
+    return status
+
+
+def run_with_arguments(
+    command: Callable[[list[str]], int], about: str | None, argv: Sequence[str] | None = None
+) -> int:
+    """Run a `command` that parses its arguments itself; --help prints `about`. Return the exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if {"-h", "--help"} & {*arguments}:
+        print(about)
+        return 0
+    return run_one(command, arguments)
+
+
+def split_arguments(
+    arguments: Sequence[str], own: Mapping[str, str], refused: Mapping[str, str]
+) -> tuple[dict[str, str], list[str]]:
+    """Separate a command's own arguments from the settings. Raises UserError.
+
+    own: name -> default of each argument of the command. refused: settings it does not take -> what to give instead.
+    """
+    given, settings = dict(own), []
+    for argument in arguments:
+        name, sign, value = argument.lstrip("+").partition("=")
+        if not sign:
+            raise UserError(f"cannot read {argument!r}; give settings as name=value, or see --help")
+        if name in refused:
+            raise UserError(f"{name}= is not supported here: {refused[name]}")
+        if name in own:
+            given[name] = value
+        else:
+            settings.append(argument)
+    return given, settings
+
+
+def folder_and(arguments: Sequence[str], command: str, **own: str) -> tuple[Path, dict[str, str]]:
+    """Return the folder and the settings `own` (name -> default) that a command takes. Raises UserError."""
+    folders = [a for a in arguments if "=" not in a or Path(a).exists()]
+    given, rest = split_arguments([a for a in arguments if a not in folders], own, {})
+    if strange := rest or [folder for folder in folders if folder.startswith("-")]:
+        raise UserError(
+            f"{command} has no setting {strange[0]!r}; it takes {', '.join(f'{n}=' for n in own)}"
+        )
+    if len(folders) != 1:
+        raise UserError(f"{command} takes one folder, not {len(folders)}: movlr-jax {command} RUN_DIR")
+    return Path(folders[0]), given
+
+
+def switch(name: str, value: str) -> bool:
+    """Return whether a setting is true. Raises UserError for other values than true and false."""
+    if value not in ("true", "false"):
+        raise UserError(f"{name}={value}: it must be true or false")
+    return value == "true"
+
+
+def port_of(value: str) -> int:
+    """Return a port. Raises UserError."""
+    if not value.isdecimal() or int(value) > 65535:
+        raise UserError(f"port={value}: expected a number from 0 (any free port) to 65535")
+    return int(value)
+
+
+def listed(value: str) -> list[str]:
+    """Return the words of a list: `a,b` or `[a,b]`."""
+    return [word.strip() for word in value.strip("[]").split(",") if word.strip()]
+
+
+def seeds_of(value: str) -> list[int]:
+    """Return the seeds in a list. Raises UserError."""
+    try:
+        seeds = [int(word) for word in listed(value)]
+    except ValueError:
+        seeds = []
+    if not seeds or min(seeds) < 0:
+        raise UserError(f"seeds={value!r}: expected integers of 0 or more, as in seeds=0,1,2")
+    return seeds

@@ -1,0 +1,322 @@
+"""`movlr-jax doctor`: show what works on this machine. A check that fails is a row of the table.
+
+`model=NAME` shows one model instead. Packages are imported inside the checks, so that the command also starts when
+one of them is broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib
+import os
+import platform
+import shutil
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from movlr_jax._util.machine import cores
+from movlr_jax.cli.outcome import run_one
+from movlr_jax.engine.environment import CACHE_SWITCH, prepare_environment
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from movlr_jax.models import ModelAdapter
+
+# import name -> distribution of the packages that a search on bottle_pour needs
+NEEDED = {
+    "mujoco": "mujoco",
+    "jax": "jax",
+    "flax": "flax",
+    "numpy": "numpy",
+    "hydra": "hydra-core",
+    "myo_sim": "myo-sim",
+    "mediapy": "mediapy",
+    "imageio_ffmpeg": "imageio-ffmpeg",
+    "PIL": "pillow",
+    "rich": "rich",
+    "matplotlib": "matplotlib",
+    "jinja2": "jinja2",
+}
+OPTIONAL = ("mujoco-mjx", "warp-lang", "google-genai", "openai", "genai-prices")
+NEEDED_MODEL = "myoarm_r"  # the default model of bottle_pour
+KEYS = ("GEMINI_API_KEY", "OPENAI_API_KEY")
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Check:
+    """Result of one check. ok: True if it works, False if it is needed and does not work, else None."""
+
+    name: str
+    ok: bool | None
+    detail: str
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Print the table. Return 0, or 1 if something that a search on bottle_pour needs is missing.
+
+    With `model=NAME`, print the details of one model, and return 2 if it does not exist or is not available.
+    """
+    from rich.console import Console
+
+    parser = argparse.ArgumentParser(
+        prog="movlr-jax doctor",
+        description="Show what works here: versions, GPU, renderer, models, keys. With model=NAME: one model.",
+    )
+    parser.add_argument(
+        "settings",
+        nargs="*",
+        metavar="model=NAME",
+        help="name of a model, or path of an MJCF file; llm=... vlm=...: make one cheap call to each; "
+        "judge vlm=...: test the judge on pairs of motions with a known winner; judge RUN_DIR: the votes of people "
+        "next to the judge of the run and the metrics",
+    )
+    settings = parser.parse_args(argv).settings
+    console = Console()
+    if settings and (settings[0] == "judge" or settings[0].startswith(("llm", "vlm"))):
+        return run_one(lambda chosen: _ask_models(chosen, console), settings)
+    if settings:
+        return run_one(lambda setting: _show_model(setting, console), " ".join(settings))
+    rows: list[Check] = []
+    with console.status("checking") as status:
+        for name, look in LOOKS.items():
+            status.update(f"checking {name}")
+            rows += _guarded(name, look)
+    console.print(table(rows))
+    missing = [row.name for row in rows if row.ok is False]
+    if missing:
+        console.print(
+            f"A search on bottle_pour needs these, which do not work here: {', '.join(missing)}.", style="red"
+        )
+    console.print(physics_choice(), highlight=False, markup=False)
+    return 1 if missing else 0
+
+
+def _ask_models(settings: list[str], console: Console) -> int:
+    """Test the language models that `settings` name. Return 0, or 1 if one does not answer. Raises UserError."""
+    from movlr_jax.cli import doctor_models, doctor_votes
+
+    if settings[0] == "judge" and len(settings) == 2 and "=" not in settings[1]:
+        return doctor_votes.check_votes(Path(settings[1]), console)
+    if settings[0] == "judge":
+        return doctor_models.check_judge(settings[1:], console)
+    return doctor_models.check_models(settings, console)
+
+
+def _show_model(setting: str, console: Console) -> int:
+    """Print the details of the model that `setting` (model=NAME) names. Raises UserError."""
+    from movlr_jax.cli.doctor_physics import physics_cards
+    from movlr_jax.errors import UserError
+    from movlr_jax.models import model_adapter
+    from movlr_jax.models.card import model_card
+
+    key, _, name = setting.partition("=")
+    if key != "model" or not name:
+        raise UserError(
+            f"doctor takes model=NAME, or llm=... vlm=..., or judge vlm=..., not {setting!r}; without arguments it "
+            "shows what works here"
+        )
+    adapter = model_adapter(name)
+    console.print(model_card(adapter))
+    for card in physics_cards(adapter):
+        console.print(card)
+    return 0
+
+
+def table(rows: list[Check]) -> Table:
+    """Return the rows as a rich table."""
+    from rich.table import Table
+    from rich.text import Text
+
+    marks = {True: Text("yes", "green"), False: Text("no", "bold red"), None: Text("-", "dim")}
+    result = Table(title="movlr-jax: what works here", title_justify="left")
+    for heading in ("", "works", "detail"):
+        result.add_column(heading, overflow="fold")
+    for row in rows:
+        # Text, because rich would read square brackets in an error as markup
+        result.add_row(Text(row.name), marks[row.ok], Text(row.detail))
+    return result
+
+
+def packages() -> list[Check]:
+    """Check Python and the packages. Import those that are needed: an installed one may be broken."""
+    rows = [Check("python", True, f"{platform.python_version()}, {platform.platform()}")]
+    for module, distribution in NEEDED.items():
+        try:
+            importlib.import_module(module)
+            rows.append(Check(distribution, True, metadata.version(distribution)))
+        except Exception as error:  # a broken package may raise anything on import
+            absent = isinstance(error, ModuleNotFoundError) and error.name == module
+            why = f"not installed; pip install {distribution}" if absent else sentence(error)
+            rows.append(Check(distribution, False, why))
+    for distribution in OPTIONAL:
+        try:
+            rows.append(Check(distribution, True, metadata.version(distribution)))
+        except metadata.PackageNotFoundError:
+            rows.append(Check(distribution, None, "not installed; optional"))
+    return rows
+
+
+def machine() -> list[Check]:
+    """Check the cores of this process, the memory, and the free disk space of the current folder."""
+    n = cores()
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / GIB
+    disk = shutil.disk_usage(Path.cwd())
+    return [
+        Check("CPU", True, f"{n} core{'s' if n > 1 else ''} for this process, {platform.machine()}"),
+        Check("memory", True, f"{memory:.1f} GiB"),
+        Check("disk", None if disk.free < GIB else True, f"{disk.free / GIB:.1f} GiB free in {Path.cwd()}"),
+    ]
+
+
+def devices() -> list[Check]:
+    """Check the devices of JAX."""
+    found = _jax_devices()
+    names = ", ".join(f"{d.platform}:{d.id} {d.device_kind}" for d in found)
+    gpu = any(d.platform == "gpu" for d in found)
+    return [Check("JAX devices", True, names), Check("GPU", gpu or None, "yes" if gpu else "no")]
+
+
+def films() -> list[Check]:
+    """Check that frames can be rendered and encoded."""
+    from movlr_jax.film.renderer import renderer
+
+    backend = renderer()
+    without = "" if backend.name else "; searches run without films"
+    return [
+        Check(
+            "renderer", True if backend.name else None, f"{backend.name or 'none'}: {backend.reason}{without}"
+        ),
+        *_guarded("ffmpeg", _ffmpeg),
+    ]
+
+
+def models() -> list[Check]:
+    """Check every built-in model: compile the needed one, and look for the files of the others."""
+    from movlr_jax.models import MODELS
+
+    return [row for name in MODELS for row in _guarded(f"model {name}", functools.partial(_model, name))]
+
+
+def keys() -> list[Check]:
+    """Check which keys of language and vision models are set. The keys themselves are never shown."""
+    return [Check(name, True if os.environ.get(name) else None, _yes_no(name)) for name in KEYS]
+
+
+def sandbox() -> list[Check]:
+    """Check in a child process that the kernel can confine generated programs."""
+    from movlr_jax.sandbox import confine
+
+    lacks = confine.missing() or confine.trial()
+    if lacks:
+        detail = f"cannot confine generated programs, lacks {'; '.join(lacks)}; sandbox=process accepts less"
+        return [Check("sandbox", None, detail)]
+    return [Check("sandbox", True, f"confined: {confine.describe()}")]
+
+
+def physics_choice() -> str:
+    """Return one sentence: which physics `physics=auto` picks here, and why."""
+    try:
+        from movlr_jax.physics.choose import choose
+
+        name, why = choose("auto")
+    except Exception:  # JAX or MuJoCo is broken; the table already says so
+        return "physics=auto picks native here: JAX or MuJoCo does not work."
+    return f"physics=auto picks {name} here: {why}."
+
+
+def compiling() -> list[Check]:
+    """Check the XLA flags and the cache of compiled physics."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    cache = os.environ.get("JAX_COMPILATION_CACHE_DIR")
+    where = cache or f"nothing is cached ({CACHE_SWITCH}=off)"
+    return [Check("XLA_FLAGS", True, flags or "none"), Check("compiled physics", bool(cache) or None, where)]
+
+
+def sentence(error: BaseException) -> str:
+    """Return an error on one line, at most 300 characters."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__
+
+
+LOOKS: dict[str, Callable[[], list[Check]]] = {
+    "packages": packages,
+    "machine": machine,
+    "JAX devices": devices,
+    "compiling": compiling,
+    "films": films,
+    "models": models,
+    "keys": keys,
+    "sandbox": sandbox,
+}
+_NEEDED_LOOKS = ("packages", "JAX devices", "ffmpeg", "models", f"model {NEEDED_MODEL}")
+
+
+def _guarded(name: str, look: Callable[[], list[Check]]) -> list[Check]:
+    """Return the rows of `look`, or one row with its error."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return look()
+    except Exception as error:
+        return [Check(name, False if name in _NEEDED_LOOKS else None, sentence(error))]
+
+
+def _ffmpeg() -> list[Check]:
+    from movlr_jax.film.encoding import ffmpeg_version
+
+    return [Check("ffmpeg", True, ffmpeg_version())]
+
+
+def _model(name: str) -> list[Check]:
+    from movlr_jax.errors import UserError
+    from movlr_jax.models import MODELS
+    from movlr_jax.models.download import SWITCH
+
+    adapter = MODELS[name]
+    about = f"{adapter.source}; licence: {adapter.licence}"
+    if adapter.files is None or name == NEEDED_MODEL:
+        return [Check(f"model {name}", True, f"{_size(adapter)}; {about}")]
+    try:
+        here = adapter.files()
+    except UserError as error:
+        return [Check(f"model {name}", None, str(error))]
+    if here is None:
+        then = f"and {SWITCH}=off" if os.environ.get(SWITCH) == "off" else "the first use downloads it"
+        return [Check(f"model {name}", None, f"not downloaded yet, {then}; {about}")]
+    return [Check(f"model {name}", True, about)]
+
+
+def _size(adapter: ModelAdapter) -> str:
+    """Load and compile a model, and return its numbers of joints and muscles."""
+    import mujoco
+    import numpy as np
+
+    from movlr_jax.models.spec import compile_spec
+
+    model = compile_spec(adapter.load())
+    muscles = np.count_nonzero(model.actuator_gaintype == mujoco.mjtGain.mjGAIN_MUSCLE)
+    return f"{model.njnt} joints, {muscles} muscles"
+
+
+def _jax_devices() -> list[Any]:
+    import jax
+
+    return jax.devices()
+
+
+def _yes_no(name: str) -> str:
+    return "yes" if os.environ.get(name) else "no"
+
+
+if __name__ == "__main__":
+    prepare_environment()
+    sys.exit(main())

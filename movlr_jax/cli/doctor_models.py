@@ -1,0 +1,299 @@
+"""`doctor llm=... vlm=...`: one cheap call to each model. `doctor judge vlm=...`: test the judge on known pairs."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+import numpy as np
+
+from movlr_jax._util.progress import Reporter
+from movlr_jax.config.compose import compose
+from movlr_jax.errors import UserError
+from movlr_jax.evolution.ranking import Comparison, flip_rate
+from movlr_jax.film.captions import Caption
+from movlr_jax.film.clips import Clip
+from movlr_jax.language.base import Evaluation, Preference
+from movlr_jax.language.clients.opening import open_client
+from movlr_jax.models import follow_couplings
+from movlr_jax.storage.archive import Archive
+from movlr_jax.tasks import Task, build_task
+from movlr_jax.tasks.reference import PEOPLE, with_reference
+from movlr_jax.tasks.walking.biomechanics import leg_coordinates
+from movlr_jax.tasks.walking.strides import stride_posture
+from movlr_jax.tasks.walking.walker import Walker
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from movlr_jax.language.clients.client import ModelClient
+
+_TASK = "flat_walk"  # task of the known pairs, unless the user names another one with a walking body
+_SECONDS, _STEP = 2.0, 0.02  # s, length of the clips and time between their frames
+_PATIENCE_S = 30.0  # longest timeout of a test call
+
+
+def check_models(arguments: Sequence[str], console: Console) -> int:
+    """Make one cheap call to every configured model. Return 0, or 1 if one does not answer."""
+    config = compose(_with_default(arguments, "bottle_pour"))
+    status = 0
+    for where, model in (("llm", config.llm), ("vlm", config.vlm)):
+        if model.embedded:
+            console.print(f"{where}: {model.name}, embedded: needs no language or vision model and no key")
+            continue
+        quick = dataclasses.replace(model, timeout_s=min(model.timeout_s, _PATIENCE_S), attempts=2)
+        with _temporary_client(model if model.name in ("manual", "replay") else quick, where) as (
+            client,
+            archive,
+        ):
+            result, status = _ready(client, status)
+            calls, cost = archive.spent()
+        price = _usd(client, cost, 6)
+        console.print(
+            f"{where}: {client.name}: {result}; {calls} call(s), {price}", markup=False, soft_wrap=True
+        )
+    return status
+
+
+def _ready(client: ModelClient, status: int) -> tuple[str, int]:
+    from movlr_jax.language import prompts
+    from movlr_jax.language.clients.answers import Ready
+    from movlr_jax.language.clients.call import Message, Question
+
+    started = time.monotonic()
+    try:
+        (answer,) = client.ask([Question("check", [Message("user", [prompts.fill("ready")])], Ready)])
+    except UserError as error:
+        return f"does not work: {str(error).removesuffix(client.go_on_later)}", 1
+    if answer.value is None:
+        return f"answers, but not in the requested format: {answer.problem}", 1
+    return f"answered in {time.monotonic() - started:.1f} s", status
+
+
+@dataclass(frozen=True)
+class KnownPair:
+    """Two motions with a known winner. `bad` is None if both are the same motion."""
+
+    name: str
+    description: str
+    good: Clip
+    bad: Clip | None
+
+
+def check_judge(arguments: Sequence[str], console: Console) -> int:
+    """Show known pairs to the configured judge in both orders; print accuracy, flip rate and cost. Return 0."""
+    config = compose(_with_default(arguments, _TASK))
+    if config.vlm.embedded:
+        raise UserError(
+            "vlm=metrics compares numbers and sees no films; give vlm=gemini or vlm=openai_compatible"
+        )
+    task = build_task(config.task.name, config.model, config.episode_s, config.task.settings)
+    pairs = known_pairs(task)
+    results, comparisons = [], []
+    with _temporary_client(config.vlm, "vlm") as (client, archive):
+        for n, pair in enumerate(pairs):
+            judged = judge_pair(client, archive, config.vlm, task, pair)
+            for order, (expected, preference) in enumerate(judged):
+                results.append((pair.name, order, expected, preference))
+                a, b = (2 * n, 2 * n + 1) if order == 0 else (2 * n + 1, 2 * n)
+                comparisons.append(Comparison(a, b, preference))
+        calls, cost = archive.spent()
+    _print(console, client.name, results)
+    right, flips = sum(_right(*t[2:]) for t in results), flip_rate(comparisons)
+    first = sum(preference.winner == "first" for *_, preference in results)
+    console.print(
+        f"accuracy {right} of {len(results)}, flip rate {100 * flips:.0f} %, first shown preferred {first} of "
+        f"{len(results)}, {calls} calls, {_usd(client, cost, 4)}",
+        soft_wrap=True,
+    )
+    silent = sum(not preference.answered for *_, preference in results)
+    if silent:
+        console.print(
+            f"{silent} of {len(results)} comparisons were not answered", style="red", soft_wrap=True
+        )
+    at_most = config.comparisons or 4 * (config.candidates + 1)
+    price = _usd(client, at_most * cost / max(calls, 1), 2)
+    console.print(
+        f"a generation of {config.candidates} programs makes at most {at_most} calls to it, about {price}",
+        soft_wrap=True,
+    )
+    if right <= len(results) // 2:
+        console.print("its accuracy is no better than chance: do not use it as a judge", style="red")
+    return 0
+
+
+def _usd(client: ModelClient, cost: float, digits: int) -> str:
+    return "price unknown" if client.price.tokens_in is None else f"{cost:.{digits}f} USD"
+
+
+def _right(expected: str, preference: Preference) -> bool:
+    return preference.winner == expected
+
+
+def judge_pair(
+    client: ModelClient, archive: Archive, model: Any, task: Task, pair: KnownPair
+) -> list[tuple[str, Preference]]:
+    """Return (expected winner, preference) for both orders; in the second order the good motion is shown last."""
+    from movlr_jax.language.judges.vlm import ModelJudge
+    from movlr_jax.language.media import MotionMedia
+
+    generation = len(archive.events("pair"))
+    archive.record("pair", {"name": pair.name}, generation)
+    a, b = (Evaluation(generation, k, "") for k in range(2))
+    clips = {a.name: pair.good, b.name: pair.bad or pair.good}
+    judge = ModelJudge(client, MotionMedia(model, archive, lambda e: clips[e.name]))
+    # the success of the task is not that of the pair
+    pair_task = dataclasses.replace(
+        task, description=pair.description, focus="", success="", episode_s=_SECONDS
+    )
+    # with one film shown twice, both orders are the same question, so the second order needs another sample number
+    preferences = judge.compare_all(pair_task, [(a, b), (b, a)], [0, 0 if pair.bad else 1])
+    expected = ("first", "second") if pair.bad else ("tie", "tie")
+    return list(zip(expected, preferences, strict=True))
+
+
+def known_pairs(task: Task) -> list[KnownPair]:
+    """Return the pairs: standing, fallen; forward, reversed; one motion twice; bent knees, locked knees.
+
+    The last one needs a person's legs. Raises UserError without a pelvis.
+    """
+    if "pelvis" not in task.roles:
+        raise UserError(f"task {task.name} has no standing body; give +task={_TASK}, or no task")
+    qpos = task.start(np.random.default_rng(0), 1)[0][0]
+    forward = np.array(task.adapter.forward, float)
+    still = _clip(task, qpos, lambda t: (np.zeros(3), np.zeros(3)))
+    side = np.cross([0.0, 0.0, 1.0], forward)
+    height = float(_height(task, qpos))
+
+    def falls(t: float) -> tuple[np.ndarray, np.ndarray]:
+        rate = 1.0 / 0.8 if t < 0.8 else 0.0
+        return np.array([0.0, 0.0, -0.8 * height * rate]), side * (np.pi / 2) * rate
+
+    fallen = _clip(task, qpos, falls)
+    walk, back = (
+        _clip(task, qpos, lambda t, way=way: (way * forward, np.zeros(3)), swing=way) for way in (1.0, -1.0)
+    )
+    pairs = [
+        KnownPair("standing, fallen", "stand upright and keep the balance", still, fallen),
+        KnownPair("forward, reversed", "walk forward, in the direction the body faces", walk, back),
+        KnownPair("identical", "walk forward, in the direction the body faces", walk, None),
+    ]
+    strides = _strides(task)
+    if strides:
+        pairs.append(KnownPair("bent knees, locked knees", "walk forward as a person does", *strides))
+    return pairs
+
+
+def _strides(task: Task) -> tuple[Clip, Clip] | None:
+    """Return people's stride with their knees and with straight ones; None without a person's legs.
+
+    Both move forward equally fast and stay on the ground, so that distance and height do not tell them apart.
+    """
+    knees = leg_coordinates(task.adapter, task.layout.joints, task.model).get("knee_flexion")
+    if knees is None or "stride_frequency" not in task.goals:
+        return None
+    task = with_reference(task, PEOPLE)
+    walker, forward = Walker(task.model, task.adapter), np.array(task.adapter.forward, float)
+    frequency, speed = float(task.goals["stride_frequency"]), float(np.linalg.norm(task.goals["velocity"]))
+    times = np.arange(0.0, _SECONDS, _STEP)
+
+    def clip(locked: bool) -> Clip:
+        postures = []
+        for t in times:
+            qpos = stride_posture(task, walker, frequency * t)
+            for knee in knees if locked else ():
+                qpos[task.model.joint(knee.joint).qposadr[0]] = -knee.sign * knee.offset
+            on_ground = walker.on_ground(follow_couplings(task.model, qpos))
+            postures.append(walker.moved(on_ground, speed * t * forward))
+        return Clip(task, np.array(postures), times, Caption(""))
+
+    return clip(locked=False), clip(locked=True)
+
+
+def _clip(
+    task: Task,
+    qpos: np.ndarray,
+    velocity: Callable[[float], tuple[np.ndarray, np.ndarray]],
+    swing: float = 0.0,
+) -> Clip:
+    """Move the start posture kinematically.
+
+    `velocity(t)` returns the linear (m/s) and the angular (rad/s) velocity of the pelvis. swing: 1 swings the legs,
+    -1 swings them in the reverse order of time.
+    """
+    model, data = task.model, mujoco.MjData(task.model)
+    body = model.body(task.roles["pelvis"]).id
+    q, times, postures = np.array(qpos, float), np.arange(0.0, _SECONDS, _STEP), []
+    for t in times:
+        posture = q.copy()
+        if swing:
+            _swing(model, posture, t if swing > 0 else times[-1] - t)
+        postures.append(posture)
+        data.qpos[:] = q
+        mujoco.mj_kinematics(model, data)
+        mujoco.mj_comPos(model, data)
+        jacobian = np.zeros((6, model.nv))
+        mujoco.mj_jacBody(model, data, jacobian[:3], jacobian[3:], body)
+        rates = np.linalg.lstsq(jacobian, np.concatenate(velocity(float(t))), rcond=1e-6)[0]
+        mujoco.mj_integratePos(model, q, rates, _STEP)
+    return Clip(task, np.array(postures), times, Caption(""))
+
+
+def _swing(model: mujoco.MjModel, qpos: np.ndarray, t: float) -> None:
+    """Swing the legs, in models whose hip joints are named hip_flexion*."""
+    for j in range(model.njnt):
+        name = model.joint(j).name
+        if name.startswith("hip_flexion"):
+            phase = 0.0 if name.endswith("_r") else np.pi
+            qpos[model.jnt_qposadr[j]] += 0.4 * np.sin(2 * np.pi * t + phase)
+
+
+def _height(task: Task, qpos: np.ndarray) -> float:
+    data = mujoco.MjData(task.model)
+    data.qpos[:] = qpos
+    mujoco.mj_kinematics(task.model, data)
+    return data.xpos[task.model.body(task.roles["pelvis"]).id][2]
+
+
+def _print(console: Console, name: str, results: Sequence[tuple[str, int, str, Preference]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=f"known pairs, judged by {name}", title_justify="left")
+    for heading in ("pair", "shown first", "expected", "answer", "reason"):
+        table.add_column(heading, overflow="fold")
+    for pair, order, expected, preference in results:
+        first = pair.split(", ")[order] if ", " in pair else pair
+        mark = "green" if _right(expected, preference) else "bold red"
+        table.add_row(pair, first, expected, Text(preference.winner, mark), Text(preference.reason))
+    console.print(table)
+
+
+@contextlib.contextmanager
+def _temporary_client(model: Any, where: str) -> Iterator[tuple[ModelClient, Archive]]:
+    """Open a model client with a temporary archive."""
+    from movlr_jax.language.clients.client import Budget
+    from movlr_jax.language.clients.replay import recorded_model
+
+    known, source = recorded_model(model, where)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Archive.create(Path(folder) / "doctor", "") as archive,
+    ):
+        client = open_client(known, where, source, archive, Budget(archive), Reporter().say)
+        try:
+            yield client, archive
+        finally:
+            client.close()
+
+
+def _with_default(arguments: Sequence[str], task: str) -> list[str]:
+    named = any(a.lstrip("+").startswith("task=") for a in arguments)
+    return [*([] if named else [f"+task={task}"]), *arguments]

@@ -1,0 +1,62 @@
+"""`movlr-jax report RUN_DIR`: write report.html of a run, finished, in progress or interrupted.
+
+RUN_DIR is runs/<task>/<time>, or a folder of runs: a sweep or a comparison. `trust=true` obeys what the task of a run
+asks for that you did not begin here, as a Python file. `+task=FILE.py` says where the file of the task is now, and
+`model=FILE` where the model of a task from words is.
+`scene=false` leaves out the 3-D view and the curves of muscles and joints, which need the model.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from movlr_jax.cli import common
+from movlr_jax.config.compose import compose
+from movlr_jax.config.trust import TASK
+from movlr_jax.engine.report import write_with_task
+from movlr_jax.engine.session import task_of
+from movlr_jax.report.sweep import write_sweep_page
+from movlr_jax.tasks import Task
+
+
+@dataclass(frozen=True)
+class ReportRequest:
+    """The parsed arguments of the command."""
+
+    run_dir: Path
+    trust: bool = False  # whether what the recorded task asks for is obeyed
+    task: str = ""  # where its file is now
+    model: str = ""  # where the model of a task from words is now
+    scene: bool = True  # whether the page has the 3-D view and the curves of muscles and joints
+
+
+def main(argv: list[str] | None = None) -> int:
+    return common.run_with_arguments(lambda words: _report(_request(words)), __doc__, argv)
+
+
+def _request(arguments: list[str]) -> ReportRequest:
+    """Return the arguments as a request. Raises UserError."""
+    folder, given = common.folder_and(arguments, "report", trust="false", scene="true", task="", model="")
+    trust, scene = (common.switch(name, given[name]) for name in ("trust", "scene"))
+    return ReportRequest(folder, trust, given["task"], given["model"], scene)
+
+
+def _report(request: ReportRequest) -> int:
+    run_dir = request.run_dir
+    if run_dir.is_dir() and not (run_dir / "run.db").exists():
+        print(f"The report is at {write_sweep_page(run_dir)}")
+        return 0
+    path, left_out = write_with_task(run_dir, (lambda: _task(request)) if request.scene else None)
+    for sentence in left_out:
+        print(f"left out: {sentence}", file=sys.stderr)
+    print(f"The report is at {path}")
+    return 0
+
+
+def _task(request: ReportRequest) -> Task:
+    trust = "true" if request.trust else ""
+    given = {"trust": trust, "+task": request.task, "model": request.model}
+    more = [f"{name}={value}" for name, value in given.items() if value]
+    return task_of(compose([f"resume={request.run_dir}", *more], parts=TASK))

@@ -1,1 +1,0 @@
-"""Implementations of the commands: settings from the command line, environment variables, progress."""

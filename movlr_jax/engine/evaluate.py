@@ -1,0 +1,275 @@
+"""Optimise control under one reward, measure its trials and film one of them, from settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from movlr_jax._util.progress import Reporter
+from movlr_jax._util.quantities import summary
+from movlr_jax._util.settings import CONFIG_BYTES, read_yaml
+from movlr_jax.config.schema import Config
+from movlr_jax.config.trust import began, task_file
+from movlr_jax.control.base import Optimizer
+from movlr_jax.control.build import acting, build_optimizer, scored_at_once, trains
+from movlr_jax.engine.session import about_tuned, films_here, sized, task_of, to_yaml
+from movlr_jax.errors import UserError
+from movlr_jax.evolution.evaluation import evaluate as evaluate_programs
+from movlr_jax.evolution.evaluation import make_probe, middle
+from movlr_jax.evolution.filming import clip_of, store, style_of
+from movlr_jax.evolution.trials import Claim
+from movlr_jax.film.captions import Caption
+from movlr_jax.film.clips import film
+from movlr_jax.language.base import Evaluation
+from movlr_jax.physics.native import NativePhysics
+from movlr_jax.rewards.program import RewardProgram
+from movlr_jax.sandbox.vet import Sandbox, Verdict
+from movlr_jax.storage.archive import check_writable
+from movlr_jax.storage.archive import write_atomically as write
+from movlr_jax.storage.inside import read_inside
+from movlr_jax.storage.layout import POLICY
+from movlr_jax.tasks import Task
+
+_PROGRAM_BYTES = 2**20  # size limit of best.py, larger than any program
+
+
+@dataclass(frozen=True)
+class EvaluationSetup:
+    """A vetted reward, and the task and optimizer that evaluate it."""
+
+    config: Config
+    task: Task
+    optimizer: Optimizer
+    verdict: Verdict
+    origin: str  # of the reward: its file, or `human` or `initial`
+    folder: Path  # for films, trajectories and training checkpoints
+    human: RewardProgram | None = None  # the hand-written reward, where it is wanted and another one
+
+    @property
+    def engine(self) -> str:
+        """Name of the physics that runs the episodes."""
+        return self.optimizer.sim_physics.name
+
+    @property
+    def where(self) -> str:
+        """Suffix of titles and file names that names the physics; empty for C MuJoCo."""
+        return "" if self.engine == "native" else f" in {self.engine}"
+
+    def digest(self, seed: int) -> str:
+        """Return a hash of task, settings and policies, without the reward and what does not affect the result."""
+        relevant = dataclasses.replace(
+            self.config, seed=seed, run_dir=None, films=False, preview=False, reward=""
+        )
+        given = repr((relevant, task_file(relevant))).encode() + fingerprint(self.task)
+        given += "".join(relevant.optimizer.ppo.file_hashes()).encode()
+        return hashlib.sha256(given).hexdigest()[:12]
+
+
+def fingerprint(task: Task) -> bytes:
+    """Return the model, the goals and the first start states and controls of a task: tasks of one name may differ."""
+    model = np.empty(mujoco.mj_sizeModel(task.model), np.uint8)
+    mujoco.mj_saveModel(task.model, None, model)
+    goals = [(name, np.asarray(goal).tolist()) for name, goal in task.goals.items()]
+    starts = [array.tolist() for array in task.start(np.random.default_rng(0), 2)]
+    starts += [] if task.rest is None else [np.asarray(task.rest).tolist()]
+    return model.tobytes() + repr((task.name, task.description, task.episode_s, goals, starts)).encode()
+
+
+def prepared(
+    config: Config,
+    reporter: Reporter,
+    given: tuple[str, str] | None = None,
+    task: Task | None = None,
+    compare: bool = False,
+) -> EvaluationSetup:
+    """Build what an evaluation needs. Raises UserError.
+
+    Args:
+        given: Source and origin of a reward that replaces the one in `config`.
+        task: The task, if it is built already.
+        compare: Whether the hand-written reward of the task is wanted too.
+    """
+    task = acting(config.optimizer, task or task_of(config))
+    config = sized(config, task, 1, reporter.say)
+    folder = Path(config.run_dir) if config.run_dir else default_folder(task)
+    source, origin = given or reward_source(config.reward, task)
+    if sentence := about_tuned(config):
+        reporter.say(sentence)
+    optimizer = build_optimizer(config.optimizer, task, config.physics, reporter.say)
+    sandbox = Sandbox(
+        make_probe(task, optimizer.sim_physics, config.seed),
+        name=config.sandbox,
+        batch=scored_at_once(config.optimizer, task),
+    )
+    try:
+        with reporter.stage("vet"):
+            verdict = sandbox.vet(source)
+            human = (
+                sandbox.vet(task.human_reward).program if compare and source != task.human_reward else None
+            )
+    finally:
+        sandbox.close()
+    if not verdict.accepted:
+        raise UserError(f"reward {origin}: {verdict.message}")
+    notes = list(verdict.notes)
+    if trains(config.optimizer) and not config.optimizer.ppo.env_steps:
+        notes.append(
+            f"nothing is trained (optimizer.ppo.env_steps=0): the policy {config.optimizer.ppo.init} runs unchanged "
+            "and the reward only scores it; give optimizer.ppo.env_steps=1000000 to train it under this reward"
+        )
+    for note in notes:
+        reporter.say(f"note: {note}")
+    return EvaluationSetup(config, task, optimizer, verdict, origin, folder, human)
+
+
+def default_folder(task: Task) -> Path:
+    return Path("runs") / task.name / "evaluate"
+
+
+def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[Evaluation, dict[str, Any]]:
+    """Run the trials of a reward and save the trajectory of the middle one. Return its evaluation and a JSON record.
+
+    The seeds of the trials are `seed` and those after it. The measures in the record are means over the trials.
+    """
+    config = setup.config
+    check_writable(setup.folder)  # before the work, whose result could not be kept
+    kept = setup.folder / "training" / setup.digest(seed)
+    with reporter.stage("optimise") as tick:  # an interrupted training is continued
+        seeds = range(seed, seed + (config.trials or 1))
+        (trials,) = evaluate_programs(setup.optimizer, setup.task, [setup.verdict], seeds, tick, kept)
+    outcome, claim = middle(setup.task, trials), Claim.of(setup.task.motion, trials)
+    if len(trials) > 1:
+        for trial in trials:
+            reporter.say(f"  seed {trial.seed}: {trial.reason or summary(trial.metrics)}")
+        reporter.say(f"{setup.origin} from {claim.n} starts: {claim.text(interval=True)}")
+    result: dict[str, Any] = {
+        "task": setup.task.name,
+        "model": setup.task.adapter.name,
+        "reward": setup.origin,
+        "seed": seed,
+        "optimizer": config.optimizer.name,
+        "sandbox": config.sandbox,
+        **{
+            kind: {name: term[kind] for name, term in outcome.terms.items() if term[kind]}
+            for kind in ("nonfinite", "nonfinite_planned")
+        },
+        **(claim.metrics or outcome.metrics),
+        **outcome.timing,
+        **(claim.record() if len(trials) > 1 else {}),
+    }
+    if outcome.states:
+        stem = _stem(setup, seed)
+        result["trajectory"] = str(write(setup.folder / f"{stem}.npz", outcome.states))
+        write(setup.folder / f"{stem}.yaml", to_yaml(config).encode())  # export builds the task from it
+        began(setup.folder, config)
+        reporter.say(f"trajectory: {result['trajectory']}")
+    if (policy := kept / POLICY).is_file():
+        write(kept / "config.yaml", to_yaml(config).encode())  # as next to a policy of `train`
+        began(kept, config)
+        result["policy"] = str(policy)
+        reporter.say(f"policy: {policy}")
+    if outcome.reason:
+        result["reason"] = outcome.reason
+    return outcome, result
+
+
+def _stem(setup: EvaluationSetup, seed: int) -> str:
+    """Return the file name of a result without its suffix; one of another reward or task of this name is kept."""
+    stem = f"{Path(setup.origin).stem}_seed{seed}{setup.where.replace(' ', '_')}"
+    task, reward = setup.config.task.name, setup.config.reward
+    try:
+        recorded = read_inside(setup.folder, f"{stem}.yaml", CONFIG_BYTES)
+        before = None if recorded is None else read_yaml(recorded.decode())
+        same = before is None or (before["task"]["name"], before["reward"]) == (task, reward)
+    except (UserError, KeyError, TypeError, ValueError):  # not from an evaluation
+        same = False
+    return stem if same else f"{stem}_{hashlib.sha256(f'{task} {reward}'.encode()).hexdigest()[:8]}"
+
+
+def run_and_film(
+    setup: EvaluationSetup,
+    seed: int,
+    reporter: Reporter,
+    on_result: Callable[[dict[str, Any]], object] = lambda record: None,
+) -> dict[str, Any]:
+    """Run one episode, film it if films are available, and return its JSON record. Raises UserError.
+
+    `on_result` is called with the record even if the film fails.
+    """
+    outcome, result = run_episode(setup, seed, reporter)
+    try:
+        if outcome.reason:
+            raise UserError(f"reward {setup.origin}: {outcome.reason}")
+        if films_here(setup.config, reporter):
+            name = f"{setup.origin} reward, seed {seed}{setup.where}"
+            caption = Caption(setup.task.description, name, summary(outcome.metrics))
+            with reporter.stage("film") as tick:
+                clip = clip_of(setup.task, outcome.states or b"", caption)
+                made = film(clip, style_of(setup.config.preview), tick)
+            path = Path(result["trajectory"]).with_suffix(".mp4")
+            result["film"] = str(store(lambda name, data: write(Path(name), data), str(path), made))
+            reporter.say(f"film: {result['film']}")
+    finally:
+        on_result(result)
+    return result
+
+
+def program_text(path: Path, most: int = _PROGRAM_BYTES) -> str:
+    """Return the text of a file, of at most `most` characters. Raises UserError, OSError and UnicodeDecodeError."""
+    with path.open(encoding="utf-8-sig") as file:
+        text = file.read(most + 1)
+    if len(text) > most:
+        raise UserError(
+            f"{path} has more than {most:,} characters, so it is no reward program; give another file"
+        )
+    return text
+
+
+def reward_source(reward: str, task: Task) -> tuple[str, str]:
+    """Return the source of a reward and its origin: human, initial, a file, or the best.py of a run directory."""
+    known = {"human": task.human_reward, "initial": task.initial_reward}
+    if reward in known:
+        return known[reward], reward
+    path = Path(reward)
+    try:
+        if not reward:  # Path("") is the current folder
+            raise FileNotFoundError
+        if not path.is_dir():
+            return program_text(path), str(path)
+        data = read_inside(path, "best.py", _PROGRAM_BYTES)
+        if data is None:
+            raise UserError(
+                f"{reward} has no best.py: it is not a run directory, or no generation has finished"
+            )
+        return data.decode("utf-8-sig"), str(path / "best.py")
+    except FileNotFoundError:
+        raise UserError(
+            f"there is no reward {reward!r}: give a file, a run directory, or one of: {', '.join(known)}"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read the reward {reward!r}: {error}") from None
+
+
+def vetted(reward: str | Path, task: Task, config: Config, model: mujoco.MjModel) -> RewardProgram:
+    """Return the program of `reward`, vetted on states of the task. Raises UserError."""
+    text = str(reward)
+    source, origin = (text, "reward=") if "\n" in text else reward_source(text, task)
+    physics = NativePhysics(
+        model, task.layout, sim_dt=config.optimizer.sim_dt, ctrl_dt=config.optimizer.ctrl_dt, threads=1
+    )
+    sandbox = Sandbox(make_probe(task, physics, 0), name=config.sandbox)
+    try:
+        verdict = sandbox.vet(source)
+    finally:
+        sandbox.close()
+        physics.close()
+    if verdict.program is None:
+        raise UserError(f"reward {origin}: {verdict.message}")
+    return verdict.program

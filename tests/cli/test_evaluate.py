@@ -1,0 +1,135 @@
+"""What tells one evaluation from another in the same folder."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_cases import LEG as QUICK
+from cli_cases import SUPPORT, Mistake
+from tiny_task import task as tiny_task
+
+from movlr_jax.cli import evaluate as module
+from movlr_jax.cli.evaluate import main as evaluate
+from movlr_jax.config.compose import compose
+from movlr_jax.engine.evaluate import EvaluationSetup
+from movlr_jax.sandbox.vet import Verdict
+from movlr_jax.tasks import Task
+
+LEG = SUPPORT / "tiny_task.py"
+REWARD = """WEIGHTS = {"up": %s}
+
+def reward(state, action):
+    return {"up": jnp.tanh(state.pos("foot")[2])}
+"""
+
+
+def digest(task: Task, *more: str, file: Path = LEG, seed: int = 0) -> str:
+    unused: Any = None
+    config = compose([f"+task={file}", *more])
+    return EvaluationSetup(config, task, unused, unused, "human", Path()).digest(seed)
+
+
+@pytest.fixture(scope="module")
+def leg() -> Task:
+    return tiny_task()
+
+
+def test_a_training_is_found_again_by_the_same_task_only(leg: Task):
+    first = digest(leg)
+    assert first == digest(tiny_task()) == digest(leg, "run_dir=elsewhere", "films=false")
+    heavy = tiny_task()
+    heavy.model.body_mass[-1] *= 1.1
+    others = (digest(tiny_task(0.2)), digest(heavy), digest(leg, seed=1), digest(leg, "episode_s=0.2"))
+    assert len({first, *others}) == 5
+
+
+def test_a_changed_task_file_is_another_task(leg: Task, tmp_path: Path):
+    file = tmp_path / "mine.py"
+    file.write_text(LEG.read_text())
+    before = digest(leg, file=file)
+    file.write_text(LEG.read_text() + "\n# a fall ends the episode\n")
+    assert digest(leg, file=file) != before
+
+
+def test_another_content_of_a_policy_file_is_another_evaluation(leg: Task, tmp_path: Path):
+    file = tmp_path / "policy_k00.npz"
+    found = set()
+    for content in (b"one", b"other"):
+        file.write_bytes(content)
+        found.add(digest(leg, "optimizer=ppo", f"optimizer.ppo.init={file}"))
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "folders"),
+    [
+        (["optimizer.mppi.samples=2,3"], ["runs/tiny_kick/evaluate/0", "runs/tiny_kick/evaluate/1"]),
+        (["seed=0,1", "run_dir=mine"], ["mine/0", "mine/1"]),
+        (["seed=1"], ["runs/tiny_kick/evaluate"]),
+    ],
+)
+def test_each_job_of_a_sweep_keeps_its_result(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch, more: list[str], folders: list[str]
+):
+    used: list[str] = []
+    monkeypatch.setattr(module.Sandbox, "vet", lambda sandbox, source: Verdict("probe", None, 0.0))
+    monkeypatch.setattr(module, "run_and_film", lambda setup, *rest: used.append(str(setup.folder)))
+    assert evaluate([*QUICK, *more]) == 0
+    assert used == folders
+
+
+def test_a_program_is_evaluated_in_several_trials(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    """Their seeds are that of the settings and those after it; the measures are means over them."""
+
+    def found(*more: str) -> tuple[dict, str]:
+        assert evaluate([*QUICK, "reward=initial", f"run_dir={tmp_path}", *more]) == 0
+        said = capfd.readouterr()
+        return json.loads(said.out.splitlines()[-1]), said.err
+
+    result, said = found("trials=3", "seed=4")
+    alone = [found("trials=1", f"seed={seed}")[0] for seed in (4, 5, 6)]
+    errors = [one["object_position_error_m"] for one in alone]
+    assert len(set(errors)) == 3
+    assert result["object_position_error_m"] == pytest.approx(sum(errors) / 3)
+    successes = sum(one["success"] for one in alone)
+    assert (result["n"], result["failed"], result["successes"]) == (3, 0, successes)
+    low, high = result["interval"]
+    assert low <= successes / 3 <= high
+    for seed in (4, 5, 6):
+        assert f"  seed {seed}: " in said
+    assert f"initial from 3 starts: {successes:.0f} of 3 succeed (" in said
+
+
+def test_another_evaluation_does_not_overwrite_a_trajectory(
+    elsewhere: Path, capsys: pytest.CaptureFixture[str]
+):
+    def kept(*more: str) -> str:
+        assert evaluate([*QUICK, "run_dir=kept", *more]) == 0
+        return json.loads(capsys.readouterr().out.splitlines()[-1])["trajectory"]
+
+    for folder, weight in (("a", 1.0), ("b", 2.0)):
+        Path(folder).mkdir()
+        Path(folder, "mine.py").write_text(REWARD % weight)
+    first = kept("reward=a/mine.py")
+    assert first == "kept/mine_seed0.npz"
+    data = Path(first).read_bytes()
+    other = kept("reward=b/mine.py")
+    assert re.fullmatch(r"kept/mine_seed0_[0-9a-f]{8}\.npz", other)
+    assert Path(first).read_bytes() == data
+    assert (kept("reward=b/mine.py"), kept("reward=a/mine.py")) == (other, first)
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_the_work(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch, mistake: Mistake
+):
+    (elsewhere / "taken").write_text("")
+    monkeypatch.setattr(module.Sandbox, "vet", lambda sandbox, source: Verdict("probe", None, 0.0))
+    monkeypatch.setattr(module, "evaluate_programs", lambda *given: pytest.fail("it begins to optimise"))
+    for folder in ("taken", "taken/x"):
+        said = mistake(evaluate, *QUICK, f"run_dir={folder}", alone=False)
+        assert said.startswith(f"cannot write {folder}: ")
+        assert said.endswith("choose another run_dir=...")

@@ -1,0 +1,130 @@
+"""Export of the episodes of evaluations and searches as files for other programs."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_cases import LEG, Mistake
+from tables import read_table
+
+from movlr_jax._util.resources import resource_dir
+from movlr_jax.cli.episodes import episodes, read_request
+from movlr_jax.cli.evaluate import main as evaluate
+from movlr_jax.cli.export import main as export
+from movlr_jax.cli.export_policy import settings_of
+from movlr_jax.cli.search import main as search
+from movlr_jax.config.compose import options
+from movlr_jax.config.recipe import read_recipe
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
+POLICIES = sorted(path.stem for path in (resource_dir("assets") / "policies").glob("*.npz"))
+KEPT = Path("runs/tiny_kick/evaluate/human_seed3.npz")
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The trajectory of an evaluation of a task from a file."""
+    folder = tmp_path_factory.mktemp("evaluated")
+    assert evaluate([*LEG, "reward=human", "seed=3", f"run_dir={folder}"]) == 0
+    return folder / KEPT.name
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run directory of a search of two programs."""
+    run = tmp_path_factory.mktemp("searched") / "run"
+    assert search([*LEG, "candidates=2", f"run_dir={run}"]) == 0
+    return run
+
+
+def test_an_evaluation_becomes_a_motion_of_opensim(evaluated: Path, capfd: pytest.CaptureFixture[str]):
+    assert export([str(evaluated), "format=mot", "out=files", "trust=true"]) == 0
+    assert capfd.readouterr().out.splitlines() == ["files/human_seed3.mot"]
+    table = read_table(Path("files/human_seed3.mot"))
+    with np.load(evaluated) as kept:
+        np.testing.assert_allclose(table.columns["height"], kept["qpos"][:, 0], atol=1e-6)  # m
+        np.testing.assert_allclose(np.deg2rad(table.columns["knee"]), kept["qpos"][:, 2], atol=1e-6)
+
+
+def test_by_default_files_are_next_to_the_trajectory(evaluated: Path, capfd: pytest.CaptureFixture[str]):
+    pytest.importorskip("pyarrow")
+    assert export([str(evaluated), "format=sto,csv,parquet", LEG[0]]) == 0
+    files = [evaluated.with_name(f"human_seed3{end}") for end in (".sto", "_forces.sto", ".csv", ".parquet")]
+    assert capfd.readouterr().out.splitlines() == [str(file) for file in files]
+    assert all(file.exists() for file in files)
+    assert "/forceset/vasti/activation" in read_table(files[0]).columns
+    assert "/forceset/vasti|tendon_force" in read_table(files[1]).columns
+    assert list(read_table(files[2]).columns) == list(read_table(files[3]).columns)
+
+
+@pytest.mark.parametrize(
+    ("more", "names"),
+    [
+        (["candidate=all"], ["g00k00.mot", "g00k01.mot"]),
+        (["candidate=g00k01"], ["g00k01.mot"]),
+        ([], None),
+    ],
+    ids=["all", "one", "best"],
+)
+def test_a_run_is_exported_into_its_folder(
+    searched: Path, more: list[str], names: list[str] | None, capfd: pytest.CaptureFixture[str]
+):
+    capfd.readouterr()
+    assert export([str(searched), *more]) == 0  # the run knows its task file
+    written = capfd.readouterr().out.splitlines()
+    if names:
+        assert written == [str(searched / "export" / name) for name in names]
+    assert len(written) == len(names or "1")
+    assert all(len(read_table(Path(path)).time) == 4 for path in written)
+
+
+def test_a_candidate_of_a_run_by_its_file(searched: Path, capfd: pytest.CaptureFixture[str]):
+    assert export([str(searched / "gen_00" / "k01.npz"), "format=csv"]) == 0
+    assert capfd.readouterr().out.splitlines() == [str(searched / "export" / "g00k01.csv")]
+
+
+def test_a_candidate_of_a_run_from_inside_its_folder(searched: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(searched / "gen_00")
+    request, _ = read_request("export", "", ["k01.npz"])
+    ((name, _, folder),) = episodes(request, "export")
+    assert folder / name == searched.resolve() / "export" / "g00k01"
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_policy_of_the_package_is_exported_by_its_name(name: str):
+    config = settings_of(name, "", [])
+    assert config.optimizer.name == ("dynsyn" if name == "bottle_pour_myoarm_r" else "ppo")
+    assert config.optimizer.ppo.init == name
+    assert name.startswith(config.task.name) or (config.task.name, name[:9]) == ("flat_walk", "slow_walk")
+    assert name.endswith(f"_{config.model}") or config.model == name.partition("_")[0]
+    if name in options("recipe"):
+        settings = read_recipe(name).settings
+        assert (settings["task"], settings["model"]) == (config.task.name, config.model)
+
+
+def test_mistakes_are_one_sentence(evaluated: Path, searched: Path, mistake: Mistake, tmp_path: Path):
+    source = str(evaluated)
+    copied = shutil.copytree(evaluated.parent, tmp_path / "copy") / evaluated.name
+    assert "was not begun by you on this machine, and asks for: task.settings.file=" in mistake(
+        export, str(copied)
+    )
+    assert "there is no format 'motion'; did you mean 'mot'?" in mistake(export, source, "format=motion")
+    assert "there is no run directory or trajectory nowhere" in mistake(export, "nowhere")
+    assert "export takes one run directory or trajectory, not 0" in mistake(export, "format=mot")
+    assert "there is no option '--format'" in mistake(export, "--format", source)
+    assert "there is no candidate 'g00k09'" in mistake(export, str(searched), "candidate=g00k09")
+    assert "a trajectory has only one" in mistake(export, source, "candidate=all")
+    assert "or it is of another model" in mistake(export, source, "+task=humanoid_walk")
+    alone = tmp_path / "walk.npz"
+    alone.write_bytes(evaluated.read_bytes())
+    assert "there is no walk.yaml next to it; give +task=NAME" in mistake(export, str(alone))
+    assert "is not a run directory of movlr-jax" in mistake(export, str(tmp_path))
+    assert f"there is no policy file {alone}x" in mistake(export, f"policy={alone}x")
+
+
+def test_help_names_the_formats(capfd: pytest.CaptureFixture[str]):
+    assert export(["--help"]) == 0
+    assert "format is" in capfd.readouterr().out

@@ -1,0 +1,267 @@
+"""The search as its user runs it: on the real arm, with little time and few samples."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_cases import LEG, Mistake
+
+from movlr_jax._util.progress import Reporter
+from movlr_jax.api import open_run
+from movlr_jax.cli.evaluate import main as evaluate
+from movlr_jax.cli.search import main as search
+from movlr_jax.config.compose import compose, expand, with_quotes
+from movlr_jax.control.build import build_optimizer
+from movlr_jax.engine.session import build_context, describe, task_of, to_yaml
+from movlr_jax.evolution import loop
+from movlr_jax.evolution.context import SearchContext
+from movlr_jax.evolution.loop import evolve
+from movlr_jax.language.base import Evaluation, Preference
+from movlr_jax.language.registry import JUDGES
+from movlr_jax.storage.archive import Archive
+from movlr_jax.tasks import Task
+
+QUICK = ["+task=bottle_pour", "candidates=2", "generations=3", "episode_s=0.16", "optimizer.mppi.samples=4",
+         "optimizer.horizon_s=0.16", "trials=1", "confirm=1"]  # fmt: skip
+
+
+def results(run: Path) -> tuple[str, list[dict]]:
+    """The best program, and what was recorded of every candidate but times and films."""
+    with Archive.open(run, write=False) as archive:
+        events = archive.events("evaluated")
+    kept = [{k: v for k, v in e.data.items() if k not in ("timing", "film")} for e in events]
+    return (run / "best.py").read_text(), kept
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One whole search with films."""
+    run = tmp_path_factory.mktemp("search") / "run"
+    assert search([*QUICK, f"run_dir={run}"]) == 0
+    return run
+
+
+def test_a_search_leaves_everything_behind(finished: Path):
+    for g in range(3):
+        for k in range(2):
+            for ending in ("py", "json", "npz", "mp4"):
+                assert (finished / f"gen_{g:02d}/k{k:02d}.{ending}").stat().st_size > 0
+    page = (finished / "report.html").read_text()
+    assert "no language or vision model used" in page
+    with Archive.open(finished, write=False) as archive:
+        finish = archive.get("finished")
+        assert finish
+        best = finish["best"]
+        ranked = archive.get("ranked", 2)
+    assert ranked
+    assert ranked["best"] == best
+    source = next(e for e in results(finished)[1] if e["name"] == best)["source"]
+    assert (finished / "best.py").read_text() == source
+    assert (finished / "side_by_side.mp4").exists() == (best != "g00k00"), "the first program next to itself"
+
+
+def test_the_same_seed_gives_the_same_search(finished: Path, tmp_path: Path):
+    assert search([*QUICK, "films=false", f"run_dir={tmp_path / 'again'}"]) == 0
+    assert results(tmp_path / "again") == results(finished)
+
+
+def test_killed_and_resumed_it_ends_as_if_nothing_had_happened(finished: Path, tmp_path: Path):
+    run = tmp_path / "killed"
+    command = [sys.executable, "-m", "movlr_jax.search", *QUICK, "films=false", f"run_dir={run}"]
+    anew = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"}  # compiled by itself it is the same search
+    child = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=anew)
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not _evaluated(run):
+        time.sleep(0.05)
+    time.sleep(0.5)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    assert _evaluated(run)
+    assert not _recorded(run, "finished")
+    assert search([f"resume={run}"]) == 0
+    assert results(run) == results(finished)
+
+
+def test_ctrl_c_ends_cleanly_and_resumably(finished: Path, tmp_path: Path):
+    run = tmp_path / "interrupted"
+    command = [sys.executable, "-m", "movlr_jax.search"]
+    child = subprocess.Popen(
+        [*command, *QUICK, "films=false", f"run_dir={run}"], stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not _evaluated(run):
+        time.sleep(0.05)
+    for _ in range(3):  # a terminal and a parent process may send one each
+        os.kill(child.pid, signal.SIGINT)
+        time.sleep(0.1)
+    _, said = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert "Traceback" not in said
+    assert f"resume={run}" in said
+    assert (run / "report.html").exists()
+    assert search([f"resume={run}"]) == 0
+    assert results(run) == results(finished)
+
+
+class Newest:
+    """Prefers the newer program, so that each generation has another best."""
+
+    name = "newest"
+
+    def compare(self, task: Task, first: Evaluation, second: Evaluation) -> Preference:
+        return Preference("first" if first.name > second.name else "second", "it is newer")
+
+
+@pytest.mark.slow
+def test_an_extended_run_that_is_interrupted_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    monkeypatch.setitem(JUDGES, "newest", Newest)
+    root = tmp_path / "a run"  # a name that an override must quote
+
+    def interrupted(step: str, at: int, *settings: str) -> int:
+        """Resume, with a Ctrl-C in a step of generation `at`."""
+        real = getattr(loop, step)
+
+        def stop(context: SearchContext, *given: Any) -> Any:
+            if at in given or getattr(given[0], "generation", None) == at:
+                raise KeyboardInterrupt
+            return real(context, *given)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(loop, step, stop)
+            return search([f"resume='{root}'", *settings])
+
+    assert search([*LEG, "judge=newest", "ranking=paper", "generations=1", f"run_dir='{root}'"]) == 0
+    assert interrupted("criticise", 2, "generations=4") == 130
+    run = open_run(root)
+    assert not run.finished
+    assert run.best.name.startswith("g02"), "the newest ranking counts, not that of the end before"
+    assert run.best.source == (root / "best.py").read_text()
+    assert search([f"resume='{root}'"]) == 0, (
+        "as the interrupted one said; it knows how many generations it has"
+    )
+    run = open_run(root)
+    assert run.finished
+    assert run.best.source == (root / "best.py").read_text()
+    assert run.best.name.startswith("g03")
+    with Archive.open(root, write=False) as archive:
+        sessions = [event.data["wall_s"] for event in archive.events("session")]
+        spent = archive.get("finished")["wall_s"]
+    assert len(sessions) == 3, "the search, the one that was interrupted, and the last"
+    assert sum(sessions[:2]) < spent <= sum(sessions)
+    assert interrupted("make_film", 1, "films=true") == 130  # of a generation that is complete
+    assert (root / "best.py").read_text() == run.best.source
+    assert "already has" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("folder", ["ü=1", "a;b#(c)&d", "it's a run"])
+def test_a_folder_of_any_name_holds_a_run_and_the_hint_to_continue_can_be_pasted(
+    elsewhere: Path, folder: str, mistake: Mistake
+):
+    shutil.copy(LEG[0].removeprefix("+task="), "ü=1.py")
+    given = ["+task=ü=1.py", *LEG[1:], f"run_dir={folder}"]
+    assert search(given) == 0
+    assert (elsewhere / folder / "best.py").exists()
+    (hint,) = shlex.split(mistake(search, *given).rpartition(" continue with ")[2])
+    assert search([hint]) == 0
+
+
+def test_a_folder_whose_name_is_not_utf8_holds_a_run_and_its_report(elsewhere: Path):
+    """As names from older systems are: Latin-1 in this case."""
+    folder = os.fsdecode(b"caf\xe9")
+    assert search([*LEG, f"run_dir={folder}/a"]) == 0
+    assert "caf\\udce9" in Path(folder, "a", "report.html").read_text(encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "movlr_jax", "report", "."],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"},
+    )
+    assert done.returncode == 0
+    assert 'href="caf%E9/a/report.html"' in Path("report.html").read_text(encoding="utf-8")
+    command = [sys.executable, "-m", "movlr_jax", "export", f"{folder}/a", "format=csv"]
+    assert b"caf\xe9/a/export" in subprocess.run(command, stdout=subprocess.PIPE).stdout
+
+
+def test_folders_and_files_of_any_name_may_be_swept_and_refer_to_settings(elsewhere: Path):
+    assert [with_quotes(o) for o in ("reward=a.py,b.py", "run_dir=runs/${seed}", "resume=null")] == [
+        "reward=a.py,b.py",
+        "run_dir=runs/${seed}",
+        "resume=null",
+    ]
+    assert expand(["reward=ü.py,b.py"]) == [["reward='ü.py'"], ["reward=b.py"]]
+    assert compose([*expand([*LEG, "run_dir=ü${seed}", "seed=7"])[0]]).run_dir == "ü7"
+    assert compose([*LEG, "reward=ü=1.py"]).reward == "ü=1.py"
+    assert search(["-m", *LEG, "run_dir=ü=1"]) == 0
+    assert (elsewhere / "ü=1" / "0" / "best.py").exists()
+
+
+def test_physics_is_traced_once_for_each_size_of_batch(tmp_path: Path):
+    config = compose([*QUICK, "films=false"])
+    with Archive.create(tmp_path / "run", to_yaml(config)) as archive:
+        task = task_of(config)
+        planner = build_optimizer(config.optimizer, task)
+        context = build_context(config, task, planner, archive, Reporter())
+        archive.record("run", describe(context))
+        try:
+            evolve(context)
+        finally:
+            context.sandbox.close()
+    # once for each number of programs and trials that share a batch, however many such batches there are
+    assert set(planner.physics.traces.values()) == {1}
+    assert len(planner.physics.traces) <= 6
+    # the simulation itself, whose batches of two sizes may have parts of the same size
+    assert max(planner.sim_physics.traces.values()) <= 2
+
+
+def test_evaluate_prints_the_fixed_metrics_as_its_last_line(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    quick = [a for a in QUICK if not a.startswith(("candidates", "generations"))]
+    best = next(e for e in results(finished)[1] if e["source"] == (finished / "best.py").read_text())
+    one = ["trials=1", f"seed={best['seed']}"]
+    assert evaluate([*quick, *one, f"reward={finished}", f"run_dir={tmp_path}"]) == 0
+    printed = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    assert {
+        "success",
+        "object_position_error_m",
+        "object_orientation_error_rad",
+        "effort",
+        "joint_limit_fraction",
+        "smoothness",
+        "diverged_fraction",
+        "wall_s_per_sim_s",
+        "physics_steps_per_s",
+    } <= set(printed)
+    assert Path(printed["film"]).stat().st_size > 0
+    # the search optimised the same program in the same trial, in a batch with others
+    for name, value in best["metrics"].items():
+        assert printed[name] == value
+
+
+def _evaluated(run: Path) -> bool:
+    return _recorded(run, "evaluated")
+
+
+def _recorded(run: Path, kind: str) -> bool:
+    path = run / "run.db"
+    if not path.exists():
+        return False
+    try:
+        db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        found = db.execute("SELECT 1 FROM events WHERE kind = ?", (kind,)).fetchone()
+        db.close()
+    except sqlite3.OperationalError:  # the schema is not there yet
+        return False
+    return found is not None

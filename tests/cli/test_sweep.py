@@ -1,0 +1,228 @@
+"""Hydra as its users know it: sweeps by launchers, settings printed, files of one's own; mistakes stay sentences."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from cli_cases import LEG, TASK, Mistake
+
+from movlr_jax.__main__ import main as movlr_jax
+from movlr_jax._util.settings import from_mapping
+from movlr_jax.cli.arguments import read
+from movlr_jax.cli.report import main as report
+from movlr_jax.cli.search import main as search
+from movlr_jax.cli.sweep import sweep
+from movlr_jax.config.compose import compose
+from movlr_jax.config.schema import Config
+from movlr_jax.storage.archive import Archive
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
+
+def results(run: Path) -> tuple[str, list[dict]]:
+    """The best program, and what was recorded of every candidate but times."""
+    with Archive.open(run, write=False) as archive:
+        events = archive.events("evaluated")
+    return (run / "best.py").read_text(), [{**e.data, "timing": None} for e in events]
+
+
+def experiment(folder: Path, text: str) -> list[str]:
+    """A file of the user's own, and the arguments that use it."""
+    (folder / "mine" / "experiment").mkdir(parents=True)
+    (folder / "mine" / "experiment" / "short.yaml").write_text(f"# @package _global_\n{text}")
+    return ["--config-dir", str(folder / "mine"), "+experiment=short"]
+
+
+# Settings, printed.
+
+
+def test_cfg_prints_what_a_run_would_use(capfd: pytest.CaptureFixture[str]):
+    overrides = ["+task=stand", "model=ms_human_700", "candidates=7"]
+    assert search([*overrides, "--cfg", "job"]) == 0
+    assert from_mapping(Config, yaml.safe_load(capfd.readouterr().out)) == compose(overrides)
+    assert search([*overrides, "--cfg=job", "-p", "optimizer.mppi"]) == 0
+    assert yaml.safe_load(capfd.readouterr().out)["samples"] == 12  # tuned for this task and model
+    assert search([TASK, "--cfg", "hydra", "-p", "hydra.sweep"]) == 0
+    assert yaml.safe_load(capfd.readouterr().out)["subdir"] == "${hydra.job.num}"
+
+
+def test_info_names_plugins_and_the_search_path(elsewhere: Path, capfd: pytest.CaptureFixture[str]):
+    assert search([TASK, "--info", "plugins"]) == 0
+    assert "BasicLauncher" in capfd.readouterr().out
+    own = experiment(elsewhere, "candidates: 9\n")
+    assert search([TASK, *own, "--info", "searchpath"]) == 0
+    assert str(elsewhere / "mine") in capfd.readouterr().out
+
+
+def test_completion_knows_tasks_and_settings(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    def completed(line: str) -> list[str]:
+        monkeypatch.setenv("COMP_LINE", line)
+        assert movlr_jax(["-sc", "query=bash"]) == 0
+        return capfd.readouterr().out.split()
+
+    assert completed("movlr-jax sea") == ["search"]
+    assert "+task=bottle_pour" in completed("movlr-jax search +task=bo")
+    assert "optimizer.mppi.samples=" in completed("movlr-jax search optimizer.mppi.sa")
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/movlr-jax"])
+    assert movlr_jax(["-sc", "install=bash"]) == 0
+    assert "complete -o nospace -o default -F hydra_bash_completion movlr-jax" in capfd.readouterr().out
+
+
+# Files of one's own.
+
+
+def test_an_experiment_file_overrides_tuned_settings_and_the_command_line_overrides_both(elsewhere: Path):
+    text = "candidates: 9\noptimizer: {mppi: {samples: 5}}\n"
+    folder = Path(experiment(elsewhere, text)[1])
+    tuned = ["+task=stand", "model=ms_human_700"]
+    config = compose([*tuned, "+experiment=short"], folder)
+    assert (config.candidates, config.optimizer.mppi.samples, config.optimizer.replan_every) == (9, 5, 4)
+    assert compose([*tuned, "+experiment=short", "candidates=2"], folder).candidates == 2
+    (folder / "task").mkdir()
+    (folder / "task" / "high_bottle.yaml").write_text(
+        "# @package _global_\ndefaults: [bottle_pour]\ntask: {settings: {lift_m: [0, 0, 0.2]}}\n"
+    )
+    assert compose(["+task=high_bottle"], folder).task.settings["lift_m"] == [0, 0, 0.2]
+
+
+@pytest.mark.parametrize("line", ["override /task: stand", "/task: stand"])
+def test_an_experiment_file_can_name_the_task(elsewhere: Path, mistake: Mistake, line: str):
+    own = experiment(elsewhere, f"defaults: [{{{line}}}]\ncandidates: 9\n")
+    for words in ([], ["+task=stand"], ["task=stand"]):
+        config = compose([*words, own[2]], Path(own[1]))
+        assert (config.task.name, config.model, config.candidates) == ("stand", "myolegs", 9)
+    assert compose([own[2], "model=ms_human_700"], Path(own[1])).optimizer.mppi.samples == 12  # tuned for it
+    said = mistake(search, *own, "+task=bottle_pour")
+    assert "task=bottle_pour contradicts" in said
+    assert "short.yaml, which sets the task stand; leave out one of them" in said
+
+
+# Mistakes.
+
+WRONG = [
+    (["--config-dir", "nowhere"], "--config-dir nowhere: there is no such folder"),
+    (["+experiment=mine"], "+experiment=mine needs the folder of your own files: --config-dir DIR"),
+    (["--cfg", "jobs"], "there is no --cfg 'jobs'; did you mean 'job'?"),
+    (["--cfg"], "--cfg needs a value, as in --cfg job"),
+    (["--cfg", "job", "-p", "optimizer.mpi"], "there is no setting 'optimizer.mpi'; did you mean 'optimizer.mppi'"),
+    (["--info", "plugin"], "cannot read"),
+    (["--multirn"], "there is no option '--multirn'; did you mean --multirun or"),
+    (["--config-path=x"], "there is no option '--config-path=x'; give --config-dir DIR, a folder with your own"),
+    (["--experimental-rerun=x"], "there is no option '--experimental-rerun=x'; give resume=RUN_DIR"),
+    (["-m", "hydra/launcher=job_lib"], "there is no hydra/launcher 'job_lib'; did you mean"),
+    (["-m", "hydra/launcher=rq"], "hydra/launcher=rq needs the package hydra-rq-launcher, which is not installed"),
+    (["-m", "hydra.launcher.n_job=2", "hydra/launcher=basic"], "n_job"),
+    (["-m", "run_dir=a", "hydra.sweep.dir=b"], "run_dir= and hydra.sweep.dir= both name the folder of the sweep"),
+    (["-m", "seed=0,1", "--cfg", "job"], "--cfg prints and runs nothing, so it does not go with --multirun"),
+    (["-m", "seed=0,-1"], "seed=-1: it must be 0 or more"),
+    (["workers=rays"], "there is no workers 'rays'; did you mean 'ray'?"),
+    (["workers.count=0"], "workers.count=0: it must be 1 or more"),
+    (["tracker=wandbb"], "there is no tracker 'wandbb'; did you mean 'wandb'?"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"), WRONG, ids=lambda a: "_".join(a) if isinstance(a, list) else ""
+)
+def test_a_mistake_is_told_in_one_sentence(
+    mistake: Mistake, elsewhere: Path, arguments: list[str], sentence: str
+):
+    assert sentence in mistake(search, TASK, *arguments)
+    assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize("switch", [["-m"], []])
+def test_settings_that_do_not_fit_one_method_are_told_before_any_job_starts(
+    mistake: Mistake, elsewhere: Path, switch: list[str]
+):
+    said = mistake(search, *switch, TASK, "method=movlr,human,eureka", "candidates=2")
+    assert said == (
+        "method=human evaluates one program once; leave candidates and generations at 1; this is job 2 of 3 "
+        "(method=human), and none was started"
+    )
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_an_unknown_experiment_is_told_with_near_matches(mistake: Mistake, elsewhere: Path):
+    folder = experiment(elsewhere, "candidates: 9\n")[:2]
+    assert mistake(search, TASK, *folder, "+experiment=shrt") == (
+        "there is no experiment 'shrt'; did you mean 'short'?"
+    )
+
+
+# Sweeps.
+
+
+def test_a_sweep_is_one_folder_with_a_page_and_goes_on_where_it_was(
+    elsewhere: Path, capfd: pytest.CaptureFixture[str]
+):
+    own = experiment(elsewhere, "candidates: 2\n")
+    given = ["-m", *LEG, *own, "seed=range(0,2)", "hydra.sweep.dir=sweep", "hydra.sweep.subdir=s${seed}"]
+    given.remove("candidates=1")
+    assert search(given) == 0
+    said = capfd.readouterr().err
+    assert "sweep: 2 jobs by basic in" in said
+    assert "job 2 of 2: " in said
+    runs = [results(Path("sweep") / name) for name in ("s0", "s1")]
+    assert [len(evaluated) for _, evaluated in runs] == [2, 2]
+    job = yaml.safe_load(Path("sweep/s1/job.yaml").read_text())
+    assert (job["status"], "seed=1" in job["overrides"]) == (0, True)
+    assert search(given) == 0  # the runs are there already
+    assert [results(Path("sweep") / name) for name in ("s0", "s1")] == runs
+    page = Path("sweep/report.html").read_text()
+    assert "2 jobs" in page
+    assert 'href="s1/report.html"' in page
+    Path("sweep/report.html").unlink()
+    assert report(["sweep"]) == 0
+    assert Path("sweep/report.html").read_text() == page
+
+
+def test_a_job_that_fails_is_on_the_page(capfd: pytest.CaptureFixture[str]):
+    task = next(word for word in LEG if word.startswith("+task="))
+    others = [word for word in LEG if word != task]
+    assert search(["-m", task, *others, "model=tiny_muscle,none_such", "run_dir=sweep"]) == 2
+    said = capfd.readouterr().err
+    assert "Traceback" not in said
+    assert "none_such" in said
+
+
+def breaking(config: Config) -> int:
+    """A command with a defect."""
+    raise ZeroDivisionError(f"seed {config.seed} is broken\nmore about it")
+
+
+def test_a_job_that_ends_with_an_unexpected_exception_says_why(capfd: pytest.CaptureFixture[str]):
+    assert sweep(breaking, read(["-m", *LEG, "seed=0,1", "run_dir=sweep"])) == 1
+    said = capfd.readouterr().err
+    for seed in (0, 1):
+        job = yaml.safe_load(Path(f"sweep/{seed}/job.yaml").read_text())
+        assert (job["status"], job["error"]) == (1, f"ZeroDivisionError: seed {seed} is broken")
+        assert f"seed={seed}: ZeroDivisionError: seed {seed} is broken\n" in said
+    assert "in breaking" in said  # the traceback
+    assert "did not end" not in said
+
+
+def test_a_run_of_a_task_file_goes_on_with_an_experiment_of_ones_own(elsewhere: Path, mistake: Mistake):
+    own = experiment(elsewhere, "candidates: 1\n")
+    given = [*(word for word in LEG if not word.startswith("candidates")), *own]
+    assert search([*given, "generations=1", "run_dir=run"]) == 0
+    assert search([*given, "generations=2", "resume=run"]) == 0
+    assert len({e["generation"] for e in results(Path("run"))[1]}) == 2
+    assert "seed was 0, is 1" in mistake(search, *given, "generations=2", "resume=run", "seed=1")
+
+
+@pytest.mark.slow
+def test_jobs_over_joblib_find_the_same_programs_as_one_after_another(elsewhere: Path):
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
+    given = ["-m", *LEG, "candidates=3", "generations=2", "seed=range(0,8)"]
+    for name, launcher in (("one", "basic"), ("many", "joblib")):
+        command = [sys.executable, "-m", "movlr_jax.search", *given, f"run_dir={name}"]
+        subprocess.run([*command, f"hydra/launcher={launcher}"], check=True)
+    for seed in range(8):
+        assert results(Path("many") / str(seed)) == results(Path("one") / str(seed))

@@ -1,0 +1,253 @@
+"""Training by a recipe: stages follow one another, an interrupted training goes on, the policy is measured."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("brax", reason="the extra ppo is not installed")
+
+from cli_cases import SUPPORT, Mistake
+
+from movlr_jax.cli.train import draw_curves, table
+from movlr_jax.cli.train import main as train
+from movlr_jax.models import model_adapter
+from movlr_jax.storage.archive import locked
+from movlr_jax.storage.layout import POLICY
+
+RECIPE = f"""
+settings:
+  task: {SUPPORT / "tiny_task.py"}
+  optimizer: ppo
+  episode_s: 0.2
+  optimizer.ppo.envs: 4
+  optimizer.ppo.unroll: 5
+  optimizer.ppo.unrolls: 2
+  optimizer.ppo.minibatches: 2
+  optimizer.ppo.hidden: [8]
+  optimizer.ppo.value_hidden: [8]
+stages:
+  - {{name: first, optimizer.ppo.env_steps: 80}}
+  - {{name: second, optimizer.ppo.learning_rate: 1.0e-3, optimizer.ppo.env_steps: 40}}
+"""
+
+STILL = '''"""Hold still."""
+
+WEIGHTS = {"still": 1.0}
+
+
+def reward(state, action):
+    return {"still": -jnp.sum(state.qvel**2)}
+'''
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.yaml"
+    path.write_text(RECIPE)
+    return path
+
+
+def arrays(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path) as held:
+        return {name: held[name] for name in held.files}
+
+
+def test_stages_follow_one_another_and_are_not_repeated(
+    recipe: Path, tmp_path: Path, capfd, mistake: Mistake
+):
+    root = tmp_path / "run"
+    command = [f"+recipe={recipe}", f"run_dir={root}", "starts=2", "seed=3"]
+    assert train(command) == 0
+    out, err = capfd.readouterr()
+    result = json.loads(out.splitlines()[-1])
+    assert [e["start"] for e in result["episodes"]] == [0, 1]
+    assert result["episodes"][0] != result["episodes"][1]
+    assert "stage 1 of 2: first" in err
+    assert "stage 2 of 2: second, 40 control steps to go, about" in err
+    assert json.loads((root / "evaluation.json").read_text()) == result
+    for folder, points in (("00_first", 2), ("01_second", 1)):
+        curve = json.loads((root / "stages" / folder / "curves.json").read_text())
+        assert len(curve["env_steps"]) == points
+    assert (root / "curves.png").read_bytes()[:4] == b"\x89PNG"
+    first, second, last = (
+        arrays(path) for path in (*sorted(root.glob("stages/*/policy_k00.npz")), root / "policy.npz")
+    )
+    assert all(np.array_equal(second[name], last[name]) for name in second)
+    kernels = [name for name in first if "kernel" in name]
+    assert kernels
+    assert any(not np.array_equal(first[name], second[name]) for name in kernels)
+
+    (root / "stages" / "01_second" / "policy_k00.npz").unlink()
+    assert train(command) == 0  # goes on after the first stage
+    err = capfd.readouterr().err
+    assert "stage 1 of 2" not in err
+    assert "stage 2 of 2" in err
+    again = arrays(root / "policy.npz")
+    assert all(np.array_equal(again[name], last[name]) for name in last)
+
+    settings = root / "stages" / "01_second" / "config.yaml"
+    older = [line for line in settings.read_text().splitlines() if not line.lstrip().startswith("spread:")]
+    settings.write_text("\n".join(older))  # of a version without this option
+    assert train(command) == 0
+    err = mistake(train, *command, "optimizer.ppo.epochs=2")
+    assert "was trained with other settings: optimizer.ppo.epochs was 4, is 2" in err
+    assert "task.settings.forward_m was None, is 0.2" in mistake(
+        train, *command, "+task.settings.forward_m=0.2"
+    )
+
+
+@pytest.mark.slow
+def test_stages_of_an_edited_file_are_not_reused(recipe: Path, tmp_path: Path, mistake: Mistake):
+    files = {name: tmp_path / name for name in ("still.py", "kick.py", "begin.npz", "leg.xml")}
+    files["still.py"].write_text(STILL)
+    files["kick.py"].write_text((SUPPORT / "tiny_task.py").read_text().replace("tiny_muscle", "leg.xml"))
+    files["leg.xml"].write_text(model_adapter("tiny_muscle").load().to_xml())
+    recipe.write_text(RECIPE.replace(str(SUPPORT / "tiny_task.py"), str(files["kick.py"])))
+    first = [f"+recipe={recipe}", "starts=0", f"reward={files['still.py']}"]
+    assert train([*first, f"run_dir={tmp_path / 'before'}"]) == 0
+    files["begin.npz"].write_bytes((tmp_path / "before" / "policy.npz").read_bytes())
+    command = [*first, f"run_dir={tmp_path / 'run'}", f"optimizer.ppo.init={files['begin.npz']}"]
+    assert train(command) == 0
+    assert train(command) == 0
+    stages = tmp_path / "run" / "stages"
+    task = f"task={files['kick.py']}"
+    for path, setting in {
+        files["still.py"]: f"reward={files['still.py']}",
+        files["kick.py"]: task,
+        files["begin.npz"]: f"optimizer.ppo.init={files['begin.npz']}",
+        files["leg.xml"]: f"the model of {task}",
+    }.items():
+        before = path.read_bytes()
+        path.write_bytes(before + b"\n")
+        told = mistake(train, *command)
+        assert told.startswith(
+            f"{stages / '00_first'} was trained with other settings: the content of {setting} has changed; "
+            "give another run_dir"
+        )
+        path.write_bytes(before)
+    (stages / "00_first" / "contents.json").unlink()  # of a version that did not record it
+    (stages / "01_second" / "contents.json").unlink()
+    files["still.py"].write_text(STILL + "\n")
+    assert train(command) == 0
+
+
+def test_a_stage_of_an_edited_model_or_motion_does_not_go_on(tmp_path: Path, mistake: Mistake):
+    recipe, model, motion = (tmp_path / name for name in ("mine.yaml", "body.xml", "walk_seed0.npz"))
+    recipe.write_text(
+        "settings: {task: stand, optimizer: ppo}\nstages:\n  - {name: only, optimizer.ppo.env_steps: 80}\n"
+    )
+    model.write_text('<mujoco><asset><mesh file="part.obj"/></asset><include file="more.xml"/></mujoco>')
+    (tmp_path / "part.obj").write_text(
+        "v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 2 3\nf 1 2 4\nf 1 3 4\nf 2 3 4\n"
+    )
+    (tmp_path / "more.xml").write_text("<mujoco><option/></mujoco>")
+    motion.write_text("no episode")
+    command = [f"+recipe={recipe}", f"run_dir={tmp_path / 'run'}", f"model={model}"]
+    command += [f"optimizer.ppo.motions=[{tmp_path}]"]
+
+    def said() -> str:
+        return mistake(train, *command, alone=False)
+
+    begun = said()
+    assert "has no actuators" in begun
+    checkpoint = tmp_path / "run" / "stages" / "00_only" / "checkpoints" / "k00" / "1"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "state").write_text("of a training that has begun")
+    motions = f"optimizer.ppo.motions={[str(tmp_path)]}"
+    for path in (model, tmp_path / "part.obj", tmp_path / "more.xml", motion):
+        before = path.read_text()
+        path.write_text(before + "\n")
+        setting = motions if path == motion else f"model={model}"
+        assert f"was trained with other settings: the content of {setting} has changed;" in said()
+        path.write_text(before)
+    assert said() == begun
+    (tmp_path / "run" / "stages" / "00_only" / "contents.json").write_text("{}")  # of an earlier version
+    motion.write_text("none either")
+    assert said() == begun
+
+
+def test_the_hand_written_reward_is_recorded_beside_another_one(recipe: Path, tmp_path: Path):
+    other = tmp_path / "still.py"
+    other.write_text(STILL)
+    found = {}
+    for name, more in (("own", []), ("other", [f"reward={other}"])):
+        root = tmp_path / name
+        assert train([f"+recipe={recipe}", f"run_dir={root}", "starts=0", *more]) == 0
+        found[name] = json.loads((root / "stages" / "00_first" / "curves.json").read_text())
+    assert "human_reward" not in found["own"]
+    first = [found["other"]["human_reward"][0], found["own"]["reward"][0]]
+    assert first[0] == pytest.approx(first[1], rel=1e-4)  # the first batch is that of the same policy
+    assert found["other"]["human_reward"] != found["other"]["reward"]
+
+    path = root / "stages" / "00_first" / "curves.json"
+    path.write_text(json.dumps(found["other"] | {"human_reward": found["other"]["human_reward"][1:]}))
+    draw_curves(root)  # as of a training that began before this was recorded
+
+
+def test_the_mean_of_successes_is_a_share():
+    """Seven of eight were shown as 1."""
+    grasps = [{"success": float(i > 0), "object_position_error_m": 0.02} for i in range(8)]
+    lines = table(grasps)
+    assert lines[1].split() == ["0", "0.020", "0"]
+    assert lines[-1].split() == ["mean", "0.020", "0.88"]
+
+
+def test_one_process_at_a_time_trains_in_a_folder(recipe: Path, tmp_path: Path, mistake: Mistake):
+    with locked(tmp_path / "run"):
+        told = mistake(train, f"+recipe={recipe}", f"run_dir={tmp_path / 'run'}")
+    assert told.startswith(f"another process is working in {tmp_path / 'run'}; wait for it")
+
+
+def test_mistakes(recipe: Path, mistake: Mistake):
+    assert "train needs a recipe" in mistake(train)
+    assert "seed=x" in mistake(train, f"recipe={recipe}", "seed=x")
+    assert "the recipe names it" in mistake(train, f"recipe={recipe}", "+task=stand")
+
+
+@pytest.mark.parametrize("name", ["reach/far", ""])
+def test_the_name_of_a_stage_is_that_of_a_folder(recipe: Path, mistake: Mistake, name: str):
+    recipe.write_text(RECIPE.replace("name: second", f'name: "{name}"'))
+    assert f"the name of stage {name!r} is also that of a folder" in mistake(train, f"+recipe={recipe}")
+
+
+@pytest.mark.slow
+def test_a_program_that_was_refused_can_be_corrected(recipe: Path, tmp_path: Path, mistake: Mistake):
+    reward = tmp_path / "still.py"
+    reward.write_text(STILL.replace("state.qvel", "state.qvle"))
+    command = [f"+recipe={recipe}", "starts=0", f"reward={reward}", f"run_dir={tmp_path / 'run'}"]
+    assert "did you mean 'qvel'" in mistake(train, *command, alone=False)
+    reward.write_text(STILL)
+    assert train(command) == 0
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_cannot_be_read_is_told(recipe: Path, tmp_path: Path, mistake: Mistake):
+    command = [f"+recipe={recipe}", "starts=0", f"run_dir={tmp_path / 'run'}"]
+    assert train(command) == 0
+    stage = tmp_path / "run" / "stages" / "01_second"
+    (stage / POLICY).unlink()
+    for file in stage.glob("checkpoints/**/d/*"):
+        file.write_bytes(file.read_bytes()[:20])
+    told = mistake(train, *command, alone=False)
+    assert re.search(
+        rf"the checkpoint {re.escape(str(stage))}\S* cannot be read \(.*\); remove \S+ to train", told
+    )
+
+
+def test_curves_show_the_terms_of_every_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    shown: list[str] = []
+    monkeypatch.setattr(
+        "matplotlib.figure.Figure.legend", lambda self, handles, labels, **_: shown.extend(labels)
+    )
+    for number, term in enumerate(("reach", "near")):
+        folder = tmp_path / "stages" / f"0{number}_{term}"
+        folder.mkdir(parents=True)
+        curve = {"env_steps": [10, 20], "reward": [0.0, 1.0], "terms": {term: [0.0, 1.0]}}
+        (folder / "curves.json").write_text(json.dumps(curve))
+    draw_curves(tmp_path)
+    assert shown == ["reach", "near"]

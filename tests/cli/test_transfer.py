@@ -1,0 +1,189 @@
+"""One reward on other tasks: what is asked for, what is run, what is told."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+from cli_cases import SUPPORT
+
+from movlr_jax.cli.evaluate import main as evaluate
+from movlr_jax.cli.transfer import TransferRow, main, means, read_arguments, rows_of, show
+from movlr_jax.errors import UserError
+
+TINY = str(SUPPORT / "tiny_task.py")
+QUICK = ["episode_s=0.05", "optimizer.mppi.samples=2", "optimizer.horizon_s=0.032", "films=false"]
+
+
+def test_every_target_with_every_setting_of_its_own_follows_the_origin():
+    request = read_arguments(
+        ["reward=human", "from=flat_walk", "to=rough_walk,slope_walk", "beside=initial", "to.episode_s=1,2",
+         "from.episode_s=3", "model=myolegs"]
+    )  # fmt: skip
+    rows = rows_of(request)
+    assert [(row.role, row.task, config.episode_s) for row, config in rows] == [
+        ("from", "flat_walk", 3.0),
+        ("to", "rough_walk", 1.0),
+        ("beside", "rough_walk", 1.0),
+        ("to", "rough_walk", 2.0),
+        ("beside", "rough_walk", 2.0),
+        ("to", "slope_walk", 1.0),
+        ("beside", "slope_walk", 1.0),
+        ("to", "slope_walk", 2.0),
+        ("beside", "slope_walk", 2.0),
+    ]
+    papers = {row.paper for row, _ in rows if row.role == "to"}
+    assert papers == {"2.41 m; learned there 2.76 m", "1.99 m; learned there 2.25 m"}
+    assert {row.paper for row, _ in rows if row.role != "to"} == {""}
+
+
+@pytest.mark.slow
+def test_targets_with_the_same_file_name_keep_their_results_apart(tmp_path, capsys):
+    files = [tmp_path / "a" / "kick.py", tmp_path / "c" / "kick.py"]
+    for file, forward in zip(files, ("0.25", "0.1"), strict=True):
+        file.parent.mkdir()
+        file.write_text((SUPPORT / "tiny_task.py").read_text().replace("0.25, 0.0", f"{forward}, 0.0"))
+    common = ["reward=human", f"from={files[0]}", f"run_dir={tmp_path / 'run'}", "optimizer=mppi", *QUICK]
+
+    def tasks(*targets):
+        request = read_arguments([f"to={','.join(map(str, targets))}", *common])
+        return [row.task for row, _ in rows_of(request)]
+
+    assert tasks(files[0], files[0]) == ["kick", "kick", "kick"]
+    assert tasks(files[0], "stand", files[1]) == ["kick", "a/kick", "stand", "c/kick"]
+    assert main([f"to={files[0]},{files[1]}", *common]) == 0
+    assert [row["task"] for row in json.loads(capsys.readouterr().out.splitlines()[-1])][1:] == [
+        "a/kick",
+        "c/kick",
+    ]
+    for file in files:
+        (kept,) = (tmp_path / "run").glob(f"to_{file.parent.name}-kick_*/human_seed0.yaml")
+        assert f"file: {file}\n" in kept.read_text()
+        assert kept.with_suffix(".npz").exists()
+
+
+def test_another_optimizer_is_a_target_too():
+    request = read_arguments(["reward=human", "from=bottle_pour", "to=bottle_pour", "to.optimizer=mppi,mpc2"])
+    assert [(row.role, row.optimizer) for row, _ in rows_of(request)] == [
+        ("from", "mpc2"),
+        ("to", "mppi"),
+        ("to", "mpc2"),
+    ]
+
+
+def test_a_reward_goes_unchanged_and_one_that_cannot_is_a_row_with_a_reason(tmp_path, capsys):
+    """The same numbers as evaluate has; a program that speaks of what a target lacks is told of, not lost."""
+    reward = tmp_path / "kick.py"
+    reward.write_text(
+        'WEIGHTS = {"near": 1.0}\n\n\ndef reward(state, action):\n'
+        '    return {"near": -jnp.linalg.norm(state.pos("foot") - state.goal("foot_pos"))}\n'
+    )
+    common = [*QUICK, "trials=2", f"run_dir={tmp_path / 'out'}"]
+    status = main([f"reward={reward}", f"from={TINY}", f"to={TINY},humanoid_walk", "seeds=1", *common])
+    assert status == 1
+    rows = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    assert [(row["role"], row["task"]) for row in rows] == [
+        ("from", "tiny_task"),
+        ("to", "tiny_task"),
+        ("to", "humanoid_walk"),
+    ]
+    assert "foot" in rows[2]["reason"]
+    timed = ("wall_s_per_sim_s", "physics_steps_per_s")
+    first, second = ({n: v for n, v in row["metrics"].items() if n not in timed} for row in rows[:2])
+    assert first == second
+    assert evaluate([f"+task={TINY}", f"reward={reward}", "seed=1", *common]) == 0
+    alone = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    assert first["object_position_error_m"] == alone["object_position_error_m"]
+    with open(tmp_path / "out" / "transfer.csv") as file:
+        written = list(csv.DictReader(file))
+    assert [row["role"] for row in written] == ["from", "to", "to"]
+    assert float(written[1]["object_position_error_m"]) == alone["object_position_error_m"]
+    table = (tmp_path / "out" / "transfer.md").read_text().splitlines()[2:]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+    assert "seed 1" in cells[0]
+    assert f"{100 * alone['object_position_error_m']:.1f} cm off" in cells[2][cells[0].index("seed 1")]
+    assert "foot" in cells[4][cells[0].index("seed 1")]  # the reason
+    # what a run has kept is not played again: even the time it took is the same
+    kept = sorted((tmp_path / "out").glob("to_tiny_task*/seed1_*.json"))
+    kept[0].write_text(json.dumps({"seed": 1, "object_position_error_m": 7.0}))
+    assert main([f"reward={reward}", f"from={TINY}", f"to={TINY}", "seeds=1", *common]) == 0
+    again = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    assert again[0]["metrics"] == rows[0]["metrics"]
+    assert again[1]["metrics"] == {"object_position_error_m": 7.0}
+
+
+def test_a_mean_is_over_the_seeds_that_have_the_number():
+    runs = [
+        {"distance_m": 1.0, "time_to_fall_s": 2.0, "seed": 0, "task": "a"},
+        {"distance_m": 2.0, "seed": 1},
+    ]
+    assert means(runs) == {"distance_m": 1.5, "time_to_fall_s": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["reward=human", "from=flat_walk"], "to is not set"),
+        (["reward=human", "from=flat_walk", "to=stand", "task=stand"], "from=, to= and seeds="),
+        (["reward=human", "from=flat_walk", "to=stand", "seeds=a"], "seeds='a'"),
+        (["reward=human", "from=flat_walk", "to=stand", "--fast"], "--fast"),
+    ],
+)
+def test_mistakes_are_told(arguments, said):
+    with pytest.raises(UserError, match=said):
+        read_arguments(arguments)
+
+
+def test_a_task_that_does_not_exist_is_told(capsys):
+    assert main(["reward=human", "from=flat_walk", "to=rouh_walk"]) == 2
+    assert "rough_walk" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_policy_is_validated_in_another_engine_without_training_again(tmp_path, capsys):
+    """Native and MJX agree on the leg of the tests, and so do the measures of the same policy in them."""
+    small = ["optimizer=ppo", "optimizer.ppo.env_steps=32", "optimizer.ppo.envs=4", "optimizer.ppo.unroll=4",
+             "optimizer.ppo.unrolls=1", "optimizer.ppo.minibatches=1", "optimizer.ppo.hidden=[8]",
+             "optimizer.ppo.value_hidden=[8]", "optimizer.ppo.starts=2", "episode_s=0.1", "films=false"]  # fmt: skip
+    arguments = ["reward=human", f"from={TINY}", "engines=mjx", f"run_dir={tmp_path / 'out'}", *small]
+    assert main(arguments) == 0
+    native, mjx = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    assert (native["role"], native["engine"], mjx["role"], mjx["engine"]) == (
+        "from",
+        "native",
+        "engine",
+        "mjx",
+    )
+    for name in ("object_position_error_m", "effort"):
+        assert mjx["metrics"][name] == pytest.approx(native["metrics"][name], rel=1e-3)
+    checkpoints = list((tmp_path / "out").glob("*/training/*/checkpoints/*"))
+    assert len(checkpoints) == 1
+
+
+def test_a_planner_has_no_policy_to_validate(tmp_path, capsys):
+    status = main(["reward=human", f"from={TINY}", "engines=mjx", f"run_dir={tmp_path}", *QUICK])
+    assert status == 1
+    rows = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    assert rows[0]["metrics"]
+    assert "has no policy to run in another engine" in rows[1]["reason"]
+
+
+def test_every_cell_of_the_table_stands_under_its_heading(capsys: pytest.CaptureFixture[str]):
+    show([TransferRow("engine", "stand", "myolegs", "ppo", "mjx", "human", {"success": 1.0}, paper="2.4 m")])
+    table = capsys.readouterr().err.splitlines()
+    heads = next(line for line in table if "engine" in line and "task" in line)
+    cells = next(line for line in table if "stand" in line)
+    for head, cell in (("task", "stand"), ("engine", "mjx"), ("reward", "human"), ("paper", "2.4 m")):
+        assert heads.index(head) == cells.index(cell)
+
+
+def test_a_table_without_a_number_says_why(capsys: pytest.CaptureFixture[str]):
+    show(
+        [
+            TransferRow(
+                "origin", "stand", "myolegs", "ppo", "mjx", "human", {}, reason="there is no goal 'velocity'"
+            )
+        ]
+    )
+    assert "there is no goal 'velocity'" in capsys.readouterr().err

@@ -1,0 +1,228 @@
+"""Studies over settings and weights, on a task that takes seconds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cli_cases import SUPPORT, Mistake
+
+from movlr_jax.cli import tune
+from movlr_jax.config.space import Range, read_space
+from movlr_jax.errors import UserError
+from movlr_jax.sandbox.source import parse
+from movlr_jax.storage.archive import locked
+
+TASK = f"+task={SUPPORT / 'tiny_task.py'}"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("optimizer.mppi.sigma: 3", "low"),
+        ("optimizer.mppi.sigma: {low: 3, high: 1}", "less than"),
+        ("optimizer.mppi.sigma: {low: 0, high: 1, log: true}", "more than 0"),
+        ("optimizer.mppi.sigma: {lo: 0, high: 1}", "low"),
+        ("optimizer.mppi.sigma: {low: 0, high: 1, choices: [1]}", "not both"),
+        ("weights.a: {choices: 3}", "weights.a.choices=3 is not a list"),
+        ("optimizer.mppi.elites: {choices: abc}", "optimizer.mppi.elites.choices='abc' is not a list"),
+        ("episode_s: {low: 1, high: 2}", "cannot be tuned"),
+        ("[1, 2]", "must contain lines"),
+        ("a: [", "cannot be read"),
+    ],
+)
+def test_a_wrong_space_is_told(tmp_path: Path, text: str, said: str):
+    path = tmp_path / "space.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=said):
+        read_space([str(path)])
+
+
+def test_spaces_are_found_by_name_and_add_up():
+    both = read_space(["planner", "muscle"])
+    assert both["optimizer.muscle.law"].choices == ["linear", "product", "torque"]
+    assert both["optimizer.replan_every"].whole
+    with pytest.raises(UserError, match="planner"):
+        read_space(["plannner"])
+    assert Range(0, 16).nearest(32) == 16
+
+
+def ctrl_c(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_study_begins_with_what_is_set_goes_on_and_keeps_its_best(
+    tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+):
+    space = tmp_path / "space.yaml"
+    space.write_text(
+        "optimizer.mppi.sigma: {low: 0.02, high: 0.3}\nweights.foot_distance: {low: 10.0, high: 90.0}\n"
+        "task.settings.forward_m: {low: 0.2, high: 0.24}\n"
+    )
+    given = [TASK, f"space={space}", "seeds=0", f"run_dir={tmp_path / 'study'}", "reward=initial"]
+    given += ["optimizer.mppi.samples=4", "optimizer.horizon_s=0.05", "task.settings.forward_m=0.25"]
+
+    def ran(*more: str) -> tuple[int, str, str]:
+        status = tune.main([*given, *more])
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            tune, "_trial", ctrl_c
+        )  # in the trial of the current settings, which is then made again
+        assert ran("trials=2")[0] == 130
+    status, out, _ = ran("trials=2")
+    first = json.loads(out.splitlines()[-1])
+    assert (status, first["trials"]) == (0, 2)
+    status, out, _ = ran("trials=3")
+    result = json.loads(out.splitlines()[-1])
+    assert result["trials"] == 3
+    assert result["score"] >= max(first["score"], first["score_before"])
+    assert result["score_before"] == first["score_before"]
+    rows = (tmp_path / "study" / "trials.csv").read_text().splitlines()
+    assert first["score_before"] is not None
+    assert rows[1].split(",")[4:7] == ["0.2", "90.0", "0.24"]  # 100 and 0.25, which the space does not reach
+    best = parse((tmp_path / "study" / "best.py").read_text())
+    assert best.weights["foot_distance"] == pytest.approx(result["weights.foot_distance"], rel=1e-5)
+    settings = yaml.safe_load((tmp_path / "study" / "best.yaml").read_text())
+    assert settings["optimizer"]["mppi"]["sigma"] == pytest.approx(result["optimizer.mppi.sigma"])
+    assert 0.2 <= settings["task"]["settings"]["forward_m"] <= 0.24
+    status, _, err = ran("trials=4", "optimizer.mppi.keep=1")
+    assert status == 2
+    assert "other settings" in err
+
+
+def test_every_trial_closes_its_optimiser_also_one_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    closed, failing = [], iter([False, True])
+
+    def evaluated(optimizer: Any, *rest: Any) -> Any:
+        assert optimizer not in closed
+        if next(failing):
+            raise UserError("no memory")
+        return evaluate(optimizer, *rest)
+
+    evaluate, close = tune.evaluate, tune.close
+    monkeypatch.setattr(tune, "evaluate", evaluated)
+    monkeypatch.setattr(tune, "close", lambda optimizer: (closed.append(optimizer), close(optimizer)))
+    assert tune.main([*small_study(tmp_path), "trials=2"]) == 2
+    assert len(closed) == 3  # of two trials and of the vetting
+
+
+def test_a_trial_that_fails_is_not_the_best(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Its goal is 5 m away: the score of the trial that works is below -100. The other one has no finite measure."""
+    given = small_study(tmp_path)
+    task = (tmp_path / "kick.py").read_text().replace("[forward_m, 0.0, 0.25]", "[5.0, 0.0, 0.25]")
+    task = task.replace(
+        "goals=", "measure=lambda read: {'far': 1.0 if forward_m == 0.25 else float('nan')}, goals="
+    )
+    (tmp_path / "kick.py").write_text(task)
+    (tmp_path / "space.yaml").write_text("task.settings.forward_m: {low: 0.25, high: 0.5}\n")
+    assert tune.main([*given, "trials=2", "task.settings.forward_m=0.25"]) == 0
+    said = capsys.readouterr()
+    result = json.loads(said.out.splitlines()[-1])
+    assert (result["trials"], result["best_trial"]) == (2, 0)
+    assert result["score"] == result["score_before"] < -100
+    assert "trial 1, seed 0: the metrics of the episode are not finite" in said.err
+
+
+def test_a_study_whose_trials_all_fail_has_no_best(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    given = small_study(tmp_path)
+    task = (
+        (tmp_path / "kick.py")
+        .read_text()
+        .replace("goals=", "measure=lambda read: {'far': float('nan')}, goals=")
+    )
+    (tmp_path / "kick.py").write_text(task)
+    assert tune.main(given) == 0
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert "best_trial" not in result
+    assert result["reason"] == "no trial can be used: the metrics of the episode are not finite"
+
+
+REWARD = '''"""Hold still."""
+
+WEIGHTS = {"still": 1.0}
+
+
+def reward(state, action):
+    return {"still": -jnp.sum(state.qvel**2)}
+'''
+
+
+def small_study(folder: Path) -> list[str]:
+    """Return the arguments of a study in `folder` of one trial, whose task and reward are files there."""
+    (folder / "kick.py").write_text((SUPPORT / "tiny_task.py").read_text())
+    (folder / "mine.py").write_text(REWARD)
+    (folder / "space.yaml").write_text("weights.still: {low: 0.5, high: 2.0}\n")
+    return [f"+task={folder / 'kick.py'}", f"reward={folder / 'mine.py'}", f"space={folder / 'space.yaml'}",
+            f"run_dir={folder / 'study'}", "seeds=0", "trials=1", "optimizer.mppi.samples=4",
+            "optimizer.horizon_s=0.05"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("edited", "said"), [("mine.py", "content of the reward"), ("kick.py", "content of the task file")]
+)
+def test_a_study_of_an_edited_file_does_not_go_on(edited: str, said: str, tmp_path: Path, mistake: Mistake):
+    command = small_study(tmp_path)
+    assert tune.main(command) == 0
+    best = (tmp_path / "study" / "best.py").read_text()
+    path = tmp_path / edited
+    path.write_text(path.read_text().replace("qvel**2", "qvel**4").replace("0.25", "0.2"))
+    told = mistake(tune.main, *command, "trials=2", alone=False)
+    assert f"study.db was created with other {said}; undo the change, or give another run_dir=" in told
+    assert (tmp_path / "study" / "best.py").read_text() == best
+
+
+def test_a_study_without_a_record_of_its_files_goes_on(tmp_path: Path, mistake: Mistake):
+    optuna = pytest.importorskip("optuna")
+    command = small_study(tmp_path)
+    assert tune.main(command) == 0
+    study = optuna.load_study(storage=f"sqlite:///{tmp_path / 'study' / 'study.db'}", study_name="tune")
+    older = {name: v for name, v in study.user_attrs["made_with"].items() if not name.startswith("content")}
+    study.set_user_attr("made_with", older)
+    (tmp_path / "mine.py").write_text(REWARD.replace("**2", "**4"))
+    assert tune.main(command) == 0
+    (tmp_path / "mine.py").write_text(REWARD)
+    assert "content of the reward" in mistake(tune.main, *command, alone=False)
+
+
+def test_a_range_of_a_setting_that_is_no_number_is_told(tmp_path: Path, mistake: Mistake):
+    command = small_study(tmp_path)
+    (tmp_path / "space.yaml").write_text("optimizer.mppi.rule: {low: 1, high: 3}\n")
+    told = mistake(tune.main, *command, alone=False)
+    assert told.startswith(
+        "optimizer.mppi.rule is 'mppi', but low and high need a number; give {choices: [...]}"
+    )
+    assert not (tmp_path / "study").exists()
+
+
+def test_one_process_at_a_time_works_on_a_study(tmp_path: Path, mistake: Mistake):
+    optuna = pytest.importorskip("optuna")
+    command, root = small_study(tmp_path), tmp_path / "study"
+    assert tune.main(command) == 0
+    study = optuna.load_study(storage=f"sqlite:///{root / 'study.db'}", study_name="tune")
+    running = study.ask()
+    with locked(root):
+        told = mistake(tune.main, *command, "trials=2", alone=False)
+    assert f"another process is working in {root}; wait for it" in told
+    study.tell(running, 1.0)  # an error if the other command had marked it as failed
+
+
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [
+        ("trials=0", "trials=0"),
+        ("seeds=x", "integers"),
+        ("seed=1", "seeds="),
+        ("space=nothing", "space"),
+    ],
+)
+def test_wrong_arguments_are_told(argument: str, said: str, capsys):
+    assert tune.main([TASK, argument]) == 2
+    assert said in capsys.readouterr().err

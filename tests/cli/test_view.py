@@ -1,0 +1,95 @@
+"""The command view: which motion, where it is shown, and how it plays."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from replayed import replay_of
+
+from movlr_jax.cli import view as command
+from movlr_jax.cli.view import main
+from movlr_jax.film import muscles
+from movlr_jax.tasks.base import Camera
+
+
+def test_it_plays_in_real_time_at_a_speed_and_again():
+    replay = replay_of()
+    assert (replay.now, replay.length) == (0.0, pytest.approx(1.0))
+    assert not replay.advance(0.05), "the next state has not come"
+    assert replay.advance(0.06)
+    assert replay.data.qpos[0] == pytest.approx(0.1)
+    assert replay.model.tendon_rgba[0] == pytest.approx(muscles.scale(np.array(0.1)))
+    replay.speed = 2.0
+    replay.advance(0.2)
+    assert replay.now == pytest.approx(0.5)
+    replay.advance(10.0)
+    assert replay.now == 0.0
+
+
+def test_keys_pause_step_and_change_the_speed():
+    replay = replay_of()
+    replay.key(command._SPACE)
+    assert not replay.advance(1.0)
+    replay.key(command._RIGHT)
+    replay.key(command._RIGHT)
+    replay.key(command._LEFT)
+    assert replay.step == 1
+    replay.key(command._LEFT)
+    replay.key(command._LEFT)
+    assert replay.step == 10, "the last one is before the first"
+    for _ in range(9):
+        replay.key(command._UP)
+    assert replay.speed == 2.0
+    for _ in range(9):
+        replay.key(command._DOWN)
+    assert replay.speed == 0.1
+    replay.key(command._SPACE)
+    assert replay.playing
+
+
+def test_one_state_is_shown_as_it_is():
+    replay = replay_of(1)
+    assert replay.length == 0.0
+    replay.advance(0.1)
+    assert replay.step == 0
+
+
+def test_a_second_word_names_the_candidate(tmp_path: Path):
+    request, own = command._request([str(tmp_path), "g01k03", "in=window"])
+    assert (request.candidate, own["in"]) == ("g01k03", "window")
+    assert command._request([str(tmp_path)])[0].candidate == "best"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["HERE", "in=paper"], "in=paper: it must be one of auto, window, browser"),
+        (["HERE", "port=http"], "port=http: expected a number from 0 (any free port) to 65535"),
+        (["HERE", "candidate=all"], "view shows one motion; name a candidate, as in candidate=g01k03"),
+        ([], "view takes one run directory or trajectory, not 0"),
+        (["nowhere"], "there is no run directory or trajectory nowhere"),
+    ],
+)
+def test_mistakes_are_told_in_a_sentence(arguments: list[str], said: str, tmp_path: Path, capsys):
+    assert main([a.replace("HERE", str(tmp_path)) for a in arguments]) == 2
+    assert capsys.readouterr().err.startswith(said)
+
+
+def test_a_missing_display_and_package_are_told_before_anything_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+):
+    monkeypatch.setattr(command, "has_display", lambda: False)
+    monkeypatch.setitem(sys.modules, "mjviser", None)
+    assert main([str(tmp_path)]) == 2
+    assert capsys.readouterr().err == (
+        "view without a display, or with in=browser, needs the package 'mjviser', which is not installed; "
+        "pip install 'movlr-jax[view]'\n"
+    )
+
+
+def test_the_page_opens_where_the_camera_of_the_films_stands():
+    assert command.eye(Camera((0.0, 0.0, 1.0), 2.0, 90.0, 0.0)) == pytest.approx((0.0, -2.0, 1.0))
+    assert command.eye(Camera((1.0, 0.0, 1.0), 2.0, 180.0, -90.0)) == pytest.approx((1.0, 0.0, 3.0))

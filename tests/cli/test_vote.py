@@ -1,0 +1,371 @@
+"""People vote on a finished run over HTTP: the ranking, the record, several raters, and who is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from rich.console import Console
+from voted_run import JUDGE, SOURCE, make_run
+
+from movlr_jax.cli.doctor_votes import check_votes
+from movlr_jax.cli.vote import main
+from movlr_jax.cli.vote_desk import RunDesk
+from movlr_jax.errors import UserError
+from movlr_jax.language.voting.server import application, page_file
+from movlr_jax.report.data import read_run
+from movlr_jax.storage.archive import Archive
+
+HERE = "http://127.0.0.1:8765"
+
+
+class Client:
+    """Sends requests from this thread, to which the archive belongs."""
+
+    def __init__(self, transport: httpx.ASGITransport, base_url: str):
+        self.runner = asyncio.Runner()
+        self.client = httpx.AsyncClient(transport=transport, base_url=base_url)
+
+    def get(self, path: str, **values) -> httpx.Response:
+        return self.runner.run(self.client.get(path, **values))
+
+    def post(self, path: str, **values) -> httpx.Response:
+        return self.runner.run(self.client.post(path, **values))
+
+    def close(self) -> None:
+        self.runner.run(self.client.aclose())
+        self.runner.close()
+
+
+class Page:
+    """A run directory that is open on a page, and the requests of that page."""
+
+    def __init__(self, root: Path, token: str | None = None, base_url: str = HERE):
+        self.archive = Archive.open(root)
+        self.desk = RunDesk(self.archive, read_run(self.archive))
+        self.client = Client(httpx.ASGITransport(application(self.desk, token, 8765)), base_url)
+
+    def __enter__(self) -> Page:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.close()
+        self.archive.close()
+
+    def state(self, rater: str = "ana", further: int = 0) -> dict:
+        return self.client.get("/api/state", params={"rater": rater, "further": further}).json()
+
+    def post(self, path: str, rater: str = "ana", **values) -> dict:
+        answer = self.client.post(f"/api/{path}", json={"rater": rater, **values})
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def pair(self, state: dict) -> tuple[str, str]:
+        """The names of the motions that a page shows, which the page is not told."""
+        left, right = (self.desk._ids[film["id"]] for film in state["question"]["films"])
+        return left, right
+
+    def vote(self, winner: str, rater: str = "ana", reason: str = "") -> dict:
+        question = self.state(rater)["question"]["id"]
+        return self.post("vote", rater, question=question, winner=winner, reason=reason)
+
+
+def calls(root: Path) -> list[dict]:
+    with Archive.open(root, write=False) as archive:
+        return archive.calls()
+
+
+def test_a_person_finds_the_best_of_ten_in_less_than_forty_votes(tmp_path: Path):
+    strengths = np.random.default_rng(4).permutation(10)
+    rng = np.random.default_rng(0)
+    make_run(tmp_path / "run", 10)
+    with Page(tmp_path / "run") as page:
+        state, given = page.state(), 0
+        while state["question"]["kind"] == "compare":
+            left, right = (strengths[int(name[-2:])] for name in page.pair(state))
+            chance = 1 / (1 + np.exp(-2.0 * (left - right)))
+            state = page.vote("first" if rng.random() < chance else "second")
+            given += 1
+            assert state["standing"]["given"] == given < 40
+            assert 0 <= state["standing"]["expected"] <= state["standing"]["at_most"] == 40 - given
+        rows = state["question"]["rows"]
+    assert rows[0]["name"] == f"g00k{strengths.argmax():02d}"
+    pairs = [frozenset(call["about"].split()) for call in calls(tmp_path / "run")]
+    assert len(pairs) == given
+    assert max(map(pairs.count, pairs)) <= 3, "nobody sees the same pair over and over"
+
+
+def test_votes_are_recorded_like_those_of_any_judge_and_a_later_page_goes_on(tmp_path: Path):
+    make_run(tmp_path / "run", 4)
+    with Page(tmp_path / "run") as page:
+        shown = page.pair(page.state())
+        page.vote("second", reason="the foot comes nearer")
+        after = page.state()
+    (call,) = calls(tmp_path / "run")
+    assert {name: call[name] for name in ("purpose", "provider", "model_version", "about", "state")} == {
+        "purpose": "judge", "provider": "person", "model_version": "ana", "about": " ".join(shown),
+        "state": "answered",
+    }  # fmt: skip
+    assert json.loads(call["answer"])["winner"] == "second"
+    with Page(tmp_path / "run") as page:
+        again = page.state()
+        assert again["standing"] == after["standing"]
+        assert again["raters"] == [{"name": "ana", "votes": 1}]
+        assert page.pair(again)[0] in shown or page.pair(again)[1] in shown, "the leader meets the next"
+        recorded = page.archive.get("voted")
+    assert recorded is not None
+    assert recorded["best"] == shown[1]
+    assert recorded["comparisons"] == [
+        {
+            "first": shown[0], "second": shown[1], "winner": "second", "reason": "the foot comes nearer",
+            "rater": "ana",
+        }
+    ]  # fmt: skip
+    with Archive.open(tmp_path / "run", whole=True) as archive:
+        assert archive.spent() == (0, 0.0), "votes do not count against max_calls"
+
+
+def test_a_vote_is_taken_back_and_its_pair_is_shown_again(tmp_path: Path):
+    make_run(tmp_path / "run", 3)
+    with Page(tmp_path / "run") as page:
+        shown = page.pair(page.state())
+        assert not page.state()["undo"]
+        page.vote("first")
+        state = page.post("undo")
+        assert page.pair(state) == shown
+        assert state["standing"]["given"] == 0
+        assert not state["undo"]
+        assert page.archive.get("voted") is None, "without votes there is no ranking by people"
+        page.vote("tie")
+        refused = page.client.post("/api/undo", json={"rater": "somebody else"})
+        assert refused.json() == {"error": "you have no vote to take back"}
+    assert [(c["state"], json.loads(c["answer"])["winner"]) for c in calls(tmp_path / "run")] == [
+        ("retracted", "first"), ("answered", "tie"),
+    ]  # fmt: skip
+
+
+def test_taking_back_a_vote_on_a_page_opened_again_leaves_the_earlier_ones(tmp_path: Path):
+    make_run(tmp_path / "run", 2)
+    with Page(tmp_path / "run") as page:
+        for _ in range(2):
+            page.vote("first")
+            page.post("undo")
+        for _ in range(3):
+            page.state(further=1)
+            page.vote("tie")
+    for _ in range(2):  # each motion is on the left once
+        with Page(tmp_path / "run") as page:
+            assert len(page.desk.votes) == 3
+            page.state(further=1)
+            page.vote("first")
+            page.post("undo")
+    keys = [call["key"] for call in calls(tmp_path / "run") if call["state"] == "answered"]
+    assert len(keys) == len({*keys}) == 3
+
+
+def test_a_second_rater_shares_pairs_and_their_agreement_is_counted(tmp_path: Path):
+    """Ana always says left, Bo always right: on every pair that both saw in the same order they disagree."""
+    make_run(tmp_path / "run", 5)
+    with Page(tmp_path / "run") as page:
+        for _ in range(4):
+            page.vote("first", "ana")
+        for _ in range(5):
+            page.vote("second", "bo")
+        state, votes = page.state(), page.desk.votes
+    mine, others = ([v for v in votes if v.rater == name] for name in ("ana", "bo"))
+    both = [
+        (a.preferred, b.preferred) for a in mine for b in others if {a.first, a.second} == {b.first, b.second}
+    ]
+    assert len(both) >= 2
+    assert state["agreement"] == {"same": sum(a == b for a, b in both), "both": len(both)}
+    assert state["raters"] == [{"name": "ana", "votes": 4}, {"name": "bo", "votes": 5}]
+
+
+def test_a_stale_question_is_refused_and_changes_nothing(tmp_path: Path):
+    make_run(tmp_path / "run", 3)
+    with Page(tmp_path / "run") as page:
+        old = page.state()["question"]["id"]
+        page.vote("first")
+        refused = page.client.post("/api/vote", json={"rater": "ana", "question": old, "winner": "first"})
+        assert refused.status_code == 409
+        assert "no longer shown" in refused.json()["error"]
+        assert len(page.desk.votes) == 1
+
+
+def test_the_ranking_stands_next_to_that_of_the_judge(tmp_path: Path):
+    """The judge preferred 0 to 1 and 2 to 0; people prefer the lower number: one of the two pairs agrees."""
+    make_run(tmp_path / "run", 3, said=[(0, 1, "first"), (0, 2, "second"), (2, 0, "first")])
+    with Page(tmp_path / "run") as page:
+        state = page.state()
+        while state["question"]["kind"] == "compare":
+            left, right = page.pair(state)
+            state = page.vote("first" if left < right else "second")
+        question = state["question"]
+        assert question["rows"][0]["name"] == "g00k00"
+        assert question["judge"]["name"] == JUDGE
+        met = {v.pair for v in page.desk.votes}
+        assert (
+            question["judge"]["both"] == len(met & {frozenset(("g00k00", f"g00k0{i}")) for i in (1, 2)}) == 2
+        )
+        assert question["judge"]["same"] == 1
+        assert question["best"]["source"] == SOURCE
+        assert [term["name"] for term in question["best"]["terms"]] == ["near", "calm"]
+        form = {"observation": "it kicks", "success": True, "problems": ["the knee is stiff"]}
+        advice = [{"action": "strengthen", "term": "calm", "reason": ""}]
+        page.post("critique", question="results", advice=advice, **form)
+        assert page.state(further=1)["question"]["kind"] == "compare", "who wants to can go on"
+    critique = calls(tmp_path / "run")[-1]
+    assert (critique["purpose"], critique["about"]) == ("criticise", "g00k00")
+    said = json.loads(critique["answer"])
+    assert said["advice"][0]["action"] == "strengthen"
+    assert said["problems"] == ["the knee is stiff"]
+
+
+def test_the_film_that_was_made_for_the_judge_is_shown_without_captions(tmp_path: Path):
+    make_run(tmp_path / "run", 2)
+    with Archive.open(tmp_path / "run") as archive:
+        archive.put("gen_00/k01_seen.mp4", b"seen")
+    with Page(tmp_path / "run") as page:
+        films = {page.desk._ids[f["id"]]: f for f in page.state()["question"]["films"]}
+        assert films["g00k00"]["strip"] > 0, "the strips of text are cut off"
+        assert films["g00k01"]["strip"] == 0
+        data = {name: page.client.get(f"/film/{f['id']}").content for name, f in films.items()}
+        assert data == {"g00k00": b"film 0", "g00k01": b"seen"}
+        assert page.client.get("/film/gen_00").status_code == 404
+        assert not any(name in json.dumps(page.state()) for name in data), "the names are not told"
+
+
+def test_hostile_text_stays_text(tmp_path: Path):
+    bad = "<img src=x onerror=alert(1)>\u202e\x1b[31m"
+    make_run(tmp_path / "run", 2, description=bad, terms=(bad,))
+    with Page(tmp_path / "run") as page:
+        bad = "<img src=x onerror=alert(1)>\u202e\x1b"  # with its escapes it is a name of less than 40 characters
+        answer = page.client.get("/api/state", params={"rater": bad})
+        assert answer.headers["content-type"] == "application/json"
+        assert "\u202e" not in answer.json()["question"]["task"]
+        state = page.vote("first", rater=bad, reason=bad)
+        (rater,) = state["raters"]
+        assert rater["name"].isprintable()
+        while state["question"]["kind"] == "compare":
+            state = page.vote("first", rater=bad)
+        policy = page.client.get("/").headers["content-security-policy"]
+    assert "script-src 'self'" in policy
+    assert "unsafe" not in policy
+    scripts = [page_file(name).read_text() for name in ("vote.js", "films.js", "critique.js")]
+    assert not [
+        s
+        for s in scripts
+        for word in ("innerHTML", "outerHTML", "insertAdjacent", "document.write")
+        if word in s
+    ]
+
+
+VOTE = {"rater": "ana", "question": "x", "winner": "first"}
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        ({"headers": {"host": "evil.example:8765"}}, 421),
+        ({"headers": {"host": "127.0.0.1.evil.example:8765"}}, 421),
+        ({"headers": {"host": "[::1"}}, 421),
+        ({"headers": {"origin": "http://evil.example"}}, 403),
+        ({"headers": {"origin": "null"}}, 403),
+        ({"headers": {"origin": "http://127.0.0.1:9999"}}, 403),
+        ({"headers": {"sec-fetch-site": "cross-site"}}, 403),
+        ({"headers": {"sec-fetch-site": "same-site"}}, 403),
+        ({"json": None, "content": json.dumps(VOTE), "headers": {"content-type": "text/plain"}}, 415),
+        ({"json": {**VOTE, "reason": "x" * 200_000}}, 413),
+        ({"json": None, "content": "{", "headers": {"content-type": "application/json"}}, 400),
+        ({"json": [VOTE]}, 409),
+        ({"json": {**VOTE, "rater": ""}}, 409),
+        ({"json": {**VOTE, "rater": "x" * 41}}, 409),
+        ({"json": {**VOTE, "winner": "none"}}, 409),
+        ({"json": {**VOTE, "reason": {"a": 1}}}, 409),
+    ],
+)
+def test_what_does_not_come_from_the_page_is_refused(tmp_path: Path, request_: dict, status: int):
+    make_run(tmp_path / "run", 2)
+    with Page(tmp_path / "run") as page:
+        request_.setdefault("json", {**VOTE, "question": page.state()["question"]["id"]})
+        assert page.client.post("/api/vote", **request_).status_code == status
+        assert page.desk.votes == []
+
+
+def test_other_machines_need_the_token(tmp_path: Path):
+    make_run(tmp_path / "run", 2)
+    with Page(tmp_path / "run", token="secret", base_url="http://lab.example:8765") as page:
+        for path in (
+            "/",
+            "/vote.js",
+            "/api/state?rater=ana",
+            "/?token=wrong",
+            "/api/state?rater=ana&token=secret",
+        ):
+            assert page.client.get(path).status_code == 401, path
+        assert page.client.post("/api/vote", json=VOTE).status_code == 401
+        entered = page.client.get("/?token=secret", follow_redirects=False)
+        assert (entered.status_code, entered.headers["location"]) == (303, "/")
+        cookie = entered.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "samesite=strict" in cookie.lower()
+        assert page.client.get("/").status_code == 200
+        page.vote("first")
+
+
+def test_mistakes_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch):
+    run = make_run(tmp_path / "run", 1)
+    for arguments, sentence in (
+        ([], "vote takes one folder, not 0"),
+        ([str(tmp_path / "none")], "there is no run directory"),
+        ([str(run), "prot=80"], "vote has no setting 'prot=80'"),
+        ([str(run), "port=high"], "port=high: expected a number"),
+        ([str(run)], "has 1 candidates with a film, and a comparison needs 2"),
+    ):
+        assert main(arguments) == 2
+        said = capsys.readouterr().err
+        assert sentence in said
+        assert said.count("\n") == 1
+    with Archive.open(run):
+        assert main([str(run)]) == 2
+        assert "another process is working in" in capsys.readouterr().err
+        (run / ".vote").write_text("http://127.0.0.1:8765/")
+        assert main([str(run)]) == 0
+        assert f"the search in {run} waits for votes at http://127.0.0.1:8765/" in capsys.readouterr().err
+    for name in [name for name in sys.modules if name.startswith("movlr_jax.language.voting.server")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert main([str(run)]) == 2
+    assert "pip install 'movlr-jax[vote]'" in capsys.readouterr().err
+
+
+def test_doctor_shows_votes_next_to_the_judge(tmp_path: Path):
+    """Two people on one pair, one vote each way: people are undecided; on the other both agree with the judge."""
+    run = make_run(tmp_path / "run", 3, said=[(0, 1, "first"), (0, 2, "second")])
+    with pytest.raises(UserError, match="has no votes of people"):
+        check_votes(run, Console())
+    with Archive.open(run) as archive:
+        for n, (rater, about, winner) in enumerate(
+            [("ana", "g00k00 g00k01", "first"), ("bo", "g00k00 g00k01", "second"), ("ana", "g00k00 g00k02", "second"),
+             ("bo", "g00k02 g00k00", "first")]
+        ):  # fmt: skip
+            answer = json.dumps({"first_motion": "", "second_motion": "", "winner": winner, "reason": ""})
+            data = {
+                "purpose": "judge",
+                "provider": "person",
+                "model_version": rater,
+                "about": about,
+                "answer": answer,
+            }
+            archive.log_call(str(n), "answered", data)
+    console = Console(record=True, width=120)
+    assert check_votes(run, console) == 0
+    said = console.export_text()
+    assert "4 votes of ana, bo; two people agree in 1 of 2 pairs of votes" in said
+    assert f"{JUDGE} prefers what most people prefer in 1 of 2 pairs" in said
+    assert "no column for the metrics" in said, "the run has no settings to build its task from"
