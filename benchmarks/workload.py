@@ -17,7 +17,7 @@ from mujoco import rollout as mj_rollout
 from movlr_jax.config.compose import compose
 from movlr_jax.config.schema import Config
 from movlr_jax.control.mpc.planner import Planner
-from movlr_jax.engine.session import task_of
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.program import RewardProgram

@@ -76,7 +76,7 @@ def load_task(
 
     from movlr_jax.config.compose import compose
     from movlr_jax.config.override import overrides_of, task_override
-    from movlr_jax.engine.session import task_of
+    from movlr_jax.engine.tasks import task_of
     from movlr_jax.tasks.base import Overrides
     from movlr_jax.tasks.instruction import absolute_model
     from movlr_jax.tasks.reference import PEOPLE, STEPS
@@ -221,8 +221,8 @@ def load_reward(source: str | Path, task: Task | str | Path, *settings: str, **m
         UserError: If the program is rejected, with the reason.
     """
     config, built = _configured(task, settings, more)
-    from movlr_jax.engine.evaluate import vetted
-    from movlr_jax.engine.session import task_of
+    from movlr_jax.engine.rewards import vetted
+    from movlr_jax.engine.tasks import task_of
     from movlr_jax.rewards.function import RewardFunction
 
     built = built or task_of(config)
@@ -303,7 +303,7 @@ class SearchRun:
             return self._given
         from movlr_jax.config.compose import compose
         from movlr_jax.config.trust import TASK
-        from movlr_jax.engine.session import task_of
+        from movlr_jax.engine.tasks import task_of
 
         trust = ["trust=true"] if self._trust else []
         return task_of(compose([f"resume={self.root}", *trust], parts=TASK))
@@ -605,7 +605,7 @@ def _configured(
     from movlr_jax.config.override import overrides_of, task_override
     from movlr_jax.config.schema import TaskConfig
     from movlr_jax.engine.environment import prepare_physics
-    from movlr_jax.engine.session import adapted, task_of
+    from movlr_jax.engine.tasks import adapted, task_of
     from movlr_jax.tasks import Task
 
     for setting in settings:

@@ -13,8 +13,8 @@ from movlr_jax._util.progress import Reporter
 from movlr_jax.cli import common
 from movlr_jax.config.schema import Config
 from movlr_jax.control.build import acting, scored_at_once
-from movlr_jax.engine.evaluate import program_text
-from movlr_jax.engine.session import task_of
+from movlr_jax.engine.rewards import program_text
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.physics.native import NativePhysics

@@ -34,7 +34,7 @@ from movlr_jax.config.compose import compose
 from movlr_jax.config.methods import METHODS
 from movlr_jax.config.schema import Config, check
 from movlr_jax.config.trust import acts, obey
-from movlr_jax.engine.session import task_folder, task_of
+from movlr_jax.engine.tasks import task_folder, task_of
 from movlr_jax.errors import UserError, resuming, shortened
 from movlr_jax.evolution.confirm import EVENT as CONFIRMED
 from movlr_jax.evolution.final_training import EVENT as FINAL_TRAINING

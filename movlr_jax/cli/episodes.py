@@ -11,7 +11,7 @@ from movlr_jax.cli import common
 from movlr_jax.config.compose import compose
 from movlr_jax.config.schema import Config, recorded_config
 from movlr_jax.config.trust import TASK, acts, obey
-from movlr_jax.engine.session import task_of
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.report.data import read_run
 from movlr_jax.storage.archive import Archive

@@ -11,8 +11,9 @@ import json
 from movlr_jax._util.progress import Reporter
 from movlr_jax.cli import common
 from movlr_jax.config.schema import Config
+from movlr_jax.engine.description import about_success
 from movlr_jax.engine.evaluate import default_folder, prepared, run_and_film
-from movlr_jax.engine.session import about_success, task_of
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.sandbox.warm import start_ahead
 

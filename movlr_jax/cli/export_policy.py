@@ -16,7 +16,7 @@ from movlr_jax.config.schema import Config, recorded_config
 from movlr_jax.config.trust import POLICY, acts, obey
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.control.ppo.foreign import not_a_policy
-from movlr_jax.engine.session import task_of
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError, needed, similar_files
 from movlr_jax.storage.inside import read_inside
 

@@ -16,7 +16,7 @@ from movlr_jax.cli import common
 from movlr_jax.config.compose import compose
 from movlr_jax.config.trust import TASK
 from movlr_jax.engine.report import write_with_task
-from movlr_jax.engine.session import task_of
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.report.sweep import write_sweep_page
 from movlr_jax.tasks import Task
 

@@ -33,8 +33,10 @@ from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import began, task_file
 from movlr_jax.control.episode import episode_ends, episode_of
 from movlr_jax.control.ppo.config import motion_files
+from movlr_jax.engine.description import digest, model_files, to_yaml
 from movlr_jax.engine.evaluate import EvaluationSetup, prepared
-from movlr_jax.engine.session import changes, digest, model_files, task_of, to_yaml
+from movlr_jax.engine.resume import changes
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.models.from_path import files_of, is_path
 from movlr_jax.storage.archive import locked

@@ -33,8 +33,9 @@ from movlr_jax.config.compose import compose, expand
 from movlr_jax.config.schema import Config
 from movlr_jax.control.build import trains
 from movlr_jax.engine.environment import prepare_physics
-from movlr_jax.engine.evaluate import EvaluationSetup, prepared, reward_source, run_and_film
-from movlr_jax.engine.session import task_of
+from movlr_jax.engine.evaluate import EvaluationSetup, prepared, run_and_film
+from movlr_jax.engine.rewards import reward_source
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.physics.choose import planning_physics
 from movlr_jax.storage.archive import new_run_dir, write_atomically

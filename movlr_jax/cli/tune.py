@@ -30,7 +30,7 @@ from movlr_jax.config.space import OPTIMIZER, TASK, WEIGHTS, Range, read_space
 from movlr_jax.config.trust import task_file
 from movlr_jax.control.build import acting, build_optimizer, close
 from movlr_jax.engine.evaluate import prepared
-from movlr_jax.engine.session import task_folder, task_of
+from movlr_jax.engine.tasks import task_folder, task_of
 from movlr_jax.errors import UserError, needed, shortened, unknown_name
 from movlr_jax.evolution.evaluation import evaluate
 from movlr_jax.evolution.gates import score_of

@@ -23,7 +23,9 @@ from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose, expand, with_quotes
 from movlr_jax.control.build import build_optimizer
-from movlr_jax.engine.session import build_context, describe, task_of, to_yaml
+from movlr_jax.engine.description import describe, to_yaml
+from movlr_jax.engine.parts import build_context
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.evolution import loop
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.loop import evolve

@@ -20,7 +20,7 @@ from movlr_jax.config.compose import compose
 from movlr_jax.control.build import build_planner
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.mpc.mppi import MppiConfig
-from movlr_jax.engine.session import task_of
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.physics.choose import GRAPHS, choose, planning_physics
 from movlr_jax.physics.mjx import MjxPhysics
