@@ -44,11 +44,18 @@ def small(**more) -> dict:
 # Importing.
 
 
-def test_importing_starts_nothing():
-    code = "import os, sys; before = dict(os.environ); import movlr_jax as mj\n" \
-        "assert 'jax' not in sys.modules and 'mujoco' not in sys.modules and dict(os.environ) == before\n" \
-        "assert set(mj.__all__) <= set(dir(mj)); mj.load_task; mj.Task\nassert 'mujoco' in sys.modules"  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+def test_import_of_any_name_changes_no_environment_variable():
+    code = (
+        "import os, sys; before = dict(os.environ); import movlr_jax as mj\n"
+        "assert 'jax' not in sys.modules and 'mujoco' not in sys.modules\n"
+        "assert set(mj.__all__) <= set(dir(mj)) and all(hasattr(mj, name) for name in mj.__all__)\n"
+        "mj.register_judge('mine', object)\n"
+        "assert 'mujoco' in sys.modules and dict(os.environ) == before\n"
+        "mj.load_task('stand'); import jax\n"
+        "assert jax.config.jax_compilation_cache_dir == os.environ['JAX_COMPILATION_CACHE_DIR']"
+    )
+    unset = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "XLA_", "TF_"))}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=unset)
     assert done.returncode == 0, done.stderr
 
 
