@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -54,7 +55,9 @@ def test_import_of_any_name_changes_no_environment_variable():
         "mj.load_task('stand'); import jax\n"
         "assert jax.config.jax_compilation_cache_dir == os.environ['JAX_COMPILATION_CACHE_DIR']"
     )
-    unset = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "XLA_", "TF_"))}
+    unset = {
+        name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "XLA_", "TF_"))
+    }
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=unset)
     assert done.returncode == 0, done.stderr
 

@@ -25,7 +25,8 @@ import mujoco
 import numpy as np
 
 from movlr_jax.cli import common
-from movlr_jax.cli.episodes import EpisodeRequest, episodes, read_request, task_of_request
+from movlr_jax.cli.words import EpisodeWords, check_port, read_episodes
+from movlr_jax.engine.episodes import ALL, EpisodeRequest
 from movlr_jax.errors import UserError, needed
 from movlr_jax.film.meshes import simplify
 from movlr_jax.film.muscles import MuscleColours
@@ -34,7 +35,7 @@ from movlr_jax.tasks import Task
 from movlr_jax.tasks.base import Camera
 
 WHERE = ("auto", "window", "browser")
-HOST, PORT = "127.0.0.1", "8080"
+HOST = "127.0.0.1"
 _FPS = 30.0
 _SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0)
 _SPACE, _RIGHT, _LEFT, _DOWN, _UP = 32, 262, 263, 264, 265  # codes of keys in GLFW
@@ -45,21 +46,27 @@ def main(argv: list[str] | None = None) -> int:
     return common.run_with_arguments(view, __doc__, argv)
 
 
-def view(arguments: list[str]) -> int:
+@dataclass(frozen=True)
+class _Words(EpisodeWords):
+    in_: str = "auto"
+    port: int = 8080
+
+
+def view(words: list[str]) -> int:
     """Show one episode until the viewer is closed. Return 0. Raises UserError."""
-    request, own = _request(arguments)
-    where = own["in"]
+    request, own = read_view(words)
+    where = own.in_
     if where == "auto":
         where = "window" if has_display() else "browser"
     if where == "browser":
         with needed("view without a display, or with in=browser,", "view"):
             import mjviser  # noqa: F401
-    task = task_of_request(request)
-    (name, states, _), *_ = episodes(request, "view")
+    task = request.task()
+    (name, states, _), *_ = request.episodes("view")
     record = EpisodeRecord.read(states, task.model, task.adapter)
     replay = Replay(task, record, f"{name}: {task.description}")
     with contextlib.suppress(KeyboardInterrupt):
-        _in_window(replay) if where == "window" else _in_browser(replay, int(own["port"]))
+        _in_window(replay) if where == "window" else _in_browser(replay, own.port)
     return 0
 
 
@@ -70,16 +77,16 @@ def has_display() -> bool:
     )
 
 
-def _request(arguments: list[str]) -> tuple[EpisodeRequest, dict[str, str]]:
+def read_view(words: list[str]) -> tuple[EpisodeRequest, _Words]:
     """Return the episode to show, and where. Raises UserError."""
-    words = [i for i, a in enumerate(arguments) if "=" not in a and not a.startswith("-")]
-    if len(words) == 2:  # the second one names a candidate
-        arguments = [f"candidate={a}" if i == words[1] else a for i, a in enumerate(arguments)]
-    request, own = read_request("view", "view RUN_DIR g01k03", arguments, {"in": "auto", "port": PORT})
-    common.port_of(own["port"])
-    if own["in"] not in WHERE:
-        raise UserError(f"in={own['in']}: it must be one of {', '.join(WHERE)}")
-    if request.candidate == "all":
+    names = [i for i, word in enumerate(words) if "=" not in word and not word.startswith("-")]
+    if len(names) == 2:  # the second one names a candidate
+        words = [f"candidate={word}" if i == names[1] else word for i, word in enumerate(words)]
+    request, own = read_episodes("view RUN_DIR g01k03", _Words, words)
+    check_port(own.port)
+    if own.in_ not in WHERE:
+        raise UserError(f"in={own.in_}: it must be one of {', '.join(WHERE)}")
+    if own.candidate == ALL:
         raise UserError("view shows one motion; name a candidate, as in candidate=g01k03")
     return request, own
 
