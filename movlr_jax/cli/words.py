@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from movlr_jax._util.settings import read_yaml, typed
@@ -69,13 +70,15 @@ def check_port(port: int) -> None:
 
 
 def _value(hint: Any, text: str, name: str) -> Any:
+    if get_origin(hint) is UnionType:  # X | None
+        hint = get_args(hint)[0]
     if get_origin(hint) is tuple:
         (kind, *_) = get_args(hint)
         items = [item.strip() for item in text.strip("[]").split(",") if item.strip()]
         return tuple(_value(kind, item, name) for item in items)
     if hint is str:
         return text
-    if hint in (Path, Path | None):
+    if hint is Path:
         return Path(text)
     try:
         return typed(hint, read_yaml(text), name)

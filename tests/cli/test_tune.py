@@ -11,7 +11,7 @@ import yaml
 from cli_cases import SUPPORT, Mistake
 
 from movlr_jax.cli import tune
-from movlr_jax.config.space import Range, read_space
+from movlr_jax.engine.space import Range, read_space
 from movlr_jax.errors import UserError
 from movlr_jax.sandbox.source import parse
 from movlr_jax.storage.archive import locked
