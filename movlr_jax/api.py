@@ -75,7 +75,7 @@ def load_task(
     from dataclasses import replace
 
     from movlr_jax.config.compose import compose
-    from movlr_jax.config.override import overrides_of, task_override
+    from movlr_jax.config.overrides import overrides_of, task_override
     from movlr_jax.engine.tasks import task_of
     from movlr_jax.tasks.base import Overrides
     from movlr_jax.tasks.instruction import absolute_model
@@ -586,7 +586,7 @@ def _configured(
     from dataclasses import replace
 
     from movlr_jax.config.compose import SHORTHANDS, compose
-    from movlr_jax.config.override import overrides_of, task_override
+    from movlr_jax.config.overrides import overrides_of, task_override
     from movlr_jax.config.schema import TaskConfig
     from movlr_jax.engine.tasks import adapted, task_of
     from movlr_jax.tasks import Task

@@ -19,7 +19,7 @@ from cli_cases import SUPPORT
 import movlr_jax as mj
 from movlr_jax._util.registry import Registry
 from movlr_jax.config.compose import compose
-from movlr_jax.config.override import text_of
+from movlr_jax.config.overrides import text_of
 from movlr_jax.language.registry import JUDGES
 from movlr_jax.storage.archive import Archive
 

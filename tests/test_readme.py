@@ -10,7 +10,8 @@ from typing import get_type_hints, is_typeddict
 
 import pytest
 
-from movlr_jax.config.compose import compose, expand
+from movlr_jax.config.compose import compose
+from movlr_jax.config.overrides import expand
 from movlr_jax.errors import UserError
 from movlr_jax.rewards.state import state_table
 from movlr_jax.sandbox.source import parse

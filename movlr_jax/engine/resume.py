@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from movlr_jax._util.settings import flat, read_yaml
-from movlr_jax.config.compose import RESETTABLE
+from movlr_jax.config.recorded import RESETTABLE
 from movlr_jax.config.schema import Config, check_removed
 from movlr_jax.config.trust import EVENT, task_file
 from movlr_jax.control.build import (

@@ -18,7 +18,8 @@ from movlr_jax._util.machine import hardware, versions
 from movlr_jax._util.progress import Reporter
 from movlr_jax._util.quantities import summary
 from movlr_jax._util.settings import check_seeds
-from movlr_jax.config.compose import compose, expand
+from movlr_jax.config.compose import compose
+from movlr_jax.config.overrides import expand
 from movlr_jax.config.schema import Config
 from movlr_jax.control.build import trains
 from movlr_jax.engine.environment import prepare_physics

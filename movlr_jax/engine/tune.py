@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from movlr_jax._util.progress import Reporter
 from movlr_jax._util.settings import check_seeds, flat
 from movlr_jax.config.compose import compose
-from movlr_jax.config.override import overrides_of
+from movlr_jax.config.overrides import overrides_of
 from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import task_file
 from movlr_jax.control.build import acting, build_optimizer, close

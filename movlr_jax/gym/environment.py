@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from movlr_jax.config.compose import compose
-from movlr_jax.config.override import overrides_of, task_override
+from movlr_jax.config.overrides import overrides_of, task_override
 from movlr_jax.control.build import acting
 from movlr_jax.control.ppo.interface import action_space, observation
 from movlr_jax.engine.environment import prepare_environment

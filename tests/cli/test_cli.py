@@ -25,15 +25,15 @@ import movlr_jax
 from movlr_jax.__main__ import main as commands_there_are
 from movlr_jax.cli.common import entry_point
 from movlr_jax.cli.compare import main as compare
-from movlr_jax.cli.compare import plan
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.outcome import CLOSED_PIPE, INTERRUPTED
 from movlr_jax.cli.search import main as search
-from movlr_jax.config.compose import compose, expand
-from movlr_jax.config.override import unquoted
+from movlr_jax.config.compose import compose
+from movlr_jax.config.overrides import expand, unquoted
 from movlr_jax.control.build import build_planner
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.ranges import control_ranges
+from movlr_jax.engine.compare import ComparisonRequest, searches
 from movlr_jax.errors import UserError, resuming
 from movlr_jax.models.spec import compile_spec
 from movlr_jax.storage.archive import Archive
@@ -248,13 +248,12 @@ def test_compare_needs_seconds_to_simulate(mistake: Mistake, elsewhere: Path, se
 
 def test_every_trial_of_a_program_counts_for_the_budget_of_a_comparison(elsewhere: Path, capsys):
     given = [TASK, "candidates=2", "generations=3", "trials=3", "episode_s=1", "run_dir=run"]
-    (config,) = plan(
-        ["movlr"], 19.0, given
-    )  # 9 trials of one generation with the final, 10 of each further one
+    # 9 trials of one generation with the final, 10 of each further one
+    (config,) = searches(ComparisonRequest(given, ["movlr"], sim_s=19.0))
     assert (config.candidates, config.generations) == (2, 2)
-    (config,) = plan(["movlr"], 18.0, given)
+    (config,) = searches(ComparisonRequest(given, ["movlr"], sim_s=18.0))
     assert (config.candidates, config.generations) == (2, 1)
-    (config,) = plan(["movlr"], None, given)
+    (config,) = searches(ComparisonRequest(given, ["movlr"]))
     assert (config.candidates, config.generations) == (2, 3)
 
     assert compare([*LEG, "methods=[human]", "trials=2", "confirm=2", "run_dir=run"]) == 0

@@ -11,13 +11,13 @@ from cli_cases import LEG, Mistake
 from tables import read_table
 
 from movlr_jax._util.resources import resource_dir
-from movlr_jax.cli.episodes import episodes, read_request
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.export import main as export
-from movlr_jax.cli.export_policy import settings_of
 from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import options
 from movlr_jax.config.recipe import read_recipe
+from movlr_jax.engine.episodes import EpisodeRequest
+from movlr_jax.engine.export import settings_of_policy
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 POLICIES = sorted(path.stem for path in (resource_dir("assets") / "policies").glob("*.npz"))
@@ -88,14 +88,13 @@ def test_a_candidate_of_a_run_by_its_file(searched: Path, capfd: pytest.CaptureF
 
 def test_a_candidate_of_a_run_from_inside_its_folder(searched: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(searched / "gen_00")
-    request, _ = read_request("export", "", ["k01.npz"])
-    ((name, _, folder),) = episodes(request, "export")
+    ((name, _, folder),) = EpisodeRequest(Path("k01.npz")).episodes("export")
     assert folder / name == searched.resolve() / "export" / "g00k01"
 
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_policy_of_the_package_is_exported_by_its_name(name: str):
-    config = settings_of(name, "", [])
+    config = settings_of_policy(name, "", [])
     assert config.optimizer.name == ("dynsyn" if name == "bottle_pour_myoarm_r" else "ppo")
     assert config.optimizer.ppo.init == name
     assert name.startswith(config.task.name) or (config.task.name, name[:9]) == ("flat_walk", "slow_walk")
@@ -114,7 +113,7 @@ def test_mistakes_are_one_sentence(evaluated: Path, searched: Path, mistake: Mis
     assert "there is no format 'motion'; did you mean 'mot'?" in mistake(export, source, "format=motion")
     assert "there is no run directory or trajectory nowhere" in mistake(export, "nowhere")
     assert "export takes one run directory or trajectory, not 0" in mistake(export, "format=mot")
-    assert "there is no option '--format'" in mistake(export, "--format", source)
+    assert "cannot read '--format'" in mistake(export, "--format", source)
     assert "there is no candidate 'g00k09'" in mistake(export, str(searched), "candidate=g00k09")
     assert "a trajectory has only one" in mistake(export, source, "candidate=all")
     assert "or it is of another model" in mistake(export, source, "+task=humanoid_walk")

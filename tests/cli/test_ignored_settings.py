@@ -14,34 +14,27 @@ from movlr_jax.cli.transfer import main as transfer
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
-SWEEP = "is not used: it belongs to a sweep; add -m"
+UNUSED = (
+    "is not used: of Hydra's own settings, only those of hydra/launcher, hydra/sweeper and hydra.sweep are"
+)
 REMOVED = "settings cannot be removed; give another value, as in"
 IGNORED = [
-    ("hydra.run.dir=out", "hydra.run.dir is not used: give run_dir=..., the folder of the results"),
-    ("+hydra.sweep.dir=out", f"hydra.sweep.dir {SWEEP}"),
-    ("hydra.sweep.subdir=x", f"hydra.sweep.subdir {SWEEP}"),
-    (
-        "hydra.job.chdir=true",
-        "hydra.job.chdir is not used: commands run in the current folder; change to another folder first",
-    ),
-    ("hydra/launcher=basic", f"hydra/launcher {SWEEP}"),
-    ("~llm", f"~llm: {REMOVED} llm=scripted"),
-    ("~optimizer.knots", f"~optimizer.knots: {REMOVED} optimizer.knots=..."),
-    ("~vlm=metrics", f"~vlm: {REMOVED} vlm=metrics"),
+    *((setting, f"{setting.lstrip('+').partition('=')[0]} {UNUSED}") for setting in (
+        "hydra.run.dir=out", "+hydra.sweep.dir=out", "hydra.job.chdir=true", "hydra/launcher=basic")),
+    ("~llm", f"~llm: {REMOVED} llm=..."),
+    ("~vlm=metrics", f"~vlm: {REMOVED} vlm=..."),
     ("+env=CartpoleBalance", "env=CartpoleBalance works only with +task=playground"),
     ("+file=x.py", "file=x.py works only with +task=own"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("setting", "sentence"), IGNORED)
 def test_a_setting_that_would_change_nothing_is_refused(mistake: Mistake, setting: str, sentence: str):
     for command in (search, evaluate):
-        assert mistake(command, "+task=bottle_pour", setting) == sentence
+        assert mistake(command, "+task=bottle_pour", setting).startswith(sentence)
     if "=" in setting:
-        assert (
-            mistake(transfer, "from=flat_walk", "to=rough_walk", "reward=human", setting, alone=False)
-            == sentence
-        )
+        said = mistake(transfer, "from=flat_walk", "to=rough_walk", "reward=human", setting, alone=False)
+        assert said.startswith(sentence)
     assert not list(Path().iterdir())
 
 

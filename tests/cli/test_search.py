@@ -21,7 +21,8 @@ from movlr_jax._util.progress import Reporter
 from movlr_jax.api import open_run
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.search import main as search
-from movlr_jax.config.compose import compose, expand, with_quotes
+from movlr_jax.config.compose import compose
+from movlr_jax.config.overrides import expand, with_quotes
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.engine.description import describe, to_yaml
 from movlr_jax.engine.parts import build_context

@@ -13,8 +13,9 @@ pytest.importorskip("brax", reason="the extra ppo is not installed")
 
 from cli_cases import SUPPORT, Mistake
 
-from movlr_jax.cli.train import draw_curves, table
 from movlr_jax.cli.train import main as train
+from movlr_jax.cli.train import table
+from movlr_jax.engine.train import draw_curves
 from movlr_jax.models import model_adapter
 from movlr_jax.storage.archive import locked
 from movlr_jax.storage.layout import POLICY

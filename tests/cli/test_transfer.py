@@ -9,7 +9,8 @@ import pytest
 from cli_cases import SUPPORT
 
 from movlr_jax.cli.evaluate import main as evaluate
-from movlr_jax.cli.transfer import TransferRow, main, means, read_arguments, rows_of, show
+from movlr_jax.cli.transfer import main, read_request, show
+from movlr_jax.engine.transfer import TransferRow, means, rows_of
 from movlr_jax.errors import UserError
 
 TINY = str(SUPPORT / "tiny_task.py")
@@ -17,7 +18,7 @@ QUICK = ["episode_s=0.05", "optimizer.mppi.samples=2", "optimizer.horizon_s=0.03
 
 
 def test_every_target_with_every_setting_of_its_own_follows_the_origin():
-    request = read_arguments(
+    request = read_request(
         ["reward=human", "from=flat_walk", "to=rough_walk,slope_walk", "beside=initial", "to.episode_s=1,2",
          "from.episode_s=3", "model=myolegs"]
     )  # fmt: skip
@@ -47,7 +48,7 @@ def test_targets_with_the_same_file_name_keep_their_results_apart(tmp_path, caps
     common = ["reward=human", f"from={files[0]}", f"run_dir={tmp_path / 'run'}", "optimizer=mppi", *QUICK]
 
     def tasks(*targets):
-        request = read_arguments([f"to={','.join(map(str, targets))}", *common])
+        request = read_request([f"to={','.join(map(str, targets))}", *common])
         return [row.task for row, _ in rows_of(request)]
 
     assert tasks(files[0], files[0]) == ["kick", "kick", "kick"]
@@ -64,7 +65,7 @@ def test_targets_with_the_same_file_name_keep_their_results_apart(tmp_path, caps
 
 
 def test_another_optimizer_is_a_target_too():
-    request = read_arguments(["reward=human", "from=bottle_pour", "to=bottle_pour", "to.optimizer=mppi,mpc2"])
+    request = read_request(["reward=human", "from=bottle_pour", "to=bottle_pour", "to.optimizer=mppi,mpc2"])
     assert [(row.role, row.optimizer) for row, _ in rows_of(request)] == [
         ("from", "mpc2"),
         ("to", "mppi"),
@@ -126,13 +127,13 @@ def test_a_mean_is_over_the_seeds_that_have_the_number():
     [
         (["reward=human", "from=flat_walk"], "to is not set"),
         (["reward=human", "from=flat_walk", "to=stand", "task=stand"], "from=, to= and seeds="),
-        (["reward=human", "from=flat_walk", "to=stand", "seeds=a"], "seeds='a'"),
+        (["reward=human", "from=flat_walk", "to=stand", "seeds=a"], "seeds='a' is not an integer"),
         (["reward=human", "from=flat_walk", "to=stand", "--fast"], "--fast"),
     ],
 )
 def test_mistakes_are_told(arguments, said):
     with pytest.raises(UserError, match=said):
-        read_arguments(arguments)
+        read_request(arguments)
 
 
 def test_a_task_that_does_not_exist_is_told(capsys):

@@ -58,16 +58,16 @@ def test_one_state_is_shown_as_it_is():
 
 
 def test_a_second_word_names_the_candidate(tmp_path: Path):
-    request, own = command._request([str(tmp_path), "g01k03", "in=window"])
-    assert (request.candidate, own["in"]) == ("g01k03", "window")
-    assert command._request([str(tmp_path)])[0].candidate == "best"
+    request, own = command.read_view([str(tmp_path), "g01k03", "in=window"])
+    assert (request.candidate, own.in_) == ("g01k03", "window")
+    assert command.read_view([str(tmp_path)])[0].candidate == "best"
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["HERE", "in=paper"], "in=paper: it must be one of auto, window, browser"),
-        (["HERE", "port=http"], "port=http: expected a number from 0 (any free port) to 65535"),
+        (["HERE", "port=http"], "port='http' is not an integer"),
         (["HERE", "candidate=all"], "view shows one motion; name a candidate, as in candidate=g01k03"),
         ([], "view takes one run directory or trajectory, not 0"),
         (["nowhere"], "there is no run directory or trajectory nowhere"),

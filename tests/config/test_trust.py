@@ -19,13 +19,13 @@ import movlr_jax as mj
 from movlr_jax.cli.compare import main as compare
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.export import main as export
-from movlr_jax.cli.export_policy import settings_of
 from movlr_jax.cli.gait import main as gait
 from movlr_jax.cli.report import main as report
 from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
 from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import TASK, acts
+from movlr_jax.engine.export import settings_of_policy
 from movlr_jax.errors import UserError
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.begun import OPENED
@@ -223,8 +223,8 @@ def test_settings_next_to_a_trajectory_and_a_policy_of_others_ask_too(
     shutil.copy(run / "config.yaml", "config.yaml")
     assert f"task.settings.file={file}" in mistake(export, "theirs.npz")
     with pytest.raises(UserError, match=r"task\.settings\.file="):
-        settings_of("theirs.npz", "", [])
-    assert settings_of("theirs.npz", "", [], trust=True).task.name == "own"
+        settings_of_policy("theirs.npz", "", [])
+    assert settings_of_policy("theirs.npz", "", [], trust=True).task.name == "own"
     assert not ran.exists()
 
 
