@@ -67,7 +67,7 @@ def test_exactly_two_commands_do_all_the_set_up():
 
 def test_the_readme_is_short():
     lines = README.splitlines()
-    assert len(lines) <= 200
+    assert len(lines) <= 150
     assert max(map(len, lines)) <= 118
 
 

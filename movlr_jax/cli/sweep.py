@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import dataclasses
 import importlib
+import logging
 import os
 import sys
 import traceback
@@ -149,11 +150,14 @@ def _hydra_main(task: Callable[[Any], Any], words: Sequence[str]) -> None:
         task
     )
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors are raised, not printed
-    before, sys.argv = sys.argv, [sys.argv[0], *words]
+    log = logging.getLogger()  # Hydra prints --info by logging
+    before = sys.argv, log.handlers, log.level
+    sys.argv, log.handlers = [sys.argv[0], *words], []
     try:
         run()
     finally:
-        sys.argv = before
+        sys.argv, log.handlers, level = before
+        log.setLevel(level)
 
 
 def _of_hydra(overrides: Sequence[str]) -> tuple[list[str], list[str]]:

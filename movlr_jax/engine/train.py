@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -22,6 +22,7 @@ from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import began, task_file
 from movlr_jax.control.episode import episode_ends, episode_of
 from movlr_jax.control.ppo.config import motion_files
+from movlr_jax.control.ppo.trainer import Ppo
 from movlr_jax.engine.description import digest, model_files, to_yaml
 from movlr_jax.engine.evaluate import EvaluationSetup, prepared
 from movlr_jax.engine.resume import changes
@@ -32,10 +33,6 @@ from movlr_jax.storage.archive import locked
 from movlr_jax.storage.archive import write_atomically as write
 from movlr_jax.storage.layout import POLICY
 from movlr_jax.tasks.base import measured
-
-if TYPE_CHECKING:
-    from movlr_jax.control.ppo.trainer import Ppo
-
 
 _FRESH = 10_000  # first seed of the start states of an evaluation, far from those of trainings
 
@@ -164,10 +161,6 @@ def _run(config: Config, folder: Path, key: jax.Array, reporter: Reporter) -> No
 
 
 def _trainer(setup: EvaluationSetup) -> Ppo:
-    from movlr_jax.control.ppo.trainer import (
-        Ppo,  # needs an extra, without which `prepared` raises a UserError
-    )
-
     if not isinstance(setup.optimizer, Ppo):
         raise UserError(
             f"optimizer={setup.config.optimizer.name} trains nothing; a recipe needs optimizer: ppo"

@@ -22,6 +22,7 @@ from movlr_jax.config.compose import compose
 from movlr_jax.config.overrides import expand
 from movlr_jax.config.schema import Config
 from movlr_jax.control.build import trains
+from movlr_jax.control.ppo.trainer import Ppo
 from movlr_jax.engine.environment import prepare_physics
 from movlr_jax.engine.evaluate import EvaluationSetup, prepared, run_and_film
 from movlr_jax.engine.rewards import reward_source
@@ -198,8 +199,6 @@ def in_engine(setup: EvaluationSetup, engine: str, reporter: Reporter) -> Evalua
             f"engines={engine}: optimizer={optimizer.name} has no policy to run in another engine; give "
             "optimizer=ppo or optimizer=dynsyn"
         )
-    from movlr_jax.control.ppo.trainer import Ppo  # imported here because it needs an optional extra
-
     assert isinstance(optimizer, Ppo)
     times = setup.config.optimizer
     task = replace(setup.task, model=optimizer.space.model)

@@ -268,13 +268,6 @@ def test_warp_that_is_missing_is_a_sentence(tiny, monkeypatch):
         MjxPhysics(tiny.model, tiny.layout, sim_dt=0.002, ctrl_dt=0.01, name="warp")
 
 
-@pytest.mark.parametrize("name", ["mjx", "warp"])
-def test_mjx_that_is_missing_is_a_sentence(monkeypatch, name):
-    monkeypatch.setattr("importlib.util.find_spec", lambda module: None)
-    with pytest.raises(UserError, match=f"physics={name} needs the package mujoco-mjx"):
-        choose(name)
-
-
 def test_auto_picks_native_on_a_cpu():
     name, why = choose("auto")
     assert name == "native"
