@@ -112,7 +112,7 @@ WRONG = [
     (["--info", "plugin"], "argument -i/--info: invalid choice: 'plugin'"),
     (["--multirn"], "there is no option '--multirn'; did you mean --multirun"),
     (["--config-path=x"], "there is no option '--config-path=x'; did you mean --config-dir"),
-    (["-m", "hydra/launcher=job_lib"], "there is no hydra/launcher 'job_lib'; did you mean"),
+    (["-m", "hydra/launcher=job_lib"], "there is no hydra/launcher 'job_lib'; there are: basic"),
     (["-m", "hydra/launcher=rq"], "others a package of their own"),
     (["-m", "hydra.launcher.n_job=2", "hydra/launcher=basic"], "n_job"),
     (["-m", "run_dir=a", "hydra.sweep.dir=b"], "run_dir= and hydra.sweep.dir= both name the folder of the sweep"),
