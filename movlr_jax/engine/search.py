@@ -64,33 +64,14 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, Outcome]
     try:
         recorded = archive.get("run")
         if recorded:
-            same_search(config, task, recorded, archive)
-            keep_settings(config, archive)
-            # a page of a run in progress is not recorded
-            if damaged := [path for path in archive.damaged() if path != PAGE]:
-                reporter.say(about_damaged(archive.root, damaged))
-        for sentence in (
-            f"searching a reward for {task.name}: {config.candidates} candidates x "
-            f"{config.generations} generations, seed {config.seed}, method {config.method.name}",
-            about_success(task),
-            *task.warnings,
-            about_tuned(config),
-        ):
-            if sentence:
-                reporter.say(sentence)
+            _check_resumed(config, task, recorded, archive, reporter)
+        _introduce(config, task, reporter)
         make = partial(task_and_optimizer, config, built)
         context = build_context(config, task, optimizer, archive, reporter, make, started)
         if chooses:
             again = partial(resize, context, make=lambda new: partial(task_and_optimizer, new, built))
             context.resize = again
-        reporter.say(context.models_used)
-        if (not recorded or archive.lost(GROUPS)) and context.films and "groups" in optimizer.notes:
-            archive.put(GROUPS, picture(task, optimizer.notes["groups"]))
-        if not recorded:
-            archive.record("run", describe(context))
-        else:
-            _record_obeyed(context, recorded)
-        begin_tracking(context)
+        _record_begin(context, recorded)
         found = evolve(context)
         if has_final_training(context):
             run_final_training(context, found.best)
@@ -117,6 +98,43 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, Outcome]
             if context:
                 last.callback(context.close)
                 _end_session(context, ended)
+
+
+def _check_resumed(
+    config: Config, task: Task, recorded: dict[str, Any], archive: Archive, reporter: Reporter
+) -> None:
+    """Check that a run goes on as the search that it was, and say which of its files are lost. Raises UserError."""
+    same_search(config, task, recorded, archive)
+    keep_settings(config, archive)
+    # a page of a run in progress is not recorded
+    if damaged := [path for path in archive.damaged() if path != PAGE]:
+        reporter.say(about_damaged(archive.root, damaged))
+
+
+def _introduce(config: Config, task: Task, reporter: Reporter) -> None:
+    """Say what is searched for, and with which settings."""
+    for sentence in (
+        f"searching a reward for {task.name}: {config.candidates} candidates x "
+        f"{config.generations} generations, seed {config.seed}, method {config.method.name}",
+        about_success(task),
+        *task.warnings,
+        about_tuned(config),
+    ):
+        if sentence:
+            reporter.say(sentence)
+
+
+def _record_begin(context: SearchContext, recorded: dict[str, Any] | None) -> None:
+    """Record what the search consists of, or what a resumed session obeys, and tell the tracker."""
+    archive, groups = context.archive, context.optimizer.notes.get("groups")
+    context.reporter.say(context.models_used)
+    if (not recorded or archive.lost(GROUPS)) and context.films and groups is not None:
+        archive.put(GROUPS, picture(context.task, groups))
+    if not recorded:
+        archive.record("run", describe(context))
+    else:
+        _record_obeyed(context, recorded)
+    begin_tracking(context)
 
 
 def _record_obeyed(context: SearchContext, recorded: dict[str, Any]) -> None:
