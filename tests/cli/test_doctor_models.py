@@ -8,7 +8,7 @@ import pytest
 from fake_servers import Asked, FakeServer, scripted_model
 
 from movlr_jax.cli.doctor import main
-from movlr_jax.cli.doctor_models import known_pairs
+from movlr_jax.engine.known_pairs import known_pairs
 from movlr_jax.tasks import build_task
 
 SMALL = [

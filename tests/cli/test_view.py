@@ -11,7 +11,7 @@ from replayed import replay_of
 
 from movlr_jax.cli import view as command
 from movlr_jax.cli.view import main
-from movlr_jax.film import muscles
+from movlr_jax.film import muscles, viewer
 from movlr_jax.tasks.base import Camera
 
 
@@ -31,22 +31,22 @@ def test_it_plays_in_real_time_at_a_speed_and_again():
 
 def test_keys_pause_step_and_change_the_speed():
     replay = replay_of()
-    replay.key(command._SPACE)
+    replay.key(viewer._SPACE)
     assert not replay.advance(1.0)
-    replay.key(command._RIGHT)
-    replay.key(command._RIGHT)
-    replay.key(command._LEFT)
+    replay.key(viewer._RIGHT)
+    replay.key(viewer._RIGHT)
+    replay.key(viewer._LEFT)
     assert replay.step == 1
-    replay.key(command._LEFT)
-    replay.key(command._LEFT)
+    replay.key(viewer._LEFT)
+    replay.key(viewer._LEFT)
     assert replay.step == 10, "the last one is before the first"
     for _ in range(9):
-        replay.key(command._UP)
+        replay.key(viewer._UP)
     assert replay.speed == 2.0
     for _ in range(9):
-        replay.key(command._DOWN)
+        replay.key(viewer._DOWN)
     assert replay.speed == 0.1
-    replay.key(command._SPACE)
+    replay.key(viewer._SPACE)
     assert replay.playing
 
 
@@ -91,5 +91,5 @@ def test_a_missing_display_and_package_are_told_before_anything_is_built(
 
 
 def test_the_page_opens_where_the_camera_of_the_films_stands():
-    assert command.eye(Camera((0.0, 0.0, 1.0), 2.0, 90.0, 0.0)) == pytest.approx((0.0, -2.0, 1.0))
-    assert command.eye(Camera((1.0, 0.0, 1.0), 2.0, 180.0, -90.0)) == pytest.approx((1.0, 0.0, 3.0))
+    assert viewer.eye(Camera((0.0, 0.0, 1.0), 2.0, 90.0, 0.0)) == pytest.approx((0.0, -2.0, 1.0))
+    assert viewer.eye(Camera((1.0, 0.0, 1.0), 2.0, 180.0, -90.0)) == pytest.approx((1.0, 0.0, 3.0))
