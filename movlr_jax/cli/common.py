@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
 import importlib
 import io
 import os
@@ -15,7 +14,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TextIO
 
 from movlr_jax.cli.outcome import CLOSED_PIPE, INTERRUPTED, end_at_once, run_one
 from movlr_jax.errors import UserError, path_errors
@@ -39,15 +37,6 @@ def entry_point(module: str) -> Callable[..., int]:
             if not _unread():
                 raise  # the pipe of something else, such as an encoder
             return CLOSED_PIPE
-        except OSError as error:
-            if error.errno != errno.ENOSPC or error.filename is not None:
-                raise
-            print(
-                f"cannot write the output: {error.strerror}; free space, or write it elsewhere",
-                file=sys.stderr,
-            )
-            _drop(sys.stdout)
-            return 2
         return status
 
     return main
@@ -73,19 +62,14 @@ def _ends_at_once() -> Iterator[None]:
 
 def _unread() -> bool:
     """Return whether nobody reads what the process prints any more, as after `| head`; if so, drop the rest."""
-    closed = []
+    closed = False
     for stream in filter(None, (sys.stdout, sys.stderr)):
         poll = select.poll()
         poll.register(stream.fileno(), 0)
         if poll.poll(0):  # a pipe without a reader is in error
-            closed.append(stream.fileno())
-            _drop(stream)
-    return bool(closed)
-
-
-def _drop(stream: TextIO) -> None:
-    """Drop what was not written to a stream, and what will be."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            closed = True
+    return closed
 
 
 def run(command: Callable[..., int], argv: Sequence[str] | None = None, *, numbered: bool = False) -> int:

@@ -6,9 +6,9 @@ for one from words.
 Every method gets the same budget: simulated seconds (`sim_s=`; default: what a search with these settings takes),
 max_calls and max_cost_usd. The baselines and the confirmation come in addition. Each method keeps its own number of
 candidates, unless candidates=... sets one for all, and runs as many generations as the seconds allow. `seeds=`
-repeats everything with several seeds. The results are a table, a plot, and compare.csv with a row per method and
-seed. All other settings are those of a search. `resume=FOLDER` continues a comparison that was interrupted or that
-ran out of budget (then also give a larger max_calls= or max_cost_usd=).
+repeats everything with several seeds. The results are a table, a page with curves, and compare.csv with a row per
+method and seed. All other settings are those of a search. `resume=FOLDER` continues a comparison that was interrupted
+or that ran out of budget (then also give a larger max_calls= or max_cost_usd=).
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def show(rows: Sequence[MethodRow], task: Task, root: Path) -> None:
     Console(stderr=True).print(table)
     for note, methods in notes.items():
         print(f"{', '.join(dict.fromkeys(methods))}: {note}", file=sys.stderr)
-    print(f"table: {root / 'compare.csv'}\nplot: {root / 'compare.png'}", file=sys.stderr)
+    print(f"table: {root / 'compare.csv'}", file=sys.stderr)
     if any(root.rglob("run.db")):
         print(f"report: {write_sweep_page(root)}", file=sys.stderr)
     plain = [

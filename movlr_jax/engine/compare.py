@@ -11,7 +11,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from movlr_jax._util.settings import check_seeds
 from movlr_jax.config.compose import compose
@@ -20,10 +19,8 @@ from movlr_jax.config.schema import Config, check
 from movlr_jax.engine.search import run_search
 from movlr_jax.engine.tasks import task_folder, task_of
 from movlr_jax.errors import UserError
-from movlr_jax.evolution.confirm import EVENT as CONFIRMED
-from movlr_jax.evolution.final_training import EVENT as FINAL_TRAINING
-from movlr_jax.evolution.trials import EVENT as TRIALS
-from movlr_jax.evolution.trials import TrialPlan
+from movlr_jax.evolution.trials import CONFIRM, TrialPlan
+from movlr_jax.report.data import read_run
 from movlr_jax.storage.archive import Archive, new_run_dir, write_atomically
 from movlr_jax.storage.inside import inside
 from movlr_jax.tasks import Task
@@ -48,7 +45,6 @@ class MethodRow:
     wall_s: float = 0.0
     finished: bool = False
     metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)  # of the best program
-    course: Sequence[tuple[float, float]] = ()  # per generation: (simulated s so far, best score so far)
 
 
 @dataclass(frozen=True)
@@ -92,7 +88,7 @@ class ComparedMethods:
 
 
 def compare(request: ComparisonRequest, configs: Sequence[Config]) -> ComparedMethods:
-    """Run the searches of a comparison one after another, and write the table and the plot. Raises UserError.
+    """Run the searches of a comparison one after another, and write the table. Raises UserError.
 
     configs: as `searches` returns them.
     """
@@ -160,91 +156,51 @@ def _trials(config: Config, candidates: int, generations: int) -> int:
     return TrialPlan.of(config).search(candidates, generations)
 
 
-def read_row(run: Path, config: Config, task: Task, reason: str | None) -> MethodRow:
+def read_row(folder: Path, config: Config, task: Task, reason: str | None) -> MethodRow:
     """Read the result of a search, finished or not, from its run directory."""
     try:
-        archive = Archive.open(run, write=False, whole=True)
+        with Archive.open(folder, write=False, whole=True) as archive:
+            run, (calls, cost) = read_run(archive), archive.spent()
     except UserError as error:
         return MethodRow(config.method.name, config.seed, reason or str(error))
-    with archive:
-        evaluated = [e.data for e in archive.events("evaluated")]
-        ranked = archive.events("ranked")
-        calls, cost = archive.spent()
-        about, timings = archive.get("run") or {}, archive.events("timing")
-        finished = archive.get("finished") is not None
-        full, confirmed = archive.get(FINAL_TRAINING), archive.get(CONFIRMED)
-        trials = [(e.generation, e.data["programs"]) for e in archive.events(TRIALS)]
-    known = {data["name"]: data for data in evaluated}
-    episode, course = config.episode_s or task.episode_s, []
-    for event in ranked:
-        before = [programs for g, programs in trials if 0 <= g <= event.generation]
-        scores = [
-            _score(task, t) for programs in before for t in programs.get(event.data["best"], {}).values()
-        ]
-        seconds = sum(len(of) for programs in before for of in programs.values()) * episode
-        course.append((seconds, statistics.fmean(scores) if scores else math.nan))
-    best = known.get(ranked[-1].data["best"]) if ranked else None
-    fresh = [t for g, programs in trials if g < 0 and best for t in programs.get(best["name"], {}).values()]
-    if best and confirmed and fresh:
-        best = {**best, "metrics": confirmed["claims"][best["name"]]["metrics"]}
-    if best and full and full["name"] == best["name"]:
-        best = {**best, "metrics": full["metrics"]}  # result of the final training
+    best = run.best
+    fresh = list(run.trials.get(CONFIRM, {}).get(best.name, {}).values()) if best else []
+    metrics = best.metrics if best else {}
+    if best and run.confirmed and fresh:
+        metrics = run.confirmed.claims[best.name].metrics
+    if best and run.full and run.full.name == best.name:
+        metrics = run.full.metrics  # result of the final training
+    measured = [trial.metrics for trial in fresh] or [metrics]
+    searched = [of for g, programs in run.trials.items() if g != CONFIRM for of in programs.items()]
     return MethodRow(
         method=config.method.name,
         seed=config.seed,
-        reason=reason if best is None else None,
-        models=about.get("models_used", ""),
-        best=best["name"] if best else "",
-        score=statistics.fmean(_score(task, t) for t in fresh)
-        if fresh
-        else _score(task, best)
-        if best
-        else math.nan,
-        success=best["metrics"].get("success", math.nan) if best else math.nan,
-        programs=len(evaluated),
-        failed=sum(d["reason"] is not None for d in evaluated),
-        sim_s=sum(len(of) for g, programs in trials if g >= 0 for n, of in programs.items() if n in known)
-        * episode,
+        reason=None if best else reason,
+        models=run.about.get("models_used", ""),
+        best=best.name if best else "",
+        score=statistics.fmean(task.score(dict(m)) if m else math.nan for m in measured),
+        success=metrics.get("success", math.nan),
+        programs=len(run.candidates),
+        failed=sum(candidate.failed for candidate in run.candidates.values()),
+        sim_s=(config.episode_s or task.episode_s)
+        * sum(len(trials) for name, trials in searched if name in run.candidates),
         calls=calls,
         cost_usd=cost,
-        wall_s=sum(v for t in timings for v in t.data.values()),
-        finished=finished,
-        metrics={k: v for k, v in best["metrics"].items() if math.isfinite(v)} if best else {},
-        course=course,
+        wall_s=run.wall_s or 0.0,
+        finished=run.finished is not None,
+        metrics={name: value for name, value in metrics.items() if math.isfinite(value)},
     )
 
 
-def _score(task: Task, data: dict[str, Any]) -> float:
-    return task.score(dict(data["metrics"])) if data["metrics"] else math.nan
-
-
 def write(root: Path, rows: Sequence[MethodRow]) -> None:
-    """Write compare.csv, with all measures of each best program, and compare.png."""
+    """Write compare.csv, with all measures of each best program."""
     text = io.StringIO()
-    names = [f.name for f in dataclasses.fields(MethodRow) if f.name not in ("metrics", "course")]
+    names = [f.name for f in dataclasses.fields(MethodRow) if f.name != "metrics"]
     measures = list(dict.fromkeys(name for row in rows for name in row.metrics if name not in names))
     writer = csv.DictWriter(text, [*names, *measures])
     writer.writeheader()
     writer.writerows([{**row.metrics, **{name: getattr(row, name) for name in names}} for row in rows])
     write_atomically(root / "compare.csv", text.getvalue().encode())
-    write_atomically(root / "compare.png", _plot(rows))
-
-
-def _plot(rows: Sequence[MethodRow]) -> bytes:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.add_subplot(xlabel="simulated seconds", ylabel="task score of the best so far")
-    for i, (method, of) in enumerate(by_method(rows).items()):
-        for n, row in enumerate(row for row in of if row.course):
-            seconds, scores = zip(*row.course, strict=True)
-            axes.plot(seconds, scores, marker="o", color=f"C{i}", label=None if n else method)
-    if axes.lines:
-        axes.legend()
-    axes.grid(alpha=0.3)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150)
-    return buffer.getvalue()
 
 
 def by_method(rows: Sequence[MethodRow]) -> dict[str, list[MethodRow]]:

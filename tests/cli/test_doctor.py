@@ -62,7 +62,6 @@ def test_package_that_is_missing_is_a_row(monkeypatch):
     assert rows["myo-sim"] == Check("myo-sim", False, "not installed; pip install myo-sim")
     assert rows["openai"].ok is None
     assert rows["mujoco"].ok
-    assert rows["brax"].ok
 
 
 @pytest.mark.parametrize(
