@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -38,7 +38,9 @@ SHOWN = (  # metrics shown in the table, if present
     "object_orientation_error_rad",
 )
 
-_REFUSED = dict.fromkeys(("task", "seed", "resume"), "transfer takes from=, to= and seeds=")
+_REFUSED: Mapping[str, str] = dict.fromkeys(
+    ("task", "seed", "resume"), "transfer takes from=, to= and seeds="
+)
 
 
 @dataclass(frozen=True)

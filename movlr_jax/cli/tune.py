@@ -9,14 +9,16 @@ of stdout is one JSON object.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from movlr_jax.cli import common
 from movlr_jax.cli.words import read_words
 from movlr_jax.engine import tune as engine
 
-_REFUSED = dict.fromkeys(("seed", "resume"), "tune takes seeds=0,1,2 and continues the study in its run_dir")
+_REFUSED: Mapping[str, str] = dict.fromkeys(
+    ("seed", "resume"), "tune takes seeds=0,1,2 and continues the study in its run_dir"
+)
 
 
 @dataclass(frozen=True)
