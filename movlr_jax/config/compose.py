@@ -64,10 +64,8 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None, parts: Seq
     if values["task"] == "???":
         raise UserError(_without_task(values))
     _make_absolute(values, described)
-    group, _, member = AUTO_SAMPLES[0].rpartition(".")
-    mppi = values["optimizer"].get(group.partition(".")[2])
-    if mppi and mppi[member] == AUTO_SAMPLES[1]:
-        mppi[member] = 0
+    if flat(values).get(AUTO_SAMPLES[0]) == AUTO_SAMPLES[1]:
+        values["optimizer"]["mppi"]["samples"] = 0
     return check(from_mapping(Config, values))
 
 
