@@ -70,7 +70,7 @@ def test_overrides_land_where_they_are_named():
     assert compose(["+task=bottle_pour", "++seed=3"]) == compose(["task=bottle_pour", "seed=3"])
 
 
-def test_settings_tuned_for_a_task_on_a_model_lie_beneath_what_the_user_sets():
+def test_settings_tuned_for_task_on_model_lie_beneath_what_user_sets():
     tuned = compose(["+task=stand", "model=ms_human_700"]).optimizer
     assert (tuned.replan_every, tuned.mppi.samples, tuned.mppi.keep) == (4, 12, 3)
     assert (
@@ -80,20 +80,20 @@ def test_settings_tuned_for_a_task_on_a_model_lie_beneath_what_the_user_sets():
     assert compose(["+task=stand", "model=ms_human_700", "optimizer=mppi"]).optimizer.mppi.samples == 0
 
 
-def test_what_was_tuned_on_flat_ground_serves_the_other_walks():
+def test_what_was_tuned_on_flat_ground_serves_other_walks():
     walks = ("flat_walk", "rough_walk", "slope_walk", "injured_walk", "left_turn")
     flat, *others = (compose([f"+task={walk}", "model=ms_human_700_legs"]).optimizer for walk in walks)
     assert flat != compose(["+task=flat_walk"]).optimizer
     assert all(other == flat for other in others)
 
 
-def test_an_optimizer_brings_its_own_settings():
+def test_optimizer_brings_its_own_settings():
     mpc2, mppi = compose([TASK]).optimizer, compose([TASK, "optimizer=mppi", "optimizer.knots=3"]).optimizer
     assert (mpc2.name, mppi.name, mppi.knots) == ("mpc2", "mppi", 3)
     assert mppi.mppi != mpc2.mppi
 
 
-def test_composing_does_not_depend_on_the_folder_or_what_came_before(elsewhere: Path):
+def test_composing_does_not_depend_on_folder_or_what_came_before(elsewhere: Path):
     first = compose([TASK, "seed=1"])
     compose([TASK, "candidates=9", "optimizer=mppi"])
     (elsewhere / "conf").mkdir()
@@ -114,7 +114,7 @@ def test_sweeps_are_every_combination_in_order():
     assert expand([]) == [[]]
 
 
-def test_the_task_of_a_file_is_not_listed_as_a_task():
+def test_task_of_file_is_not_listed_as_task():
     with pytest.raises(UserError, match="there is no task 'xyz'; there are: bottle_pour, ") as caught:
         compose(["+task=xyz"])
     assert " own," not in str(caught.value)
@@ -221,7 +221,7 @@ REFUSED_LATER = [
 @pytest.mark.parametrize(
     ("arguments", "sentence"), REFUSED, ids=lambda a: "_".join(a[-1:]) if isinstance(a, list) else ""
 )
-def test_a_wrong_setting_is_told(mistake: Mistake, elsewhere: Path, arguments: list[str], sentence: str):
+def test_wrong_setting_is_told(mistake: Mistake, elsewhere: Path, arguments: list[str], sentence: str):
     said = mistake(search, *arguments)
     assert sentence in said
     assert list(elsewhere.iterdir()) == []
@@ -232,7 +232,7 @@ def test_a_wrong_setting_is_told(mistake: Mistake, elsewhere: Path, arguments: l
 @pytest.mark.parametrize(
     ("arguments", "sentence"), REFUSED_LATER, ids=lambda a: a[0] if isinstance(a, list) else ""
 )
-def test_a_setting_that_the_task_refuses_leaves_no_run(
+def test_setting_that_task_refuses_leaves_no_run(
     mistake: Mistake, elsewhere: Path, arguments: list[str], sentence: str
 ):
     assert sentence in mistake(search, TASK, *arguments, "run_dir=run")
@@ -246,7 +246,7 @@ def test_compare_needs_seconds_to_simulate(mistake: Mistake, elsewhere: Path, se
     assert list(elsewhere.iterdir()) == []
 
 
-def test_every_trial_of_a_program_counts_for_the_budget_of_a_comparison(elsewhere: Path, capsys):
+def test_every_trial_of_program_counts_for_budget_of_comparison(elsewhere: Path, capsys):
     given = [TASK, "candidates=2", "generations=3", "trials=3", "episode_s=1", "run_dir=run"]
     # 9 trials of one generation with the final, 10 of each further one
     (config,) = searches(ComparisonRequest(given, ["movlr"], sim_s=19.0))
@@ -298,7 +298,7 @@ def test_methods_are_compared_over_seeds(elsewhere: Path, capfd, mistake: Mistak
         assert "compare takes seeds=0,1,2" in mistake(compare, *given, wrong)
 
 
-def test_a_comparison_of_a_task_from_words_leaves_out_the_hand_written_reward(
+def test_comparison_of_task_from_words_leaves_out_hand_written_reward(
     elsewhere: Path, capfd, mistake: Mistake
 ):
     given = [*LEG, "instruction=lift the foot"]
@@ -317,7 +317,7 @@ def test_evaluate_does_not_resume(mistake: Mistake):
     )
 
 
-def test_every_command_says_it_from_a_shell_too(elsewhere: Path):
+def test_every_command_says_it_from_shell_too(elsewhere: Path):
     """As a person runs them: one line, no traceback, nothing on stdout, status 2."""
     said = {
         ("search", "+task=bottle_por"): "there is no task 'bottle_por'; did you mean 'bottle_pour'?",
@@ -342,7 +342,7 @@ def test_every_command_says_it_from_a_shell_too(elsewhere: Path):
     assert list(elsewhere.iterdir()) == []
 
 
-def test_output_that_nobody_reads_ends_a_command_quietly(elsewhere: Path):
+def test_output_that_nobody_reads_ends_command_quietly(elsewhere: Path):
     """As in `evaluate --help | head -1`."""
     child = subprocess.Popen(
         [sys.executable, "-m", "movlr_jax.evaluate", "--help"],
@@ -357,7 +357,7 @@ def test_output_that_nobody_reads_ends_a_command_quietly(elsewhere: Path):
     assert child.wait() == CLOSED_PIPE
 
 
-def test_messages_that_nobody_reads_end_a_command_as_well(elsewhere: Path):
+def test_messages_that_nobody_reads_end_command_as_well(elsewhere: Path):
     """As in `search ... 2>&1 | head -1`."""
     child = subprocess.Popen(
         [sys.executable, "-m", "movlr_jax.search", TASK, "generations=1", "films=false", "run_dir=run"],
@@ -370,7 +370,7 @@ def test_messages_that_nobody_reads_end_a_command_as_well(elsewhere: Path):
     assert child.wait() == CLOSED_PIPE
 
 
-def test_a_current_folder_that_was_deleted_is_told(elsewhere: Path, mistake: Mistake):
+def test_current_folder_that_was_deleted_is_told(elsewhere: Path, mistake: Mistake):
     gone = elsewhere / "gone"
     gone.mkdir()
     os.chdir(gone)  # `elsewhere` changes back
@@ -380,13 +380,13 @@ def test_a_current_folder_that_was_deleted_is_told(elsewhere: Path, mistake: Mis
         assert said == "the current folder was deleted; change to another one, as with cd ~"
 
 
-def test_a_command_runs_without_a_stdout(elsewhere: Path):
+def test_command_runs_without_stdout(elsewhere: Path):
     command = f"{shlex.quote(sys.executable)} -m movlr_jax.evaluate --help >&-"
     done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_path_that_cannot_be_is_told(elsewhere: Path, mistake: Mistake):
+def test_path_that_cannot_be_is_told(elsewhere: Path, mistake: Mistake):
     long = "x" * 300
     for setting in (f"+task={long}.py", f"resume={long}", f"run_dir={elsewhere / long}"):
         told = mistake(search, *([TASK] if setting.startswith("run_dir") else []), setting)
@@ -394,13 +394,13 @@ def test_a_path_that_cannot_be_is_told(elsewhere: Path, mistake: Mistake):
 
 
 @pytest.mark.parametrize("name", ["p_a,b", "q_a'b,c", "r [x]", "s"])
-def test_the_advice_to_resume_can_be_pasted(name: str):
+def test_advice_to_resume_can_be_pasted(name: str):
     (setting,) = shlex.split(resuming(Path(name)))
     ((only,),) = expand([setting])
     assert unquoted(only.partition("=")[2]) == name
 
 
-def test_a_broken_pipe_of_something_else_is_not_hidden(monkeypatch: pytest.MonkeyPatch):
+def test_broken_pipe_of_something_else_is_not_hidden(monkeypatch: pytest.MonkeyPatch):
     """Such as that of an encoder that has died."""
 
     def encode(argv: object) -> int:
@@ -411,7 +411,7 @@ def test_a_broken_pipe_of_something_else_is_not_hidden(monkeypatch: pytest.Monke
         entry_point("encoding_command")([])
 
 
-def test_the_package_alone_names_all_its_commands(capsys: pytest.CaptureFixture[str]):
+def test_package_alone_names_all_its_commands(capsys: pytest.CaptureFixture[str]):
     assert commands_there_are([]) == 2
     said = capsys.readouterr().err.strip()
     assert len(said.splitlines()) == 1
@@ -424,7 +424,7 @@ def test_the_package_alone_names_all_its_commands(capsys: pytest.CaptureFixture[
     assert "did you mean 'bottle_pour'" in capsys.readouterr().err
 
 
-def test_a_missing_model_package_is_told(elsewhere: Path):
+def test_missing_model_package_is_told(elsewhere: Path):
     script = (
         "import sys; sys.modules['myo_sim'] = None; from movlr_jax.cli.search import main; sys.exit(main())"
     )
@@ -436,7 +436,7 @@ def test_a_missing_model_package_is_told(elsewhere: Path):
     assert list(elsewhere.iterdir()) == []
 
 
-def test_ctrl_c_while_a_command_starts_is_one_word(elsewhere: Path):
+def test_ctrl_c_while_command_starts_is_one_word(elsewhere: Path):
     """When NumPy is imported, long before anything of the command itself runs."""
     child = subprocess.Popen(
         [sys.executable, "-X", "importtime", "-m", "movlr_jax.search", TASK],
@@ -464,7 +464,7 @@ def test_muscles_without_control_ranges_need_another_optimizer():
         control_ranges(spec.compile())
 
 
-def test_a_model_without_muscles_needs_another_optimizer():
+def test_model_without_muscles_needs_another_optimizer():
     spec = mujoco.MjSpec.from_string(
         '<mujoco><worldbody><body name="cart"><joint name="x" type="slide"/><geom size="0.1"/></body></worldbody>'
         '<actuator><motor name="push" joint="x" ctrllimited="true" ctrlrange="-1 1"/></actuator></mujoco>'

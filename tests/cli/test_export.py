@@ -40,7 +40,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-def test_an_evaluation_becomes_a_motion_of_opensim(evaluated: Path, capfd: pytest.CaptureFixture[str]):
+def test_evaluation_becomes_motion_of_opensim(evaluated: Path, capfd: pytest.CaptureFixture[str]):
     assert export([str(evaluated), "format=mot", "out=files", "trust=true"]) == 0
     assert capfd.readouterr().out.splitlines() == ["files/human_seed3.mot"]
     table = read_table(Path("files/human_seed3.mot"))
@@ -49,7 +49,7 @@ def test_an_evaluation_becomes_a_motion_of_opensim(evaluated: Path, capfd: pytes
         np.testing.assert_allclose(np.deg2rad(table.columns["knee"]), kept["qpos"][:, 2], atol=1e-6)
 
 
-def test_by_default_files_are_next_to_the_trajectory(evaluated: Path, capfd: pytest.CaptureFixture[str]):
+def test_by_default_files_are_next_to_trajectory(evaluated: Path, capfd: pytest.CaptureFixture[str]):
     pytest.importorskip("pyarrow")
     assert export([str(evaluated), "format=sto,csv,parquet", LEG[0]]) == 0
     files = [evaluated.with_name(f"human_seed3{end}") for end in (".sto", "_forces.sto", ".csv", ".parquet")]
@@ -69,7 +69,7 @@ def test_by_default_files_are_next_to_the_trajectory(evaluated: Path, capfd: pyt
     ],
     ids=["all", "one", "best"],
 )
-def test_a_run_is_exported_into_its_folder(
+def test_run_is_exported_into_its_folder(
     searched: Path, more: list[str], names: list[str] | None, capfd: pytest.CaptureFixture[str]
 ):
     capfd.readouterr()
@@ -81,19 +81,19 @@ def test_a_run_is_exported_into_its_folder(
     assert all(len(read_table(Path(path)).time) == 4 for path in written)
 
 
-def test_a_candidate_of_a_run_by_its_file(searched: Path, capfd: pytest.CaptureFixture[str]):
+def test_candidate_of_run_by_its_file(searched: Path, capfd: pytest.CaptureFixture[str]):
     assert export([str(searched / "gen_00" / "k01.npz"), "format=csv"]) == 0
     assert capfd.readouterr().out.splitlines() == [str(searched / "export" / "g00k01.csv")]
 
 
-def test_a_candidate_of_a_run_from_inside_its_folder(searched: Path, monkeypatch: pytest.MonkeyPatch):
+def test_candidate_of_run_from_inside_its_folder(searched: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(searched / "gen_00")
     ((name, _, folder),) = EpisodeRequest(Path("k01.npz")).episodes("export")
     assert folder / name == searched.resolve() / "export" / "g00k01"
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_every_policy_of_the_package_is_exported_by_its_name(name: str):
+def test_every_policy_of_package_is_exported_by_its_name(name: str):
     config = settings_of_policy(name, "", [])
     assert config.optimizer.name == ("dynsyn" if name == "bottle_pour_myoarm_r" else "ppo")
     assert config.optimizer.ppo.init == name
@@ -124,6 +124,6 @@ def test_mistakes_are_one_sentence(evaluated: Path, searched: Path, mistake: Mis
     assert f"there is no policy file {alone}x" in mistake(export, f"policy={alone}x")
 
 
-def test_help_names_the_formats(capfd: pytest.CaptureFixture[str]):
+def test_help_names_formats(capfd: pytest.CaptureFixture[str]):
     assert export(["--help"]) == 0
     assert "format is" in capfd.readouterr().out

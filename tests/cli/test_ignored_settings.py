@@ -29,7 +29,7 @@ IGNORED = [
 
 
 @pytest.mark.parametrize(("setting", "sentence"), IGNORED)
-def test_a_setting_that_would_change_nothing_is_refused(mistake: Mistake, setting: str, sentence: str):
+def test_setting_that_would_change_nothing_is_refused(mistake: Mistake, setting: str, sentence: str):
     for command in (search, evaluate):
         assert mistake(command, "+task=bottle_pour", setting).startswith(sentence)
     if "=" in setting:
@@ -38,7 +38,7 @@ def test_a_setting_that_would_change_nothing_is_refused(mistake: Mistake, settin
     assert not list(Path().iterdir())
 
 
-def test_a_tracker_is_refused_where_nothing_is_tracked(mistake: Mistake):
+def test_tracker_is_refused_where_nothing_is_tracked(mistake: Mistake):
     given = "tracker=tensorboard"
     assert mistake(evaluate, "+task=bottle_pour", "reward=initial", given) == (
         "tracker=tensorboard is not used: only a search is shown in a tracker; give tracker=none"
@@ -49,7 +49,7 @@ def test_a_tracker_is_refused_where_nothing_is_tracked(mistake: Mistake):
     assert not list(Path().iterdir())
 
 
-def test_a_resumed_run_refuses_them_too(mistake: Mistake):
+def test_resumed_run_refuses_them_too(mistake: Mistake):
     assert search([*LEG, "run_dir=run"]) == 0
     assert mistake(search, "resume=run", "~llm").startswith("~llm: settings cannot be removed")
     assert mistake(search, "resume=run", "hydra.run.dir=x").startswith("hydra.run.dir is not used")

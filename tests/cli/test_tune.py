@@ -35,7 +35,7 @@ TASK = f"+task={SUPPORT / 'tiny_task.py'}"
         ("a: [", "cannot be read"),
     ],
 )
-def test_a_wrong_space_is_told(tmp_path: Path, text: str, said: str):
+def test_wrong_space_is_told(tmp_path: Path, text: str, said: str):
     path = tmp_path / "space.yaml"
     path.write_text(text)
     with pytest.raises(UserError, match=said):
@@ -55,7 +55,7 @@ def ctrl_c(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
-def test_a_study_begins_with_what_is_set_goes_on_and_keeps_its_best(
+def test_study_begins_with_what_is_set_goes_on_and_keeps_its_best(
     tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
 ):
     space = tmp_path / "space.yaml"
@@ -115,7 +115,7 @@ def test_every_trial_closes_its_optimiser_also_one_that_fails(
     assert len(closed) == 3  # of two trials and of the vetting
 
 
-def test_a_trial_that_fails_is_not_the_best(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_trial_that_fails_is_not_best(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """Its goal is 5 m away: the score of the trial that works is below -100. The other one has no finite measure."""
     given = small_study(tmp_path)
     task = (tmp_path / "kick.py").read_text().replace("[forward_m, 0.0, 0.25]", "[5.0, 0.0, 0.25]")
@@ -132,7 +132,7 @@ def test_a_trial_that_fails_is_not_the_best(tmp_path: Path, capsys: pytest.Captu
     assert "trial 1, seed 0: the metrics of the episode are not finite" in said.err
 
 
-def test_a_study_whose_trials_all_fail_has_no_best(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_study_whose_trials_all_fail_has_no_best(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     given = small_study(tmp_path)
     task = (
         (tmp_path / "kick.py")
@@ -169,7 +169,7 @@ def small_study(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("edited", "said"), [("mine.py", "content of the reward"), ("kick.py", "content of the task file")]
 )
-def test_a_study_of_an_edited_file_does_not_go_on(edited: str, said: str, tmp_path: Path, mistake: Mistake):
+def test_study_of_edited_file_does_not_go_on(edited: str, said: str, tmp_path: Path, mistake: Mistake):
     command = small_study(tmp_path)
     assert main(command) == 0
     best = (tmp_path / "study" / "best.py").read_text()
@@ -180,7 +180,7 @@ def test_a_study_of_an_edited_file_does_not_go_on(edited: str, said: str, tmp_pa
     assert (tmp_path / "study" / "best.py").read_text() == best
 
 
-def test_a_study_without_a_record_of_its_files_goes_on(tmp_path: Path, mistake: Mistake):
+def test_study_without_record_of_its_files_goes_on(tmp_path: Path, mistake: Mistake):
     optuna = pytest.importorskip("optuna")
     command = small_study(tmp_path)
     assert main(command) == 0
@@ -193,7 +193,7 @@ def test_a_study_without_a_record_of_its_files_goes_on(tmp_path: Path, mistake: 
     assert "content of the reward" in mistake(main, *command, alone=False)
 
 
-def test_a_range_of_a_setting_that_is_no_number_is_told(tmp_path: Path, mistake: Mistake):
+def test_range_of_setting_that_is_no_number_is_told(tmp_path: Path, mistake: Mistake):
     command = small_study(tmp_path)
     (tmp_path / "space.yaml").write_text("optimizer.mppi.rule: {low: 1, high: 3}\n")
     told = mistake(main, *command, alone=False)
@@ -203,7 +203,7 @@ def test_a_range_of_a_setting_that_is_no_number_is_told(tmp_path: Path, mistake:
     assert not (tmp_path / "study").exists()
 
 
-def test_one_process_at_a_time_works_on_a_study(tmp_path: Path, mistake: Mistake):
+def test_one_process_at_time_works_on_study(tmp_path: Path, mistake: Mistake):
     optuna = pytest.importorskip("optuna")
     command, root = small_study(tmp_path), tmp_path / "study"
     assert main(command) == 0

@@ -15,7 +15,7 @@ from movlr_jax.film import muscles, viewer
 from movlr_jax.tasks.base import Camera
 
 
-def test_it_plays_in_real_time_at_a_speed_and_again():
+def test_it_plays_in_real_time_at_speed_and_again():
     replay = replay_of()
     assert (replay.now, replay.length) == (0.0, pytest.approx(1.0))
     assert not replay.advance(0.05), "the next state has not come"
@@ -29,7 +29,7 @@ def test_it_plays_in_real_time_at_a_speed_and_again():
     assert replay.now == 0.0
 
 
-def test_keys_pause_step_and_change_the_speed():
+def test_keys_pause_step_and_change_speed():
     replay = replay_of()
     replay.key(viewer._SPACE)
     assert not replay.advance(1.0)
@@ -57,7 +57,7 @@ def test_one_state_is_shown_as_it_is():
     assert replay.step == 0
 
 
-def test_a_second_word_names_the_candidate(tmp_path: Path):
+def test_second_word_names_candidate(tmp_path: Path):
     request, own = command.read_view([str(tmp_path), "g01k03", "in=window"])
     assert (request.candidate, own.in_) == ("g01k03", "window")
     assert command.read_view([str(tmp_path)])[0].candidate == "best"
@@ -73,12 +73,12 @@ def test_a_second_word_names_the_candidate(tmp_path: Path):
         (["nowhere"], "there is no run directory or trajectory nowhere"),
     ],
 )
-def test_mistakes_are_told_in_a_sentence(arguments: list[str], said: str, tmp_path: Path, capsys):
+def test_mistakes_are_told_in_sentence(arguments: list[str], said: str, tmp_path: Path, capsys):
     assert main([a.replace("HERE", str(tmp_path)) for a in arguments]) == 2
     assert capsys.readouterr().err.startswith(said)
 
 
-def test_a_missing_display_and_package_are_told_before_anything_is_built(
+def test_missing_display_and_package_are_told_before_anything_is_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ):
     monkeypatch.setattr(command, "has_display", lambda: False)
@@ -90,6 +90,6 @@ def test_a_missing_display_and_package_are_told_before_anything_is_built(
     )
 
 
-def test_the_page_opens_where_the_camera_of_the_films_stands():
+def test_page_opens_where_camera_of_films_stands():
     assert viewer.eye(Camera((0.0, 0.0, 1.0), 2.0, 90.0, 0.0)) == pytest.approx((0.0, -2.0, 1.0))
     assert viewer.eye(Camera((1.0, 0.0, 1.0), 2.0, 180.0, -90.0)) == pytest.approx((1.0, 0.0, 3.0))
