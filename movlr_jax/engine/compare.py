@@ -16,6 +16,7 @@ from movlr_jax._util.settings import check_seeds
 from movlr_jax.config.compose import compose
 from movlr_jax.config.methods import METHODS
 from movlr_jax.config.schema import Config, check
+from movlr_jax.engine.environment import prepare_environment
 from movlr_jax.engine.search import run_search
 from movlr_jax.engine.tasks import task_folder, task_of
 from movlr_jax.errors import UserError
@@ -129,6 +130,7 @@ def _searches(methods: Sequence[str], seeds: Sequence[int]) -> list[tuple[str, s
 
 def searches(request: ComparisonRequest) -> list[Config]:
     """Return the settings of a search per method and seed, all with the same simulated seconds. Raises UserError."""
+    prepare_environment()
     overrides, sim_s = request.settings, request.sim_s
     base = compose(list(overrides))
     episode = base.episode_s or task_of(base).episode_s

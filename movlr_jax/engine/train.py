@@ -24,6 +24,7 @@ from movlr_jax.control.episode import episode_ends, episode_of
 from movlr_jax.control.ppo.config import motion_files
 from movlr_jax.control.ppo.trainer import Ppo
 from movlr_jax.engine.description import digest, model_files, to_yaml
+from movlr_jax.engine.environment import prepare_environment
 from movlr_jax.engine.evaluate import EvaluationSetup, prepared
 from movlr_jax.engine.resume import changes
 from movlr_jax.engine.tasks import task_of
@@ -52,6 +53,7 @@ def train(
     Returns:
         The recipe, the seed, the file of the policy, and the measures of each episode.
     """
+    prepare_environment()
     root = root or Path(f"runs/train/{recipe.name}/seed{seed}")
     with locked(root):
         return _train(recipe, settings, seed, starts, root)

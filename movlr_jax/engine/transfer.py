@@ -23,7 +23,7 @@ from movlr_jax.config.overrides import expand
 from movlr_jax.config.schema import Config
 from movlr_jax.control.build import trains
 from movlr_jax.control.ppo.trainer import Ppo
-from movlr_jax.engine.environment import prepare_physics
+from movlr_jax.engine.environment import prepare_environment, prepare_physics
 from movlr_jax.engine.evaluate import EvaluationSetup, prepared, run_and_film
 from movlr_jax.engine.rewards import reward_source
 from movlr_jax.engine.tasks import task_of
@@ -85,6 +85,7 @@ class TransferRow:
 
 def transfer(request: TransferRequest) -> Iterator[tuple[Path, list[TransferRow]]]:
     """Run every row. Yield the folder of the results and the rows so far after each one. Raises UserError."""
+    prepare_environment()
     rows: list[TransferRow] = []
     for engine in request.engines:  # before the policy is trained in another one
         prepare_physics(engine)

@@ -21,6 +21,7 @@ from movlr_jax.config.overrides import overrides_of
 from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import task_file
 from movlr_jax.control.build import acting, build_optimizer, close
+from movlr_jax.engine.environment import prepare_environment
 from movlr_jax.engine.evaluate import prepared
 from movlr_jax.engine.space import OPTIMIZER, TASK, WEIGHTS, Range, read_space
 from movlr_jax.engine.tasks import task_folder, task_of
@@ -82,6 +83,7 @@ def study_settings(
         trials: Number of trials, those of earlier sessions included.
         seeds: Seeds of the episodes of a trial.
     """
+    prepare_environment()
     if trials < 1:
         raise UserError(f"trials={trials}: expected an integer of 1 or more")
     check_seeds(seeds)
