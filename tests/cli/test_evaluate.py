@@ -12,9 +12,9 @@ from cli_cases import LEG as QUICK
 from cli_cases import SUPPORT, Mistake
 from tiny_task import task as tiny_task
 
-from movlr_jax.cli import evaluate as module
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.config.compose import compose
+from movlr_jax.engine import evaluate as module
 from movlr_jax.engine.evaluate import EvaluationSetup
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.tasks import Task

@@ -206,7 +206,7 @@ def test_one_process_at_time_trains_in_folder(recipe: Path, tmp_path: Path, mist
 
 def test_mistakes(recipe: Path, mistake: Mistake):
     assert "train needs a recipe" in mistake(train)
-    assert "seed=x" in mistake(train, f"recipe={recipe}", "seed=x")
+    assert "seed='x' is not an integer" in mistake(train, f"recipe={recipe}", "seed=x")
     assert "the recipe names it" in mistake(train, f"recipe={recipe}", "+task=stand")
 
 

@@ -25,7 +25,8 @@ from movlr_jax.cli.search import main, search
 from movlr_jax.config.compose import compose
 from movlr_jax.config.methods import Method
 from movlr_jax.control.build import build_optimizer
-from movlr_jax.engine import session
+from movlr_jax.engine import parts
+from movlr_jax.engine.compare import is_finished
 from movlr_jax.engine.tasks import task_of
 from movlr_jax.evolution.loop import satisfied
 from movlr_jax.evolution.selection import Standings
@@ -57,7 +58,7 @@ def shared() -> Iterator[None]:
 
         return build
 
-    class Shared(session.Sandbox):
+    class Shared(parts.Sandbox):
         def close(self) -> None:
             pass
 
@@ -74,10 +75,10 @@ def shared() -> Iterator[None]:
         patch.setattr(search_module, "task_of", lambda config: tasks(_Settings(config)))
         patch.setattr(search_module, "build_optimizer", planners)
         patch.setattr(search_module, "close", lambda planner: None)  # the next search needs it
-        patch.setattr(session, "Sandbox", sandbox)
+        patch.setattr(parts, "Sandbox", sandbox)
         yield
     for one in sandboxes:
-        session.Sandbox.close(one)
+        parts.Sandbox.close(one)
 
 
 class _Settings:
@@ -361,7 +362,7 @@ def test_a_search_ends_at_the_alignment_of_the_method(
         assert data.stopped.startswith(said)
         assert data.stopped.endswith("reaches an alignment of 0.95 with the task (method.stop_alignment=0.9)")
         assert data.stopped in render(data)
-        assert compare.is_finished(compose([f"resume={run}"]))
+        assert is_finished(compose([f"resume={run}"]))
         going = tmp_path / "going"
         assert main([*arguments, "method.stop_alignment=null", f"run_dir={going}"]) == 0
     with Archive.open(going, write=False) as archive:
@@ -587,7 +588,7 @@ def test_compare_runs_methods_under_one_budget_and_can_be_resumed(
     assert rows["eureka"]["sim_s"] == pytest.approx(1.8)
     assert rows["human"]["programs"] == 1
     assert all(row["calls"] == 0 and row["score"] is not None and row["finished"] for row in rows.values())
-    assert (root / "compare.png").stat().st_size > 0
+    assert (root / "report.html").stat().st_size > 0
     assert len((root / "compare.csv").read_text().splitlines()) == 4
     assert compare.main([f"resume={root}", "candidates=3"]) == 2
     assert "candidates cannot be changed when a comparison is resumed" in capsys.readouterr().err
