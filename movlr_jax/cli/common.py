@@ -75,7 +75,7 @@ def _unread() -> bool:
 def run(command: Callable[..., int], argv: Sequence[str] | None = None, *, numbered: bool = False) -> int:
     """Compose the settings of each job in `argv` and run `command` on each. Return the exit status.
 
-    `command` takes a `config.Config`. With -m, Hydra's sweeper and launcher run the jobs (`commands.sweep`). Without
+    `command` takes a `config.Config`. With -m, Hydra's sweeper and launcher run the jobs (`cli.sweep`). Without
     it, a value with commas is a sweep as well: the jobs run one after another in this process. If one job fails with
     a user error, the others still run.
 

@@ -134,15 +134,15 @@ def _without_task(values: Mapping[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def hydra_at_conf() -> Iterator[Any]:
-    """Initialise Hydra with the folder conf/ and the defaults of the package. Yields Hydra's own object."""
+def hydra_at_conf() -> Iterator[None]:
+    """Initialise Hydra with the folder conf/ and the defaults of the package."""
     from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
 
     store_defaults()
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(resource_dir("conf").resolve()), job_name="movlr_jax", version_base="1.3"):
-        yield GlobalHydra.instance().hydra
+        yield
 
 
 def search_path(config_dir: Path | None) -> list[str]:
