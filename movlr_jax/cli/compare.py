@@ -7,8 +7,8 @@ Every method gets the same budget: simulated seconds (`sim_s=`; default: what a 
 max_calls and max_cost_usd. The baselines and the confirmation come in addition. Each method keeps its own number of
 candidates, unless candidates=... sets one for all, and runs as many generations as the seconds allow. `seeds=`
 repeats everything with several seeds. The results are a table, a page with curves, and compare.csv with a row per
-method and seed. All other settings are those of a search. `resume=FOLDER` continues a comparison that was interrupted
-or that ran out of budget (then also give a larger max_calls= or max_cost_usd=).
+method and seed. All other settings are those of a search. The same command with the same run_dir= continues a
+comparison that was interrupted or that ran out of budget (then with a larger max_calls= or max_cost_usd=).
 """
 
 from __future__ import annotations
@@ -22,28 +22,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
 from rich.console import Console
 from rich.table import Table
 
-from movlr_jax._util.settings import CONFIG_BYTES, read_yaml
 from movlr_jax.cli import common
 from movlr_jax.cli.outcome import STATUS
 from movlr_jax.cli.words import read_words
 from movlr_jax.config.compose import compose
-from movlr_jax.config.trust import acts, obey
+from movlr_jax.config.overrides import name_of
 from movlr_jax.engine import compare as engine
 from movlr_jax.engine.compare import ComparisonRequest, MethodRow, by_method
-from movlr_jax.errors import UserError, resuming, shortened
 from movlr_jax.report.sweep import write_sweep_page
-from movlr_jax.storage.archive import write_atomically
-from movlr_jax.storage.begun import begin
-from movlr_jax.storage.inside import read_inside
 from movlr_jax.tasks import Task
 
-_ARGUMENTS = "compare.yaml"  # in the folder of a comparison: the arguments it was started with
 _SEARCHING = ("movlr", "eureka", "harmon")
-_RESETTABLE = ("films", "preview", "max_calls", "max_cost_usd")
 
 
 @dataclass(frozen=True)
@@ -57,39 +49,28 @@ def main(argv: list[str] | None = None) -> int:
     return common.run_with_arguments(compare, __doc__, argv)
 
 
-def compare(arguments: Sequence[str]) -> int:
+def compare(words: Sequence[str]) -> int:
     """Run the methods one after another. Return 0, or the highest exit status of a search. Raises UserError."""
-    given = {_name(argument): argument.partition("=")[2] for argument in arguments}
-    resumed, trust = given.get("resume"), given.get("trust") == "true"
-    arguments = with_resumed(arguments)
-    referring = {
-        a.partition("=")[0]: a.partition("=")[2] for a in arguments if "${" in a
-    }  # to other settings
-    if resumed:  # before Hydra resolves them: they may name variables of the environment
-        obey(referring, Path(resumed), "resume", trust)
-    request = read_request(arguments)
-    asked = referring | acts(compose(request.settings))
-    if resumed:
-        obey(asked, Path(resumed), "resume", trust)
-    configs = engine.searches(request)
-    root = request.folder(configs[0])
-    kept = [a for a in arguments if _name(a) not in ("run_dir", "trust")]
-    write_atomically(root / _ARGUMENTS, yaml.safe_dump(kept).encode())
-    if not resumed:
-        begin(root, asked)
-    found = engine.compare(request, configs)
-    show(found.rows, found.task, root)
+    request = read_request(words)
+    found = engine.compare(request)
+    show(found.rows, found.task, found.root)
     if not found.complete:
-        print(f"the comparison is not complete; continue with {resuming(root)}", file=sys.stderr)
+        print(
+            f"the comparison is not complete; the same command with run_dir={found.root} continues",
+            file=sys.stderr,
+        )
     return max(STATUS[ending] for ending in found.endings)
 
 
-def read_request(arguments: Sequence[str]) -> ComparisonRequest:
+def read_request(words: Sequence[str]) -> ComparisonRequest:
     """Return the methods, the seeds, the simulated seconds and the settings of all searches. Raises UserError."""
-    refused = {"method": "compare takes methods=[...]"}
-    if any(_name(a) == "seed" and ("," in a or "seeds" in map(_name, arguments)) for a in arguments):
+    refused = {
+        "method": "compare takes methods=[...]",
+        "resume": "the same command with the run_dir= of a comparison continues it",
+    }
+    if any(name_of(w) == "seed" and ("," in w or "seeds" in map(name_of, words)) for w in words):
         refused["seed"] = "compare takes seeds=0,1,2"
-    own, settings = read_words(_Words, arguments, refused)
+    own, settings = read_words(_Words, words, refused)
     methods = _usual_methods(settings) if own.methods is None else own.methods
     return ComparisonRequest(settings, methods, tuple(dict.fromkeys(own.seeds or ())), own.sim_s)
 
@@ -100,40 +81,6 @@ def _usual_methods(overrides: Sequence[str]) -> list[str]:
         return [*_SEARCHING, "human"]
     print("human is left out: a task from words has no hand-written reward", file=sys.stderr)
     return [*_SEARCHING]
-
-
-def with_resumed(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments; with resume=FOLDER, also those it was started with. Raises UserError."""
-    given = {_name(argument): argument.partition("=")[2] for argument in arguments}
-    if "resume" not in given:
-        return list(arguments)
-    folder = Path(given["resume"])
-    text = read_inside(folder, _ARGUMENTS, CONFIG_BYTES)
-    if text is None:
-        raise UserError(f"{folder} is not the folder of a comparison: it has no {_ARGUMENTS}")
-    for name in given:
-        if name not in ("resume", "trust", *_RESETTABLE):
-            raise UserError(
-                f"{name} cannot be changed when a comparison is resumed, only {', '.join(_RESETTABLE)}; "
-                "start a new one"
-            )
-    try:
-        recorded = read_yaml(text.decode("utf-8"))
-    except ValueError as error:
-        raise UserError(
-            f"{folder / _ARGUMENTS} is broken: {error}; the comparison cannot be resumed"
-        ) from None
-    if not isinstance(recorded, list) or not all(isinstance(a, str) for a in recorded):
-        raise UserError(f"{folder / _ARGUMENTS} is {shortened(recorded)}, expected a list of settings")
-    kept = [
-        argument for argument in recorded if _name(argument) not in (*given, "run_dir", "resume", "trust")
-    ]
-    new = [argument for argument in arguments if _name(argument) != "resume"]
-    return [*kept, *new, f"run_dir={folder}"]
-
-
-def _name(argument: str) -> str:
-    return argument.lstrip("+").partition("=")[0]
 
 
 def show(rows: Sequence[MethodRow], task: Task, root: Path) -> None:

@@ -6,8 +6,8 @@ targets (a value with commas is a sweep, as in to.optimizer=ppo,dynsyn) and from
 beside=human, or a file or run directory, also evaluates a reward made for the target. seeds=0,1,2 repeats every row.
 engines=mjx,warp evaluates a policy (optimizer=ppo or dynsyn, trained in physics=...) in these engines as well as in
 C MuJoCo; `to` is then optional. A run_dir with a saved training continues it.
-The last line of stdout is a JSON list of the rows. Films, transfer.json, transfer.csv and transfer.md (every seed
-next to the figures of the papers) are in the run directory.
+The last line of stdout is a JSON list of the rows. Films, transfer.json and transfer.md (every seed next to the
+figures of the papers) are in the run directory.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def transfer(words: Sequence[str]) -> int:
     finally:
         if rows:
             show(rows)
-    print(f"table: {root / 'transfer.csv'}", file=sys.stderr)
+    print(f"table: {root / 'transfer.md'}", file=sys.stderr)
     print(json.dumps([asdict(row) for row in rows]), flush=True)
     return int(any(row.reason for row in rows))
 

@@ -69,10 +69,6 @@ class ComparisonRequest:
                 f"sim_s={self.sim_s:g}: expected simulated seconds of more than 0 per method, as in sim_s=60"
             )
 
-    def folder(self, config: Config) -> Path:
-        """Return the folder of the comparison to which a search belongs."""
-        return Path(str(config.run_dir)).parents[1 if self.seeds else 0]
-
 
 @dataclass(frozen=True)
 class ComparedMethods:
@@ -88,12 +84,13 @@ class ComparedMethods:
         return "interrupted" not in self.endings and all(row.finished for row in self.rows)
 
 
-def compare(request: ComparisonRequest, configs: Sequence[Config]) -> ComparedMethods:
+def compare(request: ComparisonRequest) -> ComparedMethods:
     """Run the searches of a comparison one after another, and write the table. Raises UserError.
 
-    configs: as `searches` returns them.
+    Searches that are in its folder already are continued.
     """
-    task, root = task_of(configs[0]), request.folder(configs[0])
+    configs = searches(request)
+    task, root = task_of(configs[0]), Path(str(configs[0].run_dir)).parents[1 if request.seeds else 0]
     rows: list[MethodRow] = []
     endings: list[str] = []
     for config in configs:

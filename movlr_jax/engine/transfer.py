@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -214,18 +212,9 @@ def means(results: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def write(root: Path, rows: Sequence[TransferRow]) -> None:
-    """Write transfer.json, transfer.csv and transfer.md."""
+    """Write transfer.json and transfer.md."""
     write_atomically(root / "transfer.md", markdown(rows).encode())
     write_atomically(root / "transfer.json", json.dumps([asdict(row) for row in rows], indent=1).encode())
-    measured = dict.fromkeys(name for row in rows for name in row.metrics)
-    heads = ["role", "task", "model", "optimizer", "engine", "reward", "reason", "paper", "settings"]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, [*heads, *measured])
-    writer.writeheader()
-    for row in rows:
-        flat = {**asdict(row), "settings": " ".join(row.settings)}
-        writer.writerow({**{name: flat[name] for name in heads}, **row.metrics})
-    write_atomically(root / "transfer.csv", text.getvalue().encode())
 
 
 def markdown(rows: Sequence[TransferRow]) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import hashlib
-import io
 import json
 import math
 import time
@@ -240,19 +238,8 @@ def _weights(weights: Mapping[str, float], values: Mapping[str, Any]) -> dict[st
 
 
 def _write(plan: StudySettings, study: optuna.Study, program: RewardProgram) -> dict[str, Any]:
-    """Write trials.csv, best.yaml (settings, in the format of conf/tuned_for) and best.py. Return the JSON result."""
+    """Write best.yaml (settings, in the format of conf/tuned_for) and best.py. Return the JSON result."""
     ended = _ended(study)
-    rows = io.StringIO()
-    table = csv.writer(rows)
-    table.writerow(["trial", "state", "score", "wall_s", *plan.space, *(f"seed {s}" for s in plan.seeds)])
-    for trial in ended:
-        attributes = trial.user_attrs
-        table.writerow(
-            [trial.number, trial.state.name.lower(), trial.value, attributes.get("wall_s")]
-            + [trial.params.get(name) for name in plan.space]
-            + [json.dumps(attributes.get(f"seed {seed}")) for seed in plan.seeds]
-        )
-    write_atomically(plan.root / "trials.csv", rows.getvalue().encode())
     result: dict[str, Any] = {"study": str(plan.root / "study.db"), "trials": len(ended)}
     complete = [trial for trial in ended if trial.value is not None and trial.state.name == "COMPLETE"]
     complete = [trial for trial in complete if "lost" not in trial.user_attrs]

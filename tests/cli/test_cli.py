@@ -292,7 +292,7 @@ def test_methods_are_compared_over_seeds(elsewhere: Path, capfd, mistake: Mistak
     assert alone.best.source == movlr_jax.open_run("both/movlr/seed5").best.source
     before = {path: path.stat().st_mtime_ns for path in elsewhere.glob("both/*/*/run.db")}
     assert len(before) == 4
-    assert compare(["resume=both"]) == 0
+    assert compare(given) == 0
     assert before == {path: path.stat().st_mtime_ns for path in before}
     for wrong in ("seed=1", "seed=0,1"):
         assert "compare takes seeds=0,1,2" in mistake(compare, *given, wrong)
@@ -307,7 +307,7 @@ def test_comparison_of_task_from_words_leaves_out_hand_written_reward(
     assert [r["method"] for r in json.loads(said.out.splitlines()[-1])] == ["movlr", "eureka", "harmon"]
     left_out = "human is left out: a task from words has no hand-written reward"
     assert said.err.count(left_out) == 1
-    assert compare(["resume=words"]) == 0
+    assert compare([*given, "run_dir=words"]) == 0
     assert "needs a hand-written reward" in mistake(compare, *given, "methods=[human]")
 
 

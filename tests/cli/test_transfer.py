@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 
 import pytest
@@ -96,10 +95,9 @@ def test_reward_goes_unchanged_and_one_that_cannot_is_row_with_reason(tmp_path, 
     assert evaluate([f"+task={TINY}", f"reward={reward}", "seed=1", *common]) == 0
     alone = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     assert first["object_position_error_m"] == alone["object_position_error_m"]
-    with open(tmp_path / "out" / "transfer.csv") as file:
-        written = list(csv.DictReader(file))
+    written = json.loads((tmp_path / "out" / "transfer.json").read_text())
     assert [row["role"] for row in written] == ["from", "to", "to"]
-    assert float(written[1]["object_position_error_m"]) == alone["object_position_error_m"]
+    assert written[1]["metrics"]["object_position_error_m"] == alone["object_position_error_m"]
     table = (tmp_path / "out" / "transfer.md").read_text().splitlines()[2:]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
     assert "seed 1" in cells[0]

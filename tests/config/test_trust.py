@@ -16,7 +16,6 @@ import yaml
 from cli_cases import LEG, PLAIN, Mistake
 
 import movlr_jax as mj
-from movlr_jax.cli.compare import main as compare
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.export import main as export
 from movlr_jax.cli.gait import main as gait
@@ -326,26 +325,6 @@ def test_evaluation_of_ones_own_is_exported_and_one_of_others_asks(elsewhere: Pa
     assert export(["mine/human_seed0.npz"]) == 0
     shutil.copytree("mine", "theirs")
     assert "task.settings.file=" in mistake(export, "theirs/human_seed0.npz")
-
-
-def test_comparison_of_others_asks_before_it_reads_environment(
-    elsewhere: Path, monkeypatch: pytest.MonkeyPatch, mistake: Mistake
-):
-    monkeypatch.setenv("AWS_SECRET", "s3cr3t")
-    arguments = [
-        "model=tiny_muscle",
-        "instruction=${oc.env:AWS_SECRET}",
-        "llm.model=${oc.env:AWS_SECRET}",
-        *LEG[1:],
-    ]
-    folder = elsewhere / "theirs"
-    folder.mkdir()
-    (folder / "compare.yaml").write_text(yaml.safe_dump(arguments))
-    said = mistake(compare, f"resume={folder}")
-    assert "llm.model=${oc.env:AWS_SECRET}" in said
-    assert "s3cr3t" not in said
-    (folder / "compare.yaml").write_text(yaml.safe_dump([*PLAIN, "sandbox=process", "methods=[movlr]"]))
-    assert "sandbox=process" in mistake(compare, f"resume={folder}")
 
 
 RECORDED = Path(__file__).parents[2] / "examples" / "recorded"
