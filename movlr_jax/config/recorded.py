@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -183,3 +183,33 @@ def _changed(run: Path) -> bool:
             return archive.lost(SETTINGS)
     except UserError:
         return False
+
+
+def kept_settings(
+    file: Path,
+    parts: Sequence[str],
+    trust: bool,
+    change: Callable[[dict[str, Any]], dict[str, Any]] = dict,
+    own: Sequence[str] = (),
+) -> Config | None:
+    """Return the settings that were kept in `file`, next to a trajectory or policy; None without the file.
+
+    Raises UserError if they cannot be read, and for what they may not make happen.
+
+    Args:
+        file: A YAML file.
+        parts: Beginnings of the names of the settings that are used.
+        trust: Allow all that they ask for.
+        change: What the user changes in them.
+        own: Names of settings that are the user's.
+    """
+    data = read_inside(file.parent, file.name, CONFIG_BYTES)
+    if data is None:
+        return None
+    try:
+        config = recorded_config(change(read_yaml(data.decode("utf-8"))))
+    except (ValueError, KeyError, TypeError, UserError) as error:
+        raise UserError(f"{file} cannot be read: {error}; give +task=NAME, model=...") from None
+    asked = {n: value for n, value in acts(config).items() if n.startswith(tuple(parts)) and n not in own}
+    obey(asked, file.parent, file.name, trust)
+    return config

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from movlr_jax._util.settings import CONFIG_BYTES, read_yaml
 from movlr_jax.config.compose import compose
-from movlr_jax.config.schema import Config, recorded_config
-from movlr_jax.config.trust import TASK, acts, obey
+from movlr_jax.config.recorded import kept_settings
+from movlr_jax.config.schema import Config
+from movlr_jax.config.trust import TASK
 from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.report.data import read_run
 from movlr_jax.storage.archive import Archive
-from movlr_jax.storage.inside import inside, read_inside
+from movlr_jax.storage.inside import inside
 from movlr_jax.storage.layout import candidate_path
 from movlr_jax.tasks import Task
 
@@ -79,7 +79,13 @@ class EpisodeRequest:
         if run:
             given = [f"resume={run}", *moved, *(["trust=true"] if self.trust else [])]
             return compose(given, parts=TASK)
-        return _recorded(self.source, self.trust)
+        kept = self.source.with_suffix(".yaml")
+        if (config := kept_settings(kept, TASK, self.trust)) is None:
+            raise UserError(
+                f"the task of {self.source} is not known: there is no {kept.name} next to it; give +task=NAME, "
+                "model=..."
+            )
+        return config
 
 
 def _run_of(trajectory: Path) -> Path | None:
@@ -90,20 +96,3 @@ def _run_of(trajectory: Path) -> Path | None:
         if trajectory.resolve().parent.name.startswith("gen_") and (run / "config.yaml").exists()
         else None
     )
-
-
-def _recorded(trajectory: Path, trust: bool) -> Config:
-    """Return the settings that `evaluate` kept next to a trajectory. Raises UserError."""
-    path = trajectory.with_suffix(".yaml")
-    data = read_inside(path.parent, path.name, CONFIG_BYTES)
-    if data is None:
-        raise UserError(
-            f"the task of {trajectory} is not known: there is no {path.name} next to it; give +task=NAME, model=..."
-        )
-    try:
-        config = recorded_config(read_yaml(data.decode("utf-8")))
-    except (ValueError, UserError) as error:
-        raise UserError(f"{path} cannot be read: {error}; give +task=NAME, model=...") from None
-    asked = {name: value for name, value in acts(config).items() if name.startswith(TASK)}
-    obey(asked, path.parent, path.name, trust)
-    return config

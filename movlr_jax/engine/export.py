@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from movlr_jax._util.resources import resource_dir
-from movlr_jax._util.settings import CONFIG_BYTES, read_yaml
 from movlr_jax.config.compose import compose, options
 from movlr_jax.config.recipe import read_recipe
-from movlr_jax.config.schema import Config, recorded_config
-from movlr_jax.config.trust import POLICY, acts, obey
+from movlr_jax.config.recorded import kept_settings
+from movlr_jax.config.schema import Config
+from movlr_jax.config.trust import POLICY
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.control.ppo.foreign import not_a_policy
 from movlr_jax.engine.episodes import EpisodeRequest
 from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError, needed, similar_files, unknown_name
 from movlr_jax.language.clients.replay import write_recording
-from movlr_jax.storage.inside import inside, read_inside
+from movlr_jax.storage.inside import inside
 from movlr_jax.storage.tables import FORMATS
 from movlr_jax.storage.trajectory import EpisodeRecord
 
@@ -124,31 +124,20 @@ def _recorded(policy: Path, settings: Sequence[str], trust: bool) -> Config:
     if not policy.is_file():
         raise UserError(f"there is no policy file {policy}{similar_files(policy)}")
     folders = [policy.parent, *sorted(policy.parent.glob("stages/*"), reverse=True), policy.parent.parent]
-    read = ((f, read_inside(f, "config.yaml", CONFIG_BYTES)) for f in folders if f.is_dir())
-    folder, text = next(((folder, text) for folder, text in read if text), (policy.parent, None))
-    if text is None:
+    found = (folder / "config.yaml" for folder in folders)
+    kept = next((file for file in found if file.is_file()), policy.parent / "config.yaml")
+    if settings and kept.is_file():
+        raise UserError(f"{settings[0]} cannot be changed: the settings are those of the training")
+
+    def acting(values: dict[str, Any]) -> dict[str, Any]:
+        optimizer = values["optimizer"]
+        untrained = {"init": str(policy), "env_steps": 0, "teacher": "", "acts": "mode"}
+        return {**values, "optimizer": {**optimizer, "ppo": {**optimizer["ppo"], **untrained}}}
+
+    own = ["optimizer.ppo.init"]  # the policy that is exported
+    if (config := kept_settings(kept, POLICY, trust, acting, own)) is None:
         raise UserError(
             f"the task of policy={policy} is not known: there is no config.yaml of a training next to it; give "
             "+task=NAME model=... and the settings of the training"
         )
-    try:
-        values = dict(read_yaml(text.decode("utf-8")))
-        if settings:
-            raise UserError(f"{settings[0]} cannot be changed: the settings are those of the training")
-        ppo = {
-            **values["optimizer"]["ppo"],
-            "init": str(policy),
-            "env_steps": 0,
-            "teacher": "",
-            "acts": "mode",
-        }
-        values["optimizer"] = {**values["optimizer"], "ppo": ppo}
-        config = recorded_config(values)
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"the settings next to policy={policy} cannot be read: {error}; give +task=NAME"
-        ) from None
-    asked = {name: value for name, value in acts(config).items() if name.startswith(POLICY)}
-    asked.pop("optimizer.ppo.init", None)  # the policy that is exported
-    obey(asked, folder, "policy", trust)
     return config
