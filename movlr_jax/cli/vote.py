@@ -30,7 +30,7 @@ def vote(arguments: list[str]) -> int:
     """Serve the page until Ctrl-C, then print the ranking. Return 0. Raises UserError."""
     with needed("vote", "vote"):
         from movlr_jax.cli.vote_desk import RunDesk
-        from movlr_jax.language.voting.server import Server
+        from movlr_jax.voting.server import Server
     run_dir, host, port = _arguments(arguments)
     try:
         archive = Archive.open(run_dir)

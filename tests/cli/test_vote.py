@@ -17,9 +17,9 @@ from movlr_jax.cli.doctor_votes import check_votes
 from movlr_jax.cli.vote import main
 from movlr_jax.cli.vote_desk import RunDesk
 from movlr_jax.errors import UserError
-from movlr_jax.language.voting.server import application, page_file
 from movlr_jax.report.data import read_run
 from movlr_jax.storage.archive import Archive
+from movlr_jax.voting.server import application, page_file
 
 HERE = "http://127.0.0.1:8765"
 
@@ -337,7 +337,7 @@ def test_mistakes_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
         (run / ".vote").write_text("http://127.0.0.1:8765/")
         assert main([str(run)]) == 0
         assert f"the search in {run} waits for votes at http://127.0.0.1:8765/" in capsys.readouterr().err
-    for name in [name for name in sys.modules if name.startswith("movlr_jax.language.voting.server")]:
+    for name in [name for name in sys.modules if name.startswith("movlr_jax.voting.server")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert main([str(run)]) == 2

@@ -16,8 +16,8 @@ from test_llm_search import TASK, calls, outcome, shared  # noqa: F401
 
 from movlr_jax.cli.search import main
 from movlr_jax.errors import UserError
-from movlr_jax.language.voting.desk import Asked, SearchDesk
-from movlr_jax.language.voting.votes import votes_of
+from movlr_jax.voting.desk import Asked, SearchDesk
+from movlr_jax.voting.votes import votes_of
 
 SMALL = ["candidates=3", "generations=1"]
 PERSON = [*SMALL, "vlm=person", "vlm.size=[64,64]", "vlm.port=0"]

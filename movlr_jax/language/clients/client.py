@@ -183,7 +183,7 @@ class ModelClient:
         self.budget.check(most)
         ledger, begun = self.budget.ledger, time.monotonic()
         reply, state, error, settled = None, "failed", None, False
-        call = ledger.begin_call(key, {**self._entry(question, attempt=attempt), "cost_usd": most})
+        call = ledger.log_call(key, "under_way", {**self._entry(question, attempt=attempt), "cost_usd": most})
         try:
             try:
                 async with asyncio.timeout(self.config.timeout_s):

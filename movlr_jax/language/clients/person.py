@@ -10,10 +10,10 @@ from typing import Any
 from movlr_jax.errors import UserError
 from movlr_jax.language.clients.call import Media, Question, Reply, Retracted
 from movlr_jax.language.settings import ModelConfig
-from movlr_jax.language.voting.desk import Asked, Progress, SearchDesk, cameras, film_name
-from movlr_jax.language.voting.votes import MODEL, PROVIDER, Vote, votes_of
 from movlr_jax.storage.archive import Archive, write_atomically
 from movlr_jax.storage.layout import VOTE_PAGE
+from movlr_jax.voting.desk import Asked, Progress, SearchDesk, cameras, film_name
+from movlr_jax.voting.votes import MODEL, PROVIDER, Vote, votes_of
 
 _LOOK_S = 0.1
 _TOLD = ("Pay attention", "Success")  # sentences of prompts/task.md that a person needs too
@@ -27,7 +27,7 @@ class Person:
     address = ""
 
     def __init__(self, config: ModelConfig, archive: Archive, say: Callable[[str], None]):
-        from movlr_jax.language.voting.server import Server
+        from movlr_jax.voting.server import Server
 
         self._config, self._archive = config, archive
         self._desk = SearchDesk(config.raters, votes_of(archive.calls()))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from movlr_jax.errors import UserError
-from movlr_jax.language.voting.votes import Vote, Winner, agreement
+from movlr_jax.voting.votes import Vote, Winner, agreement
 
 _CLAIM_S = 15.0  # a page that has not asked for this long has been left
 
