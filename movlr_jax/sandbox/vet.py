@@ -64,12 +64,11 @@ class Sandbox:
         probe: Probe,
         *,
         name: str = "confined",
-        gradients: bool = False,
         deadline_s: float = PROGRAM_DEADLINE_S,
         batch: int = BATCH,
         check_text: bool = True,  # False in tests of the confinement alone
     ):
-        self.name, self._gradients, self._check_text = name, gradients, check_text
+        self.name, self._check_text = name, check_text
         self._deadline_s, self.batch = deadline_s, batch
         if name == "confined":
             require_confinement()
@@ -158,8 +157,7 @@ class Sandbox:
         if too_much := refusal(measured, self.batch):
             raise Rejected("check", too_much)
         cost = (measured.cost.call_s, measured.cost.state_s, measured.cost.state_bytes)
-        options = {"terms": terms, "weights": weights, "gradients": self._gradients}
-        options |= {"cost": cost, "batch": self.batch}
+        options = {"terms": terms, "weights": weights, "cost": cost, "batch": self.batch}
         answer, _ = self._ask(warm, "probe", text, options, left - used)
         counts, states, cpu_s = counts_of(answer, terms)
         if too_slow := slower(measured, cpu_s, states, self.batch):

@@ -116,7 +116,7 @@ def _warm(control: socket.socket, settings: dict[str, Any]) -> None:
     jobs = {
         "trace": lambda text, o: _trace(trace, text.decode(), what, o),
         "probe": lambda text, o: json.dumps(
-            prober.examine(text, o["terms"], o["weights"], what, o["gradients"], Cost(*o["cost"]), o["batch"])
+            prober.examine(text, o["terms"], o["weights"], what, Cost(*o["cost"]), o["batch"])
         ),
     }
     threads = len(list(Path("/proc/self/task").iterdir())) if sys.platform.startswith("linux") else 1

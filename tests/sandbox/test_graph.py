@@ -16,7 +16,7 @@ from movlr_jax.rewards import shaping
 from movlr_jax.sandbox import facade, graph
 from movlr_jax.sandbox.codec import encode
 from movlr_jax.sandbox.graph import read, run
-from movlr_jax.sandbox.jaxprs import is_copy, scan_params
+from movlr_jax.sandbox.codec import is_copy, scan_params
 from movlr_jax.sandbox.primitives import TABLE, known
 
 V = jax.core.ShapedArray((3,), jnp.dtype("float32"))
