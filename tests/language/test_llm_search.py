@@ -125,7 +125,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory, shared: None) -> Path:
     return run
 
 
-def test_a_search_under_faults_ends_with_a_report(recorded: Path):
+def test_search_under_faults_ends_with_a_report_without_keys(recorded: Path):
     page = (recorded / "report.html").read_text()
     assert "openai_compatible Qwen2.5-Coder-32B-Instruct" in page
     assert "no language or vision model used" not in page
@@ -133,6 +133,8 @@ def test_a_search_under_faults_ends_with_a_report(recorded: Path):
     assert {c["purpose"] for c in made} >= {"propose", "judge", "criticise"}
     assert {c["state"] for c in made} >= {"answered", "failed"}
     assert all(c["model_version"] for c in made if c["state"] == "answered")
+    written = everything(recorded.parent)
+    assert not [key for key in (LLM_KEY, VLM_KEY) if key.encode() in written]
 
 
 def test_replay_gives_the_same_run_without_servers_or_keys(
@@ -151,7 +153,7 @@ def test_replay_gives_the_same_run_without_servers_or_keys(
         assert archive.spent() == (0, 0.0)
 
 
-def test_a_recording_repeats_the_search_from_two_small_files(
+def test_recording_repeats_the_search_from_two_files(
     recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     """With the settings of the recorded search, and although the films differ."""
@@ -172,7 +174,9 @@ def test_a_recording_repeats_the_search_from_two_small_files(
     assert outcome(again) == outcome(recorded)
 
 
-def test_a_recording_is_needed_whole(recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_recording_without_an_answer_is_reported(
+    recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     folder = tmp_path / "recording"
     assert export([str(recorded), "format=answers", f"out={folder}"]) == 0
     lines = (folder / "answers.jsonl").read_text().splitlines()
@@ -183,14 +187,7 @@ def test_a_recording_is_needed_whole(recorded: Path, tmp_path: Path, capsys: pyt
     assert "the recording has no answer to this call (criticise g00k0" in capsys.readouterr().err
 
 
-def test_no_key_is_in_anything_that_was_written(recorded: Path):
-    written = everything(recorded.parent)
-    assert len(written) > 10_000
-    for key in (LLM_KEY, VLM_KEY):
-        assert key.encode() not in written
-
-
-def test_no_key_is_in_anything_that_failures_wrote(
+def test_keys_that_servers_send_back_are_redacted_everywhere(
     shared: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
     """Servers that send the key back: in a refusal of it, in every field of every answer, and in a program."""
@@ -257,7 +254,7 @@ def test_eureka_sees_no_image_and_speaks_in_four_messages(shared: None, tmp_path
     assert first["parents"] == [None, None], "nothing is given to begin with"
 
 
-def test_harmon_sees_exactly_four_pictures(shared: None, tmp_path: Path):
+def test_harmon_sees_four_pictures_of_each_motion(shared: None, tmp_path: Path):
     llm, vlm, _ = run_method("harmon", tmp_path)
     counts = {(r["asked"].wants, len(r["asked"].media)) for r in vlm.requests}
     assert counts == {("winner", 8), ("advice", 4)}, "four of each motion"
@@ -309,7 +306,7 @@ def described(run: Path) -> list[dict]:
         return [event.data["candidates"] for event in archive.events("described")]
 
 
-def test_every_motion_is_described_once_and_the_proposer_reads_all_descriptions(shared: None, tmp_path: Path):
+def test_motions_are_described_once_for_the_proposer(shared: None, tmp_path: Path):
     llm, vlm = servers(brain=observer(0.4))
     run, again = tmp_path / "run", tmp_path / "again"
     with llm, vlm:
@@ -339,7 +336,7 @@ def test_every_motion_is_described_once_and_the_proposer_reads_all_descriptions(
     assert described(again) == described(run)[:2]
 
 
-def test_a_search_ends_at_the_alignment_of_the_method(
+def test_search_ends_at_the_alignment_of_the_method(
     shared: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     llm, vlm = servers(brain=observer(0.95))
@@ -368,7 +365,7 @@ def test_a_search_ends_at_the_alignment_of_the_method(
         assert len(archive.events("ranked")) == 3
 
 
-def test_a_fault_or_a_lower_alignment_lets_the_search_go_on():
+def test_fault_or_lower_alignment_lets_the_search_go_on():
     config = SimpleNamespace(method=Method(stop_alignment=0.9))
     context: Any = SimpleNamespace(config=config, task=tiny_task())
     sound = Evaluation(1, 2, "", description={"alignment": 0.9})
@@ -387,7 +384,7 @@ def test_a_fault_or_a_lower_alignment_lets_the_search_go_on():
         assert not ends(best)
 
 
-def test_weights_outside_the_range_of_the_method_are_sent_back(shared: None, tmp_path: Path):
+def test_weights_outside_the_range_of_the_method_are_repaired(shared: None, tmp_path: Path):
     """Every first answer has a weight of 3. The start program, whose weights are larger, is scaled."""
 
     def heavy(asked: Asked) -> dict:
@@ -422,7 +419,7 @@ def test_weights_outside_the_range_of_the_method_are_sent_back(shared: None, tmp
     assert [data["weights"] for data in evaluated] == [{"near": 1.0, "calm": 0.25}, *[{"sweep": 0.5}] * 3]
 
 
-def test_human_evaluates_the_hand_made_reward_and_asks_nobody(shared: None, tmp_path: Path):
+def test_human_evaluates_the_hand_written_reward_without_calls(shared: None, tmp_path: Path):
     llm, vlm = servers()
     with llm, vlm:
         run = tmp_path / "human"
@@ -432,7 +429,7 @@ def test_human_evaluates_the_hand_made_reward_and_asks_nobody(shared: None, tmp_
         assert not llm.requests + vlm.requests
 
 
-def test_a_broken_program_is_shown_with_its_reason_and_asked_for_again(shared: None, tmp_path: Path):
+def test_broken_program_is_sent_back_with_its_reason(shared: None, tmp_path: Path):
     def stubborn(asked: Asked) -> dict:
         """The first try is broken; the second slot of a generation stays broken."""
         answer = scripted_model(asked)
@@ -456,7 +453,7 @@ def test_a_broken_program_is_shown_with_its_reason_and_asked_for_again(shared: N
         assert len(evaluated) == 3, "a slot that stays broken is an entry"
 
 
-def test_when_all_programs_are_broken_twice_the_search_ends_with_a_sentence(
+def test_generation_without_a_valid_program_ends_the_search(
     shared: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     def hopeless(asked: Asked) -> dict:
@@ -473,66 +470,38 @@ def test_when_all_programs_are_broken_twice_the_search_ends_with_a_sentence(
     assert len(programs(llm)) == 4, "one slot, one repair, and both again"
 
 
-def test_a_judge_that_never_answers_is_said_loudly(
+def test_judge_that_never_answers_is_reported_and_has_its_own_status(
     shared: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    """On the terminal, in the closing lines, in the record and in the report; nobody is the best with P = 0.51."""
+    """On the terminal, in the closing lines, in the record and in the report; no program is called the best."""
     llm, vlm = servers()
+    run = tmp_path / "run"
     with llm, vlm:
         vlm.write = lambda asked, content: "the left one" if asked.wants == "winner" else content
-        run = tmp_path / "run"
         urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}", "vlm.attempts=2", "gates=false"]
         assert main([*TASK, *MODELS, *urls, f"run_dir={run}"]) == 3
-        judged = [r for r in vlm.requests if r["asked"].wants == "winner"]
+        said, made = capsys.readouterr().err, len(vlm.requests)
+        assert main([f"resume={run}"]) == 3, "the same search, the same result"
+        assert len(vlm.requests) == made
     with Archive.open(run, write=False) as archive:
         rankings = [event.data for event in archive.events("ranked")]
         finished, evaluated = archive.get("finished"), archive.events("evaluated")
         page = render(read_run(archive))
-    asked = sum(len(ranking["comparisons"]) for ranking in rankings)
-    questions = Counter(json.dumps(r["body"], sort_keys=True) for r in judged)
-    assert not any(n % 2 for n in questions.values()), "each is asked twice, and then given up"
     first = next(e.data["name"] for e in evaluated if e.data["reason"] is None)
     for ranking in rankings:
-        assert {c["winner"] for c in ranking["comparisons"]} == {"none"}
-        assert not any(c["answered"] for c in ranking["comparisons"])
-        assert set(ranking["strengths"]) == set(ranking["p_best"]) == {None}
-        assert ranking["flip_rate"] is None
+        assert {(c["winner"], c["answered"]) for c in ranking["comparisons"]} == {("none", False)}
+        assert {*ranking["strengths"], *ranking["p_best"], ranking["flip_rate"]} == {None}
         assert ranking["best"] == first
-    said = capsys.readouterr().err
-    assert "is the best with P" not in said
-    assert "flip rate" not in said
-    count = len(rankings[0]["comparisons"])
-    assert f"WARNING: {count} of {count} comparisons were not answered by gemini" in said
-    assert (
-        f"this generation is not ranked, and {first} is kept only because it was the previous champion"
-        in said
-    )
+    asked = sum(len(ranking["comparisons"]) for ranking in rankings)
     closing = f"the judge did not answer {asked} of {asked} comparisons, so 2 of 2 generations are not ranked"
     assert f"WARNING: {closing}" in said
     assert finished is not None
     assert finished["judge_silence"].startswith(closing)
     assert page.count(closing) == 1
-    assert "not answered" in page
-    assert "not ranked" in page
-    assert "flip rate" not in page
-    assert ">tie<" not in page
+    assert not [text for text in ("is the best with P", "flip rate", ">tie<") if text in said + page]
 
 
-def test_a_search_without_a_single_answer_of_its_judge_has_a_status_of_its_own(shared: None, tmp_path: Path):
-    llm, vlm = servers()
-    run = tmp_path / "run"
-    with llm, vlm:
-        vlm.write = lambda asked, content: "the left one" if asked.wants == "winner" else content
-        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}", "vlm.attempts=1", "gates=false"]
-        assert main([*TASK, *MODELS, *urls, f"run_dir={run}"]) == 3
-        assert (run / "best.py").exists()
-        assert (run / "report.html").exists()
-        made = len(vlm.requests)
-        assert main([f"resume={run}"]) == 3, "the same search, the same result"
-        assert len(vlm.requests) == made
-
-
-def test_a_spent_budget_ends_cleanly_and_is_resumable(
+def test_spent_budget_ends_the_search_and_it_is_resumable(
     shared: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     _, _, whole = run_method("movlr", tmp_path)
@@ -543,28 +512,23 @@ def test_a_spent_budget_ends_cleanly_and_is_resumable(
         assert main([*TASK, *MODELS, *urls, "max_calls=4", f"run_dir={run}"]) == 0
         assert "max_calls=4 is used up" in capsys.readouterr().err
         assert len(llm.requests) + len(vlm.requests) == 4
-        assert (run / "report.html").exists()
         assert main([f"resume={run}", "max_calls=100"]) == 0
         answered = Counter(llm.answered) + Counter(vlm.answered)
         assert set(answered.values()) == {1}, "nothing was paid for twice"
     assert outcome(run) == outcome(whole)
 
 
-def test_a_gate_overrules_and_the_report_shows_it(recorded: Path, tmp_path: Path):
+def test_gate_that_overrules_is_in_the_report(recorded: Path):
     with Archive.open(recorded, write=False) as archive:
         run = read_run(archive)
-    ranked = dict(run.generations[0].ranked or {})
-    ranked["comparisons"] = [
-        {"first": "g00k00", "second": "g00k01", "winner": "first", "reason": "g00k01: it fell",
-         "overruled": "the judge said second: more natural"}
-    ]  # fmt: skip
-    import dataclasses
-
-    changed = dataclasses.replace(run, generations=[dataclasses.replace(run.generations[0], ranked=ranked)])
+    comparison = {"first": "g00k00", "second": "g00k01", "winner": "first", "reason": "g00k01: it fell",
+                  "overruled": "the judge said second: more natural"}  # fmt: skip
+    ranked = {**(run.generations[0].ranked or {}), "comparisons": [comparison]}
+    changed = replace(run, generations=[replace(run.generations[0], ranked=ranked)])
     assert "the judge said second: more natural" in render(changed)
 
 
-def test_compare_runs_methods_under_one_budget_and_can_be_resumed(
+def test_compare_is_resumed_after_an_interrupt(
     shared: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     root, searched = tmp_path / "compared", []

@@ -87,7 +87,6 @@ READABLE = {
     "parts": ("openai", openai([{"type": "text", "text": '{"ready":'}, {"type": "text", "text": " true}"}])),
     "texts": ("openai", openai(['{"ready":', " true}"])),
     "thoughts": ("openai", openai([{"type": "thinking", "thinking": "{"}, {"type": "text", "text": READY}])),
-    "one part": ("openai", openai({"type": "text", "text": READY})),
     "message is text": ("openai", openai(choices=[{"message": READY}])),
     "no usage": ("openai", openai(usage=None)),
     "model is a number": ("openai", openai(model=7)),
@@ -97,7 +96,7 @@ READABLE = {
 
 
 @pytest.mark.parametrize("name", READABLE)
-def test_odd_answers_that_can_be_read(name: str, archive: Archive):
+def test_answer_of_an_odd_shape_is_read(name: str, archive: Archive):
     kind, shape = READABLE[name]
     with FakeServer(kind, shape=shape) as server:
         asking = Asking(server, archive)
@@ -108,17 +107,13 @@ def test_odd_answers_that_can_be_read(name: str, archive: Archive):
 
 UNREADABLE = {
     "content is a number": ("openai", openai(7), "the answer's content is a number, a string was expected"),
-    "content is true": ("openai", openai(True), "the answer's content is a boolean, a string was expected"),
     "content is an object": ("openai", openai({"a": 1}), "the answer's content is an object, a string was expected"),
     "content is null": ("openai", openai(None), "the answer is empty"),
     "parts without text": ("openai", openai([{"type": "image"}, 3, None]), "the answer is empty"),
     "message is a number": ("openai", openai(choices=[{"message": 5}]), "the answer's message is a number"),
-    "message is null": ("openai", openai(choices=[{"message": None}]), "the answer is empty"),
     "no choices": ("openai", openai(choices=[]), "the answer has no choices"),
     "choices are null": ("openai", openai(choices=None), "the answer has no choices"),
-    "choices are missing": ("openai", lambda a: {"id": "x"}, "the answer has no choices"),
     "choices are an object": ("openai", openai(choices={"0": {}}), "the answer's choices are an object"),
-    "choices are text": ("openai", openai(choices="yes"), "the answer's choices are a string"),
     "choices hold text": ("openai", openai(choices=["yes"]), "the answer's first choice is a string"),
     "an error for an answer": (
         "openai", lambda a: {"error": {"message": "out of memory", "code": "oom"}},
@@ -129,7 +124,6 @@ UNREADABLE = {
     ),
     "refusal is an object": ("openai", openai(choices=[{"message": {"refusal": {"a": 1}}}]), "the model refused"),
     "candidates are an object": ("gemini", gemini(candidates={"a": 1}), "the answer's candidates are an object"),
-    "candidates hold text": ("gemini", gemini(candidates=["yes"]), "the answer's first candidate is a string"),
     "parts are text": ("gemini", gemini("yes"), "the answer's parts are a string, a list was expected"),
     "blocked by a number": ("gemini", gemini(promptFeedback={"blockReason": 3}), "the request was blocked: 3"),
     "the response is a list": ("openai", lambda a: [a], "the response is a list, an object was expected"),
@@ -138,14 +132,13 @@ UNREADABLE = {
     "the response is nothing": ("gemini", lambda a: b"", "the response is empty"),
     "the response is not UTF-8": ("gemini", lambda a: b"\xff\xfe{}", "is not JSON"),
     "JSON that is nested": ("openai", nested(100_000), "the response is nested too deeply"),
-    "JSON that is nested, of Gemini": ("gemini", nested(100_000), "the response is nested too deeply"),
     "a number too long": ("openai", lambda a: b'{"choices": ' + b"9" * 9000 + b"}", "is not JSON"),
     "text that is nested": ("openai", openai('{"ready":' * 100_000), "does not match the schema Ready"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
-def test_odd_answers_end_in_a_sentence_and_are_asked_again(name: str, archive: Archive):
+def test_answer_that_cannot_be_read_is_reported_and_requested_again(name: str, archive: Archive):
     kind, shape, sentence = UNREADABLE[name]
     with FakeServer(kind, shape=shape) as server:
         asking = Asking(server, archive, attempts=2)
@@ -165,8 +158,8 @@ def test_odd_answers_end_in_a_sentence_and_are_asked_again(name: str, archive: A
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("count", [-1_000_000, "a lot", None, [1], 1e300, True, 10**400])
-def test_token_counts_that_cannot_be_used_count_as_the_most(kind: str, count: Any, archive: Archive):
+@pytest.mark.parametrize("count", [-1_000_000, "a lot", None, 1e300, True, 10**400])
+def test_token_counts_that_are_invalid_cost_the_maximum(kind: str, count: Any, archive: Archive):
     usage = {"openai": "usage", "gemini": "usageMetadata"}[kind]
     names = {
         "openai": ("prompt_tokens", "completion_tokens"),
@@ -207,10 +200,10 @@ def test_token_counts_as_text_are_read(archive: Archive):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    "value", ["Wed, soon", "1,5", "soon", "", "-5", "0", "nan", "inf", "1e999", "Wed, 21 Oct 2015 07:28:00 GMT",
+    "value", ["Wed, soon", "", "-5", "0", "nan", "inf", "1e999", "Wed, 21 Oct 2015 07:28:00 GMT",
               "Mon, 01 Jan 0001 00:00:00 +2359", "Fri, 31 Dec 9999 23:59:59 -2359", "9" * 400]
 )  # fmt: skip
-def test_a_retry_after_that_says_nothing_leaves_our_own_wait(kind: str, value: str, archive: Archive):
+def test_retry_after_that_is_invalid_is_ignored(kind: str, value: str, archive: Archive):
     with FakeServer(kind, script=["429", "", "429"], retry_after=value) as server:
         asking = Asking(server, archive, backoff_s=0.2, patience_s=1e9)
         begun = time.monotonic()
@@ -224,7 +217,7 @@ def test_a_retry_after_that_says_nothing_leaves_our_own_wait(kind: str, value: s
         asking.client.close()
 
 
-def test_a_retry_after_as_a_date_is_honoured(archive: Archive):
+def test_retry_after_as_a_date_is_respected(archive: Archive):
     with FakeServer("openai", script=["429"]) as server:
         asking = Asking(server, archive)
         soon = int(time.time()) + 2  # dates have whole seconds
@@ -234,24 +227,6 @@ def test_a_retry_after_as_a_date_is_honoured(archive: Archive):
         server.script, server.retry_after = ["429"], email.utils.formatdate(time.time() + 4000, usegmt=True)
         with pytest.raises(UserError, match=r"requests a wait of (3999|4000)\S* s .*resume="):
             asking.ask([question("more")])
-        asking.client.close()
-
-
-def test_an_attempt_that_follows_at_once_says_so(archive: Archive):
-    with FakeServer("openai", script=["schema"]) as server:
-        asking = Asking(server, archive)
-        asking.ask([question()])
-        assert asking.said[0].endswith("; attempt 2 of 3 now")
-        asking.client.close()
-
-
-def test_the_sentence_names_the_run_directory(archive: Archive):
-    with FakeServer("openai", script=["503"] * 3 + ["404"]) as server:
-        asking = Asking(server, archive)
-        for _ in range(2):
-            with pytest.raises(UserError) as told:
-                asking.ask([question()])
-            assert f"continue later with resume={archive.root}" in str(told.value)
         asking.client.close()
 
 
@@ -269,7 +244,7 @@ def _bomb(size: int, layers: int) -> bytes:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("status", [200, 500])
-def test_a_small_response_that_unpacks_to_a_large_one_is_cut_off(
+def test_response_that_unpacks_to_a_large_one_is_cut_off(
     kind: str,
     layers: int,
     status: int,
@@ -300,7 +275,7 @@ def propose(asking: Asking) -> list[str]:
 
 
 @pytest.mark.parametrize("size", [3_000_000, 5_000_000])
-def test_a_program_that_is_far_too_long_is_not_sent_back_whole(size: int, archive: Archive):
+def test_program_that_is_far_too_long_is_not_sent_back_whole(size: int, archive: Archive):
     def brain(asked: Asked) -> dict[str, Any]:
         mended = "cannot be used" in asked.said
         return {"changes": "a" * 5000, "program": PROGRAM if mended else PROGRAM + "\n# more" * (size // 7)}
@@ -317,7 +292,7 @@ def test_a_program_that_is_far_too_long_is_not_sent_back_whole(size: int, archiv
         asking.client.close()
 
 
-def test_a_server_whose_answers_cannot_be_read_is_blamed_not_the_model(archive: Archive):
+def test_answers_that_cannot_be_read_end_the_search_with_their_text(archive: Archive):
     with FakeServer("openai", write=lambda asked, content: "I would rather not.", brain=written) as server:
         asking = Asking(server, archive, attempts=2)
         with pytest.raises(UserError) as told:
@@ -331,17 +306,6 @@ def test_a_server_whose_answers_cannot_be_read_is_blamed_not_the_model(archive: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_compressed_answer_is_read(kind: str, archive: Archive):
-    def shape(answer: dict[str, Any]) -> bytes:
-        return gzip.compress(json.dumps(answer).encode())
-
-    with FakeServer(kind, shape=shape, headers={"Content-Encoding": "gzip"}) as server:
-        asking = Asking(server, archive)
-        assert asking.ask([question()])[0].value.ready
-        asking.client.close()
-
-
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "headers",
     [
@@ -351,22 +315,14 @@ def test_a_compressed_answer_is_read(kind: str, archive: Archive):
         {"Content-Encoding": "identity, no-such"},
     ],
 )
-def test_odd_headers_change_nothing(kind: str, headers: dict[str, str], archive: Archive):
+def test_headers_that_are_wrong_change_nothing(kind: str, headers: dict[str, str], archive: Archive):
     with FakeServer(kind, headers=headers) as server:
         asking = Asking(server, archive)
         assert asking.ask([question()])[0].value.ready
         asking.client.close()
 
 
-def test_a_compressed_answer_that_is_broken_is_asked_again(archive: Archive):
-    with FakeServer("openai", headers={"Content-Encoding": "gzip"}) as server:
-        asking = Asking(server, archive, attempts=2)
-        with pytest.raises(UserError, match=r"no answer in 2 attempts: DecodingError"):
-            asking.ask([question()])
-        asking.client.close()
-
-
-def test_a_redirect_is_followed_a_few_times(archive: Archive):
+def test_redirect_is_followed_a_few_times(archive: Archive):
     with FakeServer("openai") as there, FakeServer("openai", status=307) as server:
         server.headers = {"Location": f"{there.url}/chat/completions"}
         asking = Asking(server, archive, attempts=1)
@@ -382,7 +338,6 @@ def test_a_redirect_is_followed_a_few_times(archive: Archive):
 FORMS = {
     "plain": KEY,
     "escaped": "".join(f"\\u{ord(c):04x}" for c in KEY),
-    "escaped, in capitals": "".join(f"\\u{ord(c):04X}" for c in KEY),
     "escaped twice": "".join(f"\\\\u{ord(c):04x}" for c in KEY),
     "one letter escaped": f"\\u{ord(KEY[0]):04x}{KEY[1:]}",
     "hexadecimal escapes": "".join(f"\\x{ord(c):02x}" for c in KEY),
@@ -391,14 +346,13 @@ FORMS = {
     "in HTML": "".join(f"&#{ord(c)};" for c in KEY),
     "base64": base64.b64encode(KEY.encode()).decode(),
     "base64, after a name": base64.b64encode(f"user:{KEY}".encode()).decode(),
-    "base64, after two": base64.b64encode(f"ab:{KEY}!".encode()).decode(),
     "hexadecimal": KEY.encode().hex(),
 }
 
 
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("within", ["a value", "JSON itself"])
-def test_a_key_is_found_however_it_is_written(name: str, within: str, archive: Archive):
+def test_key_in_any_spelling_is_redacted(name: str, within: str, archive: Archive):
     """In an error and in an answer, there as text of a value or as escapes of the JSON itself."""
     written = FORMS[name]
     said = {**ANSWER, "reason": "it is MARK"}
@@ -465,9 +419,7 @@ RAW = '{"changes": "a", "program": "' + PROGRAM.replace('"', '\\"') + '"}'  # wi
 PROGRAMS = {
     "JSON": JSON,
     "a JSON fence": f"```json\n{JSON}\n```",
-    "a fence without a name": f"```\n{JSON}\n```",
     "prose around JSON": f"Sure! Here is {{the}} answer:\n\n{JSON}\n\nTell me what {{you}} think.",
-    "prose around a JSON fence": f"Sure!\n```json\n{JSON}\n```\nDone.",
     "JSON with line ends": RAW,
     "a Python fence": f"```python\n{PROGRAM}\n```",
     "prose around a Python fence": f"I add a term.\n\n```python\n{PROGRAM}\n```\nIt may do better.",
@@ -483,7 +435,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_correct_program_is_taken_in_any_dress(name: str, archive: Archive):
+def test_program_is_read_from_any_form_of_answer(name: str, archive: Archive):
     from movlr_jax.language.clients.answers import program_in
 
     with FakeServer("openai", brain=written, write=lambda asked, content: PROGRAMS[name]) as server:
@@ -496,46 +448,7 @@ def test_a_correct_program_is_taken_in_any_dress(name: str, archive: Archive):
         asking.client.close()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "```json\n{}\n```",
-        "The answer, {{in short}}, is\n{}\nwhich {{I hope}} is right",
-        "[{}]",
-        "<think>{{}} \n{{\"winner\": 1}}</think>{}",
-    ],
-)  # fmt: skip
-def test_a_correct_judgement_is_taken_in_any_dress(text: str, archive: Archive):
-    with FakeServer(
-        "openai", write=lambda asked, content: text.format(json.dumps(ANSWER, indent=1))
-    ) as server:
-        asking = Asking(server, archive)
-        (answer,) = asking.ask([Question("judge", [Message("user", ["which"])], Judgement)])
-        assert answer.value == Judgement(**ANSWER)
-        asking.client.close()
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("The second one is better.", "it contains no JSON object; it begins 'The second one is better.'"),
-        (f"So it is {json.dumps({**ANSWER, 'winner': 'the left'})} I think.", "winner: Input should be 'first'"),
-        (json.dumps(ANSWER)[:-5], "it contains no complete JSON object; it begins '{\"first_motion\""),
-        (json.dumps({**ANSWER, "winner": float("nan")}), "winner: Input should be"),
-        ("```python\nx = 1\n```", "it contains no JSON object"),
-    ],
-)  # fmt: skip
-def test_what_is_no_judgement_says_why(text: str, sentence: str, archive: Archive):
-    with FakeServer("openai", write=lambda asked, content: text) as server:
-        asking = Asking(server, archive, attempts=1)
-        (answer,) = asking.ask([Question("judge", [Message("user", ["which"])], Judgement)])
-        assert answer.value is None
-        assert "the answer does not match the schema Judgement" in answer.problem
-        assert sentence in answer.problem
-        asking.client.close()
-
-
-def test_the_request_says_how_to_answer(archive: Archive):
+def test_request_describes_the_answer_unless_the_server_has_a_schema(archive: Archive):
     """Where the server ignores response_format, the model knows it from the text; Gemini knows it anyway."""
     for kind, said in (("openai", True), ("gemini", False)):
         with FakeServer(kind, brain=written) as server:
@@ -548,17 +461,6 @@ def test_the_request_says_how_to_answer(archive: Archive):
             asking.client.close()
     recorded = [c["parameters"].get("instruction", "") for c in archive.calls()]
     assert ['"winner"' in text for text in recorded] == [True, False, False, False], "and it is in the record"
-
-
-def test_texts_that_are_hard_to_search_do_not_take_long():
-    from movlr_jax.language.clients.answers import read
-    from movlr_jax.language.clients.call import BadAnswer, Reply
-
-    for text in ('{"a":' * 500_000, "{" * 2_000_000, "```\n" * 500_000, '{"a' * 500_000, "{}" * 500_000):
-        begun = time.monotonic()
-        with pytest.raises(BadAnswer):
-            read(Program, Reply(text, "m"))
-        assert time.monotonic() - begun < 6.0, text[:8]
 
 
 # Anything at all.
@@ -629,7 +531,7 @@ TEXTS = st.text(max_size=60) | st.sampled_from(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_that_a_server_sends_ends_in_a_traceback(kind: str, archive: Archive):
+def test_response_of_any_content_ends_in_an_answer_or_a_sentence(kind: str, archive: Archive):
     with FakeServer(kind) as server:
         asking = Asking(server, archive, attempts=1, timeout_s=3.0, price=(1.0, 1.0))
         count = 0
@@ -675,10 +577,3 @@ def test_nothing_that_a_server_sends_ends_in_a_traceback(kind: str, archive: Arc
         server.status, server.headers, server.shape = 200, {}, None
         texts()
         asking.client.close()
-
-
-def test_the_instruction_is_no_longer_than_it_must_be():
-    from movlr_jax.language.clients.openai_compatible import instruction
-
-    asked = Question("judge", [Message("user", ["which"])], Judgement)
-    assert len(instruction(asked)) < 1200

@@ -100,7 +100,7 @@ def undecided(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureR
     return run, rater, search(run, rater), undone
 
 
-def test_the_search_shows_its_address_and_takes_the_votes_of_a_person(undecided):
+def test_search_shows_its_address_and_takes_votes_of_a_person(undecided):
     run, rater, said, undone = undecided
     assert "people vote at http://127.0.0.1:" in said
     assert "vision model: person person" in said
@@ -120,7 +120,7 @@ def test_the_search_shows_its_address_and_takes_the_votes_of_a_person(undecided)
     assert max(s["given"] for s in standings) >= 1
 
 
-def test_a_pair_is_shown_once_and_its_films_are_not_named(undecided):
+def test_pair_is_shown_once_and_its_films_are_not_named(undecided):
     run, rater, _, _ = undecided
     first = next(q for q in rater.seen if q["kind"] == "compare")
     assert len({film["id"] for film in first["films"]}) == 2
@@ -144,7 +144,7 @@ def test_votes_are_replayed(undecided, tmp_path: Path):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("shared")
-def test_two_people_vote_on_every_pair_and_an_interrupted_search_goes_on(tmp_path: Path):
+def test_two_raters_vote_on_every_pair_of_a_resumed_search(tmp_path: Path):
     """max_calls ends the search after three votes; the resumed one asks for the others alone."""
     run, settings = tmp_path / "run", ("vlm.raters=2",)
     search(run, Rater(run, "ana"), Rater(run, "bo"), settings=(*settings, "max_calls=3"))
@@ -172,9 +172,7 @@ def test_two_people_vote_on_every_pair_and_an_interrupted_search_goes_on(tmp_pat
 @pytest.mark.parametrize(
     ("method", "task"), [("vlm_only", "write programs"), ("motionvl", "describe motions")]
 )
-def test_a_method_that_asks_for_more_than_the_page_has_is_told(
-    method: str, task: str, capsys, tmp_path: Path
-):
+def test_method_that_needs_more_than_the_page_has_is_refused(method: str, task: str, capsys, tmp_path: Path):
     assert main([*TASK, *PERSON, f"method={method}", f"run_dir={tmp_path / 'run'}"]) == 2
     assert f"method={method} asks its vision model to {task}" in capsys.readouterr().err
 
@@ -183,7 +181,7 @@ def asked(key: str, *about: str) -> Asked:
     return Asked(key, about, {"id": key, "kind": "compare", "films": []}, {})
 
 
-def test_two_pages_look_at_different_questions_and_a_page_that_was_left_keeps_none():
+def test_pages_show_different_questions_and_a_closed_page_keeps_none():
     time_s = [0.0]
     desk = SearchDesk(1, [], now=lambda: time_s[0])
     one, other = desk.ask(asked("1", "a", "b")), desk.ask(asked("2", "a", "c"))
@@ -203,7 +201,7 @@ def test_two_pages_look_at_different_questions_and_a_page_that_was_left_keeps_no
         desk.vote("ana", "1", "first", "")
 
 
-def test_nobody_is_both_raters_of_a_pair():
+def test_pair_needs_two_different_raters():
     desk = SearchDesk(2, [])
     desk.ask(asked("1", "a", "b"))
     second = desk.ask(asked("2", "b", "a"))

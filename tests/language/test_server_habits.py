@@ -58,7 +58,7 @@ REASONING = {
 @pytest.mark.parametrize("name", REASONING)
 @pytest.mark.parametrize("draft", [DRAFT_JSON, f"\n{OLD}\n", DRAFT], ids=["JSON", "fence", "bare"])
 @pytest.mark.parametrize("final", [FINAL_JSON, FINAL, PROGRAM], ids=["JSON", "fence", "bare"])
-def test_a_draft_in_the_reasoning_is_not_the_program(name: str, draft: str, final: str):
+def test_draft_in_the_reasoning_is_not_the_program(name: str, draft: str, final: str):
     begin, end = REASONING[name]
     if final == PROGRAM:
         begin = begin.removeprefix("Let me see. ")  # a bare program stands alone
@@ -68,13 +68,23 @@ def test_a_draft_in_the_reasoning_is_not_the_program(name: str, draft: str, fina
 
 @pytest.mark.parametrize("name", REASONING)
 @pytest.mark.parametrize(
-    "final", ["winner: second", SECOND[:-8], SECOND.replace('"second"', '"second motion"'), ""]
+    "final",
+    [
+        "winner: second",
+        SECOND[:-8],
+        SECOND.replace('"second"', '"second motion"'),
+        f"{SECOND}\nor\n{SECOND[:-4]}",
+        "",
+    ],
 )
-def test_a_verdict_in_the_reasoning_is_none_of_the_judge(name: str, final: str):
+def test_judgement_in_the_reasoning_is_not_the_answer(name: str, final: str):
     begin, end = REASONING[name]
     with pytest.raises(BadAnswer):
         read(Judgement, Reply(f"{begin}{FIRST} no, wait.{end}\n{final}", "m"))
-    form: Any = read(Judgement, Reply(f"{begin}{FIRST} no, wait.{end}\n{SECOND}", "m"))
+    said = json.dumps({**ANSWER, "reason": "the <think> tag and </think>"})
+    form: Any = read(
+        Judgement, Reply(said if name == "think" else f"{begin}{FIRST} no, wait.{end}\n{SECOND}", "m")
+    )
     assert form.winner == "second"
 
 
@@ -86,7 +96,7 @@ def test_a_verdict_in_the_reasoning_is_none_of_the_judge(name: str, final: str):
         if name not in ("only the end", "tag of the answer", "after a sentence", "two kinds")
     ],
 )
-def test_reasoning_that_does_not_end_is_no_answer(name: str):
+def test_reasoning_that_does_not_end_is_an_empty_answer(name: str):
     with pytest.raises(
         BadAnswer, match=r"the answer is empty: its \d+ characters are reasoning, which does not end"
     ):
@@ -94,23 +104,21 @@ def test_reasoning_that_does_not_end_is_no_answer(name: str):
 
 
 @pytest.mark.parametrize(
-    "text", [f"{FIRST} - no: {SECOND[:-4]}", f"{FIRST}\nor\n{SECOND.replace('second', '2nd')}"]
+    "mark",
+    [
+        "<think>",
+        "</think>",
+        "<details ",
+        "<|channel|>commentary ",
+        "~~~~\n",
+        '{"a":',
+        "{",
+        "```\n",
+        '{"a',
+        "{}",
+    ],
 )
-def test_the_last_verdict_counts_even_if_it_is_malformed(text: str):
-    with pytest.raises(BadAnswer, match="does not match the schema Judgement"):
-        read(Judgement, Reply(text, "m"))
-
-
-def test_what_an_answer_says_about_reasoning_is_not_reasoning():
-    said = {**ANSWER, "reason": "the <think> tag and </think>"}
-    form: Any = read(Judgement, Reply(json.dumps(said), "m"))
-    assert form.reason == said["reason"]
-
-
-@pytest.mark.parametrize(
-    "mark", ["<think>", "</think>", "<details ", "<think ", "<|channel|>commentary ", "~~~~\n"]
-)
-def test_marks_that_are_repeated_do_not_take_long(mark: str):
+def test_text_that_is_hard_to_search_is_read_in_time(mark: str):
     begun = time.monotonic()
     with pytest.raises(BadAnswer):
         read(Program, Reply(f"a {mark * (2_000_000 // len(mark))}", "m"))
@@ -133,7 +141,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_the_program_is_the_last_complete_one(name: str):
+def test_program_is_the_last_complete_one_of_an_answer(name: str):
     form: Any = read(Program, Reply(PROGRAMS[name], "m"))
     assert '"near"' in str(program_in(form.program))
     assert "draft" not in form.program
@@ -157,7 +165,7 @@ PLACES = {
 
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("name", PLACES)
-def test_a_program_is_found_where_the_server_puts_it(name: str, streams: bool, archive: Archive):
+def test_program_is_found_in_parts_tool_calls_and_streams(name: str, streams: bool, archive: Archive):
     message = PLACES[name]
     if streams and not all(
         isinstance(value, str | None) for n, value in message.items() if n != "tool_calls"
@@ -200,7 +208,7 @@ NOTHING = {
 
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("name", NOTHING)
-def test_an_answer_without_content_says_what_came(name: str, streams: bool, archive: Archive):
+def test_answer_without_content_says_what_came_instead(name: str, streams: bool, archive: Archive):
     message, reason, sentence = NOTHING[name]
     choice = {"message": message, "finish_reason": reason}
     if streams and isinstance(message.get("content"), list):
@@ -294,7 +302,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-def test_a_parameter_that_a_server_refuses_is_sent_otherwise_from_then_on(name: str, archive: Archive):
+def test_refused_parameter_is_changed_for_the_rest_of_the_run(name: str, archive: Archive):
     refuse, changed = REFUSALS[name]
     with FakeServer("openai", refuse=lambda request: refuse(request) or None) as server:
         asking = Asking(server, archive, attempts=1)
@@ -317,7 +325,7 @@ def test_a_parameter_that_a_server_refuses_is_sent_otherwise_from_then_on(name: 
         asking.client.close()
 
 
-def test_concurrent_calls_learn_of_a_refusal_together(archive: Archive):
+def test_refused_parameter_is_noted_once_for_concurrent_calls(archive: Archive):
     refuse, _ = REFUSALS["a temperature"]
     with FakeServer("openai", refuse=lambda request: refuse(request) or None, delay_s=0.1) as server:
         asking = Asking(server, archive, attempts=1)
@@ -338,7 +346,7 @@ def test_concurrent_calls_learn_of_a_refusal_together(archive: Archive):
         (501, "unexpected end of the stream"),
     ],
 )  # fmt: skip
-def test_what_is_not_about_a_parameter_is_an_error(status: int, message: str, archive: Archive):
+def test_other_refusal_is_an_error(status: int, message: str, archive: Archive):
     with FakeServer("openai", refuse=lambda request: error(message, status)) as server:
         asking = Asking(server, archive)
         with pytest.raises(UserError, match=message[:30]):
@@ -347,7 +355,7 @@ def test_what_is_not_about_a_parameter_is_an_error(status: int, message: str, ar
         asking.client.close()
 
 
-def test_a_server_that_refuses_everything_is_an_error(archive: Archive):
+def test_server_that_refuses_everything_is_an_error(archive: Archive):
     def refuse(request: dict[str, Any]) -> tuple[int, Any]:
         names = "temperature, max_tokens, max_completion_tokens, response_format, stream, stream_options, system role"
         return error(f"unsupported: {names}")
@@ -356,20 +364,16 @@ def test_a_server_that_refuses_everything_is_an_error(archive: Archive):
         asking = Asking(server, archive)
         with pytest.raises(UserError, match="unsupported: temperature"):
             asking.ask([question()])
-        assert len(server.requests) <= 12
-        asking.client.close()
-
-
-def test_adapt_false_stops_at_a_refused_parameter(archive: Archive):
-    refuse, _ = REFUSALS["a temperature"]
-    with FakeServer("openai", refuse=lambda request: refuse(request) or None) as server:
+        tried = len(server.requests)
+        assert 2 < tried <= 12
         asking = Asking(server, archive, adapt=False)
-        with pytest.raises(UserError, match="'temperature' does not support"):
+        with pytest.raises(UserError, match="unsupported: temperature"):
             asking.ask([question()])
+        assert len(server.requests) == tried + 1
         asking.client.close()
 
 
-def test_parameters_can_be_set_and_left_out(archive: Archive):
+def test_parameters_of_the_settings_are_sent_or_left_out(archive: Archive):
     given = {
         "temperature": None,
         "response_format": None,
@@ -388,19 +392,10 @@ def test_parameters_can_be_set_and_left_out(archive: Archive):
         asking.client.close()
 
 
-def test_the_record_of_a_search_with_changed_parameters_answers_again(archive: Archive):
-    refuse, _ = REFUSALS["a schema"]
-    with FakeServer("openai", refuse=lambda request: refuse(request) or None) as server:
-        Asking(server, archive).ask([question()])
-        asked = len(server.requests)
-        assert Asking(server, archive).ask([question()])[0].value.ready
-        assert len(server.requests) == asked
-
-
 @pytest.mark.parametrize(
     "end", [b"data: [DONE]\n\n", b'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n']
 )
-def test_a_stream_that_nobody_asked_for_is_read(end: bytes, archive: Archive):
+def test_stream_that_was_not_requested_is_read(end: bytes, archive: Archive):
     chunk = json.dumps({"model": "m", "choices": [{"delta": {"content": '{"ready": true}'}}]})
     with FakeServer("openai", shape=lambda answer: f"data:{chunk}\n".encode() + end) as server:
         asking = Asking(server, archive)
@@ -417,7 +412,7 @@ def test_a_stream_that_nobody_asked_for_is_read(end: bytes, archive: Archive):
         ('data: {"choices": 3}\n\n', "the answer's choices are a number"),
     ],
 )  # fmt: skip
-def test_a_broken_stream_ends_in_a_sentence(body: str, sentence: str, archive: Archive):
+def test_broken_stream_is_reported(body: str, sentence: str, archive: Archive):
     with FakeServer("openai", shape=lambda answer: body.encode()) as server:
         asking = Asking(server, archive, attempts=1)
         try:

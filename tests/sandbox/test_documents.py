@@ -47,7 +47,7 @@ NEGATE = {"in": 1, "consts": [], "eqns": [eqn()], "out": [1]}
 GOOD_SCAN = eqn("scan", a=LOOP, g=[NEGATE])
 
 
-def test_what_is_sound_by_hand():
+def test_documents_written_by_hand_are_read():
     for good in (text(eqn()), text(GOOD_SCAN), text(eqn("add", [0, ["float32", "0000803f"]]))):
         read(good, ["a"], SHAPES)
 
@@ -100,12 +100,12 @@ def test_what_is_sound_by_hand():
     ],
     ids=lambda x: x[:40] if len(x) < 70 else None,
 )  # fmt: skip
-def test_a_document_that_is_wrong_is_told(document: str, sentence: str):
+def test_wrong_document_is_refused(document: str, sentence: str):
     with pytest.raises(ProgramError, match=sentence):
         read(document, ["a"], SHAPES)
 
 
-def test_loops_in_loops_multiply():
+def test_work_of_nested_loops_multiplies():
     inner: dict[str, Any] = NEGATE
     for _ in range(3):
         inner = {
@@ -154,7 +154,7 @@ ODD = st.one_of(
 
 @settings(max_examples=800, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_no_changed_document_does_more_than_be_refused(sound, data: st.DataObject):
+def test_document_with_changed_values_is_read_or_refused(sound, data: st.DataObject):
     """Values swapped, dropped, repeated or replaced anywhere: a graph that traces, or a ProgramError; and soon."""
     original, terms, shapes = sound
     changed = json.loads(original)
@@ -196,7 +196,7 @@ def test_no_changed_document_does_more_than_be_refused(sound, data: st.DataObjec
 
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_no_changed_bytes_do_more_than_be_refused(sound, data: st.DataObject):
+def test_document_with_changed_bytes_is_read_or_refused(sound, data: st.DataObject):
     original, terms, shapes = sound
     raw = bytearray(original.encode())
     for _ in range(data.draw(st.integers(1, 8))):
