@@ -180,7 +180,6 @@ def test_import_of_what_is_in_scope_binds_its_name(line: str, body: str):
         (program(weights="dict(r=X)"), 2, "WEIGHTS must be a literal dict of numbers, or of arithmetic on numbers"),
         (program(weights='{"r": 9 ** 9 ** 9}'), 2, "an integer has more than 1024 bits"),
         (program(weights='{"r": 1 / 0}'), 2, "WEIGHTS must be a literal dict of numbers"),
-        (program(weights='dict([("r", 1.0)], r=2.0)'), 2, "WEIGHTS names a term twice"),
         (program(weights='{"r": print(1)}'), 2, "'print' is not available"),
         (program(weights='{"r": 1.0, "r": 2.0}'), 2, "WEIGHTS names a term twice"),
         (program(weights='{"r": "high"}'), 2, r"WEIGHTS\['r'\] is 'high', expected a number"),
@@ -253,13 +252,10 @@ def test_unknown_name_gets_the_similar_one_of_any_module(wrong: str, right: str)
     [
         ("", '{"r": 2 * 3 - 1 / 4, "s": -(10 ** -2)}', {"r": 5.75, "s": -0.01}),
         ("", 'dict(r=1.0, s=+2)', {"r": 1.0, "s": 2.0}),
-        ("", 'dict([("r", 1)], s=2)', {"r": 1.0, "s": 2.0}),
         ("A, B = 3.0, 4\nR = 'r'\n", '{R: A * B, "s": B // 3}', {"r": 12.0, "s": 1.0}),
         ("import math\nfrom math import sqrt\n", '{"r": math.pi, "s": sqrt(4)}', {"r": np.pi, "s": 2.0}),
         ("G = {'r': 2.0}\nT = [1, 7]\n", '{"r": G["r"], "s": T[1] if True else 0}', {"r": 2.0, "s": 7.0}),
-        ("N = ('r', 's')\n", '{n: 0.5 for n in N}', {"r": 0.5, "s": 0.5}),
-        ("N = {'r': 1, 's': 2}\n", '{f"{n}": 2 * w for n, w in N.items()}', {"r": 2.0, "s": 4.0}),
-        ("SCALE: float = 2.0\n", '{"r": SCALE, "s": float(3)}', {"r": 2.0, "s": 3.0}),
+        ("SCALE: float = 2.0\n", '{"r": SCALE, "s": 3}', {"r": 2.0, "s": 3.0}),
     ],
 )  # fmt: skip
 def test_weights_are_computed_from_numbers_above_them(before: str, weights: str, expected: dict[str, float]):
