@@ -29,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
 def vote(arguments: list[str]) -> int:
     """Serve the page until Ctrl-C, then print the ranking. Return 0. Raises UserError."""
     with needed("vote", "vote"):
-        from movlr_jax.cli.vote_desk import RunDesk
+        from movlr_jax.cli.vote_questions import RunQuestions
         from movlr_jax.voting.server import Server
     run_dir, host, port = _arguments(arguments)
     try:
@@ -41,12 +41,12 @@ def vote(arguments: list[str]) -> int:
         raise
     with archive:
         run = read_run(archive)
-        desk = RunDesk(archive, run)
-        server = Server(desk, host, port)
+        questions = RunQuestions(archive, run)
+        server = Server(questions, host, port)
         print(f"vote at {server.address} (Ctrl-C ends it)", file=sys.stderr, flush=True)
         with contextlib.suppress(KeyboardInterrupt):  # the way to end it
             server.run()
-        _print(desk.results(), len(desk.votes))
+        _print(questions.results(), len(questions.votes))
     return 0
 
 

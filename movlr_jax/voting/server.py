@@ -29,7 +29,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from movlr_jax._util.resources import resource_dir
 from movlr_jax.errors import UserError
-from movlr_jax.voting.desk import Desk
+from movlr_jax.voting.questions import Questions
 from movlr_jax.voting.votes import chosen, critique_form, rater_name, sentence
 
 LOCAL = ("127.0.0.1", "localhost")
@@ -59,16 +59,16 @@ _HEADERS = {
 
 
 class Server:
-    """Serves a desk at `address`. Raises UserError if `host` cannot be used."""
+    """Serves questions at `address`. Raises UserError if `host` cannot be used."""
 
-    def __init__(self, desk: Desk, host: str, port: int):
+    def __init__(self, questions: Questions, host: str, port: int):
         self._socket = _listen(host, port)
         token = None if host in LOCAL else secrets.token_urlsafe(24)
         port = self._socket.getsockname()[1]
         shown = socket.gethostname() if host in ("0.0.0.0", "") else host
         self.address = f"http://{shown}:{port}/" + (f"?token={token}" if token else "")
         config = uvicorn.Config(
-            application(desk, token, port),
+            application(questions, token, port),
             loop="asyncio",
             http=_Connection,
             ws="none",
@@ -135,7 +135,7 @@ def _listen(host: str, port: int) -> socket.socket:
     )
 
 
-def application(desk: Desk, token: str | None, port: int) -> ASGIApp:
+def application(questions: Questions, token: str | None, port: int) -> ASGIApp:
     """Return the web application. token: what every request must know; None: only requests to this machine."""
 
     async def file(request: Request) -> Response:
@@ -146,10 +146,10 @@ def application(desk: Desk, token: str | None, port: int) -> ASGIApp:
 
     async def state(request: Request) -> Response:
         rater = rater_name(request.query_params.get("rater"))
-        return JSONResponse(desk.state(rater, request.query_params.get("further") == "1"))
+        return JSONResponse(questions.state(rater, request.query_params.get("further") == "1"))
 
     async def film(request: Request) -> Response:
-        data = desk.film(request.path_params["name"])
+        data = questions.film(request.path_params["name"])
         if data is None:
             return PlainTextResponse("there is no such film", 404)
         return Response(data, media_type="video/mp4")
@@ -161,16 +161,16 @@ def application(desk: Desk, token: str | None, port: int) -> ASGIApp:
                 raise UserError("expected a JSON object")
             rater = rater_name(values.get("rater"))
             act(rater, values)
-            return JSONResponse(desk.state(rater, values.get("further") is True))
+            return JSONResponse(questions.state(rater, values.get("further") is True))
 
         return endpoint
 
     def vote(rater: str, values: dict[str, Any]) -> None:
         winner, reason = chosen(values.get("winner")), sentence(values.get("reason", ""))
-        desk.vote(rater, str(values.get("question")), winner, reason)
+        questions.vote(rater, str(values.get("question")), winner, reason)
 
     def criticise(rater: str, values: dict[str, Any]) -> None:
-        desk.criticise(rater, str(values.get("question")), critique_form(values))
+        questions.criticise(rater, str(values.get("question")), critique_form(values))
 
     async def refused(request: Request, error: Exception) -> Response:
         return JSONResponse({"error": str(error)}, 409)
@@ -186,7 +186,7 @@ def application(desk: Desk, token: str | None, port: int) -> ASGIApp:
             Route("/film/{name}", film),
             Route("/api/vote", post(vote), methods=["POST"]),
             Route("/api/critique", post(criticise), methods=["POST"]),
-            Route("/api/undo", post(lambda rater, values: desk.undo(rater)), methods=["POST"]),
+            Route("/api/undo", post(lambda rater, values: questions.undo(rater)), methods=["POST"]),
         ],
         exception_handlers={
             UserError: refused,

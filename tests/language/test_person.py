@@ -16,7 +16,7 @@ from test_llm_search import TASK, calls, outcome, shared  # noqa: F401
 
 from movlr_jax.cli.search import main
 from movlr_jax.errors import UserError
-from movlr_jax.voting.desk import Asked, SearchDesk
+from movlr_jax.voting.questions import Asked, SearchQuestions
 from movlr_jax.voting.votes import votes_of
 
 SMALL = ["candidates=3", "generations=1"]
@@ -183,32 +183,32 @@ def asked(key: str, *about: str) -> Asked:
 
 def test_pages_show_different_questions_and_a_closed_page_keeps_none():
     time_s = [0.0]
-    desk = SearchDesk(1, [], now=lambda: time_s[0])
-    one, other = desk.ask(asked("1", "a", "b")), desk.ask(asked("2", "a", "c"))
+    questions = SearchQuestions(1, [], now=lambda: time_s[0])
+    one, other = questions.ask(asked("1", "a", "b")), questions.ask(asked("2", "a", "c"))
 
     def shown(rater: str) -> str | None:
-        return (desk.state(rater, False)["question"] or {}).get("id")
+        return (questions.state(rater, False)["question"] or {}).get("id")
 
     assert (shown("ana"), shown("bo"), shown("cy")) == ("1", "2", None)
     assert (shown("ana"), shown("bo")) == ("1", "2"), "and stay with them"
-    desk.vote("bo", "2", "first", "")
+    questions.vote("bo", "2", "first", "")
     assert other.done.is_set()
     assert not one.done.is_set()
     time_s[0] = 20.0
     assert shown("cy") == "1", "Ana has closed the page"
-    desk.vote("cy", "1", "tie", "")
+    questions.vote("cy", "1", "tie", "")
     with pytest.raises(UserError, match="answered already"):
-        desk.vote("ana", "1", "first", "")
+        questions.vote("ana", "1", "first", "")
 
 
 def test_pair_needs_two_different_raters():
-    desk = SearchDesk(2, [])
-    desk.ask(asked("1", "a", "b"))
-    second = desk.ask(asked("2", "b", "a"))
-    desk.vote("ana", "1", "first", "")
-    assert desk.state("ana", False)["waiting_for"] == "others"
+    questions = SearchQuestions(2, [])
+    questions.ask(asked("1", "a", "b"))
+    second = questions.ask(asked("2", "b", "a"))
+    questions.vote("ana", "1", "first", "")
+    assert questions.state("ana", False)["waiting_for"] == "others"
     with pytest.raises(UserError, match="another person votes on it next"):
-        desk.vote("ana", "2", "first", "")
-    desk.vote("bo", "2", "second", "")
+        questions.vote("ana", "2", "first", "")
+    questions.vote("bo", "2", "second", "")
     assert second.done.is_set()
-    assert desk.state("bo", False)["agreement"] == {"same": 1, "both": 1}
+    assert questions.state("bo", False)["agreement"] == {"same": 1, "both": 1}

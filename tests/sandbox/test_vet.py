@@ -355,8 +355,7 @@ def test_text_that_is_refused_starts_no_child(probe: Probe):
 
 
 def test_closed_sandbox_leaves_no_process_and_no_file(probe: Probe):
-    if warm_process._FORKS:
-        warm_process.start_ahead()  # what it is forked from stays for the next one
+    warm_process.start_ahead()  # it stays for the next sandbox
     before, descriptors = children(), len(list(Path("/proc/self/fd").iterdir()))
     box = Sandbox(probe)
     for _ in range(5):
@@ -366,8 +365,7 @@ def test_closed_sandbox_leaves_no_process_and_no_file(probe: Probe):
     assert descendants(child) == set()
     box.close()
     assert children() == before
-    assert not running(child)
-    assert len(list(Path("/proc/self/fd").iterdir())) <= descriptors + 1, "all but the log"
+    assert len(list(Path("/proc/self/fd").iterdir())) <= descriptors
     box.close()  # twice is no mistake
 
 
@@ -399,7 +397,7 @@ box.vet((folder / "endless.py").read_text())
 
 
 def test_child_that_cannot_start_is_reported(probe: Probe, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(warm_process, "_SOURCES", [])
+    monkeypatch.setattr(warm_process, "_SHARED", [])
     monkeypatch.setattr(warm_process.sys, "executable", "/bin/false")
     with pytest.raises(UserError, match="the sandbox process does not start"):
         Sandbox(probe).vet(SOUND)

@@ -253,43 +253,24 @@ def test_low_limit_of_the_machine_is_reported_as_such(
         ] in last
 
 
-def test_process_started_ahead_serves_the_first_sandbox(probe: Probe, tmp_path: Path, monkeypatch):
-    """And finds its packages where this process does, but not in the working folder."""
+def test_process_started_ahead_serves_all_sandboxes(probe: Probe, tmp_path: Path, monkeypatch):
+    """It finds its packages where this process does, but not in the working folder."""
     monkeypatch.syspath_prepend(str(tmp_path))
     assert str(tmp_path) in warm._paths()
     monkeypatch.chdir(tmp_path)
     assert str(tmp_path) not in warm._paths()
-    monkeypatch.setattr(warm, "_SOURCES", [])
+    monkeypatch.setattr(warm, "_SHARED", [])
     warm.start_ahead()
-    (ahead,) = warm._SOURCES
-    sandbox = Sandbox(probe)
-    try:
-        pid = pid_of(sandbox)
-        assert (parent(pid) if warm._FORKS else pid) == ahead.process.pid
-        assert [ahead][: warm._FORKS] == warm._SOURCES
-    finally:
-        sandbox.close()
-        ahead.control.close()
-    ahead.process.wait(10)
-
-
-def parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-@pytest.mark.skipif(not warm._FORKS, reason="each sandbox imports its packages here")
-def test_sandboxes_share_their_imports(probe: Probe, box: Sandbox):
-    """The second one starts without imports, which take most of a second; if their source ends, a new one starts."""
-    first = parent(pid_of(box))
-    for killed in (False, True, False):
-        if killed:
-            os.kill(first, signal.SIGKILL)
-        other = Sandbox(probe, name=NAME)
-        assert (parent(pid_of(other)) == first) == (not killed)
-        first = parent(pid_of(other))
-        assert other.vet(SOUND).accepted
-        other.close()
-    assert box.vet(SOUND).accepted, "the one before is not affected"
+    (ahead,) = warm._SHARED
+    boxes = [Sandbox(probe, name=NAME) for _ in range(2)]
+    assert [pid_of(box) for box in boxes] == [ahead.process.pid] * 2
+    boxes[0].close()
+    assert boxes[1].vet(SOUND).accepted, "the other one is not affected"
+    os.kill(ahead.process.pid, signal.SIGKILL)
+    assert boxes[0].vet(SOUND).accepted
+    assert boxes[1].vet(SOUND).accepted
+    assert pid_of(boxes[0]) == pid_of(boxes[1]) != ahead.process.pid
+    warm._SHARED[0].stop()
 
 
 FORKED = """
@@ -299,7 +280,7 @@ from movlr_jax.sandbox.vet import Sandbox
 probe, name, source = pickle.load(sys.stdin.buffer)
 def vetted():
     box = Sandbox(probe, name=name)
-    said = box.vet(source).accepted, warm._SOURCES[0].process.pid
+    said = box.vet(source).accepted, warm._SHARED[0].process.pid
     box.close()
     return said
 first = vetted()
@@ -312,8 +293,7 @@ print(vetted() == first, flush=True)
 """
 
 
-@pytest.mark.skipif(not warm._FORKS, reason="each sandbox imports its packages here")
-def test_forked_process_has_its_own_source(probe: Probe):
+def test_forked_process_has_its_own_warm_process(probe: Probe):
     done = subprocess.run(
         [sys.executable, "-c", FORKED],
         input=pickle.dumps((probe, NAME, SOUND)),

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from movlr_jax.voting import server as vote_server
-from movlr_jax.voting.desk import Asked, SearchDesk
+from movlr_jax.voting.questions import Asked, SearchQuestions
 from movlr_jax.voting.server import Server
 
 CARD = {"id": "question", "kind": "compare", "films": []}
@@ -22,9 +22,9 @@ FILES = Path("/proc/self/fd")
 
 @pytest.fixture
 def page() -> Iterator[str]:
-    desk = SearchDesk(1, ())
-    desk.ask(Asked("question", ("g00k00", "g00k01"), CARD, {}))
-    server = Server(desk, "127.0.0.1", 0)
+    questions = SearchQuestions(1, ())
+    questions.ask(Asked("question", ("g00k00", "g00k01"), CARD, {}))
+    server = Server(questions, "127.0.0.1", 0)
     server.start()
     yield server.address
     server.stop()

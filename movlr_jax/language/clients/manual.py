@@ -39,7 +39,7 @@ class Manual:
         return self._config.model or "unnamed"
 
     def parameters(self, question: Question) -> Mapping[str, Any]:
-        return parameters(self._config, question)
+        return {}
 
     async def send(self, question: Question, key: str) -> Reply:
         shown = frozenset(media.sha256 for media in question.media)
@@ -73,10 +73,6 @@ class Manual:
 
     async def close(self) -> None:
         pass
-
-
-def parameters(config: ModelConfig, question: Question) -> dict[str, Any]:
-    return {}
 
 
 def _files(question: Question) -> tuple[str, ...]:

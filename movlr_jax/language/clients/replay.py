@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -142,16 +143,7 @@ class Replayed:
     address = ""
 
     def __init__(self, model: ModelConfig):
-        from movlr_jax.language.clients import gemini, manual, openai_compatible, person
-
         self._config = model
-        modules = {
-            "gemini": gemini,
-            "openai_compatible": openai_compatible,
-            "manual": manual,
-            "person": person,
-        }
-        self._parameters = modules[model.name].parameters
 
     @property
     def name(self) -> str:
@@ -162,7 +154,10 @@ class Replayed:
         return self._config.model or {"manual": "unnamed", "person": "person"}.get(self._config.name, "")
 
     def parameters(self, question: Question) -> Mapping[str, Any]:
-        return self._parameters(self._config, question)
+        if self.name not in ("gemini", "openai_compatible"):
+            return {}
+        backend = importlib.import_module(f"movlr_jax.language.clients.{self.name}")
+        return backend.parameters(self._config, question)
 
     async def send(self, question: Question, key: str) -> Any:
         raise UserError("a replayed run does not send calls")
