@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import itertools
 import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -226,13 +228,27 @@ def replaced(path: Path, role: str, **settings: object) -> None:
     path.write_text(yaml.safe_dump(values))
 
 
-def run_method(method: str, tmp_path: Path, *more: str) -> tuple[FakeServer, FakeServer, Path]:
-    llm, vlm = servers()
-    with llm, vlm:
-        run = tmp_path / method
-        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
-        assert main([*TASK, *MODELS, *urls, f"method={method}", *more, f"run_dir={run}"]) == 0
-    return llm, vlm, run
+@contextlib.contextmanager
+def modelled(
+    run: Path,
+    *settings: str,
+    status: int = 0,
+    task: Sequence[str] = TASK,
+    vlm: dict | None = None,
+    **more: Any,
+) -> Iterator[tuple[FakeServer, FakeServer]]:
+    """Search in `run` with two servers, which serve within the context. vlm: settings of the second one alone."""
+    writer, watcher = FakeServer("openai", **more), FakeServer("gemini", **{**more, **(vlm or {})})
+    with writer, watcher:
+        urls = [f"llm.base_url={writer.url}", f"vlm.base_url={watcher.url}"]
+        assert main([*task, *MODELS, *urls, *settings, f"run_dir={run}"]) == status
+        yield writer, watcher
+
+
+def run_method(method: str, tmp_path: Path) -> tuple[FakeServer, FakeServer, Path]:
+    run = tmp_path / method
+    with modelled(run, f"method={method}") as (llm, vlm):
+        return llm, vlm, run
 
 
 def programs(server: FakeServer) -> list[Asked]:
@@ -307,12 +323,9 @@ def described(run: Path) -> list[dict]:
 
 
 def test_motions_are_described_once_for_the_proposer(shared: None, tmp_path: Path):
-    llm, vlm = servers(brain=observer(0.4))
     run, again = tmp_path / "run", tmp_path / "again"
-    with llm, vlm:
-        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
-        sized = ["candidates=3", "generations=2", "method=motionvl"]
-        assert main([*TASK, *MODELS, *urls, *sized, f"run_dir={run}"]) == 0
+    sized = ["candidates=3", "generations=2", "method=motionvl"]
+    with modelled(run, *sized, brain=observer(0.4)) as (llm, vlm):
         _, _, evaluated = outcome(run)
         ran = [{e["name"] for e in evaluated if e["generation"] == g and not e["reason"]} for g in (0, 1)]
         assert [set(seen) for seen in described(run)] == ran
@@ -325,9 +338,8 @@ def test_motions_are_described_once_for_the_proposer(shared: None, tmp_path: Pat
         assert edits
         assert all(label in said for label in labels for said in edits)
         assert all(said.count("Alignment with the task: 0.4") == len(ran[0]) - 1 for said in edits)
-        before = len(asked)
         assert main([f"resume={run}", "generations=3"]) == 0
-        later = [r["asked"] for r in vlm.requests if r["asked"].wants == "descriptors"][before:]
+        later = [r["asked"] for r in vlm.requests if r["asked"].wants == "descriptors"][len(asked) :]
         assert len(later) <= 3, "only those of the new generation"
         assert len(described(run)) == 3
         assert 'class="chip">alignment 0.4<' in (run / "report.html").read_text()
@@ -339,13 +351,9 @@ def test_motions_are_described_once_for_the_proposer(shared: None, tmp_path: Pat
 def test_search_ends_at_the_alignment_of_the_method(
     shared: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    llm, vlm = servers(brain=observer(0.95))
-    run = tmp_path / "run"
-    with llm, vlm:
-        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
-        arguments = [*TASK, *MODELS, *urls, "method=motionvl", "generations=3"]
-        assert main([*arguments, f"run_dir={run}"]) == 0
-        said = "the search ends after generation 0: "
+    run, going, said = tmp_path / "run", tmp_path / "going", "the search ends after generation 0: "
+    settings = ["method=motionvl", "generations=3"]
+    with modelled(run, *settings, brain=observer(0.95)) as (llm, vlm):
         assert said in capsys.readouterr().err
         made = len(llm.requests) + len(vlm.requests)
         assert main([f"resume={run}"]) == 0
@@ -353,14 +361,13 @@ def test_search_ends_at_the_alignment_of_the_method(
         assert len(llm.requests) + len(vlm.requests) == made
         with Archive.open(run, write=False) as archive:
             data = read_run(archive)
-        assert len(data.generations) == 1
-        assert data.state == "finished"
+        assert (len(data.generations), data.state) == (1, "finished")
         assert data.stopped.startswith(said)
         assert data.stopped.endswith("reaches an alignment of 0.95 with the task (method.stop_alignment=0.9)")
         assert data.stopped in render(data)
         assert compare.is_finished(compose([f"resume={run}"]))
-        going = tmp_path / "going"
-        assert main([*arguments, "method.stop_alignment=null", f"run_dir={going}"]) == 0
+    with modelled(going, *settings, "method.stop_alignment=null", brain=observer(0.95)):
+        pass
     with Archive.open(going, write=False) as archive:
         assert len(archive.events("ranked")) == 3
 
@@ -403,12 +410,9 @@ def test_weights_outside_the_range_of_the_method_are_repaired(shared: None, tmp_
     )
     start = f'reward="{tmp_path / "start.py"}", episode_s=0.1'
     (tmp_path / "task.py").write_text(task.replace("episode_s=0.1", start))
-    llm, vlm = servers(brain=heavy)
-    with llm, vlm:
-        run = tmp_path / "run"
-        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
-        settings = [f"+task={tmp_path / 'task.py'}", *TASK[1:], *MODELS, *urls]
-        assert main([*settings, "method=motionvl", *TASK[1:3], f"run_dir={run}"]) == 0
+    run, task = tmp_path / "run", [f"+task={tmp_path / 'task.py'}", *TASK[1:]]
+    with modelled(run, "method=motionvl", *TASK[1:3], task=task, brain=heavy) as (llm, _):
+        pass
     assert all("between 0 and 1" in a.said for a in programs(llm)), "in the first generation too"
     first = next(a for a in programs(llm) if "cannot be used" not in a.said)
     assert 'WEIGHTS = {"near": 1, "calm": 0.25}' in first.said
@@ -420,37 +424,29 @@ def test_weights_outside_the_range_of_the_method_are_repaired(shared: None, tmp_
 
 
 def test_human_evaluates_the_hand_written_reward_without_calls(shared: None, tmp_path: Path):
-    llm, vlm = servers()
-    with llm, vlm:
-        run = tmp_path / "human"
-        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
-        sized = [a for a in TASK if not a.startswith(("candidates", "generations"))]
-        assert main([*sized, *MODELS, *urls, "method=human", f"run_dir={run}"]) == 0
+    sized = [a for a in TASK if not a.startswith(("candidates", "generations"))]
+    with modelled(tmp_path / "human", "method=human", task=sized) as (llm, vlm):
         assert not llm.requests + vlm.requests
 
 
 def test_broken_program_is_sent_back_with_its_reason(shared: None, tmp_path: Path):
+    order = itertools.count()
+
     def stubborn(asked: Asked) -> dict:
-        """The first try is broken; the second slot of a generation stays broken."""
+        """Break every first try, and all tries of the first program."""
         answer = scripted_model(asked)
         if asked.wants == "program" and ("cannot be used" not in asked.said or "stays" in asked.said):
-            mark = "stays" if int(asked.seed[0], 16) < 8 or "stays" in asked.said else "once"
+            mark = "stays" if "stays" in asked.said or next(order) == 0 else "once"
             answer["program"] = (
                 f'WEIGHTS = {{"a": 1.0}}\n\ndef reward(state, action):\n    return {{"a": state.pos("{mark}")[0]}}'
             )
         return answer
 
-    llm, vlm = servers(brain=stubborn)
-    with llm, vlm:
-        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
-        run = tmp_path / "run"
-        status = main([*TASK, *MODELS, *urls, "candidates=3", "generations=1", "retries=2", f"run_dir={run}"])
-    repairs = [a for a in programs(llm) if "cannot be used" in a.said]
-    assert repairs
+    run = tmp_path / "run"
+    with modelled(run, "candidates=3", "generations=1", "retries=2", brain=stubborn) as (llm, _):
+        repairs = [a for a in programs(llm) if "cannot be used" in a.said]
     assert any("there is no body" in a.said and 'state.pos("' in a.said for a in repairs)
-    if status == 0:
-        _, _, evaluated = outcome(run)
-        assert len(evaluated) == 3, "a slot that stays broken is an entry"
+    assert len(outcome(run)[2]) == 3, "a slot that stays broken is an entry"
 
 
 def test_generation_without_a_valid_program_ends_the_search(
@@ -461,12 +457,8 @@ def test_generation_without_a_valid_program_ends_the_search(
             {"changes": "none", "program": "import os"} if asked.wants == "program" else scripted_model(asked)
         )
 
-    llm, vlm = servers(brain=hopeless)
-    with llm, vlm:
-        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
-        run = tmp_path / "run"
-        assert main([*TASK, *MODELS, *urls, "retries=1", f"run_dir={run}"]) == 2
-    assert "are invalid, in two rounds with retries=1" in capsys.readouterr().err
+    with modelled(tmp_path / "run", "retries=1", status=2, brain=hopeless) as (llm, _):
+        assert "are invalid, in two rounds with retries=1" in capsys.readouterr().err
     assert len(programs(llm)) == 4, "one slot, one repair, and both again"
 
 
@@ -474,12 +466,9 @@ def test_judge_that_never_answers_is_reported_and_has_its_own_status(
     shared: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     """On the terminal, in the closing lines, in the record and in the report; no program is called the best."""
-    llm, vlm = servers()
     run = tmp_path / "run"
-    with llm, vlm:
-        vlm.write = lambda asked, content: "the left one" if asked.wants == "winner" else content
-        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}", "vlm.attempts=2", "gates=false"]
-        assert main([*TASK, *MODELS, *urls, f"run_dir={run}"]) == 3
+    silent = {"write": lambda asked, content: "the left one" if asked.wants == "winner" else content}
+    with modelled(run, "vlm.attempts=2", "gates=false", status=3, vlm=silent) as (_, vlm):
         said, made = capsys.readouterr().err, len(vlm.requests)
         assert main([f"resume={run}"]) == 3, "the same search, the same result"
         assert len(vlm.requests) == made
@@ -505,11 +494,8 @@ def test_spent_budget_ends_the_search_and_it_is_resumable(
     shared: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     _, _, whole = run_method("movlr", tmp_path)
-    llm, vlm = servers()
-    with llm, vlm:
-        run = tmp_path / "run"
-        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
-        assert main([*TASK, *MODELS, *urls, "max_calls=4", f"run_dir={run}"]) == 0
+    run = tmp_path / "run"
+    with modelled(run, "max_calls=4") as (llm, vlm):
         assert "max_calls=4 is used up" in capsys.readouterr().err
         assert len(llm.requests) + len(vlm.requests) == 4
         assert main([f"resume={run}", "max_calls=100"]) == 0

@@ -1,5 +1,4 @@
 """Servers as people run them, and worse: whatever comes over the wire, the search gets an answer or a sentence."""
-# ruff: noqa: F811
 
 from __future__ import annotations
 
@@ -16,43 +15,26 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from fake_servers import Asked, FakeServer, scripted_model
+from fake_servers import Asked
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_clients import KEY, KINDS, Asking, archive, key, question  # noqa: F401
+from model_calls import KEY, KINDS, Asking, judging, question, writing
+from odd_answers import ANSWER, PROGRAM, READY, openai, written
 
 from movlr_jax._util.keys import redact
+from movlr_jax._util.progress import Reporter
+from movlr_jax.cli import outcome
 from movlr_jax.errors import BudgetSpent, UserError
 from movlr_jax.language.base import ProposalRequest
-from movlr_jax.language.clients.answers import Judgement, Program
-from movlr_jax.language.clients.call import Message, Question
+from movlr_jax.language.clients.answers import program_in
+from movlr_jax.language.clients.call import Message
 from movlr_jax.language.proposers.llm import ModelProposer
 from movlr_jax.storage.archive import Archive
 
-READY = '{"ready": true}'
-ANSWER = {"first_motion": "a", "second_motion": "b", "winner": "second", "reason": "c"}
-PROGRAM = """\"\"\"Kick.\"\"\"
-
-WEIGHTS = {"near": 1.0}
+both_kinds = pytest.mark.parametrize("kind", KINDS)
 
 
-def reward(state, action):
-    return {"near": -state.time}"""
-Shape = Callable[[dict[str, Any]], Any]
-
-
-def openai(content: Any = READY, **more: Any) -> Shape:
-    """The envelope with another content, or with other things around it."""
-
-    def shape(answer: dict[str, Any]) -> dict[str, Any]:
-        message = {"role": "assistant", "content": content}
-        choices = [{"index": 0, "finish_reason": "stop", "message": message}]
-        return {**answer, "choices": choices, **more}
-
-    return shape
-
-
-def gemini(parts: Any = (), **more: Any) -> Shape:
+def gemini(parts: Any = (), **more: Any) -> Callable[[dict[str, Any]], Any]:
     def shape(answer: dict[str, Any]) -> dict[str, Any]:
         content = {"role": "model", "parts": parts}
         return {**answer, "candidates": [{"content": content, "finishReason": "STOP"}], **more}
@@ -60,7 +42,7 @@ def gemini(parts: Any = (), **more: Any) -> Shape:
     return shape
 
 
-def nested(depth: int) -> Shape:
+def nested(depth: int) -> Callable[[dict[str, Any]], bytes]:
     def shape(answer: dict[str, Any]) -> bytes:
         whole = json.dumps({**answer, "extra": "HERE"})
         return whole.replace('"HERE"', "[" * depth + "]" * depth).encode()
@@ -71,14 +53,6 @@ def nested(depth: int) -> Shape:
 def codes(text: str) -> list[str]:
     """What a terminal may obey."""
     return [c for c in text if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") and c != "\n"]
-
-
-def written(asked: Asked) -> dict[str, Any]:
-    return {"changes": "a", "program": PROGRAM} if asked.wants == "program" else scripted_model(asked)
-
-
-def program(text: str = "write") -> Question:
-    return Question("propose", [Message("user", [text])], Program, 1.0)
 
 
 # The shape of answers.
@@ -96,13 +70,11 @@ READABLE = {
 
 
 @pytest.mark.parametrize("name", READABLE)
-def test_answer_of_an_odd_shape_is_read(name: str, archive: Archive):
+def test_answer_of_an_odd_shape_is_read(name: str, serve):
     kind, shape = READABLE[name]
-    with FakeServer(kind, shape=shape) as server:
-        asking = Asking(server, archive)
-        assert asking.ask([question()])[0].value.ready
-        assert len(server.requests) == 1
-        asking.client.close()
+    asking = serve(kind, shape=shape)
+    assert asking.one().value.ready
+    assert len(asking.requests) == 1
 
 
 UNREADABLE = {
@@ -138,96 +110,82 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
-def test_answer_that_cannot_be_read_is_reported_and_requested_again(name: str, archive: Archive):
+def test_answer_that_cannot_be_read_is_reported_and_requested_again(name: str, serve):
     kind, shape, sentence = UNREADABLE[name]
-    with FakeServer(kind, shape=shape) as server:
-        asking = Asking(server, archive, attempts=2)
-        try:
-            (answer,) = asking.ask([question()])
-            assert answer.value is None
-            told = str(answer.problem)
-        except UserError as error:
-            told = str(error)
-        assert sentence in told
-        assert sentence in asking.said[0]
-        assert len(server.requests) == 2
-        asking.client.close()
+    asking = serve(kind, shape=shape, attempts=2)
+    try:
+        answer = asking.one()
+        assert answer.value is None
+        told = str(answer.problem)
+    except UserError as error:
+        told = str(error)
+    assert sentence in told
+    assert sentence in asking.said[0]
+    assert len(asking.requests) == 2
 
 
 # What calls cost.
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@both_kinds
 @pytest.mark.parametrize("count", [-1_000_000, "a lot", None, 1e300, True, 10**400])
-def test_token_counts_that_are_invalid_cost_the_maximum(kind: str, count: Any, archive: Archive):
-    usage = {"openai": "usage", "gemini": "usageMetadata"}[kind]
+def test_token_counts_that_are_invalid_cost_the_maximum(kind: str, count: Any, serve, archive: Archive):
     names = {
-        "openai": ("prompt_tokens", "completion_tokens"),
-        "gemini": ("promptTokenCount", "candidatesTokenCount"),
+        "openai": ("usage", "prompt_tokens", "completion_tokens"),
+        "gemini": ("usageMetadata", "promptTokenCount", "candidatesTokenCount"),
     }
-
-    def shape(answer: dict[str, Any]) -> dict[str, Any]:
-        return {**answer, usage: dict.fromkeys(names[kind], count)}
-
-    with FakeServer(kind, shape=shape) as server:
-        asking = Asking(server, archive, price=(1.0, 10.0), max_tokens=2000, max_cost_usd=0.09)
-        with pytest.raises(BudgetSpent, match=r"max_cost_usd=0.09 is used up"):
-            asking.ask([question(sample=i) for i in range(20)])
-        calls, cost = archive.spent()
-        assert 3 <= calls <= 5
-        assert 0.06 < cost <= 0.09
-        told = [line for line in asking.said if "token counts" in line]
-        assert len(told) == 1, "once is enough"
-        assert "is charged with its maximum cost" in told[0]
-        assert all((c["tokens_in"], c["tokens_out"]) == (None, None) for c in archive.calls())
-        asking.client.close()
+    usage, *counts = names[kind]
+    shape = lambda answer: {**answer, usage: dict.fromkeys(counts, count)}  # noqa: E731
+    asking = serve(kind, shape=shape, price=(1.0, 10.0), max_tokens=2000, max_cost_usd=0.09)
+    with pytest.raises(BudgetSpent, match=r"max_cost_usd=0.09 is used up"):
+        asking.ask([question(sample=i) for i in range(20)])
+    calls, cost = archive.spent()
+    assert 3 <= calls <= 5
+    assert 0.06 < cost <= 0.09
+    (told,) = (line for line in asking.said if "token counts" in line)
+    assert "is charged with its maximum cost" in told
+    assert all((c["tokens_in"], c["tokens_out"]) == (None, None) for c in archive.calls())
 
 
-def test_token_counts_as_text_are_read(archive: Archive):
+def test_token_counts_as_text_are_read(serve, archive: Archive):
     usage = {"prompt_tokens": "6500", "completion_tokens": 1500.0}
-    with FakeServer("openai", shape=openai(usage=usage)) as server:
-        asking = Asking(server, archive, price=(1.0, 10.0))
-        asking.ask([question()])
-        (call,) = archive.calls()
-        assert (call["tokens_in"], call["tokens_out"]) == (6500, 1500)
-        assert call["cost_usd"] == pytest.approx(0.0215)
-        assert not asking.said
-        asking.client.close()
+    asking = serve(shape=openai(usage=usage), price=(1.0, 10.0))
+    asking.one()
+    (call,) = archive.calls()
+    assert (call["tokens_in"], call["tokens_out"]) == (6500, 1500)
+    assert call["cost_usd"] == pytest.approx(0.0215)
+    assert not asking.said
 
 
 # How long to wait.
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@both_kinds
 @pytest.mark.parametrize(
     "value", ["Wed, soon", "", "-5", "0", "nan", "inf", "1e999", "Wed, 21 Oct 2015 07:28:00 GMT",
               "Mon, 01 Jan 0001 00:00:00 +2359", "Fri, 31 Dec 9999 23:59:59 -2359", "9" * 400]
 )  # fmt: skip
-def test_retry_after_that_is_invalid_is_ignored(kind: str, value: str, archive: Archive):
-    with FakeServer(kind, script=["429", "", "429"], retry_after=value) as server:
-        asking = Asking(server, archive, backoff_s=0.2, patience_s=1e9)
-        begun = time.monotonic()
-        if value.startswith("Fri"):
-            with pytest.raises(UserError, match=r"requests a wait of \d\.\d+e\+11 s"):
-                asking.ask([question()])
-            return
-        assert asking.ask([question()])[0].value.ready
-        assert 0.2 <= time.monotonic() - begun < 10.0
-        assert "attempt 2 of 3 in 0.2 s" in asking.said[0]
-        asking.client.close()
+def test_retry_after_that_is_invalid_is_ignored(kind: str, value: str, serve):
+    asking = serve(kind, script=["429", "", "429"], retry_after=value, backoff_s=0.2, patience_s=1e9)
+    begun = time.monotonic()
+    if value.startswith("Fri"):
+        with pytest.raises(UserError, match=r"requests a wait of \d\.\d+e\+11 s"):
+            asking.one()
+        return
+    assert asking.one().value.ready
+    assert 0.2 <= time.monotonic() - begun < 10.0
+    assert "attempt 2 of 3 in 0.2 s" in asking.said[0]
 
 
-def test_retry_after_as_a_date_is_respected(archive: Archive):
-    with FakeServer("openai", script=["429"]) as server:
-        asking = Asking(server, archive)
-        soon = int(time.time()) + 2  # dates have whole seconds
-        server.retry_after = email.utils.formatdate(soon, usegmt=True)
-        assert asking.ask([question()])[0].value.ready
-        assert soon - 0.01 < time.time() < soon + 10
-        server.script, server.retry_after = ["429"], email.utils.formatdate(time.time() + 4000, usegmt=True)
-        with pytest.raises(UserError, match=r"requests a wait of (3999|4000)\S* s .*resume="):
-            asking.ask([question("more")])
-        asking.client.close()
+def test_retry_after_as_a_date_is_respected(serve):
+    soon = int(time.time()) + 2  # dates have whole seconds
+    asking = serve(script=["429"], retry_after=email.utils.formatdate(soon, usegmt=True))
+    assert asking.one().value.ready
+    assert soon - 0.01 < time.time() < soon + 10
+    late = email.utils.formatdate(time.time() + 4000, usegmt=True)
+    asking.server.script, asking.server.retry_after = ["429"], late
+    with pytest.raises(UserError, match=r"requests a wait of (3999|4000)\S* s .*resume="):
+        asking.one(question("more"))
 
 
 # How much.
@@ -241,26 +199,18 @@ def _bomb(size: int, layers: int) -> bytes:
     return data
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@both_kinds
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("status", [200, 500])
-def test_response_that_unpacks_to_a_large_one_is_cut_off(
-    kind: str,
-    layers: int,
-    status: int,
-    archive: Archive,
-):
+def test_response_that_unpacks_to_a_large_one_is_cut_off(kind: str, layers: int, status: int, serve):
     body = _bomb(400_000_000, layers)
     assert len(body) < 500_000
     headers = {"Content-Encoding": ", ".join(["gzip"] * layers)}
-    with FakeServer(kind, shape=lambda a: body, headers=headers, status=status) as server:
-        asking = Asking(server, archive, attempts=1)
-        asking.ask([question()])  # whatever is loaded with the first call is not counted
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        (answer,) = asking.ask([question("more")])
-        assert "the response is larger than 4 MiB" in str(answer.problem)
-        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000, "kB"
-        asking.client.close()
+    asking = serve(kind, shape=lambda a: body, headers=headers, status=status, attempts=1)
+    asking.one()  # whatever is loaded with the first call is not counted
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert "the response is larger than 4 MiB" in str(asking.one(question("more")).problem)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000, "kB"
 
 
 def propose(asking: Asking) -> list[str]:
@@ -275,37 +225,28 @@ def propose(asking: Asking) -> list[str]:
 
 
 @pytest.mark.parametrize("size", [3_000_000, 5_000_000])
-def test_program_that_is_far_too_long_is_not_sent_back_whole(size: int, archive: Archive):
+def test_program_that_is_far_too_long_is_not_sent_back_whole(size: int, serve, archive: Archive):
     def brain(asked: Asked) -> dict[str, Any]:
         mended = "cannot be used" in asked.said
         return {"changes": "a" * 5000, "program": PROGRAM if mended else PROGRAM + "\n# more" * (size // 7)}
 
-    with FakeServer("openai", brain=brain) as server:
-        asking = Asking(server, archive, attempts=2)
-        (source,) = propose(asking)
-        assert source == PROGRAM + "\n"
-        repair = server.requests[-1]["asked"].said
-        assert len(repair) < 8000
-        assert ("longer than 32768 bytes" in repair) == (size < 4_000_000)
-        assert ("the response is larger than 4 MiB" in repair) == (size > 4_000_000)
-        assert all(len(c["answer"] or "") <= 4 << 20 for c in archive.calls())
-        asking.client.close()
+    asking = serve(brain=brain, attempts=2)
+    assert propose(asking) == [PROGRAM + "\n"]
+    repair = asking.requests[-1]["asked"].said
+    assert len(repair) < 8000
+    assert ("longer than 32768 bytes" in repair) == (size < 4_000_000)
+    assert ("the response is larger than 4 MiB" in repair) == (size > 4_000_000)
+    assert all(len(c["answer"] or "") <= 4 << 20 for c in archive.calls())
 
 
-def test_answers_that_cannot_be_read_end_the_search_with_their_text(archive: Archive):
-    with FakeServer("openai", write=lambda asked, content: "I would rather not.", brain=written) as server:
-        asking = Asking(server, archive, attempts=2)
-        with pytest.raises(UserError) as told:
-            propose(asking)
-        assert "no program for generation 0 could be read from the answers of openai_compatible m-1" in str(
-            told.value
-        )
-        assert "it begins 'I would rather not.'" in str(told.value)
-        assert "more able model" not in str(told.value)
-        asking.client.close()
+def test_answers_that_cannot_be_read_end_the_search_with_their_text(serve):
+    asking = serve(write=lambda asked, content: "I would rather not.", brain=written, attempts=2)
+    sentence = "no program for generation 0 could be read from the answers of openai_compatible m-1"
+    with pytest.raises(UserError, match=f"{sentence}.*it begins 'I would rather not.'"):
+        propose(asking)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@both_kinds
 @pytest.mark.parametrize(
     "headers",
     [
@@ -315,22 +256,17 @@ def test_answers_that_cannot_be_read_end_the_search_with_their_text(archive: Arc
         {"Content-Encoding": "identity, no-such"},
     ],
 )
-def test_headers_that_are_wrong_change_nothing(kind: str, headers: dict[str, str], archive: Archive):
-    with FakeServer(kind, headers=headers) as server:
-        asking = Asking(server, archive)
-        assert asking.ask([question()])[0].value.ready
-        asking.client.close()
+def test_headers_that_are_wrong_change_nothing(kind: str, headers: dict[str, str], serve):
+    assert serve(kind, headers=headers).one().value.ready
 
 
-def test_redirect_is_followed_a_few_times(archive: Archive):
-    with FakeServer("openai") as there, FakeServer("openai", status=307) as server:
-        server.headers = {"Location": f"{there.url}/chat/completions"}
-        asking = Asking(server, archive, attempts=1)
-        assert asking.ask([question()])[0].value.ready
-        server.headers = {"Location": f"{server.url}/chat/completions"}
-        with pytest.raises(UserError, match="redirects more than"):
-            asking.ask([question("more")])
-        asking.client.close()
+def test_redirect_is_followed_a_few_times(serve):
+    there, asking = serve(), serve(status=307, attempts=1)
+    asking.server.headers = {"Location": f"{there.server.url}/chat/completions"}
+    assert asking.one().value.ready
+    asking.server.headers = {"Location": f"{asking.server.url}/chat/completions"}
+    with pytest.raises(UserError, match="redirects more than"):
+        asking.one(question("more"))
 
 
 # What must not come back.
@@ -352,23 +288,21 @@ FORMS = {
 
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("within", ["a value", "JSON itself"])
-def test_key_in_any_spelling_is_redacted(name: str, within: str, archive: Archive):
+def test_key_in_any_spelling_is_redacted(name: str, within: str, serve, archive: Archive):
     """In an error and in an answer, there as text of a value or as escapes of the JSON itself."""
     written = FORMS[name]
-    said = {**ANSWER, "reason": "it is MARK"}
+    said = json.dumps({**ANSWER, "reason": "it is MARK"})
     mark = json.dumps(written)[1:-1] if within == "a value" or "\\x" in written else written
-    with FakeServer("openai", script=["503", "", "400"], error_text=f"key {written}.") as server:
-        server.write = lambda asked, content: json.dumps(said).replace("MARK", mark)
-        asking = Asking(server, archive, attempts=2)
-        (answer,) = asking.ask([Question("judge", [Message("user", ["which"])], Judgement)])
-        with pytest.raises(UserError) as told:
-            asking.ask([question()])
-        asking.client.close()
+    asking = serve(
+        script=["503", "", "400"], error_text=f"key {written}.", attempts=2,
+        write=lambda asked, content: said.replace("MARK", mark),
+    )  # fmt: skip
+    answer = asking.one(judging())
+    with pytest.raises(UserError) as told:
+        asking.one()
     everything = b"".join(p.read_bytes() for p in archive.root.rglob("*") if p.is_file()).decode("latin-1")
     for text in (str(told.value), answer.value.reason, *asking.said, everything):
-        assert written not in text
-        assert KEY not in text
-        assert KEY.split("-")[2] not in text
+        assert not [secret for secret in (written, KEY, KEY.split("-")[2]) if secret in text]
     assert "[key]" in answer.value.reason
     assert "[key]" in str(told.value)
 
@@ -385,31 +319,27 @@ CONTROL = (
 )
 
 
-def test_control_codes_of_a_server_do_not_reach_the_terminal(
-    archive: Archive, capfd: pytest.CaptureFixture[str]
-):
-    from movlr_jax._util.progress import Reporter
-    from movlr_jax.cli import outcome
+def test_control_codes_of_a_server_do_not_reach_the_terminal(serve, capfd: pytest.CaptureFixture[str]):
+    def refuse(_: None) -> int:
+        raise UserError(CONTROL)
 
-    with FakeServer("openai", script=["503", "", "400"], error_text=CONTROL) as server:
-        asking = Asking(server, archive, attempts=2)
-        server.brain = lambda asked: {**ANSWER, "reason": CONTROL}
-        asking.client.say = Reporter().say
-        (answer,) = asking.ask([Question("judge", [Message("user", ["which"])], Judgement)])
-        assert not codes(answer.value.reason)
-        assert "\\x1b[31malert" in answer.value.reason
-        assert outcome.run_one(lambda given: asking.ask([question()]), None) == 2
-        asking.client.close()
+    asking = serve(
+        script=["503", "", "400"],
+        error_text=CONTROL,
+        attempts=2,
+        brain=lambda asked: {**ANSWER, "reason": CONTROL},
+    )
+    asking.client.say = Reporter().say
+    answer = asking.one(judging())
+    assert not codes(answer.value.reason)
+    assert "\\x1b[31malert" in answer.value.reason
+    assert outcome.run_one(lambda _: asking.ask([question()]), None) == 2
     Reporter().say(CONTROL)
-    assert outcome.run_one(lambda given: _raise(UserError(CONTROL)), None) == 2
+    assert outcome.run_one(refuse, None) == 2
     out, err = capfd.readouterr()
     assert not codes(out + err)
     assert err.count("\\x1b[31malert") == 4
     assert err.count("\\u202egnp.exe") == 4
-
-
-def _raise(error: Exception) -> int:
-    raise error
 
 
 # Answers of servers that know no response_format.
@@ -435,32 +365,25 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_program_is_read_from_any_form_of_answer(name: str, archive: Archive):
-    from movlr_jax.language.clients.answers import program_in
-
-    with FakeServer("openai", brain=written, write=lambda asked, content: PROGRAMS[name]) as server:
-        asking = Asking(server, archive)
-        (answer,) = asking.ask([program()])
-        assert answer.value is not None, answer.problem
-        assert program_in(answer.value.program) == PROGRAM
-        assert len(server.requests) == 1
-        assert asking.ask([program()])[0] == answer, "from the record"
-        asking.client.close()
+def test_program_is_read_from_any_form_of_answer(name: str, serve):
+    asking = serve(brain=written, write=lambda asked, content: PROGRAMS[name])
+    answer = asking.one(writing())
+    assert answer.value is not None, answer.problem
+    assert program_in(answer.value.program) == PROGRAM
+    assert asking.one(writing()) == answer, "from the record"
+    assert len(asking.requests) == 1
 
 
-def test_request_describes_the_answer_unless_the_server_has_a_schema(archive: Archive):
-    """Where the server ignores response_format, the model knows it from the text; Gemini knows it anyway."""
+def test_request_describes_the_answer_unless_the_server_has_a_schema(serve, archive: Archive):
     for kind, said in (("openai", True), ("gemini", False)):
-        with FakeServer(kind, brain=written) as server:
-            asking = Asking(server, archive)
-            asking.ask([Question("judge", [Message("user", ["which", "one"])], Judgement)])
-            asking.ask([program()])
-            judge, writer = (r["asked"].said for r in server.requests)
-            assert ("one JSON object" in judge) == ('"winner"' in judge) == said
-            assert ("```python" in writer) == said
-            asking.client.close()
+        asking = serve(kind, brain=written)
+        asking.one(judging("which", "one"))
+        asking.one(writing())
+        judge, writer = (r["asked"].said for r in asking.requests)
+        assert ("one JSON object" in judge) == ('"winner"' in judge) == said
+        assert ("```python" in writer) == said
     recorded = [c["parameters"].get("instruction", "") for c in archive.calls()]
-    assert ['"winner"' in text for text in recorded] == [True, False, False, False], "and it is in the record"
+    assert ['"winner"' in text for text in recorded] == [True, False, False, False]
 
 
 # Anything at all.
@@ -480,39 +403,34 @@ JSONS = st.recursive(
 )
 
 
+GOOD = {
+    "openai": {
+        "model": "m", "usage": {"prompt_tokens": 1, "completion_tokens": 1}, "error": None,
+        "choices": [{"finish_reason": "stop", "error": None, "message": {"content": READY, "refusal": None}}],
+    },
+    "gemini": {
+        "modelVersion": "m",
+        "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "thoughtsTokenCount": 1},
+        "promptFeedback": {"blockReason": None},
+        "candidates": [{"finishReason": "STOP", "content": {"parts": [{"text": READY, "thought": False}]}}],
+    },
+}  # fmt: skip
+
+
 @st.composite
 def envelopes(draw: st.DrawFn, kind: str) -> Any:
     """A good envelope with something else in one or two of its places; or anything."""
-    good: dict[str, Any] = {
-        "openai": {
-            "model": "m", "usage": {"prompt_tokens": 1, "completion_tokens": 1}, "error": None,
-            "choices": [{"finish_reason": "stop", "error": None, "message": {"content": READY, "refusal": None}}],
-        },
-        "gemini": {
-            "modelVersion": "m",
-            "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "thoughtsTokenCount": 1},
-            "promptFeedback": {"blockReason": None},
-            "candidates": [{"finishReason": "STOP", "content": {"parts": [{"text": READY, "thought": False}]}}],
-        },
-    }[kind]  # fmt: skip
     if draw(st.integers(0, 9)) == 0:
         return draw(JSONS)
-    whole = json.loads(json.dumps(good))
+    whole: Any = json.loads(json.dumps(GOOD[kind]))
     for _ in range(draw(st.integers(1, 2))):
-        node: Any = whole
-        while True:
-            keys = list(node) if isinstance(node, dict) else list(range(len(node)))
-            if not keys:
-                break
+        node = whole
+        while keys := list(node) if isinstance(node, dict) else list(range(len(node))):
             at = draw(st.sampled_from(keys))
-            if isinstance(node[at], dict | list) and draw(st.booleans()):
-                node = node[at]
-                continue
-            if isinstance(node, dict) and draw(st.integers(0, 5)) == 0:
-                del node[at]
-            else:
+            if not isinstance(node[at], dict | list) or draw(st.booleans()):
                 node[at] = draw(JSONS)
-            break
+                break
+            node = node[at]
     return whole
 
 
@@ -530,50 +448,48 @@ TEXTS = st.text(max_size=60) | st.sampled_from(
 )
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_response_of_any_content_ends_in_an_answer_or_a_sentence(kind: str, archive: Archive):
-    with FakeServer(kind) as server:
-        asking = Asking(server, archive, attempts=1, timeout_s=3.0, price=(1.0, 1.0))
-        count = 0
+@both_kinds
+def test_response_of_any_content_ends_in_an_answer_or_a_sentence(kind: str, serve, archive: Archive):
+    asking = serve(kind, attempts=1, timeout_s=3.0, price=(1.0, 1.0))
+    server, count = asking.server, 0
 
-        def ask() -> None:
-            nonlocal count
-            count += 1
-            before = archive.spent()[1]
-            try:
-                (answer,) = asking.ask([question(sample=count)])
-                assert (answer.value is None) == bool(answer.problem)
-                told = answer.problem or ""
-            except UserError as error:
-                told = str(error)
-            assert not codes(told), told
-            assert archive.spent()[1] >= before
+    def ask() -> None:
+        nonlocal count
+        count += 1
+        before = archive.spent()[1]
+        try:
+            answer = asking.one(question(sample=count))
+            assert (answer.value is None) == bool(answer.problem)
+            told = answer.problem or ""
+        except UserError as error:
+            told = str(error)
+        assert not codes(told), told
+        assert archive.spent()[1] >= before
 
-        common = settings(
-            max_examples=30, derandomize=True, deadline=None, database=None,
-            suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-        )  # fmt: skip
+    common = settings(
+        max_examples=30, derandomize=True, deadline=None, database=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    )  # fmt: skip
 
-        @common
-        @given(envelopes(kind))
-        def shapes(envelope: Any) -> None:
-            server.shape = lambda answer: envelope
-            ask()
+    @common
+    @given(envelopes(kind))
+    def shapes(envelope: Any) -> None:
+        server.shape = lambda answer: envelope
+        ask()
 
-        @common
-        @given(st.integers(200, 599), HEADERS, BODIES | JSONS)
-        def responses(status: int, headers: dict[str, str], body: Any) -> None:
-            server.status, server.headers, server.shape = status, headers, lambda answer: body
-            ask()
+    @common
+    @given(st.integers(200, 599), HEADERS, BODIES | JSONS)
+    def responses(status: int, headers: dict[str, str], body: Any) -> None:
+        server.status, server.headers, server.shape = status, headers, lambda answer: body
+        ask()
 
-        @common
-        @given(TEXTS)
-        def texts(text: str) -> None:
-            server.write = lambda asked, content: text
-            ask()
+    @common
+    @given(TEXTS)
+    def texts(text: str) -> None:
+        server.write = lambda asked, content: text
+        ask()
 
-        shapes()
-        responses()
-        server.status, server.headers, server.shape = 200, {}, None
-        texts()
-        asking.client.close()
+    shapes()
+    responses()
+    server.status, server.headers, server.shape = 200, {}, None
+    texts()
