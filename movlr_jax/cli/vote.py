@@ -17,9 +17,10 @@ from movlr_jax.cli import common
 from movlr_jax.errors import UserError, needed, printable
 from movlr_jax.language.settings import ModelConfig
 from movlr_jax.report.data import read_run
-from movlr_jax.storage.archive import Archive, InUse
+from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.inside import read_inside
 from movlr_jax.storage.layout import VOTE_PAGE
+from movlr_jax.storage.writing import InUse
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -21,9 +21,7 @@ from movlr_jax.storage import database
 from movlr_jax.storage.database import Database
 from movlr_jax.storage.events import Unreadable, check, parse_call, parse_event
 from movlr_jax.storage.inside import inside, linked, open_regular, read_inside
-from movlr_jax.storage.writing import InUse, is_part, lock, write_atomically, write_errors
-
-__all__ = ["SETTINGS", "Archive", "Event", "InUse", "write_atomically"]
+from movlr_jax.storage.writing import is_part, lock, write_atomically, write_errors
 
 SETTINGS = "config.yaml"
 FILE_BYTES = 2**28 + 2**20  # size limit of a file: more than any film, and than an episode of `ARRAYS_BYTES`

@@ -128,7 +128,7 @@ def test_answer_that_cannot_be_read_is_reported_and_requested_again(name: str, s
 
 
 @both_kinds
-@pytest.mark.parametrize("count", [-1_000_000, "a lot", None, 1e300, True, 10**400])
+@pytest.mark.parametrize("count", [-1_000_000, "a lot", None, True, 10**400])
 def test_token_counts_that_are_invalid_cost_the_maximum(kind: str, count: Any, serve, archive: Archive):
     names = {
         "openai": ("usage", "prompt_tokens", "completion_tokens"),
@@ -145,16 +145,6 @@ def test_token_counts_that_are_invalid_cost_the_maximum(kind: str, count: Any, s
     (told,) = (line for line in asking.said if "token counts" in line)
     assert "is charged with its maximum cost" in told
     assert all((c["tokens_in"], c["tokens_out"]) == (None, None) for c in archive.calls())
-
-
-def test_token_counts_as_text_are_read(serve, archive: Archive):
-    usage = {"prompt_tokens": "6500", "completion_tokens": 1500.0}
-    asking = serve(shape=openai(usage=usage), price=(1.0, 10.0))
-    asking.one()
-    (call,) = archive.calls()
-    assert (call["tokens_in"], call["tokens_out"]) == (6500, 1500)
-    assert call["cost_usd"] == pytest.approx(0.0215)
-    assert not asking.said
 
 
 # How long to wait.

@@ -127,21 +127,12 @@ def sound(tiny) -> tuple[str, list[str], list[Any]]:
     return document(PROGRAM, tiny.layout), list(parse(PROGRAM).weights), inputs(tiny.layout)
 
 
-def places(value: Any) -> list[tuple[Any, ...]]:
-    """The way to everything inside a document."""
-    found: list[tuple[Any, ...]] = []
-    left: list[tuple[tuple[Any, ...], Any]] = [((), value)]
-    while left:
-        path, value = left.pop()
-        children = (
-            value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-        )
-        for key, child in children:
-            way = (*path, key)
-            found.append(way)
-            if isinstance(child, dict | list):
-                left.append((way, child))
-    return found
+def places(value: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return the way to everything inside a document."""
+    children = (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    )
+    return [place for key, child in children for place in ((*way, key), *places(child, (*way, key)))]
 
 
 ODD = st.one_of(
@@ -155,31 +146,22 @@ ODD = st.one_of(
 @settings(max_examples=800, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_document_with_changed_values_is_read_or_refused(sound, data: st.DataObject):
-    """Values swapped, dropped, repeated or replaced anywhere: a graph that traces, or a ProgramError; and soon."""
+    """Values dropped, repeated or replaced anywhere: a graph that traces, or a ProgramError; and soon."""
     original, terms, shapes = sound
     changed = json.loads(original)
     for _ in range(data.draw(st.integers(1, 3))):
         everywhere = places(changed)
-        path = everywhere[data.draw(st.integers(0, len(everywhere) - 1))]
+        *way, last = everywhere[data.draw(st.integers(0, len(everywhere) - 1))]
         parent = changed
-        for key in path[:-1]:
+        for key in way:
             parent = parent[key]
-        how = data.draw(st.sampled_from(["odd", "odd", "drop", "twice", "other"]))
+        how = data.draw(st.sampled_from(["odd", "odd", "drop", "twice"]))
         if how == "odd":
-            parent[path[-1]] = data.draw(ODD)
+            parent[last] = data.draw(ODD)
         elif how == "drop":
-            del parent[path[-1]]
-        elif how == "twice" and isinstance(parent, list):
-            parent.insert(path[-1], json.loads(json.dumps(parent[path[-1]])))
-        else:
-            source = everywhere[data.draw(st.integers(0, len(everywhere) - 1))]
-            value: Any = changed
-            try:
-                for key in source:
-                    value = value[key]
-            except (KeyError, IndexError, TypeError):
-                continue
-            parent[path[-1]] = json.loads(json.dumps(value))
+            del parent[last]
+        elif isinstance(parent, list):
+            parent.insert(last, json.loads(json.dumps(parent[last])))
     began = time.monotonic()
     try:
         checked = read(json.dumps(changed), terms, shapes)

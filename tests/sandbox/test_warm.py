@@ -58,6 +58,19 @@ def pid_of(sandbox: Sandbox) -> int:
     return sandbox.warm.process.pid
 
 
+def output_of(script: str, *words: str, given: object = None, **environment: str) -> str:
+    """Run a script in a process of its own, with `given` pickled as its input. Return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words],
+        input=pickle.dumps(given),
+        capture_output=True,
+        env={**os.environ, **environment},
+        timeout=120,
+        check=False,
+    )
+    return (done.stdout or done.stderr).decode()
+
+
 def test_messages_of_any_length_arrive_whole():
     """Two after each other through a buffer smaller than either, with descriptors that stay with their message."""
     ours, theirs = socket.socketpair()
@@ -183,15 +196,7 @@ os.wait()
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has /proc")
 def test_process_sandbox_cannot_read_its_parents_environment(probe: Probe):
     source = CLIMB + attack("assert False, 'opened ' + str(opened('environ'))")
-    done = subprocess.run(
-        [sys.executable, "-c", ASKER],
-        input=pickle.dumps((probe, source)),
-        capture_output=True,
-        env={**os.environ, "OPENAI_API_KEY": SECRET},
-        timeout=120,
-        check=False,
-    )
-    assert b"opened []" in done.stdout, (done.stdout, done.stderr)
+    assert "opened []" in output_of(ASKER, given=(probe, source), OPENAI_API_KEY=SECRET)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has /proc")
@@ -200,27 +205,22 @@ def test_other_processes_are_hidden_from_users_and_from_root(who: str):
     """In a container that forbids namespaces, only from root."""
     if who != "user" and os.getuid():
         pytest.skip("it is not root")
-    done = subprocess.run(
-        [sys.executable, "-c", CLIMB + HIDDEN, who], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.stdout == "True True [] []\n", (done.stdout, done.stderr)
+    assert output_of(CLIMB + HIDDEN, who) == "True True [] []\n"
 
 
 LIMITED = """
 import pickle, resource, sys
-from pathlib import Path
 from movlr_jax.errors import UserError
 from movlr_jax.sandbox.vet import Sandbox
-probe, name, limit, value, source = pickle.loads(Path(sys.argv[1]).read_bytes())
-if __name__ == "__main__":
-    resource.setrlimit(getattr(resource, limit), (value, value))
-    try:
-        box = Sandbox(probe, name=name)
-        verdict = box.vet(source)
-        print(verdict.stage, verdict.message)
-        box.close()
-    except UserError as error:
-        print("machine", error)
+probe, name, limit, value, source = pickle.load(sys.stdin.buffer)
+resource.setrlimit(getattr(resource, limit), (value, value))
+try:
+    box = Sandbox(probe, name=name)
+    verdict = box.vet(source)
+    print(verdict.stage, verdict.message)
+    box.close()
+except UserError as error:
+    print("machine", error)
 """
 
 
@@ -234,23 +234,11 @@ if __name__ == "__main__":
         ("RLIMIT_DATA", 512 << 20, "machine"),
     ],
 )
-def test_low_limit_of_the_machine_is_reported_as_such(
-    probe: Probe, tmp_path: Path, limit: str, value: int, said: str
-):
-    (tmp_path / "given").write_bytes(pickle.dumps((probe, NAME, limit, value, SOUND)))
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(tmp_path / "given")],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    last = (done.stdout.strip().splitlines() or [done.stderr])[-1]
+def test_low_limit_of_the_machine_is_reported_as_such(probe: Probe, limit: str, value: int, said: str):
+    last = output_of(LIMITED, given=(probe, NAME, limit, value, SOUND)).strip().splitlines()[-1]
     assert last.startswith(said), last
     if said == "machine":
-        assert {"RLIMIT_NOFILE": "ulimit -n", "RLIMIT_AS": "ulimit -v", "RLIMIT_DATA": "ulimit -d"}[
-            limit
-        ] in last
+        assert {"NOFILE": "ulimit -n", "AS": "ulimit -v", "DATA": "ulimit -d"}[limit[7:]] in last
 
 
 def test_process_started_ahead_serves_all_sandboxes(probe: Probe, tmp_path: Path, monkeypatch):
@@ -294,14 +282,7 @@ print(vetted() == first, flush=True)
 
 
 def test_forked_process_has_its_own_warm_process(probe: Probe):
-    done = subprocess.run(
-        [sys.executable, "-c", FORKED],
-        input=pickle.dumps((probe, NAME, SOUND)),
-        capture_output=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.stdout == b"True True\nTrue\n", (done.stdout, done.stderr)
+    assert output_of(FORKED, given=(probe, NAME, SOUND)) == "True True\nTrue\n"
 
 
 def test_compiling_child_uses_two_cores_of_many(monkeypatch: pytest.MonkeyPatch):

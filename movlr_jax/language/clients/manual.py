@@ -13,7 +13,7 @@ from movlr_jax.language.clients import wire
 from movlr_jax.language.clients.answers import Program, read
 from movlr_jax.language.clients.call import BadAnswer, Media, Question, Reply
 from movlr_jax.language.settings import ModelConfig
-from movlr_jax.storage.archive import write_atomically
+from movlr_jax.storage.writing import write_atomically
 
 _LOOK_S = 0.5
 _SETTLED_S = 1.5  # a file that did not change for this time is complete

@@ -10,8 +10,9 @@ from typing import Any
 from movlr_jax.errors import UserError
 from movlr_jax.language.clients.call import Media, Question, Reply, Retracted
 from movlr_jax.language.settings import ModelConfig
-from movlr_jax.storage.archive import Archive, write_atomically
+from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.layout import VOTE_PAGE
+from movlr_jax.storage.writing import write_atomically
 from movlr_jax.voting.questions import Asked, Progress, SearchQuestions, cameras, film_name
 from movlr_jax.voting.votes import MODEL, PROVIDER, Vote, votes_of
 

@@ -13,8 +13,9 @@ import yaml
 from movlr_jax._util.settings import CONFIG_BYTES, from_mapping, read_yaml
 from movlr_jax.errors import UserError
 from movlr_jax.language.settings import ModelConfig
-from movlr_jax.storage.archive import Archive, write_atomically
+from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.inside import read_bounded, read_inside
+from movlr_jax.storage.writing import write_atomically
 from movlr_jax.version import __version__
 
 if TYPE_CHECKING:  # it needs packages that a search without models does without
