@@ -26,11 +26,11 @@ from movlr_jax.commands import environment
 environment.prepare_environment()
 
 import numpy as np  # noqa: E402
+from movlr_jax.commands.search import run_search  # noqa: E402
+from movlr_jax.commands.session import task_of  # noqa: E402
 from quick import read_options  # noqa: E402
 from record import RESULTS, circumstances, write  # noqa: E402
 
-from movlr_jax.commands.search import run_search  # noqa: E402
-from movlr_jax.commands.session import task_of  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
 from movlr_jax.config.schema import Config  # noqa: E402
 from movlr_jax.control.build import acting, build_optimizer, close, scored_at_once, with_samples  # noqa: E402

@@ -28,7 +28,7 @@ from movlr_jax.config.methods import Method
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.engine import search as engine_search
 from movlr_jax.engine import session
-from movlr_jax.engine.session import task_of
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.evolution.loop import satisfied
 from movlr_jax.evolution.selection import Standings
 from movlr_jax.evolution.trials import TrialPlan

@@ -17,9 +17,9 @@ from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.export import main as export
 from movlr_jax.cli.report import main as report
 from movlr_jax.cli.search import main as search
-from movlr_jax.config.compose import compose, expand
-from movlr_jax.config.override import overrides_of
-from movlr_jax.engine.session import task_of
+from movlr_jax.config.compose import compose
+from movlr_jax.config.overrides import expand, overrides_of
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.language.proposers.terms import library

@@ -1,24 +1,30 @@
-"""`movlr-jax export policy=FILE.npz out=walk.onnx`: a trained policy as an ONNX graph."""
+"""Recorded episodes and trained policies as files for other programs."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from movlr_jax._util.resources import resource_dir
 from movlr_jax._util.settings import CONFIG_BYTES, read_yaml
-from movlr_jax.cli import common
 from movlr_jax.config.compose import compose, options
 from movlr_jax.config.recipe import read_recipe
 from movlr_jax.config.schema import Config, recorded_config
 from movlr_jax.config.trust import POLICY, acts, obey
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.control.ppo.foreign import not_a_policy
-from movlr_jax.engine.session import task_of
-from movlr_jax.errors import UserError, needed, similar_files
-from movlr_jax.storage.inside import read_inside
+from movlr_jax.engine.episodes import EpisodeRequest
+from movlr_jax.engine.tasks import task_of
+from movlr_jax.errors import UserError, needed, similar_files, unknown_name
+from movlr_jax.language.clients.replay import write_recording
+from movlr_jax.storage.inside import inside, read_inside
+from movlr_jax.storage.tables import FORMATS
+from movlr_jax.storage.trajectory import EpisodeRecord
+
+ANSWERS = "answers"  # the format of a recording of a search
+
 
 _UNTRAINED = (
     "optimizer.ppo.env_steps=0",
@@ -28,28 +34,50 @@ _UNTRAINED = (
 )
 
 
-def export_policy(arguments: Sequence[str]) -> int:
-    """Write a policy and the model that it acts on, and print their paths. Raises UserError."""
-    given, settings = common.split_arguments(
-        arguments,
-        {"policy": "", "recipe": "", "out": "", "trust": "false"},
-        {"format": "policies are written as ONNX graphs"},
-    )
-    config = settings_of(given["policy"], given["recipe"], settings, common.switch("trust", given["trust"]))
-    policy = config.optimizer.ppo.init
-    out = Path(given["out"] or Path(Path(policy).name).with_suffix(".onnx"))
+def export_episodes(request: EpisodeRequest, formats: Sequence[str]) -> Iterator[Path]:
+    """Write recorded episodes as files for other programs and yield their paths. Raises UserError.
+
+    formats: `mot` and `sto` (OpenSim), `csv`, `parquet`, and `answers`: those of the models of a search, and its
+    settings, so that it can be repeated without them.
+    """
+    for name in formats or [""]:
+        if name not in (*FORMATS, ANSWERS):
+            raise UserError(unknown_name("format", name, [*FORMATS, ANSWERS]))
+    if ANSWERS in formats:
+        if not request.source.is_dir():
+            raise UserError(f"format=answers takes a run directory, not {request.source}")
+        yield from write_recording(request.source, request.out or inside(request.source, "export"))
+    tables = [name for name in formats if name != ANSWERS]
+    if not tables:
+        return
+    task = request.task()
+    for name, states, folder in list(request.episodes("export")):
+        try:
+            record = EpisodeRecord.read(states, task.model, task.adapter)
+        except UserError as error:
+            raise UserError(f"{name}: {error}") from None
+        for kind in tables:
+            yield from record.export(folder / f"{name}.{kind}")
+
+
+def export_policy(config: Config, out: Path | None = None) -> Iterator[Path]:
+    """Write a policy as an ONNX graph, and the model that it acts on, and yield their paths. Raises UserError.
+
+    config: settings with which the policy `optimizer.ppo.init` runs, as of `settings_of_policy`. out: the file of the
+    graph; None for one in the current folder with the name of the policy.
+    """
+    out = out or Path(Path(config.optimizer.ppo.init).name).with_suffix(".onnx")
     if out.suffix != ".onnx":
         raise UserError(f"out={out}: a policy is written to one file, whose name ends in .onnx")
     with needed("export policy=", "onnx"):
         from movlr_jax.control.onnx_export.policy import export_policy as write
-    task = task_of(config)
-    made: Any = build_optimizer(config.optimizer, task, "native", lambda text: print(text, file=sys.stderr))
-    for path in write(made, out):
-        print(path, flush=True)
-    return 0
+    made: Any = build_optimizer(
+        config.optimizer, task_of(config), "native", lambda text: print(text, file=sys.stderr)
+    )
+    yield from write(made, out)
 
 
-def settings_of(policy: str, recipe: str, settings: Sequence[str], trust: bool = False) -> Config:
+def settings_of_policy(policy: str, recipe: str, settings: Sequence[str], trust: bool = False) -> Config:
     """Return the settings with which a policy runs. trust: obey what recorded ones ask for.
 
     Those given; for a recipe, its own; for a policy of the package, those of its recipe; else those that the training
