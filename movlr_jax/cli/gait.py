@@ -20,8 +20,8 @@ from movlr_jax.cli import common
 from movlr_jax.cli.words import EpisodeWords, read_episodes
 from movlr_jax.engine.gait import analysed
 from movlr_jax.report.gait import picture, table
-from movlr_jax.storage.archive import write_atomically as write
 from movlr_jax.storage.trajectory import EpisodeRecord
+from movlr_jax.storage.writing import write_atomically as write
 
 NO_STRIDES = "no leg completes a stride after the first two, so there are no curves"
 

@@ -30,7 +30,8 @@ from movlr_jax.config.overrides import expand, first_line, for_hydra, name_of, q
 from movlr_jax.engine.environment import prepare_environment, prepare_physics
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.report.sweep import JOB, write_sweep_page
-from movlr_jax.storage.archive import Archive, write_atomically
+from movlr_jax.storage.archive import Archive
+from movlr_jax.storage.writing import write_atomically
 
 _BASIC = "BasicSweeper"
 _OF_A_SWEEP = tuple(f"hydra{sign}{name}" for name in ("launcher", "sweeper", "sweep") for sign in "./")

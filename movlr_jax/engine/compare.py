@@ -22,8 +22,9 @@ from movlr_jax.engine.tasks import task_folder, task_of
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.trials import CONFIRM, TrialPlan
 from movlr_jax.report.data import read_run
-from movlr_jax.storage.archive import Archive, new_run_dir, write_atomically
+from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.inside import inside
+from movlr_jax.storage.writing import new_run_dir, write_atomically
 from movlr_jax.tasks import Task
 
 

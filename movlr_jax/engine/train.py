@@ -30,9 +30,9 @@ from movlr_jax.engine.resume import changes
 from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.models.from_path import files_of, is_path
-from movlr_jax.storage.archive import locked
-from movlr_jax.storage.archive import write_atomically as write
 from movlr_jax.storage.layout import POLICY
+from movlr_jax.storage.writing import locked
+from movlr_jax.storage.writing import write_atomically as write
 from movlr_jax.tasks.base import measured
 
 _FRESH = 10_000  # first seed of the start states of an evaluation, far from those of trainings

@@ -17,8 +17,8 @@ from movlr_jax.cli.train import main as train
 from movlr_jax.cli.train import table
 from movlr_jax.engine.train import draw_curves
 from movlr_jax.models import model_adapter
-from movlr_jax.storage.archive import locked
 from movlr_jax.storage.layout import POLICY
+from movlr_jax.storage.writing import locked
 
 RECIPE = f"""
 settings:
