@@ -79,7 +79,7 @@ def _value(hint: Any, text: str, name: str) -> Any:
     if hint is str:
         return text
     if hint is Path:
-        return Path(text)
+        return Path(text) if text else None
     try:
         return typed(hint, read_yaml(text), name)
     except ValueError as error:
