@@ -36,9 +36,7 @@ from movlr_jax.config.schema import Config, check
 from movlr_jax.config.trust import acts, obey
 from movlr_jax.engine.session import task_folder, task_of
 from movlr_jax.errors import UserError, resuming, shortened
-from movlr_jax.evolution.confirm import EVENT as CONFIRMED
 from movlr_jax.evolution.final_training import EVENT as FINAL_TRAINING
-from movlr_jax.evolution.trials import EVENT as TRIALS
 from movlr_jax.evolution.trials import TrialPlan
 from movlr_jax.report.sweep import write_sweep_page
 from movlr_jax.storage.archive import Archive, new_run_dir, write_atomically
@@ -236,8 +234,8 @@ def read_row(run: Path, config: Config, task: Task, reason: str | None) -> Metho
         calls, cost = archive.spent()
         about, timings = archive.get("run") or {}, archive.events("timing")
         finished = archive.get("finished") is not None
-        full, confirmed = archive.get(FINAL_TRAINING), archive.get(CONFIRMED)
-        trials = [(e.generation, e.data["programs"]) for e in archive.events(TRIALS)]
+        full, confirmed = archive.get(FINAL_TRAINING), archive.get("confirmed")
+        trials = [(e.generation, e.data["programs"]) for e in archive.events("trials")]
     known = {data["name"]: data for data in evaluated}
     episode, course = config.episode_s or task.episode_s, []
     for event in ranked:

@@ -29,17 +29,18 @@ from movlr_jax.engine.session import (
     to_yaml,
 )
 from movlr_jax.errors import BudgetSpent, UserError, resuming
-from movlr_jax.evolution.confirm import Confirmed, confirm
+from movlr_jax.evolution.confirm import confirm
 from movlr_jax.evolution.context import SearchContext
-from movlr_jax.evolution.filming import film_best_and_first
+from movlr_jax.evolution.criticise import in_a_line
+from movlr_jax.evolution.film import film_best_and_first
 from movlr_jax.evolution.final_training import has_final_training, run_final_training
 from movlr_jax.evolution.gates import score_of
-from movlr_jax.evolution.loop import Found, evolve, in_a_line
-from movlr_jax.evolution.ranking import nothing_answered, silence
+from movlr_jax.evolution.loop import Found, evolve
+from movlr_jax.evolution.rank import nothing_answered, silence
 from movlr_jax.evolution.tracking import begin_tracking, end_tracking
-from movlr_jax.evolution.trials import EVENT as TRIALS
 from movlr_jax.evolution.trials import TrialPlan
 from movlr_jax.film.group_picture import GROUPS, picture
+from movlr_jax.records import Confirmation, Ranking
 from movlr_jax.report.page import PAGE, write_report
 from movlr_jax.storage.archive import SETTINGS, Archive, new_run_dir
 from movlr_jax.tasks import Task
@@ -106,7 +107,7 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, Outcome]
         found = evolve(context)
         if has_final_training(context):
             run_final_training(context, found.best)
-        rankings = [event.data for event in archive.events("ranked")]
+        rankings = [ranking for _, ranking in context.journal.rankings()]
         _record_end(context, found, confirm(context, found), rankings)
         ended = "finished"
         return archive.root, "unjudged" if nothing_answered(rankings) else "finished"
@@ -170,7 +171,7 @@ def _check_before_building(config: Config) -> None:
     if config.resume:
         with Archive.open(Path(config.resume), write=False, whole=True) as archive:
             archive.read(SETTINGS)
-            if archive.events("evaluated") and not archive.events(TRIALS):
+            if archive.events("evaluated") and not archive.events("trials"):
                 raise UserError(
                     f"{config.resume} was recorded by a version that ran each program once, so it cannot go on in "
                     "trials; its report and exports can be made, or start a new run"
@@ -183,7 +184,7 @@ def _check_before_building(config: Config) -> None:
 
 
 def _record_end(
-    context: SearchContext, found: Found, confirmed: Confirmed | None, rankings: list[dict[str, Any]]
+    context: SearchContext, found: Found, confirmed: Confirmation | None, rankings: Sequence[Ranking]
 ) -> None:
     """Film the best next to the first candidate, record that the search is finished, and report what it may claim."""
     archive, reporter, best = context.archive, context.reporter, found.best
@@ -204,7 +205,8 @@ def _record_end(
     if silent:
         reporter.say(f"WARNING: {silent}")
     if confirmed is None:
-        reporter.say(f"best, not confirmed: {best.name}  {in_a_line(context, best, found.standings)}")
+        line = in_a_line(context, best, found.population.trials[best.name])
+        reporter.say(f"best, not confirmed: {best.name}  {line}")
         return
     reporter.say(confirmed.verdict)
     reporter.say(confirmed.text)

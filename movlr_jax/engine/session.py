@@ -34,18 +34,18 @@ from movlr_jax.engine.environment import prepare_environment, prepare_physics
 from movlr_jax.errors import UserError, needed, shortened
 from movlr_jax.evolution.context import Clock, SearchContext
 from movlr_jax.evolution.evaluation import make_probe
-from movlr_jax.evolution.filming import clip_of
+from movlr_jax.evolution.film import clip_of
 from movlr_jax.evolution.parts import build_parts
 from movlr_jax.evolution.workers.base import ThisProcess, Workers
 from movlr_jax.film.captions import Caption
 from movlr_jax.film.clips import Clip
 from movlr_jax.film.encoding import ffmpeg_version
 from movlr_jax.film.renderer import renderer
-from movlr_jax.language.base import Evaluation
 from movlr_jax.language.proposers.scripted import ScriptedProposer
 from movlr_jax.language.proposers.terms import reading
 from movlr_jax.models.from_path import files_of, is_path
 from movlr_jax.physics.choose import choose
+from movlr_jax.records import Evaluation
 from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.storage.archive import SETTINGS, Archive
 from movlr_jax.storage.layout import stem_of

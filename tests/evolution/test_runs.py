@@ -9,7 +9,6 @@ import subprocess
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,9 @@ from movlr_jax.cli.export import main as export
 from movlr_jax.cli.report import main as report
 from movlr_jax.cli.search import main as search
 from movlr_jax.errors import UserError
-from movlr_jax.evolution.loop import in_a_line
-from movlr_jax.evolution.selection import Standings
-from movlr_jax.language.base import Evaluation
+from movlr_jax.evolution.criticise import in_a_line
 from movlr_jax.models import model_adapter
+from movlr_jax.records import Evaluation
 from movlr_jax.storage.archive import Archive
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
@@ -507,12 +505,11 @@ def test_a_motion_from_words_is_reported_with_the_last_critique(tmp_path: Path):
         Evaluation(1, k, "", metrics=metrics)
         for k, metrics in enumerate(({"fell": 0.0}, {"distance_m": 5.0}))
     )
-    standings = Standings(trials={e.name: [e, replace(e, seed=1)] for e in (unmeasured, walk)})
     with context.archive as archive:
-        assert in_a_line(context, unmeasured, standings) == "2 ran"
+        assert in_a_line(context, unmeasured, [unmeasured] * 2) == "2 ran"
         critique = {"author": "someone", "success": False, "problems": ["knees are straight", "slow"]}
         archive.record("criticised", critique, 0)
-        assert in_a_line(context, unmeasured, standings) == "someone: no success; knees are straight"
+        assert in_a_line(context, unmeasured, [unmeasured] * 2) == "someone: no success; knees are straight"
         archive.record("criticised", critique | {"success": True, "problems": []}, 1)
-        assert in_a_line(context, unmeasured, standings) == "someone: success"
-        assert in_a_line(context, walk, standings) == "moved 5 m"
+        assert in_a_line(context, unmeasured, [unmeasured] * 2) == "someone: success"
+        assert in_a_line(context, walk, [walk] * 2) == "moved 5 m"

@@ -27,8 +27,8 @@ from movlr_jax.config.methods import Method
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.engine import session
 from movlr_jax.engine.session import task_of
-from movlr_jax.evolution.loop import satisfied
-from movlr_jax.evolution.selection import Standings
+from movlr_jax.evolution.criticise import satisfied
+from movlr_jax.evolution.population import Population
 from movlr_jax.evolution.trials import TrialPlan
 from movlr_jax.language.base import Critique, Evaluation
 from movlr_jax.report.data import read_run
@@ -374,8 +374,8 @@ def test_a_fault_or_a_lower_alignment_lets_the_search_go_on():
     sound = Evaluation(1, 2, "", description={"alignment": 0.9})
 
     def ends(best: Evaluation) -> str:
-        plan, standings = TrialPlan(1, 0, 1, 0, 0), Standings(trials={best.name: [best]})
-        return satisfied(context, plan, standings, best, Critique(False, ["slow"]))
+        plan, population = TrialPlan(1, 0, 1, 0, 0), Population(trials={best.name: [best]})
+        return satisfied(context, plan, population, best, Critique(False, ["slow"]))
 
     assert ends(sound).startswith("g01k02 reaches an alignment of 0.9")
     for best in (
