@@ -245,7 +245,14 @@ def _confirmed(data: Mapping[str, Any] | None) -> Confirmation | None:
     if found.champion not in found.claims:
         return None
     ordered = sorted(found.claims, key=lambda name: (name != found.champion, name != found.first))
-    return replace(found, claims={name: found.claims[name] for name in ordered})
+    return replace(found, claims={name: _possible(found.claims[name]) for name in ordered})
+
+
+def _possible(claim: Claim) -> Claim:
+    """Return the claim with counts that can be."""
+    n = max(0, claim.n)
+    successes = None if claim.successes is None else min(n, max(0, claim.successes))
+    return replace(claim, n=n, successes=successes, failed=min(n, max(0, claim.failed)))
 
 
 def _final_training(data: Mapping[str, Any], generations: Sequence[Generation]) -> FinalTraining | None:

@@ -321,14 +321,13 @@ def read(kind: type[R], data: Mapping[str, Any], **known: Any) -> R:
 def _record(kind: Any, data: Mapping[str, Any]) -> Any:
     if not is_dataclass(kind):
         return data
-    hints = hints_of(kind)
-    given = {f.name: _value(hints[f.name], data.get(f.name)) for f in fields(kind) if f.name in hints}
-    needless = {
-        f.name
-        for f in fields(kind)
-        if data.get(f.name) is None and not (f.default is MISSING and f.default_factory is MISSING)
-    }
-    return kind(**{name: value for name, value in given.items() if name not in needless})
+    hints, found = hints_of(kind), {}
+    for f in fields(kind):
+        needed = f.default is MISSING and f.default_factory is MISSING
+        if f.name in hints and (needed or data.get(f.name) is not None):
+            found[f.name] = _value(hints[f.name], data.get(f.name))
+    build: Any = kind
+    return build(**found)
 
 
 def _value(hint: Any, value: Any) -> Any:

@@ -355,6 +355,23 @@ def test_a_run_of_an_earlier_version_is_read_and_goes_on(finished: Path, capfd: 
     assert "changed after" not in capfd.readouterr().err
 
 
+def test_run_recorded_before_records_opens_and_goes_on(elsewhere: Path, capfd: pytest.CaptureFixture[str]):
+    """run_without_records.zip: a search of commit 3033ccb, whose events were no dataclasses yet."""
+    with zipfile.ZipFile(DATA / "run_without_records.zip") as kept:
+        kept.extractall("old")
+    run = Path("old")
+    before = results(run)
+    assert report([str(run)]) == 0
+    found = open_run(run)
+    assert [(c.name, c.parent) for c in found.candidates] == [("g00k00", None), ("g01k00", "g00k00")]
+    assert found.best.name == "g00k00"
+    assert found.candidates[1].metrics == before[1]["metrics"]
+    assert search([f"resume={run}", "generations=3"]) == 0
+    assert results(run)[:2] == before
+    assert len(results(run)) == 3
+    assert "changed after" not in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("ended", [True, False])
 def test_a_run_without_trials_is_read_but_does_not_go_on(mistake: Mistake, elsewhere: Path, ended: bool):
     """It was recorded before there were trials."""
