@@ -22,6 +22,11 @@ class Population:
     def names(self) -> list[str]:
         return list(self.programs)
 
+    @property
+    def failed(self) -> bool:
+        """Whether all trials of all programs failed."""
+        return all(trial.failed for trials in self.trials.values() for trial in trials)
+
     def with_programs(self, programs: Mapping[str, Program]) -> Population:
         return replace(self, programs={**self.programs, **programs})
 

@@ -23,6 +23,12 @@ class Brief:
     ranking: Ranking | None = None  # of the generation before
     history: Sequence[Evaluation] = ()  # all candidates
 
+    def next(
+        self, parent: Evaluation, critique: Critique, ranking: Ranking, candidates: Sequence[Evaluation]
+    ) -> Brief:
+        """Return the brief after a generation with these candidates."""
+        return Brief(parent, critique, ranking, [*self.history, *candidates])
+
     def candidate(self, name: str | None) -> Evaluation:
         """Return the candidate of this name."""
         return next(e for e in self.history if e.name == name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from movlr_jax.errors import ProgramError
 from movlr_jax.evolution.context import SearchContext
@@ -14,14 +15,18 @@ from movlr_jax.sandbox.vet import Verdict
 _KEPT = 128  # verdicts in memory
 
 
-def vet(context: SearchContext, programs: Sequence[Program]) -> dict[str, Verdict]:
-    """Return the verdict on each program by its name. Programs are vetted in parallel."""
+def vet(context: SearchContext, programs: Sequence[Program]) -> tuple[list[Program], dict[str, Verdict]]:
+    """Return the programs with their weights, and the verdict on each by its name. They are vetted in parallel."""
     with context.journal.timed("vet"), context.reporter.stage("vet") as tick:
         sources = dict.fromkeys(program.source for program in programs)
         new = [s for s in sources if s not in context.verdicts and not s.startswith(NO_PROGRAM)]
         vetted = dict(zip(new, context.sandbox.vet_all(new, tick), strict=True))
         found = {source: vet_one(context, source, vetted.get(source)) for source in sources}
-    return {program.name: found[program.source] for program in programs}
+    accepted = {source: verdict.program for source, verdict in found.items() if verdict.program}
+    weighted = [
+        replace(p, weights=dict(accepted[p.source].weights)) if p.source in accepted else p for p in programs
+    ]
+    return weighted, {program.name: found[program.source] for program in programs}
 
 
 def vet_one(context: SearchContext, source: str, verdict: Verdict | None = None) -> Verdict:
