@@ -1,6 +1,8 @@
 """The records of a search: what `run.db` holds, what the report shows, and what Python gets.
 
 Each record is frozen and says its facts once. `storage.events` checks them, writes them as JSON and reads them back.
+A field that is added needs a default, with which records of earlier versions are read. The format has a version,
+which `storage.archive` keeps in `run.db`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import io
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,14 +64,61 @@ def evaluate(
     accepted = [v.program for v in verdicts if v.program]
     if not accepted:
         return [[failed(verdict, seed) for seed in seeds] for verdict in verdicts]
-    programs = [v.program or accepted[0] for v in verdicts]
+    batch = _simulated(optimizer, task, [v.program or accepted[0] for v in verdicts], seeds, progress, folder)
+    ends, found = episode_ends(batch.trajectory, batch.initial, task), []
+    for i, verdict in enumerate(verdicts):
+        late = verdict.program and optimizer.scorer.late.get(verdict.program.structure)
+        if verdict.program is None or late:
+            why = replace(verdict, stage="run", message=late) if late else verdict
+            found.append([failed(why, seed) for seed in seeds])
+            continue
+        found.append([])
+        for e, seed in enumerate(seeds):
+            row = i * len(seeds) + e
+            episode = episode_of(batch.trajectory, row, ends[row])
+            values = batch.scores.terms[i]
+            terms = {name: of[e, : len(episode.actions)] for name, of in values.items()}
+            trial = measure(task, verdict.program, episode, terms, batch.replaced(i), batch.ctrl_dt)
+            learning, states = batch.learning(row), _states(episode, task)
+            found[-1].append(replace(trial, seed=seed, timing=batch.timing, learning=learning, states=states))
+    return found
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """The simulated trials of K programs with E seeds, and their scores."""
+
+    controllers: Any
+    trajectory: Trajectory  # [K * E, T, ...]
+    initial: Any  # the start states [K * E, ...]
+    scores: Any
+    ctrl_dt: float
+    timing: Mapping[str, float]
+
+    def replaced(self, i: int) -> tuple[Mapping[str, int], Mapping[str, int]]:
+        """Return the counts of non-finite values of program i per term, in its episodes and in its plans."""
+        planned = self.controllers.nonfinite
+        return self.scores.nonfinite[i], planned[i] if planned else {}
+
+    def learning(self, row: int) -> Mapping[str, Any]:
+        """Return the training curves of a row; empty if no policy was trained."""
+        return self.controllers.learning[row] if self.controllers.learning else {}
+
+
+def _simulated(
+    optimizer: Optimizer,
+    task: Task,
+    programs: Sequence[RewardProgram],
+    seeds: Sequence[int],
+    progress: Progress | None,
+    folder: Path | None,
+) -> _Batch:
     k, ctrl_dt = len(programs), optimizer.sim_physics.ctrl_dt
-    steps = round(task.episode_s / ctrl_dt)
     started, before = time.monotonic(), optimizer.steps_done
     start = optimizer.sim_physics.start(*(np.tile(x, (k, 1)) for x in starts(task, seeds)))
     keys = jnp.stack([jax.random.key(seed) for seed in seeds])
     controllers = optimizer.optimise(programs, keys, progress, folder)
-    trajectory = controllers.rollout(start, steps=steps, key=keys)
+    trajectory = controllers.rollout(start, steps=round(task.episode_s / ctrl_dt), key=keys)
     wall, steps = time.monotonic() - started, trajectory.actions.shape[1]
     timing = {
         "wall_s_per_sim_s": wall / (steps * ctrl_dt),
@@ -81,29 +128,7 @@ def evaluate(
         lambda x: by_candidate(x, k), (trajectory.steps, trajectory.actions, start.step)
     )
     scores = optimizer.scorer(programs, states, actions, initial)
-    ends, planned = episode_ends(trajectory, start.step, task), controllers.nonfinite
-    found = []
-    for i, verdict in enumerate(verdicts):
-        late = verdict.program and optimizer.scorer.late.get(verdict.program.structure)
-        if verdict.program is None or late:
-            why = replace(verdict, stage="run", message=late) if late else verdict
-            found.append([failed(why, seed) for seed in seeds])
-            continue
-        replaced, mine = (scores.nonfinite[i], planned[i] if planned else {}), []
-        for e, seed in enumerate(seeds):
-            row = i * len(seeds) + e
-            episode = episode_of(trajectory, row, ends[row])
-            terms = {name: values[e, : len(episode.actions)] for name, values in scores.terms[i].items()}
-            trial = replace(
-                measure(task, verdict.program, episode, terms, replaced, ctrl_dt),
-                seed=seed,
-                timing=timing,
-                learning=controllers.learning[row] if controllers.learning else {},
-                states=_states(episode, task),
-            )
-            mine.append(trial)
-        found.append(mine)
-    return found
+    return _Batch(controllers, trajectory, start.step, scores, ctrl_dt, timing)
 
 
 def starts(task: Task, seeds: Sequence[int]) -> tuple[np.ndarray, ...]:

@@ -202,19 +202,11 @@ def rank(
     Raises:
         UserError: For an unknown scheme, or if `budget` is less than the scheme needs.
     """
-    if scheme not in RANKINGS:
-        raise UserError(unknown_name("ranking", scheme, RANKINGS))
-    n = len(items)
+    entrants = items if entrants is None else entrants
+    n, m, orders = len(items), len(entrants), presentation.orders
+    _check(scheme, m, orders, budget)
     if n <= 1:  # nothing to compare
         return Strengths(items, np.zeros(n), np.zeros(n), np.ones(n))
-    entrants = items if entrants is None else entrants
-    m, orders = len(entrants), presentation.orders
-    least = calls_needed(scheme, m, orders)
-    if budget is not None and budget < least:
-        raise UserError(
-            f"ranking={scheme} of {m} programs needs at least {least} comparisons; "
-            f"comparisons={budget} is too few"
-        )
     winner, comparisons = None, list[Comparison]()
     if scheme == "round_robin":
         comparisons = _compare(ask, _shown(list(combinations(entrants, 2)), orders, earlier))
@@ -232,6 +224,18 @@ def rank(
     if comparisons and not any(c.decided for c in comparisons):
         winner = entrants[0]
     return strengths_of(items, [*earlier, *comparisons], comparisons, winner)
+
+
+def _check(scheme: str, m: int, orders: int, budget: int | None) -> None:
+    """Raise UserError for an unknown scheme, or if `budget` is less than it needs for m entrants."""
+    if scheme not in RANKINGS:
+        raise UserError(unknown_name("ranking", scheme, RANKINGS))
+    least = calls_needed(scheme, m, orders)
+    if budget is not None and budget < least:
+        raise UserError(
+            f"ranking={scheme} of {m} programs needs at least {least} comparisons; "
+            f"comparisons={budget} is too few"
+        )
 
 
 def strengths_of(

@@ -30,7 +30,7 @@ from movlr_jax.engine.session import task_of
 from movlr_jax.evolution.criticise import satisfied
 from movlr_jax.evolution.population import Population
 from movlr_jax.evolution.trials import TrialPlan
-from movlr_jax.language.base import Critique, Evaluation
+from movlr_jax.records import Comparison, Critique, Evaluation, Preference
 from movlr_jax.report.data import read_run
 from movlr_jax.report.page import render
 from movlr_jax.storage.archive import Archive
@@ -553,14 +553,11 @@ def test_a_spent_budget_ends_cleanly_and_is_resumable(
 def test_a_gate_overrules_and_the_report_shows_it(recorded: Path, tmp_path: Path):
     with Archive.open(recorded, write=False) as archive:
         run = read_run(archive)
-    ranked = dict(run.generations[0].ranked or {})
-    ranked["comparisons"] = [
-        {"first": "g00k00", "second": "g00k01", "winner": "first", "reason": "g00k01: it fell",
-         "overruled": "the judge said second: more natural"}
-    ]  # fmt: skip
-    import dataclasses
-
-    changed = dataclasses.replace(run, generations=[dataclasses.replace(run.generations[0], ranked=ranked)])
+    generation = run.generations[0]
+    assert generation.ranking
+    answer = Preference("first", "g00k01: it fell", overruled="the judge said second: more natural")
+    ranking = replace(generation.ranking, comparisons=[Comparison.of("g00k00", "g00k01", answer)])
+    changed = replace(run, generations=[replace(generation, ranking=ranking)])
     assert "the judge said second: more natural" in render(changed)
 
 
