@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -25,6 +24,7 @@ from movlr_jax.cli.search import main, search
 from movlr_jax.config.compose import compose
 from movlr_jax.config.methods import Method
 from movlr_jax.control.build import build_optimizer
+from movlr_jax.engine import search as engine_search
 from movlr_jax.engine import session
 from movlr_jax.engine.session import task_of
 from movlr_jax.evolution.criticise import satisfied
@@ -34,8 +34,6 @@ from movlr_jax.records import Comparison, Critique, Evaluation, Preference
 from movlr_jax.report.data import read_run
 from movlr_jax.report.page import render
 from movlr_jax.storage.archive import Archive
-
-search_module = sys.modules[search.__module__]
 
 
 @pytest.fixture(autouse=True)
@@ -71,9 +69,9 @@ def shared() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         tasks = once("task", lambda settings: task_of(settings.config))
         planners = once("planner", build_optimizer)
-        patch.setattr(search_module, "task_of", lambda config: tasks(_Settings(config)))
-        patch.setattr(search_module, "build_optimizer", planners)
-        patch.setattr(search_module, "close", lambda planner: None)  # the next search needs it
+        patch.setattr(engine_search, "task_of", lambda config: tasks(_Settings(config)))
+        patch.setattr(engine_search, "build_optimizer", planners)
+        patch.setattr(engine_search, "close", lambda planner: None)  # the next search needs it
         patch.setattr(session, "Sandbox", sandbox)
         yield
     for one in sandboxes:
