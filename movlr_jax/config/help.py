@@ -5,14 +5,11 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
-import io
-import tokenize
+from collections.abc import Iterable
 from typing import Any
 
 from movlr_jax.config.compose import compose, options
 from movlr_jax.config.defaults import ELSEWHERE
-from movlr_jax.config.methods import Method
-from movlr_jax.config.schema import Config
 from movlr_jax.control.build import OPTIMIZERS
 
 _GROUPS = (
@@ -26,36 +23,30 @@ _GROUPS = (
 
 def help_text() -> str:
     """Return the text of --help."""
-    groups = [f"{title}: {', '.join(options(group))}" for title, group in _GROUPS]
     config = dataclasses.replace(compose(["+task=bottle_pour", "tuned=false"]), tuned=True)
     return "\n".join(
         (
             "Give settings as name=value, as in candidates=8 or optimizer.mppi.samples=64; a value with",
             "commas is a sweep: one run per value. replay=FOLDER repeats a recorded search.",
-            *groups,
+            *(f"{title}: {', '.join(options(group))}" for title, group in _GROUPS),
             "",
             "model=NAME or FILE.xml, episode_s=SECONDS: default from the task",
-            *_lines(
-                config, [f.name for f in dataclasses.fields(Config) if f.name not in (*ELSEWHERE, "method")]
-            ),
+            *_lines(config, [name for name in vars(config) if name not in (*ELSEWHERE, "method")]),
             "method:",
-            *_lines(config.method, [f.name for f in dataclasses.fields(Method)], "  "),
+            *_lines(config.method, vars(config.method), "  "),
             f"optimizer ({config.optimizer.name}; other optimizers have other defaults):",
             *_lines(config.optimizer, OPTIMIZERS[config.optimizer.name].settings, "  "),
         )
     )
 
 
-def _lines(values: Any, names: Any, indent: str = "") -> list[str]:
+def _lines(values: Any, names: Iterable[str], indent: str = "") -> list[str]:
     """Return one line per setting: name, value and the comment in the source."""
     about, lines = comments(type(values)), []
     for name in names:
         value = getattr(values, name)
         if dataclasses.is_dataclass(value):
-            lines += [
-                f"{indent}{name}:",
-                *_lines(value, [f.name for f in dataclasses.fields(value)], indent + "  "),
-            ]
+            lines += [f"{indent}{name}:", *_lines(value, vars(value), f"{indent}  ")]
             continue
         text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
         shown = f"{indent}{name}: {text}"
@@ -64,18 +55,15 @@ def _lines(values: Any, names: Any, indent: str = "") -> list[str]:
 
 
 def comments(kind: type) -> dict[str, str]:
-    """Return the comment of each field by name: at the end of its lines, or else on the lines before it."""
+    """Return the comment of each field by name: at the end of one of its lines, or else on the lines before it."""
     source, found = inspect.getsource(kind), {}
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    at = {t.start[0]: t for t in tokens if t.type == tokenize.COMMENT}  # by line
-    alone = {row for row, token in at.items() if token.line.strip().startswith("#")}
-    (tree,) = ast.parse(source).body
-    for field in (node for node in ast.walk(tree) if isinstance(node, ast.AnnAssign)):
-        rows = [row for row in range(field.lineno, (field.end_lineno or 0) + 1) if row in at]
-        row = field.lineno - 1
-        while row in alone and not (rows and rows[-1] >= field.lineno):
-            rows.insert(0, row)
-            row -= 1
-        if rows:
-            found[ast.unparse(field.target)] = " ".join(at[row].string.strip(" #") for row in rows)
+    lines = source.splitlines()
+    for field in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.AnnAssign)):
+        first, last = field.lineno - 1, field.end_lineno or field.lineno
+        texts = [line.partition("  # ")[2] for line in lines[first:last] if "  # " in line]
+        while lines[first - 1].lstrip().startswith("#"):
+            first -= 1
+        before = [line.strip(" #") for line in lines[first : field.lineno - 1]]
+        if text := " ".join(texts or before):
+            found[ast.unparse(field.target)] = text
     return found
