@@ -23,7 +23,8 @@ from movlr_jax.engine.resume import same_search
 from movlr_jax.engine.search import run_search
 from movlr_jax.engine.tasks import task_folder, task_of
 from movlr_jax.errors import UserError
-from movlr_jax.evolution.trials import CONFIRM, TrialPlan
+from movlr_jax.evolution.journal import CONFIRM
+from movlr_jax.evolution.trials import TrialPlan
 from movlr_jax.report.data import read_run
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.inside import inside
