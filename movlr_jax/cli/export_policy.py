@@ -16,6 +16,7 @@ from movlr_jax.config.schema import Config, recorded_config
 from movlr_jax.config.trust import POLICY, acts, obey
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.control.ppo.foreign import not_a_policy
+from movlr_jax.control.settings import PpoSettings
 from movlr_jax.engine.session import task_of
 from movlr_jax.errors import UserError, needed, similar_files
 from movlr_jax.storage.inside import read_inside
@@ -36,6 +37,10 @@ def export_policy(arguments: Sequence[str]) -> int:
         {"format": "policies are written as ONNX graphs"},
     )
     config = settings_of(given["policy"], given["recipe"], settings, common.switch("trust", given["trust"]))
+    if not isinstance(config.optimizer, PpoSettings):
+        raise UserError(
+            f"optimizer={config.optimizer.name} trains no policy; give optimizer=ppo or optimizer=dynsyn"
+        )
     policy = config.optimizer.ppo.init
     out = Path(given["out"] or Path(Path(policy).name).with_suffix(".onnx"))
     if out.suffix != ".onnx":

@@ -20,6 +20,7 @@ from typing import Any
 import yaml
 
 from movlr_jax._util.progress import interruptible
+from movlr_jax._util.settings import plain
 from movlr_jax.cli import outcome
 from movlr_jax.cli.arguments import Arguments
 from movlr_jax.config.compose import (
@@ -221,7 +222,7 @@ def _show_info(hydra: Any, what: str, overrides: list[str]) -> None:
 
 def _print_settings(config: Any, package: str | None) -> None:
     """Print all settings of a job as YAML, or those of `package` (dotted). Raises UserError."""
-    values, done = dataclasses.asdict(config), ""
+    values, done = plain(config), ""
     for name in (package or "").split(".") if package else []:
         if not isinstance(values, dict) or name not in values:
             near = [f"{done}{known}" for known in values] if isinstance(values, dict) else []

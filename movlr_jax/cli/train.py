@@ -153,12 +153,15 @@ def _contents(config: Config, policy: Path | None) -> dict[str, str]:
 
     Raises UserError if one cannot be read.
     """
-    reward, ppo = Path(config.reward), config.optimizer.ppo
+    reward = Path(config.reward)
     files = {
         f"reward={reward}": [reward / "best.py" if reward.is_dir() else reward],
-        f"optimizer.ppo.init={ppo.init}": [Path(ppo.init)],
-        f"optimizer.ppo.teacher={ppo.teacher}": [Path(ppo.teacher)],
-        f"optimizer.ppo.motions={list(ppo.motions)}": motion_files(ppo.motions),
+        **{
+            f"optimizer.{name}={files if isinstance(files, str) else list(files)}": (
+                [Path(files)] if isinstance(files, str) else motion_files(files)
+            )
+            for name, files in config.optimizer.files().items()
+        },
         f"reference={config.reference}": [Path(config.reference or "")],
         f"model={config.model}": files_of(Path(config.model).expanduser()) if is_path(config.model) else [],
     }

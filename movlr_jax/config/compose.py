@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from movlr_jax._util.resources import resource_dir
-from movlr_jax.config.defaults import CHOICES, store_defaults
+from movlr_jax.config.defaults import CHOICES, ROLES, store_defaults
 from movlr_jax.config.methods import METHODS
 from movlr_jax.config.override import quoted, unquoted
 from movlr_jax.config.schema import WORKERS
-from movlr_jax.control.build import OPTIMIZERS
+from movlr_jax.control.settings import OPTIMIZERS
 from movlr_jax.errors import UserError, shortened, unknown_name
 from movlr_jax.storage.archive import SETTINGS, Archive
 from movlr_jax.tasks.file_task import OWN_FILE
@@ -23,7 +23,7 @@ from movlr_jax.tasks.instruction import absolute_model
 from movlr_jax.tasks.registry import DESCRIBED_TASK, FILE_TASK, TASKS
 from movlr_jax.tracking.base import TRACKERS
 
-GROUPS = ("task", "optimizer", "method", "llm", "vlm", "workers", "tracker")
+GROUPS = ("task", "optimizer", "method", "llm", "vlm", "proposer", "judge", "critic", "workers", "tracker")
 SHORTHANDS = ("env", "file")  # top-level shorthands for settings of a task; composing copies them there
 _REMOVABLE = {"llm": "scripted", "vlm": "metrics", "optimizer": "mppi", "method": "movlr"}
 _OF_A_SWEEP = ("launcher", "sweeper", "sweep")  # Hydra's own settings that -m reads
@@ -575,6 +575,7 @@ def _options(folders: Sequence[Path], group: str) -> list[str]:
         "optimizer": OPTIMIZERS,
         "workers": WORKERS,
         "tracker": TRACKERS,
+        **ROLES,
     }.get(group, ())
     files = (path.stem for folder in folders for path in (folder / group).glob("*.yaml"))
     return sorted({*files, *registered} - ({FILE_TASK} if group == "task" else set()))

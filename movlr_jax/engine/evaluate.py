@@ -18,7 +18,8 @@ from movlr_jax._util.settings import CONFIG_BYTES, read_yaml
 from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import began, task_file
 from movlr_jax.control.base import Optimizer
-from movlr_jax.control.build import acting, build_optimizer, scored_at_once, trains
+from movlr_jax.control.build import acting, build_optimizer, scored_at_once
+from movlr_jax.control.settings import PpoSettings
 from movlr_jax.engine.session import about_tuned, films_here, sized, task_of, to_yaml
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import evaluate as evaluate_programs
@@ -68,7 +69,7 @@ class EvaluationSetup:
             self.config, seed=seed, run_dir=None, films=False, preview=False, reward=""
         )
         given = repr((relevant, task_file(relevant))).encode() + fingerprint(self.task)
-        given += "".join(relevant.optimizer.ppo.file_hashes()).encode()
+        given += "".join(relevant.optimizer.file_hashes()).encode()
         return hashlib.sha256(given).hexdigest()[:12]
 
 
@@ -119,7 +120,7 @@ def prepared(
     if not verdict.accepted:
         raise UserError(f"reward {origin}: {verdict.message}")
     notes = list(verdict.notes)
-    if trains(config.optimizer) and not config.optimizer.ppo.env_steps:
+    if isinstance(config.optimizer, PpoSettings) and not config.optimizer.ppo.env_steps:
         notes.append(
             f"nothing is trained (optimizer.ppo.env_steps=0): the policy {config.optimizer.ppo.init} runs unchanged "
             "and the reward only scores it; give optimizer.ppo.env_steps=1000000 to train it under this reward"

@@ -13,7 +13,8 @@ from typing import Any, Literal
 from movlr_jax._util.progress import Reporter
 from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import EVENT, OBEYED, acts, began, task_file
-from movlr_jax.control.build import acting, build_optimizer, close, trains
+from movlr_jax.control.build import acting, build_optimizer, close
+from movlr_jax.control.settings import PpoSettings
 from movlr_jax.engine.session import (
     about_success,
     about_tuned,
@@ -175,7 +176,7 @@ def _check_before_building(config: Config) -> None:
                     f"{config.resume} was recorded by a version that ran each program once, so it cannot go on in "
                     "trials; its report and exports can be made, or start a new run"
                 )
-    if trains(config.optimizer) and config.optimizer.ppo.env_steps == 0:
+    if isinstance(config.optimizer, PpoSettings) and config.optimizer.ppo.env_steps == 0:
         raise UserError(
             "optimizer.ppo.env_steps=0 trains nothing, so every program would be evaluated with the same policy; "
             "set the control steps of each training, as in optimizer.ppo.env_steps=400000"

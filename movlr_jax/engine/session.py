@@ -14,13 +14,12 @@ import yaml
 
 from movlr_jax._util.machine import hardware, versions
 from movlr_jax._util.progress import Reporter
-from movlr_jax._util.settings import flat, read_yaml
+from movlr_jax._util.settings import flat, plain, read_yaml
 from movlr_jax.config.compose import RESETTABLE
 from movlr_jax.config.schema import Config, check_removed
 from movlr_jax.config.trust import EVENT, task_file
 from movlr_jax.control.base import Optimizer
 from movlr_jax.control.build import (
-    OPTIMIZERS,
     SAMPLES,
     acting,
     build_optimizer,
@@ -30,20 +29,21 @@ from movlr_jax.control.build import (
     with_samples,
 )
 from movlr_jax.control.mpc.autosize import chosen
+from movlr_jax.control.settings import PlanningSettings
 from movlr_jax.engine.environment import prepare_environment, prepare_physics
 from movlr_jax.errors import UserError, needed, shortened
 from movlr_jax.evolution.context import Clock, SearchContext
 from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.evolution.filming import clip_of
-from movlr_jax.evolution.parts import build_parts
+from movlr_jax.evolution.roles import build_roles
+from movlr_jax.evolution.scripted.proposer import ScriptedProposer
+from movlr_jax.evolution.scripted.terms import reading
 from movlr_jax.evolution.workers.base import ThisProcess, Workers
 from movlr_jax.film.captions import Caption
 from movlr_jax.film.clips import Clip
 from movlr_jax.film.encoding import ffmpeg_version
 from movlr_jax.film.renderer import renderer
 from movlr_jax.language.base import Evaluation
-from movlr_jax.language.proposers.scripted import ScriptedProposer
-from movlr_jax.language.proposers.terms import reading
 from movlr_jax.models.from_path import files_of, is_path
 from movlr_jax.physics.choose import choose
 from movlr_jax.sandbox.vet import Sandbox
@@ -98,7 +98,7 @@ def sized(config: Config, task: Task, candidates: int, say: Callable[[str], obje
 
     candidates: how many share a batch. Raises UserError.
     """
-    if not chooses_samples(config):
+    if not isinstance(config.optimizer, PlanningSettings) or config.optimizer.mppi.samples:
         return config
     n = _samples_of(Path(config.resume)) if config.resume else None
     if n is None and choose(config.physics)[0] == "native":
@@ -112,8 +112,7 @@ def sized(config: Config, task: Task, candidates: int, say: Callable[[str], obje
 
 def chooses_samples(config: Config) -> bool:
     """Whether the number of samples per plan is not given."""
-    plans = "mppi" in OPTIMIZERS.get_or_raise(config.optimizer.name).settings
-    return plans and not config.optimizer.mppi.samples
+    return isinstance(config.optimizer, PlanningSettings) and not config.optimizer.mppi.samples
 
 
 def _samples_of(run: Path) -> int | None:
@@ -125,7 +124,7 @@ def _samples_of(run: Path) -> int | None:
 
 def to_yaml(config: Config) -> str:
     """Return the text of a file from which the settings can be read again."""
-    return yaml.safe_dump(dataclasses.asdict(config), sort_keys=False)
+    return yaml.safe_dump(plain(config), sort_keys=False)
 
 
 def about_tuned(config: Config) -> str | None:
@@ -176,7 +175,7 @@ def build_context(
         return clip_of(task, archive.read(f"{stem_of(e)}.npz"), Caption(""))
 
     films = films_here(config, reporter)
-    parts = build_parts(config, archive, candidate_clip, films, reporter.say)
+    roles = build_roles(config, archive, candidate_clip, films, reporter.say)
     probe = make_probe(task, optimizer.sim_physics, config.seed)
     tracker = open_tracker(config.tracker, archive.root)
     return SearchContext(
@@ -190,7 +189,7 @@ def build_context(
         films=films,
         tracker=tracker,
         workers=_workers(config, task, optimizer, reporter, make or partial(task_and_optimizer, config)),
-        **vars(parts),
+        **vars(roles),
     )
 
 
@@ -201,6 +200,7 @@ def resize(
 
     make: returns what builds parts in a worker.
     """
+    assert isinstance(context.config.optimizer, PlanningSettings)
     config = dataclasses.replace(context.config, optimizer=with_samples(context.config.optimizer, samples))
     if config != context.config:
         context.workers.close()
@@ -250,7 +250,7 @@ def describe(context: SearchContext) -> dict[str, Any]:
         "cameras": [camera.shows for camera in (*task.cameras, *task.more_cameras)],
         "seed": config.seed,
         "method": config.method.name,
-        "settings": flat(dataclasses.asdict(dataclasses.replace(config, tuned_settings={}))),
+        "settings": flat(plain(dataclasses.replace(config, tuned_settings={}))),
         "tuned_settings": dict(config.tuned_settings),
         "backends": {
             "physics": f"{context.optimizer.physics.name} for plans or training, native (C MuJoCo) for episodes",
@@ -311,7 +311,7 @@ def same_search(config: Config, task: Task, recorded: Mapping[str, Any], archive
 
     recorded: what `describe` returned when the run began.
     """
-    ours = flat(dataclasses.asdict(config))
+    ours = flat(plain(config))
     free = ("run_dir", "resume", "reward", "bank", "trust", "tuned_settings", *RESETTABLE)
     now, begun = task_file(config), archive.get(EVENT)
     if now and begun and now["sha256"] == begun["sha256"]:  # the file may have moved
@@ -342,14 +342,14 @@ def same_search(config: Config, task: Task, recorded: Mapping[str, Any], archive
 def keep_settings(config: Config, archive: Archive) -> None:
     """Record settings of a run that changed since it began; the next resume and a recording take them from there."""
     if begun := archive.get("run"):
-        settings = flat(dataclasses.asdict(dataclasses.replace(config, tuned_settings={})))
-        kept = {**begun["settings"], **{name: settings[name] for name in _KEPT}}
+        settings = flat(plain(dataclasses.replace(config, tuned_settings={})))
+        kept = {**begun["settings"], **{name: settings[name] for name in _KEPT if name in settings}}
         if kept == begun["settings"]:
             return
         archive.record("run", {**begun, "settings": kept})
     recorded = dict(read_yaml(archive.read(SETTINGS).decode()))
     recorded |= {"generations": config.generations}
-    recorded["optimizer"] = dataclasses.asdict(config)["optimizer"]
+    recorded["optimizer"] = plain(config)["optimizer"]
     archive.put(SETTINGS, yaml.safe_dump(recorded, sort_keys=False).encode())
     if (ended := archive.get("finished")) and ended["generations"] < config.generations:
         archive.record("finished", {**ended, "interrupted": True})  # until it ends again

@@ -12,12 +12,12 @@ from movlr_jax.evolution.context import SearchContext, timed
 from movlr_jax.evolution.filming import clip_of, store, style_of
 from movlr_jax.evolution.look import baselines
 from movlr_jax.evolution.loop import Found
+from movlr_jax.evolution.scripted.metrics import MetricsJudge
 from movlr_jax.evolution.trials import CONFIRM, Claim, Trials, believed, run_trials
 from movlr_jax.evolution.vetting import vet
 from movlr_jax.film.captions import Caption
 from movlr_jax.film.clips import film
 from movlr_jax.language.base import Evaluation
-from movlr_jax.language.judges.metrics import MetricsJudge
 
 EVENT = "confirmed"
 PROMISE = 0.8  # probability of being better than the first program from which on a search says so

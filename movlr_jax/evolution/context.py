@@ -12,10 +12,10 @@ from movlr_jax._util.progress import Reporter
 from movlr_jax.config.schema import Config
 from movlr_jax.control.base import Optimizer
 from movlr_jax.evolution.ranking import BOTH_ORDERS, Showing
+from movlr_jax.evolution.scripted.proposer import ScriptedProposer
 from movlr_jax.evolution.standing import Standing
 from movlr_jax.evolution.workers.base import Workers
 from movlr_jax.language.base import Critic, Judge, Proposer
-from movlr_jax.language.proposers.scripted import ScriptedProposer
 from movlr_jax.sandbox.vet import Sandbox, Verdict
 from movlr_jax.storage.archive import Archive
 from movlr_jax.tasks import Task

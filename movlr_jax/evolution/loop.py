@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from movlr_jax._util.quantities import summary
-from movlr_jax.config.methods import parent_of
-from movlr_jax.control.build import trains
+from movlr_jax.control.settings import PlanningSettings
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.context import SearchContext, once
 from movlr_jax.evolution.evaluation import failed_row
 from movlr_jax.evolution.filming import make_film
 from movlr_jax.evolution.gates import fault, merit
 from movlr_jax.evolution.look import look
+from movlr_jax.evolution.parent import parent_of
+from movlr_jax.evolution.scripted.metrics import MetricsJudge
 from movlr_jax.evolution.selection import Standings, contest, may_be_better, ranked
 from movlr_jax.evolution.tracking import track
 from movlr_jax.evolution.trials import EVENT as TRIALS
@@ -37,7 +38,6 @@ from movlr_jax.language.base import (
     TermAdvice,
 )
 from movlr_jax.language.clients.call import Retracted
-from movlr_jax.language.judges.metrics import MetricsJudge
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.layout import candidate_name, candidate_path
@@ -246,7 +246,7 @@ def propose(
             g, task, parent, critique, tuple(history), seed, vetted,
             losses=losses(context, g, parent, history, standings.trials) if parent else (),
             weights=context.weights,
-            looks_ahead_s=None if trains(optimizer) else optimizer.horizon_s,
+            looks_ahead_s=optimizer.horizon_s if isinstance(optimizer, PlanningSettings) else None,
             control_s=optimizer.ctrl_dt,
         )  # fmt: skip
         context.verdicts.clear()

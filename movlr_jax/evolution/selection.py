@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from movlr_jax.config.methods import calls_needed
+from movlr_jax.config.ranking import calls_needed
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.context import SearchContext, once, timed
 from movlr_jax.evolution.gates import by_gates, gated, score_of
 from movlr_jax.evolution.ranking import BUDGET, Comparison, decided, flip_rate, rank, unanswered
+from movlr_jax.evolution.scripted.metrics import MetricsJudge
 from movlr_jax.evolution.standing import Standing
 from movlr_jax.evolution.trials import Claim, TrialPlan, Trials, believed, recorded_trials, run_trials
 from movlr_jax.evolution.worth import (
@@ -34,7 +35,6 @@ from movlr_jax.evolution.worth import (
 )
 from movlr_jax.language.base import BatchJudge, Evaluation, Preference
 from movlr_jax.language.clients.call import Retracted
-from movlr_jax.language.judges.metrics import MetricsJudge
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.tasks.base import SHARED
 

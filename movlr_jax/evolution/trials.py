@@ -17,10 +17,10 @@ from movlr_jax.control.build import trains
 from movlr_jax.evolution.context import SearchContext, timed
 from movlr_jax.evolution.evaluation import middle
 from movlr_jax.evolution.gates import fault, score_of
+from movlr_jax.evolution.scripted.metrics import MetricsJudge
 from movlr_jax.evolution.workers.base import Workers
 from movlr_jax.evolution.worth import Posterior, TrialScore, from_scores, rate_interval, trial_values
 from movlr_jax.language.base import Evaluation
-from movlr_jax.language.judges.metrics import MetricsJudge
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.storage.layout import stage_folder, trial_stem
 from movlr_jax.tasks import Task

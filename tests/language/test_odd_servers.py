@@ -26,7 +26,7 @@ from movlr_jax.errors import BudgetSpent, UserError
 from movlr_jax.language.base import ProposalRequest
 from movlr_jax.language.clients.answers import Judgement, Program
 from movlr_jax.language.clients.call import Message, Question
-from movlr_jax.language.proposers.llm import ModelProposer
+from movlr_jax.language.proposer import ModelProposer
 from movlr_jax.storage.archive import Archive
 
 READY = '{"ready": true}'

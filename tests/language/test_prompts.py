@@ -20,7 +20,7 @@ from movlr_jax.language import prompts
 from movlr_jax.language.base import Critique, Evaluation, Loss, ProposalRequest, TermAdvice
 from movlr_jax.language.clients.answers import CritiqueForm, Descriptor, Descriptors
 from movlr_jax.language.clients.call import Media, Message
-from movlr_jax.language.critics.feedback import DescriptorCritic, ReflectionCritic
+from movlr_jax.evolution.scripted.critics import DescriptorCritic, ReflectionCritic
 from movlr_jax.language.judges import vlm as watchers
 from movlr_jax.language.media import Seen
 from movlr_jax.language.proposers import llm as writers

@@ -22,7 +22,7 @@ from movlr_jax.config.override import overrides_of
 from movlr_jax.engine.session import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import make_probe
-from movlr_jax.language.proposers.terms import library
+from movlr_jax.evolution.scripted.terms import library
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.report.data import read_run
 from movlr_jax.report.downloads import commands

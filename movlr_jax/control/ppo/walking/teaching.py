@@ -1,4 +1,4 @@
-"""Initialise a policy by imitating a teacher that may have other observations.
+"""The first policy imitates a teacher, which may have other observations, or follows a recorded stride.
 
 DAgger (Ross et al., 2011): at first the teacher acts, then increasingly the learner. In all visited states,
 the learner is fitted to the teacher's action distribution and value.
@@ -18,8 +18,9 @@ from brax.training.acme import running_statistics
 from brax.training.agents.ppo.networks import PPONetworks
 
 from movlr_jax.control.ppo.actions import ActionSpace, Observe
-from movlr_jax.control.ppo.anticipation import at_phase
+from movlr_jax.control.ppo.trainer import Ppo
 from movlr_jax.control.ppo.update import Learner
+from movlr_jax.control.ppo.walking.anticipation import at_phase
 from movlr_jax.types import Array, Step
 
 ROUNDS = 6  # of collecting data and fitting
@@ -105,6 +106,33 @@ def divergence(network: PPONetworks, teacher: Array, student: Array) -> jax.Arra
     return jnp.sum(
         jnp.log(q.scale / p.scale) + (p.scale**2 + (p.loc - q.loc) ** 2) / (2 * q.scale**2) - 0.5, axis=-1
     )
+
+
+@dataclass(frozen=True)
+class Imitation:
+    """Teaches a learner to act as the teacher, in `steps` control steps."""
+
+    teacher: Teacher | ReferenceTeacher
+    steps: int
+
+    def __call__(self, ppo: Ppo, learner: Learner, key: jax.Array) -> Learner:
+        config = ppo.config
+        policy, fleet = self.teacher.mixed_with(ppo.explore), [ppo.fleet(config.envs)]
+        segments = -(-self.steps // (ROUNDS * config.envs * config.unroll))
+
+        def collect(learner: Learner, share: float, key: jax.Array) -> dict[str, np.ndarray]:
+            params = jax.tree.map(
+                lambda x: np.asarray(x)[None], ((learner.normalizer, learner.params.policy), share)
+            )
+            found = []
+            for segment_key in jax.random.split(key, segments):
+                segment, fleet[0] = ppo.collect(params, fleet[0], segment_key, 1, policy)
+                found.append({n: np.asarray(x)[segment.valid] for n, x in segment.trajectory.extras.items()})
+            return {
+                name: np.concatenate([f[name] for f in found]) for name in ("observation", "logits", "value")
+            }
+
+        return imitate(learner, ppo.network, collect, key, ppo.say)
 
 
 def imitate(

@@ -1,4 +1,4 @@
-"""Parts of a batch of rollouts that fit into the memory of a device one after the other."""
+"""Batches of rollouts that fit into the memory of a device, one after the other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from movlr_jax.physics.base import Physics
 from movlr_jax.physics.memory import out_of_memory
 
 
-class Parts:
+class Batches:
     """Splits the N plans of a batch: by an estimate of their memory, and further if the device has not enough."""
 
     def __init__(self, physics: Physics, steps: int, say: Callable[[str], object], worlds: int = 1):

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
+from movlr_jax._util.parts import service
 from movlr_jax.errors import ProgramError
+from movlr_jax.evolution.scripted.terms import Term, library, reading
 from movlr_jax.language.base import Evaluation, ProposalRequest, TermAdvice
-from movlr_jax.language.proposers.terms import Term, library, reading
 from movlr_jax.sandbox.genome import Genome, genome_of
 from movlr_jax.sandbox.source import parse, with_weights
 
@@ -24,8 +26,8 @@ _SPARE = 0.2  # probability that an added term is a spare one
 class ScriptedProposer:
     """Edits the best program by seed: it follows the critic's advice, then makes small random edits."""
 
-    name: str = "scripted proposer (no language model)"
-    say: Callable[[str], object] = lambda text: None
+    say: Callable[[str], object] = service(lambda text: None)
+    name: ClassVar[str] = "scripted proposer (no language model)"
 
     def propose(self, request: ProposalRequest, n: int) -> list[str]:
         """Return n programs; equal requests give equal programs. The first program follows all of the advice."""

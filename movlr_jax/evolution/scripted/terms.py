@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from movlr_jax.language.proposers.gait_terms import gait_terms
-from movlr_jax.language.proposers.plain_terms import named_joints, named_places, plain_terms
+from movlr_jax.evolution.scripted.gait_terms import gait_terms
+from movlr_jax.evolution.scripted.plain_terms import named_joints, named_places, plain_terms
 from movlr_jax.language.scene import names_in, words_in
 from movlr_jax.models.actuators import control_scale
 from movlr_jax.rewards.term import Term, along, quoted, tuple_of

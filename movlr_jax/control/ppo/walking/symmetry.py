@@ -12,7 +12,8 @@ import mujoco
 import numpy as np
 from brax.training.agents.ppo.networks import PPONetworks
 
-from movlr_jax.control.ppo.config import PpoConfig
+from movlr_jax.control.ppo import update as learning
+from movlr_jax.control.ppo.config import PolicyConfig, PpoConfig
 from movlr_jax.control.ppo.observations import GAIT_MIRROR
 from movlr_jax.errors import UserError
 from movlr_jax.tasks import Task
@@ -38,7 +39,17 @@ class Reflection:
         return Reflection(index, np.concatenate([self.sign, other.sign]))
 
 
-def action_reflection(config: PpoConfig, task: Task) -> Reflection:
+def made_networks(config: PpoConfig, task: Task, observations: int, actions: int) -> PPONetworks:
+    """Return policy and value networks of the settings. Raises UserError."""
+    network = learning.networks(config, observations, actions)
+    if not config.policy.mirror:
+        return network
+    return symmetric(
+        network, observation_reflection(config.policy, task), action_reflection(config.policy, task)
+    )
+
+
+def action_reflection(config: PolicyConfig, task: Task) -> Reflection:
     """Return the reflection of actions, of which each moves one joint. Raises UserError for other actions."""
     if config.action == "posture":
         return joint_reflection(config.joints, task)
@@ -93,7 +104,7 @@ def _partner(name: str) -> str:
     return name
 
 
-def observation_reflection(config: PpoConfig, task: Task) -> Reflection:
+def observation_reflection(config: PolicyConfig, task: Task) -> Reflection:
     """Return the reflection of what the policy observes. Raises UserError for other observations than these two."""
     joints = joint_reflection(config.joints, task)
     known = {"gait": Reflection(*GAIT_MIRROR), "joints": joints.then(joints)}  # angles, then velocities

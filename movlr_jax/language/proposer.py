@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from movlr_jax._util.parts import service
 from movlr_jax.errors import UserError
 from movlr_jax.language import prompts
 from movlr_jax.language.base import ProposalRequest
@@ -26,10 +27,10 @@ Talk = Callable[[ProposalRequest], list[Message]]
 class ModelProposer:
     """Requests n programs in n calls, and up to `retries` repairs of each invalid program, with the reason."""
 
-    client: ModelClient
-    talk: Talk  # builds the messages of a request
-    temperature: float
-    retries: int
+    client: ModelClient = service()
+    talk: Talk = lambda request: edit_talk(request)  # builds the messages of a request
+    temperature: float = 1.0
+    retries: int = 3
     directed: bool = True  # whether programs that are requested together get different directions
     mjcf: bool = False  # whether requests contain an excerpt of the model
     notes: list[str] = field(default_factory=list)  # the model's comment on each of the last programs
