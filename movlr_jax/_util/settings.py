@@ -118,7 +118,7 @@ def changed(settings: T, **values: Any) -> T:
                 values[f.name] = changed(
                     getattr(settings, f.name), **{name: values.pop(name) for name in inside}
                 )
-    return dataclasses.replace(settings, **values)  # pyright: ignore[reportType]
+    return dataclasses.replace(settings, **values)  # pyright: ignore[reportArgumentType]
 
 
 def flat(values: Any, prefix: str = "") -> dict[str, Any]:

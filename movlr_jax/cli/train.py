@@ -43,7 +43,7 @@ from movlr_jax.storage.layout import POLICY
 from movlr_jax.tasks.base import measured
 
 if TYPE_CHECKING:
-    from movlr_jax.control.ppo.trainer import Ppo
+    from movlr_jax.control.ppo.trainer import PpoTrainer
 
 _FRESH = 10_000  # first seed of the start states of an evaluation, far from those of trainings
 SHOWN = {  # metric -> title and digits
@@ -211,12 +211,12 @@ def _run(config: Config, folder: Path, key: jax.Array, reporter: Reporter) -> No
         physics.close()
 
 
-def _trainer(setup: EvaluationSetup) -> Ppo:
+def _trainer(setup: EvaluationSetup) -> PpoTrainer:
     from movlr_jax.control.ppo.trainer import (
-        Ppo,  # needs an extra, without which `prepared` raises a UserError
+        PpoTrainer,  # needs an extra, without which `prepared` raises a UserError
     )
 
-    if not isinstance(setup.optimizer, Ppo):
+    if not isinstance(setup.optimizer, PpoTrainer):
         raise UserError(
             f"optimizer={setup.config.optimizer.name} trains nothing; a recipe needs optimizer: ppo"
         )

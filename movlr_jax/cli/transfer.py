@@ -250,9 +250,9 @@ def in_engine(setup: EvaluationSetup, engine: str, reporter: Reporter) -> Evalua
             f"engines={engine}: optimizer={optimizer.name} has no policy to run in another engine; give "
             "optimizer=ppo or optimizer=dynsyn"
         )
-    from movlr_jax.control.ppo.trainer import Ppo  # imported here because it needs an optional extra
+    from movlr_jax.control.ppo.trainer import PpoTrainer  # imported here because it needs an optional extra
 
-    assert isinstance(optimizer, Ppo)
+    assert isinstance(optimizer, PpoTrainer)
     times = setup.config.optimizer
     task = replace(setup.task, model=optimizer.space.model)
     there = planning_physics(engine, task, sim_dt=times.sim_dt, ctrl_dt=times.ctrl_dt, say=reporter.say)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from movlr_jax.control.mpc.parts import Parts
+from movlr_jax.control.mpc.batches import Batches
 from movlr_jax.errors import UserError
 
 TOO_MUCH = 2**50  # bytes, more than any device has
@@ -41,7 +41,7 @@ def holds(rows: int):
 
 def test_what_does_not_fit_runs_in_smaller_parts_from_then_on():
     said: list[str] = []
-    parts, (run, seen) = Parts(Device(), 25, said.append), holds(3)
+    parts, (run, seen) = Batches(Device(), 25, said.append), holds(3)
     np.testing.assert_array_equal(np.concatenate(parts.run(2, 12, run)), np.arange(12))
     assert seen == [12, 6, 4, 3, 3, 3, 3]
     seen.clear()
@@ -53,13 +53,13 @@ def test_what_does_not_fit_runs_in_smaller_parts_from_then_on():
 
 
 def test_the_estimate_comes_first():
-    parts, (run, seen) = Parts(Device(estimate=2), 25, print), holds(6)
+    parts, (run, seen) = Batches(Device(estimate=2), 25, print), holds(6)
     parts.run(2, 12, run)
     assert seen == [6, 6]
 
 
 def test_one_plan_that_does_not_fit_is_an_error():
-    parts, (run, _) = Parts(Device(), 25, print), holds(0)
+    parts, (run, _) = Batches(Device(), 25, print), holds(0)
     with pytest.raises(UserError, match=r"2 rollouts of 25 steps do not fit .* use fewer candidates"):
         parts.run(2, 4, run)
 
@@ -69,4 +69,4 @@ def test_other_errors_are_not_about_memory():
         raise jax.errors.JaxRuntimeError("INTERNAL: a bug")
 
     with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"):
-        Parts(Device(), 25, print).run(2, 4, run)
+        Batches(Device(), 25, print).run(2, 4, run)

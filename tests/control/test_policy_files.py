@@ -18,9 +18,10 @@ pytest.importorskip("brax", reason="the extra ppo is not installed")
 
 import jax
 
+from movlr_jax._util.settings import changed
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.export import main as export
-from movlr_jax.control.config import OptimizerConfig
+from movlr_jax.control.optimizers import Ppo
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.config import PpoConfig
 from movlr_jax.control.ppo.policy_file import (
@@ -33,7 +34,7 @@ from movlr_jax.control.ppo.policy_file import (
 )
 from movlr_jax.errors import UserError
 
-CONFIG = PpoConfig(hidden=(8, 4), value_hidden=(8,), observe=("qpos", "qvel"))
+CONFIG = changed(PpoConfig(), hidden=(8, 4), value_hidden=(8,), observe=("qpos", "qvel"))
 
 
 def fresh(config: PpoConfig = CONFIG):
@@ -190,7 +191,7 @@ def test_a_policy_decides_what_it_is_and_nothing_else(tmp_path: Path, whole: byt
     ],
 )
 def test_a_file_records_what_decides_its_kind_of_action(action: str, decide: list[str], not_so: list[str]):
-    acting = acting_settings(OptimizerConfig(name="ppo", ppo=replace(CONFIG, action=action)))
+    acting = acting_settings(Ppo(ppo=changed(CONFIG, action=action)))
     assert {f"optimizer.{name}" for name in decide} <= set(acting)
     assert not {f"optimizer.{name}" for name in not_so} & set(acting)
 

@@ -13,12 +13,13 @@ import pytest
 
 pytest.importorskip("brax", reason="the extra ppo is not installed")
 
+from movlr_jax._util.settings import changed
 from movlr_jax.config.compose import compose
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.config import PpoConfig
 from movlr_jax.control.ppo.interface import action_space, observation
 from movlr_jax.control.ppo.observations import GAIT_MIRROR
-from movlr_jax.control.ppo.symmetry import (
+from movlr_jax.control.ppo.walking.symmetry import (
     Reflection,
     action_reflection,
     joint_reflection,
@@ -44,7 +45,9 @@ def walk() -> Task:
 
 @pytest.fixture(scope="module")
 def sees(walk: Task) -> PpoConfig:
-    return PpoConfig(observe=("gait", "joints"), action="posture", joints=walk.adapter.planned_joints)
+    return changed(
+        PpoConfig(), observe=("gait", "joints"), action="posture", joints=walk.adapter.planned_joints
+    )
 
 
 def reflected(walk: Task, values: np.ndarray, address: str) -> np.ndarray:
@@ -124,7 +127,7 @@ def test_legs_and_spine_of_other_bodies_are_reflected():
 
 
 def test_policies_and_values_are_symmetric_for_any_weights():
-    config = PpoConfig(hidden=(8,), value_hidden=(8,))
+    config = changed(PpoConfig(), hidden=(8,), value_hidden=(8,))
     seen = Reflection(np.array([1, 0, 2]), np.array([1.0, 1.0, -1.0], np.float32))
     acted = Reflection(np.array([1, 0]), np.array([-1.0, -1.0], np.float32))
     network = symmetric(learning.networks(config, 3, 2), seen, acted)

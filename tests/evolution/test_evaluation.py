@@ -15,8 +15,8 @@ from movlr_jax.engine.session import task_and_optimizer
 from movlr_jax.evolution.evaluation import evaluate, measure, middle
 from movlr_jax.evolution.gates import merit
 from movlr_jax.evolution.ranking import rank
-from movlr_jax.language.base import Evaluation
 from movlr_jax.evolution.scripted.metrics import MetricsJudge
+from movlr_jax.language.base import Evaluation
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load

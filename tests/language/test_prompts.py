@@ -12,18 +12,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jinja2 import UndefinedError
+from movlr_jax.language.judges import vlm as watchers
+from movlr_jax.language.proposers import llm as writers
 from scipy.spatial.transform import Rotation
 
 from movlr_jax._util.resources import resource_dir
 from movlr_jax.errors import ProgramError
+from movlr_jax.evolution.scripted.critics import DescriptorCritic, ReflectionCritic
 from movlr_jax.language import prompts
 from movlr_jax.language.base import Critique, Evaluation, Loss, ProposalRequest, TermAdvice
 from movlr_jax.language.clients.answers import CritiqueForm, Descriptor, Descriptors
 from movlr_jax.language.clients.call import Media, Message
-from movlr_jax.evolution.scripted.critics import DescriptorCritic, ReflectionCritic
-from movlr_jax.language.judges import vlm as watchers
 from movlr_jax.language.media import Seen
-from movlr_jax.language.proposers import llm as writers
 from movlr_jax.language.settings import ModelConfig
 from movlr_jax.rewards import shaping
 from movlr_jax.rewards.state import state_table

@@ -16,9 +16,9 @@ from movlr_jax._util.progress import Reporter
 from movlr_jax.config.compose import compose
 from movlr_jax.engine.session import to_yaml
 from movlr_jax.evolution.context import Clock, SearchContext
+from movlr_jax.evolution.scripted.metrics import MetricsCritic, MetricsJudge
 from movlr_jax.evolution.trials import CONFIRM, trial_seed
 from movlr_jax.language.base import Evaluation, Judge, ProposalRequest
-from movlr_jax.evolution.scripted.metrics import MetricsCritic, MetricsJudge
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
 from movlr_jax.sandbox.vet import Verdict

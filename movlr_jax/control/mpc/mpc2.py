@@ -179,7 +179,7 @@ class _Targets:
     def posture(self) -> Array:
         return self._plans.reshape(-1, self._plans.shape[-1])
 
-    @cached_property
+    @property
     def length(self) -> Array:
         if "_kinematics" in vars(self):  # for the moment arms
             return self._kinematics[0]

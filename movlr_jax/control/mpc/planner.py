@@ -85,7 +85,8 @@ class Planner:
             self.traces["sample"] += 1
 
             def noise(key: jax.Array) -> Any:
-                return rule.noise(key, home.shape[1:], space.mixing, turn)
+                _, knots, dims = home.shape
+                return rule.noise(key, (knots, dims), space.mixing, turn)
 
             def draw(plan: PlanDistribution, held: Array, home: Array, noise: Any) -> Array:
                 return rule.sample(plan, held, home, noise, lower, upper)

@@ -16,7 +16,7 @@ from movlr_jax.control.ppo import actions as spaces
 from movlr_jax.control.ppo.config import REFERENCE, PpoConfig
 from movlr_jax.control.ppo.interface import action_space, observation
 from movlr_jax.control.ppo.policy_file import acting_settings, other_actions, policy_settings
-from movlr_jax.control.ppo.trainer import Agent, Ppo
+from movlr_jax.control.ppo.trainer import Agent, PpoTrainer
 from movlr_jax.control.ppo.walking.springs import assisted
 from movlr_jax.control.ppo.walking.starts import staggered, with_motions, with_strides
 from movlr_jax.control.ppo.walking.symmetry import made_networks
@@ -37,7 +37,7 @@ def build_ppo(
     task: Task,
     physics: str = "native",
     say: Callable[[str], object] = lambda text: None,
-) -> Ppo:
+) -> PpoTrainer:
     """Return PPO for `task`, trained in `physics`. Raises UserError.
 
     Episodes always run in C MuJoCo, so that policies trained in another engine or with domain randomisation
@@ -74,7 +74,7 @@ def build_ppo(
     first = first_policy(config, task, view, space, say)
     starts, times = with_motions(config.ppo, task, *with_strides(config.ppo, task, starts))
     agent = Agent(observe, space, network, starts, times, first, staggered if guidance.stagger else None)
-    return Ppo(config, task, agent, train, sim, say)
+    return PpoTrainer(config, task, agent, train, sim, say)
 
 
 def shaped(config: PpoConfig, task: Task) -> PpoConfig:

@@ -71,7 +71,7 @@ class Segment:
 class FirstPolicy(Protocol):
     """Teaches a learner with random weights before the training."""
 
-    def __call__(self, ppo: Ppo, learner: Learner, key: jax.Array) -> Learner: ...
+    def __call__(self, ppo: PpoTrainer, learner: Learner, key: jax.Array) -> Learner: ...
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Agent:
     )
 
 
-class Ppo:
+class PpoTrainer:
     """Trains one policy per program. Built once; new rewards do not recompile it."""
 
     def __init__(
@@ -138,7 +138,7 @@ class Ppo:
         """Number of simulation steps so far."""
         return sum(p.steps_done for p in {self.physics, self.sim_physics})
 
-    def acting_in(self, physics: Physics) -> Ppo:
+    def acting_in(self, physics: Physics) -> PpoTrainer:
         """Return a copy of this trainer whose evaluation episodes run in `physics`."""
         other = copy.copy(self)
         other.sim_physics = physics
@@ -380,7 +380,7 @@ class Ppo:
 class TrainedControllers:
     """K trained policies. They act with the mode of their distribution, or with samples, as set by `acts`."""
 
-    ppo: Ppo
+    ppo: PpoTrainer
     learners: Learner  # [K]
     learning: Sequence[Mapping[str, Any]]
     nonfinite: Sequence[Mapping[str, int]] = ()  # counted in the learning curves

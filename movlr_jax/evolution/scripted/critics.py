@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from movlr_jax.language import prompts
 from movlr_jax.language.base import Critique, Evaluation
@@ -15,7 +14,7 @@ from movlr_jax.tasks import Task
 class StatisticsCritic:
     """MotionVL without vision: the statistics of the terms."""
 
-    name: ClassVar[str] = "statistics of the terms (no vision model)"
+    name = "statistics of the terms (no vision model)"
 
     def criticise(self, task: Task, best: Evaluation) -> Critique:
         return described(best, self.name)
@@ -25,7 +24,7 @@ class StatisticsCritic:
 class ReflectionCritic:
     """Eureka: a text with the term statistics and task score of a candidate. No vision model."""
 
-    name: ClassVar[str] = "reflection on the numbers (no vision model)"
+    name = "reflection on the numbers (no vision model)"
 
     def criticise(self, task: Task, best: Evaluation) -> Critique:
         text = prompts.reflection(task, best)
@@ -36,7 +35,7 @@ class ReflectionCritic:
 class NoCritic:
     """For methods whose proposer watches the motion itself."""
 
-    name: ClassVar[str] = "none (the proposer watches the motion itself)"
+    name = "none (the proposer watches the motion itself)"
 
     def criticise(self, task: Task, best: Evaluation) -> Critique:
         return Critique(bool(best.metrics.get("success", 0.0)), (), (), self.name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 from movlr_jax.evolution.scripted.terms import library
 from movlr_jax.language.base import Critique, Evaluation, Preference, TermAdvice
@@ -15,7 +14,7 @@ from movlr_jax.tasks import Task
 class MetricsJudge:
     """Prefers the episode with the higher task score; differences up to `task.tie` count as a tie."""
 
-    name: ClassVar[str] = "metrics judge (no vision model)"
+    name = "metrics judge (no vision model)"
 
     def compare(self, task: Task, a: Evaluation, b: Evaluation) -> Preference:
         """Return which evaluation is better; a is "first". Without a valid score, an evaluation loses."""
@@ -43,7 +42,7 @@ def _score(task: Task, candidate: Evaluation) -> float | None:
 class MetricsCritic:
     """Turns the problems that the task finds in the metrics into advice on terms."""
 
-    name: ClassVar[str] = "metrics critic (no vision model)"
+    name = "metrics critic (no vision model)"
 
     def criticise(self, task: Task, best: Evaluation) -> Critique:
         """Give one piece of advice per need: add a term that serves it, or strengthen one if all are in use.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -27,7 +26,7 @@ class ScriptedProposer:
     """Edits the best program by seed: it follows the critic's advice, then makes small random edits."""
 
     say: Callable[[str], object] = service(lambda text: None)
-    name: ClassVar[str] = "scripted proposer (no language model)"
+    name = "scripted proposer (no language model)"
 
     def propose(self, request: ProposalRequest, n: int) -> list[str]:
         """Return n programs; equal requests give equal programs. The first program follows all of the advice."""

@@ -18,7 +18,7 @@ from brax.training.acme import running_statistics
 from brax.training.agents.ppo.networks import PPONetworks
 
 from movlr_jax.control.ppo.actions import ActionSpace, Observe
-from movlr_jax.control.ppo.trainer import Ppo
+from movlr_jax.control.ppo.trainer import PpoTrainer
 from movlr_jax.control.ppo.update import Learner
 from movlr_jax.control.ppo.walking.anticipation import at_phase
 from movlr_jax.types import Array, Step
@@ -115,7 +115,7 @@ class Imitation:
     teacher: Teacher | ReferenceTeacher
     steps: int
 
-    def __call__(self, ppo: Ppo, learner: Learner, key: jax.Array) -> Learner:
+    def __call__(self, ppo: PpoTrainer, learner: Learner, key: jax.Array) -> Learner:
         config = ppo.config
         policy, fleet = self.teacher.mixed_with(ppo.explore), [ppo.fleet(config.envs)]
         segments = -(-self.steps // (ROUNDS * config.envs * config.unroll))
