@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from movlr_jax.tasks import Task
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Mppi(PlanningSettings):
     """Plans over knots of the controls, for any actuator."""
 
@@ -30,7 +30,7 @@ class Mppi(PlanningSettings):
         return build_planner(self, task, physics, say)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Mpc2(Mpc2Settings):
     """Plans over target postures, which a muscle law tracks (Wei et al., 2025), or around a policy."""
 
@@ -41,7 +41,7 @@ class Mpc2(Mpc2Settings):
         return _acting(self, task, self.prior.policy, "", "optimizer.prior.policy")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Ppo(PpoSettings):
     """Trains one policy per program."""
 
@@ -54,7 +54,7 @@ class Ppo(PpoSettings):
         return _acting(self, task, self.ppo.init, self.action, "optimizer.ppo.init")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Dynsyn(Ppo):
     """PPO with policies that command groups of muscles which move together (He et al., 2024)."""
 

@@ -23,7 +23,7 @@ Say = Callable[[str], object]  # shows a sentence to the user
 SAMPLES = 32  # per plan, where nothing else is asked for
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OptimizerSettings:
     """What all optimisers share. An optimiser of one's own adds its settings and overrides `build`."""
 
@@ -61,7 +61,7 @@ def _warp_graph() -> Any:
     return setting("auto", about, choices=GRAPHS)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PlanningSettings(OptimizerSettings):
     """PlanningSettings by sampling: the rhythm of the plans, and the rule that samples and updates them."""
 
@@ -78,7 +78,7 @@ class PlanningSettings(OptimizerSettings):
         return max((self.mppi.samples or SAMPLES) * self.mppi.worlds * steps, super().scored_at_once(task))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PriorConfig:
     """A trained policy, or a recorded stride, to whose actions the plans of a planner are added."""
 
@@ -88,7 +88,7 @@ class PriorConfig:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Mpc2Settings(PlanningSettings):
     """Plans over target postures, which a muscle law tracks (Wei et al., 2025), or around a policy."""
 
@@ -105,7 +105,7 @@ class Mpc2Settings(PlanningSettings):
         return {"prior.policy": self.prior.policy} if self.prior.policy not in ("", REFERENCE) else {}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PpoSettings(OptimizerSettings):
     """Trains one policy per program."""
 

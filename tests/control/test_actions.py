@@ -290,7 +290,7 @@ def test_a_policy_keeps_the_groups_that_it_commands(tmp_path: Path):
     learner, _ = first.begin(1, jax.random.key(0))
     save_policy(path, jax.tree.map(lambda x: x[0], learner), first.config)
     shown = changed(PpoConfig(), envs=2, starts=2, init=str(path), env_steps=0)
-    again = build_ppo(replace(config, name="ppo", groups=GroupsConfig(count=7, seconds=0.1), ppo=shown), task)
+    again = build_ppo(Ppo(ctrl_dt=0.02, groups=GroupsConfig(count=7, seconds=0.1), ppo=shown), task)
     assert again.notes["groups"] == first.notes["groups"]
     assert len(set(first.notes["groups"].values())) < 7
     again.begin(1, jax.random.key(0))  # the file fits
@@ -335,10 +335,9 @@ def test_random_keys_follow_the_row_within_the_candidate(tiny):
     np.testing.assert_array_equal(each.actions, together.actions)
 
 
-def test_the_settings_files_say_the_defaults():
-    known = Ppo(ctrl_dt=0.02)
-    for name in ("ppo", "dynsyn"):
-        assert compose(["+task=bottle_pour", f"optimizer={name}"]).optimizer == replace(known, name=name)
+def test_an_optimizer_without_further_settings_has_the_defaults_of_its_class():
+    for name, kind in (("ppo", Ppo), ("dynsyn", Dynsyn)):
+        assert compose(["+task=bottle_pour", f"optimizer={name}"]).optimizer == kind()
 
 
 def test_what_is_missing_is_said_in_one_sentence(monkeypatch):

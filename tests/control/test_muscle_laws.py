@@ -74,7 +74,7 @@ def test_a_swinging_leg_is_followed(tiny, law: laws.Linear, worst: float):
 
 def test_a_stiffer_joint_keeps_its_damping_ratio(tiny):
     """Four times as stiff is as if it were four times as far off, and moved twice as fast."""
-    law, p = laws.Torque(3.0, 0.2), muscle_params(tiny.model)
+    law, p = laws.Torque(kp=3.0, kd=0.2), muscle_params(tiny.model)
     rng = np.random.default_rng(4)
     moment, pull = rng.normal(size=(tiny.model.nu, 2)) * 0.03, np.full(tiny.model.nu, -500.0)
     params = {"moment": moment, "hold": np.full(tiny.model.nu, 0.1)}

@@ -25,7 +25,6 @@ from movlr_jax.control.optimizers import Ppo
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.config import PpoConfig
 from movlr_jax.control.ppo.policy_file import (
-    SHAPES,
     acting_settings,
     load_policy,
     other_actions,
@@ -169,11 +168,11 @@ def test_what_is_no_file_is_told(tmp_path: Path):
 def test_a_policy_decides_what_it_is_and_nothing_else(tmp_path: Path, whole: bytes):
     path = tmp_path / "policy.npz"
     path.write_bytes(whole)
-    other = replace(
+    other = changed(
         CONFIG, observe=("qpos",), hidden=(3,), action="pd", learning_rate=0.5, acts="sample", envs=7
     )
     got = policy_settings(str(path), other)
-    assert got == replace(other, **{name: getattr(CONFIG, name) for name in SHAPES})
+    assert got == replace(other, policy=CONFIG.policy)
     loaded = load_policy(str(path), fresh(got))
     for ours, theirs in zip(
         jax.tree.leaves(loaded.params), jax.tree.leaves(fresh(CONFIG).params), strict=True
@@ -185,7 +184,7 @@ def test_a_policy_decides_what_it_is_and_nothing_else(tmp_path: Path, whole: byt
     ("action", "decide", "not_so"),
     [
         ("auto", ["ctrl_dt"], ["pd.beta", "groups.correction", "muscle.kp"]),
-        ("pd", ["pd.beta", "pd.kp", "pd.kd", "pd.about", "pd.feed_forward"], ["muscle.kp", "sim_dt"]),
+        ("pd", ["pd.beta", "pd.kp", "pd.kd"], ["muscle.kp", "sim_dt"]),
         ("groups", ["groups.correction"], ["groups.seconds", "pd.beta"]),
         ("posture", ["pd.beta", "muscle.law", "muscle.hold"], ["pd.kp", "groups.correction"]),
     ],

@@ -158,11 +158,11 @@ def test_the_loss_is_that_of_brax():
         transition,
         KEY,
         network,
-        entropy_cost=config.entropy,
-        discounting=config.discount,
-        gae_lambda=config.gae_lambda,
-        clipping_epsilon=config.clip,
-        vf_coefficient=config.value_loss,
+        entropy_cost=config.update.entropy,
+        discounting=config.update.discount,
+        gae_lambda=config.update.gae_lambda,
+        clipping_epsilon=config.update.clip,
+        vf_coefficient=config.update.value_loss,
     )
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
     np.testing.assert_allclose(measures["policy_loss"], parts["policy_loss"], rtol=1e-5, atol=1e-6)

@@ -19,10 +19,11 @@ from movlr_jax.config.compose import compose
 from movlr_jax.control import muscle_controllers as laws
 from movlr_jax.control.build import build_optimizer, close
 from movlr_jax.control.mpc import rules
-from movlr_jax.control.optimizers import Mpc2
-from movlr_jax.control.ppo.config import PpoConfig, PriorConfig
+from movlr_jax.control.optimizers import Mpc2, Ppo
+from movlr_jax.control.ppo.config import PpoConfig
 from movlr_jax.control.ppo.policy_file import save_policy
 from movlr_jax.control.ppo.trainer import PpoTrainer
+from movlr_jax.control.settings import PriorConfig
 from movlr_jax.engine.session import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.rewards.state import reference_name
@@ -53,27 +54,24 @@ STEPS = 10
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Mpc2:
     """PPO from a policy that nobody has trained, but whose actions differ from state to state."""
-    config = PpoTrainer(
-        ctrl_dt=0.01,
-        plan_dt=0.005,
-        horizon_s=0.08,
-        knots=3,
-        mppi=rules.Mppi(samples=1),
-        muscle=laws.Torque(kp=0.7, kd=0.05),
-        ppo=changed(
+    given = {
+        "ctrl_dt": 0.01,
+        "muscle": laws.Torque(kp=0.7, kd=0.05),
+        "ppo": changed(
             PpoConfig(), env_steps=0, envs=2, starts=2, hidden=(16,), value_hidden=(16,), action="posture"
         ),
-    )
-    ppo = build_optimizer(config, TASK)
+    }
+    ppo = build_optimizer(Ppo(**given), TASK)
     assert isinstance(ppo, PpoTrainer)
     learners, _ = ppo.begin(1, jax.random.key(5))
     path = tmp_path_factory.mktemp("policy") / "policy_k00.npz"
     save_policy(path, jax.tree.map(lambda x: x[0], learners), ppo.config)
-    return replace(config, ppo=replace(config.ppo, init=str(path)), prior=PriorConfig(str(path)))
+    config = Mpc2(plan_dt=0.005, horizon_s=0.08, knots=3, mppi=rules.Mppi(samples=1), **given)
+    return replace(config, ppo=replace(config.ppo, init=str(path)), prior=PriorConfig(policy=str(path)))
 
 
 def planner(config: Mpc2, **mppi: Any) -> Mpc2:
-    return replace(config, name="mpc2", mppi=rules.Mppi(**mppi))
+    return replace(config, mppi=rules.Mppi(**mppi))
 
 
 def episode(config: Mpc2, programs: Any = (KICK,)) -> Trajectory:

@@ -51,7 +51,7 @@ class Muscles(NamedTuple):
     view: Step
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MuscleLaw:
     """Converts a target posture to muscle activations. A law of its own overrides `force`, or `activation`."""
 

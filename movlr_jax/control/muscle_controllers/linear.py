@@ -12,7 +12,7 @@ from movlr_jax.control.muscle_controllers.law import Body, MuscleLaw, Muscles
 from movlr_jax.types import Array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Linear(MuscleLaw):
     """F = min(0, F0 (kp (L* - L) - kd V) / L0): scales with the strength of each muscle, and is damped."""
 

@@ -12,7 +12,7 @@ from movlr_jax.control.muscle_controllers.law import Body, MuscleLaw, Muscles, T
 from movlr_jax.types import Array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Product(MuscleLaw):
     """F = min(0, k P (L* - L)) with P = sum_j |dL/dq_j| |z_j - q_j|, and moment arms dL/dq of the target posture."""
 
@@ -29,7 +29,7 @@ class Product(MuscleLaw):
         return self.product_gain * effort * (target["length"] - now.length)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ProductCurrent(Product):
     """The same with the moment arms of the posture at the start of the plan."""
 

@@ -16,7 +16,7 @@ from movlr_jax.control.muscle_controllers.least_squares import resolve
 from movlr_jax.types import Array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Torque(MuscleLaw):
     """Torques tau = S (kp (z - q) - kd dq/dt) in all muscles at once, by bounded least squares (`least_squares`).
 

@@ -98,9 +98,8 @@ def prior_space(
 
     The file of a policy defines its shapes. Raises UserError.
     """
-    acting = PpoSettings(
-        config.ctrl_dt, config.sim_dt, config.warp_graph, config.ppo, config.pd, config.groups, config.muscle
-    )
+    names = ("ctrl_dt", "sim_dt", "warp_graph", "ppo", "pd", "groups", "muscle")
+    acting = PpoSettings(**{name: getattr(config, name) for name in names})
     if config.prior.policy == REFERENCE:
         numbers, space = _stride(acting, task, say)
     else:

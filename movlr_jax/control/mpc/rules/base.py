@@ -26,7 +26,7 @@ class PlanDistribution:
     state: Any = None  # of a rule that has more between the updates of one plan
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PlanningRule:
     """How plans are sampled and how samples become the next plan. A rule of its own overrides `update`.
 

@@ -11,7 +11,7 @@ from movlr_jax.control.mpc.rules.base import PlanDistribution, PlanningRule, cha
 from movlr_jax.types import Array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Cem(PlanningRule):
     """Mean and sigma become those of the elites: sigma' = (1 - adapt) sigma + adapt std(elites)."""
 

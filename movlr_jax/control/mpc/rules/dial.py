@@ -13,7 +13,7 @@ from movlr_jax.control.mpc.rules.base import PlanDistribution, PlanningRule, cha
 from movlr_jax.types import Array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Dial(PlanningRule):
     """The mean becomes the softmax mean with standardised costs, w = softmax(-(c - mean c) / (temperature std c)).
 

@@ -19,7 +19,7 @@ from movlr_jax.types import Array
 STRATEGIES = ("CMA_ES", "Sep_CMA_ES", "MA_ES", "SNES")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Evosax(PlanningRule):
     """An evolution strategy that starts anew at every plan, so several updates a plan are needed."""
 

@@ -11,7 +11,7 @@ from movlr_jax.control.mpc.rules.base import PlanDistribution, PlanningRule
 from movlr_jax.types import Array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Mppi(PlanningRule):
     """The mean becomes the softmax mean of the samples.
 

@@ -10,7 +10,7 @@ from movlr_jax.control.mpc.rules.base import PlanDistribution, PlanningRule, cha
 from movlr_jax.types import Array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PredictiveSampling(PlanningRule):
     """The mean becomes the sample of least cost; sigma stays."""
 
