@@ -142,7 +142,7 @@ class RewardResult:
         from movlr_jax.evolution.filming import clip_of, store, style_of
         from movlr_jax.film.captions import Caption
         from movlr_jax.film.clips import film
-        from movlr_jax.storage.archive import write_atomically
+        from movlr_jax.storage.writing import write_atomically
 
         target = Path(path) if path else self.trajectory_file.with_suffix(".mp4")
         written = target.stat().st_mtime_ns if target.exists() else 0

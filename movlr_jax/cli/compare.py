@@ -41,9 +41,10 @@ from movlr_jax.evolution.final_training import EVENT as FINAL_TRAINING
 from movlr_jax.evolution.trials import EVENT as TRIALS
 from movlr_jax.evolution.trials import TrialPlan
 from movlr_jax.report.sweep import write_sweep_page
-from movlr_jax.storage.archive import Archive, new_run_dir, write_atomically
+from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.begun import begin
 from movlr_jax.storage.inside import inside, read_inside
+from movlr_jax.storage.writing import new_run_dir, write_atomically
 from movlr_jax.tasks import Task
 
 _ARGUMENTS = "compare.yaml"  # in the folder of a comparison: the arguments it was started with

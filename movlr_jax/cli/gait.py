@@ -21,8 +21,8 @@ from movlr_jax.cli import common
 from movlr_jax.cli.episodes import EpisodeRequest, episodes, read_request, task_of_request
 from movlr_jax.errors import UserError
 from movlr_jax.report.gait import picture, table
-from movlr_jax.storage.archive import write_atomically as write
 from movlr_jax.storage.trajectory import EpisodeRecord
+from movlr_jax.storage.writing import write_atomically as write
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.walking.biomechanics import recording
 

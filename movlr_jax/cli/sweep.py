@@ -37,7 +37,7 @@ from movlr_jax.config.compose import (
 from movlr_jax.engine.environment import prepare_environment, prepare_physics
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.report.sweep import JOB, write_sweep_page
-from movlr_jax.storage.archive import write_atomically
+from movlr_jax.storage.writing import write_atomically
 
 _PLUGINS = {  # launchers and sweepers in packages of their own
     "joblib": "hydra-joblib-launcher",

@@ -37,9 +37,9 @@ from movlr_jax.engine.evaluate import EvaluationSetup, prepared
 from movlr_jax.engine.session import changes, digest, model_files, task_of, to_yaml
 from movlr_jax.errors import UserError
 from movlr_jax.models.from_path import files_of, is_path
-from movlr_jax.storage.archive import locked
-from movlr_jax.storage.archive import write_atomically as write
 from movlr_jax.storage.layout import POLICY
+from movlr_jax.storage.writing import locked
+from movlr_jax.storage.writing import write_atomically as write
 from movlr_jax.tasks.base import measured
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from movlr_jax.engine.evaluate import EvaluationSetup, prepared, reward_source, 
 from movlr_jax.engine.session import task_of
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.physics.choose import planning_physics
-from movlr_jax.storage.archive import new_run_dir, write_atomically
+from movlr_jax.storage.writing import new_run_dir, write_atomically
 
 # MoVLR (arXiv 2512.23077), MS-Human-700, metres walked in 10 s with the reward found on flat ground, and with one
 # found on the target task. The paper reports success for bottle pouring under DynSyn, without a figure.

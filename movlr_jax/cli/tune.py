@@ -38,7 +38,7 @@ from movlr_jax.evolution.gates import score_of
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox.source import with_weights
 from movlr_jax.sandbox.vet import Verdict
-from movlr_jax.storage.archive import locked, write_atomically
+from movlr_jax.storage.writing import locked, write_atomically
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.instruction import folder_name
 

@@ -17,9 +17,10 @@ from movlr_jax.cli import common
 from movlr_jax.errors import UserError, needed, printable
 from movlr_jax.language.settings import ModelConfig
 from movlr_jax.report.data import read_run
-from movlr_jax.storage.archive import Archive, InUse
+from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.inside import read_inside
 from movlr_jax.storage.layout import VOTE_PAGE
+from movlr_jax.storage.writing import InUse
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -29,8 +30,8 @@ def main(argv: list[str] | None = None) -> int:
 def vote(arguments: list[str]) -> int:
     """Serve the page until Ctrl-C, then print the ranking. Return 0. Raises UserError."""
     with needed("vote", "vote"):
-        from movlr_jax.cli.vote_desk import RunDesk
-        from movlr_jax.language.voting.server import Server
+        from movlr_jax.cli.vote_questions import RunQuestions
+        from movlr_jax.voting.server import Server
     run_dir, host, port = _arguments(arguments)
     try:
         archive = Archive.open(run_dir)
@@ -41,12 +42,12 @@ def vote(arguments: list[str]) -> int:
         raise
     with archive:
         run = read_run(archive)
-        desk = RunDesk(archive, run)
-        server = Server(desk, host, port)
+        questions = RunQuestions(archive, run)
+        server = Server(questions, host, port)
         print(f"vote at {server.address} (Ctrl-C ends it)", file=sys.stderr, flush=True)
         with contextlib.suppress(KeyboardInterrupt):  # the way to end it
             server.run()
-        _print(desk.results(), len(desk.votes))
+        _print(questions.results(), len(questions.votes))
     return 0
 
 

@@ -32,10 +32,10 @@ from movlr_jax.language.base import Evaluation
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox.vet import Sandbox, Verdict
-from movlr_jax.storage.archive import check_writable
-from movlr_jax.storage.archive import write_atomically as write
 from movlr_jax.storage.inside import read_inside
 from movlr_jax.storage.layout import POLICY
+from movlr_jax.storage.writing import check_writable
+from movlr_jax.storage.writing import write_atomically as write
 from movlr_jax.tasks import Task
 
 _PROGRAM_BYTES = 2**20  # size limit of best.py, larger than any program

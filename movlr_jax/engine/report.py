@@ -8,7 +8,8 @@ from pathlib import Path
 from movlr_jax.errors import UserError
 from movlr_jax.report.data import read_run
 from movlr_jax.report.page import write_page
-from movlr_jax.storage.archive import Archive, InUse
+from movlr_jax.storage.archive import Archive
+from movlr_jax.storage.writing import InUse
 from movlr_jax.tasks import Task
 
 

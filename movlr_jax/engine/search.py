@@ -42,7 +42,8 @@ from movlr_jax.evolution.trials import EVENT as TRIALS
 from movlr_jax.evolution.trials import TrialPlan
 from movlr_jax.film.group_picture import GROUPS, picture
 from movlr_jax.report.page import PAGE, write_report
-from movlr_jax.storage.archive import SETTINGS, Archive, new_run_dir
+from movlr_jax.storage.archive import SETTINGS, Archive
+from movlr_jax.storage.writing import new_run_dir
 from movlr_jax.tasks import Task
 from movlr_jax.tracking.base import Ended
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from movlr_jax.language.voting.votes import Vote
+from movlr_jax.voting.votes import Vote
 
 Preferred = str | None  # name of the candidate that wins a pair; None: a tie
 Verdicts = Mapping[frozenset[str], Preferred]

@@ -61,7 +61,7 @@ def fill(template: str, **values: Any) -> str:
 def system(task: Task, looks_ahead_s: float | None = None, control_s: float | None = None) -> str:
     """Return the system message for program writers: format, allowed code, state, shaping functions and names.
 
-    looks_ahead_s: how far the optimiser plans; control_s: duration of a control step; None: not told.
+    looks_ahead_s: how far the optimiser plans; control_s: duration of a control step; None: left out.
     """
     return fill(
         "system",
@@ -201,7 +201,7 @@ def reflection(task: Task, candidate: Evaluation) -> str:
 
 
 def feedback(request: ProposalRequest) -> dict[str, Any]:
-    """Return what an edit is told about its parent: the critique, the terms, its ancestors and the others."""
+    """Return what the request for an edit says: critique and terms of the parent, its ancestors and the others."""
     parent, critique = request.parent, request.critique
     assert parent is not None
     of = {candidate.name: candidate for candidate in request.history}

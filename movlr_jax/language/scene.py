@@ -16,10 +16,10 @@ from movlr_jax.models.derived import base_joints
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.base import axis_text
 
-_TOUCH_N = 0.5  # smaller contact forces are not told
-_FEW = 24  # bodies of a model of one's own, whose positions are all told
-_LIKE_EARTH = 0.05  # m/s^2, a smaller difference of gravity is not told
-_MOVED_M = 0.001  # m per rad or m; a joint that moves every body less is not told
+_TOUCH_N = 0.5  # smaller contact forces are not listed
+_FEW = 24  # bodies of a model of one's own, whose positions are all listed
+_LIKE_EARTH = 0.05  # m/s^2, a smaller difference of gravity is not mentioned
+_MOVED_M = 0.001  # m per rad or m; a joint that moves every body less is not described
 _DIRECTIONS = [axis_text(way) for way in np.concatenate([np.eye(3), -np.eye(3)])]
 
 
@@ -170,9 +170,9 @@ def _world(task: Task, data: mujoco.MjData) -> list[str]:
 
 def names_in(description: str, names: Iterable[str]) -> list[str]:
     """Return the names all of whose words are in a description, in the order of the description."""
-    said = words_in(description)
-    found = [name for name in dict.fromkeys(names) if words_in(name) and {*words_in(name)} <= {*said}]
-    return sorted(found, key=lambda name: min(map(said.index, words_in(name))))
+    words = words_in(description)
+    found = [name for name in dict.fromkeys(names) if words_in(name) and {*words_in(name)} <= {*words}]
+    return sorted(found, key=lambda name: min(map(words.index, words_in(name))))
 
 
 def words_in(text: str) -> list[str]:

@@ -35,8 +35,9 @@ from movlr_jax.report.downloads import commands, downloads
 from movlr_jax.report.episode import Staged, staged
 from movlr_jax.report.tree import family_tree
 from movlr_jax.report.views import messages
-from movlr_jax.storage.archive import Archive, write_atomically
+from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.inside import inside, read_inside
+from movlr_jax.storage.writing import write_atomically
 from movlr_jax.tasks import Task
 from movlr_jax.version import __version__
 

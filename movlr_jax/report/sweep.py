@@ -22,8 +22,9 @@ from movlr_jax.evolution.worth import rate_interval
 from movlr_jax.report.charts import spread_chart
 from movlr_jax.report.data import Run, direction, key_metrics, read_run
 from movlr_jax.report.page import PAGE, embedded, rendered, utf_8
-from movlr_jax.storage.archive import Archive, write_atomically
+from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.inside import read_inside
+from movlr_jax.storage.writing import write_atomically
 
 JOB = "job.yaml"  # in the folder of each job of a sweep: its overrides, exit status and error
 _TUNED = ("optimizer.", "episode_s")  # settings that a task and a model bring along

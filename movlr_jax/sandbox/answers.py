@@ -61,7 +61,7 @@ def _without_lines(value: Any) -> Any:
 
 
 def judge(parsed: ParsedReward, counts: dict[str, Any]) -> list[str]:
-    """Return notes on the prober's counts. Raises Rejected for a term without finite values or finite gradients."""
+    """Return notes on the prober's counts. Raises Rejected for a term without finite values."""
     notes = []
     for name, count in counts.items():
         where = parsed.where(name)
@@ -70,12 +70,6 @@ def judge(parsed: ParsedReward, counts: dict[str, Any]) -> list[str]:
                 "probe",
                 f"{where}term {name!r} is not finite at any of {count['states']} states of this task; look for "
                 "a division by zero, a log or square root of a negative number, or an exp that overflows",
-            )
-        if count["slopes"]:
-            raise Rejected(
-                "probe",
-                f"{where}term {name!r} has no finite gradient at {count['slopes']} of {count['states']} states of "
-                "this task; look for a square root or a norm of 0, and for jnp.where with an undefined branch",
             )
         if count["constant"]:
             notes.append(f"{where}term {name!r} has the same value at every state, so it has no effect")
@@ -100,7 +94,7 @@ def counts_of(answer: bytes, terms: list[str]) -> tuple[dict[str, Any], int, flo
             raise Rejected("probe", f"the program cannot be compiled or run: {_one_line(found['error'])}")
         counts, states, cpu_s = found["terms"], int(found["states"]), float(found["cpu_s"])
         for term in terms:
-            for name in ("states", "bad", "extremes", "far", "slopes", "constant"):
+            for name in ("states", "bad", "extremes", "far", "constant"):
                 counts[term][name] = int(counts[term][name])
         return {term: counts[term] for term in terms}, states, cpu_s
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):

@@ -14,8 +14,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from movlr_jax.errors import ProgramError
-from movlr_jax.sandbox.jaxprs import is_copy, scan_params
-from movlr_jax.sandbox.primitives import CUSTOM, DTYPES, INLINED, SCAN, TABLE, BadValue
+from movlr_jax.sandbox.primitives import DTYPES, SCAN, TABLE, BadValue
 
 VERSION = 1
 FILE = "<reward>"  # the file name in tracebacks of programs
@@ -148,7 +147,7 @@ def _inlined(equation: Any) -> ClosedJaxpr | None:
     if name in ("jit", "pjit", "closed_call", "core_call", "remat", "checkpoint"):
         inner = params.get("jaxpr") or params.get("call_jaxpr")
         return inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ())
-    if name == "custom_jvp_call" and params["call_jaxpr"].jaxpr.debug_info.func_name in INLINED:
+    if name == "custom_jvp_call":  # its own gradient is not used
         return params["call_jaxpr"]
     if name == "cond" and params.get("branches_platforms") is not None:
         # one branch per platform (jnp.diag); only the default is used
@@ -163,12 +162,7 @@ def _equation(equation: Any, operands: list[Any], line: int | None) -> dict[str,
     if equation.effects and name not in ("scan", "cond"):
         raise ProgramError(refusal(name, line))
     kinds = TABLE.get(name)
-    if name == "custom_jvp_call":
-        called = params["call_jaxpr"].jaxpr.debug_info.func_name
-        if called not in CUSTOM:
-            raise ProgramError(refusal(called, line))
-        name, kinds, params = called, {}, {}
-    elif name == "scan":
+    if name == "scan":
         body = params["jaxpr"]
         graphs, kinds = [_graph(body.jaxpr, body.consts, None)], SCAN
         params = {k: v for k, v in scan_params(params).items() if k in SCAN}
@@ -208,3 +202,19 @@ def _line(equation: Any) -> int | None:
         if frame.file_name == FILE:
             return frame.line_num
     return None
+
+
+def scan_params(params: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a `scan` equation with `num_consts` and `num_carry`, as JAX 0.9 and 0.10 have them.
+
+    JAX 0.11 replaced the two counts by `ft_in`, a flat tree of (consts, carry, xs).
+    """
+    if "ft_in" not in params:
+        return params
+    consts, carry, _ = params["ft_in"].unpack()
+    return params | {"num_consts": len(consts), "num_carry": len(carry)}
+
+
+def is_copy(name: str, params: dict[str, Any]) -> bool:
+    """Return whether an equation copies a value; JAX 0.9 writes full_like with a `device_put` to no device."""
+    return name == "copy" or (name == "device_put" and all(device is None for device in params["devices"]))

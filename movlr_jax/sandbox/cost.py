@@ -24,7 +24,7 @@ _TURN_S, _OPERATION_S = 1e-7, 5e-8  # s, overhead per loop iteration and per ope
 _COPY_S, _FEW_COPY_S, _FEW = 1e-9, 2e-10, 16
 # Seconds per number, of the numbers that take longest (huge, tiny, denormal, infinite, NaN, mixed). Measured: add,
 # mul, div, select, slice up to 4 ns; exp, log, tanh, sin, gather 4 to 12; pow, scatter, asin, acos, atan, atan2,
-# log1p, expm1, cosh, argmax 9 to 27; logaddexp, sinh, asinh, acosh, atanh up to 49; sort of 512 numbers 228, cumsum
+# log1p, expm1, cosh, argmax 9 to 27; sinh, asinh, acosh, atanh up to 49; sort of 512 numbers 228, cumsum
 # of 512 numbers 55, and both grow with the logarithm of their count. Only rem depends much on its numbers: 4 ns for
 # similar ones, 200 for those furthest apart, since it subtracts bit by bit; that of integers 3.
 _CHEAP_S = 2e-9
@@ -40,7 +40,7 @@ _NUMBER_S = {
          "scatter-add", "scatter-mul", "scatter-min", "scatter-max"),
         2.5e-8,
     ),
-    **dict.fromkeys(("sinh", "asinh", "acosh", "atanh", "erfc", "logaddexp"), 5e-8),
+    **dict.fromkeys(("sinh", "asinh", "acosh", "atanh", "erfc"), 5e-8),
 }  # fmt: skip
 _SORTED_S = {  # s per number and per doubling of their count
     "sort": 2e-8,

@@ -20,7 +20,6 @@ from jax.core import ShapedArray as Shape
 from movlr_jax.errors import ProgramError
 from movlr_jax.sandbox.codec import VERSION, refusal
 from movlr_jax.sandbox.primitives import (
-    CUSTOM,
     DTYPES,
     MULTIPLIES,
     SCAN,
@@ -103,8 +102,6 @@ def run(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
         elif equation.primitive == "cond":
             branches = [lambda *xs, g=g: tuple(run(g, xs)) for g in equation.graphs]
             env += jax.lax.switch(operands[0], branches, *operands[1:])
-        elif equation.primitive in CUSTOM:
-            env.append(CUSTOM[equation.primitive][1](*operands))
         else:
             env += apply(equation.primitive, operands, equation.params)
     return [jnp.asarray(value(a)) for a in graph.out]
@@ -251,9 +248,9 @@ class _Reader:
             graphs, results = self.cond(item, given, turns, depth)
         elif "g" in item:
             raise _malformed(f"{name!r} has inner graphs")
-        elif name in CUSTOM or (name in TABLE and name in known()):
-            params = self.params(item["a"], TABLE.get(name, {}), name)
-            results = self.results(name, operands, given, params, where)
+        elif name in TABLE and name in known():
+            params = self.params(item["a"], TABLE[name], name)
+            results = self.results(name, given, params, where)
         else:
             raise ProgramError(refusal(name if name.isprintable() else "?", line))
         if _count(item["n"], MAX_OPERANDS) != len(results):
@@ -271,11 +268,7 @@ class _Reader:
             )
         return Equation(name, operands, params, graphs, tuple(results), line), results
 
-    def results(
-        self, name: str, operands: Sequence[Atom], given: list[Shape], params: dict[str, Any], where: str
-    ) -> list[Shape]:
-        if name in CUSTOM and (len(given) != CUSTOM[name][0] or any(s.dtype != np.float32 for s in given)):
-            raise _malformed(f"{name!r} on operands that are not floats")
+    def results(self, name: str, given: list[Shape], params: dict[str, Any], where: str) -> list[Shape]:
         try:
             return shapes(name, given, params)
         except Exception as error:  # a rule of JAX may raise anything on invalid parameters

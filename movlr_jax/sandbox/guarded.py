@@ -53,15 +53,12 @@ class Guarded(ast.NodeTransformer):
             case _:
                 return node
 
-    def visit_List(self, node: ast.List) -> ast.AST:
+    def visit_List(self, node: ast.List | ast.Tuple) -> ast.AST:
         self.generic_visit(node)
         grows = isinstance(node.ctx, ast.Load) and any(isinstance(e, ast.Starred) for e in node.elts)
         return _call(node, "<bounded>", node) if grows else node
 
-    def visit_Tuple(self, node: ast.Tuple) -> ast.AST:
-        self.generic_visit(node)
-        grows = isinstance(node.ctx, ast.Load) and any(isinstance(e, ast.Starred) for e in node.elts)
-        return _call(node, "<bounded>", node) if grows else node
+    visit_Tuple = visit_List
 
     def visit_Set(self, node: ast.Set) -> ast.AST:
         self.generic_visit(node)
@@ -97,15 +94,12 @@ class Guarded(ast.NodeTransformer):
         guard = "<method>" if node.attr in METHODS else "<attribute>"
         return _call(node, guard, node.value, ast.Constant(node.attr))
 
-    def visit_For(self, node: ast.For) -> ast.AST:
+    def visit_For(self, node: ast.For | ast.comprehension) -> ast.AST:
         self.generic_visit(node)
         node.iter = _call(node.iter, "<each>", node.iter)
         return node
 
-    def visit_comprehension(self, node: ast.comprehension) -> ast.AST:
-        self.generic_visit(node)
-        node.iter = _call(node.iter, "<each>", node.iter)
-        return node
+    visit_comprehension = visit_For
 
     def visit_While(self, node: ast.While) -> ast.AST:
         self.generic_visit(node)

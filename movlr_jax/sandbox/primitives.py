@@ -230,21 +230,6 @@ SCAN = {"length": INT, "reverse": BOOL, "num_consts": INT, "num_carry": INT}
 MULTIPLIES = ("dot_general",)  # primitives whose work exceeds the size of their inputs and outputs
 
 
-def _det_3x3(matrix: jax.Array) -> jax.Array:
-    if matrix.shape[-2:] != (3, 3):
-        raise BadValue
-    return jnp.linalg.det(matrix)
-
-
-# jax.nn and jnp functions with custom gradients, called by name because inlining would lose the gradient.
-CUSTOM: dict[str, tuple[int, Callable[..., Any]]] = {
-    "relu": (1, jax.nn.relu),
-    "relu6": (1, jax.nn.relu6),
-    "logaddexp": (2, jnp.logaddexp),
-    "_det_3x3": (1, _det_3x3),  # since JAX 0.11; before, it consists of operations in the table
-}
-INLINED = ("_sinc_maclaurin",)  # its custom gradient equals the gradient of its body
-
 _SCATTERS: dict[str, Callable[..., Any]] = {
     "scatter": jax.lax.scatter, "scatter-add": jax.lax.scatter_add, "scatter-mul": jax.lax.scatter_mul,
     "scatter-min": jax.lax.scatter_min, "scatter-max": jax.lax.scatter_max,
@@ -289,11 +274,10 @@ def apply(name: str, operands: list[Any], params: dict[str, Any]) -> list[Any]:
 
 def shapes(name: str, operands: list[Any], params: dict[str, Any]) -> list[Any]:
     """Return shapes and types of an operation's results, from those of its operands. Raises what JAX raises."""
-    if name in _SCATTERS or name in CUSTOM:
-        function = CUSTOM[name][1] if name in CUSTOM else lambda *xs: apply(name, list(xs), params)
-        result = jax.eval_shape(function, *(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in operands))
-        leaves = result if isinstance(result, list) else [result]
-        return [jax.core.ShapedArray(r.shape, r.dtype) for r in leaves]
+    if name in _SCATTERS:
+        given = (jax.ShapeDtypeStruct(a.shape, a.dtype) for a in operands)
+        (result,) = jax.eval_shape(lambda *xs: apply(name, list(xs), params), *given)
+        return [jax.core.ShapedArray(result.shape, result.dtype)]
     result, effects = known()[name].abstract_eval(*operands, **params)
     if effects:
         raise BadValue

@@ -19,10 +19,7 @@ from movlr_jax.sandbox.inputs import flat, inputs
 from movlr_jax.types import Array, Step
 
 _EXTREMES = (-1e3, 0.0, 1e3)
-_RUNS, _RUNS_S = (
-    3,
-    2.0,
-)  # runs of a program that seems slow, and s of processor time after which it is run no more
+_RUNS, _RUNS_S = 3, 2.0  # runs of a program that seems slow, and s of processor time after which they end
 
 
 @dataclass(frozen=True)
@@ -70,14 +67,13 @@ def examine(
     terms: list[str],
     weights: list[float],
     probe: Probe,
-    gradients: bool,
     cost: Cost,
     batch: int,
 ) -> dict[str, Any]:
     """Return {"terms": counts for each term, "states": how many states were scored, "cpu_s": for how long}.
 
-    The counts are those of states, non-finite values and gradients; and whether the term is constant. `cost` is the
-    estimated one: a program that is `slower` is measured again, without gradients.
+    The counts are those of states and non-finite values, and whether the term is constant. `cost` is the estimated
+    one: a program that is `slower` is measured again.
     """
     graph = read(text, terms, inputs(probe.layout))
     goals = [np.asarray(probe.goals[name], np.float32) for name in sorted(probe.goals)]
@@ -86,21 +82,11 @@ def examine(
     def instant(*x: Any) -> list[jax.Array]:
         return run(graph, [*x, *goals])
 
-    def work(*x: Any) -> Any:
-        slopes = []
-        if gradients:
-            slopes = [
-                jax.vmap(jax.grad(lambda *v, i=i: instant(*v)[i], tuple(range(len(x)))))(*x)
-                for i in range(len(terms))
-            ]
-        return jax.vmap(instant)(*x), slopes
-
     rows = len(values[0])
-    run_all = _compiled(work, values)
-    cpu_s, (found, slopes) = _timed(run_all, values)
+    run_all = jax.jit(jax.vmap(instant), compiler_options=compiler_options()).lower(*values).compile()
+    cpu_s, found = _timed(run_all, values)
     if slower(Measured(cost), cpu_s, rows, batch):
-        runs_s = [] if gradients else [cpu_s]
-        run_all = _compiled(jax.vmap(instant), values) if gradients else run_all
+        runs_s = [cpu_s]
         while len(runs_s) < _RUNS and sum(runs_s) < _RUNS_S:
             runs_s.append(_timed(run_all, values)[0])
         cpu_s = min(runs_s)
@@ -108,22 +94,14 @@ def examine(
     for i, (term, weight) in enumerate(zip(terms, weights, strict=True)):
         value = np.asarray(found[i])
         finite = bounded(np, value, np.asarray(weight, np.float32))
-        steep = np.ones(reached, bool)
-        for slope in slopes[i] if gradients else ():
-            steep &= np.isfinite(slope[:reached].reshape(reached, -1)).all(axis=1)
         report[term] = {
             "states": reached,
             "bad": int((~finite[:reached]).sum()),
             "extremes": len(value) - reached,
             "far": int((~finite[reached:]).sum()),
-            "slopes": int((~steep).sum()),
             "constant": bool((value == value[0]).all()),
         }
     return {"terms": report, "states": rows, "cpu_s": cpu_s}
-
-
-def _compiled(work: Callable[..., Any], values: list[np.ndarray]) -> Callable[..., Any]:
-    return jax.jit(work, compiler_options=compiler_options()).lower(*values).compile()
 
 
 def _timed(work: Callable[..., Any], values: list[np.ndarray]) -> tuple[float, Any]:

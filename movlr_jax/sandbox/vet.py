@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import secrets
 import select
 import signal
 import threading
@@ -28,7 +29,7 @@ from movlr_jax.sandbox.graph import MAX_DOCUMENT, read
 from movlr_jax.sandbox.inputs import inputs
 from movlr_jax.sandbox.probe import Probe
 from movlr_jax.sandbox.source import ParsedReward, parse, unchecked
-from movlr_jax.sandbox.warm import Lost, Warm, memory_file
+from movlr_jax.sandbox.warm import Lost, Warm, memory_file, registered
 from movlr_jax.sandbox.zygote import CONFINED
 
 PROGRAM_DEADLINE_S = 30.0
@@ -64,12 +65,11 @@ class Sandbox:
         probe: Probe,
         *,
         name: str = "confined",
-        gradients: bool = False,
         deadline_s: float = PROGRAM_DEADLINE_S,
         batch: int = BATCH,
         check_text: bool = True,  # False in tests of the confinement alone
     ):
-        self.name, self._gradients, self._check_text = name, gradients, check_text
+        self.name, self._check_text = name, check_text
         self._deadline_s, self.batch = deadline_s, batch
         if name == "confined":
             require_confinement()
@@ -77,6 +77,7 @@ class Sandbox:
         self._layout = probe.layout
         flags = os.environ.get("XLA_FLAGS", "")
         self._settings = pickle.dumps({"probe": probe, "confined": name == "confined", "xla_flags": flags})
+        self._name = secrets.token_hex(8)  # in the warm process
         self.warm: Warm | None = None  # candidates are forked from it
         self._alone: set[Warm] = set()  # warm processes for retries of single programs
         self._closed = 0  # number of calls of `close`
@@ -129,12 +130,15 @@ class Sandbox:
         closed = self._closed
         try:
             return self._try(parsed, self._shared())
-        except Lost:
-            if self._closed > closed:  # the sandbox was closed on purpose
+        except (Lost, Rejected) as error:
+            if self._closed > closed:
                 raise Rejected("crash", "the sandbox was closed before the program was ready") from None
-        alone = Warm(self._settings)
+            if isinstance(error, Rejected):
+                raise
+        alone = Warm()
         self._alone.add(alone)
         try:
+            alone.register(self._name, self._settings)
             return self._try(parsed, alone)
         except Lost as lost:
             if lost.during:
@@ -158,8 +162,7 @@ class Sandbox:
         if too_much := refusal(measured, self.batch):
             raise Rejected("check", too_much)
         cost = (measured.cost.call_s, measured.cost.state_s, measured.cost.state_bytes)
-        options = {"terms": terms, "weights": weights, "gradients": self._gradients}
-        options |= {"cost": cost, "batch": self.batch}
+        options = {"terms": terms, "weights": weights, "cost": cost, "batch": self.batch}
         answer, _ = self._ask(warm, "probe", text, options, left - used)
         counts, states, cpu_s = counts_of(answer, terms)
         if too_slow := slower(measured, cpu_s, states, self.batch):
@@ -173,11 +176,11 @@ class Sandbox:
         self._shared()
 
     def close(self) -> None:
-        """End all children; the next program starts new ones."""
+        """End all children of this sandbox; the next program starts new ones."""
         with self._lock:
             self._closed += 1
-            if self.warm:
-                self.warm.stop()
+            if self.warm and self.warm.serves:
+                self.warm.forget(self._name)
             self.warm = None
         for alone in list(self._alone):
             alone.stop()
@@ -185,10 +188,8 @@ class Sandbox:
     def _shared(self) -> Warm:
         """Return the warm process; start it if there is none or it has died. Raises UserError."""
         with self._lock:
-            if self.warm and not self.warm.alive:
-                self.warm.stop()
-                self.warm = None
-            self.warm = self.warm or Warm(self._settings)
+            if not (self.warm and self.warm.serves):
+                self.warm = registered(self._name, self._settings)
             return self.warm
 
     def _ask(
@@ -199,13 +200,9 @@ class Sandbox:
         Raises Rejected if the child is late or dies, Lost if `warm` dies, UserError if no child can be started.
         """
         reading, writing = os.pipe()
-        request = {"job": job, "cpu_s": int(self._deadline_s) + 2, **options}
+        request = {"sandbox": self._name, "job": job, "cpu_s": int(self._deadline_s) + 2, **options}
         try:
-            with memory_file() as file:
-                file.write(text)
-                file.flush()
-                file.seek(0)
-                # the child's descriptor shares this file offset
+            with memory_file(text) as file:
                 pid = warm.fork(request, [file.fileno(), writing])
             began = time.monotonic()  # the time to start processes does not count
             os.close(writing)

@@ -1,35 +1,36 @@
-"""The main process's handle to the warm process, from which candidates are forked."""
+"""The main process's handle to the warm process, from which the children of all its sandboxes are forked."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
-import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from movlr_jax.errors import UserError
 from movlr_jax.sandbox import confine
-from movlr_jax.sandbox.wire import receive, send, send_block
+from movlr_jax.sandbox.wire import receive, send
 
-_START_S = 120.0  # timeout of its start
+_START_S = 120.0  # timeout of its start, and of its first program of a task
 _STOPPED_S, _ANSWER_S = 1.0, 10.0  # s without an answer before SIGCONT is sent, and before it counts as lost
 _ENDS_S = 5.0  # timeout of its end
 
 
-def memory_file() -> IO[bytes]:
-    """Return a file without a name, in memory where the system can: a machine may have no temporary folder."""
-    if hasattr(os, "memfd_create"):
-        return os.fdopen(os.memfd_create("movlr_jax"), "w+b")
-    return tempfile.TemporaryFile()
+def memory_file(data: bytes = b"") -> IO[bytes]:
+    """Return a file without a name that holds `data`, in memory where the system can: a folder may be missing."""
+    named = os.memfd_create("movlr_jax") if hasattr(os, "memfd_create") else None
+    file = tempfile.TemporaryFile() if named is None else os.fdopen(named, "w+b")  # noqa: SIM115 - returned
+    file.write(data)
+    file.flush()
+    file.seek(0)  # whoever gets the descriptor shares this offset
+    return file
 
 
 class Lost(Exception):
@@ -40,168 +41,61 @@ class Lost(Exception):
         self.during = during
 
 
-class _Source:
-    """A process that has imported its packages, and from which warm processes are forked.
-
-    Where those could not be watched, it becomes the one warm process itself.
-    """
+class Warm:
+    """One warm process. It ends with this process. Raises UserError if it cannot start."""
 
     def __init__(self) -> None:
-        self.owner, self.paths = os.getpid(), _paths()
-        self.control, theirs = socket.socketpair()
-        # -I ignores PYTHONPATH, the user's site-packages and the working folder; where the parent finds its packages,
-        # the child looks last
-        package = str(Path(__file__).resolve().parents[2])
-        code = (
-            f"import sys; sys.path[:0] = {[package]!r}; sys.path += {self.paths!r}; "
-            "from movlr_jax.sandbox.zygote import main; main()"
-        )
-        self.log = memory_file()
-        self.process = subprocess.Popen(
-            [sys.executable, "-I", "-c", code, str(theirs.fileno())],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=self.log,
-            env=_environment(),
-            cwd="/",
-            start_new_session=True,
-            pass_fds=[theirs.fileno()],
-        )
-        theirs.close()
-
-    @property
-    def serves(self) -> bool:
-        """Whether it can start another warm process for this process, as its packages are found now."""
-        return self.owner == os.getpid() and self.paths == _paths() and self.process.poll() is None
-
-    def start(self, descriptors: Sequence[int]) -> subprocess.Popen[bytes] | _Forked:
-        """Return a new warm process, which gets its socket and log. Raises UserError."""
-        answer = None
-        with contextlib.suppress(OSError):
-            self.control.settimeout(_START_S)
-            send(self.control, {"forks": _FORKS}, descriptors)
-            answer, _ = receive(self.control)
-        if answer is None or "error" in answer:
-            self.control.close()
-            self.process.kill()
-            self.process.wait()
-            raise UserError(
-                f"the sandbox process does not start: {answer['error'] if answer else _last_line(self.log)}"
-            )
-        return _Forked(answer["pid"]) if _FORKS else self.process
-
-
-class _Forked:
-    """A process that is not a child of this one, with what `subprocess.Popen` has for those. Raises OSError."""
-
-    def __init__(self, pid: int):
-        self.pid, self._file = pid, os.pidfd_open(pid)
-        weakref.finalize(self, os.close, self._file)
-
-    def poll(self) -> int | None:
-        """Return None while it runs; its status is not known."""
-        return -1 if self._ended(0) else None
-
-    def send_signal(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._file, number)
-
-    def wait(self, timeout: float | None = None) -> None:
-        if not self._ended(None if timeout is None else 1000 * timeout):
-            raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
-
-    def _ended(self, timeout_ms: float | None) -> bool:
-        ended = select.poll()  # one object cannot be used by several threads at once
-        ended.register(self._file, select.POLLIN)
-        return bool(ended.poll(timeout_ms))
-
-
-def _can_watch() -> bool:
-    """Return whether a process that is not a child of this one can be watched here (Linux 5.3)."""
-    try:
-        file = os.pidfd_open(os.getpid())
-        signal.pidfd_send_signal(file, 0)
-    except (AttributeError, OSError):
-        return False
-    os.close(file)
-    return True
-
-
-_FORKS = _can_watch()
-_SOURCES: list[_Source] = []  # at most one
-_STARTS = threading.Lock()  # one start at a time
-
-
-def _source() -> _Source:
-    """Return the process of which warm processes are forked; start it if there is none."""
-    if not (_SOURCES and _SOURCES[0].serves):
-        for old in _SOURCES:
-            old.control.close()  # ends the process, unless another one holds it, too
-        _SOURCES[:] = [_Source()]
-    return _SOURCES[0]
-
-
-def _started(descriptors: Sequence[int]) -> subprocess.Popen[bytes] | _Forked:
-    """Return a new warm process, from another source if the one that there is has just ended. Raises UserError."""
-    before = list(_SOURCES)
-    try:
-        process = _source().start(descriptors)
-    except UserError:
-        if before != _SOURCES:  # it was a new one
-            raise
-        process = _source().start(descriptors)
-    if not _FORKS:
-        _SOURCES.clear()
-    return process
-
-
-def start_ahead() -> None:
-    """Start what warm processes are forked from: its imports then run while the command builds its task.
-
-    It ends with this process.
-    """
-    if not confine.low_limits():
-        with _STARTS:
-            _source()
-
-
-def _paths() -> list[str]:
-    """Return where this process finds its packages, without its working folder."""
-    return [path for path in sys.path if Path(path).is_absolute() and Path(path) != Path.cwd()]
-
-
-class Warm:
-    """One warm process. Raises UserError if it does not start."""
-
-    def __init__(self, settings: bytes):
         lacks = confine.low_limits()
         if lacks:
             raise UserError(
                 f"the sandbox cannot run programs: {'; '.join(lacks)}; raise the limit and start again"
             )
         self._lock = threading.Lock()  # one request at a time
+        self._owner, self._paths = os.getpid(), _paths()
         self._log = memory_file()
         self._control, theirs = socket.socketpair()
-        with theirs, _STARTS:
-            self.process = _started([theirs.fileno(), self._log.fileno()])
-        self._control.settimeout(_START_S)
-        try:
-            send_block(self._control, settings)
-            ready, _ = receive(self._control)
-        except OSError:
-            ready = None
-        if ready is None:
-            reason = _last_line(self._log)
-            self.stop()
-            raise UserError(f"the sandbox process does not start: {reason}")
+        # -I ignores PYTHONPATH, the user's site-packages and the working folder; where the parent finds its packages,
+        # the child looks last
+        package = str(Path(__file__).resolve().parents[2])
+        code = (
+            f"import sys; sys.path[:0] = {[package]!r}; sys.path += {self._paths!r}; "
+            "from movlr_jax.sandbox.zygote import main; main()"
+        )
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-I", "-c", code, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._log,
+                env=_environment(),
+                cwd="/",
+                start_new_session=True,
+                pass_fds=[theirs.fileno()],
+            )
 
     @property
-    def alive(self) -> bool:
-        return self.process.poll() is None
+    def serves(self) -> bool:
+        """Whether it serves this process, and finds its packages where this process does now."""
+        return self._owner == os.getpid() and self._paths == _paths() and self.process.poll() is None
+
+    def register(self, name: str, settings: bytes) -> None:
+        """Make it ready for the programs of the sandbox `name`. Raises UserError if it is not."""
+        answer = None
+        with memory_file(settings) as file, contextlib.suppress(OSError), self._lock:
+            self._control.settimeout(_START_S)
+            send(self._control, {"register": name}, [file.fileno()])
+            answer, _ = receive(self._control)
+        if answer is None:
+            self._log.seek(0)
+            lines = self._log.read().decode(errors="replace").strip().splitlines() or ["no message"]
+            self.stop()
+            raise UserError(f"the sandbox process does not start: {lines[-1]}")
 
     def fork(self, request: dict[str, Any], descriptors: Sequence[int]) -> int:
         """Fork a child that handles `request` and return its process id. Raises Lost; UserError if it cannot fork."""
         answer = self._ask(request, descriptors, during=False)
+        if "closed" in answer:
+            raise Lost(during=False)
         if "error" in answer:
             raise UserError(
                 f"the sandbox cannot start a child process: {answer['error']}; the limit of processes (ulimit -u) or "
@@ -213,6 +107,25 @@ class Warm:
         """Wait for a child and return its exit status and processor time in s. Raises Lost."""
         ended = self._ask({"reap": pid}, [], during=True)
         return ended["status"], ended["cpu_s"]
+
+    def forget(self, name: str) -> None:
+        """End the children of the sandbox `name`."""
+        with contextlib.suppress(Lost):
+            self._ask({"forget": name}, [], during=False)
+
+    def stop(self) -> None:
+        """End the warm process and its children; may be called twice."""
+        with contextlib.suppress(OSError):
+            self._control.shutdown(socket.SHUT_RDWR)  # the process then ends its children and exits
+        self.process.send_signal(signal.SIGCONT)
+        try:
+            self.process.wait(_ENDS_S)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        self._control.close()
+        self._log.close()
 
     def _ask(self, request: dict[str, Any], descriptors: Sequence[int], during: bool) -> dict[str, Any]:
         answer = None
@@ -235,25 +148,44 @@ class Warm:
             self.process.send_signal(signal.SIGCONT)
         self._control.settimeout(_ANSWER_S)
 
-    def stop(self) -> None:
-        """End the warm process and its children; may be called twice."""
-        with contextlib.suppress(OSError):
-            self._control.shutdown(socket.SHUT_RDWR)  # the process then ends its children and exits
-        self.process.send_signal(signal.SIGCONT)
+
+_SHARED: list[Warm] = []  # at most one
+_STARTS = threading.Lock()
+
+
+def registered(name: str, settings: bytes) -> Warm:
+    """Return the warm process of all sandboxes of this process, ready for one of them. Raises UserError."""
+    with _STARTS:
+        before = list(_SHARED)
         try:
-            self.process.wait(_ENDS_S)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
-        self._control.close()
-        self._log.close()
+            warm = _current()
+            warm.register(name, settings)
+        except UserError:
+            if before != _SHARED:
+                raise
+            _SHARED.clear()  # it has just ended
+            warm = _current()
+            warm.register(name, settings)
+        return warm
 
 
-def _last_line(log: IO[bytes]) -> str:
-    log.seek(0)
-    lines = log.read().decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "no message"
+def start_ahead() -> None:
+    """Start the warm process: its imports then run while the command builds its task."""
+    if not confine.low_limits():
+        with _STARTS:
+            _current()
+
+
+def _current() -> Warm:
+    """Return the shared warm process; start it if there is none. Raises UserError."""
+    if not (_SHARED and _SHARED[0].serves):
+        _SHARED[:] = [Warm()]
+    return _SHARED[0]
+
+
+def _paths() -> list[str]:
+    """Return where this process finds its packages, without its working folder."""
+    return [path for path in sys.path if Path(path).is_absolute() and Path(path) != Path.cwd()]
 
 
 def _environment() -> dict[str, str]:

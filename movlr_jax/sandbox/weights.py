@@ -10,10 +10,11 @@ from typing import Any
 
 from movlr_jax.errors import ProgramError
 from movlr_jax.sandbox.facade import MATH
-from movlr_jax.sandbox.limits import bounded, plus, power, times
+from movlr_jax.sandbox.limits import plus, power, times
 from movlr_jax.sandbox.names import Names
 
 MAX_WEIGHT = 1e6
+_CONSTANTS = ("math.pi", "math.e", "jax.numpy.pi", "jax.numpy.e")
 _OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Add: plus,
     ast.Sub: operator.sub,
@@ -120,20 +121,11 @@ def _value(node: ast.expr | None, known: dict[str, Any], names: Names) -> Any:
         case ast.Dict(keys=keys, values=values):
             return _dict([(of(k), of(v)) for k, v in zip(keys, values, strict=True)])
         case ast.Call(func=ast.Name(id="dict"), args=args, keywords=keywords) if "dict" not in names.bound:
-            if len(args) > 1 or any(k.arg is None for k in keywords):
+            if args or any(k.arg is None for k in keywords):
                 raise _Unknown
-            given = [pair for a in args for pair in _pairs(of(a))]
-            return _dict([*given, *((k.arg, of(k.value)) for k in keywords)])
-        case ast.List(elts=elements) | ast.Tuple(elts=elements) | ast.Set(elts=elements):
-            found = [of(e) for e in elements]
-            return found if isinstance(node, ast.List) else tuple(found)
-        case ast.JoinedStr(values=parts):
-            return bounded("".join(str(of(p)) for p in parts))
-        case ast.FormattedValue(value=inner, conversion=-1, format_spec=None):
-            return _plain(of(inner))
-        case ast.DictComp(key=key, value=value, generators=[ast.comprehension(ifs=[], is_async=0) as part]):
-            rows = _rows(part, known, names)
-            return _dict([(_value(key, row, names), _value(value, row, names)) for row in rows])
+            return _dict([(k.arg, of(k.value)) for k in keywords])
+        case ast.List(elts=elements) | ast.Tuple(elts=elements):
+            return [of(e) for e in elements]
         case ast.Subscript(value=inner, slice=ast.Constant(value=key)):
             return of(inner)[key]
         case ast.UnaryOp(op=operation, operand=operand) if type(operation) in _OPERATORS:
@@ -146,14 +138,7 @@ def _value(node: ast.expr | None, known: dict[str, Any], names: Names) -> Any:
                 return plus(*values)
             result = _OPERATORS[type(operation)](*map(_number, values))
             return _number(result)  # a power may be complex
-        case ast.Call(func=ast.Name(id="float" | "int" as kind), args=[inner]) if kind not in names.bound:
-            return (float if kind == "float" else int)(_number(of(inner)))
-        case ast.Attribute() if (names.path(node) or "") in (
-            "math.pi",
-            "math.e",
-            "jax.numpy.pi",
-            "jax.numpy.e",
-        ):
+        case ast.Attribute() if names.path(node) in _CONSTANTS:
             return getattr(math, node.attr)
         case ast.Call(func=function, args=args, keywords=[]) if (names.path(function) or "").startswith(
             "math."
@@ -164,33 +149,6 @@ def _value(node: ast.expr | None, known: dict[str, Any], names: Names) -> Any:
         case _:
             pass
     raise _Unknown
-
-
-def _rows(part: ast.comprehension, known: dict[str, Any], names: Names) -> list[dict[str, Any]]:
-    """Return the constants for each turn of a comprehension."""
-    match part.iter:
-        case ast.Call(func=ast.Attribute(value=inner, attr="items"), args=[], keywords=[]):
-            items = list(_value(inner, known, names).items())
-        case _:
-            items = list(_value(part.iter, known, names))
-    match part.target:
-        case ast.Name(id=name):
-            return [{**known, name: item} for item in items]
-        case ast.Tuple(elts=elements) if all(isinstance(e, ast.Name) for e in elements):
-            targets = [e.id for e in elements if isinstance(e, ast.Name)]
-            return [{**known, **dict(zip(targets, item, strict=True))} for item in items]
-        case _:
-            raise _Unknown
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, str | int | float):
-        return value
-    raise _Unknown
-
-
-def _pairs(value: Any) -> list[tuple[Any, Any]]:
-    return list(value.items()) if isinstance(value, dict) else [(k, v) for k, v in value]
 
 
 def _dict(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:

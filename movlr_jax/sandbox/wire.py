@@ -36,18 +36,6 @@ def receive(sender: socket.socket, descriptors: int = 0) -> tuple[dict[str, Any]
     return (json.loads(body) if len(body) == length else None), found
 
 
-def send_block(to: socket.socket, data: bytes) -> None:
-    """Send bytes of any length. Raises OSError if the other side is gone."""
-    to.sendall(_LENGTH.pack(len(data)))
-    to.sendall(data)
-
-
-def receive_block(sender: socket.socket) -> bytes:
-    """Return what `send_block` sent, or a part of it if the other side is gone. Raises OSError."""
-    header = _exactly(sender, _LENGTH.size)
-    return _exactly(sender, _LENGTH.unpack(header)[0]) if len(header) == _LENGTH.size else b""
-
-
 def _exactly(sender: socket.socket, count: int) -> bytes:
     """Read `count` bytes, or fewer if the other side closes the connection."""
     data = bytearray()

@@ -1,9 +1,7 @@
 """The warm process, from which candidates are forked. It has one thread, no initialised backend and no secrets.
 
-`warm` starts a process that imports the packages, and asks it for a warm process by sending a socket and a log. It
-forks one for each request, so only the first waits for imports. The warm process gets a pickled probe over its socket
-(always from the main process to this one), then requests with two descriptors each: the text to read and the pipe for
-the answer.
+It gets the pickled probe of each sandbox from the main process, never the other way, then requests with two
+descriptors each: the text to read and the pipe for the answer.
 """
 
 from __future__ import annotations
@@ -19,11 +17,12 @@ import pickle
 import signal
 import socket
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from movlr_jax.sandbox.wire import receive, receive_block, send
+from movlr_jax.sandbox.wire import receive, send
 
 CONFINED, FAILED = b"+", b"-"  # the first byte of an answer
 # Modules that JAX imports only when it first compiles. Without this, each child would import them again.
@@ -46,7 +45,7 @@ def reward(state, action):
 
 
 def main() -> None:
-    """Import the packages, then fork a warm process per request until the main process is gone."""
+    """Import the packages, then serve requests until the main process is gone."""
     control = socket.socket(fileno=int(sys.argv[1]))
     # JAX searches all packages for plugins when a backend starts; only the CPU backend is needed here
     importlib.metadata.entry_points = lambda **_: importlib.metadata.EntryPoints()
@@ -57,68 +56,24 @@ def main() -> None:
     for name in _LATE:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    jax.config.update(
-        "jax_traceback_filtering", "off"
-    )  # filtering reads paths, which a tracer is not allowed to
-    gc.collect()
-    gc.freeze()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the warm processes
-    while True:
-        request, descriptors = _next(control)
-        if request is None:
-            return
-        if not request["forks"]:
-            send(control, {"pid": os.getpid()})
-            break
-        try:
-            pid = os.fork()
-        except OSError as error:
-            answer: dict[str, Any] = {"error": error.strerror or str(error)}
-        else:
-            if pid == 0:
-                os.setsid()
-                break
-            answer = {"pid": pid}
-        for descriptor in descriptors:
-            os.close(descriptor)
-        send(control, answer)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    control.close()
-    own, log = descriptors
-    os.dup2(log, 2)
-    control = socket.socket(fileno=own)
-    _warm(control, pickle.loads(receive_block(control)))
+    # filtering reads paths, which a tracer is not allowed to
+    jax.config.update("jax_traceback_filtering", "off")
+    _Server(control).serve()
 
 
-def _next(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
-    """Return the next request and its descriptors; None if the main process is gone."""
-    try:
-        return receive(control, 2)
-    except OSError:
-        return None, []
-
-
-def _warm(control: socket.socket, settings: dict[str, Any]) -> None:
-    """Trace a first program, then serve requests for candidates."""
+def _ready(settings: dict[str, Any]) -> dict[str, Any]:
+    """Trace a first program and a broken one, so that children need not, and return `settings`."""
     import jax
 
-    from movlr_jax.rewards.cost import Cost
     from movlr_jax.rewards.state import rotation
     from movlr_jax.sandbox import graph, trace
-    from movlr_jax.sandbox import probe as prober
     from movlr_jax.sandbox.inputs import inputs
 
-    what = settings["probe"]
-    graph.read(trace.document(_WARM, what.layout), ["a"], inputs(what.layout))
+    layout = settings["probe"].layout
+    graph.read(trace.document(_WARM, layout), ["a"], inputs(layout))
     jax.eval_shape(rotation, jax.ShapeDtypeStruct((4,), "float32"))
     with contextlib.suppress(trace.Rejection):
-        trace.document(_BROKEN, what.layout)
-    jobs = {
-        "trace": lambda text, o: _trace(trace, text.decode(), what, o),
-        "probe": lambda text, o: json.dumps(
-            prober.examine(text, o["terms"], o["weights"], what, o["gradients"], Cost(*o["cost"]), o["batch"])
-        ),
-    }
+        trace.document(_BROKEN, layout)
     threads = len(list(Path("/proc/self/task").iterdir())) if sys.platform.startswith("linux") else 1
     if threads != 1:
         raise SystemExit(
@@ -127,55 +82,86 @@ def _warm(control: socket.socket, settings: dict[str, Any]) -> None:
         )
     gc.collect()
     gc.freeze()
-    send(control, {"ready": True})
-    _serve(control, jobs, settings)
+    return settings
 
 
-def _trace(trace: Any, source: str, what: Any, options: dict[str, Any]) -> str:
+class _Server:
+    """Answers the requests of the main process, one at a time."""
+
+    def __init__(self, control: socket.socket):
+        self._control = control
+        self._sandboxes: dict[str, dict[str, Any]] = {}  # name -> settings
+        self._children: dict[int, str] = {}  # process id -> name of its sandbox
+
+    def serve(self) -> None:
+        while True:
+            try:
+                request, descriptors = receive(self._control, 2)
+            except OSError:
+                request, descriptors = None, []
+            if request is None:  # the main process is gone
+                return self._kill(self._children)
+            if "register" in request:
+                with open(descriptors[0], "rb", closefd=False) as file:
+                    self._sandboxes[request["register"]] = _ready(pickle.load(file))
+                answer: dict[str, Any] = {"ready": True}
+            elif "forget" in request:
+                self._sandboxes.pop(request["forget"], None)
+                self._kill([pid for pid, name in self._children.items() if name == request["forget"]])
+                answer = {}
+            elif "reap" in request:
+                answer = self._reap(request["reap"])
+            else:
+                answer = self._fork(request, descriptors)
+            for descriptor in descriptors:
+                os.close(descriptor)
+            send(self._control, answer)
+
+    def _kill(self, children: Iterable[int]) -> None:
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
+
+    def _reap(self, pid: int) -> dict[str, Any]:
+        status, cpu_s = 0, 0.0
+        with contextlib.suppress(ChildProcessError):
+            _, status, used = os.wait4(pid, 0)
+            cpu_s = used.ru_utime + used.ru_stime
+        self._children.pop(pid, None)
+        return {"status": status, "cpu_s": cpu_s}
+
+    def _fork(self, request: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+        zygote, name = os.getpid(), request["sandbox"]
+        if name not in self._sandboxes:
+            return {"closed": True}
+        try:
+            pid = os.fork()
+        except OSError as error:
+            return {"error": error.strerror or str(error)}
+        if pid == 0:
+            try:
+                _child(request, descriptors, zygote, self._sandboxes[name])
+            finally:
+                os._exit(1)
+        self._children[pid] = name
+        return {"pid": pid}
+
+
+def _job(text: bytes, what: Any, request: dict[str, Any]) -> str:
+    """Trace or probe a program, and return the answer for the main process."""
+    from movlr_jax.rewards.cost import Cost
+    from movlr_jax.sandbox import probe, trace
+
+    if request["job"] == "probe":
+        cost = Cost(*request["cost"])
+        found = probe.examine(text, request["terms"], request["weights"], what, cost, request["batch"])
+        return json.dumps(found)
     try:
-        return trace.document(source, what.layout, options["checked"])
+        return trace.document(text.decode(), what.layout, request["checked"])
     except trace.Rejection as rejection:
         return json.dumps({"stage": rejection.args[0], "message": rejection.args[1]})
 
 
-def _serve(control: socket.socket, jobs: dict[str, Any], settings: dict[str, Any]) -> None:
-    """Serve requests until the main process is gone."""
-    children: set[int] = set()
-    while True:
-        request, descriptors = _next(control)
-        if request is None:
-            for pid in children:
-                os.kill(pid, signal.SIGKILL)
-            return
-        if "reap" in request:
-            status, cpu_s = 0, 0.0
-            with contextlib.suppress(ChildProcessError):  # a child of an earlier warm process
-                _, status, used = os.wait4(request["reap"], 0)
-                cpu_s = used.ru_utime + used.ru_stime
-            children.discard(request["reap"])
-            send(control, {"status": status, "cpu_s": cpu_s})
-            continue
-        zygote = os.getpid()
-        try:
-            pid = os.fork()
-        except OSError as error:
-            answer = {"error": error.strerror or str(error)}
-        else:
-            if pid == 0:
-                try:
-                    _child(jobs[request["job"]], request, descriptors, zygote, settings)
-                finally:
-                    os._exit(1)
-            children.add(pid)
-            answer = {"pid": pid}
-        for descriptor in descriptors:
-            os.close(descriptor)
-        send(control, answer)
-
-
-def _child(
-    job: Any, request: dict[str, Any], descriptors: list[int], zygote: int, settings: dict[str, Any]
-) -> None:
+def _child(request: dict[str, Any], descriptors: list[int], zygote: int, settings: dict[str, Any]) -> None:
     """Confine this process, then read the untrusted text and write the answer."""
     from movlr_jax.sandbox import confine
 
@@ -203,8 +189,8 @@ def _child(
     with open(text, "rb") as file:
         data = file.read()
     try:
-        result = job(data, request).encode()
-    except Exception as error:  # errors of XLA or a lack of memory; `_trace` reports those of the program
+        result = _job(data, settings["probe"], request).encode()
+    except Exception as error:  # errors of XLA or a lack of memory; `_job` reports those of the program
         text = f"{type(error).__name__}: {' '.join(str(error).split())}"
         result = json.dumps({"error": text[:300]}).encode()
     while result:

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from movlr_jax.errors import UserError
-from movlr_jax.storage.archive import write_atomically
 from movlr_jax.storage.inside import read_inside
+from movlr_jax.storage.writing import write_atomically
 
 MARK = ".begun"  # in the folder: its id
 OPENED = "opened.jsonl"  # in the state folder: what was obeyed, a line each time

@@ -68,11 +68,3 @@ def open_regular(path: Path, most: int, flags: int = 0) -> BufferedReader:
         file.close()
         raise UserError(f"{path} has {about.st_size:,} bytes, expected at most {most:,}")
     return file
-
-
-def refuse_linked_folders(root: Path) -> None:
-    """Raise UserError if a folder inside `root` is a symbolic link, because files would be written elsewhere."""
-    for base, folders, _ in os.walk(root):
-        for path in (Path(base) / name for name in folders):
-            if path.is_symlink():
-                raise linked(path)

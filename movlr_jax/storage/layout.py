@@ -1,4 +1,4 @@
-"""Names and paths of a run directory, said once.
+"""Names and paths of a run directory, defined in one place.
 
 runs/<task>/<time>/
   config.yaml  run.db  best.py  report.html

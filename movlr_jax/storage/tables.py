@@ -10,7 +10,7 @@ import numpy as np
 
 from movlr_jax.biomech.opensim import Table, storage_text
 from movlr_jax.errors import UserError, needed, unknown_name
-from movlr_jax.storage.archive import write_atomically
+from movlr_jax.storage.writing import write_atomically
 
 FORMATS = ("mot", "sto", "csv", "parquet")
 

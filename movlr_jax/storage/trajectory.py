@@ -219,7 +219,7 @@ class EpisodeRecord:
 
 
 def _check(values: Mapping[str, np.ndarray], model: mujoco.MjModel, parts: int) -> None:
-    """Raise UserError unless all arrays of an episode are numbers and fit the model, and its time goes on."""
+    """Raise UserError unless all arrays of an episode are numbers and fit the model, and its times increase."""
     width = {
         "qpos": model.nq,
         "qvel": model.nv,

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from voted_run import make_run, moving_bar
 
-from movlr_jax.language.voting.votes import votes_of
 from movlr_jax.storage.archive import Archive
+from movlr_jax.voting.votes import votes_of
 
 pytestmark = pytest.mark.slow
 SHOTS = os.environ.get("VOTE_SCREENSHOTS")  # a folder to keep pictures of the page in

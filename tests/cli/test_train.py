@@ -16,8 +16,8 @@ from cli_cases import SUPPORT, Mistake
 from movlr_jax.cli.train import draw_curves, table
 from movlr_jax.cli.train import main as train
 from movlr_jax.models import model_adapter
-from movlr_jax.storage.archive import locked
 from movlr_jax.storage.layout import POLICY
+from movlr_jax.storage.writing import locked
 
 RECIPE = f"""
 settings:

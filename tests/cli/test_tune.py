@@ -14,7 +14,7 @@ from movlr_jax.cli import tune
 from movlr_jax.config.space import Range, read_space
 from movlr_jax.errors import UserError
 from movlr_jax.sandbox.source import parse
-from movlr_jax.storage.archive import locked
+from movlr_jax.storage.writing import locked
 
 TASK = f"+task={SUPPORT / 'tiny_task.py'}"
 

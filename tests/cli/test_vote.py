@@ -15,11 +15,11 @@ from voted_run import JUDGE, SOURCE, make_run
 
 from movlr_jax.cli.doctor_votes import check_votes
 from movlr_jax.cli.vote import main
-from movlr_jax.cli.vote_desk import RunDesk
+from movlr_jax.cli.vote_questions import RunQuestions
 from movlr_jax.errors import UserError
-from movlr_jax.language.voting.server import application, page_file
 from movlr_jax.report.data import read_run
 from movlr_jax.storage.archive import Archive
+from movlr_jax.voting.server import application, page_file
 
 HERE = "http://127.0.0.1:8765"
 
@@ -47,8 +47,8 @@ class Page:
 
     def __init__(self, root: Path, token: str | None = None, base_url: str = HERE):
         self.archive = Archive.open(root)
-        self.desk = RunDesk(self.archive, read_run(self.archive))
-        self.client = Client(httpx.ASGITransport(application(self.desk, token, 8765)), base_url)
+        self.questions = RunQuestions(self.archive, read_run(self.archive))
+        self.client = Client(httpx.ASGITransport(application(self.questions, token, 8765)), base_url)
 
     def __enter__(self) -> Page:
         return self
@@ -67,7 +67,7 @@ class Page:
 
     def pair(self, state: dict) -> tuple[str, str]:
         """The names of the motions that a page shows, which the page is not told."""
-        left, right = (self.desk._ids[film["id"]] for film in state["question"]["films"])
+        left, right = (self.questions._ids[film["id"]] for film in state["question"]["films"])
         return left, right
 
     def vote(self, winner: str, rater: str = "ana", reason: str = "") -> dict:
@@ -160,7 +160,7 @@ def test_taking_back_a_vote_on_a_page_opened_again_leaves_the_earlier_ones(tmp_p
             page.vote("tie")
     for _ in range(2):  # each motion is on the left once
         with Page(tmp_path / "run") as page:
-            assert len(page.desk.votes) == 3
+            assert len(page.questions.votes) == 3
             page.state(further=1)
             page.vote("first")
             page.post("undo")
@@ -176,7 +176,7 @@ def test_a_second_rater_shares_pairs_and_their_agreement_is_counted(tmp_path: Pa
             page.vote("first", "ana")
         for _ in range(5):
             page.vote("second", "bo")
-        state, votes = page.state(), page.desk.votes
+        state, votes = page.state(), page.questions.votes
     mine, others = ([v for v in votes if v.rater == name] for name in ("ana", "bo"))
     both = [
         (a.preferred, b.preferred) for a in mine for b in others if {a.first, a.second} == {b.first, b.second}
@@ -194,7 +194,7 @@ def test_a_stale_question_is_refused_and_changes_nothing(tmp_path: Path):
         refused = page.client.post("/api/vote", json={"rater": "ana", "question": old, "winner": "first"})
         assert refused.status_code == 409
         assert "no longer shown" in refused.json()["error"]
-        assert len(page.desk.votes) == 1
+        assert len(page.questions.votes) == 1
 
 
 def test_the_ranking_stands_next_to_that_of_the_judge(tmp_path: Path):
@@ -208,7 +208,7 @@ def test_the_ranking_stands_next_to_that_of_the_judge(tmp_path: Path):
         question = state["question"]
         assert question["rows"][0]["name"] == "g00k00"
         assert question["judge"]["name"] == JUDGE
-        met = {v.pair for v in page.desk.votes}
+        met = {v.pair for v in page.questions.votes}
         assert (
             question["judge"]["both"] == len(met & {frozenset(("g00k00", f"g00k0{i}")) for i in (1, 2)}) == 2
         )
@@ -231,7 +231,7 @@ def test_the_film_that_was_made_for_the_judge_is_shown_without_captions(tmp_path
     with Archive.open(tmp_path / "run") as archive:
         archive.put("gen_00/k01_seen.mp4", b"seen")
     with Page(tmp_path / "run") as page:
-        films = {page.desk._ids[f["id"]]: f for f in page.state()["question"]["films"]}
+        films = {page.questions._ids[f["id"]]: f for f in page.state()["question"]["films"]}
         assert films["g00k00"]["strip"] > 0, "the strips of text are cut off"
         assert films["g00k01"]["strip"] == 0
         data = {name: page.client.get(f"/film/{f['id']}").content for name, f in films.items()}
@@ -294,7 +294,7 @@ def test_what_does_not_come_from_the_page_is_refused(tmp_path: Path, request_: d
     with Page(tmp_path / "run") as page:
         request_.setdefault("json", {**VOTE, "question": page.state()["question"]["id"]})
         assert page.client.post("/api/vote", **request_).status_code == status
-        assert page.desk.votes == []
+        assert page.questions.votes == []
 
 
 def test_other_machines_need_the_token(tmp_path: Path):
@@ -337,7 +337,7 @@ def test_mistakes_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
         (run / ".vote").write_text("http://127.0.0.1:8765/")
         assert main([str(run)]) == 0
         assert f"the search in {run} waits for votes at http://127.0.0.1:8765/" in capsys.readouterr().err
-    for name in [name for name in sys.modules if name.startswith("movlr_jax.language.voting.server")]:
+    for name in [name for name in sys.modules if name.startswith("movlr_jax.voting.server")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert main([str(run)]) == 2

@@ -21,7 +21,7 @@ def task(request) -> Task:
     return build_task(name, model, 3.0, {})
 
 
-def test_mujoco_reads_the_same_tree_of_bodies_and_joints_from_it(task: Task):
+def test_excerpt_read_by_mujoco_has_the_same_bodies_and_joints(task: Task):
     text = mjcf_excerpt(task)
     assert len(text) < MAX_CHARACTERS
     bare = text.replace('type="mesh"', 'type="sphere" size="0.01"')
@@ -58,7 +58,7 @@ class Client:
 
 
 @pytest.mark.parametrize("wanted", [False, True])
-def test_a_request_contains_it_where_the_method_asks_for_it(task: Task, wanted: bool):
+def test_request_contains_the_excerpt_only_with_mjcf(task: Task, wanted: bool):
     client = Client()
     proposer = ModelProposer(client, edit_talk, 1.0, 0, mjcf=wanted)  # pyright: ignore[reportArgumentType]
     proposer.propose(ProposalRequest(0, task, None, None, (), 0), 1)

@@ -66,7 +66,7 @@ def values(source: str, probe: Probe) -> Mapping[str, np.ndarray]:
 # Terms.
 
 
-def test_every_term_of_the_library_runs_on_real_states(bottle: Bottle):
+def test_terms_of_the_library_vary_over_real_states(bottle: Bottle):
     terms = library(bottle.task)
     assert {t.kind for t in terms.values()} == {"place", "turn", "hold", "steady", "economy"}
     source = Genome({t.name: (t.weight, t.expression) for t in terms.values()}).source()
@@ -78,7 +78,7 @@ def test_every_term_of_the_library_runs_on_real_states(bottle: Bottle):
         assert value.std() > 0, f"{name} says the same of every state"
 
 
-def test_terms_are_what_they_are_called(bottle: Bottle):
+def test_terms_equal_the_same_measures_in_numpy(bottle: Bottle):
     """Each against the same measure in numpy, at every state of the probe."""
     terms, probe, layout = library(bottle.task), bottle.probe, bottle.task.layout
     found = values(Genome({t.name: (1.0, t.expression) for t in terms.values()}).source(), probe)
@@ -94,18 +94,6 @@ def test_terms_are_what_they_are_called(bottle: Bottle):
     np.testing.assert_allclose(found["effort"], -np.square(probe.steps.act).mean(-1), rtol=1e-4)
     change = np.square(probe.actions - np.asarray(probe.steps.prev_action)).mean(-1)
     np.testing.assert_allclose(found["smooth"], -change, rtol=1e-4, atol=1e-6)
-
-
-def test_terms_hold_where_the_target_is_as_high_as_the_start():
-    """Nothing to lift: no term may divide by it."""
-    task = build_task("bottle_pour", "myoarm_r", 1.0, {"lift_m": (0.1, 0.0, 0.0), "tilt_deg": 0.0})
-    physics = NativePhysics(task.model, task.layout, sim_dt=0.002, ctrl_dt=0.016, threads=2)
-    terms = library(task)
-    found = values(
-        Genome({t.name: (1.0, t.expression) for t in terms.values()}).source(), make_probe(task, physics, 0)
-    )
-    physics.close()
-    assert all(np.isfinite(v).all() for v in found.values())
 
 
 # Genomes.
@@ -158,7 +146,7 @@ def reward(state, action):
 
 
 @pytest.mark.parametrize("which", ["long", "initial", "human"])
-def test_a_genome_is_the_program(bottle: Bottle, which: str):
+def test_genome_computes_what_its_program_does(bottle: Bottle, which: str):
     source = {"long": LONG, "initial": bottle.task.initial_reward, "human": bottle.task.human_reward}[which]
     genome = genome_of(source)
     again = genome.source()
@@ -171,7 +159,7 @@ def test_a_genome_is_the_program(bottle: Bottle, which: str):
     assert genome_of(again) == genome, "a second round changes nothing"
 
 
-def test_an_edit_touches_nothing_else(bottle: Bottle):
+def test_edit_of_a_genome_changes_nothing_else(bottle: Bottle):
     genome = genome_of(LONG)
     child = genome.with_term("more", 3.0, "jnp.sum(action)").with_weight("turn", 2.0)
     assert parse(child.source()).weights == {"near": 12.3456789, "turn": 2.0, "more": 3.0}
@@ -182,7 +170,7 @@ def test_an_edit_touches_nothing_else(bottle: Bottle):
 
 
 @pytest.mark.parametrize("words", ['He said "pour"', "a \\ b", 'ends with a quote"', "two\nlines", '"""', ""])
-def test_any_description_gives_a_program(words: str):
+def test_genome_with_any_description_is_a_program(words: str):
     source = Genome({"a": (1.0, "jnp.sum(action)")}, description=words).source()
     assert set(parse(source).weights) == {"a"}
 
@@ -194,23 +182,18 @@ BODIES = {
     "splat": "    return {**{'a': action[0]}}\n",
     "other names": "    return {'b': action[0]}\n",
     "nothing": '    """Only words."""\n',
+    "more arguments": "k=2):\n    return {'a': k * action[0]}\n",
 }
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_what_has_no_genome_says_so(name: str):
+def test_program_without_a_genome_is_refused(name: str):
+    start = "WEIGHTS = {'a': 1.0}\ndef reward(state, action" + (", " if name == "more arguments" else "):\n")
     with pytest.raises(ProgramError, match="weights can be edited by script"):
-        genome_of("WEIGHTS = {'a': 1.0}\ndef reward(state, action):\n" + BODIES[name])
+        genome_of(start + BODIES[name])
 
 
-def test_arguments_with_defaults_have_no_genome():
-    with pytest.raises(
-        ProgramError, match=r"reward takes more than .state, action.; only its weights can be edited"
-    ):
-        genome_of("WEIGHTS = {'a': 1.0}\ndef reward(state, action, k=2):\n    return {'a': k * action[0]}\n")
-
-
-def test_classes_and_loops_at_top_level_are_part_of_a_genome():
+def test_genome_keeps_classes_and_loops_at_top_level():
     source = (
         "from typing import NamedTuple\nclass P(NamedTuple):\n    k: float = 3.0\n\nS = []\n"
         "for i in range(2):\n    S.append(P(i))\nW = 2.0\nWEIGHTS = {'a': W * 2}\n"
@@ -250,7 +233,7 @@ def vetted(source: str, probe: Probe) -> bool:
     return bool(read(document(source, probe.layout), list(parse(source).weights), inputs(probe.layout)).out)
 
 
-def test_the_same_request_gives_the_same_programs(bottle: Bottle):
+def test_equal_requests_give_equal_programs(bottle: Bottle):
     proposer = ScriptedProposer()
     seen: set[tuple[str, ...]] = set()
     for seed, generation in ((0, 1), (0, 2), (1, 1), (2, 1)):
@@ -265,7 +248,7 @@ def test_the_same_request_gives_the_same_programs(bottle: Bottle):
     assert proposer.propose(request(bottle), 0) == []
 
 
-def test_every_program_of_many_seeds_is_sound(bottle: Bottle):
+def test_proposed_programs_of_many_seeds_are_valid(bottle: Bottle):
     """Four generations of each seed, every one from a child of the last: sound, never the same program twice in one
     search, weights in bounds."""
     proposer, sound = ScriptedProposer(), set()  # terms of programs that were vetted
@@ -323,7 +306,7 @@ def reward(state, action):
 '''
 
 
-def test_the_first_child_does_what_the_critic_says(bottle: Bottle):
+def test_first_child_follows_the_advice(bottle: Bottle):
     old = parse(PARENT).weights
     expected = {
         "position": 0.5 * old["position"],
@@ -341,14 +324,7 @@ def test_the_first_child_does_what_the_critic_says(bottle: Bottle):
     np.testing.assert_array_equal(before["grasp"], after["grasp"])
 
 
-def test_advice_that_changes_nothing_still_gives_a_new_program(bottle: Bottle):
-    source = ScriptedProposer().propose(request(bottle, parent=PARENT, advice=ADVICE[-2:]), 1)[0]
-    old, new = parse(PARENT).weights, parse(source).weights
-    assert old.keys() == new.keys()
-    assert sum(old[name] != new[name] for name in old) == 1
-
-
-def test_the_last_term_is_never_removed(bottle: Bottle):
+def test_last_term_is_never_removed(bottle: Bottle):
     advice = (TermAdvice("remove", "position", "not wanted"),)
     source = ScriptedProposer().propose(request(bottle, parent=bottle.task.initial_reward, advice=advice), 1)[
         0
@@ -358,12 +334,12 @@ def test_the_last_term_is_never_removed(bottle: Bottle):
     assert len(weights) == 2, "the weight of a single term changes nothing, so another one is added"
 
 
-def test_a_parent_without_genome_is_only_reweighted(bottle: Bottle):
+def test_parent_without_a_genome_is_reweighted(bottle: Bottle):
     parent = (
         'WEIGHTS = {"a": 5.0, "b": -2.0}\n\n\ndef reward(state, action):\n'
         '    terms = {"a": jnp.sum(action), "b": state.time}\n    return terms\n'
     )
-    for seed in range(5):
+    for seed in range(3):
         sources = ScriptedProposer().propose(request(bottle, seed, parent=parent, advice=ADVICE), 4)
         assert len({parent, *sources}) == 5
         for source in sources:
@@ -376,7 +352,7 @@ def test_a_parent_without_genome_is_only_reweighted(bottle: Bottle):
 # The metrics judge and critic.
 
 
-def test_the_judge_is_the_same_from_both_sides(bottle: Bottle):
+def test_metrics_judge_answers_alike_in_both_orders(bottle: Bottle):
     judge, mirrored = MetricsJudge(), {"first": "second", "second": "first", "tie": "tie"}
     entries = [
         evaluation(**ended(1, 5, success=1)),
@@ -395,7 +371,9 @@ def test_the_judge_is_the_same_from_both_sides(bottle: Bottle):
 
 
 @pytest.mark.parametrize(("tie", "winner"), [(0.0, "second"), (0.01, "second"), (0.2, "tie")])
-def test_differences_of_ones_own_score_count_unless_they_are_noise(bottle: Bottle, tie: float, winner: str):
+def test_metrics_judge_ignores_differences_within_the_tie_of_the_task(
+    bottle: Bottle, tie: float, winner: str
+):
     task = replace(bottle.task, score=lambda m: m["object_position_error_m"], tie=tie)  # m: all are small
     near, far, same = (evaluation(**ended(cm, 5)) for cm in (53, 71, 53))
     assert MetricsJudge().compare(task, near, far).winner == winner
@@ -412,18 +390,16 @@ def test_differences_of_ones_own_score_count_unless_they_are_noise(bottle: Bottl
         (ended(6, 10), ended(6.1, 10), "tie"),  # a millimetre says nothing
         (ended(3, 12), ended(5, 0), "tie"),  # 1 cm counts as 6 degrees
         (ended(3, 12), ended(6, 0), "first"),
+        (ended(500, 180), {"failed": 1.0, **ended(0, 0, success=1)}, "first"),
     ],
 )
-def test_what_the_judge_prefers(bottle: Bottle, a: dict[str, float], b: dict[str, float], winner: str):
-    assert MetricsJudge().compare(bottle.task, evaluation(**a), evaluation(**b)).winner == winner
-
-
-def test_whoever_ran_beats_whoever_failed(bottle: Bottle):
-    ran, failed = evaluation(**ended(500, 180)), evaluation(reason="it diverged", **ended(0, 0, success=1))
-    judge = MetricsJudge()
-    assert judge.compare(bottle.task, ran, failed).winner == "first"
-    assert judge.compare(bottle.task, failed, ran).winner == "second"
-    assert judge.compare(bottle.task, failed, failed).winner == "tie"
+def test_metrics_judge_prefers_success_then_the_score(
+    bottle: Bottle, a: dict[str, float], b: dict[str, float], winner: str
+):
+    reason = "it diverged" if b.get("failed") else None
+    assert (
+        MetricsJudge().compare(bottle.task, evaluation(**a), evaluation(reason=reason, **b)).winner == winner
+    )
 
 
 @pytest.mark.parametrize(
@@ -437,7 +413,9 @@ def test_whoever_ran_beats_whoever_failed(bottle: Bottle):
         (ended(2, 10, success=1, effort=0.2), ["economy"]),
     ],
 )
-def test_the_critic_names_what_is_wrong(bottle: Bottle, metrics: dict[str, float], kinds: list[str]):
+def test_metrics_critic_adds_terms_for_what_is_wrong(
+    bottle: Bottle, metrics: dict[str, float], kinds: list[str]
+):
     """One term of the needed kind each, one that is not there yet, with the weight it usually has."""
     best = evaluation(bottle.task.initial_reward, **metrics)
     critique = MetricsCritic().criticise(bottle.task, best)
@@ -452,19 +430,7 @@ def test_the_critic_names_what_is_wrong(bottle: Bottle, metrics: dict[str, float
         assert item.weight == terms[item.term].weight
 
 
-def test_the_critic_strengthens_what_is_all_there(bottle: Bottle):
-    """Position is 20 cm off and every term about places and grasps is in use: more of the first of them."""
-    terms = library(bottle.task)
-    everything = Genome({t.name: (t.weight, t.expression) for t in terms.values()}).source()
-    critique = MetricsCritic().criticise(bottle.task, evaluation(everything, **ended(20, 0, success=1)))
-    assert [(a.action, terms[a.term].kind) for a in critique.advice] == [
-        ("strengthen", "hold"),
-        ("strengthen", "place"),
-    ]
-    assert [a.term for a in critique.advice] == ["grasp", "position"]
-
-
-def test_advice_is_followed_to_the_letter(bottle: Bottle):
+def test_advice_of_the_critic_is_followed_by_the_proposer(bottle: Bottle):
     """Critic to proposer: the first child has every term that the critic asks for, with the weight it asks for."""
     best = evaluation(bottle.task.initial_reward, **ended(20, 60))
     critique = MetricsCritic().criticise(bottle.task, best)

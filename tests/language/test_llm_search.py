@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import itertools
 import json
 import re
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +26,7 @@ from movlr_jax.cli.search import main, search
 from movlr_jax.config.compose import compose
 from movlr_jax.config.methods import Method
 from movlr_jax.control.build import build_optimizer
+from movlr_jax.engine import search as engine_search
 from movlr_jax.engine import session
 from movlr_jax.engine.session import task_of
 from movlr_jax.evolution.loop import satisfied
@@ -34,8 +36,6 @@ from movlr_jax.language.base import Critique, Evaluation
 from movlr_jax.report.data import read_run
 from movlr_jax.report.page import render
 from movlr_jax.storage.archive import Archive
-
-search_module = sys.modules[search.__module__]
 
 
 @pytest.fixture(autouse=True)
@@ -71,9 +71,9 @@ def shared() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         tasks = once("task", lambda settings: task_of(settings.config))
         planners = once("planner", build_optimizer)
-        patch.setattr(search_module, "task_of", lambda config: tasks(_Settings(config)))
-        patch.setattr(search_module, "build_optimizer", planners)
-        patch.setattr(search_module, "close", lambda planner: None)  # the next search needs it
+        patch.setattr(engine_search, "task_of", lambda config: tasks(_Settings(config)))
+        patch.setattr(engine_search, "build_optimizer", planners)
+        patch.setattr(engine_search, "close", lambda planner: None)  # the next search needs it
         patch.setattr(session, "Sandbox", sandbox)
         yield
     for one in sandboxes:
@@ -125,7 +125,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory, shared: None) -> Path:
     return run
 
 
-def test_a_search_under_faults_ends_with_a_report(recorded: Path):
+def test_search_under_faults_ends_with_a_report_without_keys(recorded: Path):
     page = (recorded / "report.html").read_text()
     assert "openai_compatible Qwen2.5-Coder-32B-Instruct" in page
     assert "no language or vision model used" not in page
@@ -133,6 +133,8 @@ def test_a_search_under_faults_ends_with_a_report(recorded: Path):
     assert {c["purpose"] for c in made} >= {"propose", "judge", "criticise"}
     assert {c["state"] for c in made} >= {"answered", "failed"}
     assert all(c["model_version"] for c in made if c["state"] == "answered")
+    written = everything(recorded.parent)
+    assert not [key for key in (LLM_KEY, VLM_KEY) if key.encode() in written]
 
 
 def test_replay_gives_the_same_run_without_servers_or_keys(
@@ -151,7 +153,7 @@ def test_replay_gives_the_same_run_without_servers_or_keys(
         assert archive.spent() == (0, 0.0)
 
 
-def test_a_recording_repeats_the_search_from_two_small_files(
+def test_recording_repeats_the_search_from_two_files(
     recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     """With the settings of the recorded search, and although the films differ."""
@@ -172,7 +174,9 @@ def test_a_recording_repeats_the_search_from_two_small_files(
     assert outcome(again) == outcome(recorded)
 
 
-def test_a_recording_is_needed_whole(recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_recording_without_an_answer_is_reported(
+    recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     folder = tmp_path / "recording"
     assert export([str(recorded), "format=answers", f"out={folder}"]) == 0
     lines = (folder / "answers.jsonl").read_text().splitlines()
@@ -183,14 +187,7 @@ def test_a_recording_is_needed_whole(recorded: Path, tmp_path: Path, capsys: pyt
     assert "the recording has no answer to this call (criticise g00k0" in capsys.readouterr().err
 
 
-def test_no_key_is_in_anything_that_was_written(recorded: Path):
-    written = everything(recorded.parent)
-    assert len(written) > 10_000
-    for key in (LLM_KEY, VLM_KEY):
-        assert key.encode() not in written
-
-
-def test_no_key_is_in_anything_that_failures_wrote(
+def test_keys_that_servers_send_back_are_redacted_everywhere(
     shared: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
     """Servers that send the key back: in a refusal of it, in every field of every answer, and in a program."""
@@ -229,13 +226,27 @@ def replaced(path: Path, role: str, **settings: object) -> None:
     path.write_text(yaml.safe_dump(values))
 
 
-def run_method(method: str, tmp_path: Path, *more: str) -> tuple[FakeServer, FakeServer, Path]:
-    llm, vlm = servers()
-    with llm, vlm:
-        run = tmp_path / method
-        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
-        assert main([*TASK, *MODELS, *urls, f"method={method}", *more, f"run_dir={run}"]) == 0
-    return llm, vlm, run
+@contextlib.contextmanager
+def modelled(
+    run: Path,
+    *settings: str,
+    status: int = 0,
+    task: Sequence[str] = TASK,
+    vlm: dict | None = None,
+    **more: Any,
+) -> Iterator[tuple[FakeServer, FakeServer]]:
+    """Search in `run` with two servers, which serve within the context. vlm: settings of the second one alone."""
+    writer, watcher = FakeServer("openai", **more), FakeServer("gemini", **{**more, **(vlm or {})})
+    with writer, watcher:
+        urls = [f"llm.base_url={writer.url}", f"vlm.base_url={watcher.url}"]
+        assert main([*task, *MODELS, *urls, *settings, f"run_dir={run}"]) == status
+        yield writer, watcher
+
+
+def run_method(method: str, tmp_path: Path) -> tuple[FakeServer, FakeServer, Path]:
+    run = tmp_path / method
+    with modelled(run, f"method={method}") as (llm, vlm):
+        return llm, vlm, run
 
 
 def programs(server: FakeServer) -> list[Asked]:
@@ -257,7 +268,7 @@ def test_eureka_sees_no_image_and_speaks_in_four_messages(shared: None, tmp_path
     assert first["parents"] == [None, None], "nothing is given to begin with"
 
 
-def test_harmon_sees_exactly_four_pictures(shared: None, tmp_path: Path):
+def test_harmon_sees_four_pictures_of_each_motion(shared: None, tmp_path: Path):
     llm, vlm, _ = run_method("harmon", tmp_path)
     counts = {(r["asked"].wants, len(r["asked"].media)) for r in vlm.requests}
     assert counts == {("winner", 8), ("advice", 4)}, "four of each motion"
@@ -309,13 +320,10 @@ def described(run: Path) -> list[dict]:
         return [event.data["candidates"] for event in archive.events("described")]
 
 
-def test_every_motion_is_described_once_and_the_proposer_reads_all_descriptions(shared: None, tmp_path: Path):
-    llm, vlm = servers(brain=observer(0.4))
+def test_motions_are_described_once_for_the_proposer(shared: None, tmp_path: Path):
     run, again = tmp_path / "run", tmp_path / "again"
-    with llm, vlm:
-        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
-        sized = ["candidates=3", "generations=2", "method=motionvl"]
-        assert main([*TASK, *MODELS, *urls, *sized, f"run_dir={run}"]) == 0
+    sized = ["candidates=3", "generations=2", "method=motionvl"]
+    with modelled(run, *sized, brain=observer(0.4)) as (llm, vlm):
         _, _, evaluated = outcome(run)
         ran = [{e["name"] for e in evaluated if e["generation"] == g and not e["reason"]} for g in (0, 1)]
         assert [set(seen) for seen in described(run)] == ran
@@ -328,9 +336,8 @@ def test_every_motion_is_described_once_and_the_proposer_reads_all_descriptions(
         assert edits
         assert all(label in said for label in labels for said in edits)
         assert all(said.count("Alignment with the task: 0.4") == len(ran[0]) - 1 for said in edits)
-        before = len(asked)
         assert main([f"resume={run}", "generations=3"]) == 0
-        later = [r["asked"] for r in vlm.requests if r["asked"].wants == "descriptors"][before:]
+        later = [r["asked"] for r in vlm.requests if r["asked"].wants == "descriptors"][len(asked) :]
         assert len(later) <= 3, "only those of the new generation"
         assert len(described(run)) == 3
         assert 'class="chip">alignment 0.4<' in (run / "report.html").read_text()
@@ -339,16 +346,12 @@ def test_every_motion_is_described_once_and_the_proposer_reads_all_descriptions(
     assert described(again) == described(run)[:2]
 
 
-def test_a_search_ends_at_the_alignment_of_the_method(
+def test_search_ends_at_the_alignment_of_the_method(
     shared: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    llm, vlm = servers(brain=observer(0.95))
-    run = tmp_path / "run"
-    with llm, vlm:
-        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
-        arguments = [*TASK, *MODELS, *urls, "method=motionvl", "generations=3"]
-        assert main([*arguments, f"run_dir={run}"]) == 0
-        said = "the search ends after generation 0: "
+    run, going, said = tmp_path / "run", tmp_path / "going", "the search ends after generation 0: "
+    settings = ["method=motionvl", "generations=3"]
+    with modelled(run, *settings, brain=observer(0.95)) as (llm, vlm):
         assert said in capsys.readouterr().err
         made = len(llm.requests) + len(vlm.requests)
         assert main([f"resume={run}"]) == 0
@@ -356,19 +359,18 @@ def test_a_search_ends_at_the_alignment_of_the_method(
         assert len(llm.requests) + len(vlm.requests) == made
         with Archive.open(run, write=False) as archive:
             data = read_run(archive)
-        assert len(data.generations) == 1
-        assert data.state == "finished"
+        assert (len(data.generations), data.state) == (1, "finished")
         assert data.stopped.startswith(said)
         assert data.stopped.endswith("reaches an alignment of 0.95 with the task (method.stop_alignment=0.9)")
         assert data.stopped in render(data)
         assert compare.is_finished(compose([f"resume={run}"]))
-        going = tmp_path / "going"
-        assert main([*arguments, "method.stop_alignment=null", f"run_dir={going}"]) == 0
+    with modelled(going, *settings, "method.stop_alignment=null", brain=observer(0.95)):
+        pass
     with Archive.open(going, write=False) as archive:
         assert len(archive.events("ranked")) == 3
 
 
-def test_a_fault_or_a_lower_alignment_lets_the_search_go_on():
+def test_fault_or_lower_alignment_lets_the_search_go_on():
     config = SimpleNamespace(method=Method(stop_alignment=0.9))
     context: Any = SimpleNamespace(config=config, task=tiny_task())
     sound = Evaluation(1, 2, "", description={"alignment": 0.9})
@@ -387,7 +389,7 @@ def test_a_fault_or_a_lower_alignment_lets_the_search_go_on():
         assert not ends(best)
 
 
-def test_weights_outside_the_range_of_the_method_are_sent_back(shared: None, tmp_path: Path):
+def test_weights_outside_the_range_of_the_method_are_repaired(shared: None, tmp_path: Path):
     """Every first answer has a weight of 3. The start program, whose weights are larger, is scaled."""
 
     def heavy(asked: Asked) -> dict:
@@ -406,12 +408,9 @@ def test_weights_outside_the_range_of_the_method_are_sent_back(shared: None, tmp
     )
     start = f'reward="{tmp_path / "start.py"}", episode_s=0.1'
     (tmp_path / "task.py").write_text(task.replace("episode_s=0.1", start))
-    llm, vlm = servers(brain=heavy)
-    with llm, vlm:
-        run = tmp_path / "run"
-        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
-        settings = [f"+task={tmp_path / 'task.py'}", *TASK[1:], *MODELS, *urls]
-        assert main([*settings, "method=motionvl", *TASK[1:3], f"run_dir={run}"]) == 0
+    run, task = tmp_path / "run", [f"+task={tmp_path / 'task.py'}", *TASK[1:]]
+    with modelled(run, "method=motionvl", *TASK[1:3], task=task, brain=heavy) as (llm, _):
+        pass
     assert all("between 0 and 1" in a.said for a in programs(llm)), "in the first generation too"
     first = next(a for a in programs(llm) if "cannot be used" not in a.said)
     assert 'WEIGHTS = {"near": 1, "calm": 0.25}' in first.said
@@ -422,41 +421,33 @@ def test_weights_outside_the_range_of_the_method_are_sent_back(shared: None, tmp
     assert [data["weights"] for data in evaluated] == [{"near": 1.0, "calm": 0.25}, *[{"sweep": 0.5}] * 3]
 
 
-def test_human_evaluates_the_hand_made_reward_and_asks_nobody(shared: None, tmp_path: Path):
-    llm, vlm = servers()
-    with llm, vlm:
-        run = tmp_path / "human"
-        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
-        sized = [a for a in TASK if not a.startswith(("candidates", "generations"))]
-        assert main([*sized, *MODELS, *urls, "method=human", f"run_dir={run}"]) == 0
+def test_human_evaluates_the_hand_written_reward_without_calls(shared: None, tmp_path: Path):
+    sized = [a for a in TASK if not a.startswith(("candidates", "generations"))]
+    with modelled(tmp_path / "human", "method=human", task=sized) as (llm, vlm):
         assert not llm.requests + vlm.requests
 
 
-def test_a_broken_program_is_shown_with_its_reason_and_asked_for_again(shared: None, tmp_path: Path):
+def test_broken_program_is_sent_back_with_its_reason(shared: None, tmp_path: Path):
+    order = itertools.count()
+
     def stubborn(asked: Asked) -> dict:
-        """The first try is broken; the second slot of a generation stays broken."""
+        """Break every first try, and all tries of the first program."""
         answer = scripted_model(asked)
         if asked.wants == "program" and ("cannot be used" not in asked.said or "stays" in asked.said):
-            mark = "stays" if int(asked.seed[0], 16) < 8 or "stays" in asked.said else "once"
+            mark = "stays" if "stays" in asked.said or next(order) == 0 else "once"
             answer["program"] = (
                 f'WEIGHTS = {{"a": 1.0}}\n\ndef reward(state, action):\n    return {{"a": state.pos("{mark}")[0]}}'
             )
         return answer
 
-    llm, vlm = servers(brain=stubborn)
-    with llm, vlm:
-        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
-        run = tmp_path / "run"
-        status = main([*TASK, *MODELS, *urls, "candidates=3", "generations=1", "retries=2", f"run_dir={run}"])
-    repairs = [a for a in programs(llm) if "cannot be used" in a.said]
-    assert repairs
+    run = tmp_path / "run"
+    with modelled(run, "candidates=3", "generations=1", "retries=2", brain=stubborn) as (llm, _):
+        repairs = [a for a in programs(llm) if "cannot be used" in a.said]
     assert any("there is no body" in a.said and 'state.pos("' in a.said for a in repairs)
-    if status == 0:
-        _, _, evaluated = outcome(run)
-        assert len(evaluated) == 3, "a slot that stays broken is an entry"
+    assert len(outcome(run)[2]) == 3, "a slot that stays broken is an entry"
 
 
-def test_when_all_programs_are_broken_twice_the_search_ends_with_a_sentence(
+def test_generation_without_a_valid_program_ends_the_search(
     shared: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     def hopeless(asked: Asked) -> dict:
@@ -464,107 +455,64 @@ def test_when_all_programs_are_broken_twice_the_search_ends_with_a_sentence(
             {"changes": "none", "program": "import os"} if asked.wants == "program" else scripted_model(asked)
         )
 
-    llm, vlm = servers(brain=hopeless)
-    with llm, vlm:
-        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
-        run = tmp_path / "run"
-        assert main([*TASK, *MODELS, *urls, "retries=1", f"run_dir={run}"]) == 2
-    assert "are invalid, in two rounds with retries=1" in capsys.readouterr().err
+    with modelled(tmp_path / "run", "retries=1", status=2, brain=hopeless) as (llm, _):
+        assert "are invalid, in two rounds with retries=1" in capsys.readouterr().err
     assert len(programs(llm)) == 4, "one slot, one repair, and both again"
 
 
-def test_a_judge_that_never_answers_is_said_loudly(
+def test_judge_that_never_answers_is_reported_and_has_its_own_status(
     shared: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    """On the terminal, in the closing lines, in the record and in the report; nobody is the best with P = 0.51."""
-    llm, vlm = servers()
-    with llm, vlm:
-        vlm.write = lambda asked, content: "the left one" if asked.wants == "winner" else content
-        run = tmp_path / "run"
-        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}", "vlm.attempts=2", "gates=false"]
-        assert main([*TASK, *MODELS, *urls, f"run_dir={run}"]) == 3
-        judged = [r for r in vlm.requests if r["asked"].wants == "winner"]
+    """On the terminal, in the closing lines, in the record and in the report; no program is called the best."""
+    run = tmp_path / "run"
+    silent = {"write": lambda asked, content: "the left one" if asked.wants == "winner" else content}
+    with modelled(run, "vlm.attempts=2", "gates=false", status=3, vlm=silent) as (_, vlm):
+        said, made = capsys.readouterr().err, len(vlm.requests)
+        assert main([f"resume={run}"]) == 3, "the same search, the same result"
+        assert len(vlm.requests) == made
     with Archive.open(run, write=False) as archive:
         rankings = [event.data for event in archive.events("ranked")]
         finished, evaluated = archive.get("finished"), archive.events("evaluated")
         page = render(read_run(archive))
-    asked = sum(len(ranking["comparisons"]) for ranking in rankings)
-    questions = Counter(json.dumps(r["body"], sort_keys=True) for r in judged)
-    assert not any(n % 2 for n in questions.values()), "each is asked twice, and then given up"
     first = next(e.data["name"] for e in evaluated if e.data["reason"] is None)
     for ranking in rankings:
-        assert {c["winner"] for c in ranking["comparisons"]} == {"none"}
-        assert not any(c["answered"] for c in ranking["comparisons"])
-        assert set(ranking["strengths"]) == set(ranking["p_best"]) == {None}
-        assert ranking["flip_rate"] is None
+        assert {(c["winner"], c["answered"]) for c in ranking["comparisons"]} == {("none", False)}
+        assert {*ranking["strengths"], *ranking["p_best"], ranking["flip_rate"]} == {None}
         assert ranking["best"] == first
-    said = capsys.readouterr().err
-    assert "is the best with P" not in said
-    assert "flip rate" not in said
-    count = len(rankings[0]["comparisons"])
-    assert f"WARNING: {count} of {count} comparisons were not answered by gemini" in said
-    assert (
-        f"this generation is not ranked, and {first} is kept only because it was the previous champion"
-        in said
-    )
+    asked = sum(len(ranking["comparisons"]) for ranking in rankings)
     closing = f"the judge did not answer {asked} of {asked} comparisons, so 2 of 2 generations are not ranked"
     assert f"WARNING: {closing}" in said
     assert finished is not None
     assert finished["judge_silence"].startswith(closing)
     assert page.count(closing) == 1
-    assert "not answered" in page
-    assert "not ranked" in page
-    assert "flip rate" not in page
-    assert ">tie<" not in page
+    assert not [text for text in ("is the best with P", "flip rate", ">tie<") if text in said + page]
 
 
-def test_a_search_without_a_single_answer_of_its_judge_has_a_status_of_its_own(shared: None, tmp_path: Path):
-    llm, vlm = servers()
-    run = tmp_path / "run"
-    with llm, vlm:
-        vlm.write = lambda asked, content: "the left one" if asked.wants == "winner" else content
-        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}", "vlm.attempts=1", "gates=false"]
-        assert main([*TASK, *MODELS, *urls, f"run_dir={run}"]) == 3
-        assert (run / "best.py").exists()
-        assert (run / "report.html").exists()
-        made = len(vlm.requests)
-        assert main([f"resume={run}"]) == 3, "the same search, the same result"
-        assert len(vlm.requests) == made
-
-
-def test_a_spent_budget_ends_cleanly_and_is_resumable(
+def test_spent_budget_ends_the_search_and_it_is_resumable(
     shared: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     _, _, whole = run_method("movlr", tmp_path)
-    llm, vlm = servers()
-    with llm, vlm:
-        run = tmp_path / "run"
-        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
-        assert main([*TASK, *MODELS, *urls, "max_calls=4", f"run_dir={run}"]) == 0
+    run = tmp_path / "run"
+    with modelled(run, "max_calls=4") as (llm, vlm):
         assert "max_calls=4 is used up" in capsys.readouterr().err
         assert len(llm.requests) + len(vlm.requests) == 4
-        assert (run / "report.html").exists()
         assert main([f"resume={run}", "max_calls=100"]) == 0
         answered = Counter(llm.answered) + Counter(vlm.answered)
         assert set(answered.values()) == {1}, "nothing was paid for twice"
     assert outcome(run) == outcome(whole)
 
 
-def test_a_gate_overrules_and_the_report_shows_it(recorded: Path, tmp_path: Path):
+def test_gate_that_overrules_is_in_the_report(recorded: Path):
     with Archive.open(recorded, write=False) as archive:
         run = read_run(archive)
-    ranked = dict(run.generations[0].ranked or {})
-    ranked["comparisons"] = [
-        {"first": "g00k00", "second": "g00k01", "winner": "first", "reason": "g00k01: it fell",
-         "overruled": "the judge said second: more natural"}
-    ]  # fmt: skip
-    import dataclasses
-
-    changed = dataclasses.replace(run, generations=[dataclasses.replace(run.generations[0], ranked=ranked)])
+    comparison = {"first": "g00k00", "second": "g00k01", "winner": "first", "reason": "g00k01: it fell",
+                  "overruled": "the judge said second: more natural"}  # fmt: skip
+    ranked = {**(run.generations[0].ranked or {}), "comparisons": [comparison]}
+    changed = replace(run, generations=[replace(run.generations[0], ranked=ranked)])
     assert "the judge said second: more natural" in render(changed)
 
 
-def test_compare_runs_methods_under_one_budget_and_can_be_resumed(
+def test_compare_is_resumed_after_an_interrupt(
     shared: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     root, searched = tmp_path / "compared", []

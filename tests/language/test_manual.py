@@ -100,7 +100,7 @@ def answered(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRe
     return run, person, said.getvalue()
 
 
-def test_a_person_writes_judges_and_criticises(answered: tuple[Path, Person, str]):
+def test_search_through_files_is_answered_and_slips_are_mended(answered: tuple[Path, Person, str]):
     run, person, said = answered
     made = calls(run)
     assert {c["purpose"] for c in made} == {"propose", "judge", "criticise"}
@@ -112,14 +112,14 @@ def test_a_person_writes_judges_and_criticises(answered: tuple[Path, Person, str
 
 
 @pytest.mark.usefixtures("shared")
-def test_what_a_person_said_is_replayed(answered: tuple[Path, Person, str], tmp_path: Path):
+def test_answers_in_files_are_replayed(answered: tuple[Path, Person, str], tmp_path: Path):
     run, _, _ = answered
     replay = ["llm=replay", f"llm.run={run}", "vlm=replay", f"vlm.run={run}", "generations=1"]
     assert main([*TASK, *replay, f"run_dir={tmp_path / 'again'}"]) == 0
     assert outcome(tmp_path / "again") == outcome(run)
 
 
-def test_what_was_written_while_nobody_waited_is_read(tmp_path: Path):
+def test_answer_written_while_the_search_was_down_is_read(tmp_path: Path):
     """The process died while a person was writing: after resume= the answer is taken from where it lies."""
     (tmp_path / "requests" / "k").mkdir(parents=True)
     (tmp_path / "requests" / "k" / "answer.json").write_text('{"ready": true}')
@@ -129,7 +129,7 @@ def test_what_was_written_while_nobody_waited_is_read(tmp_path: Path):
         assert reply.text == '{"ready": true}'
 
 
-def test_an_answer_may_come_from_a_clock_that_is_ahead(tmp_path: Path):
+def test_answer_from_a_clock_that_is_ahead_is_read(tmp_path: Path):
     (tmp_path / "requests" / "k" / "answer.json").mkdir(parents=True)  # which is no file
     program = tmp_path / "requests" / "k" / "program.py"
     program.write_text("WEIGHTS = {}\n", encoding="utf-8-sig")
@@ -140,7 +140,7 @@ def test_an_answer_may_come_from_a_clock_that_is_ahead(tmp_path: Path):
     assert json.loads(reply.text)["program"] == "WEIGHTS = {}\n"
 
 
-def test_both_orders_of_a_pair_are_asked_apart(tmp_path: Path):
+def test_both_orders_of_a_pair_are_never_open_together(tmp_path: Path):
     one, other = Media("image/jpeg", b"one"), Media("image/jpeg", b"other")
     manual = Manual(ModelConfig("manual"), tmp_path, print)
 

@@ -37,7 +37,7 @@ def test_one_view_is_the_first_of_the_film(task: Task):
     ]
 
 
-def test_more_views_are_the_tasks_own_before_turned_ones(task: Task):
+def test_views_are_those_of_the_task_before_turned_ones(task: Task):
     first = task.cameras[0]
     one, two, three = with_views(replace(task, cameras=(first,), more_cameras=(OTHER,)), 3).cameras
     assert (one, two) == (first, OTHER)
@@ -47,7 +47,7 @@ def test_more_views_are_the_tasks_own_before_turned_ones(task: Task):
     assert [camera.shows for camera in bare] == [OTHER.shows, "", ""]
 
 
-def test_what_is_written_into_pictures_is_told_in_words(task: Task):
+def test_text_in_pictures_is_described_in_words(task: Task):
     assert written(task) == "the time, the speed over the ground and the distance from the start"
     assert coloured(task)
     still = build_task("bottle_pour", "myoarm_r", 3.0, {})
@@ -62,7 +62,7 @@ def test_what_is_written_into_pictures_is_told_in_words(task: Task):
         (1.0, [0.2, 0.7, 1.2, 1.7, 2.2]),  # half of the motion or more: evenly spaced
     ],
 )
-def test_pictures_show_the_time_in_which_a_success_must_last(
+def test_pictures_cover_the_time_in_which_a_success_must_last(
     task: Task, hold_s: float, expected: list[float]
 ):
     clip = Clip(
@@ -72,7 +72,7 @@ def test_pictures_show_the_time_in_which_a_success_must_last(
     assert media.times(clip) == pytest.approx(expected)
 
 
-def test_the_words_give_the_times_that_are_written_into_the_pictures(task: Task, tmp_path: Path):
+def test_message_gives_the_times_written_into_the_pictures(task: Task, tmp_path: Path):
     """Both count from the start of the episode, whose first control step of 16 ms is shown at 14 ms."""
     steps = 0.014 + 0.016 * np.arange(188)
     clip = Clip(task, np.repeat(task.model.qpos0[None], 188, axis=0), steps, Caption(""))

@@ -16,8 +16,8 @@ from test_llm_search import TASK, calls, outcome, shared  # noqa: F401
 
 from movlr_jax.cli.search import main
 from movlr_jax.errors import UserError
-from movlr_jax.language.voting.desk import Asked, SearchDesk
-from movlr_jax.language.voting.votes import votes_of
+from movlr_jax.voting.questions import Asked, SearchQuestions
+from movlr_jax.voting.votes import votes_of
 
 SMALL = ["candidates=3", "generations=1"]
 PERSON = [*SMALL, "vlm=person", "vlm.size=[64,64]", "vlm.port=0"]
@@ -100,7 +100,7 @@ def undecided(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureR
     return run, rater, search(run, rater), undone
 
 
-def test_the_search_shows_its_address_and_takes_the_votes_of_a_person(undecided):
+def test_search_shows_its_address_and_takes_votes_of_a_person(undecided):
     run, rater, said, undone = undecided
     assert "people vote at http://127.0.0.1:" in said
     assert "vision model: person person" in said
@@ -120,7 +120,7 @@ def test_the_search_shows_its_address_and_takes_the_votes_of_a_person(undecided)
     assert max(s["given"] for s in standings) >= 1
 
 
-def test_a_pair_is_shown_once_and_its_films_are_not_named(undecided):
+def test_pair_is_shown_once_and_its_films_are_not_named(undecided):
     run, rater, _, _ = undecided
     first = next(q for q in rater.seen if q["kind"] == "compare")
     assert len({film["id"] for film in first["films"]}) == 2
@@ -144,7 +144,7 @@ def test_votes_are_replayed(undecided, tmp_path: Path):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("shared")
-def test_two_people_vote_on_every_pair_and_an_interrupted_search_goes_on(tmp_path: Path):
+def test_two_raters_vote_on_every_pair_of_a_resumed_search(tmp_path: Path):
     """max_calls ends the search after three votes; the resumed one asks for the others alone."""
     run, settings = tmp_path / "run", ("vlm.raters=2",)
     search(run, Rater(run, "ana"), Rater(run, "bo"), settings=(*settings, "max_calls=3"))
@@ -172,9 +172,7 @@ def test_two_people_vote_on_every_pair_and_an_interrupted_search_goes_on(tmp_pat
 @pytest.mark.parametrize(
     ("method", "task"), [("vlm_only", "write programs"), ("motionvl", "describe motions")]
 )
-def test_a_method_that_asks_for_more_than_the_page_has_is_told(
-    method: str, task: str, capsys, tmp_path: Path
-):
+def test_method_that_needs_more_than_the_page_has_is_refused(method: str, task: str, capsys, tmp_path: Path):
     assert main([*TASK, *PERSON, f"method={method}", f"run_dir={tmp_path / 'run'}"]) == 2
     assert f"method={method} asks its vision model to {task}" in capsys.readouterr().err
 
@@ -183,34 +181,34 @@ def asked(key: str, *about: str) -> Asked:
     return Asked(key, about, {"id": key, "kind": "compare", "films": []}, {})
 
 
-def test_two_pages_look_at_different_questions_and_a_page_that_was_left_keeps_none():
+def test_pages_show_different_questions_and_a_closed_page_keeps_none():
     time_s = [0.0]
-    desk = SearchDesk(1, [], now=lambda: time_s[0])
-    one, other = desk.ask(asked("1", "a", "b")), desk.ask(asked("2", "a", "c"))
+    questions = SearchQuestions(1, [], now=lambda: time_s[0])
+    one, other = questions.ask(asked("1", "a", "b")), questions.ask(asked("2", "a", "c"))
 
     def shown(rater: str) -> str | None:
-        return (desk.state(rater, False)["question"] or {}).get("id")
+        return (questions.state(rater, False)["question"] or {}).get("id")
 
     assert (shown("ana"), shown("bo"), shown("cy")) == ("1", "2", None)
     assert (shown("ana"), shown("bo")) == ("1", "2"), "and stay with them"
-    desk.vote("bo", "2", "first", "")
+    questions.vote("bo", "2", "first", "")
     assert other.done.is_set()
     assert not one.done.is_set()
     time_s[0] = 20.0
     assert shown("cy") == "1", "Ana has closed the page"
-    desk.vote("cy", "1", "tie", "")
+    questions.vote("cy", "1", "tie", "")
     with pytest.raises(UserError, match="answered already"):
-        desk.vote("ana", "1", "first", "")
+        questions.vote("ana", "1", "first", "")
 
 
-def test_nobody_is_both_raters_of_a_pair():
-    desk = SearchDesk(2, [])
-    desk.ask(asked("1", "a", "b"))
-    second = desk.ask(asked("2", "b", "a"))
-    desk.vote("ana", "1", "first", "")
-    assert desk.state("ana", False)["waiting_for"] == "others"
+def test_pair_needs_two_different_raters():
+    questions = SearchQuestions(2, [])
+    questions.ask(asked("1", "a", "b"))
+    second = questions.ask(asked("2", "b", "a"))
+    questions.vote("ana", "1", "first", "")
+    assert questions.state("ana", False)["waiting_for"] == "others"
     with pytest.raises(UserError, match="another person votes on it next"):
-        desk.vote("ana", "2", "first", "")
-    desk.vote("bo", "2", "second", "")
+        questions.vote("ana", "2", "first", "")
+    questions.vote("bo", "2", "second", "")
     assert second.done.is_set()
-    assert desk.state("bo", False)["agreement"] == {"same": 1, "both": 1}
+    assert questions.state("bo", False)["agreement"] == {"same": 1, "both": 1}

@@ -26,7 +26,7 @@ def task(request: pytest.FixtureRequest) -> Task:
     return build_task(*request.param, 3.0, {})
 
 
-def test_a_body_moves_where_its_joint_is_said_to_move_it(task: Task):
+def test_joint_moves_the_body_in_the_stated_direction(task: Task):
     """By finite differences of positions, not by Jacobians."""
     start, step = start_of(task), 1e-6
     facts = joint_facts(task, start)
@@ -49,7 +49,7 @@ def test_a_body_moves_where_its_joint_is_said_to_move_it(task: Task):
     assert told > 0.6 * len(facts)
 
 
-def test_the_soles_touch_the_floor():
+def test_soles_touch_the_floor():
     task = build_task("flat_walk", "humanoid", 3.0, {})
     start = start_of(task)
     feet = [fact for fact in scene_facts(task, start) if fact.startswith("From the origin of")]
@@ -61,7 +61,7 @@ def test_the_soles_touch_the_floor():
         assert right < 0 < left
 
 
-def test_bodies_without_a_joint_between_them_are_told():
+def test_bodies_without_a_joint_between_them_are_one_rigid_body():
     task = build_task("bottle_pour", "myoarm_r", 3.0, {})
     facts = scene_facts(task, start_of(task))
     assert "`torso`, `head` are one rigid body." in facts
@@ -69,7 +69,7 @@ def test_bodies_without_a_joint_between_them_are_told():
     assert "`index` covers `2proxph_r`, `midph2_r`, `distph2_r`" in covers
 
 
-def test_a_body_that_the_description_names_is_told():
+def test_body_named_in_the_description_is_located():
     spec = mujoco.MjSpec.from_string(BALL)
     task = simple_task(name="hit", model=spec, description="hit the red ball")
     (fact,) = (fact for fact in scene_facts(task, start_of(task)) if fact.startswith("Positions:"))
@@ -77,7 +77,7 @@ def test_a_body_that_the_description_names_is_told():
     assert "`post` [2.000, 0.000, 0.500]" in fact, "there are few"
 
 
-def test_actuators_are_told_with_what_holds_the_start():
+def test_actuators_are_listed_with_the_command_that_holds_the_start():
     spec = mujoco.MjSpec.from_string(BALL)
     spec.add_actuator(name="turn", target="b", trntype=mujoco.mjtTrn.mjTRN_JOINT).set_to_position(kp=10.0)
     task = simple_task(name="hit", model=spec, description="hit", start={"b": 0.25}, start_noise=0.0)
@@ -106,7 +106,7 @@ def test_actuators_are_told_with_what_holds_the_start():
         ("", "0 0 0", ["There is no gravity."]),
     ],
 )  # fmt: skip
-def test_what_is_up_and_where_the_ground_is_is_said(ground: str, gravity: str, facts: list[str]):
+def test_unusual_gravity_and_ground_are_described(ground: str, gravity: str, facts: list[str]):
     text = BALL.replace("<worldbody>", f'<option gravity="{gravity}"/><worldbody>{ground}')
     text = text.replace('<joint name="b" axis="0 1 0" pos="0 0 1"/>', '<freejoint name="b"/>')
     text = text.replace('<motor joint="j"', '<motor joint="b" gear="1"')

@@ -47,7 +47,7 @@ NEGATE = {"in": 1, "consts": [], "eqns": [eqn()], "out": [1]}
 GOOD_SCAN = eqn("scan", a=LOOP, g=[NEGATE])
 
 
-def test_what_is_sound_by_hand():
+def test_documents_written_by_hand_are_read():
     for good in (text(eqn()), text(GOOD_SCAN), text(eqn("add", [0, ["float32", "0000803f"]]))):
         read(good, ["a"], SHAPES)
 
@@ -100,12 +100,12 @@ def test_what_is_sound_by_hand():
     ],
     ids=lambda x: x[:40] if len(x) < 70 else None,
 )  # fmt: skip
-def test_a_document_that_is_wrong_is_told(document: str, sentence: str):
+def test_wrong_document_is_refused(document: str, sentence: str):
     with pytest.raises(ProgramError, match=sentence):
         read(document, ["a"], SHAPES)
 
 
-def test_loops_in_loops_multiply():
+def test_work_of_nested_loops_multiplies():
     inner: dict[str, Any] = NEGATE
     for _ in range(3):
         inner = {
@@ -127,21 +127,12 @@ def sound(tiny) -> tuple[str, list[str], list[Any]]:
     return document(PROGRAM, tiny.layout), list(parse(PROGRAM).weights), inputs(tiny.layout)
 
 
-def places(value: Any) -> list[tuple[Any, ...]]:
-    """The way to everything inside a document."""
-    found: list[tuple[Any, ...]] = []
-    left: list[tuple[tuple[Any, ...], Any]] = [((), value)]
-    while left:
-        path, value = left.pop()
-        children = (
-            value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-        )
-        for key, child in children:
-            way = (*path, key)
-            found.append(way)
-            if isinstance(child, dict | list):
-                left.append((way, child))
-    return found
+def places(value: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return the way to everything inside a document."""
+    children = (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    )
+    return [place for key, child in children for place in ((*way, key), *places(child, (*way, key)))]
 
 
 ODD = st.one_of(
@@ -154,32 +145,23 @@ ODD = st.one_of(
 
 @settings(max_examples=800, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_no_changed_document_does_more_than_be_refused(sound, data: st.DataObject):
-    """Values swapped, dropped, repeated or replaced anywhere: a graph that traces, or a ProgramError; and soon."""
+def test_document_with_changed_values_is_read_or_refused(sound, data: st.DataObject):
+    """Values dropped, repeated or replaced anywhere: a graph that traces, or a ProgramError; and soon."""
     original, terms, shapes = sound
     changed = json.loads(original)
     for _ in range(data.draw(st.integers(1, 3))):
         everywhere = places(changed)
-        path = everywhere[data.draw(st.integers(0, len(everywhere) - 1))]
+        *way, last = everywhere[data.draw(st.integers(0, len(everywhere) - 1))]
         parent = changed
-        for key in path[:-1]:
+        for key in way:
             parent = parent[key]
-        how = data.draw(st.sampled_from(["odd", "odd", "drop", "twice", "other"]))
+        how = data.draw(st.sampled_from(["odd", "odd", "drop", "twice"]))
         if how == "odd":
-            parent[path[-1]] = data.draw(ODD)
+            parent[last] = data.draw(ODD)
         elif how == "drop":
-            del parent[path[-1]]
-        elif how == "twice" and isinstance(parent, list):
-            parent.insert(path[-1], json.loads(json.dumps(parent[path[-1]])))
-        else:
-            source = everywhere[data.draw(st.integers(0, len(everywhere) - 1))]
-            value: Any = changed
-            try:
-                for key in source:
-                    value = value[key]
-            except (KeyError, IndexError, TypeError):
-                continue
-            parent[path[-1]] = json.loads(json.dumps(value))
+            del parent[last]
+        elif isinstance(parent, list):
+            parent.insert(last, json.loads(json.dumps(parent[last])))
     began = time.monotonic()
     try:
         checked = read(json.dumps(changed), terms, shapes)
@@ -196,7 +178,7 @@ def test_no_changed_document_does_more_than_be_refused(sound, data: st.DataObjec
 
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_no_changed_bytes_do_more_than_be_refused(sound, data: st.DataObject):
+def test_document_with_changed_bytes_is_read_or_refused(sound, data: st.DataObject):
     original, terms, shapes = sound
     raw = bytearray(original.encode())
     for _ in range(data.draw(st.integers(1, 8))):

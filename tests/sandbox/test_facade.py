@@ -25,7 +25,7 @@ def generator() -> Iterator[int]:
     yield 1
 
 
-def test_the_facade_has_all_it_names():
+def test_facade_has_all_names_of_its_lists():
     """What a version of Python or JAX drops is missed here, and not by a program."""
     scope = facade.facade()
     for path, names in facade.MODULES.items():
@@ -70,7 +70,7 @@ def is_scope(value: Any) -> bool:
     return isinstance(value, dict) and bool({"__builtins__", "__name__", "__import__"} & set(value))
 
 
-def test_no_attribute_leads_to_a_module_a_frame_or_globals(tiny):
+def test_attributes_lead_to_no_module_frame_or_globals(tiny):
     assert led_out(tiny, facade.VALUES) == []
     for name in ("gi_frame", "gi_code", "__globals__", "__self__"):
         assert led_out(tiny, facade.VALUES | {name}), "the search finds what there is to find"
@@ -117,7 +117,7 @@ def value(expression: str, before: str = "") -> Any:
         ("float(jnp.mean([1.0, 2.0]) + jnp.maximum([1.0], 2.0)[0] + jnp.linalg.norm([3.0, 4.0]))", 8.5),
     ],
 )
-def test_python_as_a_program_sees_it(expression: str, result: Any):
+def test_guarded_python_computes_what_python_does(expression: str, result: Any):
     assert value(expression) == result
 
 
@@ -147,7 +147,7 @@ def test_python_as_a_program_sees_it(expression: str, result: Any):
         ("'{:>9}'.format(len)", r"\.format is not available for a builtin_function_or_method"),
     ],
 )
-def test_what_fills_the_memory_is_refused(expression: str, sentence: str):
+def test_expression_that_fills_the_memory_is_refused(expression: str, sentence: str):
     with pytest.raises(ProgramError, match=sentence):
         value(expression)
 
@@ -243,7 +243,7 @@ def named(value):
         ("(named.__name__, Point.__name__)", ("named", "Point")),
     ],
 )  # fmt: skip
-def test_records_hold_what_they_are_given(expression: str, result: Any):
+def test_class_of_a_program_holds_its_values(expression: str, result: Any):
     assert value(expression, RECORDS) == result
 
 
@@ -259,12 +259,12 @@ def test_records_hold_what_they_are_given(expression: str, result: Any):
         ("action.__name__", r"\.__name__ is not available on a"),
     ],
 )
-def test_names_of_fields_are_no_way_into_other_values(expression: str, sentence: str):
+def test_field_names_read_no_attributes_of_other_values(expression: str, sentence: str):
     with pytest.raises(ProgramError, match=sentence):
         value(expression, RECORDS)
 
 
-def test_the_limit_of_steps_is_that_of_one_call():
+def test_limit_of_steps_counts_from_each_call():
     source = (
         'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return {"a": sum(i for i in range(9999))}\n'
     )
@@ -272,13 +272,13 @@ def test_the_limit_of_steps_is_that_of_one_call():
     assert {reward(None, None)["a"] for _ in range(8)} == {9999 * 4999}  # pyright: ignore[reportArgumentType]
 
 
-def test_a_named_tuple_goes_through_a_loop_of_jax():
+def test_named_tuple_is_carried_by_a_loop_of_jax():
     before = "from typing import NamedTuple\nclass C(NamedTuple):\n    a: float\n    b: float\n"
     loop = "lax.fori_loop(0, 3, lambda i, c: c._replace(a=c.a + c.b), C(0.0, 2.0)).a"
     assert value(loop, before) == 6.0
 
 
-def test_numpy_is_jnp_and_math_is_of_numbers():
+def test_numpy_is_jnp_and_math_takes_numbers_only():
     assert value(
         "np.sum(np.array([1.0, 2.0])) + math.pi + floor(2.5)",
         "import numpy as np, math\nfrom math import floor",

@@ -40,6 +40,9 @@ def reward(state, action):
 '''
 
 
+HEX = "0x" + "f" * 5000
+
+
 def program(body: str = '{"r": jnp.sum(action)}', weights: str = '{"r": 1.0}', before: str = "") -> str:
     """A program whose WEIGHTS stand in line 2 and whose only expression stands in line 6."""
     return f'"""Text."""\nWEIGHTS = {weights}\n\n{before}\ndef reward(state, action):\n    return {body}\n'
@@ -50,7 +53,7 @@ def statement(text: str) -> str:
     return program().replace("    return", f"    {text}\n    return")
 
 
-def test_a_good_program():
+def test_good_program_is_parsed():
     parsed = parse(GOOD)
     assert parsed.description == "Stand tall and keep still."
     assert parsed.weights == {"tall": 10.0, "calm": -0.5}
@@ -61,24 +64,9 @@ def test_a_good_program():
 @pytest.mark.parametrize(
     "path", sorted((resource_dir("assets") / "rewards").glob("*.py")), ids=lambda p: p.stem
 )
-def test_the_rewards_we_ship_are_good(path: Path):
+def test_rewards_of_the_package_are_parsed(path: Path):
     loaded = load(parse(path.read_text(encoding="utf-8")))
     assert loaded.description
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "import jax",
-        "import jax.numpy as jnp",
-        "from jax import lax",
-        "from jax import numpy as jnp",
-        "from __future__ import annotations",
-    ],
-)
-def test_imports_that_everybody_writes_are_dropped(line: str):
-    parsed = parse(line + "\n" + program())
-    assert load(parsed).structure == load(parse(program())).structure
 
 
 @pytest.mark.parametrize(
@@ -97,7 +85,7 @@ def test_imports_that_everybody_writes_are_dropped(line: str):
         ("from movlr_jax.rewards import shaping", "shaping.quadratic(action).sum()"),
     ],
 )
-def test_an_import_of_what_is_in_scope_gives_it_a_name(line: str, body: str):
+def test_import_of_what_is_in_scope_binds_its_name(line: str, body: str):
     reward = load(parse(f"{line}\n" + program(f'{{"r": {body}}}'))).reward
     assert np.isfinite(reward(None, np.ones(3))["r"])  # pyright: ignore[reportArgumentType]
     inside = statement(line.splitlines()[0]).replace("jnp.sum(action)", body)
@@ -110,18 +98,14 @@ def test_an_import_of_what_is_in_scope_gives_it_a_name(line: str, body: str):
         # imports
         ("import os\n" + program(), 1, r"`import os`: this import is not allowed; jnp, jax\.nn"),
         ("import jax.numpy as jnp, os\n" + program(), 1, "this import is not allowed"),
-        ("import jax.experimental\n" + program(), 1, "this import is not allowed"),
         ("import numpy.random as r\n" + program(), 1, "this import is not allowed"),
         ("from jax.numpy import *\n" + program(), 1, "this import is not allowed"),
         ("from jax.numpy import save\n" + program(), 1, "this import is not allowed"),
-        ("from math import __loader__\n" + program(), 1, "this import is not allowed"),
         ("from . import lax\n" + program(), 1, "this import is not allowed"),
-        ("import numpy as lax\n" + program(), 1, "'lax' is already in scope"),
         ("import numpy as reward\n" + program(), 1, "'reward' is already in scope"),
         ("import numpy as np\nnp = 3\n" + program(), 2, "'np' is already in scope"),
         ("import numpy as np\n" + program('{"r": np.load(action)}'), 7, r"np\.load is not available"),
         ("from jax import random\n" + program(), 1, "this import is not allowed"),
-        ("from __future__ import braces\n" + program(), 1, "this import is not allowed"),
         (statement("import os"), 6, "this import is not allowed"),
         # statements and expressions that have no place here
         (statement("async def f(): pass"), 6, "AsyncFunctionDef is not part of a reward program; use plain expr"),
@@ -131,69 +115,47 @@ def test_an_import_of_what_is_in_scope_gives_it_a_name(line: str, body: str):
         (statement("yield 1.0"), 6, "Yield is not"),
         (statement("raise"), 6, r"`raise`: only errors such as ValueError\(\"why\"\) can be raised"),
         (statement("raise SystemExit"), 6, "only errors such as ValueError"),
-        (statement("raise ValueError(1) from state"), 6, "only errors such as ValueError"),
-        (statement("raise state"), 6, "only errors such as ValueError"),
         (statement("x = ValueError"), 6, "'ValueError' is not available"),
         (statement("del reward"), 6, "reward is a function and cannot be assigned to"),
-        (statement("del jnp"), 6, "'jnp' is already in scope"),
         (statement("del state.time"), 6, r"state\.time cannot be assigned to"),
         # classes
         (program(before="class A(dict): pass"), 4, "class A: only NamedTuple, @dataclass"),
-        (program(before="class A(metaclass=f): pass"), 4, "class A: only NamedTuple, @dataclass"),
         (program(before="@f\nclass A: pass"), 5, "class A: only NamedTuple, @dataclass"),
         (program(before="class A:\n    def __init__(self): pass"), 5, "__init__ of class A is not available; list"),
         (program(before="class A:\n    for i in (1, 2): pass"), 5, "class A may only hold values and functions"),
         (program(before="class A:\n    _replace = 1"), 4, "'_replace': names that begin with an underscore"),
-        (program(before="class A:\n    __slots__ = ()"), 5, "'__slots__': names that begin with two underscores"),
         (program(before="class A: x = 1\nA = 2"), 5, "'A' is already in scope"),
-        (program(before="class jnp: x = 1"), 4, "'jnp' is already in scope"),
         (program('{"r": action._x}', before="class A: y = 1"), 6, "'_x': names that begin with an underscore"),
         # patterns
         (statement("match 1:\n        case object(): pass"), 7, "a pattern may name bool, dict, float, int"),
         (statement("match 1:\n        case int(real=x): pass"), 7, "a pattern may name bool, dict, float, int"),
-        (statement("match 1:\n        case jax.Array(): pass"), 7, "a pattern may only name a class"),
         (statement("match 1:\n        case state.time: pass"), 7, "a pattern may not read this attribute"),
         (statement("match 1:\n        case __x: pass"), 7, "'__x': names that begin with two underscores"),
-        (statement("match [1]:\n        case [*jnp]: pass"), 7, "'jnp' is already in scope"),
-        (statement("match {}:\n        case {**reward}: pass"), 7, "reward is a function and cannot be assigned"),
         (program('{f"{1:{2}}": 1.0}'), 6, r"a format specification must be a literal such as \.3f"),
-        (program('{f"{1:>999}": 1.0}'), 6, r"a format specification must be a literal such as \.3f"),
         (program('{"r": sum([(x := i) for i in (1, 2)])}'), 6, "`:=` within a comprehension"),
         (program('{"r": (jnp := 1.0)}'), 6, "'jnp' is already in scope"),
-        (program().replace("def", "async def"), 5, "AsyncFunctionDef is not"),
         (program(before="@jit"), 5, r"def reward: decorators other than @jax\.jit"),
         # names
         (program('{"r": action.__class__}'), 6, "'__class__': names that begin with an underscore"),
-        (program('{"r": __builtins__}'), 6, "'__builtins__': names that begin"),
         (program('{"r": shaping.gaussian(action, _x=1)}'), 6, "'_x': names that begin"),
         (program(before="def __help(x): return x"), 4, "'__help': names that begin with two underscores"),
-        (program(before="def help(__x): return 1"), 4, "'__x': names that begin with two underscores"),
         (statement("x = print(1)"), 6, "'print' is not available in a reward program; on a line of its own it is"),
         (program('{"r": getattr(state, "x")}'), 6, "'getattr' is not available .*; write state.pos"),
         (statement("if hasattr(state, 'x'): pass"), 6, "'hasattr' is not available .*; write the names that the"),
         (statement("jnp = state"), 6, "'jnp' is already in scope and cannot be redefined"),
-        (statement("for jax in (1, 2): pass"), 6, "'jax' is already in scope"),
-        (program('{"r": [lax for lax in (1, 2)][0]}'), 6, "'lax' is already in scope"),
-        (program(before="def shaping(x): return x"), 4, "'shaping' is already in scope"),
-        (program(before="def help(jnp): return jnp"), 4, "'jnp' is already in scope"),
         (program(before="reward = 3"), 4, "reward is a function and cannot be assigned to"),
         # attributes of what is in scope
         (statement("jnp.sum = 3"), 6, r"jnp\.sum cannot be assigned to"),
-        (statement("state.note = 3"), 6, r"state\.note cannot be assigned to"),
         (program('{"r": jnp.save(action)}'), 6, r"jnp\.save is not available in a reward program"),
         (program('{"r": jax.debug.print(action)}'), 6, r"jax\.debug is not available .*; remove it: the report"),
         (program('{"r": jnp.linalg.inv(state.rot("x"))[0, 0]}'), 6, r"linalg\.inv is not available.*is R\.T"),
         (program('{"r": jnp.linalg.solve(state.rot("x"), action)}'), 6, r"linalg\.solve is not .* is R\.T @ b"),
         (program('{"r": jnp.linalg.svd(action)}'), 6, r"jnp\.linalg\.svd is not available"),
-        (program('{"r": jnp.linalg.linalg.np}'), 6, r"jnp\.linalg\.linalg"),
         (program('{"r": jax.lax.while_loop(1, 2, 3)}'), 6, r"while_loop is not.*did you mean.*fori_loop"),
         (program('{"r": jnp.sum.lower(action)}'), 6, r"jnp\.sum\.lower is not available.*; call jnp\.sum itself"),
-        (program('{"r": jnp.exp.clear_cache()}'), 6, r"jnp\.exp\.clear_cache is not available"),
         # attributes of values
         (program('{"r": (i for i in [1]).gi_frame}'), 6, r"\.gi_frame is not available in a reward program"),
         (program('{"r": "{0.x}".format(state)}'), 6, r"a placeholder of \.format must be {}, a number or a name"),
-        (program('{"r": "{0[x]}".format(state)}'), 6, r"a placeholder of \.format must be {}, a number or a name"),
-        (program('{"r": "{:{}}".format(1, 9)}'), 6, r"a format specification must be a literal such as \.3f"),
         (program('{"r": "{:>1000000}".format(1)}'), 6, r"a format specification must be a literal such as \.3f"),
         (program('{"r": str.format("{0.x}", state)}'), 6, r"str\.format is not available .*; call it on a value"),
         (program('{"r": action.summ()}'), 6, r"\.summ is not available .*; did you mean \.sum"),
@@ -203,7 +165,6 @@ def test_an_import_of_what_is_in_scope_gives_it_a_name(line: str, body: str):
         (program('{"r": 1j * action[0]}'), 6, "1j: complex values are not allowed; rewards are real numbers"),
         (program('{"r": b"x"}'), 6, "bytes values are not allowed"),
         (program('{"r": 1e400 * action[0]}'), 6, "too large for a float and becomes infinite"),
-        (program('{1 % "r": action[0]}'), 6, r"\+ is the only operation allowed on strings"),
         (program('{"r": "x" * 10 ** 9}'), 6, r"\+ is the only operation allowed on strings"),
         # top level
         (program(before="while True: pass"), 4, "`while True:`: only functions, classes, constants and WEIGHTS"),
@@ -212,37 +173,32 @@ def test_an_import_of_what_is_in_scope_gives_it_a_name(line: str, body: str):
         (program(before="WEIGHTS |= {}"), 4, "WEIGHTS is set once at top level"),
         # the signature
         (program().replace("state, action", "s, a"), 5, r"take exactly \(state, action\), but it takes \(s, a\)"),
-        (program().replace("state, action", "state"), 5, r"it takes \(state\)"),
         (program().replace("state, action", "state, action, x"), 5, r"takes \(state, action, x\); other arguments"),
-        (program().replace("state, action", "state, action=None"), 5, "must take exactly"),
         (program().replace("state, action", "state, action, *, x"), 5, "must take exactly"),
         # weights
-        (program(weights="{}"), 2, "WEIGHTS must be a dict with at least one term"),
         (program(weights="[1.0]"), 2, "WEIGHTS must be a dict with at least one term; got list"),
         (program(weights="dict(r=X)"), 2, "WEIGHTS must be a literal dict of numbers, or of arithmetic on numbers"),
         (program(weights='{"r": 9 ** 9 ** 9}'), 2, "an integer has more than 1024 bits"),
         (program(weights='{"r": 1 / 0}'), 2, "WEIGHTS must be a literal dict of numbers"),
-        (program(weights='{"r": 1e300 * 1e300}'), 2, r"WEIGHTS\['r'\] is inf, more than 1e\+06"),
-        (program(weights='dict([("r", 1.0)], r=2.0)'), 2, "WEIGHTS names a term twice"),
         (program(weights='{"r": print(1)}'), 2, "'print' is not available"),
-        (program(weights='{**{"r": 1.0}}'), 2, "WEIGHTS must be a literal dict of numbers"),
         (program(weights='{"r": 1.0, "r": 2.0}'), 2, "WEIGHTS names a term twice"),
         (program(weights='{"r": "high"}'), 2, r"WEIGHTS\['r'\] is 'high', expected a number"),
         (program(weights='{"r": True}'), 2, r"WEIGHTS\['r'\] is True, expected a number"),
-        (program(weights='{"r": 1e999}'), 2, "becomes infinite"),
         (program(weights='{"r": 2e6}'), 2, r"WEIGHTS\['r'\] is 2000000\.0, more than 1e\+06"),
-        (program(weights='{"r": 1%s}' % ("0" * 400)), 2, r"WEIGHTS\['r'\] is 10+, more than 1e\+06"),
         (program(weights='{"a b;rm": 1.0}'), 2, "a term's name must be an identifier of at most 64 characters"),
-        (program(weights='{1: 1.0}'), 2, "a term's name must be an identifier"),
         (program(before='WEIGHTS["r"] = 2.0'), 4, "WEIGHTS is set once at top level"),
         (program('{"r": WEIGHTS["r"] * action[0]}'), 6, "must not be used elsewhere; return the terms unweighted"),
+        # numbers that Python refuses to write out, as a message about them would
+        (program(f'{{"r": {HEX}}}'), 6, "an integer here has more than 600 digits"),
+        (program(weights=f'{{"r": [{HEX}]}}'), 2, "an integer here has more than 600 digits"),
+        (program(before=f"X: f({HEX}) = 1"), 4, "an integer here has more than 600 digits"),
+        (statement(f"x = f'{{1:{{{HEX}}}}}'"), 6, "an integer here has more than 600 digits"),
         # depth
         (program('{"r": ' + "-" * 400 + "1.0}"), 6, f"nested more than {MAX_DEPTH} deep"),
-        (program('{"r": action' + ".T" * 400 + "}"), 6, f"nested more than {MAX_DEPTH} deep"),
         (program('{"r": ' + " + ".join(["1.0"] * 400) + "}"), 6, f"nested more than {MAX_DEPTH} deep"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_told_with_its_line(source: str, line: int, sentence: str):
+def test_mistake_is_reported_with_its_line(source: str, line: int, sentence: str):
     with pytest.raises(ProgramError, match=rf"^line {line}: .*{sentence}"):
         parse(source)
 
@@ -265,7 +221,7 @@ def test_a_mistake_is_told_with_its_line(source: str, line: int, sentence: str):
         (program('{"r": ' + "+".join(["1.0"] * 6000) + "}"), f"not Python|nested more than {MAX_DEPTH} deep"),
     ],
 )  # fmt: skip
-def test_a_text_that_is_no_program_is_told(source: str, sentence: str):
+def test_text_without_a_program_is_reported(source: str, sentence: str):
     with pytest.raises(ProgramError, match=sentence):
         parse(source)
 
@@ -285,32 +241,10 @@ def test_a_text_that_is_no_program_is_told(source: str, sentence: str):
         ("jax.clamp", "jax.lax.clamp"),
     ],
 )
-def test_a_name_that_does_not_exist_gets_the_one_that_was_meant(wrong: str, right: str):
+def test_unknown_name_gets_the_similar_one_of_any_module(wrong: str, right: str):
     """The first suggestion is the right one, in whatever module it is."""
     with pytest.raises(ProgramError, match=rf"^line 6: {wrong} is not available.*; did you mean {right}\b"):
         parse(program('{"r": FUNCTION(action)}'.replace("FUNCTION", wrong)))
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        '{"r": action.astype(jnp.float32).sum() + jnp.square(action).mean()}',
-        '{"r": state.qpos[..., 0] + state.qpos[:2].max()}',
-        '{"r": sum(x * x for x in action)}',
-        '{"r": (lambda x: x if True else -x)(action[0])}',
-        '{"r": jnp.where(action[0] > jnp.pi, jnp.inf, 0.0)}',
-        '{"r": jax.numpy.linalg.norm(action, ord=2)}',
-        '{"r": lax.fori_loop(0, 3, lambda i, c: c + i, 0.0)}',
-        '{"r": (x := 1.0) + x}',
-        '{f"r": action[0]}',
-        '{"r": "a" + "b"}',
-        '{"r": (_x := 2.0)}',
-        '{"r": {1, 2}}',
-        '{"r": ' + "(" * 150 + "1.0" + ")" * 150 + "}",  # leaves no trace in the tree
-    ],
-)
-def test_what_good_programs_do_is_allowed(body: str):
-    assert load(parse(program(body))).terms == ("r",)
 
 
 @pytest.mark.parametrize(
@@ -318,18 +252,13 @@ def test_what_good_programs_do_is_allowed(body: str):
     [
         ("", '{"r": 2 * 3 - 1 / 4, "s": -(10 ** -2)}', {"r": 5.75, "s": -0.01}),
         ("", 'dict(r=1.0, s=+2)', {"r": 1.0, "s": 2.0}),
-        ("", 'dict([("r", 1)], s=2)', {"r": 1.0, "s": 2.0}),
         ("A, B = 3.0, 4\nR = 'r'\n", '{R: A * B, "s": B // 3}', {"r": 12.0, "s": 1.0}),
         ("import math\nfrom math import sqrt\n", '{"r": math.pi, "s": sqrt(4)}', {"r": np.pi, "s": 2.0}),
         ("G = {'r': 2.0}\nT = [1, 7]\n", '{"r": G["r"], "s": T[1] if True else 0}', {"r": 2.0, "s": 7.0}),
-        ("N = ('r', 's')\n", '{n: 0.5 for n in N}', {"r": 0.5, "s": 0.5}),
-        ("N = {'r': 1, 's': 2}\n", '{f"{n}": 2 * w for n, w in N.items()}', {"r": 2.0, "s": 4.0}),
-        ("SCALE: float = 2.0\n", '{"r": SCALE, "s": float(3)}', {"r": 2.0, "s": 3.0}),
+        ("SCALE: float = 2.0\n", '{"r": SCALE, "s": 3}', {"r": 2.0, "s": 3.0}),
     ],
 )  # fmt: skip
-def test_weights_may_be_computed_from_numbers_above_them(
-    before: str, weights: str, expected: dict[str, float]
-):
+def test_weights_are_computed_from_numbers_above_them(before: str, weights: str, expected: dict[str, float]):
     source = before + program('{"r": action[0], "s": action[1]}', weights=weights)
     assert parse(source).weights == pytest.approx(expected)
     changed = with_weights(source, {"r": 0.125, "s": 3.0})
@@ -339,12 +268,12 @@ def test_weights_may_be_computed_from_numbers_above_them(
 @pytest.mark.parametrize(
     "before", ["X = 1.0\nX = 2.0\n", "X = 1.0\nX += 1.0\n", "for X in (1.0, 2.0): pass\n", ""]
 )
-def test_weights_use_only_names_that_are_set_once_above_them(before: str):
+def test_weights_from_names_that_change_are_refused(before: str):
     with pytest.raises(ProgramError, match="WEIGHTS must be a literal dict of numbers"):
         parse(before + program(weights='{"r": X}') + "X = 3.0\n" * (not before))
 
 
-def test_what_is_ignored_is_noted():
+def test_ignored_parts_are_noted():
     source = (
         '__all__ = ["reward"]\n'
         + statement("print(state)")
@@ -358,34 +287,7 @@ def test_what_is_ignored_is_noted():
     assert load(parsed).terms == ("r",)
 
 
-HEX = "0x" + "f" * 5000
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        program(f'{{"r": {HEX}}}'),
-        program(f'{{"r": -{HEX} * action[0]}}'),
-        program(f'{{"r": ({HEX}).x}}'),
-        program(f'{{"r": print({HEX})}}'),
-        program(weights=f'{{"r": {HEX}}}'),
-        program(weights=f'{{"r": [{HEX}]}}'),
-        program(weights=f'{{{HEX}: 1.0}}'),
-        program(before=f"f({HEX})"),
-        program(before=f"X: f({HEX}) = 1"),
-        program(before=f"@f({HEX})"),
-        program().replace("action)", f"action={HEX})", 1),
-        statement(f"x[{HEX}] = 1"),
-        statement(f"x = f'{{1:{{{HEX}}}}}'"),
-    ],
-)  # fmt: skip
-def test_a_number_too_long_to_be_written_out_is_told(source: str):
-    """Python refuses to write it in decimal, which a message about it would do."""
-    with pytest.raises(ProgramError, match=r"line \d: an integer here has more than 600 digits"):
-        parse(source)
-
-
-def test_programs_that_are_read_in_threads_do_not_disturb_each_other():
+def test_programs_in_several_threads_are_parsed_alike():
     """CPython 3.11 counts the depth of all trees under way together; a collector's callback lets threads change."""
     nested = program('{"r": ' + "(" * 40 + "-" * 40 + "1.0" + ")" * 40 + "}")
     turn = gc.get_threshold()
@@ -404,7 +306,7 @@ def _give_way(*_: object) -> None:
     time.sleep(0)
 
 
-def test_terms_know_their_lines():
+def test_terms_have_the_line_that_returns_them():
     parsed = parse(program('{\n"r": action[0],\n"s": 1.0}', weights='{"r": 1.0, "s": 1.0}'))
     assert (parsed.where("r"), parsed.where("s"), parsed.where("t"), parsed.where(1)) == (
         "line 7: ",
@@ -414,12 +316,7 @@ def test_terms_know_their_lines():
     )
 
 
-def test_a_program_that_fails_while_it_is_defined_is_told():
-    with pytest.raises(ProgramError, match="line 4: there is no name 'np'; did you mean 'jnp'"):
-        load(parse(program(before="X = np.pi")))
-
-
-def test_programs_share_nothing(tiny):
+def test_programs_share_no_definitions(tiny):
     """Each has its own facade: what one defines, the next does not see."""
     load(parse(program(before="SECRET = 3.0")))
     other = load(parse(program('{"r": SECRET}')))
@@ -464,7 +361,7 @@ def test_with_weights_changes_nothing_else(source: str):
     )
 )
 @settings(max_examples=50, deadline=None)
-def test_with_weights_takes_any_weights(weights: dict[str, float]):
+def test_with_weights_writes_any_weights(weights: dict[str, float]):
     """To six digits: a person is to read them."""
     changed = parse(with_weights(GOOD, weights)).weights
     assert list(changed) == list(weights)
@@ -473,13 +370,13 @@ def test_with_weights_takes_any_weights(weights: dict[str, float]):
 
 @given(st.text(max_size=200))
 @settings(max_examples=200, deadline=None)
-def test_no_text_ends_in_anything_but_a_program_error(text: str):
+def test_any_text_ends_in_a_program_or_a_program_error(text: str):
     for source in (text, program(f'{{"r": {text}}}'), program(weights=text), program(before=text)):
         with contextlib.suppress(ProgramError):
             parse(source)
 
 
-def test_a_long_chain_of_attributes_is_parsed_at_once():
+def test_long_chain_of_attributes_is_parsed_soon():
     """32 kB of it took 80 s, outside of every limit."""
     chain = "[" + ",".join(["state.time"] * 2000) + "]" + ".T" * 90
     started = time.process_time()

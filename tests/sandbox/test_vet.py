@@ -1,4 +1,4 @@
-"""The child process that programs are tried in: what it says, what it survives, and what it never sees."""
+"""Vetting in child processes: messages, what they survive, and what they never see."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def program(*body: str, weights: str = '{"a": 1.0}', before: str = "") -> str:
     return f"WEIGHTS = {weights}\n{before}\ndef reward(state, action):\n{lines}\n"
 
 
-def test_an_accepted_program_is_the_program(sandbox: Sandbox, probe: Probe):
+def test_accepted_program_computes_what_its_text_does(sandbox: Sandbox, probe: Probe):
     verdict = sandbox.vet(SOUND)
     assert (verdict.accepted, verdict.stage, verdict.message) == (True, "probe", None)
     assert verdict.program
@@ -101,42 +101,7 @@ def test_an_accepted_program_is_the_program(sandbox: Sandbox, probe: Probe):
     np.testing.assert_allclose(totals[0][0], -2 * (knee - 1) ** 2 + height, rtol=1e-5)
 
 
-CONSTANTS = {
-    "array": ("C = jnp.array([0.3, 1.0, -0.7])", "C[2]"),
-    "matrix": ("C = jnp.array([[1.0, 2.0], [3.0, 4.0]])", "C[1, 0]"),
-    "angle": ("C = jnp.deg2rad(30.0)", "C"),
-    "identity": ("C = jnp.eye(3)", "C.sum()"),
-    "zeros": ("C = jnp.zeros(3)", "(1.0 + C[0])"),
-    "type": ("C = jnp.float32(2.0)", "C"),
-    "float": ("C = float(jnp.deg2rad(30.0)) + float(1)", "C"),
-    "default": ("def f(x, c=jnp.array([2.0, 3.0])): return x * c[1]", "f(1.0)"),
-    "lambda": ("f = lambda x, c=jnp.sqrt(2.0): x * c", "f(1.0)"),
-    "normalised": ("C = jnp.array([1.0, 2.0, 2.0])\nC = C / jnp.linalg.norm(C)", "C[1]"),
-    "dict": ('C = {"x": jnp.array([1.0, 0.5]), "y": [jnp.exp(1.0)]}', 'C["x"][1] * C["y"][0]'),
-    "product": ("C = jnp.array([[0.0, -1.0], [1.0, 0.0]]) @ jnp.array([0.1, 0.2])", "C[0]"),
-    "helper": ("def f(x): return jnp.exp(-x)\nC = f(0.5)", "C"),
-    "comprehension": ("C = [jnp.eye(3)[i] * i for i in range(3)]", "C[2][2]"),
-    "whole": ("C = jnp.arange(4)", "C[jnp.array([3])][0]"),
-    "loop": ("C = jnp.linspace(0.0, 1.0, 3)", "sum(c * c for c in C)"),
-    "numpy": ("import numpy as np\nC = np.array([1.0, np.pi])", "C[1]"),
-}
-
-
-@pytest.mark.parametrize("name", CONSTANTS)
-def test_a_constant_of_jnp_is_the_number_that_it_is(sandbox: Sandbox, probe: Probe, name: str):
-    """Traced where nothing may be computed, it has the value that JAX gives it where it is."""
-    before, value = CONSTANTS[name]
-    source = program(f'return {{"a": {value} * state.q("knee")}}', before=before)
-    verdict = sandbox.vet(source)
-    assert verdict.accepted, verdict.message
-    batch = jax.tree.map(lambda x: np.asarray(x)[None], (probe.steps, probe.actions, probe.initial))
-    scorer = Scorer(probe.layout, probe.goals)
-    totals = [scorer([p], *batch).totals for p in (verdict.program, load(parse(source)))]  # pyright: ignore
-    np.testing.assert_allclose(*totals, rtol=1e-6)
-    assert np.ptp(totals[0]) > 0
-
-
-def test_a_constant_is_new_each_time_and_shared_by_no_program(sandbox: Sandbox):
+def test_constant_that_changes_is_refused(sandbox: Sandbox):
     source = program('return {"a": KEPT[0] * state.q("knee")}', before="KEPT = [jnp.float32(2.0)]")
     assert sandbox.vet(source).accepted
     changing = program(
@@ -161,50 +126,27 @@ def test_many_terms_are_vetted_within_the_deadline(sandbox: Sandbox):
     assert verdict.notes == ["line 4: term 't0' has the same value at every state, so it has no effect"]
 
 
-def test_what_is_accepted_has_a_verdict_without_a_message(sandbox: Sandbox):
-    for source in (
-        program('return {"a": state.q("knee") > 0}'),
-        program('return {"a": 1}'),
-        program('return {"a": jnp.log(state.q("knee") - 0.5)}'),  # finite at some states: guarded at run time
-    ):
-        verdict = sandbox.vet(source)
-        assert verdict.accepted, verdict.message
-        assert verdict.program
-
-
 BROKEN = {
     "not Python": ("x = = 1", "parse", "the program is not Python: line 4: "),
     "import": ("import os", "parse", "line 4: `import os`"),
-    "exit": ("exit()", "parse", "line 4: 'exit' is not available"),
-    "sys.exit": ("sys.exit(3)", "trace", "line 4: there is no name 'sys'"),
-    "raise": ("raise SystemExit", "parse", "line 4: `raise SystemExit`: only errors such as ValueError"),
     "raise error": ('raise ValueError("no such", 2)', "trace", "line 4: ValueError: no such 2"),
     "match": ("match action:\n        case _: pass", "trace", "line 4: match needs a Python value, but this one is"),
     "spin": ("while True: pass", "trace", "line 4: Python loops and calls take more than 50,000 steps"),
-    "nested loops": ("x = [i for i in range(9999) for j in range(9999)]", "trace", "line 4: Python loops and calls"),
-    "iter": ("for x in iter(lambda: 0, 1): pass", "trace", "line 4: iter with two arguments is not available"),
     "deleted": ('x = 1; del x; y = x', "trace", "line 4: the variable 'x' has no value here"),
     "assert": ('assert False, "no"', "trace", "line 4: AssertionError: no"),
     "body": ('x = state.pos("tigh")', "trace", "line 4: there is no body 'tigh'; did you mean 'thigh'?"),
-    "call": ("x = state.poss", "parse", "line 4: state has no 'poss'"),
     "float": ('x = float(state.q("knee"))', "trace", "line 4: a value that is only known at run time is used "
               "where Python needs a constant; write jnp.asarray(x, jnp.float32) in place of float(x)"),
-    "percent": ('x = "%*d" % (99, 1)', "trace", "line 4: % formatting of strings needs plain conversions"),
-    "percent of a variable": ('x = "%s" + "";  x %= state', "trace", "line 4: % formatting of strings is"),
-    "digits": ("x = 2 ** 1000; x = x * x", "trace", "line 4: an integer has more than 1024 bits"),
     "name": ("x = actions", "trace", "line 4: there is no name 'actions'; did you mean 'action'"),
     "if": ('if state.q("knee") > 0: pass', "trace", "line 4: a Python `if`"),
     "and": ('x = state.q("knee") > 0 and 1.0', "trace", "line 4: a Python `if`, `and`"),
-    "max": ('x = max(state.q("knee"), 0.0)', "trace", "line 4: a Python `if`, `and`, `or`, `not`, `while`, `min`"),
     "int": ('x = int(state.q("knee"))', "trace", "line 4: a value that is only known at run time is used where "
             "Python needs a constant; write jnp.asarray(x, jnp.int32) in place of int(x)"),
     "mask": ('x = state.qpos[state.qpos > 0]', "trace", "line 4: an array is indexed by a condition"),
     "dimensions": ('x = jnp.dot(state.pos("thigh"), jnp.ones(4))', "trace", "line 4: incompatible shapes: "),
     "division": ("x = 1 / 0", "trace", "line 4: ZeroDivisionError"),
     "turns": ("for i in range(10**12): pass", "trace", "line 4: a range has 1,000,000,000,000 entries, the limit is"),
-    "list": ("x = [0] * 10**10", "trace", "line 4: a list has 10,000,000,000 entries, the limit is 10,000"),
     "power": ("x = 9 ** 9 ** 9 ** 9", "trace", "line 4: an integer has more than 1024 bits"),
-    "shift": ("x = 7 << 10000000", "trace", "line 4: an integer has more than 1024 bits"),
     "loop": ('x = lax.fori_loop(0, 10**7, lambda i, c: c + i, 0.0)', "check",
              "line 4: a loop has 10,000,000 iterations, the limit is 1,024"),
     "while": ('x = lax.fori_loop(0, jnp.int32(state.time), lambda i, c: c + 1.0, 0.0)', "trace",
@@ -219,11 +161,7 @@ BROKEN = {
     "vector": ('return {"a": state.pos("thigh")}', "trace", "line 4: term 'a' has shape (3,), expected a scalar"),
     "complex": ('return {"a": (-1.0) ** 0.5}', "trace", "line 4: term 'a' is complex"),
     "text": ('return {"a": "x"}', "trace", "line 4: term 'a' is a str, expected one number"),
-    "function": ('return {"a": lambda: 1}', "trace", "line 4: term 'a' is a function, expected one number"),
-    "None": ('return {"a": None}', "trace", "line 4: term 'a' is None"),
-    "state": ('return {"a": state}', "trace", "line 4: term 'a' is a State"),
     "not a dict": ('return state.q("knee")', "trace", "reward returned an array of shape (), expected a dict"),
-    "empty": ("return {}", "trace", "reward returned no terms"),
     "nothing": ("pass", "trace", "reward returned None, expected a dict"),
     "no weight": ('return {"b": state.q("knee")}', "trace", "line 4: term 'b' has no weight"),
     "NaN": ('return {"a": jnp.log(-1.0 - jnp.square(action[0]))}', "probe", "line 4: term 'a' is not finite"),
@@ -231,7 +169,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_is_broken_comes_back_with_a_sentence(sandbox: Sandbox, name: str):
+def test_broken_program_is_rejected_with_its_line(sandbox: Sandbox, name: str):
     statement, stage, message = BROKEN[name]
     body = [statement] if statement.startswith("return") else [statement, 'return {"a": state.q("hip")}']
     verdict = sandbox.vet(program(*(["pass"] if name == "nothing" else body)))
@@ -274,7 +212,7 @@ def test_what_is_broken_comes_back_with_a_sentence(sandbox: Sandbox, name: str):
     ],
     ids=["missing term", "recursion", "leak", "count", "memory", "loading"],
 )
-def test_what_else_is_broken(sandbox: Sandbox, source: str, message: str):
+def test_broken_program_is_rejected_with_the_whole_sentence(sandbox: Sandbox, source: str, message: str):
     verdict = sandbox.vet(source)
     assert verdict.message == message
     assert sandbox.vet(SOUND).accepted
@@ -285,7 +223,7 @@ ENDLESS = program(
 )
 
 
-def test_a_program_that_does_not_end_costs_its_deadline_and_no_more(probe: Probe):
+def test_endless_program_costs_its_deadline_only(probe: Probe):
     box = Sandbox(probe, deadline_s=1.0)
     assert box.vet(program("x = = 1")).stage == "parse"
     zygote = warm(box)
@@ -319,7 +257,7 @@ def descendants(pid: int) -> set[int]:
 
 
 @pytest.mark.slow
-def test_a_warm_process_that_dies_under_a_program_is_not_held_against_it(sandbox: Sandbox):
+def test_program_whose_warm_process_dies_is_tried_again(sandbox: Sandbox):
     """What the kernel does to a process where memory runs out, done to it here while it is busy: the program is
     tried again, and its verdict is the one it would have had. One that takes its process down each time is to blame
     (`test_warm.py`)."""
@@ -334,7 +272,7 @@ def test_a_warm_process_that_dies_under_a_program_is_not_held_against_it(sandbox
     assert child not in children()
 
 
-def test_a_warm_process_that_died_between_two_programs_is_replaced(sandbox: Sandbox):
+def test_warm_process_that_died_is_replaced(sandbox: Sandbox):
     child = warm(sandbox)
     os.kill(child, signal.SIGKILL)
     ends(child)
@@ -342,7 +280,7 @@ def test_a_warm_process_that_died_between_two_programs_is_replaced(sandbox: Sand
     assert warm(sandbox) != child
 
 
-def test_many_at_a_time_keep_their_order(sandbox: Sandbox):
+def test_programs_vetted_together_keep_their_order(sandbox: Sandbox):
     sources = [SOUND, program("x = knee"), program('return {"a": 1.0}'), "x = = 1", SOUND]
     seen = []
     verdicts = sandbox.vet_all(sources, lambda done, total: seen.append((done, total)))
@@ -351,7 +289,7 @@ def test_many_at_a_time_keep_their_order(sandbox: Sandbox):
     assert seen == [(n, 5) for n in range(1, 6)]
 
 
-def test_a_term_that_never_varies_or_breaks_far_out_is_accepted_with_a_note(sandbox: Sandbox):
+def test_constant_or_overflowing_term_is_noted(sandbox: Sandbox):
     (note,) = sandbox.vet(program('return {"a": 1.0}')).notes
     assert note == "line 4: term 'a' has the same value at every state, so it has no effect"
     (note,) = sandbox.vet(program('return {"a": jnp.exp(jnp.abs(state.qvel).sum())}')).notes
@@ -359,19 +297,7 @@ def test_a_term_that_never_varies_or_breaks_far_out_is_accepted_with_a_note(sand
     assert sandbox.vet(SOUND).notes == []
 
 
-def test_gradients_are_looked_at_where_they_are_asked_for(probe: Probe):
-    """Finite values, but the slope of a square root at 0 is not, behind jnp.where too."""
-    source = program('return {"a": jnp.where(state.time > -1.0, state.q("hip"), jnp.sqrt(state.time * 0.0))}')
-    for gradients, accepted in ((False, True), (True, False)):
-        box = Sandbox(probe, gradients=gradients)
-        verdict = box.vet(source)
-        box.close()
-        assert verdict.accepted == accepted, verdict.message
-    assert verdict.message
-    assert verdict.message.startswith("line 4: term 'a' has no finite gradient at ")
-
-
-def test_the_child_knows_no_keys(sandbox: Sandbox):
+def test_child_has_no_keys(sandbox: Sandbox):
     assert os.environ["OPENAI_API_KEY"] == SECRET
     assert sandbox.vet(SOUND).accepted
     child = warm(sandbox)
@@ -382,7 +308,7 @@ def test_the_child_knows_no_keys(sandbox: Sandbox):
     assert SECRET not in Path(f"/proc/{child}/cmdline").read_text()
 
 
-def test_a_key_in_the_words_of_a_child_is_blotted_out(monkeypatch: pytest.MonkeyPatch):
+def test_key_in_an_answer_of_a_child_is_redacted(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     answer = json.dumps({"stage": "trace", "message": f"line 4: KeyError: {SECRET}"}).encode()
     assert answers.rejection(answer) == ("trace", "line 4: KeyError: [key]")
@@ -390,7 +316,7 @@ def test_a_key_in_the_words_of_a_child_is_blotted_out(monkeypatch: pytest.Monkey
         answers.counts_of(json.dumps({"error": SECRET}).encode(), ["a"])
 
 
-def test_a_mistake_in_the_text_starts_no_child(probe: Probe):
+def test_text_that_is_refused_starts_no_child(probe: Probe):
     before = children()
     box = Sandbox(probe)
     assert box.vet("x = = 1").stage == "parse"
@@ -398,9 +324,8 @@ def test_a_mistake_in_the_text_starts_no_child(probe: Probe):
     box.close()
 
 
-def test_closed_it_leaves_nothing_behind(probe: Probe):
-    if warm_process._FORKS:
-        warm_process.start_ahead()  # what it is forked from stays for the next one
+def test_closed_sandbox_leaves_no_process_and_no_file(probe: Probe):
+    warm_process.start_ahead()  # it stays for the next sandbox
     before, descriptors = children(), len(list(Path("/proc/self/fd").iterdir()))
     box = Sandbox(probe)
     for _ in range(5):
@@ -410,12 +335,11 @@ def test_closed_it_leaves_nothing_behind(probe: Probe):
     assert descendants(child) == set()
     box.close()
     assert children() == before
-    assert not running(child)
-    assert len(list(Path("/proc/self/fd").iterdir())) <= descriptors + 1, "all but the log"
+    assert len(list(Path("/proc/self/fd").iterdir())) <= descriptors
     box.close()  # twice is no mistake
 
 
-def test_nothing_outlives_the_process_that_asked(probe: Probe, tmp_path: Path):
+def test_killed_main_process_takes_its_children_along(probe: Probe, tmp_path: Path):
     """The process that asked is killed while a program that does not end is being traced."""
     (tmp_path / "probe").write_bytes(pickle.dumps(probe))
     (tmp_path / "endless.py").write_text(ENDLESS)
@@ -442,14 +366,14 @@ box.vet((folder / "endless.py").read_text())
     ends(tracer)
 
 
-def test_a_child_that_cannot_start_is_a_sentence(probe: Probe, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(warm_process, "_SOURCES", [])
+def test_child_that_cannot_start_is_reported(probe: Probe, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(warm_process, "_SHARED", [])
     monkeypatch.setattr(warm_process.sys, "executable", "/bin/false")
     with pytest.raises(UserError, match="the sandbox process does not start"):
         Sandbox(probe).vet(SOUND)
 
 
-def test_a_kernel_that_cannot_confine_is_told_and_not_ignored(probe: Probe, monkeypatch: pytest.MonkeyPatch):
+def test_kernel_without_confinement_is_reported(probe: Probe, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(confine, "landlock_abi", lambda: 0)
     with pytest.raises(UserError, match=r"lacks: Landlock \(Linux 5\.13.*sandbox=process uses") as told:
         Sandbox(probe)

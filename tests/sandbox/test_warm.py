@@ -58,7 +58,20 @@ def pid_of(sandbox: Sandbox) -> int:
     return sandbox.warm.process.pid
 
 
-def test_messages_of_any_length_arrive_whole_and_apart():
+def output_of(script: str, *words: str, given: object = None, **environment: str) -> str:
+    """Run a script in a process of its own, with `given` pickled as its input. Return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words],
+        input=pickle.dumps(given),
+        capture_output=True,
+        env={**os.environ, **environment},
+        timeout=120,
+        check=False,
+    )
+    return (done.stdout or done.stderr).decode()
+
+
+def test_messages_of_any_length_arrive_whole():
     """Two after each other through a buffer smaller than either, with descriptors that stay with their message."""
     ours, theirs = socket.socketpair()
     long = [{"text": "\N{CYRILLIC SMALL LETTER ZHE}" * 200_000, "n": n} for n in (1, 2)]
@@ -81,19 +94,7 @@ def test_messages_of_any_length_arrive_whole_and_apart():
     theirs.close()
 
 
-def test_long_names_of_terms_cost_nobody_anything(box: Sandbox):
-    names = ["\N{CYRILLIC SMALL LETTER ZHE}" * 25 + f"{i:03d}" for i in range(245)]
-    weights, terms = (", ".join(f"{name!r}: {value}" for name in names) for value in ("1.0", "x"))
-    long = f"WEIGHTS = {{{weights}}}\ndef reward(state, action):\n    x = state.q('knee')\n    return {{{terms}}}\n"
-    assert 29_000 < len(long.encode()) < 32_768
-    zygote = pid_of(box)
-    verdicts = box.vet_all([SOUND, long, SOUND, long, SOUND])
-    assert [v.message for v in verdicts if v.stage == "crash"] == []
-    assert [verdicts[i].accepted for i in (0, 2, 4)] == [True] * 3
-    assert pid_of(box) == zygote
-
-
-def test_no_temporary_folder_is_needed(probe: Probe, monkeypatch: pytest.MonkeyPatch):
+def test_sandbox_needs_no_temporary_folder(probe: Probe, monkeypatch: pytest.MonkeyPatch):
     """As in a container that may only be read."""
 
     def nowhere(*_: object, **__: object) -> None:
@@ -105,7 +106,7 @@ def test_no_temporary_folder_is_needed(probe: Probe, monkeypatch: pytest.MonkeyP
     sandbox.close()
 
 
-def test_to_start_anew_is_not_charged_to_a_program(probe: Probe):
+def test_deadline_does_not_include_the_start_of_the_process(probe: Probe):
     """A program has its deadline from when its child runs; the process takes about as long to start."""
     sandbox = Sandbox(probe, name=NAME, deadline_s=1.0)
     os.kill(pid_of(sandbox), signal.SIGKILL)
@@ -114,7 +115,7 @@ def test_to_start_anew_is_not_charged_to_a_program(probe: Probe):
     sandbox.close()
 
 
-def test_a_stopped_process_goes_on(box: Sandbox):
+def test_stopped_process_is_continued(box: Sandbox):
     began = time.monotonic()
     os.kill(pid_of(box), signal.SIGSTOP)
     verdict = box.vet(SOUND)
@@ -122,7 +123,7 @@ def test_a_stopped_process_goes_on(box: Sandbox):
     assert time.monotonic() - began < 6.0
 
 
-def test_programs_survive_one_that_takes_the_warm_process_down(weak: Sandbox):
+def test_programs_survive_one_that_kills_the_warm_process(weak: Sandbox):
     """Each that was under way is tried again, by itself; what kills its process each time is what is to blame."""
     sources = [
         SOUND,
@@ -141,7 +142,7 @@ def test_programs_survive_one_that_takes_the_warm_process_down(weak: Sandbox):
     "found",
     ["dict(os.environ)", "open('/proc/self/environ').read()"],
 )
-def test_the_weaker_sandbox_has_no_environment_worth_reading(weak: Sandbox, found: str):
+def test_process_sandbox_has_an_empty_environment(weak: Sandbox, found: str):
     verdict = weak.vet(attack(f"assert False, 'found ' + str({found})"))
     assert verdict.message
     assert "found" in verdict.message
@@ -193,17 +194,9 @@ os.wait()
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has /proc")
-def test_the_weaker_sandbox_reads_no_key_out_of_the_processes_above_it(probe: Probe):
+def test_process_sandbox_cannot_read_its_parents_environment(probe: Probe):
     source = CLIMB + attack("assert False, 'opened ' + str(opened('environ'))")
-    done = subprocess.run(
-        [sys.executable, "-c", ASKER],
-        input=pickle.dumps((probe, source)),
-        capture_output=True,
-        env={**os.environ, "OPENAI_API_KEY": SECRET},
-        timeout=120,
-        check=False,
-    )
-    assert b"opened []" in done.stdout, (done.stdout, done.stderr)
+    assert "opened []" in output_of(ASKER, given=(probe, source), OPENAI_API_KEY=SECRET)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has /proc")
@@ -212,27 +205,22 @@ def test_other_processes_are_hidden_from_users_and_from_root(who: str):
     """In a container that forbids namespaces, only from root."""
     if who != "user" and os.getuid():
         pytest.skip("it is not root")
-    done = subprocess.run(
-        [sys.executable, "-c", CLIMB + HIDDEN, who], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.stdout == "True True [] []\n", (done.stdout, done.stderr)
+    assert output_of(CLIMB + HIDDEN, who) == "True True [] []\n"
 
 
 LIMITED = """
 import pickle, resource, sys
-from pathlib import Path
 from movlr_jax.errors import UserError
 from movlr_jax.sandbox.vet import Sandbox
-probe, name, limit, value, source = pickle.loads(Path(sys.argv[1]).read_bytes())
-if __name__ == "__main__":
-    resource.setrlimit(getattr(resource, limit), (value, value))
-    try:
-        box = Sandbox(probe, name=name)
-        verdict = box.vet(source)
-        print(verdict.stage, verdict.message)
-        box.close()
-    except UserError as error:
-        print("machine", error)
+probe, name, limit, value, source = pickle.load(sys.stdin.buffer)
+resource.setrlimit(getattr(resource, limit), (value, value))
+try:
+    box = Sandbox(probe, name=name)
+    verdict = box.vet(source)
+    print(verdict.stage, verdict.message)
+    box.close()
+except UserError as error:
+    print("machine", error)
 """
 
 
@@ -246,62 +234,31 @@ if __name__ == "__main__":
         ("RLIMIT_DATA", 512 << 20, "machine"),
     ],
 )
-def test_a_limit_of_the_machine_is_not_the_programs_fault(
-    probe: Probe, tmp_path: Path, limit: str, value: int, said: str
-):
-    (tmp_path / "given").write_bytes(pickle.dumps((probe, NAME, limit, value, SOUND)))
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(tmp_path / "given")],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    last = (done.stdout.strip().splitlines() or [done.stderr])[-1]
+def test_low_limit_of_the_machine_is_reported_as_such(probe: Probe, limit: str, value: int, said: str):
+    last = output_of(LIMITED, given=(probe, NAME, limit, value, SOUND)).strip().splitlines()[-1]
     assert last.startswith(said), last
     if said == "machine":
-        assert {"RLIMIT_NOFILE": "ulimit -n", "RLIMIT_AS": "ulimit -v", "RLIMIT_DATA": "ulimit -d"}[
-            limit
-        ] in last
+        assert {"NOFILE": "ulimit -n", "AS": "ulimit -v", "DATA": "ulimit -d"}[limit[7:]] in last
 
 
-def test_a_process_that_was_started_ahead_serves_the_first_sandbox(probe: Probe, tmp_path: Path, monkeypatch):
-    """And finds its packages where this process does, but not in the working folder."""
+def test_process_started_ahead_serves_all_sandboxes(probe: Probe, tmp_path: Path, monkeypatch):
+    """It finds its packages where this process does, but not in the working folder."""
     monkeypatch.syspath_prepend(str(tmp_path))
     assert str(tmp_path) in warm._paths()
     monkeypatch.chdir(tmp_path)
     assert str(tmp_path) not in warm._paths()
-    monkeypatch.setattr(warm, "_SOURCES", [])
+    monkeypatch.setattr(warm, "_SHARED", [])
     warm.start_ahead()
-    (ahead,) = warm._SOURCES
-    sandbox = Sandbox(probe)
-    try:
-        pid = pid_of(sandbox)
-        assert (parent(pid) if warm._FORKS else pid) == ahead.process.pid
-        assert [ahead][: warm._FORKS] == warm._SOURCES
-    finally:
-        sandbox.close()
-        ahead.control.close()
-    ahead.process.wait(10)
-
-
-def parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-@pytest.mark.skipif(not warm._FORKS, reason="each sandbox imports its packages here")
-def test_sandboxes_share_what_they_import(probe: Probe, box: Sandbox):
-    """The second one starts without imports, which take most of a second; if their source ends, a new one starts."""
-    first = parent(pid_of(box))
-    for killed in (False, True, False):
-        if killed:
-            os.kill(first, signal.SIGKILL)
-        other = Sandbox(probe, name=NAME)
-        assert (parent(pid_of(other)) == first) == (not killed)
-        first = parent(pid_of(other))
-        assert other.vet(SOUND).accepted
-        other.close()
-    assert box.vet(SOUND).accepted, "the one before is not affected"
+    (ahead,) = warm._SHARED
+    boxes = [Sandbox(probe, name=NAME) for _ in range(2)]
+    assert [pid_of(box) for box in boxes] == [ahead.process.pid] * 2
+    boxes[0].close()
+    assert boxes[1].vet(SOUND).accepted, "the other one is not affected"
+    os.kill(ahead.process.pid, signal.SIGKILL)
+    assert boxes[0].vet(SOUND).accepted
+    assert boxes[1].vet(SOUND).accepted
+    assert pid_of(boxes[0]) == pid_of(boxes[1]) != ahead.process.pid
+    warm._SHARED[0].stop()
 
 
 FORKED = """
@@ -311,7 +268,7 @@ from movlr_jax.sandbox.vet import Sandbox
 probe, name, source = pickle.load(sys.stdin.buffer)
 def vetted():
     box = Sandbox(probe, name=name)
-    said = box.vet(source).accepted, warm._SOURCES[0].process.pid
+    said = box.vet(source).accepted, warm._SHARED[0].process.pid
     box.close()
     return said
 first = vetted()
@@ -324,29 +281,11 @@ print(vetted() == first, flush=True)
 """
 
 
-@pytest.mark.skipif(not warm._FORKS, reason="each sandbox imports its packages here")
-def test_a_forked_process_has_a_source_of_its_own(probe: Probe):
-    done = subprocess.run(
-        [sys.executable, "-c", FORKED],
-        input=pickle.dumps((probe, NAME, SOUND)),
-        capture_output=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.stdout == b"True True\nTrue\n", (done.stdout, done.stderr)
+def test_forked_process_has_its_own_warm_process(probe: Probe):
+    assert output_of(FORKED, given=(probe, NAME, SOUND)) == "True True\nTrue\n"
 
 
-THREADS = """
-import os
-from movlr_jax.sandbox import confine
-confine.few_cores(int(os.environ["CORES"]))
-import jax
-jax.jit(lambda x: x + 1)(1.0).block_until_ready()
-print(len(os.listdir("/proc/self/task")))
-"""
-
-
-def test_a_program_is_compiled_on_two_cores_however_many_there_are(monkeypatch: pytest.MonkeyPatch):
+def test_compiling_child_uses_two_cores_of_many(monkeypatch: pytest.MonkeyPatch):
     """Met on 16 cores: JAX started 65 threads there, whose address space went beyond the limit of every program."""
     chosen: list[set[int]] = []
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)), raising=False)
@@ -355,17 +294,3 @@ def test_a_program_is_compiled_on_two_cores_however_many_there_are(monkeypatch: 
         monkeypatch.setattr(os, "getpid", lambda process=process: process)
         confine.few_cores()
     assert chosen == [{10, 11}, {12, 13}, {0, 1}]
-
-
-@pytest.mark.skipif(
-    not hasattr(os, "sched_getaffinity"), reason="this system does not bind processes to cores"
-)
-def test_jax_starts_fewer_threads_on_fewer_cores():
-    if len(os.sched_getaffinity(0)) < 2:
-        pytest.skip("one core")
-    one, two = (
-        int(subprocess.run([sys.executable, "-c", THREADS], capture_output=True, check=True, text=True,
-                           env={"PATH": "/usr/bin:/bin", "CORES": str(cores), "JAX_PLATFORMS": "cpu"}).stdout)
-        for cores in (1, 2)
-    )  # fmt: skip
-    assert one < two < 40

@@ -58,21 +58,16 @@ def secret(elsewhere: Path) -> Path:
     return path
 
 
-def sql(run: Path, *statements: str) -> None:
-    db = sqlite3.connect(run / "run.db")
-    with db:
-        for statement in statements:
-            db.execute(statement)
-    db.close()
+def sql(run: Path, statement: str, *values: Any) -> None:
+    with contextlib.closing(sqlite3.connect(run / "run.db")) as db, db:
+        db.execute(statement, values)
 
 
 # Links.
 
 
-@pytest.mark.parametrize(
-    "name", [".lock", ".report.html.part", "report.html", "groups.png", "run.db-journal"]
-)
-def test_a_link_is_not_followed(run: Path, secret: Path, name: str):
+@pytest.mark.parametrize("name", [".lock", "report.html", "groups.png", "run.db-journal"])
+def test_link_to_another_file_is_not_followed(run: Path, secret: Path, name: str):
     (run / name).unlink(missing_ok=True)
     (run / name).symlink_to(secret)
     report([str(run)])
@@ -82,24 +77,14 @@ def test_a_link_is_not_followed(run: Path, secret: Path, name: str):
         assert base64.b64encode(SECRET).decode() not in page.read_text()
 
 
-@pytest.mark.parametrize("name", [".lock", ".report.html.part"])
-def test_a_second_name_of_a_file_is_not_written_through(run: Path, secret: Path, name: str):
-    (run / name).unlink(missing_ok=True)
-    (run / name).hardlink_to(secret)
+def test_hard_link_as_lock_is_not_written_through(run: Path, secret: Path):
+    (run / ".lock").unlink()
+    (run / ".lock").hardlink_to(secret)
     assert report([str(run)]) == 0
     assert secret.read_bytes() == SECRET
 
 
-def test_a_linked_lock_is_told(mistake: Mistake, run: Path, secret: Path):
-    (run / ".lock").unlink()
-    (run / ".lock").symlink_to(secret)
-    for command, argument in ((report, str(run)), (search, f"resume={run}")):
-        assert mistake(command, argument, alone=False) == (
-            f"{run / '.lock'} is a symbolic link, and links inside a run directory are not followed; remove it"
-        )
-
-
-def test_a_linked_folder_is_told_and_nothing_is_written_beyond_it(mistake: Mistake, run: Path):
+def test_linked_folder_is_refused_and_nothing_is_written_in_it(mistake: Mistake, run: Path):
     theirs = run.parent / "theirs"
     theirs.mkdir()
     shutil.rmtree(run / "gen_00")
@@ -111,20 +96,24 @@ def test_a_linked_folder_is_told_and_nothing_is_written_beyond_it(mistake: Mista
     assert list(theirs.iterdir()) == []
 
 
-def test_a_linked_record_or_reward_is_told(mistake: Mistake, run: Path, finished: Path, secret: Path):
-    (run / "best.py").unlink()
-    (run / "best.py").symlink_to(secret)
-    assert "best.py is a symbolic link" in mistake(evaluate, *LEG, f"reward={run}")
-    (run / "config.yaml").unlink()
-    (run / "config.yaml").symlink_to(finished / "config.yaml")
-    assert "config.yaml is a symbolic link" in mistake(search, f"resume={run}")
-    (run / "run.db").unlink()
-    (run / "run.db").symlink_to(finished / "run.db")
-    assert "run.db is a symbolic link" in mistake(report, str(run))
+def test_linked_files_of_a_run_are_refused(mistake: Mistake, run: Path, finished: Path):
+    for name, command, words in (
+        ("best.py", evaluate, [*LEG, f"reward={run}"]),
+        (".lock", report, [str(run)]),
+        (".lock", search, [f"resume={run}"]),
+        ("config.yaml", search, [f"resume={run}"]),
+        ("run.db", report, [str(run)]),
+    ):
+        (run / name).unlink()
+        (run / name).symlink_to(finished / name)
+        said = mistake(command, *words, alone=False)
+        assert f"{name} is a symbolic link, and links inside a run directory are not followed" in said
+        (run / name).unlink()
+        shutil.copy(finished / name, run / name)
 
 
 @pytest.mark.parametrize("name", ["groups.png", ".lock", "config.yaml", "best.py"])
-def test_a_pipe_keeps_nobody_waiting(run: Path, name: str):
+def test_pipe_keeps_no_command_waiting(run: Path, name: str):
     (run / name).unlink(missing_ok=True)
     os.mkfifo(run / name)
     began = time.monotonic()
@@ -149,9 +138,10 @@ DATABASES = {
 
 
 @pytest.mark.parametrize("kind", DATABASES)
-def test_a_database_of_another_make_is_told(mistake: Mistake, run: Path, kind: str):
+def test_database_of_another_schema_is_refused(mistake: Mistake, run: Path, kind: str):
     try:
-        sql(run, *DATABASES[kind])
+        for statement in DATABASES[kind]:
+            sql(run, statement)
     except sqlite3.OperationalError as error:
         pytest.skip(f"this SQLite cannot hold it: {error}")
     for command, argument in ((report, str(run)), (search, f"resume={run}")):
@@ -160,16 +150,15 @@ def test_a_database_of_another_make_is_told(mistake: Mistake, run: Path, kind: s
         assert "is not the record of a run" in said
 
 
-def test_reading_a_record_can_be_stopped(tmp_path: Path):
-    """SQLite works without Python's knowledge: SIGTERM ends it even so."""
+def test_long_query_is_ended_by_a_signal(tmp_path: Path):
     script = f"""
-import sqlite3, sys
+import sys
 from movlr_jax.cli import outcome
-from movlr_jax.storage import archive
+from movlr_jax.storage.database import connect, read_errors
 def read(path):
-    db = archive._connect(path)
+    db = connect(path)
     print("reading", flush=True)
-    with archive._read_errors(path):
+    with read_errors(path):
         db.execute({f"{NUMBERS} SELECT count(*) FROM n"!r}).fetchall()
 sys.exit(outcome.run_one(read, {str(tmp_path / "run.db")!r}))
 """
@@ -192,58 +181,39 @@ for _ in range(300):
     DEEP = [DEEP]
 SHAPES: dict[str, tuple[str, Any]] = {
     "a list": ("evaluated", [1, 2]),
-    "a number": ("ranked", 3),
     "null": ("run", None),
     "no JSON": ("ranked", b"{"),
     "bytes": ("ranked", b"\xff\xfe"),
     "deep": ("run", {"settings": {"a": DEEP}}),
     "very deep": ("run", b'{"settings": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
     "names": ("ranked", {"names": 3, "strengths": [1.0], "best": "g00k00"}),
-    "strengths": ("ranked", {"names": ["g00k00"], "strengths": "high", "best": "g00k00"}),
     "strength": ("ranked", {"names": ["g00k00"], "strengths": [{}], "best": "g00k00"}),
-    "best": ("ranked", {"names": ["g00k00"], "strengths": [0.0], "best": ["g00k00"]}),
     "comparisons": ("ranked", {"comparisons": [3]}),
     "sources": ("proposed", {"sources": 7, "notes": {"a": 1}}),
-    "notes": ("proposed", {"sources": [], "notes": 5}),
-    "problems": ("criticised", {"problems": 4, "advice": [{"action": 3}]}),
     "advice": ("criticised", {"advice": ["more"]}),
-    "descriptions": ("described", {"candidates": [1]}),
     "descriptors": ("described", {"candidates": {"g00k00": {"descriptors": ["bent"]}}}),
-    "stopped": ("stopped", {"reason": 3}),
     "timing": ("timing", {"optimise": "long"}),
     "finished": ("finished", {"best": {}, "wall_s": "long", "generations": []}),
-    "film": ("finished", {"side_by_side": {"a": 1}}),
-    "backends": ("run", {"backends": ["native"]}),
     "goals": ("run", {"goals": "far"}),
-    "settings": ("run", {"settings": [1]}),
-    "metrics": ("evaluated", {"metrics": [1.0]}),
     "weights": ("evaluated", {"weights": {"a": "heavy"}}),
     "huge": ("evaluated", b'{"weights": {"a": 1' + b"0" * 400 + b"}}"),
     "huger": ("evaluated", b'{"weights": {"a": 1' + b"0" * 5000 + b"}}"),
-    "terms": ("evaluated", {"terms": {"a": 1}}),
     "learning": ("evaluated", {"learning": {"env_steps": 3, "terms": [1]}}),
     "full": ("full", {"name": ["g00k00"], "learning": 3}),
-}  # fmt: skip
+}
 
 
 def put(run: Path, kind: str, data: Any) -> None:
-    """`data` in place of the event of that kind."""
+    """Put `data` in place of the event of that kind."""
     generation = -1 if kind in ("run", "finished", "full") else 0
     candidate = 0 if kind == "evaluated" else -1
-    text = data.decode("latin-1") if isinstance(data, bytes) else json.dumps(data)
-    db = sqlite3.connect(run / "run.db")
-    with db:
-        value = "CAST(? AS TEXT)" if data == b"\xff\xfe" else "?"
-        db.execute(
-            "INSERT OR REPLACE INTO events (time, kind, generation, candidate, data) "
-            f"VALUES (0.0, ?, ?, ?, {value})",
-            (kind, generation, candidate, data if data == b"\xff\xfe" else text),
-        )
-    db.close()
+    text = data if isinstance(data, bytes) else json.dumps(data).encode()
+    columns = "INSERT OR REPLACE INTO events (time, kind, generation, candidate, data)"
+    sql(run, f"{columns} VALUES (0.0, ?, ?, ?, CAST(? AS TEXT))", kind, generation, candidate, text)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_an_event_that_cannot_be_read_is_named(
+def test_unreadable_event_is_named(
     mistake: Mistake, run: Path, shape: str, capfd: pytest.CaptureFixture[str]
 ):
     kind, data = SHAPES[shape]
@@ -252,30 +222,22 @@ def test_an_event_that_cannot_be_read_is_named(
     of = {"evaluated": " of g00k00", "run": "", "finished": "", "full": ""}.get(kind, " of generation 0")
     said = capfd.readouterr().err
     assert f"the event '{kind}'{of} cannot be read: " in said
-    page = (run / "report.html").read_text()
-    assert f"the event &#39;{kind}&#39;{of} cannot be read: " in page
+    assert f"the event &#39;{kind}&#39;{of} cannot be read: " in (run / "report.html").read_text()
     assert len(said) < 1000
     resumed = mistake(search, f"resume={run}", "generations=2", alone=False)
     assert f"the event '{kind}'{of} cannot be read: " in resumed
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        "generation = 'first'",
-        "generation = 1e30",
-        "kind = x'00ff'",
-        "candidate = 10000000000",
-        "time = 'early'",
-    ],
+    "change", ["generation = 'first'", "kind = x'00ff'", "candidate = 1e10", "time = 'early'"]
 )
-def test_an_event_of_no_known_place_is_named(run: Path, change: str, capfd: pytest.CaptureFixture[str]):
+def test_event_with_invalid_columns_is_named(run: Path, change: str, capfd: pytest.CaptureFixture[str]):
     sql(run, f"UPDATE events SET {change} WHERE kind = 'evaluated'")
     assert report([str(run), "scene=false"]) == 0
     assert "cannot be read" in capfd.readouterr().err
 
 
-def test_a_ranking_of_programs_that_do_not_exist_is_told(mistake: Mistake, run: Path):
+def test_ranking_of_unknown_programs_is_not_resumed(mistake: Mistake, run: Path):
     shown = {"first": "g00k00", "second": "g07k07", "winner": "first", "reason": ""}
     ranked = {"names": ["g00k00", "g07k07"], "strengths": [0.0, 1.0], "deviation": [1.0, 1.0], "p_best": [0.5, 0.5],
               "flip_rate": 0.0, "best": "g07k07", "comparisons": [shown]}  # fmt: skip
@@ -284,14 +246,11 @@ def test_a_ranking_of_programs_that_do_not_exist_is_told(mistake: Mistake, run: 
     assert "g07k07" in mistake(search, f"resume={run}", "generations=2", alone=False)
 
 
-def test_a_call_that_cannot_be_read_is_named(run: Path, capfd: pytest.CaptureFixture[str]):
+def test_unreadable_call_is_named(run: Path, capfd: pytest.CaptureFixture[str]):
     with Archive.open(run) as archive:
         archive.log_call("k", "answered", {"purpose": "write"})
     for data in ('{"tokens_in": "many"}', "[]", "{", '{"cost_usd": "much", "sent": true}'):
-        db = sqlite3.connect(run / "run.db")
-        with db:
-            db.execute("UPDATE calls SET data = ?", (data,))
-        db.close()
+        sql(run, "UPDATE calls SET data = ?", data)
         assert report([str(run), "scene=false"]) == 0
         assert "the call 1 cannot be read: " in capfd.readouterr().err
         with Archive.open(run) as archive, pytest.raises(UserError, match="the call 1 cannot be read"):
@@ -307,19 +266,26 @@ DESCRIPTION = {"descriptors": [LABEL], "success": True, "alignment": 0.5}
     [
         (DESCRIPTION, True),
         ({"problem": "no description: refused"}, True),
-        (DESCRIPTION | {"descriptors": []}, True),
         (DESCRIPTION | {"alignment": None}, False),
-        (DESCRIPTION | {"descriptors": [None]}, False),
         (DESCRIPTION | {"descriptors": [{"region": "knees", "label": "flexion"}]}, False),
-        ({"descriptors": []}, False),
         (None, False),
     ],
 )
-def test_a_search_goes_on_only_with_complete_descriptions(description: Any, complete: bool):
+def test_description_must_be_complete_for_a_resumed_search(description: Any, complete: bool):
     data = {"candidates": {"g00k00": description}}
     events.check("described", 0, -1, data, whole=False)  # a report shows what there is
     with contextlib.nullcontext() if complete else pytest.raises(events.Unreadable):
         events.check("described", 0, -1, data)
+
+
+def test_ranking_without_answers_may_have_no_strengths():
+    shown = {"first": "g00k00", "second": "g00k01", "winner": "none", "reason": "silence", "answered": False}
+    unknown = [None, None]
+    data = {"names": ["g00k00", "g00k01"], "strengths": unknown, "deviation": unknown, "p_best": unknown}
+    ranked = data | {"flip_rate": None, "best": "g00k00", "comparisons": [shown]}
+    events.check("ranked", 0, -1, ranked)
+    with pytest.raises(events.Unreadable, match="no flip_rate"):
+        events.check("ranked", 0, -1, {name: value for name, value in ranked.items() if name != "flip_rate"})
 
 
 # The settings.
@@ -333,34 +299,30 @@ def bomb() -> str:
 
 CONFIGS: dict[str, Callable[[str], str]] = {
     "aliases": lambda text: bomb(),
-    "a small alias": lambda text: text.replace("seed: 0", "seed: &s 0\ncandidates: *s"),
     "NUL": lambda text: text + "\0",
     "NUL, written out": lambda text: text.replace("physics: auto", 'physics: "au\\0to"'),
     "deep": lambda text: "seed: " + "[" * 5000 + "]" * 5000,
     "deep blocks": lambda text: "\n".join(" " * i + "a:" for i in range(1000)),
     "a long number": lambda text: text.replace("seed: 0", "seed: " + "9" * 5000),
-    "a date that is none": lambda text: text.replace("seed: 0", "seed: 2001-99-99"),
-    "a Boolean that is none": lambda text: text.replace("seed: 0", "seed: !!bool maybe"),
+    "an invalid date": lambda text: text.replace("seed: 0", "seed: 2001-99-99"),
+    "an invalid Boolean": lambda text: text.replace("seed: 0", "seed: !!bool maybe"),
     "an object": lambda text: text.replace("seed: 0", "seed: !!python/object/apply:os.getcwd []"),
     "a long value": lambda text: text.replace("seed: 0", f"seed: {'x' * 300_000}"),
-    "a long name": lambda text: f"{'x' * 300_000}: 1\n" + text,
     "too large": lambda text: text + "#" * 3_000_000,
-    "a list": lambda text: "[]",
     "nothing": lambda text: "",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
-def test_settings_of_another_make_are_told(mistake: Mistake, run: Path, kind: str):
+def test_malformed_settings_are_refused_soon(mistake: Mistake, run: Path, kind: str):
     path = run / "config.yaml"
     path.write_text(CONFIGS[kind](path.read_text()))
     began = time.monotonic()
-    said = mistake(search, f"resume={run}")
-    assert len(said) < 1000
+    assert len(mistake(search, f"resume={run}")) < 1000
     assert time.monotonic() - began < 20
 
 
-def test_what_is_set_anew_is_read_as_carefully(mistake: Mistake, run: Path):
+def test_malformed_arguments_are_refused(mistake: Mistake, run: Path):
     for value in ("[" * 2000, "&a [*a]", "!!bool maybe"):
         assert "generations=" in mistake(search, f"resume={run}", f"generations={value}")
 
@@ -381,14 +343,16 @@ def own(elsewhere: Path, run: Path) -> tuple[Path, Path]:
     return file, made
 
 
-def test_a_task_file_that_is_as_it_was_runs(own: tuple[Path, Path]):
+def test_unchanged_task_file_runs_and_so_does_one_that_is_given(own: tuple[Path, Path]):
     file, made = own
     assert search([f"resume={made}", "generations=2"]) == 0
     assert (file.parent / "trace").exists()
+    file.write_text(file.read_text() + "# more\n")
+    assert search([f"+task={file}", *LEG[1:], f"resume={made}"]) == 0
 
 
 @pytest.mark.parametrize("why", ["changed", "another", "copied", "in the run"])
-def test_a_task_file_that_is_another_asks_first(mistake: Mistake, own: tuple[Path, Path], why: str):
+def test_other_task_file_needs_trust(mistake: Mistake, own: tuple[Path, Path], why: str):
     file, made = own
     trace = file.parent / "trace"
     if why == "changed":
@@ -416,13 +380,7 @@ def test_a_task_file_that_is_another_asks_first(mistake: Mistake, own: tuple[Pat
     assert status == (0 if whole else 2), "who edits the record is told"
 
 
-def test_a_task_file_that_the_person_names_is_theirs(own: tuple[Path, Path]):
-    file, made = own
-    file.write_text(file.read_text() + "# more\n")
-    assert search([f"+task={file}", *LEG[1:], f"resume={made}"]) == 0
-
-
-def test_a_run_goes_on_where_its_task_file_has_moved(
+def test_moved_run_is_resumed_with_its_moved_task_file(
     own: tuple[Path, Path], mistake: Mistake, tmp_path: Path
 ):
     file, made = own
@@ -440,15 +398,23 @@ def test_a_run_goes_on_where_its_task_file_has_moved(
     assert "was created with other settings: task.settings.file was" in said
 
 
-def test_what_a_run_says_of_trust_counts_for_nothing(run: Path):
+def test_recorded_trust_is_ignored(run: Path):
     path = run / "config.yaml"
     path.write_text(path.read_text().replace("trust: false", "trust: true"))
     assert compose([f"resume={run}"]).trust is False
 
 
-@pytest.mark.parametrize("harm", ["cut", "text", "shape", "names", "texts"])
-def test_a_trajectory_that_cannot_be_read_is_told(mistake: Mistake, run: Path, harm: str):
-    """With its hash made to fit: whoever changes one can change the other."""
+# Arrays and sizes.
+
+
+def npz(arrays: dict[str, Any]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("harm", ["cut", "shape", "names", "texts"])
+def test_unreadable_trajectory_with_a_valid_hash_is_refused(mistake: Mistake, run: Path, harm: str):
     path = "gen_00/k00.npz"
     with Archive.open(run) as archive:
         whole = archive.read(path)
@@ -456,7 +422,6 @@ def test_a_trajectory_that_cannot_be_read_is_told(mistake: Mistake, run: Path, h
             arrays = dict(file)
         made = {
             "cut": whole[: len(whole) // 2],
-            "text": b"no arrays",
             "shape": npz({**arrays, "qpos": arrays["qpos"][:, :1]}),
             "names": npz({"time": arrays["time"]}),
             "texts": npz({**arrays, "qpos": arrays["qpos"].astype(str)}),
@@ -468,84 +433,57 @@ def test_a_trajectory_that_cannot_be_read_is_told(mistake: Mistake, run: Path, h
     assert said.startswith("cannot film: the trajectory cannot be read (")
 
 
-def npz(arrays: dict[str, Any]) -> bytes:
-    buffer = io.BytesIO()
-    np.savez(buffer, **arrays)
-    return buffer.getvalue()
+@contextlib.contextmanager
+def bounded(seconds: float = 60.0, megabytes: float = 300.0):
+    """Assert that the context takes no more than these."""
 
+    def largest_mb() -> float:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
-def test_a_ranking_that_no_judge_answered_can_be_gone_on_from():
-    """Its strengths and flip rate are unknown, which is no fault of the record."""
-    comparison = {
-        "first": "g00k00",
-        "second": "g00k01",
-        "winner": "none",
-        "reason": "silence",
-        "answered": False,
-    }
-    unknown = [None, None]
-    data = {"names": ["g00k00", "g00k01"], "strengths": unknown, "deviation": unknown, "p_best": unknown}
-    ranked = data | {"flip_rate": None, "best": "g00k00", "comparisons": [comparison]}
-    events.check("ranked", 0, -1, ranked)
-    with pytest.raises(events.Unreadable, match="no flip_rate"):
-        events.check("ranked", 0, -1, {name: value for name, value in ranked.items() if name != "flip_rate"})
-
-
-# Sizes.
-
-
-def grown(path: Path, size: int) -> Path:
-    """Make a sparse file of `size` bytes of `path`, which keeps its first bytes."""
-    os.truncate(path, size)
-    return path
-
-
-def memory_mb() -> float:
-    """Return the largest memory that this process has had, MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    before, began = largest_mb(), time.monotonic()
+    yield
+    assert time.monotonic() - began < seconds
+    assert largest_mb() - before < megabytes
 
 
 @pytest.mark.parametrize("vouched", [False, True], ids=["changed", "the record lies"])
-def test_a_sparse_file_is_told_before_it_is_read(mistake: Mistake, run: Path, vouched: bool):
-    size = grown(run / "gen_00" / "k00.npz", 6 * 2**30).stat().st_size
+def test_sparse_trajectory_is_refused_before_it_is_read(mistake: Mistake, run: Path, vouched: bool):
+    size = 6 * 2**30
+    os.truncate(run / "gen_00" / "k00.npz", size)
     if vouched:
         sql(run, f"UPDATE files SET bytes = {size} WHERE path = 'gen_00/k00.npz'")
-    before, began = memory_mb(), time.monotonic()
-    said = mistake(export, str(run), "format=csv")
-    assert ("expected at most" if vouched else "was changed after it was written") in said
-    with Archive.open(run, write=False) as archive:
-        assert archive.damaged() == ["gen_00/k00.npz"]
-    assert "expected at most" in mistake(export, str(run / "gen_00" / "k00.npz"), "format=csv")
-    assert memory_mb() - before < 200
-    assert time.monotonic() - began < 20
+    with bounded(20, 200):
+        said = mistake(export, str(run), "format=csv")
+        assert ("expected at most" if vouched else "was changed after it was written") in said
+        with Archive.open(run, write=False) as archive:
+            assert archive.damaged() == ["gen_00/k00.npz"]
+        assert "expected at most" in mistake(export, str(run / "gen_00" / "k00.npz"), "format=csv")
 
 
 @pytest.mark.parametrize("name", ["best.py", "answers.jsonl", "walk_task.py", "run.db"])
-def test_other_files_of_any_size_are_told(mistake: Mistake, run: Path, elsewhere: Path, name: str):
+def test_sparse_file_is_refused(mistake: Mistake, run: Path, name: str):
     path = run / name
     path.touch()
-    grown(path, 7 * 2**30)
-    before = memory_mb()
-    if name == "best.py":
-        said = mistake(evaluate, *LEG, f"reward={run}") + mistake(evaluate, *LEG, f"reward={path}")
-    elif name == "answers.jsonl":
-        with pytest.raises(UserError) as refused:
-            open_answers(run)
-        said = str(refused.value)
-    elif name == "walk_task.py":
-        config = run / "config.yaml"
-        values = yaml.safe_load(config.read_text()) | {
-            "task": {"name": "own", "settings": {"file": str(path)}}
-        }
-        config.write_text(yaml.safe_dump(values | {"model": "own"}))
-        said = mistake(search, f"resume={run}")
-    else:
-        said = mistake(report, str(run))
-    assert "expected at most" in said
-    assert memory_mb() - before < 200
+    os.truncate(path, 7 * 2**30)
+    with bounded(megabytes=200):
+        if name == "best.py":
+            said = mistake(evaluate, *LEG, f"reward={run}") + mistake(evaluate, *LEG, f"reward={path}")
+        elif name == "answers.jsonl":
+            with pytest.raises(UserError) as refused:
+                open_answers(run)
+            said = str(refused.value)
+        elif name == "walk_task.py":
+            task = {"name": "own", "settings": {"file": str(path)}}
+            config = run / "config.yaml"
+            values = yaml.safe_load(config.read_text()) | {"task": task, "model": "own"}
+            config.write_text(yaml.safe_dump(values))
+            said = mistake(search, f"resume={run}")
+        else:
+            said = mistake(report, str(run))
+        assert "expected at most" in said
 
 
-def test_an_array_that_claims_to_be_larger_than_its_file_is_told():
+def test_array_that_claims_to_be_larger_than_its_file_is_refused():
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**9,)})
     buffer = io.BytesIO()
@@ -556,10 +494,10 @@ def test_an_array_that_claims_to_be_larger_than_its_file_is_told():
 
 
 @pytest.mark.parametrize("what", ["events", "text", "calls"])
-def test_a_record_of_too_much_is_told(mistake: Mistake, run: Path, what: str):
+def test_database_with_too_much_is_refused(mistake: Mistake, run: Path, what: str):
     with Archive.open(run) as archive:
         archive.log_call("k", "answered", {"purpose": "write"})
-    many = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < {})"
+    many = f"{NUMBERS[:-1]} WHERE x < {{}})"
     sql(run, {
         "events": many.format(60_000) + " INSERT INTO events (time, kind, generation, data) "
                   "SELECT 0.0, 'timing', x, '{\"optimise\": 1.0}' FROM n",
@@ -567,19 +505,16 @@ def test_a_record_of_too_much_is_told(mistake: Mistake, run: Path, what: str):
         "calls": many.format(150_000) + " INSERT INTO calls (time, key, state, sent, data) "
                  "SELECT 0.0, 'k', 'answered', 0, '{}' FROM n",
     }[what])  # fmt: skip
-    began, before = time.monotonic(), memory_mb()
-    for command, words in ((report, str(run)), (search, f"resume={run}"), (export, str(run))):
-        said = mistake(command, words)
-        assert "run.db has " in said
-        assert "expected at most" in said
-    assert time.monotonic() - began < 60
-    assert memory_mb() - before < 300
+    with bounded():
+        for command, words in ((report, str(run)), (search, f"resume={run}"), (export, str(run))):
+            said = mistake(command, words)
+            assert "run.db has " in said
+            assert "expected at most" in said
 
 
-def test_a_report_of_many_generations_shows_the_latest(run: Path):
-    rows = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 2000)"
+def test_report_of_many_generations_shows_the_latest(run: Path):
+    rows = f"{NUMBERS[:-1]} WHERE x < 2000)"
     sql(run, f"{rows} INSERT INTO events (time, kind, generation, data) "
              "SELECT 0.0, 'timing', x, '{\"optimise\": 1.0}' FROM n")  # fmt: skip
     assert report([str(run), "scene=false"]) == 0
-    page = (run / "report.html").read_text()
-    assert "The latest 1000 of 2001 generations" in page
+    assert "The latest 1000 of 2001 generations" in (run / "report.html").read_text()

@@ -12,11 +12,10 @@ import threading
 
 import google.genai  # noqa: F401
 import openai  # noqa: F401
-from movlr_jax.language.judges import vlm as watchers  # noqa: F401
-from movlr_jax.language.proposers import llm as writers  # noqa: F401
 
 from movlr_jax.cli.search import main
 from movlr_jax.engine import session  # noqa: F401
+from movlr_jax.language import judge, proposer  # noqa: F401
 from movlr_jax.language.clients import gemini, openai_compatible  # noqa: F401
 
 

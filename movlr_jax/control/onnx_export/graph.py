@@ -18,7 +18,7 @@ from jax.extend import core as jex
 from onnx import TensorProto, helper, numpy_helper
 
 from movlr_jax.errors import UserError
-from movlr_jax.sandbox.jaxprs import scan_params
+from movlr_jax.sandbox.codec import scan_params
 
 OPSET = 18
 _IR = 9  # of ONNX 1.14, which all current runtimes read

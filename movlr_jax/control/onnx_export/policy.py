@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 
 from movlr_jax.control.onnx_export.graph import onnx_model
-from movlr_jax.storage.archive import write_atomically
+from movlr_jax.storage.writing import write_atomically
 from movlr_jax.types import Step
 
 if TYPE_CHECKING:

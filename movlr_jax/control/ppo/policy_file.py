@@ -24,8 +24,8 @@ from movlr_jax.control.ppo.foreign import not_a_policy
 from movlr_jax.control.ppo.update import Learner
 from movlr_jax.control.settings import PpoSettings
 from movlr_jax.errors import UserError, shortened
-from movlr_jax.storage.archive import write_atomically
 from movlr_jax.storage.arrays import read_array_file
+from movlr_jax.storage.writing import write_atomically
 
 _KEPT = ("params", "normalizer")
 _SETTINGS = "settings"

@@ -183,7 +183,7 @@ class ModelClient:
         self.budget.check(most)
         ledger, begun = self.budget.ledger, time.monotonic()
         reply, state, error, settled = None, "failed", None, False
-        call = ledger.begin_call(key, {**self._entry(question, attempt=attempt), "cost_usd": most})
+        call = ledger.log_call(key, "under_way", {**self._entry(question, attempt=attempt), "cost_usd": most})
         try:
             try:
                 async with asyncio.timeout(self.config.timeout_s):
@@ -209,7 +209,7 @@ class ModelClient:
         finally:
             seconds = round(time.monotonic() - begun, 3)
             entry = self._entry(question, reply, error, attempt=attempt, seconds=seconds)
-            # a server goes on with a request that nobody waits for any more
+            # a server continues with a request that was abandoned
             ledger.end_call(call, state, {**entry, "cost_usd": self._cost(reply, most) if settled else most})
 
     def _cost(self, reply: Reply | None, most: float) -> float | None:

@@ -13,7 +13,7 @@ from movlr_jax.language.clients import wire
 from movlr_jax.language.clients.answers import Program, read
 from movlr_jax.language.clients.call import BadAnswer, Media, Question, Reply
 from movlr_jax.language.settings import ModelConfig
-from movlr_jax.storage.archive import write_atomically
+from movlr_jax.storage.writing import write_atomically
 
 _LOOK_S = 0.5
 _SETTLED_S = 1.5  # a file that did not change for this time is complete
@@ -39,7 +39,7 @@ class Manual:
         return self._config.model or "unnamed"
 
     def parameters(self, question: Question) -> Mapping[str, Any]:
-        return parameters(self._config, question)
+        return {}
 
     async def send(self, question: Question, key: str) -> Reply:
         shown = frozenset(media.sha256 for media in question.media)
@@ -73,10 +73,6 @@ class Manual:
 
     async def close(self) -> None:
         pass
-
-
-def parameters(config: ModelConfig, question: Question) -> dict[str, Any]:
-    return {}
 
 
 def _files(question: Question) -> tuple[str, ...]:

@@ -10,13 +10,19 @@ from typing import Any
 from movlr_jax.errors import UserError
 from movlr_jax.language.clients.call import Media, Question, Reply, Retracted
 from movlr_jax.language.settings import ModelConfig
-from movlr_jax.language.voting.desk import Asked, Progress, SearchDesk, cameras, film_name
-from movlr_jax.language.voting.votes import MODEL, PROVIDER, Vote, votes_of
-from movlr_jax.storage.archive import Archive, write_atomically
+from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.layout import VOTE_PAGE
+from movlr_jax.storage.writing import write_atomically
+from movlr_jax.voting.questions import Asked, Progress, SearchQuestions, cameras, film_name
+from movlr_jax.voting.votes import MODEL, PROVIDER, Vote, votes_of
 
 _LOOK_S = 0.1
-_TOLD = ("Pay attention", "Success")  # sentences of prompts/task.md that a person needs too
+_SHOWN = ("Pay attention", "Success")  # first words of sentences of prompts/task.md that the page shows, too
+_KINDS = {
+    "judge": "compare",
+    "criticise": "criticise",
+    "check": "ready",
+}  # purpose -> kind of question on the page
 
 
 class Person:
@@ -27,11 +33,11 @@ class Person:
     address = ""
 
     def __init__(self, config: ModelConfig, archive: Archive, say: Callable[[str], None]):
-        from movlr_jax.language.voting.server import Server
+        from movlr_jax.voting.server import Server
 
         self._config, self._archive = config, archive
-        self._desk = SearchDesk(config.raters, votes_of(archive.calls()))
-        self._server = Server(self._desk, config.host, config.port)
+        self._questions = SearchQuestions(config.raters, votes_of(archive.calls()))
+        self._server = Server(self._questions, config.host, config.port)
         self._server.start()
         self._page = archive.root / VOTE_PAGE
         write_atomically(self._page, self._server.address.encode())
@@ -39,20 +45,20 @@ class Person:
         say(f"people vote at {self._server.address}")
 
     def parameters(self, question: Question) -> Mapping[str, Any]:
-        return parameters(self._config, question)
+        return {}
 
     def watch(self, generation: int, progress: Progress) -> None:
         """Show on the page how far the ranking of a generation is."""
-        self._desk.watch(generation, progress)
+        self._questions.watch(generation, progress)
 
     async def send(self, question: Question, key: str) -> Reply:
         """Wait until a person answers. Raises Retracted if an earlier vote is taken back instead."""
-        asked = self._desk.ask(self._asked(question, key))
+        asked = self._questions.ask(self._asked(question, key))
         try:
             while not asked.done.is_set():
                 await asyncio.sleep(_LOOK_S)
         finally:
-            self._desk.withdraw(asked)
+            self._questions.withdraw(asked)
         if asked.taken_back:
             self._archive.retract_call(asked.taken_back)
             raise Retracted
@@ -65,33 +71,29 @@ class Person:
         self._page.unlink(missing_ok=True)
 
     def _asked(self, question: Question, key: str) -> Asked:
-        about = tuple(question.about.split())
-        films = {film_name(media.data): media.data for media in question.media}
-        shown = [
-            {"id": film_name(media.data), "views": self._config.views, "strip": 0.0}
-            for media in question.media
-        ]
-        about_run = self._archive.get("run") or {}
-        card = {
-            "id": key[:24], "films": shown, "slow": self._config.slow, "cameras": cameras(about_run),
-        }  # fmt: skip
-        text = [part for part in question.messages[-1].parts if not isinstance(part, Media)][-1]
-        assert isinstance(text, str)
-        task, *details = text.partition("\n\n")[0].split("\n")
-        told = [line for line in details if line.startswith(_TOLD)]
-        card |= {"task": task.removeprefix("The task: "), "details": "\n".join(told)}
-        if question.purpose == "judge":
-            return Asked(key, about, {**card, "kind": "compare"}, films)
-        if question.purpose == "criticise":
-            return Asked(
-                key, about, {**card, "kind": "criticise", **self._program(about[0].partition("#")[0])}, films
+        """Return what the page shows of a question. Raises UserError if the page has no such question."""
+        if question.purpose not in _KINDS:
+            raise UserError(
+                f"vlm=person compares and criticises films, but this method also asks it to {question.purpose}; use "
+                "vlm=manual"
             )
-        if question.purpose == "check":
-            return Asked(key, about, {**card, "kind": "ready"}, films)
-        raise UserError(
-            f"vlm=person compares and criticises films, but this method also asks it to {question.purpose}; use "
-            "vlm=manual"
-        )
+        about = tuple(question.about.split())
+        names = [film_name(media.data) for media in question.media]
+        text = [part for part in question.messages[-1].parts if not isinstance(part, Media)][-1]
+        task, *details = str(text).partition("\n\n")[0].split("\n")
+        card = {
+            "id": key[:24],
+            "kind": _KINDS[question.purpose],
+            "films": [{"id": name, "views": self._config.views, "strip": 0.0} for name in names],
+            "slow": self._config.slow,
+            "cameras": cameras(self._archive.get("run") or {}),
+            "task": task.removeprefix("The task: "),
+            "details": "\n".join(line for line in details if line.startswith(_SHOWN)),
+        }
+        if question.purpose == "criticise":
+            card |= self._program(about[0].partition("#")[0])
+        films = dict(zip(names, (media.data for media in question.media), strict=True))
+        return Asked(key, about, card, films)
 
     def _program(self, name: str) -> dict[str, Any]:
         """Return what the page shows of the program of a candidate."""
@@ -112,7 +114,3 @@ def program_card(data: Mapping[str, Any]) -> dict[str, Any]:
             for name, weight in weights.items()
         ],
     }
-
-
-def parameters(config: ModelConfig, question: Question) -> dict[str, Any]:
-    return {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,8 +13,9 @@ import yaml
 from movlr_jax._util.settings import CONFIG_BYTES, from_mapping, read_yaml
 from movlr_jax.errors import UserError
 from movlr_jax.language.settings import ModelConfig
-from movlr_jax.storage.archive import Archive, write_atomically
+from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.inside import read_bounded, read_inside
+from movlr_jax.storage.writing import write_atomically
 from movlr_jax.version import __version__
 
 if TYPE_CHECKING:  # it needs packages that a search without models does without
@@ -142,16 +144,7 @@ class Replayed:
     address = ""
 
     def __init__(self, model: ModelConfig):
-        from movlr_jax.language.clients import gemini, manual, openai_compatible, person
-
         self._config = model
-        modules = {
-            "gemini": gemini,
-            "openai_compatible": openai_compatible,
-            "manual": manual,
-            "person": person,
-        }
-        self._parameters = modules[model.name].parameters
 
     @property
     def name(self) -> str:
@@ -162,7 +155,10 @@ class Replayed:
         return self._config.model or {"manual": "unnamed", "person": "person"}.get(self._config.name, "")
 
     def parameters(self, question: Question) -> Mapping[str, Any]:
-        return self._parameters(self._config, question)
+        if self.name not in ("gemini", "openai_compatible"):
+            return {}
+        backend = importlib.import_module(f"movlr_jax.language.clients.{self.name}")
+        return backend.parameters(self._config, question)
 
     async def send(self, question: Question, key: str) -> Any:
         raise UserError("a replayed run does not send calls")

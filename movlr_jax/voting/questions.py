@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from movlr_jax.errors import UserError
-from movlr_jax.language.voting.votes import Vote, Winner, agreement
+from movlr_jax.voting.votes import Vote, Winner, agreement
 
 _CLAIM_S = 15.0  # a page that has not asked for this long has been left
 
 
-class Desk(Protocol):
+class Questions(Protocol):
     """What the server needs. All methods may raise UserError, whose text the page shows."""
 
     def state(self, rater: str, further: bool) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class Asked:
     done: threading.Event = field(default_factory=threading.Event)
 
 
-class SearchDesk:
+class SearchQuestions:
     """The questions of a running search. The search asks from its thread, the page answers from the server's."""
 
     def __init__(self, raters: int, votes: Sequence[Vote], now: Callable[[], float] = time.monotonic):

@@ -6,7 +6,10 @@ attacker rebinds to 127.0.0.1 does not), every call must be from the same origin
 
 from __future__ import annotations
 
+import asyncio
 import hmac
+import logging
+import resource
 import secrets
 import socket
 import threading
@@ -22,12 +25,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from movlr_jax._util.resources import resource_dir
 from movlr_jax.errors import UserError
-from movlr_jax.language.voting.connections import AT_ONCE, Connection
-from movlr_jax.language.voting.desk import Desk
-from movlr_jax.language.voting.votes import chosen, critique_form, rater_name, sentence
+from movlr_jax.voting.questions import Questions
+from movlr_jax.voting.votes import chosen, critique_form, rater_name, sentence
 
 LOCAL = ("127.0.0.1", "localhost")
 _FILES = {
@@ -38,6 +41,10 @@ _FILES = {
     "vote.js": "text/javascript",
 }
 _MOST_BYTES = 128 * 1024  # of a post
+_MOST, _SHARE = 64, 8  # connections; the limit of open files is at least so many times as large
+BACKLOG = 16  # connections that are accepted before the first of them is handled
+_log = logging.getLogger("uvicorn.error.vote")
+_log.setLevel(logging.ERROR)  # malformed requests are not worth a warning
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; media-src blob:; "
@@ -52,20 +59,20 @@ _HEADERS = {
 
 
 class Server:
-    """Serves a desk at `address`. Raises UserError if `host` cannot be used."""
+    """Serves questions at `address`. Raises UserError if `host` cannot be used."""
 
-    def __init__(self, desk: Desk, host: str, port: int):
+    def __init__(self, questions: Questions, host: str, port: int):
         self._socket = _listen(host, port)
         token = None if host in LOCAL else secrets.token_urlsafe(24)
         port = self._socket.getsockname()[1]
         shown = socket.gethostname() if host in ("0.0.0.0", "") else host
         self.address = f"http://{shown}:{port}/" + (f"?token={token}" if token else "")
         config = uvicorn.Config(
-            application(desk, token, port),
+            application(questions, token, port),
             loop="asyncio",
-            http=Connection,
+            http=_Connection,
             ws="none",
-            backlog=AT_ONCE,
+            backlog=BACKLOG,
             log_config=None,  # the logging of the program stays as it is
             access_log=False,
             lifespan="off",
@@ -90,6 +97,24 @@ class Server:
             self._thread.join(5)
 
 
+def most_connections() -> int:
+    """Return how many connections are open at once: a share of the files that this process may open."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return _MOST if files == resource.RLIM_INFINITY else max(4, min(_MOST, files // _SHARE))
+
+
+class _Connection(H11Protocol):
+    """A connection to the page. If there are too many, the oldest is closed: the search needs open files too."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        self.logger, self.opened = _log, self.loop.time()
+        super().connection_made(transport)
+        if len(self.connections) > most_connections():
+            oldest = min((c for c in self.connections if isinstance(c, _Connection)), key=lambda c: c.opened)
+            self.connections.discard(oldest)
+            oldest.transport.abort()
+
+
 def _listen(host: str, port: int) -> socket.socket:
     """Return a socket on `port`, or on a free one if another program has it. Raises UserError."""
     problem: OSError | None = None
@@ -110,7 +135,7 @@ def _listen(host: str, port: int) -> socket.socket:
     )
 
 
-def application(desk: Desk, token: str | None, port: int) -> ASGIApp:
+def application(questions: Questions, token: str | None, port: int) -> ASGIApp:
     """Return the web application. token: what every request must know; None: only requests to this machine."""
 
     async def file(request: Request) -> Response:
@@ -121,10 +146,10 @@ def application(desk: Desk, token: str | None, port: int) -> ASGIApp:
 
     async def state(request: Request) -> Response:
         rater = rater_name(request.query_params.get("rater"))
-        return JSONResponse(desk.state(rater, request.query_params.get("further") == "1"))
+        return JSONResponse(questions.state(rater, request.query_params.get("further") == "1"))
 
     async def film(request: Request) -> Response:
-        data = desk.film(request.path_params["name"])
+        data = questions.film(request.path_params["name"])
         if data is None:
             return PlainTextResponse("there is no such film", 404)
         return Response(data, media_type="video/mp4")
@@ -136,16 +161,16 @@ def application(desk: Desk, token: str | None, port: int) -> ASGIApp:
                 raise UserError("expected a JSON object")
             rater = rater_name(values.get("rater"))
             act(rater, values)
-            return JSONResponse(desk.state(rater, values.get("further") is True))
+            return JSONResponse(questions.state(rater, values.get("further") is True))
 
         return endpoint
 
     def vote(rater: str, values: dict[str, Any]) -> None:
         winner, reason = chosen(values.get("winner")), sentence(values.get("reason", ""))
-        desk.vote(rater, str(values.get("question")), winner, reason)
+        questions.vote(rater, str(values.get("question")), winner, reason)
 
     def criticise(rater: str, values: dict[str, Any]) -> None:
-        desk.criticise(rater, str(values.get("question")), critique_form(values))
+        questions.criticise(rater, str(values.get("question")), critique_form(values))
 
     async def refused(request: Request, error: Exception) -> Response:
         return JSONResponse({"error": str(error)}, 409)
@@ -161,7 +186,7 @@ def application(desk: Desk, token: str | None, port: int) -> ASGIApp:
             Route("/film/{name}", film),
             Route("/api/vote", post(vote), methods=["POST"]),
             Route("/api/critique", post(criticise), methods=["POST"]),
-            Route("/api/undo", post(lambda rater, values: desk.undo(rater)), methods=["POST"]),
+            Route("/api/undo", post(lambda rater, values: questions.undo(rater)), methods=["POST"]),
         ],
         exception_handlers={
             UserError: refused,

@@ -97,9 +97,8 @@ def sentence(text: Any) -> str:
 
 def chosen(text: Any) -> Winner:
     """Return the winner that the page sent. Raises UserError."""
-    for winner in WINNERS:
-        if text == winner:
-            return winner
+    if text in WINNERS:
+        return text
     raise UserError(f"winner={text!r:.40}: expected first, second or tie")
 
 

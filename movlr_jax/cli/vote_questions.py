@@ -15,11 +15,11 @@ from movlr_jax.evolution.standing import Standing
 from movlr_jax.film.captions import STRIP
 from movlr_jax.language.base import Evaluation, Preference
 from movlr_jax.language.clients.person import program_card
-from movlr_jax.language.voting.desk import cameras, film_name, people
-from movlr_jax.language.voting.votes import MODEL, PROVIDER, Vote, Winner, votes_of
 from movlr_jax.report.data import Run
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.layout import candidate_path
+from movlr_jax.voting.questions import cameras, film_name, people
+from movlr_jax.voting.votes import MODEL, PROVIDER, Vote, Winner, votes_of
 
 KIND = "voted"  # event with the ranking by people
 _SHARED = 3  # one of so many votes of a rater is on a pair that another one voted on, to measure agreement
@@ -34,7 +34,7 @@ class Film:
     strip: float  # height of the captions above and below, as a share of the film
 
 
-class RunDesk:
+class RunQuestions:
     """Pools the votes of all raters in one active ranking. Not safe for several threads."""
 
     def __init__(self, archive: Archive, run: Run):
