@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from movlr_jax._util.parts import setting
 from movlr_jax._util.registry import Registry
-from movlr_jax._util.settings import at_least, one_of
 from movlr_jax.errors import UserError
 
 FEEDBACK = ("critique", "reflection", "descriptors", "statistics", "none")
@@ -25,38 +25,49 @@ class Method:
     """One algorithm. K and N are the settings `candidates` and `generations`; a method can set them too."""
 
     name: str = "movlr"
-    # critique of the film, reflection on numbers, descriptors of regions with statistics, statistics only, or none
-    feedback: str = "critique"
-    # program that is edited next: best (so far), or latest (best of the latest generation)
-    parent: str = "best"
-    judge: str = "vlm"  # vlm: the judge of the setting vlm; score: the task score, whatever vlm is
-    # first program: initial (of the task), nothing (all are written), human (the hand-written one, never edited), or
-    # canonical (the hand-written one, as the start of the edits)
-    start: str = "initial"
-    temperature: float = 1.0  # of the model that writes programs
-    frames: int = 0  # number of frames to show instead of the film; 0: as set in vlm.media
-    # s, descriptors: time between frames shown instead of the film; 0: as set in vlm.media
-    every_s: float = 0.0
-    watches: bool = False  # true: the vision model also writes the programs
-    directions: bool = True  # programs that are written together get different directions in their requests
-    mjcf: bool = False  # requests for programs contain an excerpt of the model as MJCF
-    final_training: float = 1.0  # final training of the winner, in multiples of a candidate's steps; 1: none
-    # descriptors: the search ends when the best motion has this alignment with the task, 0 to 1; null: it goes on
-    stop_alignment: float | None = None
-    weights: tuple[float, float] | None = None  # range of the weights that a model may write; null: any
+    feedback: str = setting(
+        "critique",
+        "critique of the film, reflection on numbers, descriptors of regions with statistics, statistics, or none",
+        choices=FEEDBACK,
+    )
+    parent: str = setting(
+        "best",
+        "program that is edited next: best (so far), or latest (best of the latest generation)",
+        choices=PARENTS,
+    )
+    judge: str = setting(
+        "vlm", "vlm: the judge of the setting vlm; score: the task score, whatever vlm is", choices=JUDGES
+    )
+    start: str = setting(
+        "initial",
+        "first program: initial (of the task), nothing (all are written), human (the hand-written one, never "
+        "edited), or canonical (the hand-written one, as the start of the edits)",
+        choices=STARTS,
+    )
+    temperature: float = setting(1.0, "of the model that writes programs", least=0)
+    frames: int = setting(0, "number of frames to show instead of the film; 0: as set in vlm.media", least=0)
+    every_s: float = setting(
+        0.0, "s, descriptors: time between frames shown instead of the film; 0: as set in vlm.media", least=0
+    )
+    watches: bool = setting(False, "true: the vision model also writes the programs")
+    directions: bool = setting(
+        True, "programs that are written together get different directions in their requests"
+    )
+    mjcf: bool = setting(False, "requests for programs contain an excerpt of the model as MJCF")
+    final_training: float = setting(
+        1.0, "final training of the winner, in multiples of a candidate's steps; 1: none", least=1
+    )
+    stop_alignment: float | None = setting(
+        None,
+        "descriptors: the search ends when the best motion has this alignment with the task; null: it goes on",
+        above=0,
+        most=1,
+    )
+    weights: tuple[float, float] | None = setting(
+        None, "range of the weights that a model may write; null: any"
+    )
 
     def check(self, where: str) -> None:
-        """Check the choices and ranges. Raises UserError."""
-        one_of(self, f"{where}.", feedback=FEEDBACK, parent=PARENTS, judge=JUDGES, start=STARTS)
-        at_least(0, self, f"{where}.", "temperature", "frames", "every_s")
-        if self.final_training < 1:
-            raise UserError(
-                f"{where}.final_training={self.final_training:g}: it must be 1 (no final training) or more"
-            )
-        if self.stop_alignment is not None and not 0 < self.stop_alignment <= 1:
-            raise UserError(
-                f"{where}.stop_alignment={self.stop_alignment:g}: it must be above 0 and at most 1, or null to go on"
-            )
         if self.weights and not self.weights[0] < self.weights[1] > 0:
             raise UserError(
                 f"{where}.weights={list(self.weights)}: give two numbers, the larger one last and above 0"
