@@ -169,8 +169,7 @@ class Parts(Registry[type[T]]):
                 f"{where} is {given!r:.60}, expected the name of a {self.kind} or a group of settings"
             )
         given = {str(name): value for name, value in given.items()}
-        name = str(given.pop(self.tag, None))
-        name = self._former.get(name, name)
+        name = self.present(str(given.pop(self.tag, None)))
         entry = self.get_or_raise(name, where if self.tag == "name" else f"{where}.{self.tag}")
         own = {f.name: f for f in settings_of(entry)}
         for strange in given.keys() - own.keys() - set(self.names()):
@@ -180,6 +179,10 @@ class Parts(Registry[type[T]]):
         made: Any = from_mapping(entry, chosen, where) if own else entry()
         self._names[type(made)] = name
         return made
+
+    def present(self, name: str) -> str:
+        """Return the present name of a part for a name that an earlier version recorded."""
+        return self._former.get(name, name)
 
     def names(self) -> list[str]:
         """Return the names of the settings of all parts."""

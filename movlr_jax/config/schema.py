@@ -10,6 +10,7 @@ from movlr_jax._util.parts import check_ranges, part
 from movlr_jax._util.settings import above_0, at_least, flat, from_mapping, no_secrets, one_of
 from movlr_jax.config.methods import Method
 from movlr_jax.config.ranking import RANKINGS, calls_needed
+from movlr_jax.control.mpc.rules import RULES
 from movlr_jax.control.settings import OPTIMIZERS, OptimizerSettings, PlanningSettings, PpoSettings
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.language.registry import CRITICS, JUDGES, PROPOSERS, Auto
@@ -197,6 +198,14 @@ def _present(group: Any) -> Any:
     if "full" in kept:
         kept["final_training"] = kept.pop("full")
     return kept
+
+
+def with_present_names(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return recorded settings, by dotted name, with the present names of parts that have been renamed."""
+    found = dict(recorded)
+    if isinstance(rule := found.get("optimizer.mppi.rule"), str):
+        found["optimizer.mppi.rule"] = RULES.present(rule)
+    return found
 
 
 def check_removed(recorded: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from movlr_jax._util.machine import hardware, versions
 from movlr_jax._util.progress import Reporter
 from movlr_jax._util.settings import flat, plain, read_yaml
 from movlr_jax.config.compose import RESETTABLE
-from movlr_jax.config.schema import Config, check_removed
+from movlr_jax.config.schema import Config, check_removed, with_present_names
 from movlr_jax.config.trust import EVENT, task_file
 from movlr_jax.control.base import Optimizer
 from movlr_jax.control.build import (
@@ -321,7 +321,7 @@ def same_search(config: Config, task: Task, recorded: Mapping[str, Any], archive
         ours.pop("model")
     given = {name: value for name, value in ours.items() if name.partition(".")[0] not in free}
     check_removed(recorded["settings"])
-    changed = changes(given, recorded["settings"])
+    changed = changes(given, with_present_names(recorded["settings"]))
     if changed:
         raise UserError(
             f"{archive.root} was created with other settings: {'; '.join(changed)}; "
