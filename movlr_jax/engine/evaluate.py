@@ -14,7 +14,7 @@ import numpy as np
 
 from movlr_jax._util.progress import Reporter
 from movlr_jax._util.quantities import summary
-from movlr_jax._util.settings import CONFIG_BYTES, read_yaml
+from movlr_jax._util.settings import CONFIG_BYTES, plain, read_yaml
 from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import began, task_file
 from movlr_jax.control.base import Optimizer
@@ -68,7 +68,7 @@ class EvaluationSetup:
         relevant = dataclasses.replace(
             self.config, seed=seed, run_dir=None, films=False, preview=False, reward=""
         )
-        given = repr((relevant, task_file(relevant))).encode() + fingerprint(self.task)
+        given = repr((plain(relevant), task_file(relevant))).encode() + fingerprint(self.task)
         given += "".join(relevant.optimizer.file_hashes()).encode()
         return hashlib.sha256(given).hexdigest()[:12]
 
