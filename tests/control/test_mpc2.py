@@ -62,7 +62,7 @@ def lengths_at(model: mujoco.MjModel, qpos: np.ndarray) -> tuple[np.ndarray, np.
 
 
 def excitation_in_numpy(
-    law: laws.Linear,
+    law: laws.MuscleLaw,
     model: mujoco.MjModel,
     physics: NativePhysics,
     state: SimState,
@@ -84,7 +84,7 @@ def excitation_in_numpy(
         lr, acc0, prm = model.actuator_lengthrange[i], model.actuator_acc0[i], model.actuator_gainprm[i, :9]
         passive = mujoco.mju_muscleBias(length, lr, acc0, model.actuator_biasprm[i, :9])
         held = mujoco.mju_muscleGain(length, 0.0, lr, acc0, prm) * hold[i] + passive
-        if law.law == "product":
+        if isinstance(law, laws.Product):
             effort = sum(
                 abs(moment[i, v]) * abs(z - state.qpos[row, q])
                 for q, v, z in zip(planned_q, planned_v, target, strict=True)
@@ -106,8 +106,10 @@ def excitation_in_numpy(
     return result
 
 
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: f"{law.law}-{'hold' if law.hold else 'free'}")
-def test_the_muscle_law_is_the_equation(tiny, law: laws.Linear):
+@pytest.mark.parametrize(
+    "law", LAWS, ids=lambda law: f"{type(law).__name__}-{'hold' if law.hold else 'free'}"
+)
+def test_the_muscle_law_is_the_equation(tiny, law: laws.MuscleLaw):
     """Two plans for each of six moving states, half of them nearly relaxed; every row has its own target."""
     space = PostureSpace(law, tiny.model, tiny.layout, PLANNED)
     qpos, qvel, activations = tiny.states(6, seed=3)
@@ -132,7 +134,7 @@ def test_the_muscle_law_is_the_equation(tiny, law: laws.Linear):
 @pytest.mark.parametrize("kind", ["linear", "product"])
 def test_several_knots_move_the_target_between_postures(tiny, kind):
     """Where two equal knots stand, a plan is the plan of one; midway between two, its lengths are their mean."""
-    law = laws.Linear(kind)
+    law = laws.LAWS.read(kind, "")
     one = PostureSpace(law, tiny.model, tiny.layout, PLANNED)
     two = PostureSpace(law, tiny.model, tiny.layout, PLANNED, knots=2, horizon_s=0.4)
     state = tiny.physics.start(*tiny.states(3, seed=3))
@@ -372,7 +374,7 @@ def test_four_candidates_together_are_each_alone_bit_by_bit(tiny, kind: str):
     space = (
         ControlSpace(tiny.model, 3, 0.06)
         if kind == "controls"
-        else PostureSpace(laws.Linear(kind), tiny.model, tiny.layout, PLANNED, [PLANNED], 0.5)  # pyright: ignore
+        else PostureSpace(laws.LAWS.read(kind, ""), tiny.model, tiny.layout, PLANNED, [PLANNED], 0.5)  # pyright: ignore
     )
     planner = planner_of(
         space,

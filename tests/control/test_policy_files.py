@@ -70,7 +70,7 @@ def with_settings(**settings: Any) -> Callable[[bytes], bytes]:
     return lambda whole: packed(members(whole), **settings)
 
 
-def changed(change: Callable[[np.ndarray], Any]) -> Callable[[bytes], bytes]:
+def altered(change: Callable[[np.ndarray], Any]) -> Callable[[bytes], bytes]:
     """The first array of the networks, made another."""
 
     def make(whole: bytes) -> bytes:
@@ -111,7 +111,7 @@ FILES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "text": (lambda whole: b"a policy", "cannot read a trained policy from this file"),
     "one array": (lambda whole: npy(np.zeros(3)), "cannot read a trained policy from this file"),
     "an object": (lambda whole: npy(np.array([{}], dtype=object)), "cannot read a trained policy from this file"),
-    "objects": (changed(lambda a: a.astype(object)), "cannot read a trained policy from this file"),
+    "objects": (altered(lambda a: a.astype(object)), "cannot read a trained policy from this file"),
     "no arrays": (lambda whole: packed({}), "the policy is for another model"),
     "large": (bomb, "cannot read a trained policy from this file"),
     "no JSON": (said_as("{"), "its settings cannot be read"),
@@ -133,9 +133,9 @@ FILES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "a wide layer": (with_settings(hidden=[10**6, 10**6]), "fewer than its layers"),
     "a bound": (with_settings(clip_observation=-1.0), "clip_observation=-1: it must be 0 or more"),
     "a bound of text": (with_settings(clip_observation="x"), "clip_observation='x' is not a number"),
-    "texts": (changed(lambda a: a.astype(str)), "expected numbers"),
-    "not finite": (changed(lambda a: a * np.nan), "contains non-finite numbers"),
-    "another shape": (changed(lambda a: a[:, :-1]), "the policy is for another model"),
+    "texts": (altered(lambda a: a.astype(str)), "expected numbers"),
+    "not finite": (altered(lambda a: a * np.nan), "contains non-finite numbers"),
+    "another shape": (altered(lambda a: a[:, :-1]), "the policy is for another model"),
 }  # fmt: skip
 
 

@@ -98,7 +98,7 @@ def test_fitted_moment_arms_are_those_of_mujoco(tiny):
 @pytest.mark.parametrize("kind", ["linear", "product", "torque"])
 def test_a_policy_commands_what_the_planners_law_does(tiny, kind):
     """The same target from the same state: the law alone, with moment arms and lengths of MuJoCo."""
-    law, beta = laws.Linear(kind, 2.0, 0.1), 0.6
+    law, beta = laws.LAWS.read({"law": kind, "kp": 2.0, "kd": 0.1}, "optimizer.muscle"), 0.6
     space = PostureSpace(law, tiny.model, tiny.layout, PLANNED)
     rest = np.full(tiny.model.nu, 0.1)
     qpos = np.array([0.0, 0.4, 0.8])
@@ -174,7 +174,7 @@ def test_a_policy_is_kept_as_a_file_and_begun_from(ppo, tmp_path: Path):
             getattr(trained.learners, name),
         )
     other = build(changed(SMALL, init=str(path), hidden=(8,), observe=("qpos",)))
-    assert other.config.policy == SMALL.policy  # the file's own
+    assert other.config.policy == replace(SMALL.policy, joints=PLANNED)  # the file's own
     learner = jax.tree.map(lambda x: x[0], trained.learners)
     save_policy(tmp_path / "arm.npz", learner, changed(SMALL, joints=("elbow",)))
     with pytest.raises(UserError, match="planned joint 'elbow'"):

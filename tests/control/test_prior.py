@@ -74,7 +74,13 @@ def planner(config: Mpc2, **mppi: Any) -> Mpc2:
     return replace(config, mppi=rules.Mppi(**mppi))
 
 
-def episode(config: Mpc2, programs: Any = (KICK,)) -> Trajectory:
+def policy(config: Mpc2) -> Ppo:
+    """Return the settings of the policy alone, without plans."""
+    names = ("ctrl_dt", "sim_dt", "ppo", "pd", "groups", "muscle")
+    return Ppo(**{name: getattr(config, name) for name in names})
+
+
+def episode(config: Mpc2 | Ppo, programs: Any = (KICK,)) -> Trajectory:
     """STEPS control steps under each program, all from the same start."""
     optimizer = build_optimizer(config, TASK)
     start = (np.repeat(x, len(programs), axis=0) for x in TASK.start(np.random.default_rng(3), 1))
@@ -85,7 +91,7 @@ def episode(config: Mpc2, programs: Any = (KICK,)) -> Trajectory:
 @pytest.mark.slow
 def test_one_sample_is_the_policy(config: Mpc2):
     """Nothing is added: the same controls at every step as where the policy acts for itself."""
-    alone, beneath = episode(config), episode(planner(config, samples=1))
+    alone, beneath = episode(policy(config)), episode(planner(config, samples=1))
     assert np.ptp(alone.actions, axis=1).max() > 0.05, "a policy that holds still would say little"
     np.testing.assert_allclose(beneath.actions, alone.actions, atol=1e-5)
     np.testing.assert_allclose(beneath.steps.qpos, alone.steps.qpos, atol=1e-5)
@@ -121,7 +127,7 @@ def test_plans_find_what_their_reward_asks_for(config: Mpc2, acts: str):
 def test_a_plan_is_added_to_what_the_policy_commands(config: Mpc2):
     """At each instant the controls of numbers + plan between its knots, held in [-1, 1]."""
     built: Any = build_optimizer(planner(config), TASK)
-    trained = build_optimizer(config, TASK)
+    trained = build_optimizer(policy(config), TASK)
     assert isinstance(trained, PpoTrainer)
     space, physics, numbers = built.space, built.sim_physics, trained.acting()
     state = physics.start(*TASK.start(np.random.default_rng(1), 1))
