@@ -20,7 +20,7 @@ from quick import read_options
 
 from movlr_jax.biomech.gait.reference import PERCENT, human_gait
 from movlr_jax.config.compose import compose
-from movlr_jax.engine.session import task_of
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.models import follow_couplings
 from movlr_jax.storage.trajectory import EpisodeRecord
 from movlr_jax.tasks import Task

@@ -21,7 +21,7 @@ import numpy as np  # noqa: E402
 from PIL import Image  # noqa: E402
 from quick import read_options, searched  # noqa: E402
 
-from movlr_jax.cli.episodes import read_request, task_of_request  # noqa: E402
+from movlr_jax.engine.episodes import EpisodeRequest  # noqa: E402
 from movlr_jax.evolution.filming import clip_of  # noqa: E402
 from movlr_jax.film.captions import Caption  # noqa: E402
 from movlr_jax.film.clips import Style, frames  # noqa: E402
@@ -52,8 +52,8 @@ def main() -> None:
 
 def draw(gif: Path, trajectory: str, settings: Sequence[str], from_s: float) -> None:
     """Write a moving picture of a trajectory."""
-    request, _ = read_request("gallery", "gallery GIF TRAJECTORY", [trajectory, *settings])
-    clip = clip_of(task_of_request(request), Path(trajectory).read_bytes(), Caption(""))
+    request = EpisodeRequest(Path(trajectory), settings=settings)
+    clip = clip_of(request.task(), Path(trajectory).read_bytes(), Caption(""))
     shown = clip.times <= from_s + LONGEST_S  # from the start, since the camera follows the body
     act = None if clip.act is None else clip.act[shown]
     task = replace(clip.task, cameras=clip.task.cameras[:1])

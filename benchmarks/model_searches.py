@@ -28,7 +28,7 @@ from quick import read_options, searched  # noqa: E402
 
 from movlr_jax.config.compose import compose  # noqa: E402
 from movlr_jax.control.build import build_optimizer  # noqa: E402
-from movlr_jax.engine.session import task_of  # noqa: E402
+from movlr_jax.engine.tasks import task_of  # noqa: E402
 from movlr_jax.evolution.evaluation import evaluate, make_probe  # noqa: E402
 from movlr_jax.evolution.ranking import meetings  # noqa: E402
 from movlr_jax.report.data import Run, read_run, weight_shares  # noqa: E402

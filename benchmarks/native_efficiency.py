@@ -30,7 +30,7 @@ from record import circumstances  # noqa: E402
 
 from movlr_jax.control.build import build_planner  # noqa: E402
 from movlr_jax.control.mpc.planner import Planner  # noqa: E402
-from movlr_jax.engine.session import task_of  # noqa: E402
+from movlr_jax.engine.tasks import task_of  # noqa: E402
 from movlr_jax.physics.native import NativePhysics  # noqa: E402
 from movlr_jax.sandbox.source import parse  # noqa: E402
 from movlr_jax.sandbox.trace import load  # noqa: E402

@@ -30,7 +30,7 @@ from record import circumstances, write  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
 from movlr_jax.control.build import build_planner  # noqa: E402
 from movlr_jax.control.episode import by_candidate  # noqa: E402
-from movlr_jax.engine.session import task_of  # noqa: E402
+from movlr_jax.engine.tasks import task_of  # noqa: E402
 from movlr_jax.evolution.evaluation import make_probe  # noqa: E402
 from movlr_jax.sandbox.vet import Sandbox  # noqa: E402
 from movlr_jax.tasks import Task, simple_task  # noqa: E402

@@ -30,7 +30,7 @@ from quick import read_options  # noqa: E402
 from record import circumstances  # noqa: E402
 
 from movlr_jax._util.machine import cores  # noqa: E402
-from movlr_jax.engine.session import task_of  # noqa: E402
+from movlr_jax.engine.tasks import task_of  # noqa: E402
 from movlr_jax.evolution.evaluation import make_probe  # noqa: E402
 from movlr_jax.physics.native import NativePhysics  # noqa: E402
 from movlr_jax.rewards.program import RewardFn  # noqa: E402

@@ -38,7 +38,7 @@ from record import circumstances, write  # noqa: E402
 from movlr_jax._util.machine import cores  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
 from movlr_jax.config.schema import WorkersConfig  # noqa: E402
-from movlr_jax.engine.session import task_and_optimizer  # noqa: E402
+from movlr_jax.engine.parts import task_and_optimizer  # noqa: E402
 from movlr_jax.evolution.evaluation import make_probe  # noqa: E402
 from movlr_jax.evolution.filming import clip_of  # noqa: E402
 from movlr_jax.evolution.ranking import rank  # noqa: E402

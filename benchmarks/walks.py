@@ -28,9 +28,9 @@ from quick import read_options  # noqa: E402
 from record import circumstances, write  # noqa: E402
 
 from movlr_jax._util.progress import Reporter  # noqa: E402
-from movlr_jax.cli.gait import analysed  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
 from movlr_jax.engine.evaluate import EvaluationSetup, prepared, run_episode  # noqa: E402
+from movlr_jax.engine.gait import analysed  # noqa: E402
 from movlr_jax.evolution.filming import clip_of  # noqa: E402
 from movlr_jax.film.captions import Caption  # noqa: E402
 from movlr_jax.film.clips import Style, frames  # noqa: E402

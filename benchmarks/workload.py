@@ -17,8 +17,7 @@ from mujoco import rollout as mj_rollout
 from movlr_jax.config.compose import compose
 from movlr_jax.config.schema import Config
 from movlr_jax.control.mpc.planner import Planner
-from movlr_jax.engine.session import task_of
-from movlr_jax.errors import UserError
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox.source import parse
@@ -52,11 +51,9 @@ def workload(model: str, samples: int, horizon_s: float | None = None) -> tuple[
 
 
 def humanoid_file() -> str:
-    """Return the path of the humanoid of mujoco-mjx. Raises UserError."""
-    try:
-        from mujoco import mjx
-    except ImportError:
-        raise UserError("the humanoid comes with mujoco-mjx: pip install 'movlr-jax[mjx]'") from None
+    """Return the path of the humanoid of mujoco-mjx."""
+    from mujoco import mjx
+
     return str(Path(mjx.__file__).parent / "test_data" / "humanoid" / "humanoid.xml")
 
 

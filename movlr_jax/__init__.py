@@ -6,7 +6,7 @@
     result = mj.evaluate_reward("human", task)
     run = mj.run_search(task, candidates=4, generations=3)
 
-Importing the package starts nothing: JAX and MuJoCo are loaded when something of it is first used.
+Importing the package changes no environment variable. JAX and MuJoCo are loaded when something of it is first used.
 """
 
 from __future__ import annotations
@@ -103,9 +103,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    from movlr_jax.engine.environment import prepare_environment
-
-    prepare_environment()
     return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
 
 

@@ -55,7 +55,8 @@ def _complete(arguments: Sequence[str]) -> int:
         if len(words) < 3:  # the command itself
             print(" ".join(c for c in COMMANDS if c.startswith("".join(words[1:]))))
             return 0
-        os.environ["COMP_LINE"] = " ".join([words[0], *words[2:]])  # Hydra knows no commands
+        *given, last = [words[0], *words[2:]]  # Hydra knows no commands
+        os.environ["COMP_LINE"] = " ".join([*(w.replace("+task=", "task=") for w in given), last])
     return entry_point("movlr_jax.cli.search")(["--shell-completion", *arguments])
 
 

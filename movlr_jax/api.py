@@ -11,8 +11,6 @@ import base64
 import hashlib
 import html
 import math
-import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -73,12 +71,14 @@ def load_task(
     Raises:
         UserError: For unknown names, with near matches, and values out of range.
     """
-    _prepare()
+    from movlr_jax.engine.environment import prepare_environment
+
+    prepare_environment()
     from dataclasses import replace
 
     from movlr_jax.config.compose import compose
-    from movlr_jax.config.override import overrides_of, task_override
-    from movlr_jax.engine.session import task_of
+    from movlr_jax.config.overrides import overrides_of, task_override
+    from movlr_jax.engine.tasks import task_of
     from movlr_jax.tasks.base import Overrides
     from movlr_jax.tasks.instruction import absolute_model
     from movlr_jax.tasks.reference import PEOPLE, STEPS
@@ -223,8 +223,8 @@ def load_reward(source: str | Path, task: Task | str | Path, *settings: str, **m
         UserError: If the program is rejected, with the reason.
     """
     config, built = _configured(task, settings, more)
-    from movlr_jax.engine.evaluate import vetted
-    from movlr_jax.engine.session import task_of
+    from movlr_jax.engine.rewards import vetted
+    from movlr_jax.engine.tasks import task_of
     from movlr_jax.rewards.function import RewardFunction
 
     built = built or task_of(config)
@@ -288,7 +288,9 @@ class SearchRun:
     """
 
     def __init__(self, root: str | Path, task: Task | None = None, trust: bool = False):
-        _prepare()
+        from movlr_jax.engine.environment import prepare_environment
+
+        prepare_environment()
         from movlr_jax.report.data import read_run
         from movlr_jax.storage.archive import Archive
 
@@ -305,7 +307,7 @@ class SearchRun:
             return self._given
         from movlr_jax.config.compose import compose
         from movlr_jax.config.trust import TASK
-        from movlr_jax.engine.session import task_of
+        from movlr_jax.engine.tasks import task_of
 
         trust = ["trust=true"] if self._trust else []
         return task_of(compose([f"resume={self.root}", *trust], parts=TASK))
@@ -498,7 +500,6 @@ def register_task(
         episode_s: Length of an evaluation episode in s.
         replace: Replace a task of this name.
     """
-    _prepare()
     from movlr_jax.tasks.registry import TASKS, TaskEntry
 
     TASKS.register(name, TaskEntry(build, tuple(models), episode_s), replace=replace)
@@ -506,7 +507,6 @@ def register_task(
 
 def register_model(adapter: ModelAdapter, *, replace: bool = False) -> None:
     """Make `model=NAME` find a model, by the name of its adapter."""
-    _prepare()
     from movlr_jax.models import MODELS
 
     MODELS.register(adapter.name, adapter, replace=replace)
@@ -517,7 +517,6 @@ def register_proposer(
 ) -> None:
     """Make `proposer=NAME` write the programs of a search. `make` is a class of its settings (`setting`), or
     a function without arguments."""
-    _prepare()
     from movlr_jax.language.registry import PROPOSERS
 
     PROPOSERS.register(name, make, replace=replace)
@@ -526,7 +525,6 @@ def register_proposer(
 def register_judge(name: str, make: type[Judge] | Callable[[], Judge], *, replace: bool = False) -> None:
     """Make `judge=NAME` compare the motions of a search. `make` is a class of its settings (`setting`), or
     a function without arguments."""
-    _prepare()
     from movlr_jax.language.registry import JUDGES
 
     JUDGES.register(name, make, replace=replace)
@@ -535,7 +533,6 @@ def register_judge(name: str, make: type[Judge] | Callable[[], Judge], *, replac
 def register_critic(name: str, make: type[Critic] | Callable[[], Critic], *, replace: bool = False) -> None:
     """Make `critic=NAME` criticise the best motion. `make` is a class of its settings (`setting`), or
     a function without arguments."""
-    _prepare()
     from movlr_jax.language.registry import CRITICS
 
     CRITICS.register(name, make, replace=replace)
@@ -543,7 +540,6 @@ def register_critic(name: str, make: type[Critic] | Callable[[], Critic], *, rep
 
 def register_optimizer(name: str, kind: type[OptimizerSettings], *, replace: bool = False) -> None:
     """Make `optimizer=NAME` seek control. `kind` is a class of its settings with the method `build`."""
-    _prepare()
     from movlr_jax.control.settings import OPTIMIZERS
 
     OPTIMIZERS.register(name, kind, replace=replace)
@@ -551,7 +547,6 @@ def register_optimizer(name: str, kind: type[OptimizerSettings], *, replace: boo
 
 def register_rule(name: str, kind: type[PlanningRule], *, replace: bool = False) -> None:
     """Make `optimizer.mppi.rule=NAME` plan. `kind` is a class of its settings with the method `update`."""
-    _prepare()
     from movlr_jax.control.mpc.rules import RULES
 
     RULES.register(name, kind, replace=replace)
@@ -559,7 +554,6 @@ def register_rule(name: str, kind: type[PlanningRule], *, replace: bool = False)
 
 def register_law(name: str, kind: type[MuscleLaw], *, replace: bool = False) -> None:
     """Make `optimizer.muscle.law=NAME` control muscles. `kind` is a class of its settings with the method `force`."""
-    _prepare()
     from movlr_jax.control.muscle_controllers import LAWS
 
     LAWS.register(name, kind, replace=replace)
@@ -576,7 +570,6 @@ def register_method(
         settings: Settings of the search that come with it, as {"candidates": 16}.
         **fields: Fields of `movlr_jax.config.methods.Method`, as feedback="reflection", judge="score".
     """
-    _prepare()
     from movlr_jax._util.parts import check_ranges
     from movlr_jax.config.methods import METHODS, Method, MethodEntry
 
@@ -591,32 +584,20 @@ def register_method(
 # What they share.
 
 
-def _prepare() -> None:
-    """Set the environment of JAX and MuJoCo, as the commands do."""
-    from movlr_jax.engine.environment import prepare_environment
-
-    late = "jax" in sys.modules
-    prepare_environment()
-    if late:  # JAX has read its environment already
-        import jax
-
-        if jax.config.jax_compilation_cache_dir is None and "JAX_COMPILATION_CACHE_DIR" in os.environ:
-            jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
-
-
 def _configured(
     task: Task | str | Path | None, settings: Sequence[str], more: Mapping[str, Any]
 ) -> tuple[Config, Task | None]:
     """Return the checked settings, and the task if it is built already."""
-    _prepare()
+    from movlr_jax.engine.environment import prepare_environment, prepare_physics
+
+    prepare_environment()
     from dataclasses import replace
 
     from movlr_jax.config.compose import SHORTHANDS, compose
     from movlr_jax.config.objects import separated, with_parts
-    from movlr_jax.config.override import overrides_of, task_override
+    from movlr_jax.config.overrides import overrides_of, task_override
     from movlr_jax.config.schema import TaskConfig
-    from movlr_jax.engine.environment import prepare_physics
-    from movlr_jax.engine.session import adapted, task_of
+    from movlr_jax.engine.tasks import adapted, task_of
     from movlr_jax.tasks import Task
 
     for setting in settings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from cli_cases import SUPPORT
 import movlr_jax as mj
 from movlr_jax._util.registry import Registry
 from movlr_jax.config.compose import compose
-from movlr_jax.config.override import text_of
+from movlr_jax.config.overrides import text_of
 from movlr_jax.language.registry import JUDGES
 from movlr_jax.storage.archive import Archive
 
@@ -44,11 +45,22 @@ def small(**more) -> dict:
 # Importing.
 
 
-def test_importing_starts_nothing():
-    code = "import os, sys; before = dict(os.environ); import movlr_jax as mj\n" \
-        "assert 'jax' not in sys.modules and 'mujoco' not in sys.modules and dict(os.environ) == before\n" \
-        "assert set(mj.__all__) <= set(dir(mj)); mj.load_task; mj.Task\nassert 'mujoco' in sys.modules"  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+def test_import_of_any_name_changes_no_environment_variable():
+    code = (  # JAX itself sets variables that begin with TF_ and TPU_
+        "import os, sys\n"
+        "def ours(): return {k: v for k, v in os.environ.items() if not k.startswith(('TF_', 'TPU_'))}\n"
+        "before = ours(); import movlr_jax as mj\n"
+        "assert 'jax' not in sys.modules and 'mujoco' not in sys.modules\n"
+        "assert set(mj.__all__) <= set(dir(mj)) and all(hasattr(mj, name) for name in mj.__all__)\n"
+        "mj.register_judge('mine', object)\n"
+        "assert 'mujoco' in sys.modules and ours() == before\n"
+        "mj.load_task('stand'); import jax\n"
+        "assert jax.config.jax_compilation_cache_dir == os.environ['JAX_COMPILATION_CACHE_DIR']"
+    )
+    unset = {
+        name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "XLA_", "TF_"))
+    }
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=unset)
     assert done.returncode == 0, done.stderr
 
 
@@ -62,7 +74,7 @@ def test_every_public_name_exists_and_says_what_it_is():
 # Tasks.
 
 
-def test_a_task_by_name_has_the_settings_of_the_command():
+def test_task_by_name_has_settings_of_command():
     task = mj.load_task("bottle_pour", model="myoarm_r", episode_s=1, tilt_deg=30.0)
     assert isinstance(task.model, mujoco.MjModel)
     assert (task.name, task.adapter.name, task.episode_s) == ("bottle_pour", "myoarm_r", 1.0)
@@ -72,7 +84,7 @@ def test_a_task_by_name_has_the_settings_of_the_command():
 
 
 @pytest.mark.parametrize("reference", ["people", "steps"])
-def test_a_walker_follows_people_or_made_steps(reference: str):
+def test_walker_follows_people_or_made_steps(reference: str):
     task = mj.load_task("flat_walk", model="humanoid", reference=reference)
     assert task.layout.reference_by == "phase"
     assert {"left_hip_pitch", "right_hip_pitch", "left_knee", "right_knee"} <= set(task.layout.references)
@@ -97,7 +109,7 @@ def test_a_walker_follows_people_or_made_steps(reference: str):
         (lambda: mj.run_search(Path("none.py")), "none.py"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_the_sentence_of_the_command(call, sentence: str):
+def test_mistake_is_sentence_of_command(call, sentence: str):
     with pytest.raises(mj.UserError, match=re.escape(sentence)):
         call()
 
@@ -118,7 +130,7 @@ def test_values_become_settings(value, text: str):
 # Rewards.
 
 
-def test_a_reward_as_text_is_measured_and_its_motion_kept(leg: mj.Task):
+def test_reward_as_text_is_measured_and_its_motion_kept(leg: mj.Task):
     source = (
         'WEIGHTS = {"up": 1.0}\n\n\ndef reward(state, action):\n    return {"up": state.pos("torso")[2]}\n'
     )
@@ -136,7 +148,7 @@ def test_a_reward_as_text_is_measured_and_its_motion_kept(leg: mj.Task):
     np.testing.assert_array_equal(again.trajectory.qpos, result.trajectory.qpos)
 
 
-def test_a_trajectory_as_a_data_frame_has_the_names_of_the_model(leg: mj.Task):
+def test_trajectory_as_data_frame_has_names_of_model(leg: mj.Task):
     trajectory = mj.evaluate_reward("human", leg, *QUICK).trajectory
     frame = trajectory.to_dataframe()
     model = leg.model
@@ -154,7 +166,7 @@ def test_a_trajectory_as_a_data_frame_has_the_names_of_the_model(leg: mj.Task):
     ]
 
 
-def test_free_joints_have_a_column_for_each_number():
+def test_free_joints_have_column_for_each_number():
     spec = mujoco.MjSpec.from_string(
         '<mujoco><worldbody><body name="b" pos="0 0 1"><freejoint name="root"/><geom size=".1"/>'
         '<body name="c"><joint name="j" type="ball"/><geom size=".1" pos="1 0 0"/></body></body></worldbody></mujoco>'
@@ -175,12 +187,12 @@ def test_free_joints_have_a_column_for_each_number():
     np.testing.assert_array_equal(frame["qd.j_wz"], record.qvel[:, 8])
 
 
-def test_a_rejected_program_is_an_error_that_says_why(leg: mj.Task):
+def test_rejected_program_is_error_that_says_why(leg: mj.Task):
     with pytest.raises(mj.UserError, match="import"):
         mj.evaluate_reward("import os\nWEIGHTS = {}\n", leg, *QUICK)
 
 
-def test_a_result_shows_its_film_and_its_measures(leg: mj.Task):
+def test_result_shows_its_film_and_its_measures(leg: mj.Task):
     result = mj.evaluate_reward("human", leg, *QUICK)
     assert repr(result).startswith(f"RewardResult('{result.trajectory_file}': ")
     assert len(repr(result)) < 1000
@@ -192,7 +204,7 @@ def test_a_result_shows_its_film_and_its_measures(leg: mj.Task):
     assert "data:video/mp4;base64," in page
 
 
-def test_a_film_shows_its_own_episode_when_a_later_one_has_replaced_the_file(leg: mj.Task):
+def test_film_shows_its_own_episode_when_later_one_has_replaced_file(leg: mj.Task):
     first = mj.evaluate_reward("human", leg, *QUICK)
     film = first.film(preview=True).read_bytes()
     second = mj.evaluate_reward("human", leg, *QUICK, episode_s=0.4)
@@ -205,7 +217,7 @@ def test_a_film_shows_its_own_episode_when_a_later_one_has_replaced_the_file(leg
     assert second.film().stat().st_size > small
 
 
-def test_settings_of_the_task_count_when_the_task_is_built_already(leg: mj.Task):
+def test_settings_of_task_count_when_task_is_built_already(leg: mj.Task):
     longer = mj.evaluate_reward("human", leg, *QUICK, episode_s=0.096)
     assert len(longer.trajectory.time) == 6
 
@@ -213,7 +225,7 @@ def test_settings_of_the_task_count_when_the_task_is_built_already(leg: mj.Task)
 # Searches.
 
 
-def test_a_search_leaves_what_the_command_leaves(leg: mj.Task, capfd: pytest.CaptureFixture[str]):
+def test_search_leaves_what_command_leaves(leg: mj.Task, capfd: pytest.CaptureFixture[str]):
     before = {*threading.enumerate()}
     run = mj.run_search(leg, *QUICK, **small(run_dir="mine"))
     assert run.finished
@@ -239,7 +251,7 @@ def test_a_search_leaves_what_the_command_leaves(leg: mj.Task, capfd: pytest.Cap
     assert mj.evaluate_reward("mine", leg, *QUICK).source == longer.best.source
 
 
-def test_a_run_as_a_data_frame_has_rankings_and_weights():
+def test_run_as_data_frame_has_rankings_and_weights():
     """The ranking of a program is the last one that has it."""
     programs = {"g00k00": {"reach": 1.0}, "g00k01": {}, "g01k00": {"reach": 2.0, "calm": -0.5}}
     with Archive.create(Path("mine"), "") as archive:
@@ -277,7 +289,7 @@ def test_a_run_as_a_data_frame_has_rankings_and_weights():
     np.testing.assert_array_equal(frame["weight_calm"], [np.nan, np.nan, -0.5])
 
 
-def test_a_changed_task_is_the_one_that_runs(leg: mj.Task):
+def test_changed_task_is_one_that_runs(leg: mj.Task):
     def still(state, seconds):
         return state.replace(qvel=np.zeros_like(np.asarray(state.qvel)))
 
@@ -294,14 +306,14 @@ def test_a_changed_task_is_the_one_that_runs(leg: mj.Task):
     assert mj.run_search(changed, *QUICK, **small()).task.perturb is still
 
 
-def test_a_task_prints_in_a_line(leg: mj.Task):
+def test_task_prints_in_line(leg: mj.Task):
     assert repr(leg) == (
         "Task('tiny_kick': bring the foot to the mark in front of the leg; "
         "model tiny_muscle, 0.064 s, goals foot_pos)"
     )
 
 
-def test_a_task_made_in_python_is_searched_and_continued(folder: Path):
+def test_task_made_in_python_is_searched_and_continued(folder: Path):
     xml = '<mujoco><worldbody><body name="arm"><joint name="j" axis="0 1 0" range="-1 1" limited="true"/>' \
         '<geom type="capsule" fromto="0 0 0 .3 0 0" size=".02"/><site name="tip" pos=".3 0 0"/></body></worldbody>' \
         '<actuator><motor joint="j" gear="5" ctrlrange="-1 1"/></actuator></mujoco>'  # fmt: skip
@@ -341,7 +353,7 @@ class Contrary:
         return mj.Preference("first" if a.name > b.name else "second", "the later one")
 
 
-def test_a_judge_of_three_lines_judges_and_is_gated(leg: mj.Task, monkeypatch: pytest.MonkeyPatch):
+def test_judge_of_three_lines_judges_and_is_gated(leg: mj.Task, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(JUDGES, "_entries", dict(JUDGES._entries))
     mj.register_judge("contrary", Contrary)
     run = mj.run_search(leg, *QUICK, **small(judge="contrary", certainty=0.7))

@@ -220,6 +220,14 @@ def above_0(group: Any, prefix: str, *names: str) -> None:
     _bounded(lambda value: value <= 0, "more than 0", group, prefix, names)
 
 
+def check_seeds(seeds: Sequence[int]) -> None:
+    """Raise UserError for no seeds, or negative ones."""
+    if not seeds or min(seeds) < 0:
+        raise UserError(
+            f"seeds={','.join(map(str, seeds))}: expected integers of 0 or more, as in seeds=0,1,2"
+        )
+
+
 def one_of(group: Any, prefix: str, **choices: Iterable[str]) -> None:
     """Raise UserError with near matches if a setting of `group` is none of its choices; null is not checked."""
     for name, known in choices.items():

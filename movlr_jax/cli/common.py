@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
 import importlib
 import io
 import os
@@ -12,10 +11,9 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TextIO
 
 from movlr_jax.cli.outcome import CLOSED_PIPE, INTERRUPTED, end_at_once, run_one
 from movlr_jax.errors import UserError, path_errors
@@ -39,15 +37,6 @@ def entry_point(module: str) -> Callable[..., int]:
             if not _unread():
                 raise  # the pipe of something else, such as an encoder
             return CLOSED_PIPE
-        except OSError as error:
-            if error.errno != errno.ENOSPC or error.filename is not None:
-                raise
-            print(
-                f"cannot write the output: {error.strerror}; free space, or write it elsewhere",
-                file=sys.stderr,
-            )
-            _drop(sys.stdout)
-            return 2
         return status
 
     return main
@@ -73,25 +62,20 @@ def _ends_at_once() -> Iterator[None]:
 
 def _unread() -> bool:
     """Return whether nobody reads what the process prints any more, as after `| head`; if so, drop the rest."""
-    closed = []
+    closed = False
     for stream in filter(None, (sys.stdout, sys.stderr)):
         poll = select.poll()
         poll.register(stream.fileno(), 0)
         if poll.poll(0):  # a pipe without a reader is in error
-            closed.append(stream.fileno())
-            _drop(stream)
-    return bool(closed)
-
-
-def _drop(stream: TextIO) -> None:
-    """Drop what was not written to a stream, and what will be."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            closed = True
+    return closed
 
 
 def run(command: Callable[..., int], argv: Sequence[str] | None = None, *, numbered: bool = False) -> int:
     """Compose the settings of each job in `argv` and run `command` on each. Return the exit status.
 
-    `command` takes a `config.Config`. With -m, Hydra's sweeper and launcher run the jobs (`commands.sweep`). Without
+    `command` takes a `config.Config`. With -m, Hydra's sweeper and launcher run the jobs (`cli.sweep`). Without
     it, a value with commas is a sweep as well: the jobs run one after another in this process. If one job fails with
     a user error, the others still run.
 
@@ -99,8 +83,9 @@ def run(command: Callable[..., int], argv: Sequence[str] | None = None, *, numbe
     folder for each.
     """
     from movlr_jax.cli import arguments as reading
-    from movlr_jax.config.compose import compose_all, expand
+    from movlr_jax.config.compose import compose_all
     from movlr_jax.config.help import help_text
+    from movlr_jax.config.overrides import expand
     from movlr_jax.engine.environment import prepare_physics
 
     try:
@@ -144,67 +129,3 @@ def run_with_arguments(
         print(about)
         return 0
     return run_one(command, arguments)
-
-
-def split_arguments(
-    arguments: Sequence[str], own: Mapping[str, str], refused: Mapping[str, str]
-) -> tuple[dict[str, str], list[str]]:
-    """Separate a command's own arguments from the settings. Raises UserError.
-
-    own: name -> default of each argument of the command. refused: settings it does not take -> what to give instead.
-    """
-    given, settings = dict(own), []
-    for argument in arguments:
-        name, sign, value = argument.lstrip("+").partition("=")
-        if not sign:
-            raise UserError(f"cannot read {argument!r}; give settings as name=value, or see --help")
-        if name in refused:
-            raise UserError(f"{name}= is not supported here: {refused[name]}")
-        if name in own:
-            given[name] = value
-        else:
-            settings.append(argument)
-    return given, settings
-
-
-def folder_and(arguments: Sequence[str], command: str, **own: str) -> tuple[Path, dict[str, str]]:
-    """Return the folder and the settings `own` (name -> default) that a command takes. Raises UserError."""
-    folders = [a for a in arguments if "=" not in a or Path(a).exists()]
-    given, rest = split_arguments([a for a in arguments if a not in folders], own, {})
-    if strange := rest or [folder for folder in folders if folder.startswith("-")]:
-        raise UserError(
-            f"{command} has no setting {strange[0]!r}; it takes {', '.join(f'{n}=' for n in own)}"
-        )
-    if len(folders) != 1:
-        raise UserError(f"{command} takes one folder, not {len(folders)}: movlr-jax {command} RUN_DIR")
-    return Path(folders[0]), given
-
-
-def switch(name: str, value: str) -> bool:
-    """Return whether a setting is true. Raises UserError for other values than true and false."""
-    if value not in ("true", "false"):
-        raise UserError(f"{name}={value}: it must be true or false")
-    return value == "true"
-
-
-def port_of(value: str) -> int:
-    """Return a port. Raises UserError."""
-    if not value.isdecimal() or int(value) > 65535:
-        raise UserError(f"port={value}: expected a number from 0 (any free port) to 65535")
-    return int(value)
-
-
-def listed(value: str) -> list[str]:
-    """Return the words of a list: `a,b` or `[a,b]`."""
-    return [word.strip() for word in value.strip("[]").split(",") if word.strip()]
-
-
-def seeds_of(value: str) -> list[int]:
-    """Return the seeds in a list. Raises UserError."""
-    try:
-        seeds = [int(word) for word in listed(value)]
-    except ValueError:
-        seeds = []
-    if not seeds or min(seeds) < 0:
-        raise UserError(f"seeds={value!r}: expected integers of 0 or more, as in seeds=0,1,2")
-    return seeds

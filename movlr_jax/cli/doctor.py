@@ -1,28 +1,28 @@
 """`movlr-jax doctor`: show what works on this machine. A check that fails is a row of the table.
 
-`model=NAME` shows one model instead. Packages are imported inside the checks, so that the command also starts when
-one of them is broken.
+model=NAME shows one model, by name or MJCF file. llm=... vlm=... makes one cheap call to each. `judge vlm=...` tests
+the judge on pairs of motions with a known winner. `judge RUN_DIR` shows the votes of people next to the judge of the
+run and the metrics.
 """
 
+# Packages are imported inside the checks, so that the command also starts when one of them is broken.
 from __future__ import annotations
 
-import argparse
 import functools
-import importlib
 import os
 import platform
+import re
 import shutil
-import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from movlr_jax._util.machine import cores
-from movlr_jax.cli.outcome import run_one
-from movlr_jax.engine.environment import CACHE_SWITCH, prepare_environment
+from movlr_jax.cli import common
+from movlr_jax.engine.environment import CACHE_SWITCH
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,22 +30,7 @@ if TYPE_CHECKING:
 
     from movlr_jax.models import ModelAdapter
 
-# import name -> distribution of the packages that a search on bottle_pour needs
-NEEDED = {
-    "mujoco": "mujoco",
-    "jax": "jax",
-    "flax": "flax",
-    "numpy": "numpy",
-    "hydra": "hydra-core",
-    "myo_sim": "myo-sim",
-    "mediapy": "mediapy",
-    "imageio_ffmpeg": "imageio-ffmpeg",
-    "PIL": "pillow",
-    "rich": "rich",
-    "matplotlib": "matplotlib",
-    "jinja2": "jinja2",
-}
-OPTIONAL = ("mujoco-mjx", "warp-lang", "google-genai", "openai", "genai-prices")
+OPTIONAL = ("warp-lang", "openai")
 NEEDED_MODEL = "myoarm_r"  # the default model of bottle_pour
 KEYS = ("GEMINI_API_KEY", "OPENAI_API_KEY")
 GIB = 2**30
@@ -61,30 +46,28 @@ class Check:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Print the table. Return 0, or 1 if something that a search on bottle_pour needs is missing.
+    return common.run_with_arguments(doctor, __doc__, argv)
 
-    With `model=NAME`, print the details of one model, and return 2 if it does not exist or is not available.
-    """
+
+def doctor(words: list[str]) -> int:
+    """Print what the words ask for. Return 0, or 1 if something that a search needs is missing. Raises UserError."""
     from rich.console import Console
 
-    parser = argparse.ArgumentParser(
-        prog="movlr-jax doctor",
-        description="Show what works here: versions, GPU, renderer, models, keys. With model=NAME: one model.",
-    )
-    parser.add_argument(
-        "settings",
-        nargs="*",
-        metavar="model=NAME",
-        help="name of a model, or path of an MJCF file; llm=... vlm=...: make one cheap call to each; "
-        "judge vlm=...: test the judge on pairs of motions with a known winner; judge RUN_DIR: the votes of people "
-        "next to the judge of the run and the metrics",
-    )
-    settings = parser.parse_args(argv).settings
     console = Console()
-    if settings and (settings[0] == "judge" or settings[0].startswith(("llm", "vlm"))):
-        return run_one(lambda chosen: _ask_models(chosen, console), settings)
-    if settings:
-        return run_one(lambda setting: _show_model(setting, console), " ".join(settings))
+    if not words:
+        return _overview(console)
+    if words[0] == "judge" and len(words) == 2 and "=" not in words[1]:
+        from movlr_jax.cli.doctor_votes import check_votes
+
+        return check_votes(Path(words[1]), console)
+    if words[0] == "judge" or words[0].startswith(("llm", "vlm")):
+        from movlr_jax.cli.doctor_models import check_judge, check_models
+
+        return check_judge(words[1:], console) if words[0] == "judge" else check_models(words, console)
+    return _show_model(" ".join(words), console)
+
+
+def _overview(console: Console) -> int:
     rows: list[Check] = []
     with console.status("checking") as status:
         for name, look in LOOKS.items():
@@ -98,17 +81,6 @@ def main(argv: list[str] | None = None) -> int:
         )
     console.print(physics_choice(), highlight=False, markup=False)
     return 1 if missing else 0
-
-
-def _ask_models(settings: list[str], console: Console) -> int:
-    """Test the language models that `settings` name. Return 0, or 1 if one does not answer. Raises UserError."""
-    from movlr_jax.cli import doctor_models, doctor_votes
-
-    if settings[0] == "judge" and len(settings) == 2 and "=" not in settings[1]:
-        return doctor_votes.check_votes(Path(settings[1]), console)
-    if settings[0] == "judge":
-        return doctor_models.check_judge(settings[1:], console)
-    return doctor_models.check_models(settings, console)
 
 
 def _show_model(setting: str, console: Console) -> int:
@@ -147,21 +119,15 @@ def table(rows: list[Check]) -> Table:
 
 
 def packages() -> list[Check]:
-    """Check Python and the packages. Import those that are needed: an installed one may be broken."""
+    """Check the versions of Python and of the packages. Broken ones are seen by the other checks."""
     rows = [Check("python", True, f"{platform.python_version()}, {platform.platform()}")]
-    for module, distribution in NEEDED.items():
+    required = [line for line in metadata.requires("movlr-jax") or () if "extra ==" not in line]
+    for name in (*(re.split(r"[^\w.-]", line)[0] for line in required), *OPTIONAL):
         try:
-            importlib.import_module(module)
-            rows.append(Check(distribution, True, metadata.version(distribution)))
-        except Exception as error:  # a broken package may raise anything on import
-            absent = isinstance(error, ModuleNotFoundError) and error.name == module
-            why = f"not installed; pip install {distribution}" if absent else sentence(error)
-            rows.append(Check(distribution, False, why))
-    for distribution in OPTIONAL:
-        try:
-            rows.append(Check(distribution, True, metadata.version(distribution)))
+            rows.append(Check(name, True, metadata.version(name)))
         except metadata.PackageNotFoundError:
-            rows.append(Check(distribution, None, "not installed; optional"))
+            optional = name in OPTIONAL
+            rows.append(Check(name, None if optional else False, f"not installed; pip install {name}"))
     return rows
 
 
@@ -179,7 +145,9 @@ def machine() -> list[Check]:
 
 def devices() -> list[Check]:
     """Check the devices of JAX."""
-    found = _jax_devices()
+    import jax
+
+    found = jax.devices()
     names = ", ".join(f"{d.platform}:{d.id} {d.device_kind}" for d in found)
     gpu = any(d.platform == "gpu" for d in found)
     return [Check("JAX devices", True, names), Check("GPU", gpu or None, "yes" if gpu else "no")]
@@ -208,7 +176,8 @@ def models() -> list[Check]:
 
 def keys() -> list[Check]:
     """Check which keys of language and vision models are set. The keys themselves are never shown."""
-    return [Check(name, True if os.environ.get(name) else None, _yes_no(name)) for name in KEYS]
+    given = {name: bool(os.environ.get(name)) for name in KEYS}
+    return [Check(name, there or None, "yes" if there else "no") for name, there in given.items()]
 
 
 def sandbox() -> list[Check]:
@@ -257,6 +226,8 @@ LOOKS: dict[str, Callable[[], list[Check]]] = {
     "keys": keys,
     "sandbox": sandbox,
 }
+
+
 _NEEDED_LOOKS = ("packages", "JAX devices", "ffmpeg", "models", f"model {NEEDED_MODEL}")
 
 
@@ -305,18 +276,3 @@ def _size(adapter: ModelAdapter) -> str:
     model = compile_spec(adapter.load())
     muscles = np.count_nonzero(model.actuator_gaintype == mujoco.mjtGain.mjGAIN_MUSCLE)
     return f"{model.njnt} joints, {muscles} muscles"
-
-
-def _jax_devices() -> list[Any]:
-    import jax
-
-    return jax.devices()
-
-
-def _yes_no(name: str) -> str:
-    return "yes" if os.environ.get(name) else "no"
-
-
-if __name__ == "__main__":
-    prepare_environment()
-    sys.exit(main())

@@ -6,29 +6,19 @@ import contextlib
 import dataclasses
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import mujoco
-import numpy as np
-
 from movlr_jax._util.progress import Reporter
 from movlr_jax.config.compose import compose
+from movlr_jax.engine.known_pairs import SECONDS, KnownPair, known_pairs
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.ranking import Comparison, flip_rate
-from movlr_jax.film.captions import Caption
-from movlr_jax.film.clips import Clip
 from movlr_jax.language.base import Evaluation, Preference
 from movlr_jax.language.clients.opening import open_client
-from movlr_jax.models import follow_couplings
 from movlr_jax.storage.archive import Archive
 from movlr_jax.tasks import Task, build_task
-from movlr_jax.tasks.reference import PEOPLE, with_reference
-from movlr_jax.tasks.walking.biomechanics import leg_coordinates
-from movlr_jax.tasks.walking.strides import stride_posture
-from movlr_jax.tasks.walking.walker import Walker
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,7 +26,6 @@ if TYPE_CHECKING:
     from movlr_jax.language.clients.client import ModelClient
 
 _TASK = "flat_walk"  # task of the known pairs, unless the user names another one with a walking body
-_SECONDS, _STEP = 2.0, 0.02  # s, length of the clips and time between their frames
 _PATIENCE_S = 30.0  # longest timeout of a test call
 
 
@@ -75,16 +64,6 @@ def _ready(client: ModelClient, status: int) -> tuple[str, int]:
     if answer.value is None:
         return f"answers, but not in the requested format: {answer.problem}", 1
     return f"answered in {time.monotonic() - started:.1f} s", status
-
-
-@dataclass(frozen=True)
-class KnownPair:
-    """Two motions with a known winner. `bad` is None if both are the same motion."""
-
-    name: str
-    description: str
-    good: Clip
-    bad: Clip | None
 
 
 def check_judge(arguments: Sequence[str], console: Console) -> int:
@@ -151,115 +130,12 @@ def judge_pair(
     judge = ModelJudge(client, MotionMedia(model, archive, lambda e: clips[e.name]))
     # the success of the task is not that of the pair
     pair_task = dataclasses.replace(
-        task, description=pair.description, focus="", success="", episode_s=_SECONDS
+        task, description=pair.description, focus="", success="", episode_s=SECONDS
     )
     # with one film shown twice, both orders are the same question, so the second order needs another sample number
     preferences = judge.compare_all(pair_task, [(a, b), (b, a)], [0, 0 if pair.bad else 1])
     expected = ("first", "second") if pair.bad else ("tie", "tie")
     return list(zip(expected, preferences, strict=True))
-
-
-def known_pairs(task: Task) -> list[KnownPair]:
-    """Return the pairs: standing, fallen; forward, reversed; one motion twice; bent knees, locked knees.
-
-    The last one needs a person's legs. Raises UserError without a pelvis.
-    """
-    if "pelvis" not in task.roles:
-        raise UserError(f"task {task.name} has no standing body; give +task={_TASK}, or no task")
-    qpos = task.start(np.random.default_rng(0), 1)[0][0]
-    forward = np.array(task.adapter.forward, float)
-    still = _clip(task, qpos, lambda t: (np.zeros(3), np.zeros(3)))
-    side = np.cross([0.0, 0.0, 1.0], forward)
-    height = float(_height(task, qpos))
-
-    def falls(t: float) -> tuple[np.ndarray, np.ndarray]:
-        rate = 1.0 / 0.8 if t < 0.8 else 0.0
-        return np.array([0.0, 0.0, -0.8 * height * rate]), side * (np.pi / 2) * rate
-
-    fallen = _clip(task, qpos, falls)
-    walk, back = (
-        _clip(task, qpos, lambda t, way=way: (way * forward, np.zeros(3)), swing=way) for way in (1.0, -1.0)
-    )
-    pairs = [
-        KnownPair("standing, fallen", "stand upright and keep the balance", still, fallen),
-        KnownPair("forward, reversed", "walk forward, in the direction the body faces", walk, back),
-        KnownPair("identical", "walk forward, in the direction the body faces", walk, None),
-    ]
-    strides = _strides(task)
-    if strides:
-        pairs.append(KnownPair("bent knees, locked knees", "walk forward as a person does", *strides))
-    return pairs
-
-
-def _strides(task: Task) -> tuple[Clip, Clip] | None:
-    """Return people's stride with their knees and with straight ones; None without a person's legs.
-
-    Both move forward equally fast and stay on the ground, so that distance and height do not tell them apart.
-    """
-    knees = leg_coordinates(task.adapter, task.layout.joints, task.model).get("knee_flexion")
-    if knees is None or "stride_frequency" not in task.goals:
-        return None
-    task = with_reference(task, PEOPLE)
-    walker, forward = Walker(task.model, task.adapter), np.array(task.adapter.forward, float)
-    frequency, speed = float(task.goals["stride_frequency"]), float(np.linalg.norm(task.goals["velocity"]))
-    times = np.arange(0.0, _SECONDS, _STEP)
-
-    def clip(locked: bool) -> Clip:
-        postures = []
-        for t in times:
-            qpos = stride_posture(task, walker, frequency * t)
-            for knee in knees if locked else ():
-                qpos[task.model.joint(knee.joint).qposadr[0]] = -knee.sign * knee.offset
-            on_ground = walker.on_ground(follow_couplings(task.model, qpos))
-            postures.append(walker.moved(on_ground, speed * t * forward))
-        return Clip(task, np.array(postures), times, Caption(""))
-
-    return clip(locked=False), clip(locked=True)
-
-
-def _clip(
-    task: Task,
-    qpos: np.ndarray,
-    velocity: Callable[[float], tuple[np.ndarray, np.ndarray]],
-    swing: float = 0.0,
-) -> Clip:
-    """Move the start posture kinematically.
-
-    `velocity(t)` returns the linear (m/s) and the angular (rad/s) velocity of the pelvis. swing: 1 swings the legs,
-    -1 swings them in the reverse order of time.
-    """
-    model, data = task.model, mujoco.MjData(task.model)
-    body = model.body(task.roles["pelvis"]).id
-    q, times, postures = np.array(qpos, float), np.arange(0.0, _SECONDS, _STEP), []
-    for t in times:
-        posture = q.copy()
-        if swing:
-            _swing(model, posture, t if swing > 0 else times[-1] - t)
-        postures.append(posture)
-        data.qpos[:] = q
-        mujoco.mj_kinematics(model, data)
-        mujoco.mj_comPos(model, data)
-        jacobian = np.zeros((6, model.nv))
-        mujoco.mj_jacBody(model, data, jacobian[:3], jacobian[3:], body)
-        rates = np.linalg.lstsq(jacobian, np.concatenate(velocity(float(t))), rcond=1e-6)[0]
-        mujoco.mj_integratePos(model, q, rates, _STEP)
-    return Clip(task, np.array(postures), times, Caption(""))
-
-
-def _swing(model: mujoco.MjModel, qpos: np.ndarray, t: float) -> None:
-    """Swing the legs, in models whose hip joints are named hip_flexion*."""
-    for j in range(model.njnt):
-        name = model.joint(j).name
-        if name.startswith("hip_flexion"):
-            phase = 0.0 if name.endswith("_r") else np.pi
-            qpos[model.jnt_qposadr[j]] += 0.4 * np.sin(2 * np.pi * t + phase)
-
-
-def _height(task: Task, qpos: np.ndarray) -> float:
-    data = mujoco.MjData(task.model)
-    data.qpos[:] = qpos
-    mujoco.mj_kinematics(task.model, data)
-    return data.xpos[task.model.body(task.roles["pelvis"]).id][2]
 
 
 def _print(console: Console, name: str, results: Sequence[tuple[str, int, str, Preference]]) -> None:

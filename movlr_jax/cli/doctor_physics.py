@@ -17,6 +17,7 @@ from movlr_jax.control.mpc.planner import Planner
 from movlr_jax.control.optimizers import Mpc2
 from movlr_jax.errors import UserError
 from movlr_jax.models import ModelAdapter
+from movlr_jax.physics.mjx import MjxPhysics
 from movlr_jax.rewards.term import identifier
 from movlr_jax.tasks import Task, build_task, simple_task
 
@@ -81,10 +82,6 @@ def _changes(task: Task | None) -> list[str]:
     """Return one row per change, or the reason why MJX cannot use the model. Episodes use the unmodified model."""
     if task is None:
         return ["there is no task with this model"]
-    try:
-        from movlr_jax.physics.mjx import MjxPhysics
-    except ImportError:
-        return ["mujoco-mjx is not installed: pip install 'movlr-jax[mjx]'"]
     try:
         physics = MjxPhysics(task.model, task.layout, sim_dt=_STEP, ctrl_dt=_STEP, coarse=True)
     except UserError as error:

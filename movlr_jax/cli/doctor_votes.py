@@ -10,7 +10,7 @@ from rich.text import Text
 
 from movlr_jax.config.compose import compose
 from movlr_jax.config.trust import TASK
-from movlr_jax.engine.session import task_of
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.calibration import (
     JudgedPair,

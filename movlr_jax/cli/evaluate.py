@@ -11,10 +11,7 @@ import json
 from movlr_jax._util.progress import Reporter
 from movlr_jax.cli import common
 from movlr_jax.config.schema import Config
-from movlr_jax.engine.evaluate import default_folder, prepared, run_and_film
-from movlr_jax.engine.session import about_success, task_of
 from movlr_jax.errors import UserError
-from movlr_jax.sandbox.warm import start_ahead
 
 
 def evaluate(config: Config, job: int | None = None) -> int:
@@ -22,6 +19,12 @@ def evaluate(config: Config, job: int | None = None) -> int:
 
     job: number of the job in a sweep without run_dir, each of which has a folder.
     """
+    # slow to import, and --help does not need them
+    from movlr_jax.engine.description import about_success
+    from movlr_jax.engine.evaluate import default_folder, prepared, run_and_film
+    from movlr_jax.engine.tasks import task_of
+    from movlr_jax.sandbox.warm import start_ahead
+
     if config.resume:
         raise UserError(
             f"resume continues a search; to evaluate its best program, give reward={config.resume}"

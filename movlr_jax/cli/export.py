@@ -19,58 +19,38 @@ or of a policy of the package. Its settings are those of the training, else +tas
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from movlr_jax.cli import common
-from movlr_jax.cli.episodes import EpisodeRequest, episodes, read_request, task_of_request
-from movlr_jax.cli.export_policy import export_policy
-from movlr_jax.errors import UserError, unknown_name
-from movlr_jax.language.clients.replay import write_recording
-from movlr_jax.storage.inside import inside
-from movlr_jax.storage.tables import FORMATS
-from movlr_jax.storage.trajectory import EpisodeRecord
+from movlr_jax.cli.words import EpisodeWords, read_episodes, read_words
+from movlr_jax.engine.export import export_episodes, export_policy, settings_of_policy
 
-ANSWERS = "answers"
+
+@dataclass(frozen=True)
+class _Episodes(EpisodeWords):
+    format: tuple[str, ...] = ("mot",)
+
+
+@dataclass(frozen=True)
+class _Policy:
+    policy: str = ""
+    recipe: str = ""
+    out: Path | None = None
+    trust: bool = False
 
 
 def main(argv: list[str] | None = None) -> int:
     return common.run_with_arguments(_run, __doc__, argv)
 
 
-def _run(arguments: list[str]) -> int:
-    if any(argument.lstrip("+").startswith(("policy=", "recipe=")) for argument in arguments):
-        return export_policy(arguments)
-    request, given = read_request(
-        "export", "export runs/flat_walk/TIME format=mot", arguments, {"format": "mot"}
-    )
-    formats = formats_of(given["format"])
-    if ANSWERS in formats:
-        if not request.source.is_dir():
-            raise UserError(f"format=answers takes a run directory, not {request.source}")
-        for path in write_recording(request.source, request.out or inside(request.source, "export")):
-            print(path, flush=True)
-        formats.remove(ANSWERS)
-    return export(request, formats) if formats else 0
-
-
-def formats_of(given: str) -> list[str]:
-    """Return the formats of the option `format`. Raises UserError."""
-    formats = common.listed(given)
-    for name in formats or [""]:
-        if name not in (*FORMATS, ANSWERS):
-            raise UserError(unknown_name("format", name, [*FORMATS, ANSWERS]))
-    return formats
-
-
-def export(request: EpisodeRequest, formats: Sequence[str]) -> int:
-    """Write the files and print their paths. Raises UserError."""
-    task = task_of_request(request)
-    for name, states, folder in list(episodes(request, "export")):
-        try:
-            record = EpisodeRecord.read(states, task.model, task.adapter)
-        except UserError as error:
-            raise UserError(f"{name}: {error}") from None
-        for kind in formats:
-            for path in record.export((request.out or folder) / f"{name}.{kind}"):
-                print(path, flush=True)
+def _run(words: list[str]) -> int:
+    if any(word.lstrip("+").startswith(("policy=", "recipe=")) for word in words):
+        own, settings = read_words(_Policy, words, {"format": "policies are written as ONNX graphs"})
+        written = export_policy(settings_of_policy(own.policy, own.recipe, settings, own.trust), own.out)
+    else:
+        request, own = read_episodes("export runs/flat_walk/TIME format=mot", _Episodes, words)
+        written = export_episodes(request, own.format)
+    for path in written:
+        print(path, flush=True)
     return 0

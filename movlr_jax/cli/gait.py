@@ -16,57 +16,35 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from movlr_jax.biomech.gait.analysis import analyse
 from movlr_jax.cli import common
-from movlr_jax.cli.episodes import EpisodeRequest, episodes, read_request, task_of_request
-from movlr_jax.errors import UserError
+from movlr_jax.cli.words import EpisodeWords, read_episodes
+from movlr_jax.engine.gait import analysed
 from movlr_jax.report.gait import picture, table
 from movlr_jax.storage.trajectory import EpisodeRecord
 from movlr_jax.storage.writing import write_atomically as write
-from movlr_jax.tasks import Task
-from movlr_jax.tasks.walking.biomechanics import recording
 
 NO_STRIDES = "no leg completes a stride after the first two, so there are no curves"
 
 
 def main(argv: list[str] | None = None) -> int:
-    return common.run_with_arguments(
-        lambda arguments: gait(read_request("gait", "gait runs/flat_walk/TIME", arguments)[0]), __doc__, argv
-    )
+    return common.run_with_arguments(gait, __doc__, argv)
 
 
-def gait(request: EpisodeRequest) -> int:
+def gait(words: list[str]) -> int:
     """Analyse the episodes, print and draw them. Raises UserError."""
-    task = task_of_request(request)
-    for name, states, folder in list(episodes(request, "gait")):
+    request, _ = read_episodes("gait runs/flat_walk/TIME", EpisodeWords, words)
+    task = request.task()
+    for name, states, folder in list(request.episodes("gait")):
         record = EpisodeRecord.read(states, task.model, task.adapter)
         found = analysed(record, task)
         print("\n".join(text(name, found)), file=sys.stderr, flush=True)
         if found["curves"]:
-            figure, buffer = (
-                picture(found["curves"], f"{task.name}, {task.adapter.name}: {name}"),
-                io.BytesIO(),
-            )
+            figure = picture(found["curves"], f"{task.name}, {task.adapter.name}: {name}")
+            buffer = io.BytesIO()
             figure.savefig(buffer, format="png", dpi=150)
-            found["picture"] = str(write((request.out or folder) / f"{name}_gait.png", buffer.getvalue()))
+            found["picture"] = str(write(folder / f"{name}_gait.png", buffer.getvalue()))
         print(json.dumps({"name": name, "task": task.name, "model": task.adapter.name, **found}), flush=True)
     return 0
-
-
-def analysed(record: EpisodeRecord, task: Task) -> dict[str, Any]:
-    """Return metrics, faults and curves of an episode. Raises UserError if the model does not walk."""
-    episode = record.replayed(task.layout)
-    made = recording(episode, task)
-    if made is None:
-        raise UserError(
-            f"model {task.adapter.name!r} has no feet: gait analysis needs the touch parts left_foot and right_foot"
-        )
-    analysis = analyse(made)
-    return {
-        "metrics": task.measure(episode, task),
-        "faults": dict(task.faults(episode, task)) if task.faults else {},
-        "curves": analysis.record() if analysis else None,
-    }
 
 
 def text(name: str, found: dict[str, Any]) -> list[str]:

@@ -13,6 +13,8 @@ from movlr_jax.errors import UserError, path_errors
 UNJUDGED = 3  # the judge answered no comparison of the search
 INTERRUPTED = 130  # the same as a shell reports after Ctrl-C
 CLOSED_PIPE = 141  # the same as a shell reports of a program whose output nobody reads any more
+# of how a search ended
+STATUS = {"finished": 0, "budget spent": 0, "unjudged": UNJUDGED, "refused": 2, "interrupted": INTERRUPTED}
 
 
 def end_at_once(*_: object) -> NoReturn:

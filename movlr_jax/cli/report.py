@@ -13,19 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from movlr_jax.cli import common
+from movlr_jax.cli.words import no_others, read_words_after
 from movlr_jax.config.compose import compose
 from movlr_jax.config.trust import TASK
 from movlr_jax.engine.report import write_with_task
-from movlr_jax.engine.session import task_of
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.report.sweep import write_sweep_page
 from movlr_jax.tasks import Task
 
 
 @dataclass(frozen=True)
-class ReportRequest:
-    """The parsed arguments of the command."""
-
-    run_dir: Path
+class _Words:
     trust: bool = False  # whether what the recorded task asks for is obeyed
     task: str = ""  # where its file is now
     model: str = ""  # where the model of a task from words is now
@@ -33,30 +31,24 @@ class ReportRequest:
 
 
 def main(argv: list[str] | None = None) -> int:
-    return common.run_with_arguments(lambda words: _report(_request(words)), __doc__, argv)
+    return common.run_with_arguments(report, __doc__, argv)
 
 
-def _request(arguments: list[str]) -> ReportRequest:
-    """Return the arguments as a request. Raises UserError."""
-    folder, given = common.folder_and(arguments, "report", trust="false", scene="true", task="", model="")
-    trust, scene = (common.switch(name, given[name]) for name in ("trust", "scene"))
-    return ReportRequest(folder, trust, given["task"], given["model"], scene)
-
-
-def _report(request: ReportRequest) -> int:
-    run_dir = request.run_dir
+def report(words: list[str]) -> int:
+    """Write the page and print its path. Return 0. Raises UserError."""
+    run_dir, own, others = read_words_after("folder", "report RUN_DIR", _Words, words)
+    no_others("report", _Words, others)
     if run_dir.is_dir() and not (run_dir / "run.db").exists():
         print(f"The report is at {write_sweep_page(run_dir)}")
         return 0
-    path, left_out = write_with_task(run_dir, (lambda: _task(request)) if request.scene else None)
+    path, left_out = write_with_task(run_dir, (lambda: _task(run_dir, own)) if own.scene else None)
     for sentence in left_out:
         print(f"left out: {sentence}", file=sys.stderr)
     print(f"The report is at {path}")
     return 0
 
 
-def _task(request: ReportRequest) -> Task:
-    trust = "true" if request.trust else ""
-    given = {"trust": trust, "+task": request.task, "model": request.model}
+def _task(run_dir: Path, own: _Words) -> Task:
+    given = {"trust": "true" if own.trust else "", "+task": own.task, "model": own.model}
     more = [f"{name}={value}" for name, value in given.items() if value]
-    return task_of(compose([f"resume={request.run_dir}", *more], parts=TASK))
+    return task_of(compose([f"resume={run_dir}", *more], parts=TASK))

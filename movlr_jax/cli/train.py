@@ -10,42 +10,21 @@ trained on.
 
 from __future__ import annotations
 
-import io
-import itertools
 import json
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
-import yaml
 
-from movlr_jax._util.progress import Reporter
-from movlr_jax._util.settings import flat
+from movlr_jax._util.settings import at_least
 from movlr_jax.cli import common
-from movlr_jax.config.compose import compose
-from movlr_jax.config.recipe import Recipe, Stage, read_recipe
-from movlr_jax.config.schema import Config
-from movlr_jax.config.trust import began, task_file
-from movlr_jax.control.episode import episode_ends, episode_of
-from movlr_jax.control.ppo.config import motion_files
-from movlr_jax.engine.evaluate import EvaluationSetup, prepared
-from movlr_jax.engine.session import changes, digest, model_files, task_of, to_yaml
+from movlr_jax.cli.words import read_words
+from movlr_jax.config.recipe import read_recipe
+from movlr_jax.engine import train as engine
 from movlr_jax.errors import UserError
-from movlr_jax.models.from_path import files_of, is_path
-from movlr_jax.storage.layout import POLICY
-from movlr_jax.storage.writing import locked
-from movlr_jax.storage.writing import write_atomically as write
-from movlr_jax.tasks.base import measured
 
-if TYPE_CHECKING:
-    from movlr_jax.control.ppo.trainer import PpoTrainer
-
-_FRESH = 10_000  # first seed of the start states of an evaluation, far from those of trainings
 SHOWN = {  # metric -> title and digits
     "fell": ("fell", 0),
     "distance_m": ("distance, m", 2),
@@ -58,183 +37,43 @@ SHOWN = {  # metric -> title and digits
     "object_orientation_error_rad": ("object off, rad", 2),
     "success": ("success", 0),
 }
+
+
 _MEAN_DIGITS = 2  # at least: the mean of a yes or no is a share
+
+_REFUSED = {
+    "resume": "the same command continues a training",
+    "task": "the recipe names it, as in +recipe=flat_walk_legs",
+    "tracker": "only a search is shown in a tracker",
+}
 
 
 @dataclass(frozen=True)
-class TrainingRequest:
-    """The parsed arguments of a training."""
-
-    recipe: Recipe
-    seed: int
-    starts: int
-    root: Path
-    settings: Sequence[str]  # the user's own, for every stage
+class _Words:
+    recipe: str = ""
+    seed: int = 0
+    starts: int = 8
+    run_dir: Path | None = None
 
 
 def main(argv: list[str] | None = None) -> int:
     """Train, or continue a training. Return the exit status."""
-    return common.run_with_arguments(lambda arguments: train(read_request(arguments)), __doc__, argv)
+    return common.run_with_arguments(train, __doc__, argv)
 
 
-def read_request(arguments: Sequence[str]) -> TrainingRequest:
-    """Parse the arguments. Raises UserError."""
-    own = {"recipe": "", "seed": "0", "starts": "8", "run_dir": ""}
-    refused = {
-        "resume": "the same command continues a training",
-        "task": "the recipe names it, as in +recipe=flat_walk_legs",
-        "tracker": "only a search is shown in a tracker",
-    }
-    given, settings = common.split_arguments(arguments, own, refused)
-    if not given["recipe"]:
+def train(words: Sequence[str]) -> int:
+    """Run the stages that are left, then evaluate the policy. Return 0. Raises UserError."""
+    own, settings = read_words(_Words, words, _REFUSED)
+    if not own.recipe:
         raise UserError("train needs a recipe, as in movlr-jax train +recipe=flat_walk_legs")
-    for name in ("seed", "starts"):
-        if not given[name].isdecimal():
-            raise UserError(f"{name}={given[name]}: expected an integer of 0 or more")
-    recipe = read_recipe(given["recipe"])
-    root = Path(given["run_dir"] or f"runs/train/{recipe.name}/seed{int(given['seed'])}")
-    return TrainingRequest(recipe, int(given["seed"]), int(given["starts"]), root, settings)
-
-
-def train(request: TrainingRequest) -> int:
-    """Run the stages that are left, then evaluate the policy. Raises UserError."""
-    with locked(request.root):
-        return _train(request)
-
-
-def _train(request: TrainingRequest) -> int:
-    reporter, recipe = Reporter(), request.recipe
-    policy: Path | None = None
-    clock = _Clock(recipe.stages)
-    for number, stage in enumerate(recipe.stages):
-        folder = request.root / "stages" / f"{number:02d}_{stage.name}"
-        config = compose([*recipe.overrides(stage, policy, request.settings), f"seed={request.seed}"])
-        _same_settings(folder, config, _contents(config, policy))
-        if not (folder / POLICY).exists():
-            reporter.say(f"stage {number + 1} of {len(recipe.stages)}: {stage.name}{clock.left(number)}")
-            key = jax.random.fold_in(jax.random.key(request.seed), number)
-            _run(config, folder, key, reporter)
-            clock.ran(stage)
-        policy = folder / POLICY
-    assert policy is not None
-    write(request.root / "policy.npz", policy.read_bytes())
-    draw_curves(request.root)
-    config = compose(recipe.evaluation(policy, request.settings))
-    result = {"recipe": recipe.name, "seed": request.seed, "policy": str(request.root / "policy.npz")}
-    if request.starts:
-        found = evaluated(prepared(config, reporter), request.starts, reporter)
-        result |= {"task": config.task.name, "model": config.model, "episodes": found}
-        write(request.root / "evaluation.json", json.dumps(result, indent=1).encode())
-        print("\n".join(table(found)), file=sys.stderr, flush=True)
+    at_least(0, own, "", "seed", "starts")
+    result = engine.train(
+        read_recipe(own.recipe), settings, seed=own.seed, starts=own.starts, root=own.run_dir
+    )
+    if "episodes" in result:
+        print("\n".join(table(result["episodes"])), file=sys.stderr, flush=True)
     print(json.dumps(result), flush=True)
     return 0
-
-
-class _Clock:
-    """Estimates the time that the stages still take."""
-
-    def __init__(self, stages: Sequence[Stage]):
-        self._stages, self._steps, self._begun, self._s = stages, 0, time.monotonic(), 0.0
-
-    def ran(self, stage: Stage) -> None:
-        self._steps += stage.steps
-        self._s = time.monotonic() - self._begun
-
-    def left(self, number: int) -> str:
-        """Return the time left before stage `number`, in words; empty while there is nothing to judge it by."""
-        steps = sum(stage.steps for stage in self._stages[number:])
-        if not self._steps:
-            return f", {steps:,} control steps to go"
-        return f", {steps:,} control steps to go, about {self._s / self._steps * steps / 60:.0f} min"
-
-
-def _contents(config: Config, policy: Path | None) -> dict[str, str]:
-    """Return hashes of the user's files that a stage reads, without `policy`, the result of the previous one.
-
-    Raises UserError if one cannot be read.
-    """
-    reward = Path(config.reward)
-    files = {
-        f"reward={reward}": [reward / "best.py" if reward.is_dir() else reward],
-        **{
-            f"optimizer.{name}={files if isinstance(files, str) else list(files)}": (
-                [Path(files)] if isinstance(files, str) else motion_files(files)
-            )
-            for name, files in config.optimizer.files().items()
-        },
-        f"reference={config.reference}": [Path(config.reference or "")],
-        f"model={config.model}": files_of(Path(config.model).expanduser()) if is_path(config.model) else [],
-    }
-    if made_from := task_file(config):
-        files[f"task={made_from['path']}"] = [Path(made_from["path"])]
-        files[f"the model of task={made_from['path']}"] = model_files(task_of(config))
-    present = {name: [p for p in paths if p != policy and p.is_file()] for name, paths in files.items()}
-    return {name: found for name, paths in present.items() if (found := digest(paths))}
-
-
-def _same_settings(folder: Path, config: Config, contents: Mapping[str, str]) -> None:
-    """Write the settings of a stage and hashes of its files. Raises UserError if it was trained with others."""
-    path, text, kept = folder / "config.yaml", to_yaml(config), folder / "contents.json"
-    # earlier versions did not record the contents
-    recorded = {**contents}
-    begun = (folder / POLICY).exists() or any(p.is_file() for p in (folder / "checkpoints").rglob("*"))
-    if path.exists() and begun:
-        recorded |= json.loads(kept.read_text()) if kept.exists() else {}
-        ours, then = (flat(yaml.safe_load(t)) for t in (text, path.read_text(encoding="utf-8")))
-        changed = changes(ours, then) + [
-            f"{name} is no longer given" for name in sorted(then.keys() - ours.keys())
-        ]
-        changed += [
-            f"the content of {name} has changed" for name in contents if contents[name] != recorded[name]
-        ]
-        if changed:
-            raise UserError(
-                f"{folder} was trained with other settings: {'; '.join(changed)}; give another run_dir, or remove "
-                "this stage and those after it to train them again"
-            )
-    folder.mkdir(parents=True, exist_ok=True)
-    write(path, text.encode())
-    began(folder, config)
-    write(kept, json.dumps(recorded).encode())
-
-
-def _run(config: Config, folder: Path, key: jax.Array, reporter: Reporter) -> None:
-    """Train one stage and write its curves. An interrupted one goes on from its last checkpoint."""
-    setup = prepared(config, reporter, compare=True)
-    trainer = _trainer(setup)
-    trainer.yardstick = setup.human
-    assert setup.verdict.program is not None
-    with reporter.stage("train") as tick:
-        controllers = trainer.optimise([setup.verdict.program], key, tick, folder)
-    write(folder / "curves.json", json.dumps(controllers.learning[0]).encode())
-    for physics in {trainer.physics, trainer.sim_physics}:
-        physics.close()
-
-
-def _trainer(setup: EvaluationSetup) -> PpoTrainer:
-    from movlr_jax.control.ppo.trainer import (
-        PpoTrainer,  # needs an extra, without which `prepared` raises a UserError
-    )
-
-    if not isinstance(setup.optimizer, PpoTrainer):
-        raise UserError(
-            f"optimizer={setup.config.optimizer.name} trains nothing; a recipe needs optimizer: ppo"
-        )
-    return setup.optimizer
-
-
-def evaluated(setup: EvaluationSetup, starts: int, reporter: Reporter) -> list[dict[str, Any]]:
-    """Return the metrics of one episode from each of `starts` fresh start states, in the reference physics."""
-    trainer, task = _trainer(setup), setup.task
-    assert setup.verdict.program is not None
-    controllers = trainer.optimise([setup.verdict.program], jax.random.key(0))
-    states = [task.start(np.random.default_rng(_FRESH + i), 1) for i in range(starts)]
-    begin = trainer.sim_physics.start(*(np.concatenate(parts) for parts in zip(*states, strict=True)))
-    with reporter.stage("evaluate"):
-        made = controllers.rollout(begin, steps=trainer.limit, key=jax.random.key(_FRESH))
-    ends = episode_ends(made, begin.step, task)
-    ctrl_dt = trainer.sim_physics.ctrl_dt
-    return [{"start": i, **measured(episode_of(made, i, end), task, ctrl_dt)} for i, end in enumerate(ends)]
 
 
 def table(episodes: Sequence[Mapping[str, float]]) -> list[str]:
@@ -250,49 +89,3 @@ def table(episodes: Sequence[Mapping[str, float]]) -> list[str]:
         ]
         lines.append("".join([f"{label:>6}", *cells]))
     return lines
-
-
-def draw_curves(root: Path) -> None:
-    """Draw the learning curves of all stages one after another as curves.png. Constant terms are left out."""
-    from matplotlib import colormaps
-    from matplotlib.figure import Figure
-
-    read = [(path.parent.name, json.loads(path.read_text())) for path in root.glob("stages/*/curves.json")]
-    curves = sorted(read, key=lambda pair: pair[0])
-    terms = [
-        name
-        for name in dict.fromkeys(name for _, curve in curves for name in curve["terms"])
-        if len({value for _, curve in curves for value in curve["terms"].get(name, ())}) > 1
-    ]
-    colours = dict(zip(terms, itertools.cycle(colormaps["tab20"].colors), strict=False))  # pyright: ignore[reportAttributeAccessIssue]
-    figure = Figure(figsize=(9, 6.5), layout="constrained")
-    upper, lower = figure.subplots(2, sharex=True)
-    done, named = 0.0, set[str]()
-    for stage, curve in curves:
-        steps = [(done + s) / 1e6 for s in curve["env_steps"]]
-        upper.plot(steps, curve["reward"], color="tab:blue", label=None if done else "the reward itself")
-        if human := curve.get("human_reward"):
-            # shorter if the first part was trained before it was recorded
-            upper.plot(
-                steps[-len(human) :], human, color="tab:gray", label=None if done else "hand-written reward"
-            )
-        for name in terms:
-            if values := curve["terms"].get(name):
-                lower.plot(steps, values, color=colours[name], label=None if name in named else name)
-                named.add(name)
-        upper.axvline(steps[-1], color="0.8", linewidth=0.8)
-        title = stage.partition("_")[2].replace("_", " ")
-        upper.annotate(
-            title, (steps[0], 1.01), xycoords=("data", "axes fraction"), fontsize=7, rotation=45,
-            annotation_clip=False,
-        )  # fmt: skip
-        done += curve["env_steps"][-1]
-    if "human_reward" in curves[0][1]:
-        upper.legend(fontsize=7)
-    upper.set_ylabel("reward per control step")
-    lower.set_ylabel("weighted terms")
-    lower.set_xlabel("control steps, millions")
-    figure.legend(*lower.get_legend_handles_labels(), fontsize=7, loc="outside right upper")
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=120)
-    write(root / "curves.png", buffer.getvalue())

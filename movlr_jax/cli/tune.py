@@ -8,280 +8,33 @@ of stdout is one JSON object.
 
 from __future__ import annotations
 
-import csv
-import dataclasses
-import hashlib
-import io
 import json
-import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from movlr_jax._util.progress import Reporter
-from movlr_jax._util.settings import flat
 from movlr_jax.cli import common
-from movlr_jax.config.compose import compose
-from movlr_jax.config.override import overrides_of
-from movlr_jax.config.schema import Config
-from movlr_jax.config.space import OPTIMIZER, TASK, WEIGHTS, Range, read_space
-from movlr_jax.config.trust import task_file
-from movlr_jax.control.build import acting, build_optimizer, close
-from movlr_jax.control.settings import known_settings
-from movlr_jax.engine.evaluate import prepared
-from movlr_jax.engine.session import task_folder, task_of
-from movlr_jax.errors import UserError, needed, shortened, unknown_name
-from movlr_jax.evolution.evaluation import evaluate
-from movlr_jax.evolution.gates import score_of
-from movlr_jax.rewards.program import RewardProgram
-from movlr_jax.sandbox.source import with_weights
-from movlr_jax.sandbox.vet import Verdict
-from movlr_jax.storage.writing import locked, write_atomically
-from movlr_jax.tasks import Task
-from movlr_jax.tasks.instruction import folder_name
+from movlr_jax.cli.words import read_words
+from movlr_jax.engine import tune as engine
 
-if TYPE_CHECKING:
-    import optuna
-
-LOST = -1e6  # score of a seed whose simulation failed: lower than that of any motion
-FIRST = 5  # trials that are never pruned
-SHOWN = (
-    "success",
-    "distance_m",
-    "time_to_fall_s",
-    "object_position_error_m",
-    "object_orientation_error_rad",
-    "diverged_fraction",
-    "wall_s_per_sim_s",
+_REFUSED: Mapping[str, str] = dict.fromkeys(
+    ("seed", "resume"), "tune takes seeds=0,1,2 and continues the study in its run_dir"
 )
 
 
 @dataclass(frozen=True)
-class StudySettings:
-    """Settings of a study."""
-
-    config: Config
-    overrides: Sequence[str]  # what the user set, for every trial
-    space: Mapping[str, Range]
-    trials: int
-    seeds: Sequence[int]
-    root: Path
+class _Words:
+    space: tuple[str, ...] = ("planner",)
+    trials: int = 40
+    seeds: tuple[int, ...] = (0, 1, 2)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Start or continue the study. Return the exit status."""
-    return common.run_with_arguments(lambda arguments: tune(read_plan(arguments)), __doc__, argv)
+    return common.run_with_arguments(tune, __doc__, argv)
 
 
-def read_plan(arguments: Sequence[str]) -> StudySettings:
-    """Parse the arguments. Raises UserError."""
-    own = {"space": "planner", "trials": "40", "seeds": "0,1,2"}
-    instead = "tune takes seeds=0,1,2 and continues the study in its run_dir"
-    given, overrides = common.split_arguments(arguments, own, {"seed": instead, "resume": instead})
-    if not given["trials"].isdecimal() or not (trials := int(given["trials"])):
-        raise UserError(f"trials={given['trials']}: expected an integer of 1 or more")
-    config = compose(overrides)
-    folder = task_folder(config) / "tune" / folder_name(config.model)
-    root = Path(config.run_dir) if config.run_dir else folder
-    space, seeds = read_space(common.listed(given["space"])), tuple(common.seeds_of(given["seeds"]))
-    return StudySettings(config, tuple(overrides), space, trials, seeds, root)
-
-
-def tune(plan: StudySettings) -> int:
-    """Run the remaining trials and write the best one. Raises UserError."""
-    with needed("tune", "tune"):
-        import optuna
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    reporter, config = Reporter(), plan.config
-    bench = prepared(config, reporter)
-    close(bench.optimizer)  # every trial builds its own
-    task, verdict, origin = bench.task, bench.verdict, bench.origin
-    assert verdict.program is not None
-    defaults = _defaults(config, verdict.program.weights, plan.space)
-
-    def objective(trial: optuna.Trial) -> float:
-        values = {name: allowed.suggest(trial, name) for name, allowed in plan.space.items()}
-        return _trial(plan, task, verdict, values, trial, reporter)
-
-    with locked(plan.root):
-        study = _study(plan, origin, verdict.program)
-        if not _ended(study):  # the first to end has the current settings
-            study.enqueue_trial(defaults)
-        left = plan.trials - len(_ended(study))
-        if left <= 0:
-            reporter.say(
-                f"{plan.root} already has {plan.trials} trials; give a larger trials=... to run more"
-            )
-        try:
-            study.optimize(objective, n_trials=max(left, 0))
-        finally:
-            result = _write(plan, study, verdict.program)
-    print(json.dumps(result), flush=True)
+def tune(words: Sequence[str]) -> int:
+    """Start or continue the study, and print its best trial. Return 0. Raises UserError."""
+    own, overrides = read_words(_Words, words, _REFUSED)
+    plan = engine.study_settings(overrides, space=own.space, trials=own.trials, seeds=own.seeds)
+    print(json.dumps(engine.tune(plan)), flush=True)
     return 0
-
-
-def _defaults(config: Config, weights: Mapping[str, float], space: Mapping[str, Range]) -> dict[str, Any]:
-    """Return the current values of all tuned settings, for the first trial. Raises UserError."""
-    known = {f"{WEIGHTS}{name}": value for name, value in weights.items()}
-    known |= {f"{OPTIMIZER}{n}": v for n, v in flat(known_settings(config.optimizer)).items()}
-    known |= {f"{TASK}{name}": value for name, value in config.task.settings.items()}
-    for name, allowed in space.items():
-        if name not in known:
-            raise UserError(unknown_name("setting of the space", name, known))
-        value = known[name]
-        if not allowed.choices and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise UserError(
-                f"{name} is {shortened(value)}, but low and high need a number; give {{choices: [...]}} in the space"
-            )
-    return {name: allowed.nearest(known[name]) for name, allowed in space.items()}
-
-
-def _study(plan: StudySettings, origin: str, program: RewardProgram) -> optuna.Study:
-    """Open or create the study of `plan.root`. A trial left running by a crash counts as failed. Raises UserError."""
-    import optuna
-
-    path = plan.root / "study.db"
-    made_with = {
-        "settings": sorted(plan.overrides),
-        "reward": origin,
-        "seeds": list(plan.seeds),
-        "space": {name: dataclasses.asdict(allowed) for name, allowed in plan.space.items()},
-        "content of the reward": hashlib.sha256(program.source.encode()).hexdigest(),
-        "content of the task file": (task_file(plan.config) or {}).get("sha256"),
-    }
-    try:
-        study = optuna.create_study(
-            storage=f"sqlite:///{path}", study_name="tune", direction="maximize", load_if_exists=True
-        )
-    except Exception as error:  # SQLAlchemy raises many types for a file that is not a study
-        first = str(error).strip().splitlines()[0]
-        raise UserError(f"{path} cannot be read as an Optuna study: {first}; give another run_dir=") from None
-    given = json.loads(json.dumps(made_with))
-    recorded = given | study.user_attrs.get("made_with", {})  # earlier versions did not record the contents
-    if changed := [name for name, value in given.items() if recorded[name] != value]:
-        raise UserError(
-            f"{path} was created with other {', '.join(changed)}; undo the change, or give another run_dir="
-        )
-    study.set_user_attr("made_with", recorded)
-    for trial in study.get_trials(states=(optuna.trial.TrialState.RUNNING,)):
-        study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
-    # a new seed, so that a continued study does not repeat its earlier samples
-    study.sampler = optuna.samplers.TPESampler(
-        seed=plan.config.seed + 1000 * len(study.trials), multivariate=True
-    )
-    study.pruner = optuna.pruners.MedianPruner(n_startup_trials=FIRST)
-    return study
-
-
-def _ended(study: optuna.Study) -> list[Any]:
-    import optuna
-
-    state = optuna.trial.TrialState
-    return study.get_trials(deepcopy=False, states=(state.COMPLETE, state.PRUNED))
-
-
-def _trial(
-    plan: StudySettings,
-    task: Task,
-    verdict: Verdict,
-    values: Mapping[str, Any],
-    trial: optuna.Trial,
-    reporter: Reporter,
-) -> float:
-    """Return the mean score over the seeds. Raises TrialPruned if it falls behind the median of the earlier trials.
-
-    `task` scores the episodes even if the trial changes settings of the task, so that a lower target speed does not
-    make the goal easier.
-    """
-    import optuna
-
-    program = verdict.program
-    assert program is not None
-    settings = overrides_of({name: v for name, v in values.items() if not name.startswith(WEIGHTS)})
-    weights = _weights(program.weights, values)
-    config = compose([*plan.overrides, *settings])
-    weighted = dataclasses.replace(verdict, program=dataclasses.replace(program, weights=weights))
-    trial_task = task_of(config) if any(name.startswith(TASK) for name in values) else task
-    trial_task = acting(config.optimizer, trial_task)
-    optimizer = build_optimizer(config.optimizer, trial_task, config.physics)
-    scores, started = [], time.monotonic()
-    try:
-        for i, seed in enumerate(plan.seeds):
-            ((outcome,),) = evaluate(optimizer, trial_task, [weighted], [seed])
-            score = score_of(task, outcome)
-            lost = "" if math.isfinite(score) else outcome.reason or "its score is not finite"
-            scores.append(LOST if lost else score)
-            shown = {**outcome.metrics, **outcome.timing}
-            if lost:
-                trial.set_user_attr("lost", lost)
-            trial.set_user_attr(f"seed {seed}", {name: shown[name] for name in SHOWN if name in shown})
-            trial.report(sum(scores) / len(scores), i)
-            reporter.say(
-                f"trial {trial.number}, seed {seed}: {lost or f'score {score:.2f}'}; "
-                + ", ".join(f"{name} {shown[name]:.3g}" for name in SHOWN if name in shown)
-            )
-            if i + 1 < len(plan.seeds) and trial.should_prune():
-                trial.set_user_attr("wall_s", round(time.monotonic() - started, 1))
-                raise optuna.TrialPruned
-    finally:
-        close(optimizer)
-    trial.set_user_attr("wall_s", round(time.monotonic() - started, 1))
-    return sum(scores) / len(scores)
-
-
-def _weights(weights: Mapping[str, float], values: Mapping[str, Any]) -> dict[str, float]:
-    """Return `weights` with the tuned weights in `values` applied."""
-    return {name: values.get(f"{WEIGHTS}{name}", weight) for name, weight in weights.items()}
-
-
-def _write(plan: StudySettings, study: optuna.Study, program: RewardProgram) -> dict[str, Any]:
-    """Write trials.csv, best.yaml (settings, in the format of conf/tuned_for) and best.py. Return the JSON result."""
-    ended = _ended(study)
-    rows = io.StringIO()
-    table = csv.writer(rows)
-    table.writerow(["trial", "state", "score", "wall_s", *plan.space, *(f"seed {s}" for s in plan.seeds)])
-    for trial in ended:
-        attributes = trial.user_attrs
-        table.writerow(
-            [trial.number, trial.state.name.lower(), trial.value, attributes.get("wall_s")]
-            + [trial.params.get(name) for name in plan.space]
-            + [json.dumps(attributes.get(f"seed {seed}")) for seed in plan.seeds]
-        )
-    write_atomically(plan.root / "trials.csv", rows.getvalue().encode())
-    result: dict[str, Any] = {"study": str(plan.root / "study.db"), "trials": len(ended)}
-    complete = [trial for trial in ended if trial.value is not None and trial.state.name == "COMPLETE"]
-    complete = [trial for trial in complete if "lost" not in trial.user_attrs]
-    if not complete:
-        reasons = [trial.user_attrs["lost"] for trial in ended if "lost" in trial.user_attrs]
-        return {**result, **({"reason": f"no trial can be used: {reasons[-1]}"} if reasons else {})}
-    best = max(complete, key=lambda trial: trial.value)
-    write_atomically(plan.root / "best.yaml", _tuned_yaml(best.params).encode())
-    write_atomically(
-        plan.root / "best.py", with_weights(program.source, _weights(program.weights, best.params)).encode()
-    )
-    first = ended[0].value if ended[0] in complete else None  # that of the current settings
-    return {
-        **result,
-        "best_trial": best.number,
-        "score": best.value,
-        "score_before": first,
-        **{f"seed_{seed}": best.user_attrs[f"seed {seed}"] for seed in plan.seeds},
-        **best.params,
-    }
-
-
-def _tuned_yaml(values: Mapping[str, Any]) -> str:
-    """Return the settings in `values`, without weights, as the text of a file for conf/tuned_for."""
-    import yaml
-
-    nested: dict[str, Any] = {}
-    for name, value in values.items():
-        if not name.startswith(WEIGHTS):
-            *path, last = name.split(".")
-            node = nested
-            for step in path:
-                node = node.setdefault(step, {})
-            node[last] = value
-    return "# @package _global_\n" + yaml.safe_dump(nested, sort_keys=False)

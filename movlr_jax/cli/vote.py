@@ -11,9 +11,11 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from movlr_jax.cli import common
+from movlr_jax.cli.words import check_port, no_others, read_words_after
 from movlr_jax.errors import UserError, needed, printable
 from movlr_jax.language.settings import ModelConfig
 from movlr_jax.report.data import read_run
@@ -27,12 +29,20 @@ def main(argv: list[str] | None = None) -> int:
     return common.run_with_arguments(vote, __doc__, argv)
 
 
-def vote(arguments: list[str]) -> int:
+@dataclass(frozen=True)
+class _Words:
+    host: str = ModelConfig.host
+    port: int = ModelConfig.port
+
+
+def vote(words: list[str]) -> int:
     """Serve the page until Ctrl-C, then print the ranking. Return 0. Raises UserError."""
     with needed("vote", "vote"):
         from movlr_jax.cli.vote_questions import RunQuestions
         from movlr_jax.voting.server import Server
-    run_dir, host, port = _arguments(arguments)
+    run_dir, own, others = read_words_after("folder", "vote RUN_DIR", _Words, words)
+    no_others("vote", _Words, others)
+    check_port(own.port)
     try:
         archive = Archive.open(run_dir)
     except InUse:  # so the address is of a search on this machine, not from elsewhere
@@ -43,19 +53,12 @@ def vote(arguments: list[str]) -> int:
     with archive:
         run = read_run(archive)
         questions = RunQuestions(archive, run)
-        server = Server(questions, host, port)
+        server = Server(questions, own.host, own.port)
         print(f"vote at {server.address} (Ctrl-C ends it)", file=sys.stderr, flush=True)
         with contextlib.suppress(KeyboardInterrupt):  # the way to end it
             server.run()
         _print(questions.results(), len(questions.votes))
     return 0
-
-
-def _arguments(arguments: list[str]) -> tuple[Path, str, int]:
-    """Return the run directory, the host and the port. Raises UserError."""
-    defaults = ModelConfig("person")
-    folder, own = common.folder_and(arguments, "vote", host=defaults.host, port=str(defaults.port))
-    return folder, own["host"], common.port_of(own["port"])
 
 
 def _page_of_search(run_dir: Path) -> str:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
-import io
-import tokenize
+from collections.abc import Iterable
 from typing import Any
 
 from movlr_jax._util.parts import settings_of
 from movlr_jax.config.compose import compose, options
 from movlr_jax.config.defaults import ELSEWHERE
-from movlr_jax.config.methods import Method
-from movlr_jax.config.schema import Config
 
 _GROUPS = (
     ("Tasks (+task=NAME, +task=FILE.py for your own, or model=... and instruction=... without one)", "task"),
@@ -29,49 +26,39 @@ _GROUPS = (
 
 def help_text() -> str:
     """Return the text of --help."""
-    groups = [f"{title}: {', '.join(options(group))}" for title, group in _GROUPS]
     config = dataclasses.replace(compose(["+task=bottle_pour", "tuned=false"]), tuned=True)
     return "\n".join(
         (
             "Give settings as name=value, as in candidates=8 or optimizer.mppi.samples=64; a value with",
             "commas is a sweep: one run per value. replay=FOLDER repeats a recorded search.",
-            *groups,
+            *(f"{title}: {', '.join(options(group))}" for title, group in _GROUPS),
             "",
             "model=NAME or FILE.xml, episode_s=SECONDS: default from the task",
-            *_lines(
-                config, [f.name for f in dataclasses.fields(Config) if f.name not in (*ELSEWHERE, "method")]
-            ),
+            *_lines(config, [name for name in vars(config) if name not in (*ELSEWHERE, "method")]),
             "method:",
-            *_lines(config.method, [f.name for f in dataclasses.fields(Method)], "  "),
+            *_lines(config.method, vars(config.method), "  "),
             f"optimizer ({config.optimizer.name}; other optimizers have other defaults):",
-            *_lines(config.optimizer, [f.name for f in dataclasses.fields(config.optimizer)], "  "),
+            *_lines(config.optimizer, vars(config.optimizer), "  "),
         )
     )
 
 
-def _lines(values: Any, names: Any, indent: str = "") -> list[str]:
+def _lines(values: Any, names: Iterable[str], indent: str = "") -> list[str]:
     """Return one line per setting: name, value, and what the setting is or the comment in the source."""
-    commented, fields = comments(type(values)), {f.name: f for f in dataclasses.fields(values)}
-    lines: list[str] = []
+    commented, fields, lines = comments(type(values)), {f.name: f for f in dataclasses.fields(values)}, []
     for name in names:
         value, metadata = getattr(values, name), fields[name].metadata
-        registry = metadata.get("parts")
+        registry, group = metadata.get("parts"), dataclasses.is_dataclass(value)
         if metadata.get("flat"):
-            lines += _lines(value, [f.name for f in dataclasses.fields(value)], indent)
-            continue
-        if registry and (own := settings_of(type(value))):
-            lines += [
-                f"{indent}{name}:",
-                _line(f"{indent}  {registry.tag}", registry.name_of(value), ", ".join(registry)),
-            ]
-            lines += _lines(value, [f.name for f in own], indent + "  ")
-            continue
-        if dataclasses.is_dataclass(value) and not registry and "about" not in metadata:
-            lines += [f"{indent}{name}:"]
-            lines += _lines(value, [f.name for f in dataclasses.fields(value)], indent + "  ")
-            continue
-        shown = registry.name_of(value) if registry else "..." if dataclasses.is_dataclass(value) else value
-        lines.append(_line(f"{indent}{name}", shown, metadata.get("about") or commented.get(name, "")))
+            lines += _lines(value, vars(value), indent)
+        elif registry and (own := settings_of(type(value))):
+            chosen = _line(f"{indent}  {registry.tag}", registry.name_of(value), ", ".join(registry))
+            lines += [f"{indent}{name}:", chosen, *_lines(value, [f.name for f in own], f"{indent}  ")]
+        elif group and not registry and "about" not in metadata:
+            lines += [f"{indent}{name}:", *_lines(value, vars(value), f"{indent}  ")]
+        else:
+            shown = registry.name_of(value) if registry else "..." if group else value
+            lines.append(_line(f"{indent}{name}", shown, metadata.get("about") or commented.get(name, "")))
     return lines
 
 
@@ -81,18 +68,15 @@ def _line(name: str, value: Any, about: str) -> str:
 
 
 def comments(kind: type) -> dict[str, str]:
-    """Return the comment of each field by name: at the end of its lines, or else on the lines before it."""
+    """Return the comment of each field by name: at the end of one of its lines, or else on the lines before it."""
     source, found = inspect.getsource(kind), {}
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    at = {t.start[0]: t for t in tokens if t.type == tokenize.COMMENT}  # by line
-    alone = {row for row, token in at.items() if token.line.strip().startswith("#")}
-    (tree,) = ast.parse(source).body
-    for field in (node for node in ast.walk(tree) if isinstance(node, ast.AnnAssign)):
-        rows = [row for row in range(field.lineno, (field.end_lineno or 0) + 1) if row in at]
-        row = field.lineno - 1
-        while row in alone and not (rows and rows[-1] >= field.lineno):
-            rows.insert(0, row)
-            row -= 1
-        if rows:
-            found[ast.unparse(field.target)] = " ".join(at[row].string.strip(" #") for row in rows)
+    lines = source.splitlines()
+    for field in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.AnnAssign)):
+        first, last = field.lineno - 1, field.end_lineno or field.lineno
+        texts = [line.partition("  # ")[2] for line in lines[first:last] if "  # " in line]
+        while lines[first - 1].lstrip().startswith("#"):
+            first -= 1
+        before = [line.strip(" #") for line in lines[first : field.lineno - 1]]
+        if text := " ".join(texts or before):
+            found[ast.unparse(field.target)] = text
     return found

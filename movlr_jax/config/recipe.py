@@ -10,7 +10,7 @@ from typing import Any
 
 from movlr_jax.config.compose import GROUPS
 from movlr_jax.config.option_file import read_option_file
-from movlr_jax.config.override import overrides_of
+from movlr_jax.config.overrides import overrides_of
 from movlr_jax.errors import UserError, shortened, unknown_name
 
 STEPS = "optimizer.ppo.env_steps"

@@ -22,6 +22,7 @@ from movlr_jax.tracking.base import TRACKERS, TrackerConfig
 
 SANDBOXES = ("confined", "process")
 WORKERS = ("none", "ray")
+AUTO_SAMPLES = ("optimizer.mppi.samples", "auto")  # what users may write for its value 0
 # settings that earlier versions recorded and this one has no more, with the values that changed nothing
 _REMOVED: Mapping[str, Any] = {
     **dict.fromkeys(("proposals", "variants", "parents", "islands", "bank")),

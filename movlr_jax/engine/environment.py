@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 from pathlib import Path
 
 from movlr_jax._util.machine import cache_dir, processor, xla_knows
@@ -16,7 +17,10 @@ MJX_THREADS = 16  # XLA threads on a CPU
 
 
 def prepare_environment() -> None:
-    """Set the variables that the user has not set. Commands and the public API call this; an import never does."""
+    """Set the variables that the user has not set. Commands and the public API call this; an import never does.
+
+    JAX reads some of them when it is imported. If that was before, they are set in its configuration too.
+    """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     set_aside_unusable()
     # On a CPU, XLA's fusion emitters recompute deep kinematic chains and double the time that rewards take to
@@ -26,6 +30,10 @@ def prepare_environment() -> None:
         os.environ["JAX_COMPILATION_CACHE_DIR"] = str(compile_cache())
         # s, long enough to cache physics but not rewards
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "2")
+        if (jax := sys.modules.get("jax")) and jax.config.jax_compilation_cache_dir is None:
+            jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
+            seconds = float(os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"])
+            jax.config.update("jax_persistent_cache_min_compile_time_secs", seconds)
 
 
 def prepare_physics(physics: str) -> None:

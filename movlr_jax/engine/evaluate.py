@@ -20,7 +20,10 @@ from movlr_jax.config.trust import began, task_file
 from movlr_jax.control.base import Optimizer
 from movlr_jax.control.build import acting, build_optimizer, scored_at_once
 from movlr_jax.control.settings import PpoSettings
-from movlr_jax.engine.session import about_tuned, films_here, sized, task_of, to_yaml
+from movlr_jax.engine.description import about_tuned, to_yaml
+from movlr_jax.engine.parts import films_here, sized
+from movlr_jax.engine.rewards import reward_source
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import evaluate as evaluate_programs
 from movlr_jax.evolution.evaluation import make_probe, middle
@@ -29,7 +32,6 @@ from movlr_jax.evolution.trials import Claim
 from movlr_jax.film.captions import Caption
 from movlr_jax.film.clips import film
 from movlr_jax.language.base import Evaluation
-from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox.vet import Sandbox, Verdict
 from movlr_jax.storage.inside import read_inside
@@ -37,8 +39,6 @@ from movlr_jax.storage.layout import POLICY
 from movlr_jax.storage.writing import check_writable
 from movlr_jax.storage.writing import write_atomically as write
 from movlr_jax.tasks import Task
-
-_PROGRAM_BYTES = 2**20  # size limit of best.py, larger than any program
 
 
 @dataclass(frozen=True)
@@ -220,57 +220,3 @@ def run_and_film(
     finally:
         on_result(result)
     return result
-
-
-def program_text(path: Path, most: int = _PROGRAM_BYTES) -> str:
-    """Return the text of a file, of at most `most` characters. Raises UserError, OSError and UnicodeDecodeError."""
-    with path.open(encoding="utf-8-sig") as file:
-        text = file.read(most + 1)
-    if len(text) > most:
-        raise UserError(
-            f"{path} has more than {most:,} characters, so it is no reward program; give another file"
-        )
-    return text
-
-
-def reward_source(reward: str, task: Task) -> tuple[str, str]:
-    """Return the source of a reward and its origin: human, initial, a file, or the best.py of a run directory."""
-    known = {"human": task.human_reward, "initial": task.initial_reward}
-    if reward in known:
-        return known[reward], reward
-    path = Path(reward)
-    try:
-        if not reward:  # Path("") is the current folder
-            raise FileNotFoundError
-        if not path.is_dir():
-            return program_text(path), str(path)
-        data = read_inside(path, "best.py", _PROGRAM_BYTES)
-        if data is None:
-            raise UserError(
-                f"{reward} has no best.py: it is not a run directory, or no generation has finished"
-            )
-        return data.decode("utf-8-sig"), str(path / "best.py")
-    except FileNotFoundError:
-        raise UserError(
-            f"there is no reward {reward!r}: give a file, a run directory, or one of: {', '.join(known)}"
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read the reward {reward!r}: {error}") from None
-
-
-def vetted(reward: str | Path, task: Task, config: Config, model: mujoco.MjModel) -> RewardProgram:
-    """Return the program of `reward`, vetted on states of the task. Raises UserError."""
-    text = str(reward)
-    source, origin = (text, "reward=") if "\n" in text else reward_source(text, task)
-    physics = NativePhysics(
-        model, task.layout, sim_dt=config.optimizer.sim_dt, ctrl_dt=config.optimizer.ctrl_dt, threads=1
-    )
-    sandbox = Sandbox(make_probe(task, physics, 0), name=config.sandbox)
-    try:
-        verdict = sandbox.vet(source)
-    finally:
-        sandbox.close()
-        physics.close()
-    if verdict.program is None:
-        raise UserError(f"reward {origin}: {verdict.message}")
-    return verdict.program

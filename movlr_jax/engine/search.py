@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -14,22 +13,11 @@ from movlr_jax._util.progress import Reporter
 from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import EVENT, OBEYED, acts, began, task_file
 from movlr_jax.control.build import acting, build_optimizer, close
-from movlr_jax.control.settings import PpoSettings
-from movlr_jax.engine.session import (
-    about_success,
-    about_tuned,
-    build_context,
-    chooses_samples,
-    describe,
-    keep_settings,
-    resize,
-    same_search,
-    sized,
-    task_and_optimizer,
-    task_of,
-    to_yaml,
-)
-from movlr_jax.errors import BudgetSpent, UserError, resuming
+from movlr_jax.engine.description import about_success, about_tuned, describe, to_yaml
+from movlr_jax.engine.parts import build_context, chooses_samples, resize, sized, task_and_optimizer
+from movlr_jax.engine.resume import about_damaged, check_before_building, keep_settings, same_search
+from movlr_jax.engine.tasks import task_of
+from movlr_jax.errors import BudgetSpent, resuming
 from movlr_jax.evolution.confirm import Confirmed, confirm
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.filming import film_best_and_first
@@ -38,11 +26,10 @@ from movlr_jax.evolution.gates import score_of
 from movlr_jax.evolution.loop import Found, evolve, in_a_line
 from movlr_jax.evolution.ranking import nothing_answered, silence
 from movlr_jax.evolution.tracking import begin_tracking, end_tracking
-from movlr_jax.evolution.trials import EVENT as TRIALS
 from movlr_jax.evolution.trials import TrialPlan
 from movlr_jax.film.group_picture import GROUPS, picture
 from movlr_jax.report.page import PAGE, write_report
-from movlr_jax.storage.archive import SETTINGS, Archive
+from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.writing import new_run_dir
 from movlr_jax.tasks import Task
 from movlr_jax.tracking.base import Ended
@@ -65,7 +52,7 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, Outcome]
         UserError: For settings that cannot be used, and when every program of a generation fails.
     """
     reporter, started = Reporter(), time.monotonic()
-    _check_before_building(config)
+    check_before_building(config)
     # a worker builds the task from the settings, unless only Python code can
     built, task = None if task and task.named else task, task or task_of(config)
     task = acting(config.optimizer, task)
@@ -78,33 +65,14 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, Outcome]
     try:
         recorded = archive.get("run")
         if recorded:
-            same_search(config, task, recorded, archive)
-            keep_settings(config, archive)
-            # a page of a run in progress is not recorded
-            if damaged := [path for path in archive.damaged() if path != PAGE]:
-                reporter.say(_about_damaged(archive.root, damaged))
-        for sentence in (
-            f"searching a reward for {task.name}: {config.candidates} candidates x "
-            f"{config.generations} generations, seed {config.seed}, method {config.method.name}",
-            about_success(task),
-            *task.warnings,
-            about_tuned(config),
-        ):
-            if sentence:
-                reporter.say(sentence)
+            _check_resumed(config, task, recorded, archive, reporter)
+        _introduce(config, task, reporter)
         make = partial(task_and_optimizer, config, built)
         context = build_context(config, task, optimizer, archive, reporter, make, started)
         if chooses:
             again = partial(resize, context, make=lambda new: partial(task_and_optimizer, new, built))
             context.resize = again
-        reporter.say(context.models_used)
-        if (not recorded or archive.lost(GROUPS)) and context.films and "groups" in optimizer.notes:
-            archive.put(GROUPS, picture(task, optimizer.notes["groups"]))
-        if not recorded:
-            archive.record("run", describe(context))
-        else:
-            _record_obeyed(context, recorded)
-        begin_tracking(context)
+        _record_begin(context, recorded)
         found = evolve(context)
         if has_final_training(context):
             run_final_training(context, found.best)
@@ -133,6 +101,43 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, Outcome]
                 _end_session(context, ended)
 
 
+def _check_resumed(
+    config: Config, task: Task, recorded: dict[str, Any], archive: Archive, reporter: Reporter
+) -> None:
+    """Check that a run goes on as the search that it was, and say which of its files are lost. Raises UserError."""
+    same_search(config, task, recorded, archive)
+    keep_settings(config, archive)
+    # a page of a run in progress is not recorded
+    if damaged := [path for path in archive.damaged() if path != PAGE]:
+        reporter.say(about_damaged(archive.root, damaged))
+
+
+def _introduce(config: Config, task: Task, reporter: Reporter) -> None:
+    """Say what is searched for, and with which settings."""
+    for sentence in (
+        f"searching a reward for {task.name}: {config.candidates} candidates x "
+        f"{config.generations} generations, seed {config.seed}, method {config.method.name}",
+        about_success(task),
+        *task.warnings,
+        about_tuned(config),
+    ):
+        if sentence:
+            reporter.say(sentence)
+
+
+def _record_begin(context: SearchContext, recorded: dict[str, Any] | None) -> None:
+    """Record what the search consists of, or what a resumed session obeys, and tell the tracker."""
+    archive, groups = context.archive, context.optimizer.notes.get("groups")
+    context.reporter.say(context.models_used)
+    if (not recorded or archive.lost(GROUPS)) and context.films and groups is not None:
+        archive.put(GROUPS, picture(context.task, groups))
+    if not recorded:
+        archive.record("run", describe(context))
+    else:
+        _record_obeyed(context, recorded)
+    begin_tracking(context)
+
+
 def _record_obeyed(context: SearchContext, recorded: dict[str, Any]) -> None:
     """Record what a resumed session obeys, and a sandbox that is not that of the sessions before."""
     archive, sandbox = context.archive, context.sandbox.description
@@ -142,16 +147,6 @@ def _record_obeyed(context: SearchContext, recorded: dict[str, Any]) -> None:
     if sandbox not in str(backends.get("sandbox")):
         backends["sandbox"] = f"{sandbox}; before, {backends.get('sandbox', 'not known')}"
         archive.record("run", {**recorded, "backends": backends})
-
-
-def _about_damaged(run: Path, paths: Sequence[str], most: int = 5) -> str:
-    """Return a sentence about files of a resumed run that are lost."""
-    more = f" and {len(paths) - most} more" if len(paths) > most else ""
-    count, are = ("1 file", "is") if len(paths) == 1 else (f"{len(paths)} files", "are")
-    return (
-        f"{count} of {run} {are} missing or changed after the search wrote them: {', '.join(paths[:most])}{more}; "
-        "what this search needs of them is made again"
-    )
 
 
 def _end_session(context: SearchContext, ended: Ended) -> None:
@@ -165,23 +160,6 @@ def _end_session(context: SearchContext, ended: Ended) -> None:
             context.reporter.say(f"reward: {archive.root / 'best.py'}")
     finally:
         end_tracking(context, ended if report else "failed", report)
-
-
-def _check_before_building(config: Config) -> None:
-    """Check settings that would otherwise fail only after the physics is built. Raises UserError."""
-    if config.resume:
-        with Archive.open(Path(config.resume), write=False, whole=True) as archive:
-            archive.read(SETTINGS)
-            if archive.events("evaluated") and not archive.events(TRIALS):
-                raise UserError(
-                    f"{config.resume} was recorded by a version that ran each program once, so it cannot go on in "
-                    "trials; its report and exports can be made, or start a new run"
-                )
-    if isinstance(config.optimizer, PpoSettings) and config.optimizer.ppo.env_steps == 0:
-        raise UserError(
-            "optimizer.ppo.env_steps=0 trains nothing, so every program would be evaluated with the same policy; "
-            "set the control steps of each training, as in optimizer.ppo.env_steps=400000"
-        )
 
 
 def _record_end(

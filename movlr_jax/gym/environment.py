@@ -15,13 +15,13 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from movlr_jax.config.compose import compose
-from movlr_jax.config.override import overrides_of, task_override
+from movlr_jax.config.overrides import overrides_of, task_override
 from movlr_jax.control.build import acting
 from movlr_jax.control.ppo.interface import action_space, observation
 from movlr_jax.control.settings import PpoSettings
 from movlr_jax.engine.environment import prepare_environment
-from movlr_jax.engine.evaluate import vetted
-from movlr_jax.engine.session import task_of
+from movlr_jax.engine.rewards import vetted
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.film.renderer import Canvas, place
 from movlr_jax.models.spec import quiet

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -30,10 +29,7 @@ def choose(name: str) -> tuple[str, str]:
     """Return (native, mjx or warp; why) for the setting `name`. Raises UserError."""
     if name not in PHYSICS:
         raise UserError(unknown_name("physics", name, PHYSICS))
-    installed = importlib.util.find_spec("mujoco.mjx") is not None
     if name != "auto":
-        if name != "native" and not installed:
-            raise UserError(f"physics={name} needs the package mujoco-mjx: pip install 'movlr-jax[{name}]'")
         return name, "set by the user"
     import jax
 
@@ -42,8 +38,6 @@ def choose(name: str) -> tuple[str, str]:
     where = f"C MuJoCo on {n} core{'s' if n > 1 else ''}"
     if kinds == {"cpu"}:
         return "native", f"JAX finds no accelerator, and on a CPU {where} is faster than MJX"
-    if not installed:
-        return "native", "MJX, which the accelerator needs, is not installed: pip install 'movlr-jax[mjx]'"
     from mujoco.mjx import warp
 
     if warp.WARP_INSTALLED and any("nvidia" in device.device_kind.lower() for device in jax.devices()):

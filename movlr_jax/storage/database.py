@@ -175,7 +175,7 @@ def read_errors(path: Path) -> Iterator[None]:
             ) from None
         if "readonly" in str(error):
             raise UserError(f"{path.parent} cannot be changed: you may only read it") from None
-        raise UserError(f"{path} is broken or cannot be read ({error})") from None
+        raise UserError(f"{path} is broken ({error}); the run cannot be read") from None
 
 
 def _schema(db: sqlite3.Connection) -> set[tuple[str, str, str]]:

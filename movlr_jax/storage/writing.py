@@ -35,8 +35,8 @@ def write_atomically(path: Path, data: bytes) -> Path:
                 file.flush()
                 os.fsync(file.fileno())
             part.replace(path)
-        except OSError:
-            part.unlink(missing_ok=True)  # free the space if the disk is full
+        except BaseException:  # a full disk, or Ctrl-C
+            part.unlink(missing_ok=True)
             raise
         folder = os.open(path.parent, os.O_RDONLY)
         try:

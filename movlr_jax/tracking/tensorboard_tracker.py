@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from movlr_jax.errors import needed
 from movlr_jax.film.encoding import read_frames
 from movlr_jax.tracking.base import Ended, Shown, TrackerConfig, reached
 
@@ -28,10 +27,10 @@ class TensorBoardTracker:
     """
 
     def __init__(self, folder: Path):
-        with needed("tracker=tensorboard", "tracking"):
-            from tensorboardX import summary
-            from tensorboardX.proto.event_pb2 import Event
-            from tensorboardX.record_writer import RecordWriter
+        from tensorboardX import summary
+        from tensorboardX.proto.event_pb2 import Event
+        from tensorboardX.record_writer import RecordWriter
+
         self._folder, self._summary, self._event = folder, summary, Event
         with self._reached():
             with contextlib.suppress(FileExistsError):

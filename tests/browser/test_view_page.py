@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("mjviser", reason="pip install 'movlr-jax[view]'")
 from replayed import replay_of
 
-from movlr_jax.cli.view import Page
+from movlr_jax.film.viewer import Page
 
 pytestmark = pytest.mark.slow
 

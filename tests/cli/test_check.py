@@ -33,7 +33,7 @@ def lines(out: str) -> list[dict]:
 
 
 @pytest.mark.parametrize("name", CORPORA)
-def test_the_corpus(name: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+def test_corpus(name: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     """Every accept accepted, every reject rejected; what the guard is for either way, and finite where it runs."""
     kept: dict[str, object] = {}
     vet_all = Sandbox.vet_all
@@ -86,7 +86,7 @@ def _stacked(step, times: int):
     return type(step)(**{name: np.stack([value] * times) for name, value in vars(step).items()})
 
 
-def test_a_file_a_folder_and_names(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+def test_file_folder_and_names(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     good = 'WEIGHTS: dict[str, float] = {"a": 1.0}\n\n\ndef reward(state, action) -> dict[str, Array]:\n'
     good += '    return {"a": action[0]}\n'
     (tmp_path / "folder").mkdir()
@@ -131,7 +131,7 @@ def test_mistakes(
     assert sentence in capfd.readouterr().err.strip().splitlines()[-1]
 
 
-def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+def test_file_may_begin_with_byte_order_mark(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     """As editors on Windows write it."""
     file = tmp_path / "marked.py"
     source = 'WEIGHTS = {"still": 1.0}\n\n\ndef reward(state, action):\n    return {"still": -jnp.sum(action**2)}\n'

@@ -8,7 +8,7 @@ import pytest
 from fake_servers import Asked, FakeServer, scripted_model
 
 from movlr_jax.cli.doctor import main
-from movlr_jax.cli.doctor_models import known_pairs
+from movlr_jax.engine.known_pairs import known_pairs
 from movlr_jax.tasks import build_task
 
 SMALL = [
@@ -36,7 +36,7 @@ def test_one_cheap_call_to_each(capsys: pytest.CaptureFixture[str]):
     assert "vlm: gemini gemini-3.8-flash: answered in" in said
 
 
-def test_a_key_that_is_not_let_in_is_a_row_without_the_key(capsys: pytest.CaptureFixture[str]):
+def test_key_that_is_not_let_in_is_row_without_key(capsys: pytest.CaptureFixture[str]):
     with FakeServer("gemini", key="another") as vlm:
         assert main(["vlm=gemini", f"vlm.base_url={vlm.url}"]) == 1
     said = capsys.readouterr().out
@@ -71,7 +71,7 @@ def test_known_pairs_are_what_they_are_called():
         assert np.ptp(clip.qpos[:, 2]) < 0.15
 
 
-def test_a_judge_that_always_says_first_is_found_out(capsys: pytest.CaptureFixture[str]):
+def test_judge_that_always_says_first_is_found_out(capsys: pytest.CaptureFixture[str]):
     def first(asked: Asked) -> dict:
         return (
             {**scripted_model(asked), "winner": "first"} if asked.wants == "winner" else scripted_model(asked)
@@ -107,6 +107,6 @@ def test_silence_is_no_tie(capsys: pytest.CaptureFixture[str]):
         assert ("8 of 8 comparisons were not answered" in said) == (accuracy == 0)
 
 
-def test_the_metrics_judge_sees_no_films(capsys: pytest.CaptureFixture[str]):
+def test_metrics_judge_sees_no_films(capsys: pytest.CaptureFixture[str]):
     assert main(["judge"]) == 2
     assert "vlm=metrics compares numbers and sees no films" in capsys.readouterr().err

@@ -12,9 +12,9 @@ from cli_cases import LEG as QUICK
 from cli_cases import SUPPORT, Mistake
 from tiny_task import task as tiny_task
 
-from movlr_jax.cli import evaluate as module
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.config.compose import compose
+from movlr_jax.engine import evaluate as module
 from movlr_jax.engine.evaluate import EvaluationSetup
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.tasks import Task
@@ -38,7 +38,7 @@ def leg() -> Task:
     return tiny_task()
 
 
-def test_a_training_is_found_again_by_the_same_task_only(leg: Task):
+def test_training_is_found_again_by_same_task_only(leg: Task):
     first = digest(leg)
     assert first == digest(tiny_task()) == digest(leg, "run_dir=elsewhere", "films=false")
     heavy = tiny_task()
@@ -47,7 +47,7 @@ def test_a_training_is_found_again_by_the_same_task_only(leg: Task):
     assert len({first, *others}) == 5
 
 
-def test_a_changed_task_file_is_another_task(leg: Task, tmp_path: Path):
+def test_changed_task_file_is_another_task(leg: Task, tmp_path: Path):
     file = tmp_path / "mine.py"
     file.write_text(LEG.read_text())
     before = digest(leg, file=file)
@@ -55,7 +55,7 @@ def test_a_changed_task_file_is_another_task(leg: Task, tmp_path: Path):
     assert digest(leg, file=file) != before
 
 
-def test_another_content_of_a_policy_file_is_another_evaluation(leg: Task, tmp_path: Path):
+def test_another_content_of_policy_file_is_another_evaluation(leg: Task, tmp_path: Path):
     file = tmp_path / "policy_k00.npz"
     found = set()
     for content in (b"one", b"other"):
@@ -72,7 +72,7 @@ def test_another_content_of_a_policy_file_is_another_evaluation(leg: Task, tmp_p
         (["seed=1"], ["runs/tiny_kick/evaluate"]),
     ],
 )
-def test_each_job_of_a_sweep_keeps_its_result(
+def test_each_job_of_sweep_keeps_its_result(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch, more: list[str], folders: list[str]
 ):
     used: list[str] = []
@@ -82,7 +82,7 @@ def test_each_job_of_a_sweep_keeps_its_result(
     assert used == folders
 
 
-def test_a_program_is_evaluated_in_several_trials(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+def test_program_is_evaluated_in_several_trials(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     """Their seeds are that of the settings and those after it; the measures are means over them."""
 
     def found(*more: str) -> tuple[dict, str]:
@@ -104,7 +104,7 @@ def test_a_program_is_evaluated_in_several_trials(tmp_path: Path, capfd: pytest.
     assert f"initial from 3 starts: {successes:.0f} of 3 succeed (" in said
 
 
-def test_another_evaluation_does_not_overwrite_a_trajectory(
+def test_another_evaluation_does_not_overwrite_trajectory(
     elsewhere: Path, capsys: pytest.CaptureFixture[str]
 ):
     def kept(*more: str) -> str:
@@ -123,7 +123,7 @@ def test_another_evaluation_does_not_overwrite_a_trajectory(
     assert (kept("reward=b/mine.py"), kept("reward=a/mine.py")) == (other, first)
 
 
-def test_a_folder_that_cannot_be_written_is_told_before_the_work(
+def test_folder_that_cannot_be_written_is_told_before_work(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch, mistake: Mistake
 ):
     (elsewhere / "taken").write_text("")

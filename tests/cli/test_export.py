@@ -11,13 +11,13 @@ from cli_cases import LEG, Mistake
 from tables import read_table
 
 from movlr_jax._util.resources import resource_dir
-from movlr_jax.cli.episodes import episodes, read_request
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.export import main as export
-from movlr_jax.cli.export_policy import settings_of
 from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import options
 from movlr_jax.config.recipe import read_recipe
+from movlr_jax.engine.episodes import EpisodeRequest
+from movlr_jax.engine.export import settings_of_policy
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 POLICIES = sorted(path.stem for path in (resource_dir("assets") / "policies").glob("*.npz"))
@@ -40,7 +40,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-def test_an_evaluation_becomes_a_motion_of_opensim(evaluated: Path, capfd: pytest.CaptureFixture[str]):
+def test_evaluation_becomes_motion_of_opensim(evaluated: Path, capfd: pytest.CaptureFixture[str]):
     assert export([str(evaluated), "format=mot", "out=files", "trust=true"]) == 0
     assert capfd.readouterr().out.splitlines() == ["files/human_seed3.mot"]
     table = read_table(Path("files/human_seed3.mot"))
@@ -49,7 +49,7 @@ def test_an_evaluation_becomes_a_motion_of_opensim(evaluated: Path, capfd: pytes
         np.testing.assert_allclose(np.deg2rad(table.columns["knee"]), kept["qpos"][:, 2], atol=1e-6)
 
 
-def test_by_default_files_are_next_to_the_trajectory(evaluated: Path, capfd: pytest.CaptureFixture[str]):
+def test_by_default_files_are_next_to_trajectory(evaluated: Path, capfd: pytest.CaptureFixture[str]):
     pytest.importorskip("pyarrow")
     assert export([str(evaluated), "format=sto,csv,parquet", LEG[0]]) == 0
     files = [evaluated.with_name(f"human_seed3{end}") for end in (".sto", "_forces.sto", ".csv", ".parquet")]
@@ -69,7 +69,7 @@ def test_by_default_files_are_next_to_the_trajectory(evaluated: Path, capfd: pyt
     ],
     ids=["all", "one", "best"],
 )
-def test_a_run_is_exported_into_its_folder(
+def test_run_is_exported_into_its_folder(
     searched: Path, more: list[str], names: list[str] | None, capfd: pytest.CaptureFixture[str]
 ):
     capfd.readouterr()
@@ -81,21 +81,20 @@ def test_a_run_is_exported_into_its_folder(
     assert all(len(read_table(Path(path)).time) == 4 for path in written)
 
 
-def test_a_candidate_of_a_run_by_its_file(searched: Path, capfd: pytest.CaptureFixture[str]):
+def test_candidate_of_run_by_its_file(searched: Path, capfd: pytest.CaptureFixture[str]):
     assert export([str(searched / "gen_00" / "k01.npz"), "format=csv"]) == 0
     assert capfd.readouterr().out.splitlines() == [str(searched / "export" / "g00k01.csv")]
 
 
-def test_a_candidate_of_a_run_from_inside_its_folder(searched: Path, monkeypatch: pytest.MonkeyPatch):
+def test_candidate_of_run_from_inside_its_folder(searched: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(searched / "gen_00")
-    request, _ = read_request("export", "", ["k01.npz"])
-    ((name, _, folder),) = episodes(request, "export")
+    ((name, _, folder),) = EpisodeRequest(Path("k01.npz")).episodes("export")
     assert folder / name == searched.resolve() / "export" / "g00k01"
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_every_policy_of_the_package_is_exported_by_its_name(name: str):
-    config = settings_of(name, "", [])
+def test_every_policy_of_package_is_exported_by_its_name(name: str):
+    config = settings_of_policy(name, "", [])
     assert config.optimizer.name == ("dynsyn" if name == "bottle_pour_myoarm_r" else "ppo")
     assert config.optimizer.ppo.init == name
     assert name.startswith(config.task.name) or (config.task.name, name[:9]) == ("flat_walk", "slow_walk")
@@ -114,7 +113,7 @@ def test_mistakes_are_one_sentence(evaluated: Path, searched: Path, mistake: Mis
     assert "there is no format 'motion'; did you mean 'mot'?" in mistake(export, source, "format=motion")
     assert "there is no run directory or trajectory nowhere" in mistake(export, "nowhere")
     assert "export takes one run directory or trajectory, not 0" in mistake(export, "format=mot")
-    assert "there is no option '--format'" in mistake(export, "--format", source)
+    assert "cannot read '--format'" in mistake(export, "--format", source)
     assert "there is no candidate 'g00k09'" in mistake(export, str(searched), "candidate=g00k09")
     assert "a trajectory has only one" in mistake(export, source, "candidate=all")
     assert "or it is of another model" in mistake(export, source, "+task=humanoid_walk")
@@ -125,6 +124,6 @@ def test_mistakes_are_one_sentence(evaluated: Path, searched: Path, mistake: Mis
     assert f"there is no policy file {alone}x" in mistake(export, f"policy={alone}x")
 
 
-def test_help_names_the_formats(capfd: pytest.CaptureFixture[str]):
+def test_help_names_formats(capfd: pytest.CaptureFixture[str]):
     assert export(["--help"]) == 0
     assert "format is" in capfd.readouterr().out

@@ -39,7 +39,7 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_it_tells_how_a_body_walks(walk: Path, capfd: pytest.CaptureFixture[str]):
+def test_it_tells_how_body_walks(walk: Path, capfd: pytest.CaptureFixture[str]):
     assert gait([str(walk), "+task=flat_walk", "model=ms_human_700_legs", "out=pictures"]) == 0
     said = capfd.readouterr()
     (line,) = said.out.splitlines()

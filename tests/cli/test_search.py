@@ -21,9 +21,12 @@ from movlr_jax._util.progress import Reporter
 from movlr_jax.api import open_run
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.search import main as search
-from movlr_jax.config.compose import compose, expand, with_quotes
+from movlr_jax.config.compose import compose
+from movlr_jax.config.overrides import expand, with_quotes
 from movlr_jax.control.build import build_optimizer
-from movlr_jax.engine.session import build_context, describe, task_of, to_yaml
+from movlr_jax.engine.description import describe, to_yaml
+from movlr_jax.engine.parts import build_context
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.evolution import loop
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.loop import evolve
@@ -52,7 +55,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-def test_a_search_leaves_everything_behind(finished: Path):
+def test_search_leaves_everything_behind(finished: Path):
     for g in range(3):
         for k in range(2):
             for ending in ("py", "json", "npz", "mp4"):
@@ -71,7 +74,7 @@ def test_a_search_leaves_everything_behind(finished: Path):
     assert (finished / "side_by_side.mp4").exists() == (best != "g00k00"), "the first program next to itself"
 
 
-def test_the_same_seed_gives_the_same_search(finished: Path, tmp_path: Path):
+def test_same_seed_gives_same_search(finished: Path, tmp_path: Path):
     assert search([*QUICK, "films=false", f"run_dir={tmp_path / 'again'}"]) == 0
     assert results(tmp_path / "again") == results(finished)
 
@@ -124,7 +127,7 @@ class Newest:
 
 
 @pytest.mark.slow
-def test_an_extended_run_that_is_interrupted_goes_on_where_it_was(
+def test_extended_run_that_is_interrupted_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
     monkeypatch.setitem(JUDGES, "newest", Newest)
@@ -167,7 +170,7 @@ def test_an_extended_run_that_is_interrupted_goes_on_where_it_was(
 
 
 @pytest.mark.parametrize("folder", ["ü=1", "a;b#(c)&d", "it's a run"])
-def test_a_folder_of_any_name_holds_a_run_and_the_hint_to_continue_can_be_pasted(
+def test_folder_of_any_name_holds_run_and_hint_to_continue_can_be_pasted(
     elsewhere: Path, folder: str, mistake: Mistake
 ):
     shutil.copy(LEG[0].removeprefix("+task="), "ü=1.py")
@@ -178,7 +181,7 @@ def test_a_folder_of_any_name_holds_a_run_and_the_hint_to_continue_can_be_pasted
     assert search([hint]) == 0
 
 
-def test_a_folder_whose_name_is_not_utf8_holds_a_run_and_its_report(elsewhere: Path):
+def test_folder_whose_name_is_not_utf8_holds_run_and_its_report(elsewhere: Path):
     """As names from older systems are: Latin-1 in this case."""
     folder = os.fsdecode(b"caf\xe9")
     assert search([*LEG, f"run_dir={folder}/a"]) == 0
@@ -225,7 +228,7 @@ def test_physics_is_traced_once_for_each_size_of_batch(tmp_path: Path):
     assert max(planner.sim_physics.traces.values()) <= 2
 
 
-def test_evaluate_prints_the_fixed_metrics_as_its_last_line(
+def test_evaluate_prints_fixed_metrics_as_its_last_line(
     finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     quick = [a for a in QUICK if not a.startswith(("candidates", "generations"))]

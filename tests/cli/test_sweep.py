@@ -40,7 +40,7 @@ def experiment(folder: Path, text: str) -> list[str]:
 # Settings, printed.
 
 
-def test_cfg_prints_what_a_run_would_use(capfd: pytest.CaptureFixture[str]):
+def test_cfg_prints_what_run_would_use(capfd: pytest.CaptureFixture[str]):
     overrides = ["+task=stand", "model=ms_human_700", "candidates=7"]
     assert search([*overrides, "--cfg", "job"]) == 0
     assert from_mapping(Config, yaml.safe_load(capfd.readouterr().out)) == compose(overrides)
@@ -50,7 +50,7 @@ def test_cfg_prints_what_a_run_would_use(capfd: pytest.CaptureFixture[str]):
     assert yaml.safe_load(capfd.readouterr().out)["subdir"] == "${hydra.job.num}"
 
 
-def test_info_names_plugins_and_the_search_path(elsewhere: Path, capfd: pytest.CaptureFixture[str]):
+def test_info_names_plugins_and_search_path(elsewhere: Path, capfd: pytest.CaptureFixture[str]):
     assert search([TASK, "--info", "plugins"]) == 0
     assert "BasicLauncher" in capfd.readouterr().out
     own = experiment(elsewhere, "candidates: 9\n")
@@ -77,7 +77,7 @@ def test_completion_knows_tasks_and_settings(
 # Files of one's own.
 
 
-def test_an_experiment_file_overrides_tuned_settings_and_the_command_line_overrides_both(elsewhere: Path):
+def test_experiment_file_overrides_tuned_settings_and_command_line_overrides_both(elsewhere: Path):
     text = "candidates: 9\noptimizer: {mppi: {samples: 5}}\n"
     folder = Path(experiment(elsewhere, text)[1])
     tuned = ["+task=stand", "model=ms_human_700"]
@@ -91,16 +91,14 @@ def test_an_experiment_file_overrides_tuned_settings_and_the_command_line_overri
     assert compose(["+task=high_bottle"], folder).task.settings["lift_m"] == [0, 0, 0.2]
 
 
-@pytest.mark.parametrize("line", ["override /task: stand", "/task: stand"])
-def test_an_experiment_file_can_name_the_task(elsewhere: Path, mistake: Mistake, line: str):
-    own = experiment(elsewhere, f"defaults: [{{{line}}}]\ncandidates: 9\n")
+def test_experiment_file_can_name_task(elsewhere: Path):
+    own = experiment(elsewhere, "defaults: [{override /task: stand}]\ncandidates: 9\n")
     for words in ([], ["+task=stand"], ["task=stand"]):
         config = compose([*words, own[2]], Path(own[1]))
         assert (config.task.name, config.model, config.candidates) == ("stand", "myolegs", 9)
     assert compose([own[2], "model=ms_human_700"], Path(own[1])).optimizer.mppi.samples == 12  # tuned for it
-    said = mistake(search, *own, "+task=bottle_pour")
-    assert "task=bottle_pour contradicts" in said
-    assert "short.yaml, which sets the task stand; leave out one of them" in said
+    config = compose([own[2], "+task=bottle_pour"], Path(own[1]))
+    assert (config.task.name, config.candidates) == ("bottle_pour", 9), "the command line takes precedence"
 
 
 # Mistakes.
@@ -108,15 +106,14 @@ def test_an_experiment_file_can_name_the_task(elsewhere: Path, mistake: Mistake,
 WRONG = [
     (["--config-dir", "nowhere"], "--config-dir nowhere: there is no such folder"),
     (["+experiment=mine"], "+experiment=mine needs the folder of your own files: --config-dir DIR"),
-    (["--cfg", "jobs"], "there is no --cfg 'jobs'; did you mean 'job'?"),
-    (["--cfg"], "--cfg needs a value, as in --cfg job"),
+    (["--cfg", "jobs"], "argument -c/--cfg: invalid choice: 'jobs' (choose from"),
+    (["--cfg"], "argument -c/--cfg: expected one argument"),
     (["--cfg", "job", "-p", "optimizer.mpi"], "there is no setting 'optimizer.mpi'; did you mean 'optimizer.mppi'"),
-    (["--info", "plugin"], "cannot read"),
-    (["--multirn"], "there is no option '--multirn'; did you mean --multirun or"),
-    (["--config-path=x"], "there is no option '--config-path=x'; give --config-dir DIR, a folder with your own"),
-    (["--experimental-rerun=x"], "there is no option '--experimental-rerun=x'; give resume=RUN_DIR"),
-    (["-m", "hydra/launcher=job_lib"], "there is no hydra/launcher 'job_lib'; did you mean"),
-    (["-m", "hydra/launcher=rq"], "hydra/launcher=rq needs the package hydra-rq-launcher, which is not installed"),
+    (["--info", "plugin"], "argument -i/--info: invalid choice: 'plugin'"),
+    (["--multirn"], "there is no option '--multirn'; did you mean --multirun"),
+    (["--config-path=x"], "there is no option '--config-path=x'; did you mean --config-dir"),
+    (["-m", "hydra/launcher=job_lib"], "there is no hydra/launcher 'job_lib'; there are: basic"),
+    (["-m", "hydra/launcher=rq"], "others a package of their own"),
     (["-m", "hydra.launcher.n_job=2", "hydra/launcher=basic"], "n_job"),
     (["-m", "run_dir=a", "hydra.sweep.dir=b"], "run_dir= and hydra.sweep.dir= both name the folder of the sweep"),
     (["-m", "seed=0,1", "--cfg", "job"], "--cfg prints and runs nothing, so it does not go with --multirun"),
@@ -130,7 +127,7 @@ WRONG = [
 @pytest.mark.parametrize(
     ("arguments", "sentence"), WRONG, ids=lambda a: "_".join(a) if isinstance(a, list) else ""
 )
-def test_a_mistake_is_told_in_one_sentence(
+def test_mistake_is_told_in_one_sentence(
     mistake: Mistake, elsewhere: Path, arguments: list[str], sentence: str
 ):
     assert sentence in mistake(search, TASK, *arguments)
@@ -149,7 +146,7 @@ def test_settings_that_do_not_fit_one_method_are_told_before_any_job_starts(
     assert list(elsewhere.iterdir()) == []
 
 
-def test_an_unknown_experiment_is_told_with_near_matches(mistake: Mistake, elsewhere: Path):
+def test_unknown_experiment_is_told_with_near_matches(mistake: Mistake, elsewhere: Path):
     folder = experiment(elsewhere, "candidates: 9\n")[:2]
     assert mistake(search, TASK, *folder, "+experiment=shrt") == (
         "there is no experiment 'shrt'; did you mean 'short'?"
@@ -159,7 +156,7 @@ def test_an_unknown_experiment_is_told_with_near_matches(mistake: Mistake, elsew
 # Sweeps.
 
 
-def test_a_sweep_is_one_folder_with_a_page_and_goes_on_where_it_was(
+def test_sweep_is_one_folder_with_page_and_goes_on_where_it_was(
     elsewhere: Path, capfd: pytest.CaptureFixture[str]
 ):
     own = experiment(elsewhere, "candidates: 2\n")
@@ -183,7 +180,7 @@ def test_a_sweep_is_one_folder_with_a_page_and_goes_on_where_it_was(
     assert Path("sweep/report.html").read_text() == page
 
 
-def test_a_job_that_fails_is_on_the_page(capfd: pytest.CaptureFixture[str]):
+def test_job_that_fails_is_on_page(capfd: pytest.CaptureFixture[str]):
     task = next(word for word in LEG if word.startswith("+task="))
     others = [word for word in LEG if word != task]
     assert search(["-m", task, *others, "model=tiny_muscle,none_such", "run_dir=sweep"]) == 2
@@ -197,7 +194,7 @@ def breaking(config: Config) -> int:
     raise ZeroDivisionError(f"seed {config.seed} is broken\nmore about it")
 
 
-def test_a_job_that_ends_with_an_unexpected_exception_says_why(capfd: pytest.CaptureFixture[str]):
+def test_job_that_ends_with_unexpected_exception_says_why(capfd: pytest.CaptureFixture[str]):
     assert sweep(breaking, read(["-m", *LEG, "seed=0,1", "run_dir=sweep"])) == 1
     said = capfd.readouterr().err
     for seed in (0, 1):
@@ -208,7 +205,7 @@ def test_a_job_that_ends_with_an_unexpected_exception_says_why(capfd: pytest.Cap
     assert "did not end" not in said
 
 
-def test_a_run_of_a_task_file_goes_on_with_an_experiment_of_ones_own(elsewhere: Path, mistake: Mistake):
+def test_run_of_task_file_goes_on_with_experiment_of_ones_own(elsewhere: Path, mistake: Mistake):
     own = experiment(elsewhere, "candidates: 1\n")
     given = [*(word for word in LEG if not word.startswith("candidates")), *own]
     assert search([*given, "generations=1", "run_dir=run"]) == 0
@@ -218,7 +215,7 @@ def test_a_run_of_a_task_file_goes_on_with_an_experiment_of_ones_own(elsewhere: 
 
 
 @pytest.mark.slow
-def test_jobs_over_joblib_find_the_same_programs_as_one_after_another(elsewhere: Path):
+def test_jobs_over_joblib_find_same_programs_as_one_after_another(elsewhere: Path):
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
     given = ["-m", *LEG, "candidates=3", "generations=2", "seed=range(0,8)"]
     for name, launcher in (("one", "basic"), ("many", "joblib")):

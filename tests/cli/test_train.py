@@ -13,8 +13,9 @@ pytest.importorskip("brax", reason="the extra ppo is not installed")
 
 from cli_cases import SUPPORT, Mistake
 
-from movlr_jax.cli.train import draw_curves, table
 from movlr_jax.cli.train import main as train
+from movlr_jax.cli.train import table
+from movlr_jax.engine.train import draw_curves
 from movlr_jax.models import model_adapter
 from movlr_jax.storage.layout import POLICY
 from movlr_jax.storage.writing import locked
@@ -102,7 +103,7 @@ def test_stages_follow_one_another_and_are_not_repeated(
 
 
 @pytest.mark.slow
-def test_stages_of_an_edited_file_are_not_reused(recipe: Path, tmp_path: Path, mistake: Mistake):
+def test_stages_of_edited_file_are_not_reused(recipe: Path, tmp_path: Path, mistake: Mistake):
     files = {name: tmp_path / name for name in ("still.py", "kick.py", "begin.npz", "leg.xml")}
     files["still.py"].write_text(STILL)
     files["kick.py"].write_text((SUPPORT / "tiny_task.py").read_text().replace("tiny_muscle", "leg.xml"))
@@ -136,7 +137,7 @@ def test_stages_of_an_edited_file_are_not_reused(recipe: Path, tmp_path: Path, m
     assert train(command) == 0
 
 
-def test_a_stage_of_an_edited_model_or_motion_does_not_go_on(tmp_path: Path, mistake: Mistake):
+def test_stage_of_edited_model_or_motion_does_not_go_on(tmp_path: Path, mistake: Mistake):
     recipe, model, motion = (tmp_path / name for name in ("mine.yaml", "body.xml", "walk_seed0.npz"))
     recipe.write_text(
         "settings: {task: stand, optimizer: ppo}\nstages:\n  - {name: only, optimizer.ppo.env_steps: 80}\n"
@@ -171,7 +172,7 @@ def test_a_stage_of_an_edited_model_or_motion_does_not_go_on(tmp_path: Path, mis
     assert said() == begun
 
 
-def test_the_hand_written_reward_is_recorded_beside_another_one(recipe: Path, tmp_path: Path):
+def test_hand_written_reward_is_recorded_beside_another_one(recipe: Path, tmp_path: Path):
     other = tmp_path / "still.py"
     other.write_text(STILL)
     found = {}
@@ -189,7 +190,7 @@ def test_the_hand_written_reward_is_recorded_beside_another_one(recipe: Path, tm
     draw_curves(root)  # as of a training that began before this was recorded
 
 
-def test_the_mean_of_successes_is_a_share():
+def test_mean_of_successes_is_share():
     """Seven of eight were shown as 1."""
     grasps = [{"success": float(i > 0), "object_position_error_m": 0.02} for i in range(8)]
     lines = table(grasps)
@@ -197,7 +198,7 @@ def test_the_mean_of_successes_is_a_share():
     assert lines[-1].split() == ["mean", "0.020", "0.88"]
 
 
-def test_one_process_at_a_time_trains_in_a_folder(recipe: Path, tmp_path: Path, mistake: Mistake):
+def test_one_process_at_time_trains_in_folder(recipe: Path, tmp_path: Path, mistake: Mistake):
     with locked(tmp_path / "run"):
         told = mistake(train, f"+recipe={recipe}", f"run_dir={tmp_path / 'run'}")
     assert told.startswith(f"another process is working in {tmp_path / 'run'}; wait for it")
@@ -205,18 +206,18 @@ def test_one_process_at_a_time_trains_in_a_folder(recipe: Path, tmp_path: Path, 
 
 def test_mistakes(recipe: Path, mistake: Mistake):
     assert "train needs a recipe" in mistake(train)
-    assert "seed=x" in mistake(train, f"recipe={recipe}", "seed=x")
+    assert "seed='x' is not an integer" in mistake(train, f"recipe={recipe}", "seed=x")
     assert "the recipe names it" in mistake(train, f"recipe={recipe}", "+task=stand")
 
 
 @pytest.mark.parametrize("name", ["reach/far", ""])
-def test_the_name_of_a_stage_is_that_of_a_folder(recipe: Path, mistake: Mistake, name: str):
+def test_name_of_stage_is_that_of_folder(recipe: Path, mistake: Mistake, name: str):
     recipe.write_text(RECIPE.replace("name: second", f'name: "{name}"'))
     assert f"the name of stage {name!r} is also that of a folder" in mistake(train, f"+recipe={recipe}")
 
 
 @pytest.mark.slow
-def test_a_program_that_was_refused_can_be_corrected(recipe: Path, tmp_path: Path, mistake: Mistake):
+def test_program_that_was_refused_can_be_corrected(recipe: Path, tmp_path: Path, mistake: Mistake):
     reward = tmp_path / "still.py"
     reward.write_text(STILL.replace("state.qvel", "state.qvle"))
     command = [f"+recipe={recipe}", "starts=0", f"reward={reward}", f"run_dir={tmp_path / 'run'}"]
@@ -226,7 +227,7 @@ def test_a_program_that_was_refused_can_be_corrected(recipe: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_a_checkpoint_that_cannot_be_read_is_told(recipe: Path, tmp_path: Path, mistake: Mistake):
+def test_checkpoint_that_cannot_be_read_is_told(recipe: Path, tmp_path: Path, mistake: Mistake):
     command = [f"+recipe={recipe}", "starts=0", f"run_dir={tmp_path / 'run'}"]
     assert train(command) == 0
     stage = tmp_path / "run" / "stages" / "01_second"
@@ -239,7 +240,7 @@ def test_a_checkpoint_that_cannot_be_read_is_told(recipe: Path, tmp_path: Path, 
     )
 
 
-def test_curves_show_the_terms_of_every_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_curves_show_terms_of_every_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     shown: list[str] = []
     monkeypatch.setattr(
         "matplotlib.figure.Figure.legend", lambda self, handles, labels, **_: shown.extend(labels)

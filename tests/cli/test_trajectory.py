@@ -15,7 +15,7 @@ VIOLENT = ["optimizer.sim_dt=3", "optimizer.ctrl_dt=3", "optimizer.plan_dt=3", "
 
 
 @pytest.mark.parametrize(("more", "status"), [([], 0), (VIOLENT, 2)], ids=["whole", "diverged"])
-def test_an_evaluation_keeps_its_trajectory(more: list[str], status: int, capfd: pytest.CaptureFixture[str]):
+def test_evaluation_keeps_its_trajectory(more: list[str], status: int, capfd: pytest.CaptureFixture[str]):
     """Without films, where its film would be; also of a simulation that is lost."""
     assert evaluate([*LEG, *more, "reward=human", "seed=3"]) == status
     said = capfd.readouterr()

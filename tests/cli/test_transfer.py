@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import csv
 import json
 
 import pytest
 from cli_cases import SUPPORT
 
 from movlr_jax.cli.evaluate import main as evaluate
-from movlr_jax.cli.transfer import TransferRow, main, means, read_arguments, rows_of, show
+from movlr_jax.cli.transfer import main, read_request, show
+from movlr_jax.engine.transfer import TransferRow, means, rows_of
 from movlr_jax.errors import UserError
 
 TINY = str(SUPPORT / "tiny_task.py")
 QUICK = ["episode_s=0.05", "optimizer.mppi.samples=2", "optimizer.horizon_s=0.032", "films=false"]
 
 
-def test_every_target_with_every_setting_of_its_own_follows_the_origin():
-    request = read_arguments(
+def test_every_target_with_every_setting_of_its_own_follows_origin():
+    request = read_request(
         ["reward=human", "from=flat_walk", "to=rough_walk,slope_walk", "beside=initial", "to.episode_s=1,2",
          "from.episode_s=3", "model=myolegs"]
     )  # fmt: skip
@@ -39,7 +39,7 @@ def test_every_target_with_every_setting_of_its_own_follows_the_origin():
 
 
 @pytest.mark.slow
-def test_targets_with_the_same_file_name_keep_their_results_apart(tmp_path, capsys):
+def test_targets_with_same_file_name_keep_their_results_apart(tmp_path, capsys):
     files = [tmp_path / "a" / "kick.py", tmp_path / "c" / "kick.py"]
     for file, forward in zip(files, ("0.25", "0.1"), strict=True):
         file.parent.mkdir()
@@ -47,7 +47,7 @@ def test_targets_with_the_same_file_name_keep_their_results_apart(tmp_path, caps
     common = ["reward=human", f"from={files[0]}", f"run_dir={tmp_path / 'run'}", "optimizer=mppi", *QUICK]
 
     def tasks(*targets):
-        request = read_arguments([f"to={','.join(map(str, targets))}", *common])
+        request = read_request([f"to={','.join(map(str, targets))}", *common])
         return [row.task for row, _ in rows_of(request)]
 
     assert tasks(files[0], files[0]) == ["kick", "kick", "kick"]
@@ -63,8 +63,8 @@ def test_targets_with_the_same_file_name_keep_their_results_apart(tmp_path, caps
         assert kept.with_suffix(".npz").exists()
 
 
-def test_another_optimizer_is_a_target_too():
-    request = read_arguments(["reward=human", "from=bottle_pour", "to=bottle_pour", "to.optimizer=mppi,mpc2"])
+def test_another_optimizer_is_target_too():
+    request = read_request(["reward=human", "from=bottle_pour", "to=bottle_pour", "to.optimizer=mppi,mpc2"])
     assert [(row.role, row.optimizer) for row, _ in rows_of(request)] == [
         ("from", "mpc2"),
         ("to", "mppi"),
@@ -72,7 +72,7 @@ def test_another_optimizer_is_a_target_too():
     ]
 
 
-def test_a_reward_goes_unchanged_and_one_that_cannot_is_a_row_with_a_reason(tmp_path, capsys):
+def test_reward_goes_unchanged_and_one_that_cannot_is_row_with_reason(tmp_path, capsys):
     """The same numbers as evaluate has; a program that speaks of what a target lacks is told of, not lost."""
     reward = tmp_path / "kick.py"
     reward.write_text(
@@ -95,10 +95,9 @@ def test_a_reward_goes_unchanged_and_one_that_cannot_is_a_row_with_a_reason(tmp_
     assert evaluate([f"+task={TINY}", f"reward={reward}", "seed=1", *common]) == 0
     alone = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     assert first["object_position_error_m"] == alone["object_position_error_m"]
-    with open(tmp_path / "out" / "transfer.csv") as file:
-        written = list(csv.DictReader(file))
+    written = json.loads((tmp_path / "out" / "transfer.json").read_text())
     assert [row["role"] for row in written] == ["from", "to", "to"]
-    assert float(written[1]["object_position_error_m"]) == alone["object_position_error_m"]
+    assert written[1]["metrics"]["object_position_error_m"] == alone["object_position_error_m"]
     table = (tmp_path / "out" / "transfer.md").read_text().splitlines()[2:]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
     assert "seed 1" in cells[0]
@@ -113,7 +112,7 @@ def test_a_reward_goes_unchanged_and_one_that_cannot_is_a_row_with_a_reason(tmp_
     assert again[1]["metrics"] == {"object_position_error_m": 7.0}
 
 
-def test_a_mean_is_over_the_seeds_that_have_the_number():
+def test_mean_is_over_seeds_that_have_number():
     runs = [
         {"distance_m": 1.0, "time_to_fall_s": 2.0, "seed": 0, "task": "a"},
         {"distance_m": 2.0, "seed": 1},
@@ -126,22 +125,22 @@ def test_a_mean_is_over_the_seeds_that_have_the_number():
     [
         (["reward=human", "from=flat_walk"], "to is not set"),
         (["reward=human", "from=flat_walk", "to=stand", "task=stand"], "from=, to= and seeds="),
-        (["reward=human", "from=flat_walk", "to=stand", "seeds=a"], "seeds='a'"),
+        (["reward=human", "from=flat_walk", "to=stand", "seeds=a"], "seeds='a' is not an integer"),
         (["reward=human", "from=flat_walk", "to=stand", "--fast"], "--fast"),
     ],
 )
 def test_mistakes_are_told(arguments, said):
     with pytest.raises(UserError, match=said):
-        read_arguments(arguments)
+        read_request(arguments)
 
 
-def test_a_task_that_does_not_exist_is_told(capsys):
+def test_task_that_does_not_exist_is_told(capsys):
     assert main(["reward=human", "from=flat_walk", "to=rouh_walk"]) == 2
     assert "rough_walk" in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_a_policy_is_validated_in_another_engine_without_training_again(tmp_path, capsys):
+def test_policy_is_validated_in_another_engine_without_training_again(tmp_path, capsys):
     """Native and MJX agree on the leg of the tests, and so do the measures of the same policy in them."""
     small = ["optimizer=ppo", "optimizer.ppo.env_steps=32", "optimizer.ppo.envs=4", "optimizer.ppo.unroll=4",
              "optimizer.ppo.unrolls=1", "optimizer.ppo.minibatches=1", "optimizer.ppo.hidden=[8]",
@@ -161,7 +160,7 @@ def test_a_policy_is_validated_in_another_engine_without_training_again(tmp_path
     assert len(checkpoints) == 1
 
 
-def test_a_planner_has_no_policy_to_validate(tmp_path, capsys):
+def test_planner_has_no_policy_to_validate(tmp_path, capsys):
     status = main(["reward=human", f"from={TINY}", "engines=mjx", f"run_dir={tmp_path}", *QUICK])
     assert status == 1
     rows = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
@@ -169,7 +168,7 @@ def test_a_planner_has_no_policy_to_validate(tmp_path, capsys):
     assert "has no policy to run in another engine" in rows[1]["reason"]
 
 
-def test_every_cell_of_the_table_stands_under_its_heading(capsys: pytest.CaptureFixture[str]):
+def test_every_cell_of_table_stands_under_its_heading(capsys: pytest.CaptureFixture[str]):
     show([TransferRow("engine", "stand", "myolegs", "ppo", "mjx", "human", {"success": 1.0}, paper="2.4 m")])
     table = capsys.readouterr().err.splitlines()
     heads = next(line for line in table if "engine" in line and "task" in line)
@@ -178,7 +177,7 @@ def test_every_cell_of_the_table_stands_under_its_heading(capsys: pytest.Capture
         assert heads.index(head) == cells.index(cell)
 
 
-def test_a_table_without_a_number_says_why(capsys: pytest.CaptureFixture[str]):
+def test_table_without_number_says_why(capsys: pytest.CaptureFixture[str]):
     show(
         [
             TransferRow(

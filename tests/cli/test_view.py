@@ -11,11 +11,11 @@ from replayed import replay_of
 
 from movlr_jax.cli import view as command
 from movlr_jax.cli.view import main
-from movlr_jax.film import muscles
+from movlr_jax.film import muscles, viewer
 from movlr_jax.tasks.base import Camera
 
 
-def test_it_plays_in_real_time_at_a_speed_and_again():
+def test_it_plays_in_real_time_at_speed_and_again():
     replay = replay_of()
     assert (replay.now, replay.length) == (0.0, pytest.approx(1.0))
     assert not replay.advance(0.05), "the next state has not come"
@@ -29,24 +29,24 @@ def test_it_plays_in_real_time_at_a_speed_and_again():
     assert replay.now == 0.0
 
 
-def test_keys_pause_step_and_change_the_speed():
+def test_keys_pause_step_and_change_speed():
     replay = replay_of()
-    replay.key(command._SPACE)
+    replay.key(viewer._SPACE)
     assert not replay.advance(1.0)
-    replay.key(command._RIGHT)
-    replay.key(command._RIGHT)
-    replay.key(command._LEFT)
+    replay.key(viewer._RIGHT)
+    replay.key(viewer._RIGHT)
+    replay.key(viewer._LEFT)
     assert replay.step == 1
-    replay.key(command._LEFT)
-    replay.key(command._LEFT)
+    replay.key(viewer._LEFT)
+    replay.key(viewer._LEFT)
     assert replay.step == 10, "the last one is before the first"
     for _ in range(9):
-        replay.key(command._UP)
+        replay.key(viewer._UP)
     assert replay.speed == 2.0
     for _ in range(9):
-        replay.key(command._DOWN)
+        replay.key(viewer._DOWN)
     assert replay.speed == 0.1
-    replay.key(command._SPACE)
+    replay.key(viewer._SPACE)
     assert replay.playing
 
 
@@ -57,28 +57,28 @@ def test_one_state_is_shown_as_it_is():
     assert replay.step == 0
 
 
-def test_a_second_word_names_the_candidate(tmp_path: Path):
-    request, own = command._request([str(tmp_path), "g01k03", "in=window"])
-    assert (request.candidate, own["in"]) == ("g01k03", "window")
-    assert command._request([str(tmp_path)])[0].candidate == "best"
+def test_second_word_names_candidate(tmp_path: Path):
+    request, own = command.read_view([str(tmp_path), "g01k03", "in=window"])
+    assert (request.candidate, own.in_) == ("g01k03", "window")
+    assert command.read_view([str(tmp_path)])[0].candidate == "best"
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["HERE", "in=paper"], "in=paper: it must be one of auto, window, browser"),
-        (["HERE", "port=http"], "port=http: expected a number from 0 (any free port) to 65535"),
+        (["HERE", "port=http"], "port='http' is not an integer"),
         (["HERE", "candidate=all"], "view shows one motion; name a candidate, as in candidate=g01k03"),
         ([], "view takes one run directory or trajectory, not 0"),
         (["nowhere"], "there is no run directory or trajectory nowhere"),
     ],
 )
-def test_mistakes_are_told_in_a_sentence(arguments: list[str], said: str, tmp_path: Path, capsys):
+def test_mistakes_are_told_in_sentence(arguments: list[str], said: str, tmp_path: Path, capsys):
     assert main([a.replace("HERE", str(tmp_path)) for a in arguments]) == 2
     assert capsys.readouterr().err.startswith(said)
 
 
-def test_a_missing_display_and_package_are_told_before_anything_is_built(
+def test_missing_display_and_package_are_told_before_anything_is_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ):
     monkeypatch.setattr(command, "has_display", lambda: False)
@@ -90,6 +90,6 @@ def test_a_missing_display_and_package_are_told_before_anything_is_built(
     )
 
 
-def test_the_page_opens_where_the_camera_of_the_films_stands():
-    assert command.eye(Camera((0.0, 0.0, 1.0), 2.0, 90.0, 0.0)) == pytest.approx((0.0, -2.0, 1.0))
-    assert command.eye(Camera((1.0, 0.0, 1.0), 2.0, 180.0, -90.0)) == pytest.approx((1.0, 0.0, 3.0))
+def test_page_opens_where_camera_of_films_stands():
+    assert viewer.eye(Camera((0.0, 0.0, 1.0), 2.0, 90.0, 0.0)) == pytest.approx((0.0, -2.0, 1.0))
+    assert viewer.eye(Camera((1.0, 0.0, 1.0), 2.0, 180.0, -90.0)) == pytest.approx((1.0, 0.0, 3.0))

@@ -324,7 +324,7 @@ def test_mistakes_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
         ([], "vote takes one folder, not 0"),
         ([str(tmp_path / "none")], "there is no run directory"),
         ([str(run), "prot=80"], "vote has no setting 'prot=80'"),
-        ([str(run), "port=high"], "port=high: expected a number"),
+        ([str(run), "port=high"], "port='high' is not an integer"),
         ([str(run)], "has 1 candidates with a film, and a comparison needs 2"),
     ):
         assert main(arguments) == 2

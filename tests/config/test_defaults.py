@@ -32,7 +32,7 @@ def leaves(values: Any, prefix: str = "") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda p: f"{p.parent.name}/{p.stem}")
-def test_a_file_of_conf_holds_no_copy_of_a_default(file: Path):
+def test_file_of_conf_holds_no_copy_of_default(file: Path):
     """What it sets differs from the node that it starts from, or is not in it."""
     store_defaults()
     values = yaml.safe_load(file.read_text())
@@ -55,7 +55,7 @@ def test_tuned_settings_are_known_by_name_and_can_be_left_out():
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_tuned_settings_lie_beneath_an_experiment_file_wherever_it_is_named(order: int, tmp_path: Path):
+def test_tuned_settings_lie_beneath_experiment_file_wherever_it_is_named(order: int, tmp_path: Path):
     (tmp_path / "experiment").mkdir()
     text = "model: ms_human_700\noptimizer: {mppi: {samples: 5}}\n"
     (tmp_path / "experiment" / "mine.yaml").write_text(f"# @package _global_\n{text}")
@@ -68,7 +68,7 @@ def test_tuned_settings_lie_beneath_an_experiment_file_wherever_it_is_named(orde
     assert "optimizer.mppi.samples" not in config.tuned_settings
 
 
-def test_a_search_says_what_was_tuned(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+def test_search_says_what_was_tuned(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     assert search([*QUICK, f"run_dir={tmp_path / 'run'}"]) == 0
     said = "tuned for this task and model: optimizer.mppi.density=0.3 (tuned=false ignores"
     assert said in capfd.readouterr().err
@@ -106,7 +106,7 @@ class Commented:
     none: int = 3
 
 
-def test_a_comment_belongs_to_its_field_wherever_the_formatter_put_it():
+def test_comment_belongs_to_its_field_wherever_formatter_put_it():
     assert comments(Commented) == {
         "plain": "at the end",
         "below": "before the field",
@@ -115,5 +115,5 @@ def test_a_comment_belongs_to_its_field_wherever_the_formatter_put_it():
 
 
 @pytest.mark.parametrize("name", ["2026_11_05", "2026.10", "1e3", "007"])
-def test_a_folder_whose_name_is_a_number_keeps_its_name(name: str):
+def test_folder_whose_name_is_number_keeps_its_name(name: str):
     assert compose([TASK, f"run_dir={name}"]).run_dir == name

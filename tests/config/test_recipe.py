@@ -14,7 +14,7 @@ from movlr_jax.errors import UserError
 RECIPES = sorted(path.stem for path in (resource_dir("conf") / "recipe").glob("*.yaml"))
 
 
-def test_a_recipe_of_the_package_may_be_named_by_its_path():
+def test_recipe_of_package_may_be_named_by_its_path():
     path = resource_dir("conf") / "recipe" / "humanoid_turn.yaml"
     assert read_recipe(str(path)) == read_recipe("humanoid_turn")
 
@@ -31,7 +31,7 @@ def test_every_stage_has_settings_that_exist(name: str):
     assert (acting.env_steps, acting.envs, acting.init) == (0, 8, "policy.npz")
 
 
-def test_a_later_stage_begins_with_the_policy_of_the_one_before():
+def test_later_stage_begins_with_policy_of_one_before():
     recipe = read_recipe("flat_walk_legs")
     first, second = (
         recipe.overrides(stage, policy, ["optimizer.ppo.envs=4"])
@@ -65,19 +65,19 @@ def test_a_later_stage_begins_with_the_policy_of_the_one_before():
         ("extends: flat_walk_leg\nstages: [{optimizer.ppo.env_steps: 5}]", "did you mean 'flat_walk_legs'"),
     ],
 )
-def test_a_recipe_that_is_wrong_is_told(text: str, message: str, tmp_path: Path):
+def test_recipe_that_is_wrong_is_told(text: str, message: str, tmp_path: Path):
     path = tmp_path / "mine.yaml"
     path.write_text(text)
     with pytest.raises(UserError, match=message):
         read_recipe(str(path))
 
 
-def test_an_unknown_recipe_lists_the_known():
+def test_unknown_recipe_lists_known():
     with pytest.raises(UserError, match="did you mean 'flat_walk_legs'"):
         read_recipe("flat_walk_leg")
 
 
-def test_a_recipe_takes_over_the_settings_of_another(tmp_path: Path):
+def test_recipe_takes_over_settings_of_another(tmp_path: Path):
     path = tmp_path / "mine.yaml"
     path.write_text(
         "extends: flat_walk_legs\nsettings: {task: slope_walk}\nstages: [{optimizer.ppo.env_steps: 5}]"
@@ -111,13 +111,13 @@ def test_groups_written_as_mappings_hold_what_they_do_not_set(tmp_path: Path):
     )
 
 
-def test_a_policy_may_lie_in_any_folder():
+def test_policy_may_lie_in_any_folder():
     recipe, policy = read_recipe("humanoid_walk"), Path("my [runs], é/policy.npz")
     for overrides in (recipe.overrides(recipe.stages[1], policy, []), recipe.evaluation(policy, [])):
         assert compose(overrides).optimizer.ppo.init == str(policy)
 
 
-def test_a_recipe_extends_a_file_next_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_recipe_extends_file_next_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     stages = "stages: [{optimizer.ppo.env_steps: 5}]"
     (tmp_path / "base.yaml").write_text(f"settings: {{episode_s: 3}}\n{stages}")
     (tmp_path / "mine.yaml").write_text(f"extends: ./base.yaml\n{stages}")

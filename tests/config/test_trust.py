@@ -16,16 +16,15 @@ import yaml
 from cli_cases import LEG, PLAIN, Mistake
 
 import movlr_jax as mj
-from movlr_jax.cli.compare import main as compare
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.export import main as export
-from movlr_jax.cli.export_policy import settings_of
 from movlr_jax.cli.gait import main as gait
 from movlr_jax.cli.report import main as report
 from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
 from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import TASK, acts
+from movlr_jax.engine.export import settings_of_policy
 from movlr_jax.errors import UserError
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.begun import OPENED
@@ -87,7 +86,7 @@ def edit(run: Path, **settings: Any) -> None:
     db.close()
 
 
-def test_every_setting_of_a_run_is_known_to_act_or_to_be_data():
+def test_every_setting_of_run_is_known_to_act_or_to_be_data():
     """A new setting in words must be sorted here, and into `acts` if it reaches beyond the run directory."""
     config = compose(PLAIN)
     assert acts(config) == {}
@@ -127,7 +126,7 @@ _NUMBERS = (int, float, bool, int | None, float | None)
     ],
     ids=lambda value: value[:24] if isinstance(value, str) else None,
 )
-def test_what_a_run_of_others_asks_for_is_listed(run: Path, settings: dict[str, Any], listed: str):
+def test_what_run_of_others_asks_for_is_listed(run: Path, settings: dict[str, Any], listed: str):
     edit(run, **settings)
     with pytest.raises(UserError) as refused:
         compose([f"resume={run}"])
@@ -139,7 +138,7 @@ def test_what_a_run_of_others_asks_for_is_listed(run: Path, settings: dict[str, 
 
 
 @pytest.mark.parametrize("name", ["ppo.init", "ppo.teacher", "ppo.motions", "prior.policy"])
-def test_files_of_policies_are_listed_but_not_those_of_the_package(run: Path, name: str):
+def test_files_of_policies_are_listed_but_not_those_of_package(run: Path, name: str):
     group, _, last = name.partition(".")
     values = yaml.safe_load((run / "config.yaml").read_text())["optimizer"]
     for value, acting in (
@@ -188,7 +187,7 @@ def _linked(file: Path) -> Path:
 
 
 @pytest.mark.parametrize("where", PATHS)
-def test_no_command_runs_the_task_file_of_a_run_of_others(
+def test_no_command_runs_task_file_of_run_of_others(
     run: Path, trap: tuple[Path, Path], where: str, capfd: pytest.CaptureFixture[str]
 ):
     file, ran = trap
@@ -213,7 +212,7 @@ def test_no_command_runs_the_task_file_of_a_run_of_others(
     assert not ran.exists()
 
 
-def test_settings_next_to_a_trajectory_and_a_policy_of_others_ask_too(
+def test_settings_next_to_trajectory_and_policy_of_others_ask_too(
     run: Path, trap: tuple[Path, Path], mistake: Mistake
 ):
     file, ran = trap
@@ -223,19 +222,19 @@ def test_settings_next_to_a_trajectory_and_a_policy_of_others_ask_too(
     shutil.copy(run / "config.yaml", "config.yaml")
     assert f"task.settings.file={file}" in mistake(export, "theirs.npz")
     with pytest.raises(UserError, match=r"task\.settings\.file="):
-        settings_of("theirs.npz", "", [])
-    assert settings_of("theirs.npz", "", [], trust=True).task.name == "own"
+        settings_of_policy("theirs.npz", "", [])
+    assert settings_of_policy("theirs.npz", "", [], trust=True).task.name == "own"
     assert not ran.exists()
 
 
-def test_a_report_asks_only_for_what_it_shows(run: Path, capfd: pytest.CaptureFixture[str]):
+def test_report_asks_only_for_what_it_shows(run: Path, capfd: pytest.CaptureFixture[str]):
     edit(run, llm=SERVER, tracker={"name": "wandb"})
     assert report([str(run)]) == 0
     assert "begun" not in capfd.readouterr().err
     assert compose([f"resume={run}"], parts=TASK).llm.key_env == "AWS_SECRET"
 
 
-def test_what_the_user_gives_is_the_users(run: Path):
+def test_what_user_gives_is_users(run: Path):
     edit(
         run, tracker={"name": "mlflow", "uri": "http://192.0.2.7"}, workers={"name": "ray", "address": "auto"}
     )
@@ -247,7 +246,7 @@ def test_what_the_user_gives_is_the_users(run: Path):
     assert compose([f"resume={run}", "tracker=none", "workers=none"]).tracker.name == "none"
 
 
-def test_a_run_that_was_begun_here_is_obeyed_and_that_is_recorded(
+def test_run_that_was_begun_here_is_obeyed_and_that_is_recorded(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
     monkeypatch.setenv("XDG_STATE_HOME", str(elsewhere / "state"))
@@ -267,7 +266,7 @@ def test_a_run_that_was_begun_here_is_obeyed_and_that_is_recorded(
 
 
 @pytest.mark.parametrize("how", ["copied", "copied over", "edited", "of no id", "of another's id"])
-def test_what_is_not_the_run_that_was_begun_asks(elsewhere: Path, how: str):
+def test_what_is_not_run_that_was_begun_asks(elsewhere: Path, how: str):
     assert search([*PLAIN, "sandbox=process", "run_dir=run"]) == 0
     run = Path("run")
     compose([f"resume={run}"])
@@ -287,7 +286,7 @@ def test_what_is_not_the_run_that_was_begun_asks(elsewhere: Path, how: str):
 
 
 @pytest.mark.parametrize("state", ["relative", "a file", "open to others", "read-only"])
-def test_without_a_state_folder_a_run_begins_and_going_on_asks(
+def test_without_state_folder_run_begins_and_going_on_asks(
     elsewhere: Path, state: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
     folder = elsewhere / "state"
@@ -311,7 +310,7 @@ def test_without_a_state_folder_a_run_begins_and_going_on_asks(
     assert not list(folder.rglob("*.json"))
 
 
-def test_the_sandbox_of_a_report_is_not_better_than_that_of_the_run(run: Path):
+def test_sandbox_of_report_is_not_better_than_that_of_run(run: Path):
     edit(run, sandbox="process")
     assert report([str(run), "scene=false"]) == 0
     page = (run / "report.html").read_text()
@@ -321,44 +320,24 @@ def test_the_sandbox_of_a_report_is_not_better_than_that_of_the_run(run: Path):
         assert str((archive.get("run") or {})["backends"]["sandbox"]).startswith("process: WEAKER")
 
 
-def test_an_evaluation_of_ones_own_is_exported_and_one_of_others_asks(elsewhere: Path, mistake: Mistake):
+def test_evaluation_of_ones_own_is_exported_and_one_of_others_asks(elsewhere: Path, mistake: Mistake):
     assert evaluate([*LEG, "reward=human", "run_dir=mine"]) == 0
     assert export(["mine/human_seed0.npz"]) == 0
     shutil.copytree("mine", "theirs")
     assert "task.settings.file=" in mistake(export, "theirs/human_seed0.npz")
 
 
-def test_a_comparison_of_others_asks_before_it_reads_the_environment(
-    elsewhere: Path, monkeypatch: pytest.MonkeyPatch, mistake: Mistake
-):
-    monkeypatch.setenv("AWS_SECRET", "s3cr3t")
-    arguments = [
-        "model=tiny_muscle",
-        "instruction=${oc.env:AWS_SECRET}",
-        "llm.model=${oc.env:AWS_SECRET}",
-        *LEG[1:],
-    ]
-    folder = elsewhere / "theirs"
-    folder.mkdir()
-    (folder / "compare.yaml").write_text(yaml.safe_dump(arguments))
-    said = mistake(compare, f"resume={folder}")
-    assert "llm.model=${oc.env:AWS_SECRET}" in said
-    assert "s3cr3t" not in said
-    (folder / "compare.yaml").write_text(yaml.safe_dump([*PLAIN, "sandbox=process", "methods=[movlr]"]))
-    assert "sandbox=process" in mistake(compare, f"resume={folder}")
-
-
 RECORDED = Path(__file__).parents[2] / "examples" / "recorded"
 
 
-def test_recordings_of_the_package_ask_for_nothing():
+def test_recordings_of_package_ask_for_nothing():
     found = [path.parent for path in sorted(RECORDED.glob("*/config.yaml"))]
     assert len(found) > 20
     for folder in found:
         assert compose([f"replay={folder}"]).llm.run == str(folder)
 
 
-def test_a_value_cannot_look_like_lines_of_the_message(run: Path):
+def test_value_cannot_look_like_lines_of_message(run: Path):
     edit(run, reference="/x\n\x1b[2J, and nothing else")
     with pytest.raises(UserError) as refused:
         compose([f"resume={run}"])
@@ -366,7 +345,7 @@ def test_a_value_cannot_look_like_lines_of_the_message(run: Path):
     assert "\x1b" not in str(refused.value)
 
 
-def test_a_film_outside_a_run_is_not_shown(run: Path, elsewhere: Path):
+def test_film_outside_run_is_not_shown(run: Path, elsewhere: Path):
     (elsewhere / "secret").write_bytes(b"of somebody else")
     db = sqlite3.connect(run / "run.db")
     for path in (str(elsewhere / "secret"), "../secret"):

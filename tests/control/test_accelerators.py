@@ -24,7 +24,7 @@ from movlr_jax.control.optimizers import Mpc2, Ppo
 from movlr_jax.control.ppo.build import build_ppo
 from movlr_jax.control.ppo.config import PpoConfig
 from movlr_jax.control.ppo.training import CurveRecorder
-from movlr_jax.engine.session import task_of
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
 from movlr_jax.tasks import Task

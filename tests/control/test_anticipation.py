@@ -11,7 +11,7 @@ pytest.importorskip("brax", reason="the extra ppo is not installed")
 from movlr_jax.config.compose import compose
 from movlr_jax.control.ppo.build import build_ppo
 from movlr_jax.control.ppo.walking.anticipation import PHASES, at_phase, recorded_targets
-from movlr_jax.engine.session import task_of
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 
 LEGS = ["+task=flat_walk", "model=ms_human_700_legs", "optimizer=ppo", "tuned=false", "optimizer.ppo.action=posture",

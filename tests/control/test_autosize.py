@@ -16,7 +16,7 @@ from movlr_jax.control.build import build_planner, close
 from movlr_jax.control.mpc import autosize, rules
 from movlr_jax.control.mpc.autosize import chosen, largest, measured
 from movlr_jax.control.optimizers import Mpc2
-from movlr_jax.engine import session
+from movlr_jax.engine import parts
 from movlr_jax.storage.archive import Archive
 
 SHORT = Mpc2(horizon_s=0.048, mppi=rules.Mppi(samples=1))
@@ -58,11 +58,11 @@ def test_a_search_that_goes_on_elsewhere_keeps_its_number(tmp_path: Path, monkey
         with Archive.open(run, write=False) as archive:
             return (archive.get("run") or {})["settings"]["optimizer.mppi.samples"]
 
-    monkeypatch.setattr(session, "SAMPLES", 3)
+    monkeypatch.setattr(parts, "SAMPLES", 3)
     assert main([*search, f"run_dir={run}"]) == 0
     begun = samples()
     assert begun in (3, 12)
-    monkeypatch.setattr(session, "SAMPLES", 5)  # as on another machine
+    monkeypatch.setattr(parts, "SAMPLES", 5)  # as on another machine
     assert main([*search, "generations=2", f"resume={run}"]) == 0
     assert samples() == begun
 
@@ -74,5 +74,5 @@ def test_auto_is_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert own.optimizer.mppi.samples == 0
     assert given.optimizer.mppi.samples == 0
     planner = build_planner(replace(SHORT, mppi=rules.Mppi(samples=0)), tiny_task())
-    assert planner.config.mppi.samples == session.SAMPLES == 32
+    assert planner.config.mppi.samples == parts.SAMPLES == 32
     close(planner)

@@ -23,7 +23,7 @@ from movlr_jax.config.compose import compose
 from movlr_jax.control.onnx_export.graph import onnx_model
 from movlr_jax.control.ppo.build import build_ppo
 from movlr_jax.control.ppo.policy_file import save_policy
-from movlr_jax.engine.session import task_of
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 
 RUNNER = Path(__file__).parents[2] / "examples" / "run_policy.py"

@@ -24,7 +24,7 @@ from movlr_jax.control.ppo.config import PpoConfig
 from movlr_jax.control.ppo.policy_file import save_policy
 from movlr_jax.control.ppo.trainer import PpoTrainer
 from movlr_jax.control.settings import PriorConfig
-from movlr_jax.engine.session import task_of
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.rewards.state import reference_name
 from movlr_jax.sandbox.source import parse

@@ -26,7 +26,7 @@ from movlr_jax.control.ppo.walking.symmetry import (
     observation_reflection,
     symmetric,
 )
-from movlr_jax.engine.session import task_of
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.tasks import Task

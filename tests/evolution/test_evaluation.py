@@ -11,7 +11,7 @@ from cli_cases import SUPPORT
 from made_gait import DT, Gait, replaced, walk, walker_of_boxes
 
 from movlr_jax.config.compose import compose
-from movlr_jax.engine.session import task_and_optimizer
+from movlr_jax.engine.parts import task_and_optimizer
 from movlr_jax.evolution.evaluation import evaluate, measure, middle
 from movlr_jax.evolution.gates import merit
 from movlr_jax.evolution.ranking import rank

@@ -9,9 +9,9 @@ import pytest
 from cli_cases import SUPPORT
 
 from movlr_jax.cli.compare import main as compare
-from movlr_jax.cli.compare import plan
 from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
+from movlr_jax.engine.compare import ComparisonRequest, searches
 from movlr_jax.errors import UserError
 from movlr_jax.storage.archive import Archive
 
@@ -41,7 +41,9 @@ def test_the_three_variants_differ_in_who_writes_and_who_watches():
 
 
 def test_all_of_them_get_the_same_budget():
-    configs = plan(["rl_base", "rl_llm"], None, ["+task=humanoid_walk", "candidates=3", "generations=2"])
+    configs = searches(
+        ComparisonRequest(["+task=humanoid_walk", "candidates=3", "generations=2"], ["rl_base", "rl_llm"])
+    )
     assert [(c.method.name, c.candidates, c.generations) for c in configs] == [
         ("rl_base", 1, 1),
         ("rl_llm", 3, 2),

@@ -17,7 +17,7 @@ import pytest
 from cli_cases import SUPPORT
 
 from movlr_jax.config.compose import compose
-from movlr_jax.engine.session import task_and_optimizer
+from movlr_jax.engine.parts import task_and_optimizer
 from movlr_jax.errors import ProgramError
 from movlr_jax.evolution.evaluation import evaluate, make_probe
 from movlr_jax.evolution.workers.shard import Packed, evaluate_shard, shards, unpack

@@ -40,14 +40,14 @@ def env():
     made.close()
 
 
-def test_an_environment_passes_the_checks_of_gymnasium(env: gymnasium.Env):
+def test_environment_passes_checks_of_gymnasium(env: gymnasium.Env):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*infinity")  # observations have no bounds
         check_env(env.unwrapped, skip_render_check=True)
 
 
 @pytest.mark.parametrize("when", [0, 3])
-def test_a_simulation_that_diverges_ends_the_episode_without_a_success(env: gymnasium.Env, when: int):
+def test_simulation_that_diverges_ends_episode_without_success(env: gymnasium.Env, when: int):
     one, nothing = env.unwrapped, np.zeros(env.action_space.shape, np.float32)
     env.reset(seed=0)
     before = [env.step(nothing)[4]["terms"] for _ in range(when)]
@@ -60,7 +60,7 @@ def test_a_simulation_that_diverges_ends_the_episode_without_a_success(env: gymn
     assert info["terms"]["lift"] <= min([t["lift"] for t in before], default=0.0)
 
 
-def test_a_step_is_that_of_the_physics_and_its_reward_that_of_the_scorer(env: gymnasium.Env):
+def test_step_is_that_of_physics_and_its_reward_that_of_scorer(env: gymnasium.Env):
     one = env.unwrapped
     env.reset(seed=5)
     start, actions = one._state(), np.random.default_rng(1).uniform(-1, 1, (5, 7)).astype(np.float32)
@@ -89,12 +89,12 @@ def test_a_step_is_that_of_the_physics_and_its_reward_that_of_the_scorer(env: gy
 
 
 @pytest.mark.slow
-def test_a_reward_that_is_rejected_is_a_sentence():
+def test_reward_that_is_rejected_is_sentence():
     with pytest.raises(UserError, match="knee_bone"):
         gymnasium.make(environment_id("task"), **TINY, reward=REWARD.replace('"foot"', '"knee_bone"'))
 
 
-def test_arguments_may_be_any_text_and_one_setting_a_string(monkeypatch: pytest.MonkeyPatch):
+def test_arguments_may_be_any_text_and_one_setting_string(monkeypatch: pytest.MonkeyPatch):
     def task_of(config: Config):
         raise UserError(f"{config.model} {config.optimizer.ctrl_dt}")
 
@@ -103,7 +103,7 @@ def test_arguments_may_be_any_text_and_one_setting_a_string(monkeypatch: pytest.
         environment.TaskEnv("stand", model="my [legs], 2.xml", settings="optimizer.ctrl_dt=0.02")
 
 
-def test_a_fork_of_a_process_that_runs_jax_is_told(env: gymnasium.Env):
+def test_fork_of_process_that_runs_jax_is_told(env: gymnasium.Env):
     """It would hang: gymnasium's AsyncVectorEnv forks by default."""
     ours, theirs = multiprocessing.Pipe()
 
@@ -120,14 +120,14 @@ def test_a_fork_of_a_process_that_runs_jax_is_told(env: gymnasium.Env):
     child.join(10)
 
 
-def test_every_task_has_an_environment():
+def test_every_task_has_environment():
     assert {environment_id(name) for name in task_names()} <= set(gymnasium.registry)
     assert environment_id("flat_walk") == "movlr_jax/flat_walk-v0"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", task_names())
-def test_every_environment_passes_the_checks(name: str, tmp_path: Path):
+def test_every_environment_passes_checks(name: str, tmp_path: Path):
     made = gymnasium.make(environment_id(name), episode_s=1.0)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*infinity")
@@ -135,7 +135,7 @@ def test_every_environment_passes_the_checks(name: str, tmp_path: Path):
     made.close()
 
 
-def test_a_clock_among_the_sensors_shows_the_time_of_the_step(tmp_path: Path):
+def test_clock_among_sensors_shows_time_of_step(tmp_path: Path):
     (tmp_path / "clock.xml").write_text(
         '<mujoco><worldbody><body><joint name="turn"/><geom size="0.1"/></body></worldbody>'
         '<actuator><motor joint="turn" ctrlrange="-1 1"/></actuator><sensor><clock name="clk"/></sensor></mujoco>'

@@ -119,16 +119,9 @@ def closeness(a, b):
 
 
 def reward(state, action):
-    """One control step."""
-    tips = ("THtip_r", "IFtip_r")
     total = 0.0
-    for tip in tips:
-        total = total + closeness(
-            state.site(tip),
-            state.pos("bottle"),
-        )
-    if len(tips) > 1:
-        total = total / len(tips)
+    for tip in ("THtip_r", "IFtip_r"):
+        total = total + closeness(state.site(tip), state.pos("bottle"))
     inner = lambda x: x + OFFSET  # noqa: E731
 
     def half(x):

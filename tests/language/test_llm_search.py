@@ -22,13 +22,15 @@ from tiny_task import task as tiny_task
 
 from movlr_jax.cli import compare
 from movlr_jax.cli.export import main as export
-from movlr_jax.cli.search import main, search
+from movlr_jax.cli.search import main
 from movlr_jax.config.compose import compose
 from movlr_jax.config.methods import Method
 from movlr_jax.control.build import build_optimizer
+from movlr_jax.engine import compare as compare_engine
+from movlr_jax.engine import parts
 from movlr_jax.engine import search as engine_search
-from movlr_jax.engine import session
-from movlr_jax.engine.session import task_of
+from movlr_jax.engine.compare import is_finished
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.evolution.loop import satisfied
 from movlr_jax.evolution.selection import Standings
 from movlr_jax.evolution.trials import TrialPlan
@@ -57,7 +59,7 @@ def shared() -> Iterator[None]:
 
         return build
 
-    class Shared(session.Sandbox):
+    class Shared(parts.Sandbox):
         def close(self) -> None:
             pass
 
@@ -74,10 +76,10 @@ def shared() -> Iterator[None]:
         patch.setattr(engine_search, "task_of", lambda config: tasks(_Settings(config)))
         patch.setattr(engine_search, "build_optimizer", planners)
         patch.setattr(engine_search, "close", lambda planner: None)  # the next search needs it
-        patch.setattr(session, "Sandbox", sandbox)
+        patch.setattr(parts, "Sandbox", sandbox)
         yield
     for one in sandboxes:
-        session.Sandbox.close(one)
+        parts.Sandbox.close(one)
 
 
 class _Settings:
@@ -363,7 +365,7 @@ def test_search_ends_at_the_alignment_of_the_method(
         assert data.stopped.startswith(said)
         assert data.stopped.endswith("reaches an alignment of 0.95 with the task (method.stop_alignment=0.9)")
         assert data.stopped in render(data)
-        assert compare.is_finished(compose([f"resume={run}"]))
+        assert is_finished(compose([f"resume={run}"]))
     with modelled(going, *settings, "method.stop_alignment=null", brain=observer(0.95)):
         pass
     with Archive.open(going, write=False) as archive:
@@ -517,16 +519,18 @@ def test_compare_is_resumed_after_an_interrupt(
 ):
     root, searched = tmp_path / "compared", []
 
-    def interrupted(config) -> int:
+    def interrupted(config):
         searched.append(config.method.name)
         if len(searched) == 2:
             raise KeyboardInterrupt
-        return search(config)
+        return run_search(config)
 
-    monkeypatch.setattr(compare, "search", interrupted)
-    assert compare.main([*TASK, "methods=[movlr,eureka,human]", f"run_dir={root}", "films=false"]) == 130
-    assert f"continue with resume={root}" in capsys.readouterr().err
-    assert compare.main([f"resume={root}"]) == 0
+    run_search = compare_engine.run_search
+    monkeypatch.setattr(compare_engine, "run_search", interrupted)
+    given = [*TASK, "methods=[movlr,eureka,human]", f"run_dir={root}", "films=false"]
+    assert compare.main(given) == 130
+    assert f"the same command with run_dir={root} continues" in capsys.readouterr().err
+    assert compare.main(given) == 0
     assert searched == ["movlr", "eureka", "eureka", "human"]
     rows = {row["method"]: row for row in json.loads(capsys.readouterr().out.strip().splitlines()[-1])}
     assert set(rows) == {"movlr", "eureka", "human"}
@@ -535,10 +539,10 @@ def test_compare_is_resumed_after_an_interrupt(
     assert rows["eureka"]["sim_s"] == pytest.approx(1.8)
     assert rows["human"]["programs"] == 1
     assert all(row["calls"] == 0 and row["score"] is not None and row["finished"] for row in rows.values())
-    assert (root / "compare.png").stat().st_size > 0
+    assert (root / "report.html").stat().st_size > 0
     assert len((root / "compare.csv").read_text().splitlines()) == 4
-    assert compare.main([f"resume={root}", "candidates=3"]) == 2
-    assert "candidates cannot be changed when a comparison is resumed" in capsys.readouterr().err
+    assert compare.main([*given, "candidates=3"]) == 2
+    assert "was created with other settings: candidates was 2, is 3" in capsys.readouterr().err
     assert compare.main([*TASK, "methods=[movlr,eurika]"]) == 2
     assert "did you mean 'eureka'" in capsys.readouterr().err
 
@@ -550,13 +554,11 @@ def test_compare_keeps_each_method_within_the_same_calls(
     llm, vlm = servers()
     with llm, vlm:
         urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
-        assert (
-            compare.main([*TASK, *MODELS, *urls, "methods=[movlr,harmon]", f"run_dir={root}", "max_calls=9"])
-            == 0
-        )
+        given = [*TASK, *MODELS, *urls, "methods=[movlr,harmon]", f"run_dir={root}"]
+        assert compare.main([*given, "max_calls=9"]) == 0
         rows = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
         assert [row["calls"] for row in rows] == [9, 9]
         assert not any(row["finished"] for row in rows)
-        assert compare.main([f"resume={root}", "max_calls=200"]) == 0
+        assert compare.main([*given, "max_calls=200"]) == 0
     rows = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     assert all(row["finished"] and row["cost_usd"] > 0 for row in rows)

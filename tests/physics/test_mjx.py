@@ -20,7 +20,7 @@ from movlr_jax.config.compose import compose
 from movlr_jax.control.build import build_planner
 from movlr_jax.control.mpc import rules
 from movlr_jax.control.optimizers import Mpc2
-from movlr_jax.engine.session import task_of
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.physics.choose import GRAPHS, choose, planning_physics
 from movlr_jax.physics.mjx import MjxPhysics
@@ -266,13 +266,6 @@ def test_warp_that_is_missing_is_a_sentence(tiny, monkeypatch):
     monkeypatch.setattr("mujoco.mjx.warp.WARP_INSTALLED", False)
     with pytest.raises(UserError, match="warp-lang"):
         MjxPhysics(tiny.model, tiny.layout, sim_dt=0.002, ctrl_dt=0.01, name="warp")
-
-
-@pytest.mark.parametrize("name", ["mjx", "warp"])
-def test_mjx_that_is_missing_is_a_sentence(monkeypatch, name):
-    monkeypatch.setattr("importlib.util.find_spec", lambda module: None)
-    with pytest.raises(UserError, match=f"physics={name} needs the package mujoco-mjx"):
-        choose(name)
 
 
 def test_auto_picks_native_on_a_cpu():

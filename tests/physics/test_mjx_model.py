@@ -18,7 +18,7 @@ from movlr_jax._util.machine import xla_knows
 from movlr_jax.cli.transfer import main as transfer
 from movlr_jax.config.compose import compose
 from movlr_jax.engine.environment import prepare_environment, prepare_physics
-from movlr_jax.engine.session import task_of
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.physics.memory import row_bytes
 from movlr_jax.physics.mjx_model import (
     ContactCounts,

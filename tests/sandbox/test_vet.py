@@ -181,40 +181,31 @@ def test_broken_program_is_rejected_with_its_line(sandbox: Sandbox, name: str):
     assert " at 0x" not in verdict.message, "an address would make the record of each run another"
 
 
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        (
-            program('return {"a": state.q("knee")}', weights='{"a": 1.0, "aa": 1.0}'),
-            "WEIGHTS names a term that reward does not return: there is no term 'aa'; did you mean 'a'?",
-        ),
-        (
-            program('return {"a": f(state)}', before="def f(s): return f(s)"),
-            "line 2: infinite recursion: a function calls itself without end",
-        ),
-        (
-            program('KEPT.append(state.q("knee"))', 'return {"a": KEPT[0]}', before="KEPT = []"),
-            "a value of one step is kept for another step; a reward sees one step at a time",
-        ),
-        (
-            program("KEPT.append(1.0)", 'return {"a": state.q("knee") * len(KEPT)}', before="KEPT = []"),
-            "the program changes each time it is run; a reward must depend on state and action alone",
-        ),
-        (
-            program("x = [0] * 9999", "for i in range(40): x = x + x", 'return {"a": len(x)}'),
-            "line 5: a list has 19,998 entries, the limit is 10,000; use jnp.zeros or jnp.full",
-        ),
-        (
-            program('return {"a": state.q("knee")}', before="X = [i for i in range(10**12)]"),
-            "line 2: a range has 1,000,000,000,000 entries, the limit is 10,000: a Python loop is unrolled when it "
-            "is traced; use jax.lax.fori_loop or arrays",
-        ),
-    ],
-    ids=["missing term", "recursion", "leak", "count", "memory", "loading"],
-)
-def test_broken_program_is_rejected_with_the_whole_sentence(sandbox: Sandbox, source: str, message: str):
-    verdict = sandbox.vet(source)
-    assert verdict.message == message
+WHOLE = {
+    "missing term": (
+        program('return {"a": state.q("knee")}', weights='{"a": 1.0, "aa": 1.0}'),
+        "WEIGHTS names a term that reward does not return: there is no term 'aa'; did you mean 'a'?",
+    ),
+    "recursion": (
+        program('return {"a": f(state)}', before="def f(s): return f(s)"),
+        "line 2: infinite recursion: a function calls itself without end",
+    ),
+    "count": (
+        program("KEPT.append(1.0)", 'return {"a": state.q("knee") * len(KEPT)}', before="KEPT = []"),
+        "the program changes each time it is run; a reward must depend on state and action alone",
+    ),
+    "loading": (
+        program('return {"a": state.q("knee")}', before="X = [i for i in range(10**12)]"),
+        "line 2: a range has 1,000,000,000,000 entries, the limit is 10,000: a Python loop is unrolled when it is "
+        "traced; use jax.lax.fori_loop or arrays",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_broken_program_is_rejected_with_the_whole_sentence(sandbox: Sandbox, name: str):
+    source, message = WHOLE[name]
+    assert sandbox.vet(source).message == message
     assert sandbox.vet(SOUND).accepted
 
 

@@ -14,7 +14,7 @@ import google.genai  # noqa: F401
 import openai  # noqa: F401
 
 from movlr_jax.cli.search import main
-from movlr_jax.engine import session  # noqa: F401
+from movlr_jax.engine import parts  # noqa: F401
 from movlr_jax.language import judge, proposer  # noqa: F401
 from movlr_jax.language.clients import gemini, openai_compatible  # noqa: F401
 

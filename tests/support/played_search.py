@@ -14,7 +14,7 @@ from tiny_task import task as tiny_task
 
 from movlr_jax._util.progress import Reporter
 from movlr_jax.config.compose import compose
-from movlr_jax.engine.session import to_yaml
+from movlr_jax.engine.description import to_yaml
 from movlr_jax.evolution.context import Clock, SearchContext
 from movlr_jax.evolution.scripted.metrics import MetricsCritic, MetricsJudge
 from movlr_jax.evolution.trials import CONFIRM, trial_seed

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import mujoco
 import numpy as np
 
-from movlr_jax.cli.view import Replay
+from movlr_jax.film.viewer import Replay
 from movlr_jax.storage.trajectory import EpisodeRecord
 from movlr_jax.tasks.base import Camera
 

@@ -12,14 +12,15 @@ import pytest
 from moving import block, episode_of
 
 import movlr_jax as mj
-from movlr_jax.cli import compare, tune
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.export import main as export
 from movlr_jax.cli.report import main as report
 from movlr_jax.cli.search import main as search
-from movlr_jax.config.compose import compose, expand
-from movlr_jax.config.override import overrides_of
-from movlr_jax.engine.session import task_of
+from movlr_jax.config.compose import compose
+from movlr_jax.config.overrides import expand, overrides_of
+from movlr_jax.engine.compare import ComparisonRequest, searches
+from movlr_jax.engine.tasks import task_of
+from movlr_jax.engine.tune import study_settings
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.evolution.scripted.terms import library
@@ -305,9 +306,9 @@ def test_a_sweep_over_models_and_instructions_needs_no_task(folder: Path, capfd:
 
 def test_studies_and_comparisons_have_folders_of_the_model(folder: Path):
     given = [f"model={folder}/arm6.xml", "instruction=wave"]
-    assert tune.read_plan(given).root == Path("runs/arm6/tune/arm6")
-    assert tune.read_plan(["+task=stand", given[0]]).root == Path("runs/stand/tune/arm6")
-    (config,) = compare.plan(["movlr"], None, given)
+    assert study_settings(given).root == Path("runs/arm6/tune/arm6")
+    assert study_settings(["+task=stand", given[0]]).root == Path("runs/stand/tune/arm6")
+    (config,) = searches(ComparisonRequest(given, ["movlr"]))
     assert str(config.run_dir).startswith("runs/arm6/compare/")
 
 

@@ -19,7 +19,7 @@ from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
 from movlr_jax.control.build import build_optimizer, close
-from movlr_jax.engine.session import task_of
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.evolution.scripted.terms import library

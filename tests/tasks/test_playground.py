@@ -13,8 +13,9 @@ import pytest
 from movlr_jax._util.resources import resource_dir
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.search import main as search
-from movlr_jax.config.compose import compose, expand
-from movlr_jax.engine.session import task_of
+from movlr_jax.config.compose import compose
+from movlr_jax.config.overrides import expand
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.evolution.scripted.terms import library

@@ -15,7 +15,7 @@ from movlr_jax.api import _configured
 from movlr_jax.biomech.opensim import Table, storage_text
 from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
-from movlr_jax.engine.session import task_of
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import ProgramError, UserError
 from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.evolution.scripted.terms import library

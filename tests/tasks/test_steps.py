@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from movlr_jax.config.compose import compose
-from movlr_jax.engine.session import task_of
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.rewards.state import reference_name
 from movlr_jax.tasks import Task

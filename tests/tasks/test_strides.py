@@ -8,7 +8,7 @@ import pytest
 
 from movlr_jax.biomech.gait.reference import class_of_speed, human_gait
 from movlr_jax.config.compose import compose
-from movlr_jax.engine.session import task_of
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.rewards.state import State, reference_name
 from movlr_jax.tasks import Task

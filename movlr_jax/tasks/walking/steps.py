@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import mujoco
 import numpy as np
-from scipy.optimize import least_squares
 
 from movlr_jax.errors import UserError
 from movlr_jax.tasks.base import Task
@@ -87,6 +86,8 @@ class _Leg:
 
     def follow(self, path: np.ndarray) -> np.ndarray:
         """Return the angles [SAMPLES, joints] rad with which the foot follows the `path` of `foot_path`."""
+        from scipy.optimize import least_squares  # slow to import
+
         stood = self._placed(self._rest) + (_AHEAD, 0.0, 0.0)
         path = path + stood + (0.0, self._lower(stood[:2], np.ptp(path[:, 0])), 0.0)
         last, found = self._rest, []

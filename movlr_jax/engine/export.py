@@ -1,25 +1,31 @@
-"""`movlr-jax export policy=FILE.npz out=walk.onnx`: a trained policy as an ONNX graph."""
+"""Recorded episodes and trained policies as files for other programs."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from movlr_jax._util.resources import resource_dir
-from movlr_jax._util.settings import CONFIG_BYTES, read_yaml
-from movlr_jax.cli import common
 from movlr_jax.config.compose import compose, options
 from movlr_jax.config.recipe import read_recipe
-from movlr_jax.config.schema import Config, recorded_config
-from movlr_jax.config.trust import POLICY, acts, obey
+from movlr_jax.config.recorded import kept_settings
+from movlr_jax.config.schema import Config
+from movlr_jax.config.trust import POLICY
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.control.ppo.foreign import not_a_policy
 from movlr_jax.control.settings import PpoSettings
-from movlr_jax.engine.session import task_of
-from movlr_jax.errors import UserError, needed, similar_files
-from movlr_jax.storage.inside import read_inside
+from movlr_jax.engine.episodes import EpisodeRequest
+from movlr_jax.engine.tasks import task_of
+from movlr_jax.errors import UserError, needed, similar_files, unknown_name
+from movlr_jax.language.clients.replay import write_recording
+from movlr_jax.storage.inside import inside
+from movlr_jax.storage.tables import FORMATS
+from movlr_jax.storage.trajectory import EpisodeRecord
+
+ANSWERS = "answers"  # the format of a recording of a search
+
 
 _UNTRAINED = (
     "optimizer.ppo.env_steps=0",
@@ -29,32 +35,54 @@ _UNTRAINED = (
 )
 
 
-def export_policy(arguments: Sequence[str]) -> int:
-    """Write a policy and the model that it acts on, and print their paths. Raises UserError."""
-    given, settings = common.split_arguments(
-        arguments,
-        {"policy": "", "recipe": "", "out": "", "trust": "false"},
-        {"format": "policies are written as ONNX graphs"},
-    )
-    config = settings_of(given["policy"], given["recipe"], settings, common.switch("trust", given["trust"]))
+def export_episodes(request: EpisodeRequest, formats: Sequence[str]) -> Iterator[Path]:
+    """Write recorded episodes as files for other programs and yield their paths. Raises UserError.
+
+    formats: `mot` and `sto` (OpenSim), `csv`, `parquet`, and `answers`: those of the models of a search, and its
+    settings, so that it can be repeated without them.
+    """
+    for name in formats or [""]:
+        if name not in (*FORMATS, ANSWERS):
+            raise UserError(unknown_name("format", name, [*FORMATS, ANSWERS]))
+    if ANSWERS in formats:
+        if not request.source.is_dir():
+            raise UserError(f"format=answers takes a run directory, not {request.source}")
+        yield from write_recording(request.source, request.out or inside(request.source, "export"))
+    tables = [name for name in formats if name != ANSWERS]
+    if not tables:
+        return
+    task = request.task()
+    for name, states, folder in list(request.episodes("export")):
+        try:
+            record = EpisodeRecord.read(states, task.model, task.adapter)
+        except UserError as error:
+            raise UserError(f"{name}: {error}") from None
+        for kind in tables:
+            yield from record.export(folder / f"{name}.{kind}")
+
+
+def export_policy(config: Config, out: Path | None = None) -> Iterator[Path]:
+    """Write a policy as an ONNX graph, and the model that it acts on, and yield their paths. Raises UserError.
+
+    config: settings with which the policy `optimizer.ppo.init` runs, as of `settings_of_policy`. out: the file of the
+    graph; None for one in the current folder with the name of the policy.
+    """
     if not isinstance(config.optimizer, PpoSettings):
         raise UserError(
             f"optimizer={config.optimizer.name} trains no policy; give optimizer=ppo or optimizer=dynsyn"
         )
-    policy = config.optimizer.ppo.init
-    out = Path(given["out"] or Path(Path(policy).name).with_suffix(".onnx"))
+    out = out or Path(Path(config.optimizer.ppo.init).name).with_suffix(".onnx")
     if out.suffix != ".onnx":
         raise UserError(f"out={out}: a policy is written to one file, whose name ends in .onnx")
     with needed("export policy=", "onnx"):
         from movlr_jax.control.onnx_export.policy import export_policy as write
-    task = task_of(config)
-    made: Any = build_optimizer(config.optimizer, task, "native", lambda text: print(text, file=sys.stderr))
-    for path in write(made, out):
-        print(path, flush=True)
-    return 0
+    made: Any = build_optimizer(
+        config.optimizer, task_of(config), "native", lambda text: print(text, file=sys.stderr)
+    )
+    yield from write(made, out)
 
 
-def settings_of(policy: str, recipe: str, settings: Sequence[str], trust: bool = False) -> Config:
+def settings_of_policy(policy: str, recipe: str, settings: Sequence[str], trust: bool = False) -> Config:
     """Return the settings with which a policy runs. trust: obey what recorded ones ask for.
 
     Those given; for a recipe, its own; for a policy of the package, those of its recipe; else those that the training
@@ -101,31 +129,20 @@ def _recorded(policy: Path, settings: Sequence[str], trust: bool) -> Config:
     if not policy.is_file():
         raise UserError(f"there is no policy file {policy}{similar_files(policy)}")
     folders = [policy.parent, *sorted(policy.parent.glob("stages/*"), reverse=True), policy.parent.parent]
-    read = ((f, read_inside(f, "config.yaml", CONFIG_BYTES)) for f in folders if f.is_dir())
-    folder, text = next(((folder, text) for folder, text in read if text), (policy.parent, None))
-    if text is None:
+    found = (folder / "config.yaml" for folder in folders)
+    kept = next((file for file in found if file.is_file()), policy.parent / "config.yaml")
+    if settings and kept.is_file():
+        raise UserError(f"{settings[0]} cannot be changed: the settings are those of the training")
+
+    def acting(values: dict[str, Any]) -> dict[str, Any]:
+        optimizer = values["optimizer"]
+        untrained = {"init": str(policy), "env_steps": 0, "teacher": "", "acts": "mode"}
+        return {**values, "optimizer": {**optimizer, "ppo": {**optimizer["ppo"], **untrained}}}
+
+    own = ["optimizer.ppo.init"]  # the policy that is exported
+    if (config := kept_settings(kept, POLICY, trust, acting, own)) is None:
         raise UserError(
             f"the task of policy={policy} is not known: there is no config.yaml of a training next to it; give "
             "+task=NAME model=... and the settings of the training"
         )
-    try:
-        values = dict(read_yaml(text.decode("utf-8")))
-        if settings:
-            raise UserError(f"{settings[0]} cannot be changed: the settings are those of the training")
-        ppo = {
-            **values["optimizer"]["ppo"],
-            "init": str(policy),
-            "env_steps": 0,
-            "teacher": "",
-            "acts": "mode",
-        }
-        values["optimizer"] = {**values["optimizer"], "ppo": ppo}
-        config = recorded_config(values)
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"the settings next to policy={policy} cannot be read: {error}; give +task=NAME"
-        ) from None
-    asked = {name: value for name, value in acts(config).items() if name.startswith(POLICY)}
-    asked.pop("optimizer.ppo.init", None)  # the policy that is exported
-    obey(asked, folder, "policy", trust)
     return config
