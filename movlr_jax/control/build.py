@@ -17,7 +17,6 @@ from movlr_jax.control.settings import (
     PlanningSettings,
     with_samples,
 )
-from movlr_jax.errors import needed
 from movlr_jax.physics.choose import planning_physics
 from movlr_jax.physics.domain import Ranges, draw
 from movlr_jax.physics.native import NativePhysics
@@ -98,8 +97,8 @@ def build_planner(
     config = with_samples(config, config.mppi.samples or SAMPLES)
     model, notes = task.model, {}
     if isinstance(config, Mpc2Settings) and config.prior.policy:
-        with needed("optimizer.prior.policy", "ppo"):
-            from movlr_jax.control.ppo.build import prior_space
+        from movlr_jax.control.ppo.build import prior_space  # Brax takes seconds to import
+
         space, model = prior_space(config, task, say)
         notes = {
             "action": "added to the actions of a policy or a recorded stride",

@@ -12,7 +12,6 @@ from movlr_jax.control.mpc.rules import RULES, PlanningRule
 from movlr_jax.control.mpc.rules import Mppi as MppiRule
 from movlr_jax.control.ppo.config import REFERENCE
 from movlr_jax.control.settings import Mpc2Settings, PlanningSettings, PpoSettings, Say
-from movlr_jax.errors import needed
 
 if TYPE_CHECKING:
     from movlr_jax.tasks import Task
@@ -46,8 +45,8 @@ class Ppo(PpoSettings):
     """Trains one policy per program."""
 
     def build(self, task: Task, physics: str, say: Say) -> Optimizer:
-        with needed(f"optimizer={self.name}", "ppo"):
-            from movlr_jax.control.ppo.build import build_ppo
+        from movlr_jax.control.ppo.build import build_ppo  # Brax takes seconds to import
+
         return build_ppo(self, task, physics, say)
 
     def acting(self, task: Task) -> Task:

@@ -14,12 +14,9 @@ import pytest
 from PIL import Image
 from tiny_task import task as tiny_task
 
-pytest.importorskip("brax", reason="the extra ppo is not installed")
-
 import movlr_jax as mj
 from movlr_jax._util.settings import changed
 from movlr_jax.config.compose import compose
-from movlr_jax.control.build import build_optimizer
 from movlr_jax.control.episode import episode_of
 from movlr_jax.control.optimizers import Dynsyn, Ppo
 from movlr_jax.control.ppo import actions as spaces
@@ -338,31 +335,3 @@ def test_random_keys_follow_the_row_within_the_candidate(tiny):
 def test_an_optimizer_without_further_settings_has_the_defaults_of_its_class():
     for name, kind in (("ppo", Ppo), ("dynsyn", Dynsyn)):
         assert compose(["+task=bottle_pour", f"optimizer={name}"]).optimizer == kind()
-
-
-def test_what_is_missing_is_said_in_one_sentence(monkeypatch):
-    import builtins
-
-    real = builtins.__import__
-
-    def without(name, *rest, **named):
-        if name.split(".")[0] == "brax":
-            raise ModuleNotFoundError("No module named 'brax'", name="brax")
-        return real(name, *rest, **named)
-
-    import sys
-
-    for name in [
-        n
-        for n in sys.modules
-        if n.startswith(("movlr_jax.control.ppo.build", "movlr_jax.control.ppo.trainer"))
-    ]:
-        if name != "movlr_jax.control.ppo.config":
-            monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, "movlr_jax.control.ppo.update", raising=False)
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(UserError) as caught:
-        build_optimizer(Ppo(), tiny_task())
-    assert str(caught.value) == (
-        "optimizer=ppo needs the package 'brax', which is not installed; pip install 'movlr-jax[ppo]'"
-    )

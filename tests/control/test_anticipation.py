@@ -6,8 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-pytest.importorskip("brax", reason="the extra ppo is not installed")
-
 from movlr_jax.config.compose import compose
 from movlr_jax.control.ppo.build import build_ppo
 from movlr_jax.control.ppo.walking.anticipation import PHASES, at_phase, recorded_targets

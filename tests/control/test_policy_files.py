@@ -10,13 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from cli_cases import LEG, Mistake
-
-pytest.importorskip("brax", reason="the extra ppo is not installed")
-
-import jax
 
 from movlr_jax._util.settings import changed
 from movlr_jax.cli.evaluate import main as evaluate

@@ -22,17 +22,14 @@ from movlr_jax.control import muscle_controllers as laws
 from movlr_jax.control.mpc.mpc2 import PostureSpace
 from movlr_jax.control.optimizers import Ppo
 from movlr_jax.control.ppo import actions as spaces
+from movlr_jax.control.ppo import update as learning
+from movlr_jax.control.ppo.build import assisted, build_ppo
 from movlr_jax.control.ppo.config import PdConfig, PpoConfig
+from movlr_jax.control.ppo.policy_file import load_policy, policy_settings, save_policy
 from movlr_jax.errors import UserError
 from movlr_jax.models import model_adapter
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
-
-pytest.importorskip("brax", reason="the extra ppo is not installed")
-
-from movlr_jax.control.ppo import update as learning
-from movlr_jax.control.ppo.build import assisted, build_ppo
-from movlr_jax.control.ppo.policy_file import load_policy, policy_settings, save_policy
 
 PLANNED = ("hip", "knee")
 KEY = jax.random.key(5)

@@ -11,11 +11,8 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import optax
-import pytest
-
-pytest.importorskip("brax", reason="the extra ppo is not installed")
-
 import orbax.checkpoint as ocp
+import pytest
 from brax.training import types as brax_types
 from brax.training.acme import running_statistics, specs
 from brax.training.agents.ppo import losses

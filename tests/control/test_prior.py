@@ -9,9 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
-pytest.importorskip("brax", reason="the extra ppo is not installed")
-
 from tiny_task import task as tiny_task
 
 from movlr_jax._util.settings import changed

@@ -11,8 +11,6 @@ import mujoco
 import numpy as np
 import pytest
 
-pytest.importorskip("brax", reason="the extra ppo is not installed")
-
 from movlr_jax._util.settings import changed
 from movlr_jax.config.compose import compose
 from movlr_jax.control.ppo import update as learning

@@ -8,9 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
-pytest.importorskip("brax", reason="the extra ppo is not installed")
-
 from test_posture import SMALL, STILL, build
 
 from movlr_jax._util.parts import check_ranges
