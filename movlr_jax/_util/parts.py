@@ -169,7 +169,7 @@ class Parts(Registry[type[T]]):
                 f"{where} is {given!r:.60}, expected the name of a {self.kind} or a group of settings"
             )
         given = {str(name): value for name, value in given.items()}
-        name = self.present(str(given.pop(self.tag, None)))
+        name = self.present(str(given.pop(self.tag, next(iter(self)))))
         entry = self.get_or_raise(name, where if self.tag == "name" else f"{where}.{self.tag}")
         own = {f.name: f for f in settings_of(entry)}
         for strange in given.keys() - own.keys() - set(self.names()):

@@ -76,26 +76,7 @@ class Planner:
 
         self.risk = RISKS[rule.risk]
 
-        @partial(jax.jit, static_argnums=4)
-        def sample(plan: PlanDistribution, held: Array, home: Array, key: jax.Array, turn: int) -> Array:
-            """Return plans [R, N, knots, dims] of R rows, with the same noise for all of them.
-
-            key: one key, or the keys [E] of E trials; row r then has the noise of trial r % E.
-            """
-            self.traces["sample"] += 1
-
-            def noise(key: jax.Array) -> Any:
-                _, knots, dims = home.shape
-                return rule.noise(key, (knots, dims), space.mixing, turn)
-
-            def draw(plan: PlanDistribution, held: Array, home: Array, noise: Any) -> Array:
-                return rule.sample(plan, held, home, noise, lower, upper)
-
-            if not key.ndim:
-                return jax.vmap(draw, in_axes=(0, 0, 0, None))(plan, held, home, noise(key))
-            return jax.vmap(draw)(plan, held, home, jax.vmap(noise)(key)[jnp.arange(len(home)) % len(key)])
-
-        self.sample = sample
+        self.sample = self._sampler(lower, upper)
         self.init = compiled("init", lambda mean: rule.init(mean, lower, upper))
         xp = physics.xp
         # functions on NumPy arrays are not compiled
@@ -107,6 +88,31 @@ class Planner:
         elapsed = min(1.0, config.replan_every / self.horizon)
         self.shift = compiled("shift", lambda plan: shift(plan, elapsed, config.spline))
         self.update = compiled("update", lambda plan, z, c: rule.update(plan, z, c, lower, upper))
+
+    def _sampler(self, lower: Array, upper: Array) -> Callable[..., Array]:
+        """Return the function that draws the samples of all rows, compiled."""
+        rule, mixing = self.config.mppi, self.space.mixing
+
+        @partial(jax.jit, static_argnums=4)
+        def sample(plan: PlanDistribution, held: Array, home: Array, key: jax.Array, turn: int) -> Array:
+            """Return plans [R, N, knots, dims] of R rows, with the same noise for all of them.
+
+            key: one key, or the keys [E] of E trials; row r then has the noise of trial r % E.
+            """
+            self.traces["sample"] += 1
+
+            def noise(key: jax.Array) -> Any:
+                _, knots, dims = home.shape
+                return rule.noise(key, (knots, dims), mixing, turn)
+
+            def draw(plan: PlanDistribution, held: Array, home: Array, noise: Any) -> Array:
+                return rule.sample(plan, held, home, noise, lower, upper)
+
+            if not key.ndim:
+                return jax.vmap(draw, in_axes=(0, 0, 0, None))(plan, held, home, noise(key))
+            return jax.vmap(draw)(plan, held, home, jax.vmap(noise)(key)[jnp.arange(len(home)) % len(key)])
+
+        return sample
 
     @property
     def steps_done(self) -> int:
